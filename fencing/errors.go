@@ -1,0 +1,63 @@
+package fencing
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrInvalidResource says that a name breaks a rule of Resource.
+	ErrInvalidResource = errors.New("invalid resource")
+	// ErrInvalidToken says that a value is no Token.
+	ErrInvalidToken = errors.New("invalid fencing token")
+	// ErrStale says that a write was refused because a newer token has been
+	// admitted. The holder has lost its lease: it must stop, not retry.
+	ErrStale = errors.New("stale fencing token")
+	// ErrNoToken says that a token was needed and none was given. A refusal of
+	// a write without a token matches both ErrNoToken and ErrStale.
+	ErrNoToken = errors.New("no fencing token")
+	// ErrJump says that a token is further above the mark than the gate allows.
+	ErrJump = errors.New("fencing token jumps too far")
+)
+
+// StaleError is the refusal of a write whose Token is below the Mark, the
+// newest token admitted for the Resource. Nothing was written. It matches
+// ErrStale, and ErrNoToken too when Token is None.
+type StaleError struct {
+	Resource Resource
+	Token    Token
+	Mark     Token
+}
+
+// Error says what was refused and what the holder should do.
+func (e *StaleError) Error() string {
+	if e.Token == None {
+		return fmt.Sprintf("no fencing token: %q is fenced at %d; acquire its lease and send the token with the write",
+			string(e.Resource), e.Mark)
+	}
+	return fmt.Sprintf("stale fencing token %d for %q: %d has been admitted; the lease has passed on, stop writing",
+		e.Token, string(e.Resource), e.Mark)
+}
+
+// Is makes errors.Is match ErrStale and, without a token, ErrNoToken.
+func (e *StaleError) Is(target error) bool {
+	return target == ErrStale || target == ErrNoToken && e.Token == None
+}
+
+// JumpError is the refusal of a token that is more than MaxJump above the Mark.
+// Nothing was written, and the mark has not moved. It matches ErrJump.
+type JumpError struct {
+	Resource Resource
+	Token    Token
+	Mark     Token
+	MaxJump  Token
+}
+
+// Error says what was refused and who has to decide.
+func (e *JumpError) Error() string {
+	return fmt.Sprintf("fencing token %d for %q is more than %d above the mark %d; if the lock service did grant it, an operator must raise the bound",
+		e.Token, string(e.Resource), e.MaxJump, e.Mark)
+}
+
+// Is makes errors.Is match ErrJump.
+func (e *JumpError) Is(target error) bool { return target == ErrJump }

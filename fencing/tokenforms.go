@@ -1,0 +1,73 @@
+package fencing
+
+import (
+	"database/sql/driver"
+	"fmt"
+)
+
+// MarshalText writes the decimal form.
+func (t Token) MarshalText() ([]byte, error) {
+	if t > MaxToken {
+		return nil, outOfRange(t)
+	}
+	return []byte(t.String()), nil
+}
+
+// UnmarshalText reads what ParseToken reads.
+func (t *Token) UnmarshalText(text []byte) error {
+	parsed, err := ParseToken(string(text))
+	if err != nil {
+		return err
+	}
+	*t = parsed
+	return nil
+}
+
+// MarshalJSON writes a number.
+func (t Token) MarshalJSON() ([]byte, error) { return t.MarshalText() }
+
+// UnmarshalJSON reads a number or a string of decimal digits. As everywhere in
+// encoding/json, null leaves t as it is.
+func (t *Token) UnmarshalJSON(data []byte) error {
+	text := string(data)
+	if text == "null" {
+		return nil
+	}
+	if n := len(text); n >= 2 && text[0] == '"' && text[n-1] == '"' {
+		text = text[1 : n-1]
+	}
+	return t.UnmarshalText([]byte(text))
+}
+
+// Value makes a Token an int64 for database/sql. None is 0.
+func (t Token) Value() (driver.Value, error) {
+	if t > MaxToken {
+		return nil, outOfRange(t)
+	}
+	return int64(t), nil
+}
+
+// Scan reads a Token from an integer or text column. NULL is None.
+func (t *Token) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*t = None
+		return nil
+	case int64:
+		if v < 0 || Token(v) > MaxToken {
+			return fmt.Errorf("%w: the column holds %d, outside 0 to %d", ErrInvalidToken, v, MaxToken)
+		}
+		*t = Token(v)
+		return nil
+	case string:
+		return t.UnmarshalText([]byte(v))
+	case []byte:
+		return t.UnmarshalText(v)
+	default:
+		return fmt.Errorf("%w: cannot scan a %T; use an integer or text column", ErrInvalidToken, src)
+	}
+}
+
+func outOfRange(t Token) error {
+	return fmt.Errorf("%w: %d is above the largest token %d", ErrInvalidToken, uint64(t), MaxToken)
+}
