@@ -1,0 +1,184 @@
+package callgate_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/callgate"
+)
+
+const orders fencing.Resource = "orders/42"
+
+func nothing() error { return nil }
+
+func TestCallAppliesTheRule(t *testing.T) {
+	ctx := t.Context()
+	guard := callgate.New(callgate.Memory(fencing.Rule{MaxJump: 1000}))
+	require.NoError(t, guard.Call(ctx, orders, fencing.None, nothing), "never fenced, so no token is needed")
+	require.NoError(t, guard.Call(ctx, orders, 34, nothing))
+	require.NoError(t, guard.Call(ctx, orders, 34, nothing), "the holder's second write")
+
+	ran := func() error { t.Error("a refused call ran"); return nil }
+	var stale *fencing.StaleError
+	require.ErrorAs(t, guard.Call(ctx, orders, 33, ran), &stale)
+	require.Equal(t, fencing.StaleError{Resource: orders, Token: 33, Mark: 34}, *stale)
+	require.ErrorIs(t, guard.Call(ctx, orders, fencing.None, ran), fencing.ErrNoToken)
+	require.ErrorIs(t, guard.Call(ctx, orders, 5000, ran), fencing.ErrJump)
+	require.ErrorIs(t, guard.Call(ctx, "", 34, ran), fencing.ErrInvalidResource)
+	require.ErrorIs(t, guard.Call(ctx, orders, fencing.MaxToken+1, ran), fencing.ErrInvalidToken)
+
+	mark, err := guard.Mark(ctx, orders)
+	require.NoError(t, err)
+	require.Equal(t, fencing.Token(34), mark)
+	require.Equal(t, storagegate.Counts{Admitted: 3, Stale: 1, Tokenless: 1, JumpExceeded: 1}, guard.Counts())
+}
+
+func TestEnter(t *testing.T) {
+	guard := callgate.New(callgate.Memory(fencing.Rule{}))
+	require.ErrorIs(t, guard.Enter(t.Context(), orders, fencing.None), fencing.ErrNoToken)
+	require.NoError(t, guard.Enter(t.Context(), orders, 7))
+	require.ErrorIs(t, guard.Enter(t.Context(), orders, 6), fencing.ErrStale)
+	require.ErrorIs(t, guard.Enter(t.Context(), orders, fencing.None), fencing.ErrStale)
+}
+
+// A newer token must not start beside an older call: the older call passed its
+// check and may still write.
+func TestNewerWaitsForTheCallInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := callgate.New(callgate.Memory(fencing.Rule{}))
+		release := make(chan struct{})
+		var order []string
+		go guard.Call(t.Context(), orders, 1, func() error {
+			<-release
+			order = append(order, "old")
+			return nil
+		})
+		synctest.Wait()
+		done := make(chan error, 1)
+		go func() {
+			done <- guard.Call(t.Context(), orders, 2, func() error {
+				order = append(order, "new")
+				return nil
+			})
+		}()
+		synctest.Wait()
+		require.Empty(t, done, "the newer call must wait")
+		require.NoError(t, guard.Call(t.Context(), "orders/43", 1, nothing), "other resources do not wait")
+		close(release)
+		require.NoError(t, <-done)
+		require.Equal(t, []string{"old", "new"}, order)
+	})
+}
+
+// The token is checked when the turn comes, not when the call arrives.
+func TestStaleInTheQueueIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := callgate.New(callgate.Memory(fencing.Rule{}))
+		release := make(chan struct{})
+		results := make(map[fencing.Token]error)
+		var mu sync.Mutex
+		call := func(token fencing.Token, body func() error) {
+			err := guard.Call(t.Context(), orders, token, body)
+			mu.Lock()
+			defer mu.Unlock()
+			results[token] = err
+		}
+		go call(2, func() error { <-release; return nil })
+		synctest.Wait()
+		go call(3, nothing)
+		synctest.Wait()
+		go call(1, nothing)
+		synctest.Wait()
+		close(release)
+		synctest.Wait()
+		require.NoError(t, results[2])
+		require.NoError(t, results[3])
+		require.ErrorIs(t, results[1], fencing.ErrStale)
+	})
+}
+
+func TestWaitGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := callgate.New(callgate.Memory(fencing.Rule{}))
+		release := make(chan struct{})
+		go guard.Call(t.Context(), orders, 1, func() error { <-release; return nil })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := guard.Call(ctx, orders, 2, func() error { t.Error("ran"); return nil })
+		require.ErrorIs(t, err, callgate.ErrNotAdmitted)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		mark, _ := guard.Mark(t.Context(), orders)
+		require.Equal(t, fencing.Token(1), mark, "who gave up has raised nothing")
+		close(release)
+	})
+}
+
+func TestCancelledContextRunsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	guard := callgate.New(callgate.Memory(fencing.Rule{}))
+	for range 100 {
+		err := guard.Call(ctx, orders, 1, func() error { t.Error("ran"); return nil })
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+func TestPanicEndsTheTurn(t *testing.T) {
+	guard := callgate.New(callgate.Memory(fencing.Rule{}))
+	require.Panics(t, func() { guard.Call(t.Context(), orders, 1, func() error { panic("handler") }) })
+	require.NoError(t, guard.Call(t.Context(), orders, 1, nothing))
+}
+
+type brokenMarks struct{ callgate.Marks }
+
+func (brokenMarks) Admit(context.Context, fencing.Resource, fencing.Token) error {
+	return errors.New("disk full")
+}
+
+func TestMarkThatCannotBeStoredAdmitsNothing(t *testing.T) {
+	guard := callgate.New(brokenMarks{})
+	err := guard.Call(t.Context(), orders, 1, func() error { t.Error("ran"); return nil })
+	require.ErrorIs(t, err, callgate.ErrNotAdmitted)
+	require.ErrorContains(t, err, "disk full")
+	require.Zero(t, guard.Counts())
+}
+
+// Many callers with random tokens: what ran must be one at a time and never go
+// back, per resource.
+func TestNoCallRunsAfterANewerOne(t *testing.T) {
+	guard := callgate.New(callgate.Memory(fencing.Rule{}))
+	type trail struct {
+		busy bool
+		last fencing.Token
+	}
+	trails := map[fencing.Resource]*trail{"a": {}, "b": {}, "c": {}}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 500 {
+				resource := fencing.Resource("abc"[i%3 : i%3+1])
+				token := fencing.Token(i/5 + 1 + rand.IntN(20))
+				_ = guard.Call(t.Context(), resource, token, func() error {
+					tr := trails[resource] // the turn is the only lock: -race sees a second caller
+					if tr.busy || token < tr.last {
+						t.Errorf("token %d ran on %s after %d, busy %v", token, resource, tr.last, tr.busy)
+					}
+					tr.busy, tr.last = true, token
+					tr.busy = false
+					return nil
+				})
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,139 @@
+package httpgate
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// ResourceFunc names what a request writes to. Two requests that can change the
+// same data must yield the same name. callgate.ErrUngated lets the request pass
+// without a check; any other error refuses it with status 400.
+type ResourceFunc func(r *http.Request) (fencing.Resource, error)
+
+// FromHeader takes the resource from a request header. The header is required,
+// and only once: whoever may choose it freely can step around the fence, so it
+// suits callers that are trusted to name what they write.
+func FromHeader(name string) ResourceFunc {
+	return func(r *http.Request) (fencing.Resource, error) {
+		values := r.Header.Values(name)
+		if len(values) != 1 {
+			return "", fmt.Errorf("%w: the request carries %d headers %s, send one", fencing.ErrInvalidResource, len(values), name)
+		}
+		return fencing.ParseResource(values[0])
+	}
+}
+
+// FromPath takes the resource from the path of the request. A rule is
+// "PATTERN=NAME", such as "/orders/{id}/{rest...}=orders/{id}": {id} stands for
+// one segment, {rest...} at the end for any number of them, also none, and NAME
+// may use each. The first rule that matches names the resource; if none does,
+// the request is refused.
+//
+// A path that can be spelled in a second way ("//", "..", an encoded slash, a
+// slash at the end) is refused, since the service might read it as another
+// path than the fence did.
+func FromPath(rules ...string) (ResourceFunc, error) {
+	if len(rules) == 0 {
+		return nil, errors.New("no path rule was given; give one such as /orders/{id}=orders/{id}")
+	}
+	parsed := make([]pathRule, len(rules))
+	for i, text := range rules {
+		rule, err := parsePathRule(text)
+		if err != nil {
+			return nil, fmt.Errorf("read the path rule %q: %w", text, err)
+		}
+		parsed[i] = rule
+	}
+	return func(r *http.Request) (fencing.Resource, error) {
+		if err := plainPath(r); err != nil {
+			return "", err
+		}
+		segments := strings.Split(r.URL.Path[1:], "/")
+		for _, rule := range parsed {
+			if values, ok := rule.match(segments); ok {
+				return fencing.ParseResource(rule.fill(values))
+			}
+		}
+		return "", fmt.Errorf("%w: no rule names a resource for the path %.200q", fencing.ErrInvalidResource, r.URL.Path)
+	}, nil
+}
+
+func plainPath(r *http.Request) error {
+	p := r.URL.Path
+	if p == "" || p[0] != '/' || path.Clean(p) != p || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
+		return fmt.Errorf("%w: the path %.200q is not in its plain form; send it without empty, dot or encoded segments",
+			fencing.ErrInvalidResource, r.URL.EscapedPath())
+	}
+	return nil
+}
+
+// pathRule is a parsed "PATTERN=NAME".
+type pathRule struct {
+	segments []string // a literal, or "{name}"
+	rest     string   // "{name}" if the pattern ends in "{name...}"
+	name     string   // with {name} in it
+}
+
+func parsePathRule(text string) (pathRule, error) {
+	pattern, name, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return pathRule{}, errors.New("it has no name; write PATTERN=NAME, such as /orders/{id}=orders/{id}")
+	}
+	if pattern == "" || pattern[0] != '/' || path.Clean(pattern) != pattern {
+		return pathRule{}, errors.New("the pattern must be a plain path that starts with /")
+	}
+	rule := pathRule{name: name}
+	known := map[string]bool{}
+	segments := strings.Split(pattern[1:], "/")
+	for i, segment := range segments {
+		wildcard, rest := strings.HasPrefix(segment, "{"), strings.HasSuffix(segment, "...}")
+		switch {
+		case wildcard != strings.HasSuffix(segment, "}") || strings.Count(segment, "{") > 1:
+			return pathRule{}, fmt.Errorf("the segment %q must be a word or one {name}", segment)
+		case rest && i < len(segments)-1:
+			return pathRule{}, fmt.Errorf("%s must come last", segment)
+		case rest:
+			rule.rest = strings.TrimSuffix(segment, "...}") + "}"
+			known[rule.rest] = true
+			continue
+		case wildcard && known[segment]:
+			return pathRule{}, fmt.Errorf("%s appears twice", segment)
+		case wildcard:
+			known[segment] = true
+		}
+		rule.segments = append(rule.segments, segment)
+	}
+	for _, part := range strings.SplitAfter(name, "}") {
+		if i := strings.IndexByte(part, '{'); i >= 0 && !known[part[i:]] {
+			return pathRule{}, fmt.Errorf("the name uses %s, which the pattern does not have", part[i:])
+		}
+	}
+	return rule, nil
+}
+
+func (p pathRule) match(segments []string) (values []string, ok bool) {
+	if len(segments) < len(p.segments) || p.rest == "" && len(segments) > len(p.segments) {
+		return nil, false
+	}
+	for i, want := range p.segments {
+		if strings.HasPrefix(want, "{") && segments[i] != "" {
+			values = append(values, want, segments[i])
+		} else if want != segments[i] {
+			return nil, false
+		}
+	}
+	if p.rest != "" {
+		values = append(values, p.rest, strings.Join(segments[len(p.segments):], "/"))
+	}
+	return values, true
+}
+
+// fill replaces each wildcard once; what a value holds is not replaced again.
+func (p pathRule) fill(values []string) string {
+	return strings.NewReplacer(values...).Replace(p.name)
+}
