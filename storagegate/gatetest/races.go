@@ -1,0 +1,249 @@
+package gatetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// holder enters, reads, and writes what it read with its own letter added, one
+// step each time it is told to.
+type holder struct {
+	subject  Subject
+	resource fencing.Resource
+	token    fencing.Token
+	letter   string
+
+	steps    chan struct{} // the schedule allows one more step
+	acks     chan struct{} // a step was made
+	finished chan struct{}
+	pending  int   // steps allowed and not yet made
+	err      error // of the first step that failed
+}
+
+func newHolder(subject Subject, resource fencing.Resource, token fencing.Token, letter string) *holder {
+	return &holder{
+		subject: subject, resource: resource, token: token, letter: letter,
+		steps: make(chan struct{}, 4), acks: make(chan struct{}, 4), finished: make(chan struct{}),
+	}
+}
+
+func (h *holder) run(ctx context.Context) {
+	defer close(h.finished)
+	<-h.steps
+	if h.err = h.subject.Enter(ctx, h.resource, h.token); h.err != nil {
+		return
+	}
+	h.acks <- struct{}{}
+	<-h.steps
+	value, err := h.subject.Read(ctx, h.resource)
+	if h.err = err; err != nil {
+		return
+	}
+	h.acks <- struct{}{}
+	<-h.steps
+	pauser, ok := h.subject.(Pauser)
+	if !ok {
+		h.err = h.subject.Write(ctx, h.resource, h.token, value+h.letter)
+		return
+	}
+	var once sync.Once // a retry must not ask for more steps than there are
+	h.err = pauser.WriteThrough(ctx, h.resource, h.token, value+h.letter, func() error {
+		once.Do(func() {
+			h.acks <- struct{}{}
+			<-h.steps
+		})
+		return nil
+	})
+}
+
+// step allows one more step and waits until it is made, or until it looks
+// blocked behind the other holder; a blocked one goes on when it can.
+func (h *holder) step() {
+	h.steps <- struct{}{}
+	h.pending++
+	blocked := time.NewTimer(grace)
+	defer blocked.Stop()
+	for h.pending > 0 {
+		select {
+		case <-h.acks:
+			h.pending--
+		case <-h.finished:
+			return
+		case <-blocked.C:
+			return
+		}
+	}
+}
+
+// interleavings lets an older and a newer holder do a read-modify-write each,
+// in every order of their steps. The newer one must never be refused, and must
+// never overwrite what it has not read.
+func interleavings(s *stage) {
+	a, b := s.handle(), s.handle()
+	steps := 3
+	if _, ok := a.(Pauser); ok {
+		steps = 4
+	}
+	for i, schedule := range schedules(steps, steps) {
+		resource := fencing.Resource(fmt.Sprintf("schedule/%d", i))
+		older, newer := newHolder(a, resource, 1, "A"), newHolder(b, resource, 2, "B")
+		go older.run(s.ctx)
+		go newer.run(s.ctx)
+		for _, who := range schedule {
+			if who == 'A' {
+				older.step()
+			} else {
+				newer.step()
+			}
+		}
+		<-older.finished
+		<-newer.finished
+		require.NoError(s, newer.err, "%s: nobody is newer than B", schedule)
+		want := "B"
+		if s.settled(older.err) {
+			want = "AB"
+		}
+		value, err := b.Read(s.ctx, resource)
+		require.NoError(s, err)
+		require.Equal(s, want, value, "%s: A's write: %v", schedule, older.err)
+		s.holds(a, resource, 2, want)
+	}
+}
+
+// schedules lists every merge of a times A and b times B.
+func schedules(a, b int) []string {
+	if a == 0 || b == 0 {
+		return []string{strings.Repeat("A", a) + strings.Repeat("B", b)}
+	}
+	var all []string
+	for _, rest := range schedules(a-1, b) {
+		all = append(all, "A"+rest)
+	}
+	for _, rest := range schedules(a, b-1) {
+		all = append(all, "B"+rest)
+	}
+	return all
+}
+
+// firstUse lets many holders meet on a resource that has no mark yet.
+func firstUse(s *stage) {
+	const holders, rounds = 16, 5
+	handles := []Subject{s.handle(), s.handle()}
+	for round := range rounds {
+		resource := fencing.Resource(fmt.Sprintf("new/%d", round))
+		errs := make([]error, holders)
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for i := range holders {
+			all.Go(func() {
+				<-start
+				token := fencing.Token(i + 1)
+				errs[i] = handles[i%2].Write(s.ctx, resource, token, token.String())
+			})
+		}
+		close(start)
+		all.Wait()
+		for i, err := range errs {
+			require.True(s, s.settled(err) || i+1 < holders, "the newest holder must pass")
+		}
+		s.holds(handles[0], resource, holders, fmt.Sprint(holders))
+	}
+}
+
+// noLostUpdate lets holders come one after the other, each while the ones
+// before it still write. Every write that passed must be in the final value.
+func noLostUpdate(s *stage) {
+	const holders, writes = 12, 4
+	handles := []Subject{s.handle(), s.handle(), s.handle()}
+	passed := make([]int, holders+1)
+	errs := make([]error, holders+1)
+	var all sync.WaitGroup
+	for i := 1; i <= holders; i++ {
+		g, token := handles[i%len(handles)], fencing.Token(i)
+		all.Go(func() {
+			if errs[i] = g.Enter(s.ctx, door, token); errs[i] != nil {
+				return
+			}
+			for range writes {
+				value, err := g.Read(s.ctx, door)
+				if err == nil {
+					err = g.Write(s.ctx, door, token, value+token.String()+" ")
+				}
+				if errs[i] = err; err != nil {
+					return
+				}
+				passed[i]++
+			}
+		})
+	}
+	all.Wait()
+	var want strings.Builder
+	for i := 1; i <= holders; i++ {
+		s.settled(errs[i])
+		want.WriteString(strings.Repeat(fmt.Sprint(i)+" ", passed[i]))
+	}
+	require.Equal(s, writes, passed[holders], "nobody is newer than the last holder")
+	s.holds(handles[0], door, holders, want.String())
+}
+
+// marksOnlyRise watches the mark while holders of all ages write and enter.
+func marksOnlyRise(s *stage) {
+	const writers, writes = 6, 30
+	a, b := s.handle(), s.handle()
+	done := make(chan struct{})
+	watched := make(chan error, 1)
+	go func() {
+		last := fencing.None
+		for {
+			mark, err := b.Mark(s.ctx, door)
+			if err == nil && mark < last {
+				err = fmt.Errorf("the mark went from %d to %d", last, mark)
+			}
+			if err != nil {
+				watched <- err
+				return
+			}
+			last = mark
+			select {
+			case <-done:
+				watched <- nil
+				return
+			default:
+			}
+		}
+	}()
+	var all sync.WaitGroup
+	failures := make(chan error, writers*writes)
+	for w := range writers {
+		all.Go(func() {
+			for i := range writes {
+				token := fencing.Token(1 + (i*7+w*31)%(writers*writes))
+				err := a.Write(s.ctx, door, token, token.String())
+				if err == nil && i%3 == 0 {
+					err = b.Enter(s.ctx, door, token)
+				}
+				if err != nil && !errors.Is(err, fencing.ErrStale) {
+					failures <- err
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(done)
+	require.NoError(s, <-watched)
+	close(failures)
+	for err := range failures {
+		require.NoError(s, err)
+	}
+	mark, err := a.Mark(s.ctx, door)
+	require.NoError(s, err)
+	s.holds(b, door, mark, mark.String())
+}

@@ -1,0 +1,123 @@
+package memgate
+
+import (
+	"context"
+	"sync"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+)
+
+// Gate holds a value for each resource, and lets it be changed only under a
+// token that passes the rule. Check and write happen under one lock for each
+// resource, so writers of different resources do not wait for each other.
+type Gate[V any] struct {
+	storagegate.Monitor
+	rule  fencing.Rule
+	cells sync.Map // fencing.Resource to *cell[V]
+}
+
+var _ storagegate.Gate[*int] = (*Gate[int])(nil)
+
+// cell is one resource. The channel is its lock: unlike a mutex, waiting for it
+// can be given up when the context ends.
+type cell[V any] struct {
+	lock  chan struct{}
+	mark  fencing.Token
+	value V
+}
+
+// New returns a gate that holds no values. The zero Rule has no bound on the
+// jump.
+func New[V any](rule fencing.Rule) *Gate[V] { return &Gate[V]{rule: rule} }
+
+// Do implements storagegate.Gate. write changes the value in place; it works on
+// a copy that replaces the value only if write returns nil. The copy is as deep
+// as an assignment: if V holds a map, a slice or a pointer, replace it, do not
+// change what it refers to.
+func (g *Gate[V]) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(value *V) error) error {
+	c, err := g.locked(ctx, resource)
+	if err != nil {
+		return err
+	}
+	defer c.unlock()
+	if err := g.rule.Admit(resource, c.mark, token); err != nil {
+		return g.Record(resource, token, err)
+	}
+	value := c.value
+	if err := write(&value); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.value, c.mark = value, token
+	return g.Record(resource, token, nil)
+}
+
+// Enter implements storagegate.Gate.
+func (g *Gate[V]) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	c, err := g.locked(ctx, resource)
+	if err != nil {
+		return err
+	}
+	defer c.unlock()
+	if err := g.rule.Enter(resource, c.mark, token); err != nil {
+		return g.Record(resource, token, err)
+	}
+	c.mark = token
+	return g.Record(resource, token, nil)
+}
+
+// Mark implements storagegate.Gate.
+func (g *Gate[V]) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+	_, mark, err := g.Get(ctx, resource)
+	return mark, err
+}
+
+// Get reads the value of the resource and its mark together. A resource that
+// was never written has the zero value.
+func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencing.Token, error) {
+	var none V
+	if err := resource.Validate(); err != nil {
+		return none, fencing.None, err
+	}
+	found, ok := g.cells.Load(resource)
+	if !ok {
+		return none, fencing.None, ctx.Err()
+	}
+	c := found.(*cell[V])
+	if err := c.take(ctx); err != nil {
+		return none, fencing.None, err
+	}
+	defer c.unlock()
+	return c.value, c.mark, nil
+}
+
+// locked finds or makes the resource's cell and takes its lock. Cells are never
+// removed: a mark outlives the interest in it.
+func (g *Gate[V]) locked(ctx context.Context, resource fencing.Resource) (*cell[V], error) {
+	found, ok := g.cells.Load(resource)
+	if !ok {
+		if err := resource.Validate(); err != nil {
+			return nil, err
+		}
+		found, _ = g.cells.LoadOrStore(resource, &cell[V]{lock: make(chan struct{}, 1)})
+	}
+	c := found.(*cell[V])
+	return c, c.take(ctx)
+}
+
+func (c *cell[V]) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case c.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *cell[V]) unlock() { <-c.lock }
