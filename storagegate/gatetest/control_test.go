@@ -1,0 +1,177 @@
+package gatetest_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/gatetest"
+)
+
+// weakGate is a gate in memory that can be built without one of its parts. The
+// suite must notice each missing part.
+type weakGate struct {
+	storagegate.Monitor
+	without string
+	rule    fencing.Rule
+	mu      *sync.Mutex
+	marks   map[fencing.Resource]fencing.Token
+	values  map[fencing.Resource]string
+}
+
+// pending is the transaction: what the write wants to store.
+type pending struct{ value *string }
+
+func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(*pending) error) error {
+	if err := resource.Validate(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil && g.without != "context" {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	mark := g.marks[resource]
+	err := g.rule.Admit(resource, mark, token)
+	switch {
+	case g.without == "equal" && err == nil && token == mark && token != fencing.None:
+		err = &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
+	case g.without == "sticky" && token == fencing.None:
+		err, token = nil, mark
+	case g.without == "check" && token.Valid(), g.without == "monotony" && token.Valid() && token+1 >= mark:
+		err = nil
+	}
+	if err != nil {
+		return g.Record(resource, token, err)
+	}
+	if g.without == "rollback" {
+		g.marks[resource] = token
+	}
+	if g.without == "lock" {
+		g.mu.Unlock()
+	}
+	var tx pending
+	err = func() error {
+		if g.without == "lock" {
+			defer g.mu.Lock()
+		}
+		return write(&tx)
+	}()
+	if err == nil && g.without != "context" {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	g.marks[resource] = token
+	if g.without == "lock" {
+		g.marks[resource] = max(mark, token)
+	}
+	if tx.value != nil {
+		g.values[resource] = *tx.value
+	}
+	if g.without == "counters" {
+		return nil
+	}
+	return g.Record(resource, token, nil)
+}
+
+func (g *weakGate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	if token == fencing.None {
+		mark, err := g.Mark(ctx, resource)
+		if err == nil {
+			err = g.rule.Enter(resource, mark, token)
+		}
+		return g.Record(resource, token, err)
+	}
+	if g.without == "enter" {
+		return nil
+	}
+	return g.Do(ctx, resource, token, func(*pending) error { return nil })
+}
+
+func (g *weakGate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+	if err := resource.Validate(); err != nil {
+		return fencing.None, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.marks[resource], ctx.Err()
+}
+
+// crasher adds a death between check and commit to the weak gate: what a real
+// storage would roll back is simply never stored.
+type crasher struct {
+	gatetest.Pauser
+	gate *weakGate
+}
+
+func (c crasher) Crash(_ testing.TB, resource fencing.Resource, token fencing.Token, value string) {
+	if c.gate.without == "atomicity" {
+		c.gate.mu.Lock()
+		defer c.gate.mu.Unlock()
+		c.gate.values[resource] = value // the data was stored, the mark was not
+	}
+}
+
+func suite(t *testing.T, without string) {
+	gatetest.Run(t, func(*testing.T) gatetest.Opener {
+		var mu sync.Mutex
+		marks, values := map[fencing.Resource]fencing.Token{}, map[fencing.Resource]string{}
+		return func(_ testing.TB, rule fencing.Rule) gatetest.Subject {
+			if without == "bound" {
+				rule = fencing.Rule{}
+			}
+			gate := &weakGate{without: without, rule: rule, mu: &mu, marks: marks, values: values}
+			put := func(_ context.Context, tx *pending, _ fencing.Resource, value string) error {
+				tx.value = &value
+				return nil
+			}
+			get := func(ctx context.Context, resource fencing.Resource) (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return values[resource], ctx.Err()
+			}
+			return crasher{gatetest.Adapt(gate, put, get), gate}
+		}
+	})
+}
+
+const envWithout = "GATETEST_WITHOUT"
+
+// TestSuite runs the whole suite, or, as a child of TestSuiteNotices, the suite
+// over a gate that lacks a part.
+func TestSuite(t *testing.T) { suite(t, os.Getenv(envWithout)) }
+
+func TestSuiteNotices(t *testing.T) {
+	if os.Getenv(envWithout) != "" {
+		return // this is the child
+	}
+	for without, failing := range map[string]string{
+		"check":     "stale_after_newer",
+		"monotony":  "story_of_two_holders",
+		"equal":     "equal_token_twice",
+		"sticky":    "without_a_token,_before_and_after_the_first_fence",
+		"enter":     "enter_raises_the_mark_before_the_first_read",
+		"bound":     "absurd_token_with_a_bound",
+		"lock":      "every_interleaving_of_two_holders",
+		"rollback":  "a_failed_write_leaves_mark_and_data",
+		"atomicity": "crash_between_check_and_commit",
+		"context":   "cancelled_context",
+		"counters":  "counters_and_audit_hook",
+	} {
+		t.Run(without, func(t *testing.T) {
+			child := exec.Command(os.Args[0], "-test.run=^TestSuite$/^"+failing+"$", "-test.v", "-rapid.nofailfile")
+			child.Env = append(os.Environ(), envWithout+"="+without)
+			output, err := child.CombinedOutput()
+			require.Error(t, err, "the suite passed a gate without %s:\n%s", without, output)
+			require.Contains(t, string(output), "--- FAIL: TestSuite/"+failing)
+		})
+	}
+}
