@@ -1,0 +1,8 @@
+//go:build !linux
+
+package lease
+
+import "time"
+
+// boottime is 0 where the system offers no such clock: the other one decides.
+func boottime() time.Duration { return 0 }

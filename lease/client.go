@@ -1,0 +1,289 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// How long a waiting Acquire pauses before it asks a failing service again.
+const (
+	minPause = 20 * time.Millisecond
+	maxPause = time.Second
+)
+
+// Client takes leases from a Backend and keeps them alive. Leases with equal
+// timings share one session and one keep-alive, however many they are. All
+// methods may be called concurrently. Close it when done.
+type Client struct {
+	backend  Backend
+	policies Policies
+	clock    Clock
+	hooks    Hooks
+	name     string
+	holders  holders
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	closed  bool
+	work    sync.WaitGroup // calls and goroutines; grows only while not closed
+	keepers map[timing]*keeper
+}
+
+// New returns a Client on a backend.
+func New(backend Backend, options ...Option) (*Client, error) {
+	if backend == nil {
+		return nil, fmt.Errorf("%w: the backend is nil", ErrInvalid)
+	}
+	host, _ := os.Hostname() // a name for people; without it the process id must do
+	c := &Client{backend: backend, clock: SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepers: map[timing]*keeper{}}
+	for _, option := range options {
+		if err := option(c); err != nil {
+			return nil, err
+		}
+	}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	return c, nil
+}
+
+// Acquire takes the lock on a resource. It waits while others hold it, and
+// while the service is out of reach, until ctx ends or the wait limit passes.
+// The errors of this package say what else can happen.
+func (c *Client) Acquire(ctx context.Context, resource fencing.Resource, options ...AcquireOption) (*Lease, error) {
+	return c.acquire(ctx, resource, false, options)
+}
+
+// TryAcquire takes the lock if it is free, and returns ErrHeld if it is not. It
+// asks once: a service that is out of reach is an error.
+func (c *Client) TryAcquire(ctx context.Context, resource fencing.Resource, options ...AcquireOption) (*Lease, error) {
+	return c.acquire(ctx, resource, true, options)
+}
+
+// Do runs work under a lease. The context given to work ends when ctx does or
+// the lease is lost; work must then stop. Do returns what work returns, joined
+// with the loss if the lease was lost before work returned: what it wrote past
+// that point is refused by a gate, and unprotected without one.
+func (c *Client) Do(ctx context.Context, resource fencing.Resource, work func(context.Context, *Lease) error, options ...AcquireOption) error {
+	l, err := c.Acquire(ctx, resource, options...)
+	if err != nil {
+		return err
+	}
+	return under(ctx, l, work)
+}
+
+// under runs work with a context that ends with ctx and with the lease, then
+// releases the lease.
+func under(ctx context.Context, l *Lease, work func(context.Context, *Lease) error) error {
+	workCtx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+	defer func() {
+		stop()
+		cancel(nil)
+		_ = l.Release(ctx) // if it fails it is tried again, and the hooks are told
+	}()
+	err := work(workCtx, l)
+	if lost := l.Err(); errors.Is(lost, ErrLost) {
+		return errors.Join(err, fmt.Errorf("work under %q: %w", string(l.Resource()), lost))
+	}
+	return err
+}
+
+// Inspect tells who holds the lock and who waits for it.
+func (c *Client) Inspect(ctx context.Context, resource fencing.Resource) (Status, error) {
+	if err := resource.Validate(); err != nil {
+		return Status{}, err
+	}
+	return c.backend.Inspect(ctx, resource)
+}
+
+// Break takes a lease away from its holder, by order of an operator.
+func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	if err := resource.Validate(); err != nil {
+		return err
+	}
+	return c.backend.Break(ctx, resource, token)
+}
+
+// Close releases every lease of the client and waits until the service is told
+// or ctx ends. Leases and calls that are under way end with ErrClosed.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(ErrClosed)
+	done := make(chan struct{})
+	go func() { c.work.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close client: %w", context.Cause(ctx))
+	}
+}
+
+// plan puts policy and options together and checks the result.
+func (c *Client) plan(resource fencing.Resource, options []AcquireOption) (*plan, error) {
+	p := &plan{request: Request{Resources: []fencing.Resource{resource}, Holder: c.name}}
+	for _, option := range options {
+		if err := option(p); err != nil {
+			return nil, err
+		}
+	}
+	p.request.Resources = sortedSet(p.request.Resources)
+	p.request.Nonce = 1 // replaced by each attempt
+	if err := p.request.Validate(); err != nil {
+		return nil, err
+	}
+	return p, c.applyPolicies(p)
+}
+
+// applyPolicies fills in what the options left open. A set takes the timings of
+// its shortest TTL, and must be of one mode.
+func (c *Client) applyPolicies(p *plan) error {
+	var shortest Policy
+	for i, resource := range p.request.Resources {
+		policy := c.policies.For(resource)
+		if i == 0 || policy.TTL < shortest.TTL {
+			shortest = policy
+		}
+		if policy.Mode == AnyMode {
+			continue
+		}
+		if p.request.Mode == AnyMode {
+			p.request.Mode = policy.Mode
+		}
+		if p.request.Mode != policy.Mode {
+			return &ModeError{Resource: resource, Want: p.request.Mode, Have: policy.Mode}
+		}
+	}
+	if p.timing == (timing{}) {
+		p.timing = timingOf(shortest)
+	}
+	return nil
+}
+
+func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, error) {
+	p, err := c.plan(resource, options)
+	if err != nil {
+		return nil, fmt.Errorf("acquire %q: %w", string(resource), err)
+	}
+	if !c.enter() {
+		return nil, ErrClosed
+	}
+	defer c.work.Done()
+	p.named, p.try, p.request.Wait = resource, try, !try
+
+	waitCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
+	if p.waitLimit > 0 {
+		limit := time.AfterFunc(p.waitLimit, func() { cancel(fmt.Errorf("%w: waited %v", ErrHeld, p.waitLimit)) })
+		defer limit.Stop()
+	}
+	a := &acquisition{client: c, plan: p, began: c.clock.Now(), values: ctx}
+	l, err := a.run(waitCtx)
+	if err != nil {
+		return nil, fmt.Errorf("acquire %q: %w", string(resource), err)
+	}
+	emit(c.hooks.Acquired, Event{Resources: p.request.Resources, Holder: l.Holder(), Token: l.Token(), Mode: l.Mode(),
+		Elapsed: c.clock.Now().Since(a.began)})
+	return l, nil
+}
+
+// enter counts a call, unless the client is closed.
+func (c *Client) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.work.Add(1)
+	return true
+}
+
+// background runs f on a goroutine that Close waits for. The caller is itself
+// counted, so that Close cannot have finished.
+func (c *Client) background(f func()) {
+	c.work.Go(f)
+}
+
+// keeper is the one that serves these timings, with one more user; the caller
+// calls leave when done. A fixed lease has a keeper of its own.
+func (c *Client) keeper(t timing, fixed bool) *keeper {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.keepers[t]
+	if k == nil || fixed {
+		k = newKeeper(c, t, fixed)
+	}
+	if !fixed {
+		c.keepers[t] = k
+	}
+	k.mu.Lock()
+	k.users++
+	k.mu.Unlock()
+	return k
+}
+
+// leave is the other end of keeper.
+func (c *Client) leave(k *keeper) {
+	k.mu.Lock()
+	k.users--
+	k.used = c.clock.Now()
+	k.mu.Unlock()
+	k.poke()
+}
+
+// drop takes k out of use: no new acquisition will find it.
+func (c *Client) drop(k *keeper) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keepers[k.timing] == k {
+		delete(c.keepers, k.timing)
+	}
+}
+
+// retire drops k if nothing needs it, and says whether it did. Both locks are
+// held, so that no acquisition can slip in between.
+func (c *Client) retire(k *keeper) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone == nil && (k.users > 0 || len(k.holds) > 0) {
+		return false
+	}
+	if k.gone == nil {
+		k.gone = ErrReleased
+	}
+	if c.keepers[k.timing] == k {
+		delete(c.keepers, k.timing)
+	}
+	return true
+}
+
+// sleep waits for d, or until ctx ends, and then returns its cause.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// pause is how long to wait before try number n, with jitter against herds.
+func pause(n int) time.Duration {
+	d := min(minPause<<min(n, 10), maxPause)
+	return d/2 + rand.N(d/2)
+}

@@ -1,0 +1,172 @@
+package lease
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// Option configures a Client.
+type Option func(*Client) error
+
+// WithPolicies says which locks have which mode and timings, for this client.
+// Where the service has policies of its own they decide, and a client with
+// another idea of a lock's mode gets ErrModeMismatch.
+func WithPolicies(policies ...Policy) Option {
+	return func(c *Client) (err error) {
+		c.policies, err = NewPolicies(policies...)
+		return err
+	}
+}
+
+// WithClock replaces the system's clock.
+func WithClock(clock Clock) Option {
+	return func(c *Client) error {
+		if clock == nil {
+			return fmt.Errorf("%w: the clock is nil", ErrInvalid)
+		}
+		c.clock = clock
+		return nil
+	}
+}
+
+// WithHooks sets who is told what happens.
+func WithHooks(hooks Hooks) Option {
+	return func(c *Client) error {
+		c.hooks = hooks
+		return nil
+	}
+}
+
+// WithName sets the name under which others see this client's leases, unless
+// WithHolder says otherwise. The default is the host's name and the process id.
+// A name alone does not make leases re-entrant.
+func WithName(name string) Option {
+	return func(c *Client) error {
+		c.name = name
+		return nil
+	}
+}
+
+// AcquireOption shapes one acquisition.
+type AcquireOption func(*plan) error
+
+// plan is an acquisition as the options describe it.
+type plan struct {
+	named     fencing.Resource
+	request   Request
+	timing    timing
+	try       bool // do not wait, do not try again
+	waitLimit time.Duration
+	fixed     bool // no renewal
+	reentrant bool
+}
+
+// timing selects the session: leases with equal timings share one.
+type timing struct {
+	ttl, renew, drift time.Duration
+}
+
+func timingOf(p Policy) timing { return timing{ttl: p.TTL, renew: p.Renew, drift: p.Drift} }
+
+// validity is how long a lease lasts, counted from before the request was sent.
+func (t timing) validity() time.Duration { return t.ttl - t.drift }
+
+// WithTTL sets how long the lease lasts without renewal. Renewal and drift
+// follow it as the defaults of Policy say.
+func WithTTL(ttl time.Duration) AcquireOption {
+	return func(p *plan) error {
+		if ttl < MinTTL || ttl > MaxTTL {
+			return fmt.Errorf("%w: ttl (%v) must be from %v to %v", ErrInvalid, ttl, MinTTL, MaxTTL)
+		}
+		p.timing = timingOf(Policy{TTL: ttl}.Filled())
+		return nil
+	}
+}
+
+// WithWaitLimit ends the waiting after limit, with ErrHeld. Without it Acquire
+// waits until its context ends.
+func WithWaitLimit(limit time.Duration) AcquireOption {
+	return func(p *plan) error {
+		if limit <= 0 {
+			return fmt.Errorf("%w: wait limit (%v) must be above 0; use TryAcquire for no waiting", ErrInvalid, limit)
+		}
+		p.waitLimit = limit
+		return nil
+	}
+}
+
+// WithMode says which mode the caller expects the lock to have. If it has
+// another the answer is ErrModeMismatch: a call cannot choose.
+func WithMode(mode Mode) AcquireOption {
+	return func(p *plan) error {
+		if mode == AnyMode || mode > Correctness {
+			return fmt.Errorf("%w: expected mode %s, use Efficiency or Correctness", ErrInvalid, mode)
+		}
+		p.request.Mode = mode
+		return nil
+	}
+}
+
+// WithShared asks for a lease that is shared with other readers.
+func WithShared() AcquireOption {
+	return func(p *plan) error { return p.setKind(Shared, 0) }
+}
+
+// WithPermits asks for one of n permits of a semaphore. A lease holds one
+// permit and its slot, from 1 to n. Guard writes under Lease.GateResource, since
+// holders of different slots do not exclude each other. Callers with different
+// ideas of n are served: each takes a free slot within its own n.
+func WithPermits(n int) AcquireOption {
+	return func(p *plan) error { return p.setKind(Permit, n) }
+}
+
+func (p *plan) setKind(kind Kind, permits int) error {
+	if p.request.Kind != Exclusive && p.request.Kind != kind {
+		return fmt.Errorf("%w: WithShared and WithPermits exclude each other", ErrInvalid)
+	}
+	p.request.Kind, p.request.Permits = kind, permits
+	return nil
+}
+
+// WithSet takes more resources together with the named one: all or none, under
+// one token.
+func WithSet(more ...fencing.Resource) AcquireOption {
+	return func(p *plan) error {
+		p.request.Resources = append(p.request.Resources, more...)
+		return nil
+	}
+}
+
+// WithMetadata attaches data that others see when they inspect the lock.
+func WithMetadata(metadata map[string]string) AcquireOption {
+	return func(p *plan) error {
+		p.request.Metadata = maps.Clone(metadata)
+		return nil
+	}
+}
+
+// WithHolder names the holder and makes the lease re-entrant for it: if the
+// same holder of the same Client acquires the same resources again while it has
+// them, it gets a lease with the same token, and they are free after as many
+// releases. Holders of different Clients are different, whatever their names.
+func WithHolder(name string) AcquireOption {
+	return func(p *plan) error {
+		if name == "" {
+			return fmt.Errorf("%w: the holder's name is empty", ErrInvalid)
+		}
+		p.request.Holder, p.reentrant = name, true
+		return nil
+	}
+}
+
+// WithoutRenewal makes a lease of fixed time: it ends when its TTL has passed,
+// unless the caller calls Lease.Renew.
+func WithoutRenewal() AcquireOption {
+	return func(p *plan) error {
+		p.fixed = true
+		return nil
+	}
+}

@@ -1,0 +1,164 @@
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// The timings of a lock whose policy does not say otherwise, and the limits of
+// those that do.
+const (
+	DefaultTTL = 10 * time.Second
+	MinTTL     = 10 * time.Millisecond
+	MaxTTL     = 24 * time.Hour
+)
+
+// Policy says of the locks whose names begin with Prefix which mode they have
+// and what their timings are. Of several policies the one with the longest
+// Prefix decides. A zero field takes its default.
+type Policy struct {
+	// Prefix selects the names. The empty one selects all.
+	Prefix string
+	// Mode is the mode of these locks; AnyMode leaves it to the service.
+	Mode Mode
+	// TTL is how long a lease lasts when it is not renewed. Default: DefaultTTL.
+	TTL time.Duration
+	// Renew is the time between two renewals. Default: a third of TTL, so that
+	// two attempts may fail.
+	Renew time.Duration
+	// Drift is what the holder gives up early because its clock and the
+	// service's may run at different rates. Default: TTL/100 + 2ms.
+	Drift time.Duration
+	// LockDelay keeps a lock closed for a while after its holder was lost, not
+	// after it was released: time for a paused holder's last writes to arrive
+	// where there is no gate. Enforced by the service. Default: none.
+	LockDelay time.Duration
+}
+
+// Filled is p with every zero timing replaced by its default.
+func (p Policy) Filled() Policy {
+	if p.TTL == 0 {
+		p.TTL = DefaultTTL
+	}
+	if p.Renew == 0 {
+		p.Renew = p.TTL / 3
+	}
+	if p.Drift == 0 {
+		p.Drift = p.TTL/100 + 2*time.Millisecond
+	}
+	return p
+}
+
+// Validate reports the first rule that p breaks, defaults filled in. The error
+// is a *PolicyError; where a relation is broken it names both fields.
+func (p Policy) Validate() error {
+	f := p.Filled()
+	broken := func(field string, value any, other string, otherValue any, rule string) error {
+		return &PolicyError{Prefix: p.Prefix, Field: field, Value: fmt.Sprint(value),
+			Other: other, OtherValue: fmt.Sprint(otherValue), Rule: rule}
+	}
+	switch {
+	case p.Prefix != "" && fencing.Resource(p.Prefix).Validate() != nil:
+		return broken("prefix", fmt.Sprintf("%q", p.Prefix), "", "", "must be the beginning of a resource name")
+	case p.Mode > Correctness:
+		return broken("mode", p.Mode, "", "", "must be efficiency or correctness")
+	case f.TTL < MinTTL || f.TTL > MaxTTL:
+		return broken("ttl", f.TTL, "", "", fmt.Sprintf("must be from %v to %v", MinTTL, MaxTTL))
+	case f.Drift < 0 || f.Drift >= f.TTL:
+		return broken("drift", f.Drift, "ttl", f.TTL, "must be at least 0 and less than")
+	case f.Renew <= 0 || f.Renew+f.Drift >= f.TTL:
+		return broken("renew", f.Renew, "ttl", f.TTL, fmt.Sprintf("must be above 0 and, with drift (%v) added, less than", f.Drift))
+	case f.LockDelay < 0 || f.LockDelay > MaxTTL:
+		return broken("lock-delay", f.LockDelay, "", "", fmt.Sprintf("must be from 0 to %v", MaxTTL))
+	}
+	return nil
+}
+
+// PolicyError says which rule a Policy breaks. It matches ErrInvalid.
+type PolicyError struct {
+	Prefix            string
+	Field, Value      string
+	Other, OtherValue string // the second field of a broken relation, else empty
+	Rule              string
+}
+
+// Error names the fields, their values and the rule.
+func (e *PolicyError) Error() string {
+	text := fmt.Sprintf("policy for %q: %s (%s) %s", e.Prefix, e.Field, e.Value, e.Rule)
+	if e.Other != "" {
+		text += fmt.Sprintf(" %s (%s)", e.Other, e.OtherValue)
+	}
+	return text
+}
+
+// Is makes errors.Is match ErrInvalid.
+func (e *PolicyError) Is(target error) bool { return target == ErrInvalid }
+
+// Policies is a set of policies with different prefixes. The zero value is
+// empty: every lock has the defaults.
+type Policies struct {
+	byPrefix []Policy // the longest prefix first, then by name
+}
+
+// NewPolicies checks and collects policies. Two for one prefix are an error.
+func NewPolicies(policies ...Policy) (Policies, error) {
+	var set Policies
+	for _, p := range policies {
+		if err := p.Validate(); err != nil {
+			return Policies{}, err
+		}
+		if _, found := set.search(p.Prefix); found {
+			return Policies{}, fmt.Errorf("%w: two policies for the prefix %q", ErrInvalid, p.Prefix)
+		}
+		set = set.With(p)
+	}
+	return set, nil
+}
+
+// For is the policy of a resource, with defaults filled in.
+func (s Policies) For(resource fencing.Resource) Policy {
+	for _, p := range s.byPrefix {
+		if strings.HasPrefix(string(resource), p.Prefix) {
+			return p.Filled()
+		}
+	}
+	return Policy{}.Filled()
+}
+
+// All returns the policies, the longest prefix first.
+func (s Policies) All() []Policy { return slices.Clone(s.byPrefix) }
+
+// With is s with p added, or put in the place of the one for the same prefix.
+// The caller has validated p.
+func (s Policies) With(p Policy) Policies {
+	i, found := s.search(p.Prefix)
+	next := slices.Clone(s.byPrefix)
+	if found {
+		next[i] = p
+	} else {
+		next = slices.Insert(next, i, p)
+	}
+	return Policies{byPrefix: next}
+}
+
+// Without is s less the policy for prefix, and whether there was one.
+func (s Policies) Without(prefix string) (Policies, bool) {
+	i, found := s.search(prefix)
+	if !found {
+		return s, false
+	}
+	return Policies{byPrefix: slices.Delete(slices.Clone(s.byPrefix), i, i+1)}, true
+}
+
+func (s Policies) search(prefix string) (int, bool) {
+	return slices.BinarySearchFunc(s.byPrefix, prefix, func(p Policy, prefix string) int {
+		if len(p.Prefix) != len(prefix) {
+			return len(prefix) - len(p.Prefix)
+		}
+		return strings.Compare(p.Prefix, prefix)
+	})
+}
