@@ -1,0 +1,19 @@
+package testserver
+
+import (
+	"os/user"
+	"syscall"
+)
+
+// attributes run a program as u. With bound, the program ends with the test
+// even if the test is killed and cannot stop it.
+func attributes(u *user.User, bound bool) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{}
+	if bound {
+		a.Pdeathsig = syscall.SIGKILL
+	}
+	if u != nil {
+		a.Credential = credential(u)
+	}
+	return a
+}
