@@ -1,0 +1,240 @@
+package grpcgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate/callgate"
+	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/grpcgate"
+)
+
+// message packs a resource, which need not be valid, and a value.
+func message(resource fencing.Resource, value string) *wrapperspb.BytesValue {
+	return wrapperspb.Bytes(fmt.Appendf(nil, "%d:%s%s", len(resource), resource, value))
+}
+
+func unpack(m any) (resource fencing.Resource, value string) {
+	length, rest, _ := strings.Cut(string(m.(*wrapperspb.BytesValue).Value), ":")
+	var n int
+	fmt.Sscan(length, &n)
+	return fencing.Resource(rest[:n]), rest[n:]
+}
+
+func resourceOf(_ context.Context, method string, m any) (fencing.Resource, error) {
+	if method == "/test.Store/Get" {
+		return "", callgate.ErrUngated
+	}
+	resource, _ := unpack(m)
+	return resource, resource.Validate()
+}
+
+// store is a gRPC service that keeps one value for each resource.
+type store struct {
+	mu     sync.Mutex
+	values map[fencing.Resource]string
+	before func(value string) // runs in Put and Append before the write
+}
+
+func (s *store) put(m any) {
+	resource, value := unpack(m)
+	if s.before != nil {
+		s.before(value)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values[resource] = value
+}
+
+func (s *store) get(resource fencing.Resource) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values[resource]
+}
+
+func unary(name string, call func(s *store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue) grpc.MethodDesc {
+	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		request := new(wrapperspb.BytesValue)
+		if err := decode(request); err != nil {
+			return nil, err
+		}
+		return interceptor(ctx, request, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Store/" + name},
+			func(_ context.Context, m any) (any, error) {
+				return call(srv.(*store), m.(*wrapperspb.BytesValue)), nil
+			})
+	}}
+}
+
+// appendAll writes each message as it comes and acknowledges it.
+func appendAll(srv any, stream grpc.ServerStream) error {
+	for {
+		m := new(wrapperspb.BytesValue)
+		if err := stream.RecvMsg(m); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		srv.(*store).put(m)
+		if err := stream.SendMsg(m); err != nil {
+			return err
+		}
+	}
+}
+
+// collect writes the last message when the client has sent all of them, and
+// takes no notice of a refusal.
+func collect(srv any, stream grpc.ServerStream) error {
+	var last *wrapperspb.BytesValue
+	for {
+		m := new(wrapperspb.BytesValue)
+		err := stream.RecvMsg(m)
+		if err == nil {
+			last = m
+			continue
+		}
+		if err == io.EOF {
+			srv.(*store).put(last)
+		}
+		return stream.SendMsg(wrapperspb.Bytes(nil))
+	}
+}
+
+var service = grpc.ServiceDesc{
+	ServiceName: "test.Store", HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{
+		unary("Put", func(s *store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue {
+			s.put(m)
+			return wrapperspb.Bytes(nil)
+		}),
+		unary("Get", func(s *store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue {
+			resource, _ := unpack(m)
+			return wrapperspb.Bytes([]byte(s.get(resource)))
+		}),
+		unary("Enter", func(*store, *wrapperspb.BytesValue) *wrapperspb.BytesValue { return wrapperspb.Bytes(nil) }),
+	},
+	Streams: []grpc.StreamDesc{
+		{StreamName: "Append", Handler: appendAll, ClientStreams: true, ServerStreams: true},
+		{StreamName: "Collect", Handler: collect, ClientStreams: true},
+	},
+}
+
+// subject is a client of the service, seen by the suite as a gate.
+type subject struct {
+	*callgate.Guard
+	conn  *grpc.ClientConn
+	store *store
+}
+
+func (s *subject) call(ctx context.Context, method string, m *wrapperspb.BytesValue) (string, error) {
+	answer := new(wrapperspb.BytesValue)
+	err := s.conn.Invoke(ctx, "/test.Store/"+method, m, answer)
+	return string(answer.Value), understand(err)
+}
+
+func understand(err error) error {
+	if refusal := grpcgate.Refusal(err); refusal != nil {
+		return refusal
+	}
+	switch text := status.Convert(err).Message(); {
+	case status.Code(err) == codes.Canceled:
+		return context.Canceled
+	case status.Code(err) == codes.InvalidArgument && strings.Contains(text, fencing.ErrInvalidToken.Error()):
+		return fencing.ErrInvalidToken
+	case status.Code(err) == codes.InvalidArgument && strings.Contains(text, fencing.ErrInvalidResource.Error()):
+		return fencing.ErrInvalidResource
+	}
+	return err
+}
+
+func withToken(ctx context.Context, token fencing.Token) context.Context {
+	if token == fencing.None {
+		return ctx
+	}
+	return grpcgate.WithToken(ctx, token)
+}
+
+func (s *subject) Write(ctx context.Context, resource fencing.Resource, token fencing.Token, value string) error {
+	_, err := s.call(withToken(ctx, token), "Put", message(resource, value))
+	return err
+}
+
+func (s *subject) Read(ctx context.Context, resource fencing.Resource) (string, error) {
+	return s.call(ctx, "Get", message(resource, ""))
+}
+
+func (s *subject) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	if token == fencing.None { // a call that writes nothing needs no token before the first fence
+		return s.Guard.Enter(ctx, resource, token)
+	}
+	_, err := s.call(withToken(ctx, token), "Enter", message(resource, ""))
+	return err
+}
+
+func serve(t *testing.T, rule fencing.Rule) *subject {
+	t.Helper()
+	gate, err := grpcgate.New(callgate.Memory(rule), resourceOf)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer(grpc.UnaryInterceptor(gate.Unary()), grpc.StreamInterceptor(gate.Stream()))
+	s := &store{values: map[fencing.Resource]string{}}
+	server.RegisterService(&service, s)
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return &subject{gate.Guard, conn, s}
+}
+
+func TestGate(t *testing.T) {
+	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
+		var shared *subject
+		return func(_ testing.TB, rule fencing.Rule) gatetest.Subject {
+			if shared == nil {
+				shared = serve(t, rule)
+			}
+			return shared
+		}
+	})
+}
+
+func TestRefusalIsFailedPrecondition(t *testing.T) {
+	s := serve(t, fencing.Rule{MaxJump: 1000})
+	invoke := func(token fencing.Token) error {
+		return s.conn.Invoke(withToken(t.Context(), token), "/test.Store/Put", message("orders/42", "x"), new(wrapperspb.BytesValue))
+	}
+	require.NoError(t, invoke(34))
+	err := invoke(33)
+	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+	require.Equal(t, &fencing.StaleError{Resource: "orders/42", Token: 33, Mark: 34}, grpcgate.Refusal(err))
+	require.Equal(t, codes.FailedPrecondition, status.Code(invoke(fencing.None)))
+	require.ErrorIs(t, grpcgate.Refusal(invoke(fencing.None)), fencing.ErrNoToken)
+	require.Equal(t, &fencing.JumpError{Resource: "orders/42", Token: 2000, Mark: 34, MaxJump: 1000}, grpcgate.Refusal(invoke(2000)))
+	require.NoError(t, grpcgate.Refusal(errors.New("something else")))
+	require.NoError(t, grpcgate.Refusal(nil))
+}
+
+func TestWithTokenReplacesTheToken(t *testing.T) {
+	s := serve(t, fencing.Rule{})
+	ctx := grpcgate.WithToken(grpcgate.WithToken(t.Context(), 1), 2)
+	_, err := s.call(ctx, "Put", message("r", "x"))
+	require.NoError(t, err, "two values would be refused")
+	mark, err := s.Mark(t.Context(), "r")
+	require.NoError(t, err)
+	require.Equal(t, fencing.Token(2), mark)
+}
