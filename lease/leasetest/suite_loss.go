@@ -1,0 +1,97 @@
+package leasetest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+)
+
+var lossTests = []conformance{
+	{"loss by expiry", func(f *fixture) {
+		l := f.acquire(f.client(), f.name("a"), lease.WithoutRenewal())
+		next := f.start(f.name("a")).granted()
+		require.ErrorIs(f, l.Err(), lease.ErrExpired, "the holder gives up before the next one is let in")
+		require.ErrorIs(f, l.Err(), lease.ErrLost)
+		f.wait(l.Done())
+		require.ErrorIs(f, context.Cause(l.Context()), lease.ErrExpired)
+		require.True(f, next.Token().Newer(l.Token()))
+		require.ErrorIs(f, l.Release(f.ctx), lease.ErrExpired, "release after loss")
+		require.ErrorIs(f, l.Renew(f.ctx), lease.ErrExpired, "renew after loss")
+		require.NoError(f, next.Err(), "a release after the loss must not free the next holder's lock")
+		f.requireHeld(f.client(), f.name("a"))
+	}},
+	{"renewal keeps a lease", func(f *fixture) {
+		const enough = 9 // keep-alives at a third of the TTL: three TTLs
+		renewed := make(chan error, 1000)
+		c := f.client(lease.WithHooks(lease.Hooks{Renewed: func(r lease.Renewal) { renewed <- r.Err }}))
+		l := f.acquire(c, f.name("a"))
+		first := l.Deadline()
+		for range enough {
+			require.NoError(f, <-renewed)
+		}
+		require.NoError(f, l.Err())
+		require.True(f, l.Deadline().After(first))
+		f.requireHeld(f.client(), f.name("a"))
+	}},
+	{"renewal by hand", func(f *fixture) {
+		c := f.client()
+		l := f.acquire(c, f.name("a"), lease.WithoutRenewal())
+		for range 3 {
+			first := l.Deadline()
+			short := f.acquire(c, f.name("b"), lease.WithoutRenewal(), lease.WithTTL(f.TTL/2))
+			f.wait(short.Done())
+			require.NoError(f, l.Renew(f.ctx))
+			require.True(f, l.Deadline().After(first))
+		}
+		require.NoError(f, l.Err(), "renewed for longer than its TTL")
+		f.wait(l.Done())
+		require.ErrorIs(f, l.Err(), lease.ErrExpired, "it ends all the same, if nobody renews it again")
+	}},
+	{"break", func(f *fixture) {
+		operator := f.client()
+		l := f.acquire(f.client(), f.name("a"))
+		waiter := f.start(f.name("a"))
+		require.ErrorIs(f, operator.Break(f.ctx, f.name("a"), l.Token()+1000), lease.ErrNotHeld)
+		require.NoError(f, l.Err())
+		require.NoError(f, operator.Break(f.ctx, f.name("a"), l.Token()))
+		next := waiter.granted()
+		require.True(f, next.Token().Newer(l.Token()))
+		f.wait(l.Done())
+		require.ErrorIs(f, l.Err(), lease.ErrLost)
+		require.ErrorIs(f, operator.Break(f.ctx, f.name("a"), l.Token()), lease.ErrNotHeld, "broken twice")
+		require.NoError(f, next.Err(), "the next holder is not broken")
+	}},
+	{"other leases of the client survive a break", func(f *fixture) {
+		c := f.client()
+		broken, kept := f.acquire(c, f.name("a")), f.acquire(c, f.name("b"))
+		require.NoError(f, f.client().Break(f.ctx, f.name("a"), broken.Token()))
+		f.wait(broken.Done())
+		require.NoError(f, kept.Err())
+		f.release(kept)
+	}},
+	{"do reports the loss", func(f *fixture) {
+		mine := errors.New("mine")
+		err := f.client().Do(f.ctx, f.name("a"), func(ctx context.Context, l *lease.Lease) error {
+			f.wait(ctx.Done())
+			require.ErrorIs(f, context.Cause(ctx), lease.ErrExpired)
+			return mine
+		}, lease.WithoutRenewal())
+		require.ErrorIs(f, err, mine)
+		require.ErrorIs(f, err, lease.ErrExpired)
+	}},
+	{"close releases everything", func(f *fixture) {
+		c := f.client()
+		a, b := f.acquire(c, f.name("a")), f.acquire(c, f.name("b"), lease.WithoutRenewal())
+		waiter := f.start(f.name("a"))
+		require.NoError(f, c.Close(f.ctx))
+		require.ErrorIs(f, a.Err(), lease.ErrClosed)
+		require.ErrorIs(f, b.Err(), lease.ErrClosed)
+		waiter.granted()
+		f.acquire(f.client(), f.name("b"))
+		_, err := c.Acquire(f.ctx, f.name("a"))
+		require.ErrorIs(f, err, lease.ErrClosed)
+	}},
+}

@@ -1,0 +1,103 @@
+package leasetest
+
+import (
+	"context"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// session opens a session below any Client.
+func (f *fixture) session(b lease.Backend) lease.Session {
+	f.Helper()
+	clock := f.Clock
+	if clock == nil {
+		clock = lease.SystemClock()
+	}
+	s, err := b.Open(f.ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: f.TTL, Clock: clock})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = s.Close(context.Background()) })
+	return s
+}
+
+func (f *fixture) request(nonce lease.Nonce) lease.Request {
+	return lease.Request{Nonce: nonce, Resources: []fencing.Resource{f.name("a")}, Holder: "below the client"}
+}
+
+var sessionTests = []conformance{
+	{"an attempt has one outcome", func(f *fixture) {
+		s := f.session(f.Backend())
+		first, err := s.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		again, err := s.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		require.Equal(f, first.Token, again.Token, "asked twice, granted once")
+		_, err = s.Acquire(f.ctx, f.request(2))
+		require.ErrorIs(f, err, lease.ErrHeld)
+		require.NoError(f, s.Release(f.ctx, 1))
+		third, err := s.Acquire(f.ctx, f.request(3))
+		require.NoError(f, err)
+		require.True(f, third.Token.Newer(first.Token))
+	}},
+	{"a grant says since when it counts", func(f *fixture) {
+		clock := f.Clock
+		if clock == nil {
+			clock = lease.SystemClock()
+		}
+		s := f.session(f.Backend())
+		grant, err := s.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		require.False(f, grant.Sent.IsZero())
+		require.GreaterOrEqual(f, clock.Now().Since(grant.Sent), 0*f.TTL, "not from the future")
+	}},
+	{"a late acquire after its release", func(f *fixture) {
+		b := f.Backend()
+		s, other := f.session(b), f.session(b)
+		require.NoError(f, s.Release(f.ctx, 1), "given up before it was ever asked")
+		_, err := s.Acquire(f.ctx, f.request(1))
+		require.Error(f, err, "the attempt has ended: a late copy must not be granted")
+
+		grant, err := s.Acquire(f.ctx, f.request(2))
+		require.NoError(f, err)
+		require.NoError(f, s.Release(f.ctx, 2))
+		_, err = s.Acquire(f.ctx, f.request(2))
+		require.Error(f, err)
+		next, err := other.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err, "nobody holds it")
+		require.True(f, next.Token.Newer(grant.Token))
+	}},
+	{"release names the attempt", func(f *fixture) {
+		b := f.Backend()
+		s, other := f.session(b), f.session(b)
+		_, err := s.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		require.NoError(f, s.Release(f.ctx, 1))
+		_, err = other.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		require.NoError(f, s.Release(f.ctx, 1), "released twice")
+		_, err = s.Acquire(f.ctx, f.request(2))
+		require.ErrorIs(f, err, lease.ErrHeld, "a second release must not free another session's lock")
+	}},
+	{"close frees a session", func(f *fixture) {
+		b := f.Backend()
+		s, other := f.session(b), f.session(b)
+		_, err := s.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		require.NoError(f, s.Close(f.ctx))
+		_, err = other.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+	}},
+	{"a session that is not renewed ends", func(f *fixture) {
+		s := f.session(f.Backend())
+		_, err := s.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		next := f.acquire(f.client(), f.name("a"))
+		require.True(f, next.Token().Valid())
+		if _, err := s.Renew(f.ctx); err != nil {
+			require.ErrorIs(f, err, lease.ErrLost)
+		}
+		f.requireHeld(f.client(), f.name("a"))
+	}},
+}

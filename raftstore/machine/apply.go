@@ -1,0 +1,245 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+func (c *Lead) apply(m *Machine) Result {
+	m.generation++
+	return Result{Code: Done, Generation: m.generation}
+}
+
+func (c *OpenSession) apply(m *Machine) Result {
+	if m.sessions[c.Session] == nil {
+		m.sessions[c.Session] = &session{id: c.Session, ttlNanos: int64(c.TTL), requests: map[lease.Nonce]*request{}}
+	}
+	return Result{Code: Done}
+}
+
+func (c *CloseSession) apply(m *Machine) Result {
+	return m.endSession(c.Session, EventReleased)
+}
+
+func (c *Expire) apply(m *Machine) Result {
+	if c.Generation != m.generation {
+		return Result{Code: Outdated}
+	}
+	return m.endSession(c.Session, EventExpired)
+}
+
+func (c *Acquire) apply(m *Machine) Result {
+	s := m.sessions[c.Session]
+	if s == nil {
+		return Result{Code: NoSession}
+	}
+	q := &c.Request
+	if r := s.requests[q.Nonce]; r != nil {
+		return m.outcome(r)
+	}
+	if s.ended.has(uint64(q.Nonce)) {
+		return Result{Code: Ended}
+	}
+	if result, ok := m.checkModes(q); !ok {
+		s.ended.add(uint64(q.Nonce))
+		return result
+	}
+	if m.lastToken == fencing.MaxToken {
+		return Result{Code: Exhausted}
+	}
+	r := &request{session: s, nonce: q.Nonce, order: m.nextOrder(), resources: q.Resources, kind: q.Kind,
+		permits: q.Permits, holder: q.Holder, metadata: q.Metadata}
+	granted := m.grantable(r)
+	if !granted && !q.Wait {
+		s.ended.add(uint64(q.Nonce)) // else a late copy of this one could be granted
+		return Result{Code: Held}
+	}
+	s.requests[r.nonce] = r
+	for _, name := range r.resources {
+		l := m.lock(name)
+		l.queue = append(l.queue, r)
+	}
+	if granted {
+		m.grant(r)
+	} else {
+		m.emit(EventQueued, r)
+	}
+	return m.outcome(r)
+}
+
+func (c *Release) apply(m *Machine) Result {
+	s := m.sessions[c.Session]
+	if s == nil {
+		return Result{Code: NoSession}
+	}
+	r := s.requests[c.Nonce]
+	if r == nil {
+		s.ended.add(uint64(c.Nonce))
+		return Result{Code: Ended}
+	}
+	m.free(r, EventReleased)
+	m.settle(r.resources)
+	return Result{Code: Done}
+}
+
+func (c *Break) apply(m *Machine) Result {
+	l := m.locks[c.Resource]
+	if l == nil {
+		return Result{Code: NotHeld}
+	}
+	i := slices.IndexFunc(l.holders, func(h *request) bool { return h.token == c.Token })
+	if i < 0 {
+		return Result{Code: NotHeld}
+	}
+	r := l.holders[i]
+	m.free(r, EventBroken)
+	m.settle(r.resources)
+	return Result{Code: Done}
+}
+
+func (c *EndDelay) apply(m *Machine) Result {
+	l := m.locks[c.Resource]
+	if l == nil || l.delay == 0 || l.delay != c.Delay || c.Generation != m.generation {
+		return Result{Code: Outdated}
+	}
+	l.delay = 0
+	m.events = append(m.events, Event{Type: EventOpened, Resources: []fencing.Resource{c.Resource}, Mode: m.modeOf(c.Resource)})
+	m.settle([]fencing.Resource{c.Resource})
+	return Result{Code: Done}
+}
+
+func (c *RaiseFloor) apply(m *Machine) Result {
+	if c.By > fencing.MaxToken-m.lastToken {
+		return Result{Code: Exhausted}
+	}
+	m.lastToken += c.By
+	return Result{Code: Done, Token: m.lastToken}
+}
+
+// checkModes reports whether all the locks of a request have the mode that it
+// expects, or at least one and the same.
+func (m *Machine) checkModes(q *lease.Request) (Result, bool) {
+	want := q.Mode
+	for _, name := range q.Resources {
+		have := m.modeOf(name)
+		if want == lease.AnyMode {
+			want = have
+		}
+		if have != want {
+			return Result{Code: WrongMode, Mode: have, Resource: name}, false
+		}
+	}
+	return Result{}, true
+}
+
+// outcome is what the proposer of a live request is told, however often.
+func (m *Machine) outcome(r *request) Result {
+	if r.token == fencing.None {
+		return Result{Code: Queued}
+	}
+	return Result{Code: Granted, Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0])}
+}
+
+// grantable is the one grant rule.
+func (m *Machine) grantable(r *request) bool {
+	if m.lastToken == fencing.MaxToken {
+		return false
+	}
+	for _, name := range r.resources {
+		if l := m.locks[name]; l != nil && !l.admits(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// grant makes a waiter a holder.
+func (m *Machine) grant(r *request) {
+	if r.kind == lease.Permit {
+		r.slot = m.locks[r.resources[0]].freeSlot(r.permits)
+	}
+	m.lastToken++
+	r.token = m.lastToken
+	for _, name := range r.resources {
+		l := m.locks[name]
+		l.queue = remove(l.queue, r)
+		l.holders = append(l.holders, r)
+	}
+	m.emit(EventGranted, r)
+}
+
+// free takes a request out of all its locks. A holder that did not let go by
+// itself leaves a lock-delay behind, where the policy says so. The caller
+// settles the resources.
+func (m *Machine) free(r *request, how EventType) {
+	if r.token == fencing.None {
+		how = EventCancelled
+	}
+	m.emit(how, r)
+	for _, name := range r.resources {
+		l := m.locks[name]
+		l.queue = remove(l.queue, r)
+		l.holders = remove(l.holders, r)
+		if (how == EventExpired || how == EventBroken) && m.policies.For(name).LockDelay > 0 {
+			l.delay = m.nextOrder()
+			m.events = append(m.events, m.delayEvent(name, l))
+		}
+	}
+	delete(r.session.requests, r.nonce)
+	r.session.ended.add(uint64(r.nonce))
+}
+
+func (m *Machine) delayEvent(name fencing.Resource, l *lock) Event {
+	return Event{Type: EventDelayed, Resources: []fencing.Resource{name}, Mode: m.modeOf(name), DelayID: l.delay,
+		Delay: m.policies.For(name).LockDelay}
+}
+
+// settle grants what has become grantable on these resources. Behind a waiter
+// that must go on waiting only readers can pass, and only if it is one.
+func (m *Machine) settle(resources []fencing.Resource) {
+	for _, name := range resources {
+		l := m.locks[name]
+		if l == nil {
+			continue
+		}
+		for i := 0; i < len(l.queue); {
+			r := l.queue[i]
+			if m.grantable(r) {
+				m.grant(r)
+				continue
+			}
+			if r.kind != lease.Shared {
+				break
+			}
+			i++
+		}
+		if l.unused() {
+			delete(m.locks, name)
+		}
+	}
+}
+
+// endSession frees all that a session has: first what it waits for, lest it is
+// granted something on its way out.
+func (m *Machine) endSession(id lease.SessionID, how EventType) Result {
+	s := m.sessions[id]
+	if s == nil {
+		return Result{Code: NoSession}
+	}
+	requests := requestsOf(s)
+	var touched []fencing.Resource
+	for _, waiting := range []bool{true, false} {
+		for _, r := range requests {
+			if (r.token == fencing.None) == waiting {
+				touched = append(touched, r.resources...)
+				m.free(r, how)
+			}
+		}
+	}
+	delete(m.sessions, id)
+	slices.Sort(touched)
+	m.settle(slices.Compact(touched))
+	return Result{Code: Done}
+}

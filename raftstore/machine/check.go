@@ -1,0 +1,84 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// check reports the first invariant of Machine that does not hold. It guards
+// what comes from a snapshot, and the tests call it after every command.
+func (m *Machine) check() error {
+	tokens := map[fencing.Token]bool{}
+	orders := map[uint64]bool{}
+	for _, id := range m.sessionIDs() {
+		if err := m.checkSession(m.sessions[id], tokens, orders); err != nil {
+			return fmt.Errorf("session %s: %w", id, err)
+		}
+	}
+	for _, name := range sortedKeys(m.locks) {
+		l := m.locks[name]
+		if err := m.checkLock(l); err != nil {
+			return fmt.Errorf("lock %q: %w", string(name), err)
+		}
+		if l.delay > m.order {
+			return fmt.Errorf("lock %q: delay %d is above the last order %d", string(name), l.delay, m.order)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders map[uint64]bool) error {
+	if ttl := time.Duration(s.ttlNanos); ttl < lease.MinTTL || ttl > lease.MaxTTL {
+		return fmt.Errorf("ttl is %v", ttl)
+	}
+	for i, x := range s.ended {
+		if x.lo == 0 || x.lo > x.hi || i > 0 && s.ended[i-1].hi+1 >= x.lo {
+			return fmt.Errorf("ended attempts are not a set: %v", s.ended)
+		}
+	}
+	for _, r := range requestsOf(s) {
+		switch {
+		case s.ended.has(uint64(r.nonce)):
+			return fmt.Errorf("attempt %d has ended and is live", r.nonce)
+		case r.order == 0 || r.order > m.order || orders[r.order]:
+			return fmt.Errorf("attempt %d has the order %d of %d", r.nonce, r.order, m.order)
+		case r.token > m.lastToken || r.token != fencing.None && tokens[r.token]:
+			return fmt.Errorf("attempt %d has the token %d of %d", r.nonce, r.token, m.lastToken)
+		case (r.slot != 0) != (r.kind == lease.Permit && r.token != fencing.None) || r.slot > r.permits:
+			return fmt.Errorf("attempt %d has the slot %d of %d", r.nonce, r.slot, r.permits)
+		}
+		orders[r.order] = true
+		tokens[r.token] = true
+	}
+	return nil
+}
+
+func (m *Machine) checkLock(l *lock) error {
+	if l.unused() {
+		return fmt.Errorf("is not used")
+	}
+	slots := map[int]bool{}
+	for i, h := range l.holders {
+		switch {
+		case h.token == fencing.None || i > 0 && l.holders[i-1].token >= h.token:
+			return fmt.Errorf("holder %d is out of order", i)
+		case i > 0 && !compatible(l.holders[0].kind, h.kind):
+			return fmt.Errorf("a holder of kind %s beside one of kind %s", h.kind, l.holders[0].kind)
+		case h.kind == lease.Permit && slots[h.slot]:
+			return fmt.Errorf("slot %d is taken twice", h.slot)
+		}
+		slots[h.slot] = true
+	}
+	for i, w := range l.queue {
+		switch {
+		case w.token != fencing.None || i > 0 && l.queue[i-1].order >= w.order:
+			return fmt.Errorf("waiter %d is out of order", i)
+		case m.grantable(w):
+			return fmt.Errorf("waiter %d could be granted", i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// Command is one change that is asked of the machine. Commands come from
+// Decode, or have passed Validate: the machine does not check them again.
+type Command interface {
+	apply(m *Machine) Result
+	encode(w *writer)
+	validate() error
+}
+
+// Lead is the first command of a new leader. It raises the generation, after
+// which no expiry that an earlier leader decided on has any effect.
+type Lead struct{}
+
+// OpenSession makes a session known. Opened twice it is the same session.
+type OpenSession struct {
+	Session lease.SessionID
+	TTL     time.Duration
+}
+
+// CloseSession ends a session at its client's wish: what it holds is released,
+// and what it waits for is cancelled.
+type CloseSession struct {
+	Session lease.SessionID
+}
+
+// Acquire asks for a grant. It is known by Session and Request.Nonce: applied
+// twice it has one outcome. Request.Mode, if set, must be the lock's.
+type Acquire struct {
+	Session lease.SessionID
+	Request lease.Request
+}
+
+// Release ends an attempt whatever its state: it leaves the queue, or frees
+// what it was granted. Applied twice it is a no-op. An attempt that is not
+// known yet is ended too: its Acquire may still be on the way.
+type Release struct {
+	Session lease.SessionID
+	Nonce   lease.Nonce
+}
+
+// Expire ends a session whose time has passed on the leader's clock. It counts
+// only in the generation in which it was decided.
+type Expire struct {
+	Session    lease.SessionID
+	Generation uint64
+}
+
+// Break takes one grant away from its holder, by order of an operator.
+type Break struct {
+	Resource fencing.Resource
+	Token    fencing.Token
+}
+
+// EndDelay opens a lock whose lock-delay has passed on the leader's clock. Like
+// Expire it counts only in its generation, and only for the delay it names.
+type EndDelay struct {
+	Resource   fencing.Resource
+	Delay      uint64
+	Generation uint64
+}
+
+// SetPolicy adds a policy or replaces the one for its prefix. If Version is not
+// 0 it must be the present version of the policies.
+type SetPolicy struct {
+	Policy  lease.Policy
+	Version uint64
+}
+
+// DeletePolicy removes the policy for a prefix. Version is as in SetPolicy.
+type DeletePolicy struct {
+	Prefix  string
+	Version uint64
+}
+
+// RaiseFloor makes all later tokens larger by at least By. It follows whatever
+// may have rolled the log back.
+type RaiseFloor struct {
+	By fencing.Token
+}
+
+// Validate reports the first rule that a command breaks.
+func Validate(c Command) error { return c.validate() }
+
+func (c *Lead) validate() error { return nil }
+
+func (c *OpenSession) validate() error {
+	if c.TTL < lease.MinTTL || c.TTL > lease.MaxTTL {
+		return fmt.Errorf("%w: session ttl (%v) must be from %v to %v", lease.ErrInvalid, c.TTL, lease.MinTTL, lease.MaxTTL)
+	}
+	return nil
+}
+
+func (c *CloseSession) validate() error { return nil }
+
+func (c *Acquire) validate() error { return c.Request.Validate() }
+
+func (c *Release) validate() error {
+	if c.Nonce == 0 {
+		return fmt.Errorf("%w: nonce 0", lease.ErrInvalid)
+	}
+	return nil
+}
+
+func (c *Expire) validate() error { return nil }
+
+func (c *Break) validate() error {
+	if !c.Token.Valid() {
+		return fmt.Errorf("%w: break needs the token of the holder", fencing.ErrInvalidToken)
+	}
+	return c.Resource.Validate()
+}
+
+func (c *EndDelay) validate() error { return c.Resource.Validate() }
+
+func (c *SetPolicy) validate() error {
+	if c.Policy.Mode == lease.AnyMode {
+		return fmt.Errorf("%w: policy for %q: mode must be efficiency or correctness", lease.ErrInvalid, c.Policy.Prefix)
+	}
+	return c.Policy.Validate()
+}
+
+func (c *DeletePolicy) validate() error { return nil }
+
+func (c *RaiseFloor) validate() error {
+	if c.By > fencing.MaxToken {
+		return fmt.Errorf("%w: raise by %d", fencing.ErrInvalidToken, c.By)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// commandVersion is the first byte of every encoded batch. A machine refuses
+// versions it does not know: guessing would make replicas differ.
+const commandVersion = 1
+
+// The operation codes of the log. They are never reused.
+const (
+	opLead byte = iota + 1
+	opOpenSession
+	opCloseSession
+	opAcquire
+	opRelease
+	opExpire
+	opBreak
+	opEndDelay
+	opSetPolicy
+	opDeletePolicy
+	opRaiseFloor
+)
+
+// Encode writes commands as one entry of the log. They are applied in order.
+func Encode(commands ...Command) []byte {
+	w := &writer{data: make([]byte, 0, 64*len(commands)+8)}
+	w.byte(commandVersion)
+	w.int(len(commands))
+	for _, c := range commands {
+		c.encode(w)
+	}
+	return w.data
+}
+
+// Decode reads what Encode wrote, and checks every command. It never panics,
+// and whatever it accepts encodes to the same bytes again.
+func Decode(data []byte) ([]Command, error) {
+	r := &reader{data: data}
+	if v := r.byte(); r.err == nil && v != commandVersion {
+		return nil, fmt.Errorf("%w: version %d, this program reads version %d; upgrade it", ErrMalformed, v, commandVersion)
+	}
+	n := r.count()
+	commands := make([]Command, 0, n)
+	for range n {
+		c := decodeCommand(r)
+		if r.err != nil {
+			return nil, r.err
+		}
+		if err := c.validate(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+		commands = append(commands, c)
+	}
+	return commands, r.end()
+}
+
+func decodeCommand(r *reader) Command {
+	switch op := r.byte(); op {
+	case opLead:
+		return &Lead{}
+	case opOpenSession:
+		return &OpenSession{Session: r.session(), TTL: r.dur()}
+	case opCloseSession:
+		return &CloseSession{Session: r.session()}
+	case opAcquire:
+		return &Acquire{Session: r.session(), Request: r.request()}
+	case opRelease:
+		return &Release{Session: r.session(), Nonce: lease.Nonce(r.uint())}
+	case opExpire:
+		return &Expire{Session: r.session(), Generation: r.uint()}
+	case opBreak:
+		return &Break{Resource: r.resource(), Token: r.token()}
+	case opEndDelay:
+		return &EndDelay{Resource: r.resource(), Delay: r.uint(), Generation: r.uint()}
+	case opSetPolicy:
+		return &SetPolicy{Policy: r.policy(), Version: r.uint()}
+	case opDeletePolicy:
+		return &DeletePolicy{Prefix: r.text(), Version: r.uint()}
+	case opRaiseFloor:
+		return &RaiseFloor{By: r.token()}
+	default:
+		r.fail("unknown operation %d", op)
+		return nil
+	}
+}
+
+func (c *Lead) encode(w *writer) { w.byte(opLead) }
+
+func (c *OpenSession) encode(w *writer) {
+	w.byte(opOpenSession)
+	w.raw(c.Session[:])
+	w.dur(c.TTL)
+}
+
+func (c *CloseSession) encode(w *writer) {
+	w.byte(opCloseSession)
+	w.raw(c.Session[:])
+}
+
+func (c *Acquire) encode(w *writer) {
+	w.byte(opAcquire)
+	w.raw(c.Session[:])
+	w.request(&c.Request)
+}
+
+func (c *Release) encode(w *writer) {
+	w.byte(opRelease)
+	w.raw(c.Session[:])
+	w.uint(uint64(c.Nonce))
+}
+
+func (c *Expire) encode(w *writer) {
+	w.byte(opExpire)
+	w.raw(c.Session[:])
+	w.uint(c.Generation)
+}
+
+func (c *Break) encode(w *writer) {
+	w.byte(opBreak)
+	w.text(string(c.Resource))
+	w.uint(uint64(c.Token))
+}
+
+func (c *EndDelay) encode(w *writer) {
+	w.byte(opEndDelay)
+	w.text(string(c.Resource))
+	w.uint(c.Delay)
+	w.uint(c.Generation)
+}
+
+func (c *SetPolicy) encode(w *writer) {
+	w.byte(opSetPolicy)
+	w.policy(c.Policy)
+	w.uint(c.Version)
+}
+
+func (c *DeletePolicy) encode(w *writer) {
+	w.byte(opDeletePolicy)
+	w.text(c.Prefix)
+	w.uint(c.Version)
+}
+
+func (c *RaiseFloor) encode(w *writer) {
+	w.byte(opRaiseFloor)
+	w.uint(uint64(c.By))
+}
+
+func (w *writer) request(q *lease.Request) {
+	w.uint(uint64(q.Nonce))
+	w.resources(q.Resources)
+	w.byte(byte(q.Kind))
+	w.int(q.Permits)
+	w.byte(byte(q.Mode))
+	w.bool(q.Wait)
+	w.text(q.Holder)
+	w.metadata(q.Metadata)
+}
+
+func (r *reader) request() lease.Request {
+	return lease.Request{
+		Nonce: lease.Nonce(r.uint()), Resources: r.resources(), Kind: lease.Kind(r.byte()), Permits: int(r.max(lease.MaxPermits)),
+		Mode: lease.Mode(r.byte()), Wait: r.bool(), Holder: r.text(), Metadata: r.metadata(),
+	}
+}
+
+func (w *writer) policy(p lease.Policy) {
+	w.text(p.Prefix)
+	w.byte(byte(p.Mode))
+	w.dur(p.TTL)
+	w.dur(p.Renew)
+	w.dur(p.Drift)
+	w.dur(p.LockDelay)
+}
+
+func (r *reader) policy() lease.Policy {
+	return lease.Policy{Prefix: r.text(), Mode: lease.Mode(r.byte()), TTL: r.dur(), Renew: r.dur(), Drift: r.dur(), LockDelay: r.dur()}
+}

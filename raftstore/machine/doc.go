@@ -1,0 +1,24 @@
+// Package machine is the replicated state of the correctness mode: who holds
+// which lock, who waits, and the last token that was given out.
+//
+// What it does not do: it has no clock, no randomness and no I/O, so by itself
+// it never expires anything. A leader watches the time and proposes Expire; the
+// machine decides, in the order of the log, whether that still counts.
+//
+// The nouns, in reading order:
+//
+//   - [Machine]: the state. [Machine.Apply] takes a Command and returns a
+//     Result and Events; replicas that apply the same commands are equal byte
+//     for byte.
+//   - [Command]: [Lead], [OpenSession], [CloseSession], [Acquire], [Release],
+//     [Expire], [Break], [EndDelay], [SetPolicy], [DeletePolicy], [RaiseFloor].
+//   - [Result] and [Event]: what the proposer is told, and what everyone is.
+//   - [Encode] and [Decode]: commands as bytes for the log.
+//   - [Machine.Snapshot] and [Restore]: the state as bytes.
+//
+// One rule grants every kind of lock: a request is granted when none of its
+// resources has a conflicting holder or an earlier conflicting waiter. Requests
+// carry the order in which they were applied, so that is first come, first
+// served; it starves no writer; and it cannot deadlock, since the earliest
+// waiter waits for holders only.
+package machine

@@ -1,0 +1,141 @@
+package machine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// Machine is the replicated state. It is not safe for concurrent use.
+//
+// Invariants, checked by check:
+//  1. every holder has a token, at most lastToken, that no other has;
+//  2. holders of one lock are of one kind, which is not exclusive if there are
+//     several; permits have different slots;
+//  3. waiters are in ascending order, and none of them could be granted;
+//  4. a lock has holders, waiters or a delay;
+//  5. an attempt that has ended is not live.
+type Machine struct {
+	generation uint64
+	lastToken  fencing.Token
+	order      uint64 // the last one given to a request or a delay
+	policies   lease.Policies
+	version    uint64 // of policies
+	sessions   map[lease.SessionID]*session
+	locks      map[fencing.Resource]*lock
+
+	events []Event // of the command that is being applied
+}
+
+// New returns an empty machine.
+func New() *Machine {
+	return &Machine{sessions: map[lease.SessionID]*session{}, locks: map[fencing.Resource]*lock{}}
+}
+
+// Apply changes the state as the command says. The events are valid until the
+// next Apply.
+func (m *Machine) Apply(c Command) (Result, []Event) {
+	clear(m.events)
+	m.events = m.events[:0]
+	return c.apply(m), m.events
+}
+
+// Generation is the number of leaders so far.
+func (m *Machine) Generation() uint64 { return m.generation }
+
+// LastToken is the largest token that was granted or skipped.
+func (m *Machine) LastToken() fencing.Token { return m.lastToken }
+
+// Policies are the policies of the locks, and their version.
+func (m *Machine) Policies() (lease.Policies, uint64) { return m.policies, m.version }
+
+// SessionTTLs returns the TTL of every session: what a new leader needs to give
+// each its time again.
+func (m *Machine) SessionTTLs() map[lease.SessionID]time.Duration {
+	ttls := make(map[lease.SessionID]time.Duration, len(m.sessions))
+	for _, id := range m.sessionIDs() {
+		ttls[id] = time.Duration(m.sessions[id].ttlNanos)
+	}
+	return ttls
+}
+
+// Delays returns, as events, the lock-delays that run.
+func (m *Machine) Delays() []Event {
+	var delays []Event
+	for _, name := range sortedKeys(m.locks) {
+		if l := m.locks[name]; l.delay != 0 {
+			delays = append(delays, m.delayEvent(name, l))
+		}
+	}
+	return delays
+}
+
+// Inspect tells who holds a lock and who waits for it.
+func (m *Machine) Inspect(resource fencing.Resource) lease.Status {
+	status := lease.Status{Resource: resource, Mode: m.modeOf(resource)}
+	l := m.locks[resource]
+	if l == nil {
+		return status
+	}
+	for _, h := range l.holders {
+		status.Holders = append(status.Holders, h.party())
+	}
+	for _, w := range l.queue {
+		status.Waiters = append(status.Waiters, w.party())
+	}
+	status.Delayed = l.delay != 0
+	return status
+}
+
+func (r *request) party() lease.Party {
+	return lease.Party{Holder: r.holder, Session: r.session.id, Nonce: r.nonce, Kind: r.kind, Slot: r.slot,
+		Token: r.token, Metadata: maps.Clone(r.metadata)}
+}
+
+// modeOf is the mode of a lock. Locks without a policy are of this machine.
+func (m *Machine) modeOf(resource fencing.Resource) lease.Mode {
+	return policyMode(m.policies, resource)
+}
+
+func policyMode(policies lease.Policies, resource fencing.Resource) lease.Mode {
+	if mode := policies.For(resource).Mode; mode != lease.AnyMode {
+		return mode
+	}
+	return lease.Correctness
+}
+
+func (m *Machine) lock(resource fencing.Resource) *lock {
+	l := m.locks[resource]
+	if l == nil {
+		l = &lock{}
+		m.locks[resource] = l
+	}
+	return l
+}
+
+func (m *Machine) nextOrder() uint64 {
+	m.order++
+	return m.order
+}
+
+func (m *Machine) emit(t EventType, r *request) {
+	m.events = append(m.events, Event{Type: t, Resources: r.resources, Session: r.session.id, Nonce: r.nonce,
+		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder})
+}
+
+func (m *Machine) sessionIDs() []lease.SessionID {
+	return slices.SortedFunc(maps.Keys(m.sessions), func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) })
+}
+
+// requestsOf returns the requests of a session in their order.
+func requestsOf(s *session) []*request {
+	return slices.SortedFunc(maps.Values(s.requests), func(a, b *request) int { return cmp.Compare(a.order, b.order) })
+}
+
+// sortedKeys is the only way to walk a map in this package, besides the two
+// functions above: in ascending order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,161 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// snapshotVersion is the first byte of every snapshot.
+const snapshotVersion = 1
+
+// Snapshot writes the whole state. Equal machines write equal bytes.
+func (m *Machine) Snapshot() []byte {
+	w := &writer{}
+	w.byte(snapshotVersion)
+	w.uint(m.generation)
+	w.uint(uint64(m.lastToken))
+	w.uint(m.order)
+	w.uint(m.version)
+	policies := m.policies.All()
+	w.int(len(policies))
+	for _, p := range policies {
+		w.policy(p)
+	}
+	w.int(len(m.sessions))
+	for _, id := range m.sessionIDs() {
+		w.session(m.sessions[id])
+	}
+	delayed := slices.DeleteFunc(sortedKeys(m.locks), func(name fencing.Resource) bool { return m.locks[name].delay == 0 })
+	w.int(len(delayed))
+	for _, name := range delayed {
+		w.text(string(name))
+		w.uint(m.locks[name].delay)
+	}
+	return w.data
+}
+
+func (w *writer) session(s *session) {
+	w.raw(s.id[:])
+	w.uint(uint64(s.ttlNanos))
+	w.int(len(s.ended))
+	for _, x := range s.ended {
+		w.uint(x.lo)
+		w.uint(x.hi)
+	}
+	w.int(len(s.requests))
+	for _, r := range requestsOf(s) {
+		w.request(&lease.Request{Nonce: r.nonce, Resources: r.resources, Kind: r.kind, Permits: r.permits, Holder: r.holder, Metadata: r.metadata})
+		w.uint(r.order)
+		w.uint(uint64(r.token))
+		w.int(r.slot)
+	}
+}
+
+// Restore reads what Snapshot wrote. Bytes that are no snapshot, or one of a
+// state that no machine can be in, are refused with ErrMalformed. Whoever
+// restores a copy that may be older than what was granted since must apply
+// RaiseFloor before the first grant.
+func Restore(data []byte) (*Machine, error) {
+	r := &reader{data: data}
+	if v := r.byte(); r.err == nil && v != snapshotVersion {
+		return nil, fmt.Errorf("%w: snapshot version %d, this program reads version %d; upgrade it", ErrMalformed, v, snapshotVersion)
+	}
+	m := New()
+	m.generation, m.lastToken, m.order, m.version = r.uint(), r.token(), r.uint(), r.uint()
+	var policies []lease.Policy
+	for range r.count() {
+		policies = append(policies, r.policy())
+	}
+	var err error
+	if m.policies, err = lease.NewPolicies(policies...); err != nil && r.err == nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if !slices.Equal(m.policies.All(), policies) {
+		r.fail("policies are not in their order")
+	}
+	m.restoreSessions(r)
+	var last fencing.Resource
+	for i := range r.count() {
+		name := r.resource()
+		if i > 0 && name <= last {
+			r.fail("delays are not in ascending order")
+		}
+		last = name
+		m.lock(name).delay = r.uint()
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	if err := m.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return m, nil
+}
+
+// restoreSessions also rebuilds the locks, which are the requests seen from the
+// other side.
+func (m *Machine) restoreSessions(r *reader) {
+	var requests []*request
+	var last lease.SessionID
+	for i := range r.count() {
+		s := &session{id: r.session(), ttlNanos: int64(r.dur()), requests: map[lease.Nonce]*request{}}
+		if i > 0 && slices.Compare(s.id[:], last[:]) <= 0 {
+			r.fail("sessions are not in ascending order")
+		}
+		last = s.id
+		m.sessions[s.id] = s
+		for range r.count() {
+			s.ended = append(s.ended, span{r.uint(), r.uint()})
+		}
+		first := len(requests)
+		for range r.count() {
+			q := r.restoredRequest(s)
+			requests = append(requests, q)
+			s.requests[q.nonce] = q
+		}
+		if !slices.IsSortedFunc(requests[first:], byOrder) {
+			r.fail("requests are not in their order")
+		}
+	}
+	slices.SortFunc(requests, byOrder)
+	for _, q := range requests {
+		if q.token == fencing.None {
+			for _, name := range q.resources {
+				l := m.lock(name)
+				l.queue = append(l.queue, q)
+			}
+		}
+	}
+	slices.SortFunc(requests, func(a, b *request) int { return cmp.Compare(a.token, b.token) })
+	for _, q := range requests {
+		if q.token != fencing.None {
+			for _, name := range q.resources {
+				l := m.lock(name)
+				l.holders = append(l.holders, q)
+			}
+		}
+	}
+}
+
+func byOrder(a, b *request) int { return cmp.Compare(a.order, b.order) }
+
+func (r *reader) restoredRequest(s *session) *request {
+	q := r.request()
+	if err := q.Validate(); err != nil || q.Mode != lease.AnyMode || q.Wait || s.requests[q.Nonce] != nil {
+		r.fail("request %d of session %s is not valid", q.Nonce, s.id)
+	}
+	return &request{session: s, nonce: q.Nonce, resources: q.Resources, kind: q.Kind, permits: q.Permits, holder: q.Holder, metadata: q.Metadata,
+		order: r.uint(), token: r.token(), slot: int(r.max(lease.MaxPermits))}
+}
+
+func (r *reader) resource() fencing.Resource {
+	name := fencing.Resource(r.text())
+	if err := name.Validate(); err != nil {
+		r.fail("%v", err)
+	}
+	return name
+}

@@ -1,0 +1,57 @@
+package machine
+
+import "slices"
+
+// span is the numbers from lo to hi, both included.
+type span struct{ lo, hi uint64 }
+
+// spans is a set of numbers, kept as spans in ascending order that neither
+// touch nor overlap. The attempts of a session are numbered one after the
+// other, so a session that has ended millions of them keeps about as many spans
+// as it has live ones.
+type spans []span
+
+// has reports whether n is in the set.
+func (s spans) has(n uint64) bool {
+	i := s.after(n)
+	return i > 0 && s[i-1].hi >= n
+}
+
+// add puts n into the set.
+func (s *spans) add(n uint64) {
+	i := s.after(n)
+	old := *s
+	if i > 0 && old[i-1].hi >= n {
+		return
+	}
+	joinsLeft := i > 0 && old[i-1].hi == n-1
+	joinsRight := i < len(old) && old[i].lo == n+1
+	switch {
+	case joinsLeft && joinsRight:
+		old[i-1].hi = old[i].hi
+		*s = slices.Delete(old, i, i+1)
+	case joinsLeft:
+		old[i-1].hi = n
+	case joinsRight:
+		old[i].lo = n
+	default:
+		*s = slices.Insert(old, i, span{n, n})
+	}
+}
+
+// after is the index of the first span that begins above n.
+func (s spans) after(n uint64) int {
+	i, found := slices.BinarySearchFunc(s, n, func(x span, n uint64) int {
+		switch {
+		case x.lo < n:
+			return -1
+		case x.lo > n:
+			return 1
+		}
+		return 0
+	})
+	if found {
+		i++
+	}
+	return i
+}
