@@ -1,0 +1,78 @@
+package sqlgate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// admit locks and raises the mark in tx, with one statement if the token
+// passes.
+func (g *Gate) admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) error {
+	for {
+		mark, err := g.raise(ctx, tx, resource, token)
+		if errors.Is(err, sql.ErrNoRows) { // refused; the mark says why
+			mark, err = g.mark(ctx, tx, resource)
+		} else if err == nil && mark == token {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := g.rule.Admit(resource, mark, token); err != nil {
+			return err
+		}
+		// The first mark of the resource was committed between the two
+		// statements, and the jump is no longer too far: try again.
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// raise sends the one statement. The answer is a mark, which is the token if and
+// only if that was admitted, or sql.ErrNoRows for a refusal.
+func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (fencing.Token, error) {
+	args := []any{string(resource), int64(token), int64(g.rule.MaxJump)}
+	var row *sql.Row
+	if g.dialect == Postgres {
+		// The drivers keep prepared statements themselves, or must not, behind
+		// a connection pooler.
+		row = tx.QueryRowContext(ctx, dialects[Postgres].admit, args...)
+	} else {
+		stmt, err := g.admits.get(ctx, g.db, dialects[g.dialect].admit)
+		if err != nil {
+			return fencing.None, err
+		}
+		row = tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+	}
+	var mark fencing.Token
+	if err := row.Scan(&mark); err != nil {
+		return fencing.None, fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
+	}
+	return mark, nil
+}
+
+// prepared is a statement that is prepared on first use, so that a gate can be
+// made before the table exists.
+type prepared struct {
+	mu   sync.Mutex
+	stmt *sql.Stmt
+}
+
+func (p *prepared) get(ctx context.Context, db *sql.DB, query string) (*sql.Stmt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stmt == nil {
+		stmt, err := db.PrepareContext(ctx, query)
+		if err != nil {
+			return nil, fmt.Errorf("prepare the gate's statement (was Install called?): %w", err)
+		}
+		p.stmt = stmt
+	}
+	return p.stmt, nil
+}

@@ -1,0 +1,95 @@
+package sqlgate
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
+)
+
+// Dialect is a kind of database.
+type Dialect string
+
+// The dialects. MySQL is MariaDB too: what this package needs is the same in
+// both, and it is MariaDB that its tests run.
+const (
+	Postgres Dialect = "postgres"
+	MySQL    Dialect = "mysql"
+	SQLite   Dialect = "sqlite"
+)
+
+// ParseDialect reads a dialect by its name.
+func ParseDialect(name string) (Dialect, error) {
+	switch name {
+	case "postgres", "postgresql":
+		return Postgres, nil
+	case "mysql", "mariadb":
+		return MySQL, nil
+	case "sqlite", "sqlite3":
+		return SQLite, nil
+	}
+	return "", fmt.Errorf("%w: %.40q; use postgres, mysql or sqlite", ErrUnknownDialect, name)
+}
+
+// statements are what a dialect needs.
+type statements struct {
+	// admit locks the row of the resource and raises its mark, if the rule
+	// allows it.
+	admit string
+	// mark reads the mark. While admit's lock is held it is the one that admit
+	// saw.
+	mark string
+}
+
+// admitMySQL calls a procedure: there is no RETURNING, and LAST_INSERT_ID, which
+// could carry the mark, is lost in a table with triggers. The procedure selects
+// the mark that the row has afterwards: it is the token if and only if that was
+// admitted.
+const admitMySQL = `CALL leased_try(?, ?, ?)`
+
+var dialects = map[Dialect]statements{
+	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
+	SQLite:   {admit: fmt.Sprintf(pgsql.Upsert, "?1", "?2", "?3", ""), mark: `SELECT mark FROM leased_marks WHERE resource = ?1`},
+	MySQL:    {admit: admitMySQL, mark: `SELECT mark FROM leased_marks WHERE resource = ?`},
+}
+
+// explain reads err by what the usual drivers have in common, so that this
+// package needs none of them.
+func (d Dialect) explain(err error) pgsql.Meaning {
+	switch d {
+	case Postgres:
+		var e interface{ SQLState() string }
+		if errors.As(err, &e) {
+			return pgsql.Explain(e.SQLState())
+		}
+	case MySQL:
+		// 1213 is a deadlock, 1205 a lock wait that took too long, 1020 a row
+		// that changed after the snapshot.
+		switch mysqlNumber(err) {
+		case 1213, 1205, 1020:
+			return pgsql.Again
+		}
+	case SQLite:
+		// The low byte is the primary code: 5 is "busy", 6 is "locked".
+		var e interface{ Code() int }
+		if errors.As(err, &e) && (e.Code()&0xff == 5 || e.Code()&0xff == 6) {
+			return pgsql.Again
+		}
+	}
+	return pgsql.Unknown
+}
+
+// mysqlNumber is the number of a server's error. The usual driver keeps it in a
+// field and has no method for it.
+func mysqlNumber(err error) uint64 {
+	for ; err != nil; err = errors.Unwrap(err) {
+		v := reflect.Indirect(reflect.ValueOf(err))
+		if v.Kind() == reflect.Struct && v.Type().Name() == "MySQLError" {
+			if n := v.FieldByName("Number"); n.CanUint() {
+				return n.Uint()
+			}
+		}
+	}
+	return 0
+}

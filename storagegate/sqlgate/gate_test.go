@@ -1,0 +1,34 @@
+package sqlgate_test
+
+import (
+	"testing"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+)
+
+var dialects = []sqlgate.Dialect{sqlgate.Postgres, sqlgate.MySQL, sqlgate.SQLite}
+
+// subject is a handle that can also die.
+type subject struct {
+	gatetest.Pauser
+	storage storage
+}
+
+func (s subject) Crash(t testing.TB, resource fencing.Resource, token fencing.Token, value string) {
+	s.storage.dieInTheMiddle(t, resource, token, value)
+}
+
+func TestGate(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			gatetest.Run(t, func(t *testing.T) gatetest.Opener {
+				s := newStorage(t, dialect)
+				return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
+					return subject{gatetest.Adapt(s.gate(t, rule), s.put, s.get(s.open(t))), s}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package sqlgate
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// GuardedTable says which table to guard, and which resource each row of it
+// belongs to: Prefix followed by the text of Column.
+type GuardedTable struct {
+	Table  string
+	Column string
+	Prefix string
+	// MaxJump bounds tokens that rows carry, in MySQL and SQLite. 0 is no bound.
+	MaxJump fencing.Token
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
+
+// Guard is the text of triggers that make the table refuse what was not
+// admitted, even from code that forgot to check. How a row proves its token
+// depends on the dialect, and is said in the text.
+func Guard(dialect Dialect, t GuardedTable) (string, error) {
+	template, err := schema.ReadFile(path.Join("schema", string(dialect), "guard.sql.template"))
+	if err != nil {
+		return "", fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))
+	}
+	for _, name := range []string{t.Table, t.Column} {
+		if !identifier.MatchString(name) {
+			return "", fmt.Errorf("%w: %.60q is not a plain name of a table or column (letters, digits, underscores, at most 40)", ErrInvalidTable, name)
+		}
+	}
+	if t.Prefix != "" {
+		if err := fencing.Resource(t.Prefix).Validate(); err != nil {
+			return "", fmt.Errorf("%w: prefix: %w", ErrInvalidTable, err)
+		}
+	}
+	if strings.ContainsAny(t.Prefix, `'\`) {
+		return "", fmt.Errorf("%w: the prefix %.60q has a quote or a backslash", ErrInvalidTable, t.Prefix)
+	}
+	if _, err := t.MaxJump.Value(); err != nil {
+		return "", fmt.Errorf("%w: bound: %w", ErrInvalidTable, err)
+	}
+	return strings.NewReplacer(
+		"@TABLE@", t.Table, "@COLUMN@", t.Column, "@COLUMN_NAME@", "'"+t.Column+"'", "@PREFIX@", "'"+t.Prefix+"'",
+		"@MAX_JUMP@", t.MaxJump.String(),
+		"@INSERT@", "leased_guard_"+t.Table+"_insert", "@UPDATE@", "leased_guard_"+t.Table+"_update",
+		"@DELETE@", "leased_guard_"+t.Table+"_delete", "@AFTER_INSERT@", "leased_guard_"+t.Table+"_inserted",
+		"@AFTER_UPDATE@", "leased_guard_"+t.Table+"_updated",
+	).Replace(string(template)), nil
+}

@@ -1,0 +1,139 @@
+package sqlgate
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
+)
+
+// schema holds, for each dialect, numbered migrations and the template of a
+// table's guard.
+//
+//go:embed schema
+var schema embed.FS
+
+// Migration is one file of the schema. Each can be run again without effect.
+type Migration struct {
+	Name, SQL string
+}
+
+// Migrations lists the files that make up the schema of a dialect, in order,
+// for programs that keep migrations of their own.
+func Migrations(dialect Dialect) ([]Migration, error) {
+	if _, ok := dialects[dialect]; !ok {
+		return nil, fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))
+	}
+	names, err := fs.Glob(schema, path.Join("schema", string(dialect), "*.sql"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Migration
+	for _, name := range names {
+		text, err := schema.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Migration{Name: path.Base(name), SQL: string(text)})
+	}
+	return all, nil
+}
+
+// DDL is the whole schema of a dialect as text, ready for psql, mariadb or
+// sqlite3.
+func DDL(dialect Dialect) (string, error) {
+	migrations, err := Migrations(dialect)
+	if err != nil {
+		return "", err
+	}
+	texts := make([]string, len(migrations))
+	for i, m := range migrations {
+		texts[i] = m.SQL
+	}
+	return strings.Join(texts, "\n"), nil
+}
+
+// Install makes the table of the marks and what belongs to it, if they do not
+// exist yet. It may run in several processes at once. It needs the right to
+// create tables, which the writers themselves do not need.
+func (g *Gate) Install(ctx context.Context) error {
+	migrations, err := Migrations(g.dialect)
+	if err != nil {
+		return err
+	}
+	conn, err := g.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("install the marks: %w", err)
+	}
+	defer conn.Close()
+	if g.dialect == MySQL { // whose DDL knows no transactions
+		if err := runMySQL(ctx, conn, migrations); err != nil {
+			return fmt.Errorf("install the marks: %w", err)
+		}
+		return nil
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("install the marks: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if g.dialect == Postgres {
+		if _, err := tx.ExecContext(ctx, pgsql.InstallLock); err != nil {
+			return fmt.Errorf("install the marks: %w", err)
+		}
+	}
+	for _, m := range migrations {
+		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
+			return fmt.Errorf("install the marks: run %s: %w", m.Name, err)
+		}
+	}
+	return tx.Commit()
+}
+
+func runMySQL(ctx context.Context, conn *sql.Conn, migrations []Migration) error {
+	var got sql.NullInt64
+	if err := conn.QueryRowContext(ctx, `SELECT GET_LOCK('leased_marks', 60)`).Scan(&got); err != nil {
+		return err
+	}
+	if got.Int64 != 1 {
+		return fmt.Errorf("another installation has been running for a minute")
+	}
+	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), `DO RELEASE_LOCK('leased_marks')`) }()
+	for _, m := range migrations {
+		for _, statement := range SplitMySQL(m.SQL) {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("run %s: %w", m.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// SplitMySQL takes a text of DDL or Guard apart into statements that a driver
+// can run one by one: DELIMITER is a word of the command line client only.
+func SplitMySQL(text string) []string {
+	var all []string
+	delimiter, current := ";", ""
+	for line := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(line)
+		if word, rest, _ := strings.Cut(trimmed, " "); word == "DELIMITER" {
+			delimiter = rest
+			continue
+		}
+		if strings.HasPrefix(trimmed, "--") && strings.TrimSpace(current) == "" {
+			continue
+		}
+		current += line
+		if strings.HasSuffix(trimmed, delimiter) {
+			statement := strings.TrimSuffix(strings.TrimSpace(current), delimiter)
+			all = append(all, strings.TrimSpace(statement))
+			current = ""
+		}
+	}
+	return all
+}

@@ -1,0 +1,26 @@
+-- The marks: for each resource, the newest fencing token that was admitted.
+-- MariaDB 10.5 or later, MySQL 8. Running this file again changes nothing.
+-- Names are bytes: no collation may take two of them for one.
+CREATE TABLE IF NOT EXISTS leased_marks (
+    resource VARBINARY(512) NOT NULL PRIMARY KEY,
+    mark     BIGINT NOT NULL,
+    CONSTRAINT leased_resource_length CHECK (length(resource) >= 1),
+    CONSTRAINT leased_mark_range CHECK (mark BETWEEN 0 AND 9007199254740991)
+) ENGINE = InnoDB;
+
+-- Marks are never lowered and never deleted by a statement. TRUNCATE and DROP
+-- fire no trigger here: keep the DROP privilege from those who write data.
+DELIMITER $$
+DROP TRIGGER IF EXISTS leased_keep_mark_update $$
+CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks FOR EACH ROW
+BEGIN
+    IF NEW.mark < OLD.mark OR NEW.resource <> OLD.resource THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'leased: marks are never lowered or renamed';
+    END IF;
+END $$
+DROP TRIGGER IF EXISTS leased_keep_mark_delete $$
+CREATE TRIGGER leased_keep_mark_delete BEFORE DELETE ON leased_marks FOR EACH ROW
+BEGIN
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'leased: marks are never deleted';
+END $$
+DELIMITER ;

@@ -1,0 +1,87 @@
+-- leased_fence(resource, token) admits a token, or signals an error. Call it
+-- inside the transaction that writes, before the first read:
+--
+--     START TRANSACTION;
+--     CALL leased_fence('account/7', 34);
+--     UPDATE accounts SET balance = balance - 10 WHERE id = 7;
+--     COMMIT;
+--
+-- Token 0 means none: it passes while the resource has never been fenced. A
+-- refusal does not end the transaction here: roll it back. The row stays locked
+-- until the transaction ends, so that no newer token can be admitted before
+-- this transaction's writes. Errors have SQLSTATE 45000 and the number 31001
+-- for a stale token, 31002 for a missing one, 31003 for one that jumps too far,
+-- 31004 for what is no token or name.
+DELIMITER $$
+-- leased_raise locks the row and raises the mark if the rule allows it, and
+-- hands back the mark that the row has then: it is the token if and only if the
+-- token was admitted.
+DROP PROCEDURE IF EXISTS leased_raise $$
+CREATE PROCEDURE leased_raise(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT, OUT out_mark BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    IF in_token IS NULL OR in_token NOT BETWEEN 0 AND 9007199254740991
+            OR in_resource IS NULL OR length(in_resource) NOT BETWEEN 1 AND 512 THEN
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31004, MESSAGE_TEXT = 'leased: invalid fencing token or resource';
+    END IF;
+    INSERT INTO leased_marks (resource, mark)
+    VALUES (in_resource, IF(in_max_jump = 0 OR in_token <= in_max_jump, in_token, 0))
+    ON DUPLICATE KEY UPDATE mark = IF(in_token >= mark AND (in_max_jump = 0 OR in_token - mark <= in_max_jump), in_token, mark);
+    SELECT mark INTO out_mark FROM leased_marks WHERE resource = in_resource FOR UPDATE;
+END $$
+DROP PROCEDURE IF EXISTS leased_admit $$
+CREATE PROCEDURE leased_admit(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE found_mark BIGINT DEFAULT 0;
+    DECLARE said VARCHAR(128);
+    CALL leased_raise(in_resource, in_token, in_max_jump, found_mark);
+    IF found_mark > in_token AND in_token = 0 THEN
+        SET said = concat('leased: no fencing token: the resource is fenced at ', found_mark);
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31002, MESSAGE_TEXT = said;
+    ELSEIF found_mark > in_token THEN
+        SET said = concat('leased: stale fencing token ', in_token, ': ', found_mark, ' has been admitted, stop writing');
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31001, MESSAGE_TEXT = said;
+    ELSEIF found_mark < in_token THEN
+        SET said = concat('leased: fencing token ', in_token, ' jumps too far above the mark ', found_mark);
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31003, MESSAGE_TEXT = said;
+    END IF;
+END $$
+DROP PROCEDURE IF EXISTS leased_fence_bounded $$
+CREATE PROCEDURE leased_fence_bounded(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    CALL leased_admit(in_resource, in_token, in_max_jump);
+    -- What this session claims, for the guard of a table. It proves nothing by
+    -- itself: the guard holds it against the mark again.
+    SET @leased_resource = in_resource, @leased_token = in_token;
+END $$
+-- leased_try is leased_fence_bounded for callers that want the mark instead of
+-- an error: it selects the mark, and a mark other than the token is a refusal.
+DROP PROCEDURE IF EXISTS leased_try $$
+CREATE PROCEDURE leased_try(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE found_mark BIGINT DEFAULT 0;
+    CALL leased_raise(in_resource, in_token, in_max_jump, found_mark);
+    IF found_mark = in_token THEN
+        SET @leased_resource = in_resource, @leased_token = in_token;
+    END IF;
+    SELECT found_mark;
+END $$
+DROP PROCEDURE IF EXISTS leased_fence $$
+CREATE PROCEDURE leased_fence(IN in_resource VARBINARY(513), IN in_token BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    CALL leased_fence_bounded(in_resource, in_token, 0);
+END $$
+-- leased_guard is what the guard of a table calls for each row: with the token
+-- that the row carries, else the one that this session was fenced with, else
+-- none.
+DROP PROCEDURE IF EXISTS leased_guard $$
+CREATE PROCEDURE leased_guard(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    CALL leased_admit(in_resource, coalesce(in_token, IF(@leased_resource = in_resource, @leased_token, 0), 0), in_max_jump);
+END $$
+DELIMITER ;
