@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -175,3 +176,9 @@ func standStill() {
 		select {}
 	}))
 }
+
+// How long and how often a test looks for what must happen.
+const (
+	gracious = 30 * time.Second
+	tick     = 5 * time.Millisecond
+)

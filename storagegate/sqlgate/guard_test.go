@@ -1,0 +1,158 @@
+package sqlgate_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+)
+
+// guarded makes a table of accounts with a guard on it.
+func guarded(t *testing.T, dialect sqlgate.Dialect) (storage, *sql.DB) {
+	t.Helper()
+	s := newStorage(t, dialect)
+	execute(t, s, `CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL, fencing_token bigint)`,
+		`INSERT INTO accounts (id, balance) VALUES (7, 100), (8, 100)`)
+	text, err := sqlgate.Guard(dialect, sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/", MaxJump: 1000})
+	require.NoError(t, err)
+	if dialect == sqlgate.MySQL {
+		execute(t, s, sqlgate.SplitMySQL(text)...)
+	} else {
+		execute(t, s, text)
+		execute(t, s, text) // again has no effect
+	}
+	return s, s.open(t)
+}
+
+func balance(t *testing.T, db *sql.DB, id int) (balance int) {
+	t.Helper()
+	var token sql.NullInt64
+	row := db.QueryRowContext(t.Context(), "SELECT balance, fencing_token FROM accounts WHERE id = "+fencing.Token(id).String())
+	require.NoError(t, row.Scan(&balance, &token))
+	require.False(t, token.Valid, "the carried token is not stored")
+	return balance
+}
+
+func try(t *testing.T, db *sql.DB, statement string) error {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), statement)
+	return err
+}
+
+func TestGuardStopsCodeThatForgotToCheck(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s, db := guarded(t, dialect)
+			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 90 WHERE id = 7`), "never fenced: no token is needed")
+			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "account/7", 34))
+
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0 WHERE id = 7`))
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0`), "a statement over many rows meets the guard too")
+			require.Error(t, try(t, db, `DELETE FROM accounts WHERE id = 7`))
+			require.Error(t, try(t, db, `UPDATE accounts SET id = 70 WHERE id = 7`), "nor can the row be renamed away")
+			require.Error(t, try(t, db, `UPDATE accounts SET id = 7 WHERE id = 8`), "nor another be renamed to it")
+			require.Equal(t, 90, balance(t, db, 7))
+			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 50 WHERE id = 8`), "other rows are their own resources")
+			require.NoError(t, try(t, db, `DELETE FROM accounts WHERE id = 8`))
+			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "account/9", 1))
+			require.Error(t, try(t, db, `INSERT INTO accounts (id, balance) VALUES (9, 1)`))
+		})
+	}
+}
+
+// TestGuardAdmitsTheHolder writes to a guarded table as the dialect wants it:
+// through the gate, or with the token in the row.
+func TestGuardAdmitsTheHolder(t *testing.T) {
+	for _, dialect := range []sqlgate.Dialect{sqlgate.Postgres, sqlgate.MySQL} {
+		t.Run("fenced transaction/"+string(dialect), func(t *testing.T) {
+			s, db := guarded(t, dialect)
+			gate := s.gate(t, fencing.Rule{})
+			pay := func(token fencing.Token, statement string) error {
+				return gate.Do(t.Context(), "account/7", token, func(tx *sql.Tx) error {
+					_, err := tx.ExecContext(t.Context(), statement)
+					return err
+				})
+			}
+			require.NoError(t, pay(34, `UPDATE accounts SET balance = 80 WHERE id = 7`))
+			require.NoError(t, pay(34, `UPDATE accounts SET balance = 70 WHERE id = 7`))
+			require.Equal(t, 70, balance(t, db, 7))
+			require.NoError(t, gate.Enter(t.Context(), "account/8", 5))
+			require.Error(t, pay(35, `UPDATE accounts SET balance = 0 WHERE id = 8`), "the fence of one row opens no other")
+			require.ErrorIs(t, pay(33, `UPDATE accounts SET balance = 0 WHERE id = 7`), fencing.ErrStale)
+			require.Equal(t, 70, balance(t, db, 7))
+			require.NoError(t, pay(35, `DELETE FROM accounts WHERE id = 7`))
+			require.NoError(t, pay(35, `INSERT INTO accounts (id, balance) VALUES (7, 1)`))
+		})
+	}
+	for _, dialect := range []sqlgate.Dialect{sqlgate.MySQL, sqlgate.SQLite} {
+		t.Run("token in the row/"+string(dialect), func(t *testing.T) {
+			s, db := guarded(t, dialect)
+			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 80, fencing_token = 34 WHERE id = 7`))
+			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 70, fencing_token = 34 WHERE id = 7`))
+			require.Equal(t, 70, balance(t, db, 7))
+			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "account/7")
+			require.NoError(t, err)
+			require.Equal(t, fencing.Token(34), mark, "a write raises the mark")
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 33 WHERE id = 7`))
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0 WHERE id = 7`))
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 99999 WHERE id = 7`), "the bound holds here too")
+			require.NoError(t, try(t, db, `INSERT INTO accounts (id, balance, fencing_token) VALUES (10, 1, 3)`))
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 2 WHERE id = 10`))
+			require.Equal(t, 70, balance(t, db, 7))
+			require.Equal(t, 1, balance(t, db, 10))
+		})
+	}
+}
+
+func TestPostgresGuardKnowsItsTransaction(t *testing.T) {
+	_, db := guarded(t, sqlgate.Postgres)
+	ctx := t.Context()
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	defer conn.Close()
+	run := func(statements ...string) error {
+		for _, statement := range statements {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+				return err
+			}
+		}
+		return nil
+	}
+	const fence, write = `SELECT leased_fence('account/7', 34)`, `UPDATE accounts SET balance = balance - 1 WHERE id = 7`
+	require.NoError(t, run(`BEGIN`, fence, write, `COMMIT`))
+	require.ErrorContains(t, run(`BEGIN`, write, `COMMIT`), "no fencing token",
+		"the fence of an earlier transaction of the same session must not count")
+	require.NoError(t, run(`BEGIN`, `SAVEPOINT a`, fence, `RELEASE a`, write, `COMMIT`))
+	require.ErrorContains(t, run(`BEGIN`, `SAVEPOINT a`, fence, `ROLLBACK TO a`, write, `COMMIT`), "no fencing token",
+		"a fence that was rolled back must not count")
+	require.ErrorContains(t, run(`TRUNCATE accounts`), "cannot be truncated")
+	require.Equal(t, 98, balance(t, db, 7))
+}
+
+func TestGuardRefusesStrangeNames(t *testing.T) {
+	good := sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/"}
+	for _, dialect := range dialects {
+		_, err := sqlgate.Guard(dialect, good)
+		require.NoError(t, err)
+		for _, change := range []func(*sqlgate.GuardedTable){
+			func(g *sqlgate.GuardedTable) { g.Table = "accounts; DROP TABLE x" },
+			func(g *sqlgate.GuardedTable) { g.Table = "" },
+			func(g *sqlgate.GuardedTable) { g.Column = "a b" },
+			func(g *sqlgate.GuardedTable) { g.Prefix = "it's" },
+			func(g *sqlgate.GuardedTable) { g.Prefix = "a\n" },
+			func(g *sqlgate.GuardedTable) { g.MaxJump = fencing.MaxToken + 1 },
+		} {
+			bad := good
+			change(&bad)
+			_, err := sqlgate.Guard(dialect, bad)
+			require.ErrorIs(t, err, sqlgate.ErrInvalidTable)
+		}
+	}
+	_, err := sqlgate.Guard("oracle", good)
+	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
+}

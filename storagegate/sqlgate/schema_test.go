@@ -1,0 +1,96 @@
+package sqlgate_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+)
+
+func TestMarksAreNeverLoweredOrDeleted(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s := newStorage(t, dialect)
+			gate, db := s.gate(t, fencing.Rule{}), s.open(t)
+			require.NoError(t, gate.Enter(t.Context(), "door", 9))
+			statements := []string{
+				`UPDATE leased_marks SET mark = 8`,
+				`UPDATE leased_marks SET mark = -1`,
+				`UPDATE leased_marks SET mark = 9007199254740992`,
+				`UPDATE leased_marks SET mark = NULL`,
+				`UPDATE leased_marks SET resource = 'window'`,
+				`DELETE FROM leased_marks`,
+				`DELETE FROM leased_marks WHERE resource = 'door'`,
+			}
+			switch dialect {
+			case sqlgate.Postgres:
+				statements = append(statements, `TRUNCATE leased_marks`)
+			case sqlgate.MySQL:
+				statements = append(statements, `REPLACE INTO leased_marks VALUES ('door', 1)`)
+			}
+			for _, statement := range statements {
+				require.Error(t, try(t, db, statement), statement)
+			}
+			if dialect == sqlgate.SQLite {
+				require.NoError(t, try(t, db, `INSERT OR REPLACE INTO leased_marks VALUES ('door', 1)`), "passed over in silence")
+			}
+			mark, err := gate.Mark(t.Context(), "door")
+			require.NoError(t, err)
+			require.Equal(t, fencing.Token(9), mark)
+		})
+	}
+}
+
+func TestInstallRunsTwiceAndBesideItself(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s := newStorage(t, dialect)
+			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "door", 9))
+			errs := make([]error, 4)
+			var all sync.WaitGroup
+			for i := range errs {
+				gate := s.gate(t, fencing.Rule{})
+				all.Go(func() { errs[i] = gate.Install(t.Context()) })
+			}
+			all.Wait()
+			for _, err := range errs {
+				require.NoError(t, err)
+			}
+			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "door")
+			require.NoError(t, err)
+			require.Equal(t, fencing.Token(9), mark, "installing again keeps the marks")
+		})
+	}
+}
+
+func TestDDLHoldsEveryMigration(t *testing.T) {
+	for _, dialect := range dialects {
+		text, err := sqlgate.DDL(dialect)
+		require.NoError(t, err)
+		migrations, err := sqlgate.Migrations(dialect)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(migrations), 2)
+		for _, m := range migrations {
+			require.Contains(t, text, m.SQL)
+		}
+		require.Contains(t, text, "leased_fence")
+	}
+	_, err := sqlgate.DDL("oracle")
+	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
+}
+
+func TestParseDialect(t *testing.T) {
+	for name, want := range map[string]sqlgate.Dialect{"postgres": sqlgate.Postgres, "postgresql": sqlgate.Postgres,
+		"mysql": sqlgate.MySQL, "mariadb": sqlgate.MySQL, "sqlite": sqlgate.SQLite, "sqlite3": sqlgate.SQLite} {
+		got, err := sqlgate.ParseDialect(name)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := sqlgate.ParseDialect("oracle")
+	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
+	_, err = sqlgate.New(nil, "oracle", fencing.Rule{})
+	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
+}
