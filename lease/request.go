@@ -32,11 +32,11 @@ func NewSessionID() SessionID {
 
 // ParseSessionID reads what String writes.
 func ParseSessionID(s string) (SessionID, error) {
-	var id SessionID
-	if n, err := hex.Decode(id[:], []byte(s)); err != nil || n != len(id) || len(s) != 2*len(id) {
+	raw, err := hex.DecodeString(s)
+	if err != nil || len(raw) != len(SessionID{}) {
 		return SessionID{}, fmt.Errorf("%w: session id %.40q, use 32 hexadecimal digits", ErrInvalid, s)
 	}
-	return id, nil
+	return SessionID(raw), nil
 }
 
 // String is 32 hexadecimal digits.

@@ -1,0 +1,296 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+func TestUncertainIsAskedAgainWithTheSameNonce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		var nonces []lease.Nonce
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+				nonces = append(nonces, r.Nonce)
+				g, err := next(ctx, r)
+				if len(nonces) < 4 {
+					return lease.Grant{}, lease.ErrUncertain // granted, but the answer was lost
+				}
+				return g, err
+			}
+		})
+		l := s.acquire()
+		require.Equal(t, []lease.Nonce{1, 1, 1, 1}, nonces)
+		require.Equal(t, fencing.Token(1), l.Token(), "granted once")
+		require.Equal(t, []string{"waiting", "waiting", "waiting", "acquired"}, s.told.read().names)
+	})
+}
+
+func TestAnUnknownOutcomeIsGivenBack(t *testing.T) {
+	tests := []struct {
+		name string
+		fail func(ctx context.Context) error
+	}{
+		{"uncertain", func(context.Context) error { return lease.ErrUncertain }},
+		{"no sentinel", func(context.Context) error { return errors.New("connection reset") }},
+		{"uncertain and unavailable", func(context.Context) error { return errors.Join(lease.ErrUncertain, lease.ErrUnavailable) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetup(t)
+				s.tap(func(on *taps) {
+					on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+						_, err := next(ctx, r)
+						require.NoError(t, err)
+						return lease.Grant{}, tt.fail(ctx)
+					}
+				})
+				_, err := s.client.TryAcquire(t.Context(), "a")
+				require.Error(t, err)
+				synctest.Wait()
+				_, err = s.other().TryAcquire(t.Context(), "a")
+				require.NoError(t, err, "nobody holds what nobody knows of")
+			})
+		})
+	}
+}
+
+// The wait limit ends the call with ErrHeld. That is no answer of the service:
+// the attempt must leave the queue all the same.
+func TestGivingUpLeavesTheQueue(t *testing.T) {
+	giveUp := map[string]func(s *setup) (context.Context, []lease.AcquireOption){
+		"wait limit": func(s *setup) (context.Context, []lease.AcquireOption) {
+			return s.Context(), []lease.AcquireOption{lease.WithWaitLimit(time.Second)}
+		},
+		"context": func(s *setup) (context.Context, []lease.AcquireOption) {
+			ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+			s.Cleanup(cancel)
+			return ctx, nil
+		},
+	}
+	for name, how := range giveUp {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetup(t)
+				s.tap(func(on *taps) {
+					on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+						g, err := next(ctx, r)
+						if ctx.Err() != nil {
+							err = context.Cause(ctx) // as many backends do
+						}
+						return g, err
+					}
+				})
+				_, err := s.other().Acquire(t.Context(), "a")
+				require.NoError(t, err)
+				ctx, options := how(s)
+				_, err = s.client.Acquire(ctx, "a", options...)
+				require.Error(t, err)
+				synctest.Wait()
+				status, err := s.memory.Inspect(t.Context(), "a")
+				require.NoError(t, err)
+				require.Empty(t, status.Waiters)
+			})
+		})
+	}
+}
+
+func TestWaitingOutlivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.memory.Fail(lease.ErrUnavailable)
+		go func() {
+			time.Sleep(30 * time.Second)
+			s.memory.Fail(nil)
+		}()
+		s.acquire()
+		require.Equal(t, "acquired", s.told.read().names[len(s.told.read().names)-1])
+		require.ErrorIs(t, s.told.read().waiting[0].Err, lease.ErrUnavailable)
+		require.GreaterOrEqual(t, s.told.read().acquired[0].Elapsed, 30*time.Second)
+	})
+}
+
+func TestTryAcquireAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.memory.Fail(lease.ErrUnavailable)
+		start := time.Now()
+		_, err := s.client.TryAcquire(t.Context(), "a")
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.Zero(t, time.Since(start))
+		s.memory.Fail(nil)
+	})
+}
+
+func TestGivingUpInAnOutageSaysBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.memory.Fail(lease.ErrUnavailable)
+		_, err := s.client.Acquire(t.Context(), "a", lease.WithWaitLimit(5*time.Second))
+		require.ErrorIs(t, err, lease.ErrHeld)
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.ErrorContains(t, err, "waited 5s")
+		s.memory.Fail(nil)
+	})
+}
+
+func TestALostSessionIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		first := s.acquire()
+		s.memory.ExpireAll()
+		<-first.Done()
+		require.ErrorIs(t, first.Err(), lease.ErrExpired)
+		second, err := s.client.TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.True(t, second.Token().Newer(first.Token()))
+	})
+}
+
+func TestAWaiterWhoseSessionIsLostQueuesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		held, err := s.other().Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		go func() {
+			time.Sleep(time.Second)
+			s.memory.ExpireAll()
+		}()
+		l := s.acquire()
+		require.True(t, l.Token().Newer(held.Token()))
+	})
+}
+
+func TestAGrantOfTheWrongModeIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+				g, err := next(ctx, r)
+				g.Mode = lease.Efficiency
+				return g, err
+			}
+		})
+		_, err := s.client.Acquire(t.Context(), "a", lease.WithMode(lease.Correctness))
+		require.ErrorIs(t, err, lease.ErrModeMismatch)
+		synctest.Wait()
+		_, err = s.other().TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+	})
+}
+
+func TestAGrantWithoutATokenIsNoGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+				g, err := next(ctx, r)
+				g.Token = fencing.None
+				return g, err
+			}
+		})
+		_, err := s.client.TryAcquire(t.Context(), "a")
+		require.ErrorIs(t, err, lease.ErrUncertain)
+		synctest.Wait()
+		_, err = s.other().TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+	})
+}
+
+func TestBrokenBeforeTheGrantArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		broken := false
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+				g, err := next(ctx, r)
+				if !broken {
+					broken = true
+					require.NoError(t, s.memory.Break(ctx, "a", g.Token))
+				}
+				return g, err
+			}
+		})
+		l := s.acquire()
+		require.Equal(t, fencing.Token(2), l.Token(), "the first grant was taken away before it could be used")
+	})
+}
+
+func TestPoliciesDecideTheMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, lease.WithPolicies(lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, lease.Policy{Mode: lease.Correctness}))
+		require.NoError(t, s.memory.SetPolicy(lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}))
+		l, err := s.client.Acquire(t.Context(), "fast/a")
+		require.NoError(t, err)
+		require.Equal(t, lease.Efficiency, l.Mode())
+		_, err = s.client.Acquire(t.Context(), "fast/b", lease.WithMode(lease.Correctness))
+		require.ErrorIs(t, err, lease.ErrModeMismatch, "a call cannot choose")
+		_, err = s.client.Acquire(t.Context(), "fast/b", lease.WithSet("slow"))
+		require.ErrorIs(t, err, lease.ErrModeMismatch, "a set is of one mode")
+
+		require.ErrorIs(t, s.memory.SetPolicy(lease.Policy{Prefix: "fast/", Mode: lease.Correctness}), lease.ErrHeld,
+			"a lock in use keeps its mode: else there would be two holders")
+	})
+}
+
+func TestASetTakesTheShortestTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, lease.WithPolicies(lease.Policy{Prefix: "x/", TTL: time.Second}, lease.Policy{Prefix: "y/", TTL: time.Minute}))
+		start := time.Now()
+		l, err := s.client.Acquire(t.Context(), "y/1", lease.WithSet("x/1"), lease.WithoutRenewal())
+		require.NoError(t, err)
+		<-l.Done()
+		require.Less(t, time.Since(start), time.Second)
+	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	memory := newSetupOutside(t)
+	for name, option := range map[string]lease.Option{
+		"clock":    lease.WithClock(nil),
+		"policies": lease.WithPolicies(lease.Policy{TTL: -1}),
+	} {
+		_, err := lease.New(memory, option)
+		require.ErrorIs(t, err, lease.ErrInvalid, name)
+	}
+	_, err := lease.New(nil)
+	require.ErrorIs(t, err, lease.ErrInvalid)
+
+	c, err := lease.New(memory)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close(context.Background())) }()
+	for says, options := range map[string][]lease.AcquireOption{
+		"exclude each other": {lease.WithShared(), lease.WithPermits(2)},
+		"expected mode":      {lease.WithMode(lease.AnyMode)},
+		"metadata key":       {lease.WithMetadata(map[string]string{"": ""})},
+		"TryAcquire":         {lease.WithWaitLimit(-1)},
+		"24h":                {lease.WithTTL(48 * time.Hour)},
+	} {
+		_, err := c.Acquire(t.Context(), "a", options...)
+		require.ErrorIs(t, err, lease.ErrInvalid)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, `acquire "a"`)
+	}
+}
+
+func TestErrorsOfLossAreDistinct(t *testing.T) {
+	all := []error{lease.ErrNotHeld, lease.ErrExpired, lease.ErrTaken}
+	for i, err := range all {
+		require.ErrorIs(t, fmt.Errorf("wrapped: %w", err), lease.ErrLost)
+		for j, other := range all {
+			require.Equal(t, i == j, errors.Is(err, other))
+		}
+	}
+	require.NotErrorIs(t, lease.ErrReleased, lease.ErrLost)
+	require.NotErrorIs(t, lease.ErrHeld, lease.ErrLost)
+}

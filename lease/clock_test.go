@@ -1,0 +1,75 @@
+package lease_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+)
+
+func TestInstantTakesTheMorePessimisticClock(t *testing.T) {
+	at := func(running, boot time.Duration) lease.Instant {
+		return lease.NewInstant(time.Unix(0, 0).Add(running), boot)
+	}
+	tests := []struct {
+		name       string
+		from, to   lease.Instant
+		since, til time.Duration
+	}{
+		{"both agree", at(1, 1), at(6, 6), 5, 5},
+		{"suspended in between", at(1, 1), at(6, 106), 105, 5},
+		{"the running clock ran further", at(1, 1), at(106, 6), 105, 5},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, tt.since, tt.to.Since(tt.from), "more time has passed")
+			require.Equal(t, tt.til, tt.from.Until(tt.to), "less time is left")
+		})
+	}
+	deadline := at(0, 0).Add(10)
+	require.Equal(t, time.Duration(4), at(6, 6).Until(deadline))
+	require.Equal(t, time.Duration(-96), at(6, 106).Until(deadline))
+	require.True(t, lease.Instant{}.IsZero())
+	require.False(t, at(1, 1).IsZero())
+}
+
+func TestSystemClockRuns(t *testing.T) {
+	clock := lease.SystemClock()
+	first := clock.Now()
+	for clock.Now().Since(first) <= 0 {
+	}
+	require.Less(t, clock.Now().Since(first), time.Hour)
+}
+
+// In a bubble time stands still for the monotonic clock, so what moves is the
+// clock that goes on in suspend.
+func TestSystemClockReadsAClockThatRunsInSuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock, monotonic := lease.SystemClock(), lease.MonotonicClock()
+		first, frozen := clock.Now(), monotonic.Now()
+		for clock.Now().Since(first) <= 0 {
+		}
+		require.Zero(t, monotonic.Now().Since(frozen))
+	})
+}
+
+// A suspend must end the lease, though no timer has seen any time pass.
+func TestSuspendEndsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		s.clock.Suspend(ttl)
+		require.ErrorIs(t, l.Err(), lease.ErrExpired, "at once, when asked")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		s.clock.Suspend(ttl)
+		woke := time.Now()
+		<-l.Done()
+		require.LessOrEqual(t, time.Since(woke), time.Second, "by itself within a second of waking")
+	})
+}

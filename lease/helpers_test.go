@@ -1,0 +1,187 @@
+package lease_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/leasetest"
+)
+
+const ttl = 10 * time.Second
+
+// validity is how long a lease of that TTL lasts: less the default drift.
+const validity = ttl - ttl/100 - 2*time.Millisecond
+
+// taps are where calls to a backend can be tampered with on their way.
+type taps struct {
+	open    func(ctx context.Context, config lease.SessionConfig, next func(context.Context, lease.SessionConfig) (lease.Session, error)) (lease.Session, error)
+	acquire func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error)
+	renew   func(ctx context.Context, next renewFunc) ([]lease.Nonce, error)
+	release func(ctx context.Context, n lease.Nonce, next releaseFunc) error
+	closing func(ctx context.Context, next func(context.Context) error) error
+}
+
+type (
+	acquireFunc = func(context.Context, lease.Request) (lease.Grant, error)
+	renewFunc   = func(context.Context) ([]lease.Nonce, error)
+	releaseFunc = func(context.Context, lease.Nonce) error
+)
+
+// tapped is a backend with taps.
+type tapped struct {
+	lease.Backend
+	mu   sync.Mutex
+	taps taps
+}
+
+type tappedSession struct {
+	lease.Session
+	backend *tapped
+}
+
+func (b *tapped) now() taps {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taps
+}
+
+func (b *tapped) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+	open := b.Backend.Open
+	if tap := b.now().open; tap != nil {
+		open = func(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+			return tap(ctx, config, b.Backend.Open)
+		}
+	}
+	s, err := open(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedSession{Session: s, backend: b}, nil
+}
+
+func (s *tappedSession) Acquire(ctx context.Context, r lease.Request) (lease.Grant, error) {
+	if tap := s.backend.now().acquire; tap != nil {
+		return tap(ctx, r, s.Session.Acquire)
+	}
+	return s.Session.Acquire(ctx, r)
+}
+
+func (s *tappedSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
+	if tap := s.backend.now().renew; tap != nil {
+		return tap(ctx, s.Session.Renew)
+	}
+	return s.Session.Renew(ctx)
+}
+
+func (s *tappedSession) Release(ctx context.Context, n lease.Nonce) error {
+	if tap := s.backend.now().release; tap != nil {
+		return tap(ctx, n, s.Session.Release)
+	}
+	return s.Session.Release(ctx, n)
+}
+
+func (s *tappedSession) Close(ctx context.Context) error {
+	if tap := s.backend.now().closing; tap != nil {
+		return tap(ctx, s.Session.Close)
+	}
+	return s.Session.Close(ctx)
+}
+
+// setup is a service in memory with a tap, and a client on it. Call it inside a
+// synctest bubble.
+type setup struct {
+	*testing.T
+	memory *leasetest.Memory
+	tapped *tapped
+	clock  *leasetest.Clock
+	client *lease.Client
+	told   *recorder
+}
+
+func newSetup(t *testing.T, options ...lease.Option) *setup {
+	t.Helper()
+	memory, err := leasetest.NewMemory()
+	require.NoError(t, err)
+	s := &setup{T: t, memory: memory, tapped: &tapped{Backend: memory}, clock: leasetest.NewClock(), told: &recorder{}}
+	options = append([]lease.Option{lease.WithClock(s.clock), lease.WithHooks(s.told.hooks()), lease.WithName("tester")}, options...)
+	s.client, err = lease.New(s.tapped, options...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.client.Close(context.Background())) })
+	return s
+}
+
+func (s *setup) acquire(options ...lease.AcquireOption) *lease.Lease {
+	s.Helper()
+	l, err := s.client.Acquire(s.Context(), "a", options...)
+	require.NoError(s, err)
+	return l
+}
+
+// tap changes how calls to the service are tampered with, from now on.
+func (s *setup) tap(change func(*taps)) {
+	s.tapped.mu.Lock()
+	defer s.tapped.mu.Unlock()
+	change(&s.tapped.taps)
+}
+
+// counter counts calls from any goroutine.
+type counter = atomic.Int64
+
+// other is a second client, on the service itself.
+func (s *setup) other() *lease.Client {
+	s.Helper()
+	c, err := lease.New(s.memory, lease.WithClock(s.clock))
+	require.NoError(s, err)
+	s.Cleanup(func() { require.NoError(s, c.Close(context.Background())) })
+	return c
+}
+
+// story is what the hooks were told.
+type story struct {
+	names    []string
+	lost     []lease.Event
+	waiting  []lease.Event
+	released []lease.Event
+	acquired []lease.Event
+	renewals []lease.Renewal
+}
+
+// recorder writes the story, from any goroutine.
+type recorder struct {
+	mu    sync.Mutex
+	story story
+}
+
+func (r *recorder) read() story {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.story
+}
+
+func (r *recorder) hooks() lease.Hooks {
+	record := func(name string, list *[]lease.Event) func(lease.Event) {
+		return func(event lease.Event) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.story.names = append(r.story.names, name)
+			*list = append(*list, event)
+		}
+	}
+	return lease.Hooks{
+		Waiting:  record("waiting", &r.story.waiting),
+		Acquired: record("acquired", &r.story.acquired),
+		Lost:     record("lost", &r.story.lost),
+		Released: record("released", &r.story.released),
+		Renewed: func(renewal lease.Renewal) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.story.renewals = append(r.story.renewals, renewal)
+		},
+	}
+}

@@ -1,0 +1,125 @@
+package lease_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+func TestPolicyValidateNamesBothFields(t *testing.T) {
+	tests := []struct {
+		name   string
+		policy lease.Policy
+		names  []string // what the error must name; empty if the policy is good
+	}{
+		{"all defaults", lease.Policy{}, nil},
+		{"a full one", lease.Policy{Prefix: "report/", Mode: lease.Efficiency, TTL: time.Minute, Renew: 20 * time.Second, Drift: time.Second, LockDelay: time.Second}, nil},
+		{"smallest ttl", lease.Policy{TTL: lease.MinTTL}, nil},
+		{"ttl too small", lease.Policy{TTL: time.Millisecond}, []string{"ttl (1ms)", "10ms"}},
+		{"ttl too large", lease.Policy{TTL: 25 * time.Hour}, []string{"ttl (25h0m0s)", "24h"}},
+		{"negative ttl", lease.Policy{TTL: -time.Second}, []string{"ttl (-1s)"}},
+		{"renew above ttl", lease.Policy{TTL: time.Second, Renew: 2 * time.Second}, []string{"renew (2s)", "ttl (1s)", "drift (12ms)"}},
+		{"renew leaves no room for drift", lease.Policy{TTL: 10 * time.Second, Renew: 8 * time.Second, Drift: 3 * time.Second}, []string{"renew (8s)", "ttl (10s)", "drift (3s)"}},
+		{"negative renew", lease.Policy{Renew: -1}, []string{"renew (-1ns)", "ttl"}},
+		{"drift above ttl", lease.Policy{TTL: time.Second, Drift: time.Second}, []string{"drift (1s)", "ttl (1s)"}},
+		{"negative drift", lease.Policy{Drift: -1}, []string{"drift (-1ns)", "ttl"}},
+		{"lock-delay", lease.Policy{LockDelay: -1}, []string{"lock-delay (-1ns)"}},
+		{"mode", lease.Policy{Mode: 9}, []string{"mode (mode(9))"}},
+		{"prefix", lease.Policy{Prefix: "a\n"}, []string{"prefix"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.policy.Validate()
+			if tt.names == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, lease.ErrInvalid)
+			for _, name := range tt.names {
+				require.ErrorContains(t, err, name)
+			}
+			_, err = lease.NewPolicies(tt.policy)
+			require.ErrorIs(t, err, lease.ErrInvalid)
+		})
+	}
+}
+
+func TestLongestPrefixWins(t *testing.T) {
+	policies, err := lease.NewPolicies(
+		lease.Policy{Prefix: "", Mode: lease.Correctness, TTL: time.Second},
+		lease.Policy{Prefix: "report/", Mode: lease.Efficiency, TTL: 2 * time.Second},
+		lease.Policy{Prefix: "report/tax/", Mode: lease.Correctness, TTL: 3 * time.Second},
+	)
+	require.NoError(t, err)
+	for resource, want := range map[fencing.Resource]time.Duration{
+		"orders": time.Second, "report": time.Second, "report/": 2 * time.Second, "report/may": 2 * time.Second,
+		"report/tax": 2 * time.Second, "report/tax/2026": 3 * time.Second,
+	} {
+		require.Equal(t, want, policies.For(resource).TTL, "%s", resource)
+	}
+	_, err = lease.NewPolicies(lease.Policy{Prefix: "a"}, lease.Policy{Prefix: "a"})
+	require.ErrorContains(t, err, `two policies for the prefix "a"`)
+
+	defaults := lease.Policies{}.For("anything")
+	require.Equal(t, lease.DefaultTTL, defaults.TTL)
+	require.Equal(t, lease.DefaultTTL/3, defaults.Renew)
+	require.Equal(t, validity, defaults.TTL-defaults.Drift)
+}
+
+func TestPoliciesAgreeWithAScan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.StringOfN(rapid.RuneFrom([]rune("ab/")), 0, 4, -1)
+		byPrefix := map[string]lease.Policy{}
+		var policies lease.Policies
+		for i, prefix := range rapid.SliceOf(names).Draw(t, "prefixes") {
+			p := lease.Policy{Prefix: prefix, TTL: time.Duration(i+1) * time.Second}
+			byPrefix[prefix] = p
+			policies = policies.With(p)
+		}
+		for _, prefix := range rapid.SliceOf(names).Draw(t, "removed") {
+			_, had := byPrefix[prefix]
+			delete(byPrefix, prefix)
+			var found bool
+			policies, found = policies.Without(prefix)
+			require.Equal(t, had, found)
+		}
+		require.Len(t, policies.All(), len(byPrefix))
+		resource := rapid.StringOfN(rapid.RuneFrom([]rune("ab/")), 1, 6, -1).Draw(t, "resource")
+		want := lease.Policy{TTL: lease.DefaultTTL}
+		longest := -1
+		for prefix, p := range byPrefix {
+			if strings.HasPrefix(resource, prefix) && len(prefix) > longest {
+				want, longest = p, len(prefix)
+			}
+		}
+		require.Equal(t, want.TTL, policies.For(fencing.Resource(resource)).TTL)
+	})
+}
+
+func TestModeText(t *testing.T) {
+	for _, mode := range []lease.Mode{lease.Efficiency, lease.Correctness} {
+		parsed, err := lease.ParseMode(mode.String())
+		require.NoError(t, err)
+		require.Equal(t, mode, parsed)
+	}
+	_, err := lease.ParseMode("fast")
+	require.ErrorIs(t, err, lease.ErrInvalid)
+	require.ErrorContains(t, err, `"efficiency" or "correctness"`)
+
+	data, err := json.Marshal(struct{ A, B lease.Mode }{lease.Efficiency, lease.AnyMode})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"A":"efficiency","B":""}`, string(data))
+	var back struct{ A, B lease.Mode }
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, lease.Efficiency, back.A)
+	_, err = json.Marshal(lease.Mode(9))
+	require.Error(t, err)
+	require.Error(t, json.Unmarshal([]byte(`{"A":"fast"}`), &back))
+}

@@ -1,0 +1,162 @@
+package lease_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/leasetest"
+)
+
+func newSetupOutside(t *testing.T) *leasetest.Memory {
+	t.Helper()
+	memory, err := leasetest.NewMemory()
+	require.NoError(t, err)
+	return memory
+}
+
+func TestReleaseOnACancelledContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
+		cancel()
+		s.tap(func(on *taps) {
+			on.release = func(ctx context.Context, n lease.Nonce, next releaseFunc) error {
+				require.NoError(t, ctx.Err(), "the service must be told")
+				require.Equal(t, "kept", ctx.Value(key{}))
+				return next(ctx, n)
+			}
+		})
+		require.NoError(t, l.Release(ctx))
+		_, err := s.other().TryAcquire(t.Context(), "a")
+		require.NoError(t, err, "confirmed before Release returned")
+	})
+}
+
+func TestAFailedReleaseIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		kept, err := s.client.Acquire(t.Context(), "kept") // keeps the session alive
+		require.NoError(t, err)
+		var calls counter
+		s.tap(func(on *taps) {
+			on.release = func(ctx context.Context, n lease.Nonce, next releaseFunc) error {
+				if calls.Add(1) <= 3 {
+					return lease.ErrUnavailable
+				}
+				return next(ctx, n)
+			}
+		})
+		require.ErrorIs(t, l.Release(t.Context()), lease.ErrUnavailable)
+		require.ErrorIs(t, l.Err(), lease.ErrReleased, "here it has ended all the same")
+		require.ErrorIs(t, s.told.read().released[0].Err, lease.ErrUnavailable)
+		start := time.Now()
+		_, err = s.other().Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 2*ttl)
+		require.NoError(t, kept.Err())
+	})
+}
+
+// A release that never gets through must not keep a client busy for ever: after
+// a TTL without a keep-alive the service has let go by itself.
+func TestAReleaseThatCannotGetThroughEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		var calls counter
+		s.tap(func(on *taps) {
+			on.release = func(context.Context, lease.Nonce, releaseFunc) error {
+				calls.Add(1)
+				return lease.ErrUnavailable
+			}
+		})
+		require.Error(t, l.Release(t.Context()))
+		_, err := s.other().Acquire(t.Context(), "a")
+		require.NoError(t, err, "it expired, since nothing renews it")
+		time.Sleep(2 * ttl)
+		before := calls.Load()
+		time.Sleep(10 * ttl)
+		require.Equal(t, before, calls.Load())
+	})
+}
+
+func TestReleaseThatHangsReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		s.tap(func(on *taps) {
+			on.release = func(ctx context.Context, _ lease.Nonce, _ releaseFunc) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		start := time.Now()
+		require.ErrorIs(t, l.Release(context.Background()), context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(start), ttl)
+	})
+}
+
+func TestLeaseContextOutlivesTheContextOfAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		type key struct{}
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "kept"), time.Second)
+		l, err := s.client.Acquire(ctx, "a")
+		require.NoError(t, err)
+		cancel()
+		time.Sleep(3 * time.Second)
+		require.NoError(t, l.Err())
+		require.NoError(t, l.Context().Err())
+		require.Equal(t, "kept", l.Context().Value(key{}))
+	})
+}
+
+func TestHooksTellTheStory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		other := s.other()
+		held, err := other.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		go func() {
+			time.Sleep(3 * time.Second)
+			_ = held.Release(context.Background())
+		}()
+		l := s.acquire(lease.WithMetadata(map[string]string{"k": "v"}))
+		time.Sleep(2 * time.Second)
+		require.NoError(t, l.Release(t.Context()))
+		l = s.acquire()
+		require.NoError(t, other.Break(t.Context(), "a", l.Token()))
+		<-l.Done()
+		synctest.Wait()
+		require.Equal(t, []string{"waiting", "acquired", "released", "acquired", "lost"}, s.told.read().names)
+		require.Equal(t, 3*time.Second, s.told.read().acquired[0].Elapsed)
+		require.Equal(t, 2*time.Second, s.told.read().released[0].Elapsed)
+		require.Equal(t, "tester", s.told.read().lost[0].Holder)
+		require.Equal(t, l.Token(), s.told.read().lost[0].Token)
+		require.ErrorIs(t, s.told.read().lost[0].Err, lease.ErrTaken)
+	})
+}
+
+func TestCloseGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.acquire()
+		s.tap(func(on *taps) {
+			on.closing = func(ctx context.Context, _ func(context.Context) error) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, s.client.Close(ctx), context.DeadlineExceeded)
+	})
+}

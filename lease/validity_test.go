@@ -1,0 +1,115 @@
+package lease_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// grantWithoutTime answers like a backend that leaves the counting to the
+// client.
+func grantWithoutTime(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+	g, err := next(ctx, r)
+	g.Sent = lease.Instant{}
+	return g, err
+}
+
+func TestValidityCountsFromBeforeTheRequestWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		const slow = 2 * time.Second
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+				time.Sleep(slow / 2) // on the way there
+				g, err := grantWithoutTime(ctx, r, next)
+				time.Sleep(slow / 2) // on the way back
+				return g, err
+			}
+		})
+		sent := time.Now()
+		l := s.acquire(lease.WithoutRenewal())
+		require.Equal(t, sent.Add(slow), time.Now())
+		require.True(t, sent.Add(validity).Equal(l.Deadline()), "%v, not %v", l.Deadline().Sub(sent), validity)
+		<-l.Done()
+		require.True(t, sent.Add(validity).Equal(time.Now()), "the context ends with the deadline")
+	})
+}
+
+func TestValidityCountsFromBeforeTheRenewalWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		const slow = 2 * time.Second
+		s.tap(func(on *taps) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+				time.Sleep(slow / 2)
+				failed, err := next(ctx)
+				time.Sleep(slow / 2)
+				return failed, err
+			}
+		})
+		l := s.acquire(lease.WithoutRenewal())
+		time.Sleep(ttl / 2)
+		sent := time.Now()
+		require.NoError(t, l.Renew(t.Context()))
+		require.True(t, sent.Add(validity).Equal(l.Deadline()), "%v, not %v", l.Deadline().Sub(sent), validity)
+	})
+}
+
+func TestValidityCountsFromBeforeTheSessionWasOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.tap(func(on *taps) {
+			on.open = func(ctx context.Context, config lease.SessionConfig, next func(context.Context, lease.SessionConfig) (lease.Session, error)) (lease.Session, error) {
+				session, err := next(ctx, config)
+				time.Sleep(2 * time.Second)
+				return session, err
+			}
+		})
+		sent := time.Now()
+		l := s.acquire(lease.WithoutRenewal())
+		require.True(t, sent.Add(validity).Equal(l.Deadline()), "%v, not %v", l.Deadline().Sub(sent), validity)
+	})
+}
+
+func TestAGrantThatArrivesTooLateIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		calls := 0
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+				calls++
+				g, err := grantWithoutTime(ctx, r, next)
+				if calls == 1 {
+					time.Sleep(ttl)
+				}
+				return g, err
+			}
+		})
+		l := s.acquire()
+		require.NoError(t, l.Err())
+		require.Equal(t, 2, calls)
+		require.Equal(t, fencing.Token(2), l.Token(), "the first token was granted and never used")
+		synctest.Wait()
+		status, err := s.memory.Inspect(t.Context(), "a")
+		require.NoError(t, err)
+		require.Len(t, status.Holders, 1, "the late grant was given back")
+	})
+}
+
+func TestTheHolderGivesUpBeforeTheServiceDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire(lease.WithoutRenewal())
+		next, err := s.other().Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.ErrorIs(t, l.Err(), lease.ErrExpired)
+		require.Less(t, validity, ttl)
+		require.True(t, next.Token().Newer(l.Token()))
+	})
+}
