@@ -1,0 +1,229 @@
+package pgxgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
+)
+
+// attempts is how often a transaction is run if PostgreSQL asks for it again,
+// because of a deadlock or a conflict of serializable transactions.
+const attempts = 10
+
+// rollbackLimit is how long a rollback may take. It does not use the caller's
+// context: that may be the reason for the rollback.
+const rollbackLimit = 5 * time.Second
+
+// Tx is what a write works with. A pgx.Tx is one too.
+type Tx interface {
+	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+	CopyFrom(ctx context.Context, tableName pgx.Identifier, columnNames []string, rowSrc pgx.CopyFromSource) (int64, error)
+}
+
+// Gate gates transactions of a pool. Install must have been called once for the
+// database. What is said about isolation at sqlgate.Gate holds here too.
+type Gate struct {
+	storagegate.Monitor
+	pool  *pgxpool.Pool
+	rule  fencing.Rule
+	begin string
+}
+
+var _ storagegate.Gate[Tx] = (*Gate)(nil)
+
+// Option changes what is usual.
+type Option func(*Gate)
+
+// WithIsolation runs the transactions of Do at this level, instead of the
+// database's own default.
+func WithIsolation(level pgx.TxIsoLevel) Option {
+	return func(g *Gate) { g.begin = "begin isolation level " + string(level) }
+}
+
+// New returns a gate over pool. The zero Rule has no bound on the jump.
+func New(pool *pgxpool.Pool, rule fencing.Rule, options ...Option) *Gate {
+	g := &Gate{pool: pool, rule: rule, begin: "begin"}
+	for _, option := range options {
+		option(g)
+	}
+	return g
+}
+
+// Install makes the table of the marks and what belongs to it, if they do not
+// exist yet. It may run in several processes at once.
+func (g *Gate) Install(ctx context.Context) error {
+	ddl, err := sqlgate.DDL(sqlgate.Postgres)
+	if err != nil {
+		return err
+	}
+	err = pgx.BeginFunc(ctx, g.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, pgsql.InstallLock); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, ddl)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("install the marks: %w", err)
+	}
+	return nil
+}
+
+// Do implements storagegate.Gate. BEGIN and the check are one round trip. write
+// must not commit or roll back.
+func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
+	return g.decide(ctx, resource, token, func() error { return g.once(ctx, resource, token, write) })
+}
+
+// decide runs a transaction as often as PostgreSQL asks for it, and records
+// the decision.
+func (g *Gate) decide(ctx context.Context, resource fencing.Resource, token fencing.Token, once func() error) error {
+	if err := valid(resource, token); err != nil {
+		return err
+	}
+	var err error
+	for range attempts {
+		if err = once(); explain(err) != pgsql.Again || ctx.Err() != nil {
+			break
+		}
+	}
+	return g.Record(resource, token, err)
+}
+
+func (g *Gate) once(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
+	conn, err := g.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("begin the gated transaction: %w", err)
+	}
+	defer conn.Release() // closes the connection if it is still in a transaction
+	defer rollback(ctx, conn.Conn())
+	if err := g.beginAdmitted(ctx, conn.Conn(), resource, token); err != nil {
+		return err
+	}
+	if err := write(conn.Conn()); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	tag, err := conn.Exec(ctx, "commit")
+	if err != nil {
+		return fmt.Errorf("commit the gated transaction: %w", settle(err))
+	}
+	if tag.String() == "ROLLBACK" {
+		return fmt.Errorf("commit the gated transaction: %w; a statement in it failed and the write did not say so", pgx.ErrTxCommitRollback)
+	}
+	return nil
+}
+
+// beginAdmitted begins a transaction and admits the token, in one round trip.
+func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, resource fencing.Resource, token fencing.Token) error {
+	var batch pgx.Batch
+	batch.Queue(g.begin)
+	batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+	results := conn.SendBatch(ctx, &batch)
+	_, err := results.Exec()
+	var mark int64
+	if err == nil {
+		err = results.QueryRow().Scan(&mark)
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return g.explainRefusal(ctx, conn, resource, token)
+	}
+	if err != nil {
+		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
+	}
+	return nil
+}
+
+// explainRefusal finds the reason why the upsert returned no row.
+func (g *Gate) explainRefusal(ctx context.Context, tx Tx, resource fencing.Resource, token fencing.Token) error {
+	for {
+		mark, err := mark(ctx, tx, resource)
+		if err != nil {
+			return err
+		}
+		if err := g.rule.Admit(resource, mark, token); err != nil {
+			return err
+		}
+		// The first mark of the resource was committed between the two
+		// statements, and the jump is no longer too far: try again.
+		var raised int64
+		err = tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)).Scan(&raised)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+	}
+}
+
+// Admit is the gate for a transaction that the caller has already begun: it
+// locks and raises the mark in tx, and the caller then writes in tx and commits.
+// Call it before the first read, and roll back if it returns an error. It is
+// one statement. The decision is counted here; whether it lasts is decided by
+// the caller's commit.
+func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, token fencing.Token) error {
+	if err := valid(resource, token); err != nil {
+		return err
+	}
+	var raised int64
+	err := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)).Scan(&raised)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = g.explainRefusal(ctx, tx, resource, token)
+	}
+	return g.Record(resource, token, err)
+}
+
+// Mark implements storagegate.Gate.
+func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+	if err := resource.Validate(); err != nil {
+		return fencing.None, err
+	}
+	return mark(ctx, g.pool, resource)
+}
+
+func mark(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, resource fencing.Resource) (fencing.Token, error) {
+	var mark fencing.Token
+	err := q.QueryRow(ctx, pgsql.Mark, string(resource)).Scan(&mark)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fencing.None, fmt.Errorf("read the mark of %q (was Install called?): %w", string(resource), err)
+	}
+	return mark, nil
+}
+
+// rollback ends a transaction that was not committed. If that fails the
+// connection is closed, which ends the transaction too.
+func rollback(ctx context.Context, conn *pgx.Conn) {
+	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "rollback")
+}
+
+// valid checks what no mark has to be read for.
+func valid(resource fencing.Resource, token fencing.Token) error {
+	if err := resource.Validate(); err != nil {
+		return err
+	}
+	_, err := token.Value()
+	return err
+}

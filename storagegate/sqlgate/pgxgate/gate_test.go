@@ -1,0 +1,203 @@
+package pgxgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
+)
+
+var postgres = testserver.Shared{Start: testserver.StartPostgres}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	postgres.Stop()
+	durable.Stop()
+	os.Exit(code)
+}
+
+const putSQL = `INSERT INTO contents VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE SET value = excluded.value`
+
+var made atomic.Int64
+
+// database makes a new one and returns how to open it.
+func database(t testing.TB) func(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	server := postgres.Get(t)
+	name := fmt.Sprintf("case_%d", made.Add(1))
+	admin, err := pgx.Connect(t.Context(), server.DSN)
+	require.NoError(t, err)
+	_, err = admin.Exec(t.Context(), "CREATE DATABASE "+name)
+	require.NoError(t, err)
+	require.NoError(t, admin.Close(t.Context()))
+	open := func(t testing.TB) *pgxpool.Pool {
+		pool, err := pgxpool.New(t.Context(), strings.Replace(server.DSN, "/postgres?", "/"+name+"?", 1))
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	pool := open(t)
+	_, err = pool.Exec(t.Context(), "CREATE TABLE contents (resource text PRIMARY KEY, value text NOT NULL)")
+	require.NoError(t, err)
+	require.NoError(t, pgxgate.New(pool, fencing.Rule{}).Install(t.Context()))
+	return open
+}
+
+func put(ctx context.Context, tx pgxgate.Tx, resource fencing.Resource, value string) error {
+	_, err := tx.Exec(ctx, putSQL, string(resource), value)
+	return err
+}
+
+func get(pool *pgxpool.Pool) func(ctx context.Context, resource fencing.Resource) (string, error) {
+	return func(ctx context.Context, resource fencing.Resource) (value string, err error) {
+		err = pool.QueryRow(ctx, `SELECT value FROM contents WHERE resource = $1`, string(resource)).Scan(&value)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = nil
+		}
+		return value, err
+	}
+}
+
+func TestGate(t *testing.T) {
+	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
+		open := database(t)
+		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
+			pool := open(t)
+			return gatetest.Adapt(pgxgate.New(pool, rule), put, get(pool))
+		}
+	})
+}
+
+// batched writes with Batch: there is no moment between check and commit.
+type batched struct {
+	*pgxgate.Gate
+	pool *pgxpool.Pool
+}
+
+func (b batched) Write(ctx context.Context, resource fencing.Resource, token fencing.Token, value string) error {
+	return b.Batch(ctx, resource, token, func(batch *pgx.Batch) { batch.Queue(putSQL, string(resource), value) })
+}
+
+func (b batched) Read(ctx context.Context, resource fencing.Resource) (string, error) {
+	return get(b.pool)(ctx, resource)
+}
+
+func TestBatch(t *testing.T) {
+	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
+		open := database(t)
+		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
+			pool := open(t)
+			return batched{pgxgate.New(pool, rule), pool}
+		}
+	})
+}
+
+func TestAFailingStatementUndoesTheBatch(t *testing.T) {
+	pool := database(t)(t)
+	gate := pgxgate.New(pool, fencing.Rule{})
+	err := gate.Batch(t.Context(), "door", 3, func(b *pgx.Batch) {
+		b.Queue(putSQL, "door", "written")
+		b.Queue(putSQL, "door", nil) // not null
+	})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, storagegate.ErrUncertain, "the server said no")
+	value, err := get(pool)(t.Context(), "door")
+	require.NoError(t, err)
+	require.Empty(t, value)
+	mark, err := gate.Mark(t.Context(), "door")
+	require.NoError(t, err)
+	require.Equal(t, fencing.None, mark)
+	require.Zero(t, gate.Counts())
+}
+
+func TestACallbackCannotStopTheCommit(t *testing.T) {
+	pool := database(t)(t)
+	gate := pgxgate.New(pool, fencing.Rule{})
+	err := gate.Batch(t.Context(), "door", 3, func(b *pgx.Batch) {
+		b.Queue(`SELECT 1`).QueryRow(func(pgx.Row) error { return errors.New("too late") })
+	})
+	require.ErrorIs(t, err, storagegate.ErrUncertain)
+}
+
+// TestALostConnectionAtCommitIsUncertain cuts the connection while the server
+// works on the commit: a deferred trigger waits there for a lock.
+func TestALostConnectionAtCommitIsUncertain(t *testing.T) {
+	pool := database(t)(t)
+	gate := pgxgate.New(pool, fencing.Rule{})
+	_, err := pool.Exec(t.Context(), `
+		CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON contents DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION wait_at_commit()`)
+	require.NoError(t, err)
+	blocker, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = blocker.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- gate.Do(ctx, "door", 3, func(tx pgxgate.Tx) error { return put(ctx, tx, "door", "maybe") })
+	}()
+	for waiting := 0; waiting == 0; {
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting))
+	}
+	cancel()
+	err = <-done
+	require.ErrorIs(t, err, storagegate.ErrUncertain)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, gate.Counts(), "an unknown outcome is no decision")
+	require.NoError(t, blocker.Rollback(t.Context()))
+}
+
+func TestAWriteThatHidesAFailureIsNotCommitted(t *testing.T) {
+	pool := database(t)(t)
+	gate := pgxgate.New(pool, fencing.Rule{})
+	err := gate.Do(t.Context(), "door", 3, func(tx pgxgate.Tx) error {
+		_ = put(t.Context(), tx, "door", "x")
+		_, _ = tx.Exec(t.Context(), "SELECT 1/0")
+		return nil
+	})
+	require.ErrorIs(t, err, pgx.ErrTxCommitRollback)
+	require.NotErrorIs(t, err, storagegate.ErrUncertain)
+	require.NoError(t, gate.Enter(t.Context(), "door", 1), "the mark was rolled back too")
+}
+
+func TestAdmitInTheCallersTransaction(t *testing.T) {
+	pool := database(t)(t)
+	gate := pgxgate.New(pool, fencing.Rule{MaxJump: 100}, pgxgate.WithIsolation(pgx.Serializable))
+	attempt := func(token fencing.Token) error {
+		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			if err := gate.Admit(t.Context(), tx, "door", token); err != nil {
+				return err
+			}
+			return put(t.Context(), tx, "door", token.String())
+		})
+	}
+	require.NoError(t, attempt(5))
+	require.ErrorIs(t, attempt(4), fencing.ErrStale)
+	require.ErrorIs(t, attempt(106), fencing.ErrJump)
+	require.ErrorIs(t, attempt(fencing.None), fencing.ErrNoToken)
+	require.NoError(t, gate.Do(t.Context(), "door", 6, func(tx pgxgate.Tx) error {
+		var level string
+		require.NoError(t, tx.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&level))
+		require.Equal(t, "serializable", level)
+		return nil
+	}))
+	require.Equal(t, storagegate.Counts{Admitted: 2, Stale: 1, Tokenless: 1, JumpExceeded: 1}, gate.Counts())
+}
