@@ -1,0 +1,165 @@
+package redisgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+)
+
+// Gate guards keys of one Redis or Redis Cluster. Gates of any number of
+// processes may share it.
+type Gate struct {
+	storagegate.Monitor
+	client  redis.UniversalClient
+	rule    fencing.Rule
+	anySlot bool
+}
+
+var _ storagegate.Gate[*Tx] = (*Gate)(nil)
+
+// Option changes a Gate.
+type Option func(*Gate)
+
+// AnySlot allows keys that are not in the slot of their mark. It is for data on
+// a single server that already has its names; a cluster refuses such writes.
+func AnySlot() Option { return func(g *Gate) { g.anySlot = true } }
+
+// New returns a Gate that applies rule to what it writes through client. It
+// does not connect; Verify does.
+func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Gate {
+	g := &Gate{client: client, rule: rule}
+	for _, option := range options {
+		option(g)
+	}
+	return g
+}
+
+// Verify asks the server whether a gate can rely on it: it must be a master,
+// and must not evict keys that have no expiry, as marks are.
+func (g *Gate) Verify(ctx context.Context) error {
+	info, err := g.client.Info(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("ask Redis about itself: %w", err)
+	}
+	for line := range strings.Lines(info) {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); {
+		case name == "maxmemory_policy" && strings.HasPrefix(value, "allkeys-"):
+			return fmt.Errorf("this Redis may evict marks: maxmemory-policy is %s; set noeviction or a volatile- policy", value)
+		case name == "role" && value != "master":
+			return fmt.Errorf("this Redis is a %s; connect to its master", value)
+		}
+	}
+	return nil
+}
+
+// Do admits token and runs the commands that write adds, in one script. An
+// error of write means that nothing was sent.
+func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *Tx) error) error {
+	if err := check(resource, token); err != nil {
+		return err
+	}
+	tx := Tx{resource: resource, anySlot: g.anySlot}
+	if err := write(&tx); err != nil {
+		return err
+	}
+	if tx.err != nil {
+		return fmt.Errorf("write %q: %w", string(resource), tx.err)
+	}
+	script, args := writeScript, tx.args
+	switch {
+	case tx.plainSet:
+		script, args = setScript, args[2:]
+	case len(tx.keys) == 0:
+		script = enterScript
+	}
+	_, err := g.run(ctx, script, resource, token, tx.keys, args)
+	return err
+}
+
+// Run admits token and runs a script of the caller with keys and args, as
+// KEYS[1] and ARGV[1] onward. It returns what the script returned.
+func (g *Gate) Run(ctx context.Context, resource fencing.Resource, token fencing.Token, script *Script, keys []string, args ...any) (any, error) {
+	if err := check(resource, token); err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if err := checkKey(resource, key, g.anySlot); err != nil {
+			return nil, fmt.Errorf("write %q: %w", string(resource), err)
+		}
+	}
+	return g.run(ctx, script, resource, token, keys, args)
+}
+
+// Enter raises the mark to token and writes nothing else.
+func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	if err := check(resource, token); err != nil {
+		return err
+	}
+	if token == fencing.None {
+		mark, err := g.Mark(ctx, resource)
+		if err != nil {
+			return err
+		}
+		return g.Record(resource, token, g.rule.Enter(resource, mark, token))
+	}
+	_, err := g.run(ctx, enterScript, resource, token, nil, nil)
+	return err
+}
+
+// Mark is the newest token admitted for the resource, None if there is none.
+func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
+	if err := resource.Validate(); err != nil {
+		return fencing.None, err
+	}
+	if ctx.Err() != nil {
+		return fencing.None, context.Cause(ctx)
+	}
+	text, err := g.client.Get(ctx, MarkKey(resource)).Result()
+	if errors.Is(err, redis.Nil) {
+		return fencing.None, nil
+	}
+	if err != nil {
+		return fencing.None, fmt.Errorf("read the mark of %q: %w", string(resource), err)
+	}
+	return fencing.ParseToken(text)
+}
+
+// run runs a script, records what it decided, and returns its value.
+func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resource, token fencing.Token, keys []string, args []any) (any, error) {
+	words := append(make([]any, 0, 3+len(keys)+len(args)), MarkKey(resource))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	words = append(append(words, token.String(), g.rule.MaxJump.String()), args...)
+	answer, err := script.run(ctx, g.client, 1+len(keys), words...)
+	if err != nil {
+		return nil, fmt.Errorf("write %q: %w", string(resource), err)
+	}
+	v := read(answer)
+	switch v.kind {
+	case "stale":
+		return nil, g.Record(resource, token, &fencing.StaleError{Resource: resource, Token: token, Mark: v.mark})
+	case "jump":
+		return nil, g.Record(resource, token, &fencing.JumpError{Resource: resource, Token: token, Mark: v.mark, MaxJump: g.rule.MaxJump})
+	}
+	if v.admitted {
+		_ = g.Record(resource, token, nil)
+	}
+	if v.failed != nil {
+		return nil, fmt.Errorf("write %q: %w", string(resource), v.failed)
+	}
+	return v.value, nil
+}
+
+func check(resource fencing.Resource, token fencing.Token) error {
+	if err := resource.Validate(); err != nil {
+		return err
+	}
+	return fencing.Rule{}.Admit(resource, fencing.None, token)
+}
