@@ -1,0 +1,73 @@
+package tidy
+
+import (
+	"go/token"
+	"slices"
+)
+
+var clockRule = rule{
+	name:    "clock",
+	why:     "Take a lease.Clock instead: tests pause, drift and suspend it. The list of exceptions is in internal/tidy/clock_test.go.",
+	check:   checkClock,
+	samples: clockSamples,
+}
+
+// clockFile is the one file in which the library reads the time.
+const clockFile = "lease/clock.go"
+
+// clockFolders may read the time: nothing in them decides about a lease.
+var clockFolders = []string{
+	"cmd/...",                 // logs and command lines are for people
+	"examples/...",            // so are these
+	"bench/...",               // measures time
+	"internal/testserver/...", // deadlines on connections to servers that it starts
+	"storagegate/gatetest",    // its benchmark measures writes; the gates themselves have no clock
+}
+
+// readsTime are the functions of package time that read the clock.
+var readsTime = []string{"Now", "Since", "Until", "*"}
+
+func checkClock(t *tree) ([]breach, error) {
+	var breaches []breach
+	for _, f := range t.code {
+		if f.test || f.path == clockFile || belowAny(f.folder, clockFolders) {
+			continue
+		}
+		f.uses("time", func(pos token.Pos, name string) {
+			if slices.Contains(readsTime, name) {
+				breaches = append(breaches, f.breach(pos, "time.%s outside %s", name, clockFile))
+			}
+		})
+	}
+	return breaches, nil
+}
+
+var clockSamples = []sample{
+	{
+		name: "the clock file, tests and programs",
+		files: map[string]string{
+			"lease/clock.go":           lines(`package lease`, `import "time"`, `var now = time.Now`),
+			"lease/a_test.go":          lines(`package lease`, `import "time"`, `var now = time.Now()`),
+			"lease/a.go":               lines(`package lease`, `import "time"`, `var limit = 3 * time.Second`, `var after = time.After`),
+			"lease/b.go":               lines(`package lease`, `type clock struct{}`, `var time clock`, `func (clock) Now() {}`, `func f() { time.Now() }`),
+			"internal/testserver/a.go": lines(`package testserver`, `import "time"`, `var start = time.Now()`),
+			"examples/x/main.go":       lines(`package main`, `import "time"`, `func main() { println(time.Now().String()) }`),
+		},
+	},
+	{
+		name: "read elsewhere",
+		files: map[string]string{
+			"lease/a.go":               lines(`package lease`, `import "time"`, `func f() bool {`, `	return time.Now().IsZero()`, `}`),
+			"lease/leasetest/clock.go": lines(`package leasetest`, `import t "time"`, `var now = t.Now`),
+			"storagegate/sql/a.go":     lines(`package sql`, `import . "time"`, `var now = Now()`),
+			"raftstore/a.go":           lines(`package raftstore`, `import "time"`, `var a, b = time.Since, time.Until`),
+		},
+		want: []string{
+			"lease/a.go:4 time.Now outside lease/clock.go",
+			"lease/leasetest/clock.go:3 time.Now",
+			"raftstore/a.go:3 time.Since",
+			"raftstore/a.go:3 time.Until",
+			"storagegate/sql/a.go:2 time.*",
+		},
+	},
+}

@@ -1,0 +1,81 @@
+package tidy
+
+// place is what one part of the repository may import besides itself and the
+// standard library.
+type place struct {
+	folder  string   // as "lease", or "cmd/..." for all below as well
+	ours    []string // our packages
+	theirs  []string // modules of others; "*" for any
+	inTests []string // our packages that its test files may import in addition
+}
+
+// The libraries that any test may use.
+var testLibraries = []string{
+	"github.com/stretchr/testify",
+	"pgregory.net/rapid",
+	"go.uber.org/goleak",
+	"github.com/anishathalye/porcupine",
+}
+
+var (
+	anything = []string{"*"}
+	// helpers are for tests, and for what exists to test or to show.
+	helpers = []string{"lease/leasetest", "storagegate/gatetest", "internal/testserver"}
+)
+
+// matrix says who may import whom. Arrows run down only:
+//
+//	cmd -> internal/server -> (redlockadapter | raftstore | lease/remote) -> lease -> fencing
+//	storagegate -> fencing
+//
+// The entry with the longest folder counts. A folder without an entry is an
+// error: whoever adds one says here where it stands.
+var matrix = []place{
+	// The leaf. A storage server imports it and nothing else comes along.
+	{folder: "fencing"},
+
+	// The client API. It knows no adapter, its tests know the memory one.
+	{folder: "lease", ours: []string{"fencing"},
+		inTests: []string{"lease/leasetest", "raftstore/machine"}},
+	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "raftstore/machine"}, theirs: testLibraries},
+	{folder: "lease/remote/...", ours: []string{"fencing", "lease", "api/..."}, theirs: anything,
+		inTests: []string{"lease/leasetest", "internal/testserver"}},
+
+	// The pure core and the two adapters, which never know each other.
+	{folder: "raftstore/machine", ours: []string{"fencing", "lease"},
+		inTests: []string{"lease/leasetest"}},
+	{folder: "raftstore/...", ours: []string{"fencing", "lease", "raftstore/..."}, theirs: anything,
+		inTests: []string{"lease/leasetest", "internal/testserver"}},
+	{folder: "redlockadapter/...", ours: []string{"fencing", "lease", "redlockadapter/..."}, theirs: anything,
+		inTests: []string{"lease/leasetest", "internal/testserver"}},
+
+	// The gates: no lock client, not even in tests.
+	{folder: "storagegate/gatetest", ours: []string{"fencing", "storagegate"}, theirs: testLibraries},
+	{folder: "storagegate/...", ours: []string{"fencing", "storagegate/..."}, theirs: anything,
+		inTests: []string{"storagegate/gatetest", "internal/testserver"}},
+
+	// What runs.
+	{folder: "api/...", ours: []string{"api/..."}, theirs: anything},
+	{folder: "internal/server/...", theirs: anything,
+		ours:    []string{"internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "fencing", "api/..."},
+		inTests: helpers},
+	{folder: "cmd/...", theirs: anything,
+		ours: []string{"cmd/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...",
+			"fencing", "api/..."},
+		inTests: helpers},
+
+	// What proves, shows and measures. Only proptest looks into the server.
+	{folder: "proptest/...", theirs: anything,
+		ours: append([]string{"proptest/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
+			"storagegate/...", "fencing", "api/..."}, helpers...)},
+	{folder: "examples/...", theirs: anything,
+		ours: append([]string{"examples/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
+			"api/..."}, helpers...)},
+	{folder: "bench/...", theirs: anything,
+		ours: append([]string{"bench/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
+			"api/..."}, helpers...)},
+
+	// Helpers of this repository.
+	{folder: "internal/testserver"},
+	{folder: "internal/tidy"},
+}
