@@ -1,0 +1,262 @@
+package proptest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/model"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// interesting is what the random runs must reach. A generator that does not
+// reach a case proves nothing about it.
+var interesting = []string{
+	"acquire: granted at once", "acquire: queued exclusive", "acquire: queued shared", "acquire: queued permit", "acquire: queued set",
+	"acquire: held", "acquire: wrong mode", "acquire: no session", "acquire: exhausted",
+	"acquire: set of two modes", "acquire: reader waits behind a writer that waits", "acquire: permit waits behind a permit though a slot is free",
+	"copy: of a holder", "copy: of a waiter", "copy: with other contents",
+	"late acquire: after its release", "late acquire: after it was refused", "late acquire: after it was broken", "late acquire: after an early release",
+	"late acquire: granted again in a session opened again",
+	"release: of a holder", "release: of a waiter", "release: of a waiter lets others in", "release: before its acquire", "release: twice",
+	"grant: after waiting", "grant: of a set after waiting", "grant: of several readers at once", "grant: on two freed resources",
+	"grant: slot 2 or higher", "grant: beside permits with another number of slots",
+	"session: opened again while open", "session: opened again after its end",
+	"session: ended with holders and waiters", "session: ended with its own waiter behind its own holder",
+	"expire: done", "expire: of an older generation", "expire: no session",
+	"break: done", "break: of a set", "break: wrong token", "break: token of another lock",
+	"delay: begun", "delay: begun beside holders", "delay: begun during a delay", "delay: ended", "delay: ended and a waiter granted",
+	"delay: stale number", "delay: stale generation",
+	"policy: set", "policy: mode changed", "policy: outdated", "policy: busy", "policy: deleted", "policy: not there",
+	"floor: raised", "floor: exhausted",
+	"batch: waiters left at the last token",
+}
+
+// cases counts how often each interesting case was hit, over all runs.
+type cases struct {
+	hits     map[string]int
+	commands int
+}
+
+func newCases() *cases { return &cases{hits: map[string]int{}} }
+
+func (c *cases) hit(when bool, name string) {
+	if when {
+		c.hits[name]++
+	}
+}
+
+// report prints the counts and fails on a case that was never hit.
+func (c *cases) report(t *testing.T) {
+	var lines []string
+	for _, name := range interesting {
+		lines = append(lines, fmt.Sprintf("%9d  %s", c.hits[name], name))
+		if c.hits[name] == 0 {
+			t.Errorf("never reached: %s", name)
+		}
+	}
+	for name := range c.hits {
+		if !slices.Contains(interesting, name) {
+			t.Errorf("counted but not listed: %s", name)
+		}
+	}
+	t.Logf("%d commands\n%s", c.commands, strings.Join(lines, "\n"))
+}
+
+// view is what the cases need to know of the state before a command.
+type view struct {
+	status map[fencing.Resource]lease.Status
+	open   bool // the session of the command
+	modes  map[fencing.Resource]lease.Mode
+}
+
+func (c *cases) before(p *pair, command machine.Command) view {
+	v := view{status: map[fencing.Resource]lease.Status{}, modes: map[fencing.Resource]lease.Mode{}}
+	for _, name := range names {
+		v.status[name] = p.machine.Inspect(name)
+		v.modes[name] = v.status[name].Mode
+	}
+	if open, ok := command.(*machine.OpenSession); ok {
+		_, v.open = p.machine.SessionTTLs()[open.Session]
+	}
+	return v
+}
+
+// find is the party of an attempt, and whether it holds.
+func (v view) find(a model.Attempt) (party lease.Party, holds, found bool) {
+	is := func(p lease.Party) bool { return p.Session == a.Session && p.Nonce == a.Nonce }
+	for _, s := range v.status {
+		if i := slices.IndexFunc(s.Holders, is); i >= 0 {
+			return s.Holders[i], true, true
+		}
+		if i := slices.IndexFunc(s.Waiters, is); i >= 0 {
+			return s.Waiters[i], false, true
+		}
+	}
+	return lease.Party{}, false, false
+}
+
+func (c *cases) after(p *pair, command machine.Command, v view, result machine.Result, events []machine.Event) {
+	c.commands++
+	granted := 0
+	var grantedOn []fencing.Resource
+	readers := 0
+	for _, e := range events {
+		if e.Type != machine.EventGranted {
+			continue
+		}
+		granted++
+		attempt := model.Attempt{Session: e.Session, Nonce: e.Nonce}
+		if party, _, found := v.find(attempt); found {
+			c.hit(true, "grant: after waiting")
+			c.hit(len(e.Resources) > 1, "grant: of a set after waiting")
+			if party.Kind == lease.Shared {
+				readers++
+			}
+			grantedOn = append(grantedOn, e.Resources[0])
+		}
+		c.hit(e.Slot > 1, "grant: slot 2 or higher")
+		c.hit(e.Slot > 0 && p.otherPermits(e), "grant: beside permits with another number of slots")
+	}
+	slices.Sort(grantedOn)
+	c.hit(readers > 1, "grant: of several readers at once")
+	c.hit(len(slices.Compact(grantedOn)) > 1, "grant: on two freed resources")
+	c.hit(p.machine.LastToken() == fencing.MaxToken && len(slices.Concat(waitersEverywhere(p)...)) > 0, "batch: waiters left at the last token")
+
+	switch command := command.(type) {
+	case *machine.Acquire:
+		c.acquire(p, command, v, result)
+	case *machine.Release:
+		attempt := model.Attempt{Session: command.Session, Nonce: command.Nonce}
+		_, holds, found := v.find(attempt)
+		c.hit(found && holds, "release: of a holder")
+		c.hit(found && !holds, "release: of a waiter")
+		c.hit(found && !holds && granted > 0, "release: of a waiter lets others in")
+		c.hit(result.Code == machine.Ended && p.fates[attempt] == "", "release: before its acquire")
+		c.hit(result.Code == machine.Ended && p.fates[attempt] == released, "release: twice")
+	case *machine.OpenSession:
+		c.hit(v.open, "session: opened again while open")
+		c.hit(!v.open && p.past[command.Session], "session: opened again after its end")
+	case *machine.CloseSession:
+		c.session(command.Session, v, result)
+	case *machine.Expire:
+		c.session(command.Session, v, result)
+		c.hit(result.Code == machine.Done, "expire: done")
+		c.hit(result.Code == machine.NoSession, "expire: no session")
+		c.hit(result.Code == machine.Outdated && command.Generation < p.machine.Generation(), "expire: of an older generation")
+	case *machine.Break:
+		c.hit(result.Code == machine.Done, "break: done")
+		c.hit(result.Code == machine.Done && len(events[0].Resources) > 1, "break: of a set")
+		c.hit(result.Code == machine.NotHeld && len(v.status[command.Resource].Holders) > 0, "break: wrong token")
+		c.hit(result.Code == machine.NotHeld && v.hasToken(command.Token), "break: token of another lock")
+	case *machine.EndDelay:
+		c.hit(result.Code == machine.Done, "delay: ended")
+		c.hit(result.Code == machine.Done && granted > 0, "delay: ended and a waiter granted")
+		delayed := v.status[command.Resource].Delayed
+		c.hit(delayed && result.Code == machine.Outdated && command.Generation == p.machine.Generation(), "delay: stale number")
+		c.hit(delayed && result.Code == machine.Outdated && command.Generation < p.machine.Generation(), "delay: stale generation")
+	case *machine.SetPolicy:
+		c.hit(result.Code == machine.Done, "policy: set")
+		c.policy(p, v, result)
+	case *machine.DeletePolicy:
+		c.hit(result.Code == machine.Done, "policy: deleted")
+		c.hit(result.Code == machine.NotHeld, "policy: not there")
+		c.policy(p, v, result)
+	case *machine.RaiseFloor:
+		c.hit(result.Code == machine.Done && command.By > 0, "floor: raised")
+		c.hit(result.Code == machine.Exhausted, "floor: exhausted")
+	}
+	c.delays(p, v, events)
+	p.remember(command, result, events)
+}
+
+func (c *cases) acquire(p *pair, command *machine.Acquire, v view, result machine.Result) {
+	q := command.Request
+	attempt := model.Attempt{Session: command.Session, Nonce: q.Nonce}
+	party, holds, found := v.find(attempt)
+	c.hit(found && holds, "copy: of a holder")
+	c.hit(found && !holds, "copy: of a waiter")
+	c.hit(found && party.Kind != q.Kind, "copy: with other contents")
+	c.hit(result.Code == machine.NoSession, "acquire: no session")
+	c.hit(result.Code == machine.Exhausted, "acquire: exhausted")
+	c.hit(result.Code == machine.Held, "acquire: held")
+	c.hit(result.Code == machine.WrongMode, "acquire: wrong mode")
+	c.hit(result.Code == machine.WrongMode && q.Mode == lease.AnyMode, "acquire: set of two modes")
+	if result.Code == machine.Ended {
+		c.hit(p.fates[attempt] == released, "late acquire: after its release")
+		c.hit(p.fates[attempt] == refused, "late acquire: after it was refused")
+		c.hit(p.fates[attempt] == wasBroken, "late acquire: after it was broken")
+		c.hit(p.fates[attempt] == unknown, "late acquire: after an early release")
+	}
+	if found {
+		return
+	}
+	c.hit(result.Code == machine.Granted, "acquire: granted at once")
+	c.hit(result.Code == machine.Granted && p.pastGrants[attempt], "late acquire: granted again in a session opened again")
+	if result.Code != machine.Queued {
+		return
+	}
+	c.hit(true, "acquire: queued "+q.Kind.String())
+	c.hit(len(q.Resources) > 1, "acquire: queued set")
+	s := v.status[q.Resources[0]]
+	if len(s.Holders) == 0 || len(s.Waiters) == 0 || len(q.Resources) > 1 || s.Delayed {
+		return
+	}
+	c.hit(q.Kind == lease.Shared && s.Holders[0].Kind == lease.Shared, "acquire: reader waits behind a writer that waits")
+	c.hit(q.Kind == lease.Permit && s.Holders[0].Kind == lease.Permit && s.Waiters[0].Kind == lease.Permit && len(s.Holders) < q.Permits,
+		"acquire: permit waits behind a permit though a slot is free")
+}
+
+func (c *cases) session(id lease.SessionID, v view, result machine.Result) {
+	if result.Code != machine.Done {
+		return
+	}
+	of := func(p lease.Party) bool { return p.Session == id }
+	holds, waits := false, false
+	for _, s := range v.status {
+		h, w := slices.ContainsFunc(s.Holders, of), slices.ContainsFunc(s.Waiters, of)
+		c.hit(h && w, "session: ended with its own waiter behind its own holder")
+		holds, waits = holds || h, waits || w
+	}
+	c.hit(holds && waits, "session: ended with holders and waiters")
+}
+
+func (c *cases) policy(p *pair, v view, result machine.Result) {
+	c.hit(result.Code == machine.Outdated, "policy: outdated")
+	c.hit(result.Code == machine.Busy, "policy: busy")
+	for _, name := range names {
+		if result.Code == machine.Done && v.modes[name] != p.machine.Inspect(name).Mode {
+			c.hit(true, "policy: mode changed")
+			return
+		}
+	}
+}
+
+func (c *cases) delays(p *pair, v view, events []machine.Event) {
+	for _, e := range events {
+		if e.Type == machine.EventDelayed {
+			c.hit(true, "delay: begun")
+			c.hit(len(p.machine.Inspect(e.Resources[0]).Holders) > 0, "delay: begun beside holders")
+			c.hit(v.status[e.Resources[0]].Delayed, "delay: begun during a delay")
+		}
+	}
+}
+
+func (v view) hasToken(token fencing.Token) bool {
+	for _, s := range v.status {
+		if slices.ContainsFunc(s.Holders, func(p lease.Party) bool { return p.Token == token }) {
+			return true
+		}
+	}
+	return false
+}
+
+func waitersEverywhere(p *pair) (all [][]lease.Party) {
+	for _, name := range names {
+		all = append(all, p.machine.Inspect(name).Waiters)
+	}
+	return all
+}

@@ -1,0 +1,77 @@
+package model_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/model"
+)
+
+var ann, bob, eve = lease.SessionID{1}, lease.SessionID{2}, lease.SessionID{3}
+
+func want(nonce lease.Nonce, kind lease.Kind, names ...fencing.Resource) lease.Request {
+	return lease.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}
+}
+
+// TestModelStory is one run that a person can follow with the design at hand.
+func TestModelStory(t *testing.T) {
+	m := model.New()
+	says := func(code model.Code, happened ...model.Happening) func(model.Outcome, []model.Event) model.Outcome {
+		return func(o model.Outcome, events []model.Event) model.Outcome {
+			t.Helper()
+			require.Equal(t, code, o.Code)
+			var have []model.Happening
+			for _, e := range events {
+				have = append(have, e.What)
+			}
+			require.Equal(t, happened, have)
+			return o
+		}
+	}
+	says(model.Done)(m.Lead())
+	for _, id := range []lease.SessionID{ann, bob, eve} {
+		says(model.Done)(m.OpenSession(id, time.Second))
+	}
+	says(model.Done)(m.SetPolicy(lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: time.Minute}, 0))
+
+	// Two readers, a writer that waits, a reader that waits behind it.
+	o := says(model.Granted, model.WasGranted)(m.Acquire(ann, want(1, lease.Shared, "a")))
+	require.Equal(t, fencing.Token(1), o.Token)
+	says(model.Granted, model.WasGranted)(m.Acquire(bob, want(1, lease.Shared, "a", "b")))
+	says(model.Queued, model.WasQueued)(m.Acquire(eve, want(1, lease.Exclusive, "a")))
+	says(model.Queued, model.WasQueued)(m.Acquire(ann, want(2, lease.Shared, "a")))
+	says(model.Done, model.WasReleased)(m.Release(ann, 1))
+	says(model.Done, model.WasReleased, model.WasGranted)(m.Release(bob, 1))
+	says(model.Ended)(m.Acquire(bob, want(1, lease.Shared, "a", "b")))
+	says(model.Outdated)(m.Expire(eve, 0))
+	says(model.Done, model.WasExpired, model.WasGranted)(m.Expire(eve, 1))
+	says(model.NoSession)(m.Expire(eve, 1))
+
+	// A lock-delay keeps a waiter out until its own end.
+	says(model.Granted, model.WasGranted)(m.Acquire(ann, want(3, lease.Exclusive, "slow/x")))
+	says(model.Queued, model.WasQueued)(m.Acquire(bob, want(2, lease.Exclusive, "slow/x")))
+	says(model.NotHeld)(m.Break("slow/x", 4))
+	says(model.Done, model.WasBroken, model.WasDelayed)(m.Break("slow/x", 5))
+	says(model.Busy)(m.SetPolicy(lease.Policy{Prefix: "slow/", Mode: lease.Efficiency}, 0))
+	says(model.Outdated)(m.EndDelay("slow/x", 2, 1))
+	says(model.Done, model.WasOpened, model.WasGranted)(m.EndDelay("slow/x", 1, 1))
+	require.Equal(t, fencing.Token(6), m.LastToken())
+
+	// Permits take the lowest slot that is free.
+	permit := func(nonce lease.Nonce, n int) lease.Request {
+		return lease.Request{Nonce: nonce, Kind: lease.Permit, Permits: n, Resources: []fencing.Resource{"p"}}
+	}
+	require.Equal(t, 1, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(4, 2))).Slot)
+	require.Equal(t, 2, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(5, 3))).Slot)
+	says(model.Held)(m.Acquire(ann, permit(6, 2)))
+	says(model.Done, model.WasReleased)(m.Release(ann, 4))
+	require.Equal(t, 1, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(7, 2))).Slot)
+
+	says(model.Exhausted)(m.RaiseFloor(fencing.MaxToken))
+	says(model.Done)(m.RaiseFloor(fencing.MaxToken - m.LastToken()))
+	says(model.Exhausted)(m.Acquire(bob, want(9, lease.Exclusive, "z")))
+}

@@ -1,0 +1,101 @@
+package model_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/model"
+)
+
+func event(what model.Happening, id lease.SessionID, nonce lease.Nonce, token fencing.Token, names ...fencing.Resource) model.Event {
+	return model.Event{What: what, Session: id, Nonce: nonce, Token: token, Resources: names}
+}
+
+func slot(e model.Event, n int) model.Event {
+	e.Slot = n
+	return e
+}
+
+// TestWitness shows each promise broken, and the same story told right.
+func TestWitness(t *testing.T) {
+	const queued, granted, released, cancelled, delayed = model.WasQueued, model.WasGranted, model.WasReleased, model.WasCancelled, model.WasDelayed
+	permit := lease.Request{Nonce: 1, Kind: lease.Permit, Permits: 1, Resources: []fencing.Resource{"a"}, Wait: true}
+	writer, reader := want(1, lease.Exclusive, "a"), want(1, lease.Shared, "a")
+	delay := model.Event{What: delayed, Resources: []fencing.Resource{"a"}}
+	for _, c := range []struct {
+		name     string
+		ann, bob lease.Request
+		eve      lease.Request // after them
+		events   []model.Event
+		broken   model.Promise // by the last event, or by what is missing after it
+	}{
+		{"handoff", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(released, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, ""},
+		{"token twice", reader, reader, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 1, "a")}, model.T1},
+		{"token goes back", reader, reader, reader, []model.Event{event(granted, ann, 1, 2, "a"), event(granted, bob, 1, 1, "a")}, model.T2},
+		{"no token", reader, reader, reader, []model.Event{event(granted, ann, 1, 0, "a")}, model.T2},
+		{"two writers", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, model.M1},
+		{"writer beside reader", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, model.M1},
+		{"reader beside permit", permit, reader, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), event(granted, bob, 1, 2, "a")}, model.M1},
+		{"slot twice", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), slot(event(granted, bob, 1, 2, "a"), 1)}, model.M1},
+		{"slot out of range", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 2)}, model.M1},
+		{"granted again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(released, ann, 1, 1, "a"), event(granted, ann, 1, 2, "a")}, model.Once},
+		{"queued again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, ann, 1, 0, "a")}, model.Once},
+		{"reader overtakes writer", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(granted, eve, 1, 2, "a")}, model.FIFO},
+		{"lost wake-up", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(released, ann, 1, 1, "a")}, model.WakeUp},
+		{"lost wake-up after a cancel", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(queued, eve, 1, 0, "a"), event(cancelled, bob, 1, 0, "a")}, model.WakeUp},
+		{"grant in a delay", writer, writer, reader, []model.Event{delay, event(granted, bob, 1, 1, "a")}, model.Delay},
+		{"opened twice", writer, writer, reader, []model.Event{{What: model.WasOpened, Resources: []fencing.Resource{"a"}}}, model.Told},
+		{"waiter was no waiter", writer, writer, reader, []model.Event{event(cancelled, bob, 1, 0, "a")}, model.Told},
+		{"holder was no holder", writer, writer, reader, []model.Event{event(model.WasBroken, bob, 1, 1, "a")}, model.Told},
+		{"other token broken", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(model.WasExpired, ann, 1, 2, "a")}, model.Told},
+		{"half a set", want(1, lease.Exclusive, "a", "b"), writer, reader, []model.Event{event(granted, ann, 1, 1, "a")}, model.Told},
+		{"queued a try", lease.Request{Nonce: 1, Resources: []fencing.Resource{"a"}}, writer, reader, []model.Event{event(queued, ann, 1, 0, "a")}, model.Told},
+		{"nobody asked", writer, writer, reader, []model.Event{event(granted, ann, 7, 1, "a")}, model.Told},
+		{"unknown", writer, writer, reader, []model.Event{{What: "danced"}}, model.Told},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := model.NewWitness()
+			w.Asked(ann, c.ann)
+			w.Asked(bob, c.bob)
+			w.Asked(eve, c.eve)
+			var err error
+			for i, e := range c.events {
+				require.NoError(t, err, "before event %d", i)
+				err = w.See(e)
+			}
+			if err == nil {
+				err = w.Settled()
+			}
+			if c.broken == "" {
+				require.NoError(t, err)
+				return
+			}
+			var v *model.Violation
+			require.ErrorAs(t, err, &v)
+			require.Equal(t, c.broken, v.Promise, v.Error())
+		})
+	}
+}
+
+func TestWitnessOfFloorAndSessions(t *testing.T) {
+	w := model.NewWitness()
+	w.Asked(ann, want(1, lease.Exclusive, "a"))
+	w.Raised(10)
+	require.Error(t, w.See(event(model.WasGranted, ann, 1, 10, "a")), "at the floor")
+	require.NoError(t, w.See(event(model.WasGranted, ann, 1, 11, "a")))
+	require.Error(t, w.SessionEnded(ann), "it still holds")
+	require.NoError(t, w.See(event(model.WasExpired, ann, 1, 11, "a")))
+	require.NoError(t, w.SessionEnded(ann))
+	w.Asked(ann, want(1, lease.Exclusive, "a"))
+	require.NoError(t, w.See(event(model.WasGranted, ann, 1, 12, "a")), "a new session under the old name")
+
+	w.Asked(bob, want(1, lease.Exclusive, "a"))
+	require.NoError(t, w.See(event(model.WasQueued, bob, 1, 0, "a")))
+	require.NoError(t, w.See(event(model.WasReleased, ann, 1, 12, "a")))
+	require.Error(t, w.Settled())
+	w.Raised(fencing.MaxToken)
+	require.NoError(t, w.Settled(), "there are no tokens left")
+}

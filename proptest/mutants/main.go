@@ -1,0 +1,86 @@
+// Command mutants shows that the tests can fail. It takes the known ways to be
+// wrong, each a small edit of the source, lays each over the tree with
+// go test -overlay, runs the test that must catch it, and prints a table. The
+// tree itself is not touched, and production code carries no switches.
+//
+// It does not look for new mutants: a line that no mutant removes may still be
+// untested.
+//
+//	go run ./proptest/mutants [-run regexp]
+//
+// A mutant is a file testdata/mutants/NAME.mutant beside the test that must
+// catch it:
+//
+//	what the edit breaks, in one line
+//	file: path/of/the/source.go
+//	test: -run 'TestName' ./package
+//	--- old
+//	whole lines that occur in the file exactly once
+//	--- new
+//	the lines that stand there instead
+//
+// One file may have several pairs of old and new, and several "file:" lines,
+// each for the pairs that follow it. An edit that no longer fits the source is
+// an error, as is a mutant that no test catches.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"text/tabwriter"
+)
+
+func main() {
+	only := flag.String("run", "", "run only the mutants whose names match this regular expression")
+	list := flag.Bool("list", false, "list the mutants and check that they fit the source; run nothing")
+	flag.Parse()
+	if err := run(*only, *list); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, list bool) error {
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	mutants, err := find(os.DirFS("."))
+	if err != nil {
+		return err
+	}
+	out := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	defer out.Flush()
+	fmt.Fprintln(out, "MUTANT\tCAUGHT BY\tAFTER\tWHAT IT BREAKS")
+	ran, escaped := 0, 0
+	for _, m := range mutants {
+		if !pattern.MatchString(m.Name) {
+			continue
+		}
+		ran++
+		if list {
+			fmt.Fprintf(out, "%s\t-\t-\t%s\n", m.Name, m.What)
+			continue
+		}
+		v, err := try(m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+		if v.Caught == "" {
+			escaped++
+			v.Caught = "NOTHING"
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", m.Name, v.Caught, v.After, m.What)
+		out.Flush()
+	}
+	if ran == 0 {
+		return fmt.Errorf("no mutant matches %q", only)
+	}
+	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped\n", ran, ran-escaped, escaped)
+	if escaped > 0 {
+		return fmt.Errorf("%d mutants escaped: each is a claim without a test", escaped)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+)
+
+// mutant is one known way to be wrong.
+type mutant struct {
+	Name  string
+	What  string            // what it breaks
+	Test  []string          // arguments of go test
+	Files map[string]string // the edited sources, by path
+}
+
+// find reads all mutants below the root and lays them over its sources.
+func find(root fs.FS) ([]mutant, error) {
+	var mutants []mutant
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".mutant" {
+			return err
+		}
+		m, err := read(root, name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		mutants = append(mutants, m)
+		return nil
+	})
+	sort.Slice(mutants, func(i, j int) bool { return mutants[i].Name < mutants[j].Name })
+	return mutants, err
+}
+
+// read parses one mutant and applies its edits.
+func read(root fs.FS, name string) (mutant, error) {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return mutant{}, err
+	}
+	m := mutant{Name: strings.TrimSuffix(path.Base(name), ".mutant"), Files: map[string]string{}}
+	head, body, found := strings.Cut(string(text), "\n")
+	if !found {
+		return m, fmt.Errorf("it has one line only")
+	}
+	m.What = strings.TrimSpace(head)
+	file := ""
+	for rest := body; rest != ""; {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		key, value, _ := strings.Cut(line, ": ")
+		switch {
+		case key == "file":
+			file = strings.TrimSpace(value)
+		case key == "test":
+			m.Test, err = split(value)
+			if err != nil {
+				return m, err
+			}
+		case line == "--- old":
+			var old, replacement string
+			old, rest, found = strings.Cut(rest, "--- new\n")
+			if !found {
+				return m, fmt.Errorf("\"--- old\" without \"--- new\"")
+			}
+			replacement, rest = upToNextPart(rest)
+			if err := m.edit(root, file, old, replacement); err != nil {
+				return m, err
+			}
+		case strings.TrimSpace(line) != "":
+			return m, fmt.Errorf("cannot read the line %q", line)
+		}
+	}
+	if len(m.Test) == 0 || len(m.Files) == 0 {
+		return m, fmt.Errorf("it needs a test and an edit")
+	}
+	return m, nil
+}
+
+// edit replaces the one occurrence of old.
+func (m *mutant) edit(root fs.FS, file, old, replacement string) error {
+	source, ok := m.Files[file]
+	if !ok {
+		data, err := fs.ReadFile(root, file)
+		if err != nil {
+			return err
+		}
+		source = string(data)
+	}
+	if n := strings.Count(source, old); n != 1 {
+		return fmt.Errorf("the edit no longer fits: its old text occurs %d times in %s, not once", n, file)
+	}
+	if old == replacement {
+		return fmt.Errorf("the edit of %s changes nothing", file)
+	}
+	m.Files[file] = strings.Replace(source, old, replacement, 1)
+	return nil
+}
+
+// upToNextPart cuts text before the next "--- old" or "file:" line.
+func upToNextPart(text string) (part, rest string) {
+	for i := 0; i < len(text); {
+		line, _, _ := strings.Cut(text[i:], "\n")
+		if line == "--- old" || strings.HasPrefix(line, "file: ") {
+			return text[:i], text[i:]
+		}
+		i += len(line) + 1
+	}
+	return text, ""
+}
+
+// split splits arguments at spaces, but not within single quotes.
+func split(s string) ([]string, error) {
+	var words []string
+	for i, part := range strings.Split(s, "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	if strings.Count(s, "'")%2 == 1 {
+		return nil, fmt.Errorf("a quote is not closed in %q", s)
+	}
+	return words, nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The mutants of this tree must fit its sources at every change, also when
+// nobody runs them.
+func TestAllMutantsFit(t *testing.T) {
+	mutants, err := find(os.DirFS("../.."))
+	require.NoError(t, err)
+	require.NotEmpty(t, mutants)
+	seen := map[string]bool{}
+	for _, m := range mutants {
+		require.False(t, seen[m.Name], "two mutants are named %s", m.Name)
+		seen[m.Name] = true
+		require.NotEmpty(t, m.What)
+	}
+}
+
+func TestRead(t *testing.T) {
+	const source = "package a\n\nfunc f(x int) bool { return x >= 1 }\n"
+	tests := []struct {
+		name, text, says string
+	}{
+		{"good", "strict\nfile: a/a.go\ntest: -run 'TestF|TestG' ./a\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", ""},
+		{"does not fit", "strict\nfile: a/a.go\ntest: ./a\n--- old\nx >= 2\n--- new\nx > 1\n", "occurs 0 times"},
+		{"no new part", "strict\nfile: a/a.go\ntest: ./a\n--- old\nx >= 1 }\n", "without"},
+		{"no change", "strict\nfile: a/a.go\ntest: ./a\n--- old\nx >= 1 }\n--- new\nx >= 1 }\n", "changes nothing"},
+		{"no test", "strict\nfile: a/a.go\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", "needs a test"},
+		{"no such file", "strict\nfile: b.go\ntest: ./a\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", "b.go"},
+		{"noise", "strict\nfile: a/a.go\nwhat?\n", "cannot read the line"},
+		{"quote", "strict\ntest: -run 'X\n", "not closed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := fstest.MapFS{
+				"a/a.go":                         {Data: []byte(source)},
+				"a/testdata/mutants/it-s.mutant": {Data: []byte(tt.text)},
+			}
+			mutants, err := find(root)
+			if tt.says != "" {
+				require.ErrorContains(t, err, tt.says)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, []mutant{{Name: "it-s", What: "strict", Test: []string{"-run", "TestF|TestG", "./a"},
+				Files: map[string]string{"a/a.go": "package a\n\nfunc f(x int) bool { return x > 1 }\n"}}}, mutants)
+		})
+	}
+}

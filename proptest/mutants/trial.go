@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// verdict is what became of a mutant.
+type verdict struct {
+	Caught string // the first test that failed; empty if none did
+	After  string // how many random cases it took, where the test says so
+}
+
+var (
+	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	rapidAfter = regexp.MustCompile(`\[rapid\] (?:failed|panic) after (\d+) tests?`)
+)
+
+// try runs a mutant's test with its edits laid over the tree. A mutant that
+// does not compile proves nothing and is an error.
+func try(m mutant) (verdict, error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return verdict{}, err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := writeOverlay(dir, m)
+	if err != nil {
+		return verdict{}, err
+	}
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=180s"}, m.Test...)
+	output, err := exec.Command("go", args...).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		if strings.Contains(string(output), "[no tests to run]") {
+			return verdict{}, fmt.Errorf("go %s ran no test", strings.Join(m.Test, " "))
+		}
+		return verdict{}, nil
+	case !errors.As(err, &exit):
+		return verdict{}, err
+	case strings.Contains(string(output), "[build failed]") || strings.Contains(string(output), "[setup failed]"):
+		return verdict{}, fmt.Errorf("it does not compile:\n%s", output)
+	}
+	v := verdict{Caught: "panic or deadlock", After: "1"}
+	if match := failedTest.FindAllStringSubmatch(string(output), -1); match != nil {
+		v.Caught = match[len(match)-1][1]
+	}
+	if match := rapidAfter.FindStringSubmatch(string(output)); match != nil {
+		if n, err := strconv.Atoi(match[1]); err == nil {
+			v.After = strconv.Itoa(n + 1)
+		}
+	}
+	return v, nil
+}
+
+func writeOverlay(dir string, m mutant) (string, error) {
+	replace := map[string]string{}
+	for name, source := range m.Files {
+		original, err := filepath.Abs(filepath.FromSlash(name))
+		if err != nil {
+			return "", err
+		}
+		edited := filepath.Join(dir, strconv.Itoa(len(replace))+filepath.Ext(name))
+		if err := os.WriteFile(edited, []byte(source), 0o600); err != nil {
+			return "", err
+		}
+		replace[original] = edited
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o600)
+}

@@ -1,0 +1,183 @@
+package proptest
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/model"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// pair is the machine and the model, given the same commands, and a witness of
+// what the machine says.
+type pair struct {
+	machine *machine.Machine
+	model   *model.Model
+	witness *model.Witness
+	log     [][]byte // the batches so far
+	cases   *cases
+	history
+
+	// The two number lock-delays each in its own way.
+	delayOf map[uint64]uint64 // the machine's number to the model's
+}
+
+func newPair(c *cases) *pair {
+	return &pair{machine: machine.New(), model: model.New(), witness: model.NewWitness(), cases: c, history: newHistory(), delayOf: map[uint64]uint64{}}
+}
+
+// apply runs a batch as the log would, and compares after every command.
+func (p *pair) apply(t require.TestingT, batch ...machine.Command) {
+	entry := machine.Encode(batch...)
+	p.log = append(p.log, entry)
+	decoded, err := machine.Decode(entry)
+	require.NoError(t, err)
+	require.True(t, reflect.DeepEqual(batch, decoded), "decoded is not what was encoded: %v, %v", batch, decoded)
+	for _, c := range decoded {
+		p.step(t, c)
+	}
+}
+
+func (p *pair) step(t require.TestingT, c machine.Command) {
+	if a, ok := c.(*machine.Acquire); ok {
+		p.witness.Asked(a.Session, a.Request)
+	}
+	before := p.cases.before(p, c)
+	result, events := p.machine.Apply(c)
+	wantOutcome, wantEvents := p.ask(c)
+
+	same(t, c, "outcome", wantOutcome, outcomeOf(result))
+	same(t, c, "number of events", len(wantEvents), len(events))
+	for i, e := range events {
+		have := p.eventOf(e, wantEvents[i])
+		same(t, c, "event", wantEvents[i], have)
+		content(t, c, p.witness.See(have))
+	}
+	p.tellWitness(t, c, result)
+	content(t, c, p.witness.Settled())
+	p.compareStates(t, c)
+	p.cases.after(p, c, before, result, events)
+}
+
+// same is require.Equal, which makes up its messages only when it fails.
+func same(t require.TestingT, c machine.Command, what string, model, machine any) {
+	if !reflect.DeepEqual(model, machine) {
+		require.Equal(t, model, machine, "%s: %s (expected is the model, actual the machine)", show(c), what)
+	}
+}
+
+func content(t require.TestingT, c machine.Command, err error) {
+	if err != nil {
+		require.NoError(t, err, "%s: the witness", show(c))
+	}
+}
+
+// ask gives the model the same command.
+func (p *pair) ask(c machine.Command) (model.Outcome, []model.Event) {
+	switch c := c.(type) {
+	case *machine.Lead:
+		return p.model.Lead()
+	case *machine.OpenSession:
+		return p.model.OpenSession(c.Session, c.TTL)
+	case *machine.CloseSession:
+		return p.model.CloseSession(c.Session)
+	case *machine.Acquire:
+		return p.model.Acquire(c.Session, c.Request)
+	case *machine.Release:
+		return p.model.Release(c.Session, c.Nonce)
+	case *machine.Expire:
+		return p.model.Expire(c.Session, c.Generation)
+	case *machine.Break:
+		return p.model.Break(c.Resource, c.Token)
+	case *machine.EndDelay:
+		return p.model.EndDelay(c.Resource, p.delayOf[c.Delay], c.Generation)
+	case *machine.SetPolicy:
+		return p.model.SetPolicy(c.Policy, c.Version)
+	case *machine.DeletePolicy:
+		return p.model.DeletePolicy(c.Prefix, c.Version)
+	case *machine.RaiseFloor:
+		return p.model.RaiseFloor(c.By)
+	}
+	panic(fmt.Sprintf("the model does not know %T", c))
+}
+
+// tellWitness passes on what is no event.
+func (p *pair) tellWitness(t require.TestingT, c machine.Command, result machine.Result) {
+	if result.Code != machine.Done {
+		return
+	}
+	switch command := c.(type) {
+	case *machine.RaiseFloor:
+		p.witness.Raised(result.Token)
+	case *machine.CloseSession:
+		content(t, c, p.witness.SessionEnded(command.Session))
+	case *machine.Expire:
+		content(t, c, p.witness.SessionEnded(command.Session))
+	}
+}
+
+func (p *pair) compareStates(t require.TestingT, c machine.Command) {
+	_, version := p.machine.Policies()
+	same(t, c, "generation", p.model.Generation(), p.machine.Generation())
+	same(t, c, "last token", p.model.LastToken(), p.machine.LastToken())
+	same(t, c, "sessions", p.model.SessionTTLs(), p.machine.SessionTTLs())
+	same(t, c, "version of the policies", p.model.Version(), version)
+	for _, name := range names {
+		same(t, c, "lock", p.model.Inspect(name), p.machine.Inspect(name))
+	}
+	want, have := p.model.Delays(), p.machine.Delays()
+	same(t, c, "number of delays", len(want), len(have))
+	for i, e := range have {
+		same(t, c, "delay", want[i], p.eventOf(e, want[i]))
+	}
+}
+
+func outcomeOf(r machine.Result) model.Outcome {
+	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Mode: r.Mode,
+		Resource: r.Resource, Generation: r.Generation, Version: r.Version}
+}
+
+// eventOf is the machine's event in the model's words. The first time that the
+// machine gives a number to a delay, it is paired with the model's.
+func (p *pair) eventOf(e machine.Event, want model.Event) model.Event {
+	delay := e.DelayID
+	if e.Type == machine.EventDelayed {
+		if _, known := p.delayOf[delay]; !known {
+			p.delayOf[delay] = want.DelayID
+		}
+		delay = p.delayOf[delay]
+	}
+	return model.Event{What: model.Happening(e.Type.String()), Resources: e.Resources, Session: e.Session, Nonce: e.Nonce,
+		Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: delay, Delay: e.Delay}
+}
+
+// show is a command for a person: the type, and the fields in short.
+func show(c machine.Command) string {
+	switch c := c.(type) {
+	case *machine.Acquire:
+		q := c.Request
+		return fmt.Sprintf("Acquire{session %x, nonce %d, %q, %s, permits %d, mode %s, wait %v}",
+			c.Session[0], q.Nonce, q.Resources, q.Kind, q.Permits, q.Mode, q.Wait)
+	case *machine.Release:
+		return fmt.Sprintf("Release{session %x, nonce %d}", c.Session[0], c.Nonce)
+	case *machine.OpenSession:
+		return fmt.Sprintf("OpenSession{session %x, ttl %v}", c.Session[0], c.TTL)
+	case *machine.CloseSession:
+		return fmt.Sprintf("CloseSession{session %x}", c.Session[0])
+	case *machine.Expire:
+		return fmt.Sprintf("Expire{session %x, generation %d}", c.Session[0], c.Generation)
+	}
+	return fmt.Sprintf("%T%+v", c, c)
+}
+
+// The vocabulary of all random runs is small, so that things collide.
+var (
+	names    = []fencing.Resource{"a", "a/1", "a/1/x", "b", "b/2"}
+	prefixes = []string{"", "a", "a/1", "b", "b/"}
+	sessions = []lease.SessionID{{1}, {2}, {3}, {4}}
+	holders  = []string{"", "ann", "bob"}
+)
