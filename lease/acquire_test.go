@@ -28,7 +28,7 @@ func TestUncertainIsAskedAgainWithTheSameNonce(t *testing.T) {
 				return g, err
 			}
 		})
-		l := s.acquire()
+		l := s.acquire(lease.WithWaitLimit(time.Minute))
 		require.Equal(t, []lease.Nonce{1, 1, 1, 1}, nonces)
 		require.Equal(t, fencing.Token(1), l.Token(), "granted once")
 		require.Equal(t, []string{"waiting", "waiting", "waiting", "acquired"}, s.told.read().names)

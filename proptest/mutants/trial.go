@@ -35,7 +35,7 @@ func try(m mutant) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=180s"}, m.Test...)
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=60s"}, m.Test...)
 	output, err := exec.Command("go", args...).CombinedOutput()
 	var exit *exec.ExitError
 	switch {
