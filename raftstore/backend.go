@@ -1,0 +1,184 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+const (
+	// DefaultPatience is how long a Backend looks for a leader before it says
+	// that there is none: about two elections.
+	DefaultPatience = 3 * time.Second
+	// searchPause is the time between two looks.
+	searchPause = 5 * time.Millisecond
+)
+
+// Backend is a lease.Backend on nodes of one cluster in this process. It asks
+// the one that leads. When the leader changes under an operation it asks the
+// next one, with the same nonce, so that the outcome is one all the same.
+type Backend struct {
+	nodes    []*Node
+	patience time.Duration
+}
+
+var _ lease.Backend = (*Backend)(nil)
+
+// BackendOption changes a Backend.
+type BackendOption func(*Backend) error
+
+// WithPatience sets how long the Backend looks for a leader.
+func WithPatience(d time.Duration) BackendOption {
+	return func(b *Backend) error {
+		if d < 0 {
+			return fmt.Errorf("%w: patience (%v) must not be negative", ErrConfig, d)
+		}
+		b.patience = d
+		return nil
+	}
+}
+
+// NewBackend returns a Backend on one or more nodes.
+func NewBackend(nodes []*Node, options ...BackendOption) (*Backend, error) {
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w: a backend needs a node", ErrConfig)
+	}
+	b := &Backend{nodes: nodes, patience: DefaultPatience}
+	for _, option := range options {
+		if err := option(b); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// do runs call on the leader, and again on the next leader while it fails for
+// want of one. Once an outcome was uncertain it stays so, until a later call
+// has found out.
+func (b *Backend) do(ctx context.Context, call func(n *Node) error) error {
+	patience := time.NewTimer(b.patience)
+	defer patience.Stop()
+	var uncertain error
+	last := error(&NotLeaderError{Node: b.nodes[0].ID()})
+	for {
+		if n := b.leader(); n != nil {
+			err := call(n)
+			if err == nil || !b.worthAnother(ctx, err) {
+				return err
+			}
+			last = err
+			if errors.Is(err, lease.ErrUncertain) {
+				uncertain = err
+			}
+		}
+		pause := time.NewTimer(searchPause)
+		select {
+		case <-pause.C:
+			continue
+		case <-patience.C:
+		case <-ctx.Done():
+			last = fmt.Errorf("%w (last: %w)", context.Cause(ctx), last)
+		}
+		pause.Stop()
+		if uncertain != nil && !errors.Is(last, lease.ErrUncertain) {
+			return fmt.Errorf("%w, then %w", uncertain, last)
+		}
+		return last
+	}
+}
+
+// worthAnother: another leader, or the same one a little later, may answer.
+func (b *Backend) worthAnother(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, ErrBusy) {
+		return false
+	}
+	return errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)
+}
+
+// leader is the node that serves, nil if none does.
+func (b *Backend) leader() *Node {
+	for _, n := range b.nodes {
+		if n.Leads() {
+			return n
+		}
+	}
+	return nil
+}
+
+// Open starts a session.
+func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+	s := &session{backend: b, config: config, sent: config.Clock.Now()}
+	if config.Lost != nil {
+		s.listener = &listener{lost: config.Lost}
+		for _, n := range b.nodes {
+			n.hub.listen(config.ID, s.listener)
+		}
+	}
+	if err := b.do(ctx, func(n *Node) error { return n.open(ctx, config) }); err != nil {
+		s.unlisten()
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	return s, nil
+}
+
+// Inspect tells who holds a lock and who waits for it.
+func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (status lease.Status, err error) {
+	err = b.do(ctx, func(n *Node) error {
+		status, err = n.Inspect(ctx, resource, Linearizable)
+		return err
+	})
+	return status, err
+}
+
+// Watch tells the status now and after each change. While there is no leader it
+// waits for one.
+func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+	if err := resource.Validate(); err != nil {
+		return err
+	}
+	w := &watcher{changed: make(chan struct{}, 1)}
+	w.poke()
+	for _, n := range b.nodes {
+		defer n.hub.watch(resource, w)()
+	}
+	for {
+		select {
+		case <-w.changed:
+			status, err := b.Inspect(ctx, resource)
+			switch {
+			case err == nil:
+				changed(status)
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case b.worthAnother(ctx, err):
+				w.poke()
+			default:
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Break takes a lease away from its holder. If it had to be asked twice it may
+// find that the token is held no more, which is what was wanted.
+func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	tries := 0
+	return b.do(ctx, func(n *Node) error {
+		tries++
+		result, _, err := n.propose(ctx, &machine.Break{Resource: resource, Token: token})
+		if err == nil && result.Code != machine.Done && tries == 1 {
+			err = fmt.Errorf("%w with token %d", lease.ErrNotHeld, token)
+		}
+		if err != nil {
+			return fmt.Errorf("break %q: %w", string(resource), err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,153 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// MaxPage is the largest page of List.
+const MaxPage = 1000
+
+// propose commits a command on this node, if it leads.
+func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, *leadership, error) {
+	if err := machine.Validate(c); err != nil {
+		return machine.Result{}, nil, err
+	}
+	term := n.leading.Load()
+	if term == nil {
+		return machine.Result{}, nil, n.notLeader()
+	}
+	result, err := n.proposer.propose(ctx, term, c)
+	return result, term, err
+}
+
+// open makes a session known, or finds it again and renews it.
+func (n *Node) open(ctx context.Context, config lease.SessionConfig) error {
+	_, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
+	if err != nil {
+		return err
+	}
+	return n.prolong(term, config.ID)
+}
+
+// acquire asks for a grant, and waits for it if the request says so. That this
+// node leads no more is no reason to leave the queue: the caller asks the next
+// leader with the same nonce, and finds its place.
+func (n *Node) acquire(ctx context.Context, id lease.SessionID, request lease.Request) (machine.Result, error) {
+	a := attempt{id, request.Nonce}
+	var t *turn
+	if request.Wait {
+		t = n.hub.expect(a)
+		defer n.hub.leave(a, t)
+	}
+	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Request: request})
+	if err != nil || result.Code != machine.Queued || t == nil {
+		return result, err
+	}
+	if request.Queued != nil {
+		request.Queued()
+	}
+	select {
+	case <-t.ready:
+		return t.result, t.err
+	case <-ctx.Done():
+		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+	case <-term.lost:
+		return machine.Result{}, fmt.Errorf("%w: the leader has changed, and the attempt waits on; ask again with the same nonce", lease.ErrUncertain)
+	case <-n.stopped:
+		return machine.Result{}, ErrStopped
+	}
+}
+
+// barrier returns when everything that was committed before it was called has
+// been applied here. It is an entry of the log, shared by all who ask at that
+// time: an engine that only believes it leads cannot commit one.
+func (n *Node) barrier(ctx context.Context) error {
+	term := n.leading.Load()
+	if term == nil {
+		return n.notLeader()
+	}
+	_, err := n.proposer.propose(ctx, term, nil)
+	return err
+}
+
+// Consistency is what a read may show.
+type Consistency uint8
+
+const (
+	// Linearizable shows everything that was acknowledged before the read
+	// began. It goes through the log.
+	Linearizable Consistency = iota
+	// Stale shows what this replica has, however old that is. It needs no
+	// leader.
+	Stale
+)
+
+// read looks at the machine.
+func (n *Node) read(ctx context.Context, c Consistency, look func(m *machine.Machine)) error {
+	if c != Stale {
+		if err := n.barrier(ctx); err != nil {
+			return err
+		}
+	}
+	n.fsm.read(look)
+	return nil
+}
+
+// Inspect tells who holds a lock and who waits for it.
+func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consistency) (lease.Status, error) {
+	if err := resource.Validate(); err != nil {
+		return lease.Status{}, err
+	}
+	var status lease.Status
+	if err := n.read(ctx, c, func(m *machine.Machine) { status = m.Inspect(resource) }); err != nil {
+		return lease.Status{}, fmt.Errorf("inspect %q: %w", string(resource), err)
+	}
+	n.addTimes(&status)
+	return status, nil
+}
+
+// List tells of the locks in use whose names begin with prefix, in ascending
+// order, beginning after the name after. A page has at most limit of them, and
+// at most MaxPage; pages are read one by one, each at a moment of its own.
+func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, limit int, c Consistency) ([]lease.Status, error) {
+	var list []lease.Status
+	if err := n.read(ctx, c, func(m *machine.Machine) { list = m.List(prefix, after, min(limit, MaxPage)) }); err != nil {
+		return nil, fmt.Errorf("list %q: %w", prefix, err)
+	}
+	for i := range list {
+		n.addTimes(&list[i])
+	}
+	return list, nil
+}
+
+// addTimes fills in the time that each holder has left, which only the leader
+// knows.
+func (n *Node) addTimes(status *lease.Status) {
+	for i := range status.Holders {
+		status.Holders[i].TTL = n.lessor.left(status.Holders[i].Session)
+	}
+}
+
+// Session tells of a session and everything in it; lease.ErrNotHeld if there is
+// none.
+func (n *Node) Session(ctx context.Context, id lease.SessionID, c Consistency) ([]machine.Request, error) {
+	var requests []machine.Request
+	var ok bool
+	if err := n.read(ctx, c, func(m *machine.Machine) { _, requests, ok = m.Session(id) }); err != nil {
+		return nil, fmt.Errorf("read session: %w", err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: no session %s", lease.ErrNotHeld, id)
+	}
+	for i := range requests {
+		if requests[i].Party.Token != fencing.None {
+			requests[i].Party.TTL = n.lessor.left(id)
+		}
+	}
+	return requests, nil
+}

@@ -1,0 +1,182 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/logstore"
+)
+
+// patience ends a test that hangs. It is no measure of speed.
+const patience = time.Minute
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for !holds() {
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-deadline.C:
+			require.FailNow(t, "never: "+what)
+		}
+	}
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// diskConfig is a node on a real disk and a free loopback port.
+func diskConfig(t testing.TB, id string, kind logstore.Kind) Config {
+	return Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Log: kind, Logger: quiet,
+		Fatal: func(err error) { t.Errorf("node %s ended: %v", id, err) }}
+}
+
+// openNode starts a node, and stops it at the end of the test.
+func openNode(t testing.TB, c Config) *Node {
+	t.Helper()
+	n, err := Open(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// cluster is nodes in this process.
+type cluster struct {
+	t       testing.TB
+	nodes   []*Node
+	configs []Config
+	inmem   []*raft.InmemTransport // of memory clusters
+}
+
+// startDisk starts a cluster on real disks and loopback TCP.
+func startDisk(t testing.TB, size int, kind logstore.Kind) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	for i := range size {
+		config := diskConfig(t, fmt.Sprintf("n%d", i), kind)
+		n := openNode(t, config)
+		config.Address = n.Address() // the same port when it is opened again
+		c.nodes, c.configs = append(c.nodes, n), append(c.configs, config)
+	}
+	c.bootstrap()
+	return c
+}
+
+// startMemory starts a cluster without disks and network, for bubbles.
+func startMemory(t testing.TB, size int, change ...func(*Config)) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	for i := range size {
+		id := fmt.Sprintf("n%d", i)
+		_, transport := raft.NewInmemTransportWithTimeout(raft.ServerAddress(id), 100*time.Millisecond)
+		c.inmem = append(c.inmem, transport)
+		config := Config{ID: id, Transport: transport, Storage: MemoryStorage(), Logger: quiet, Clock: lease.MonotonicClock(),
+			Fatal: func(err error) { t.Errorf("node %s ended: %v", id, err) }}
+		for _, f := range change {
+			f(&config)
+		}
+		c.configs = append(c.configs, config)
+	}
+	c.heal()
+	for _, config := range c.configs {
+		c.nodes = append(c.nodes, openNode(t, config))
+	}
+	c.bootstrap()
+	return c
+}
+
+func (c *cluster) bootstrap() {
+	c.t.Helper()
+	var members []Member
+	for _, n := range c.nodes {
+		members = append(members, Member{ID: n.ID(), Address: n.Address()})
+	}
+	require.NoError(c.t, c.nodes[0].Bootstrap(members...))
+	c.leader()
+}
+
+// leader waits for the one node that serves.
+func (c *cluster) leader() *Node {
+	c.t.Helper()
+	var leader *Node
+	eventually(c.t, "a leader", func() bool {
+		for _, n := range c.nodes {
+			if n.Leads() {
+				leader = n
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// isolate cuts a node of a memory cluster off.
+func (c *cluster) isolate(n *Node) {
+	for i, other := range c.nodes {
+		if other != n {
+			c.inmem[i].Disconnect(raft.ServerAddress(n.ID()))
+		} else {
+			c.inmem[i].DisconnectAll()
+		}
+	}
+}
+
+// heal connects all nodes of a memory cluster.
+func (c *cluster) heal() {
+	for i := range c.inmem {
+		for j := range c.inmem {
+			if i != j {
+				c.inmem[i].Connect(c.inmem[j].LocalAddr(), c.inmem[j])
+			}
+		}
+	}
+}
+
+func (c *cluster) backend() *Backend {
+	b, err := NewBackend(c.nodes)
+	require.NoError(c.t, err)
+	return b
+}
+
+// agree waits until all nodes stand at the same entry, and checks that they
+// have the same history.
+func (c *cluster) agree() Chain {
+	c.t.Helper()
+	var chain Chain
+	eventually(c.t, "all nodes at one entry", func() bool {
+		chain = c.nodes[0].Status().Chain
+		for _, n := range c.nodes {
+			if n.Status().Chain.Index != chain.Index {
+				return false
+			}
+		}
+		return true
+	})
+	for _, n := range c.nodes {
+		require.Equal(c.t, chain, n.Status().Chain, n.ID())
+	}
+	return chain
+}
+
+// freePort is a loopback address that was free a moment ago.
+func freePort(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}

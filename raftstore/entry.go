@@ -1,0 +1,51 @@
+package raftstore
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+const (
+	// entryVersion is the first byte of every entry.
+	entryVersion = 1
+	// linkSize is how much of the chain's hash an entry carries.
+	linkSize = 16
+)
+
+// link is where the proposer of an entry stood: the last entry that it had
+// applied, and its chain there. A replica that stands at the same entry must
+// have the same chain.
+type link struct {
+	index uint64
+	hash  [linkSize]byte
+}
+
+func (c Chain) link() link { return link{index: c.Index, hash: [linkSize]byte(c.Hash[:linkSize])} }
+
+// encodeEntry is the form of commands in the log. Without commands it is a
+// barrier.
+func encodeEntry(l link, commands []machine.Command) []byte {
+	batch := machine.Encode(commands...)
+	data := make([]byte, 0, 1+binary.MaxVarintLen64+linkSize+len(batch))
+	data = append(data, entryVersion)
+	data = binary.AppendUvarint(data, l.index)
+	data = append(data, l.hash[:]...)
+	return append(data, batch...)
+}
+
+func decodeEntry(data []byte) (link, []machine.Command, error) {
+	if len(data) == 0 || data[0] != entryVersion {
+		return link{}, nil, fmt.Errorf("%w: entry of an unknown version; upgrade this program", machine.ErrMalformed)
+	}
+	index, size := binary.Uvarint(data[1:])
+	if size <= 0 || len(data) < 1+size+linkSize {
+		return link{}, nil, fmt.Errorf("%w: entry without a link", machine.ErrMalformed)
+	}
+	l := link{index: index}
+	rest := data[1+size:]
+	copy(l.hash[:], rest)
+	commands, err := machine.Decode(rest[linkSize:])
+	return l, commands, err
+}

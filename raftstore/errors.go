@@ -1,0 +1,84 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease"
+)
+
+var (
+	// ErrBusy: too many operations wait for the log. Nothing has happened; slow
+	// down and try again. It matches lease.ErrUnavailable.
+	ErrBusy = fmt.Errorf("%w: too many operations are waiting, slow down", lease.ErrUnavailable)
+	// ErrStopped: the node has stopped, or is stopping. It matches
+	// lease.ErrUncertain: an operation under way may have taken effect.
+	ErrStopped = fmt.Errorf("%w: the node has stopped", lease.ErrUncertain)
+	// ErrConfig: a Config breaks a rule, which the error names.
+	ErrConfig = errors.New("invalid node configuration")
+	// ErrBootstrapped: the node is part of a cluster already.
+	ErrBootstrapped = errors.New("node already belongs to a cluster")
+	// ErrBehind: a node that is to vote has not caught up with the log yet. Try
+	// again when it has.
+	ErrBehind = errors.New("node has not caught up")
+	// ErrSnapshot: bytes are no snapshot that can be restored.
+	ErrSnapshot = errors.New("not a usable snapshot")
+)
+
+// NotLeaderError says that another node leads, or none. Nothing has happened:
+// ask the leader, or again when there is one. It matches lease.ErrUnavailable.
+type NotLeaderError struct {
+	Node    string // the one that was asked
+	Leader  string // empty if it knows none
+	Address string // of the leader
+}
+
+// Error names the leader.
+func (e *NotLeaderError) Error() string {
+	if e.Leader == "" {
+		return fmt.Sprintf("node %s does not lead, and knows no leader; try again", e.Node)
+	}
+	return fmt.Sprintf("node %s does not lead; ask %s at %s", e.Node, e.Leader, e.Address)
+}
+
+// Is makes errors.Is match lease.ErrUnavailable.
+func (e *NotLeaderError) Is(target error) bool { return target == lease.ErrUnavailable }
+
+// DivergenceError says that this replica's history is not the leader's. Its
+// state cannot be trusted.
+type DivergenceError struct {
+	Node  string
+	Index uint64
+	Have  string // this replica's chain hash at Index
+	Want  string // the leader's
+}
+
+// Error says what to do.
+func (e *DivergenceError) Error() string {
+	return fmt.Sprintf("node %s has diverged: after entry %d its history is %s, the leader's is %s; do not restart it as it is: "+
+		"compare the chain hash of all nodes, remove the one that differs from the majority, keep its folder for a report, and join it again with an empty one",
+		e.Node, e.Index, e.Have, e.Want)
+}
+
+// proposalError says what an error of the engine means for what was proposed.
+// Only where the engine certainly did not append it has nothing happened.
+func (n *Node) proposalError(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return n.notLeader()
+	case errors.Is(err, lease.ErrUncertain):
+		return err
+	}
+	return fmt.Errorf("%w: %w", lease.ErrUncertain, err)
+}
+
+func (n *Node) notLeader() error {
+	address, id := n.raft.LeaderWithID()
+	e := &NotLeaderError{Node: n.config.ID}
+	if string(id) != n.config.ID { // else it leads, and is not ready
+		e.Leader, e.Address = string(id), string(address)
+	}
+	return e
+}

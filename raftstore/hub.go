@@ -1,0 +1,183 @@
+package raftstore
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// hub passes on what happens in this replica's machine: to those who wait for a
+// lock, those who hold one, and those who watch one.
+type hub struct {
+	mu       sync.Mutex
+	turns    map[attempt]*turn
+	holders  map[lease.SessionID]map[*listener]bool
+	watchers map[fencing.Resource]map[*watcher]bool
+}
+
+// attempt is the identity of an Acquire.
+type attempt struct {
+	session lease.SessionID
+	nonce   lease.Nonce
+}
+
+// turn is what the callers who wait for one attempt are told.
+type turn struct {
+	ready  chan struct{} // closed when result or err is set
+	result machine.Result
+	err    error
+	users  int
+}
+
+// listener is told of the losses of a session.
+type listener struct{ lost func(lease.Nonce, error) }
+
+// watcher is one call of Watch. changed has room for one.
+type watcher struct{ changed chan struct{} }
+
+func newHub() *hub {
+	return &hub{turns: map[attempt]*turn{}, holders: map[lease.SessionID]map[*listener]bool{}, watchers: map[fencing.Resource]map[*watcher]bool{}}
+}
+
+// expect registers someone who will wait. It comes before the proposal: the
+// turn may come with it.
+func (h *hub) expect(a attempt) *turn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.turns[a]
+	if t == nil {
+		t = &turn{ready: make(chan struct{})}
+		h.turns[a] = t
+	}
+	t.users++
+	return t
+}
+
+// leave is the other end of expect.
+func (h *hub) leave(a attempt, t *turn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.users--; t.users == 0 && h.turns[a] == t {
+		delete(h.turns, a)
+	}
+}
+
+// answer tells those who wait. The caller holds mu.
+func (h *hub) answer(a attempt, result machine.Result, err error) {
+	if t := h.turns[a]; t != nil {
+		t.result, t.err = result, err
+		delete(h.turns, a)
+		close(t.ready)
+	}
+}
+
+func (h *hub) listen(id lease.SessionID, l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.holders[id] == nil {
+		h.holders[id] = map[*listener]bool{}
+	}
+	h.holders[id][l] = true
+}
+
+func (h *hub) unlisten(id lease.SessionID, l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if delete(h.holders[id], l); len(h.holders[id]) == 0 {
+		delete(h.holders, id)
+	}
+}
+
+// forget drops what belongs to a session that has ended.
+func (h *hub) forget(id lease.SessionID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.holders, id)
+}
+
+func (h *hub) watch(resource fencing.Resource, w *watcher) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watchers[resource] == nil {
+		h.watchers[resource] = map[*watcher]bool{}
+	}
+	h.watchers[resource][w] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watchers[resource], w)
+		if len(h.watchers[resource]) == 0 {
+			delete(h.watchers, resource)
+		}
+	}
+}
+
+func (w *watcher) poke() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// pass hands on the events of one command, and returns the calls into other
+// people's code, which are made without a lock.
+func (h *hub) pass(c machine.Command, events []machine.Event) (later []func()) {
+	if len(events) == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range events {
+		e := &events[i]
+		if len(h.watchers) > 0 {
+			for _, name := range e.Resources {
+				for w := range h.watchers[name] {
+					w.poke()
+				}
+			}
+		}
+		a := attempt{e.Session, e.Nonce}
+		switch e.Type {
+		case machine.EventGranted:
+			h.answer(a, machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}, nil)
+		case machine.EventCancelled:
+			h.answer(a, machine.Result{}, cancelled(c, e.Nonce))
+		case machine.EventExpired:
+			later = append(later, h.losses(a, lease.ErrExpired)...)
+		case machine.EventBroken:
+			later = append(later, h.losses(a, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))...)
+		}
+	}
+	return later
+}
+
+// cancelled is why a waiter left the queue: it was released, or its session has
+// ended.
+func cancelled(c machine.Command, nonce lease.Nonce) error {
+	if _, ok := c.(*machine.Release); ok {
+		return fmt.Errorf("%w: attempt %d was released", lease.ErrHeld, nonce)
+	}
+	return lease.ErrExpired
+}
+
+// losses are the calls that tell a holder. The caller holds mu.
+func (h *hub) losses(a attempt, err error) (calls []func()) {
+	for l := range h.holders[a.session] {
+		calls = append(calls, func() { l.lost(a.nonce, err) })
+	}
+	return calls
+}
+
+// pokeAll wakes everyone who watches: the whole state may have changed.
+func (h *hub) pokeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, watchers := range h.watchers {
+		for w := range watchers {
+			w.poke()
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// leadership is one time of this node as leader, from its Lead in the log on.
+type leadership struct {
+	generation uint64
+	lost       chan struct{} // closed when it is over
+
+	mu     sync.Mutex
+	proven lease.Instant // before the last entry that was committed was sent
+}
+
+// prove notes that this node still led at a moment.
+func (t *leadership) prove(at lease.Instant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.proven = at
+}
+
+// age is how old the last proof is.
+func (t *leadership) age(now lease.Instant) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return now.Since(t.proven)
+}
+
+// watchLeadership follows the engine until the node stops.
+func (n *Node) watchLeadership() {
+	for {
+		select {
+		case leads := <-n.notify:
+			if leads {
+				n.takeOver()
+			} else {
+				n.stepDown()
+			}
+		case <-n.stopped:
+			n.stepDown()
+			return
+		}
+	}
+}
+
+// takeOver makes a node that the engine has elected serve: Lead is committed,
+// which ends whatever former leaders decided, then every session has its full
+// time again, then calls are let in. It gives up when the engine does.
+func (n *Node) takeOver() {
+	n.leadMu.Lock()
+	defer n.leadMu.Unlock()
+	n.retire()
+	for n.raft.State() == raft.Leader {
+		sent := n.config.Clock.Now()
+		result, err := n.proposer.propose(context.Background(), nil, &machine.Lead{})
+		if err == nil && n.serve(result.Generation, sent) {
+			n.logger.Info("leads", "generation", result.Generation, "term", n.raft.CurrentTerm())
+			return
+		}
+		if errors.Is(err, ErrStopped) {
+			return
+		}
+		n.logger.Warn("cannot lead yet", "error", err)
+		select {
+		case <-time.After(retryPause):
+		case <-n.stopped:
+			return
+		}
+	}
+}
+
+// serve begins a leadership, unless the machine has seen another since.
+func (n *Node) serve(generation uint64, sent lease.Instant) bool {
+	term := &leadership{generation: generation, lost: make(chan struct{}), proven: sent}
+	current := false
+	n.fsm.read(func(m *machine.Machine) {
+		if current = m.Generation() == generation; current {
+			n.lessor.begin(term, m.SessionTTLs(), m.Delays(), n.proofLife())
+		}
+	})
+	if current {
+		n.leading.Store(term)
+	}
+	return current
+}
+
+// stepDown stops serving.
+func (n *Node) stepDown() {
+	n.leadMu.Lock()
+	defer n.leadMu.Unlock()
+	if n.retire() {
+		n.logger.Info("leads no more")
+	}
+}
+
+// retire ends a leadership, if there is one. The caller holds leadMu.
+func (n *Node) retire() bool {
+	term := n.leading.Swap(nil)
+	if term == nil {
+		return false
+	}
+	n.lessor.end()
+	close(term.lost)
+	return true
+}
+
+// proofLife is how long a committed entry proves that this node leads: as long
+// as it takes the others to elect another. A new leader adds it to the time of
+// every session, so that it does not matter if they did so faster, because one
+// of them had restarted.
+func (n *Node) proofLife() time.Duration { return n.config.HeartbeatTimeout }
+
+// renew prolongs a session. It is in memory, but only a node that can show that
+// it still leads may promise anything: a leader that was paused for longer than
+// an election first commits an empty entry, one for all who renew at that time.
+func (n *Node) renew(ctx context.Context, id lease.SessionID) error {
+	term := n.leading.Load()
+	if term == nil {
+		return n.notLeader()
+	}
+	if term.age(n.config.Clock.Now()) >= n.proofLife() {
+		if _, err := n.proposer.propose(ctx, term, nil); err != nil {
+			return err
+		}
+	}
+	return n.prolong(term, id)
+}
+
+func (n *Node) prolong(term *leadership, id lease.SessionID) error {
+	if n.lessor.renew(term, id) {
+		return nil
+	}
+	if n.leading.Load() != term {
+		return n.notLeader()
+	}
+	return lease.ErrExpired
+}
+
+// expire proposes what the lessor found to have run out, and returns what it
+// could not.
+func (n *Node) expire(term *leadership, commands []machine.Command) (failed []machine.Command) {
+	operations := make([]*operation, len(commands))
+	for i, c := range commands {
+		op := &operation{command: c, term: term, done: make(chan outcome, 1)}
+		operations[i] = op
+		select {
+		case n.proposer.queue <- op:
+		case <-n.stopped:
+			return nil
+		}
+	}
+	for _, op := range operations {
+		if _, err := n.proposer.wait(context.Background(), op); err != nil {
+			failed = append(failed, op.command)
+		}
+	}
+	return failed
+}

@@ -1,0 +1,159 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// ErrStalled says that a write took longer than the deadline.
+var ErrStalled = errors.New("disk is stalled")
+
+// Guard ends the node when its store fails or stalls. The engine would go on:
+// a leader whose write fails becomes a follower on the same store, and one
+// whose disk hangs goes on leading, since its heartbeats need no disk
+// (hashicorp/raft 503). After a failed sync the store may even show what the
+// disk does not have.
+type Guard struct {
+	deadline time.Duration
+	fatal    func(error)
+	failed   atomic.Bool
+}
+
+// NewGuard returns a Guard that gives a write so much time. fatal ends the
+// process. If it returns, as it does in tests, the goroutine that met the error
+// ends instead, so that nothing is built on what failed.
+func NewGuard(deadline time.Duration, fatal func(error)) *Guard {
+	return &Guard{deadline: deadline, fatal: fatal}
+}
+
+func (g *Guard) fail(err error) {
+	g.failed.Store(true)
+	g.fatal(err)
+}
+
+// check ends the calling goroutine if the store has failed, now or before.
+func (g *Guard) check(what string, err error) {
+	if err != nil {
+		g.fail(fmt.Errorf("%s: %w; the node ends and starts again from what is on disk", what, err))
+	}
+	if g.failed.Load() {
+		runtime.Goexit()
+	}
+}
+
+// timed is a write with a deadline.
+func (g *Guard) timed(what string, write func() error) {
+	timer := time.AfterFunc(g.deadline, func() {
+		g.fail(fmt.Errorf("%s: %w: no answer for %v; the node ends, so that another can lead", what, ErrStalled, g.deadline))
+	})
+	err := write()
+	timer.Stop()
+	g.check(what, err)
+}
+
+// Log guards a log.
+func (g *Guard) Log(log raft.LogStore) raft.LogStore { return &guardedLog{g, log} }
+
+// Stable guards votes and terms.
+func (g *Guard) Stable(stable raft.StableStore) raft.StableStore { return &guardedStable{g, stable} }
+
+type guardedLog struct {
+	guard *Guard
+	log   raft.LogStore
+}
+
+var _ raft.MonotonicLogStore = (*guardedLog)(nil)
+
+// IsMonotonic says whether the log under it allows no gaps.
+func (l *guardedLog) IsMonotonic() bool {
+	m, ok := l.log.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// FirstIndex is the first index in the log.
+func (l *guardedLog) FirstIndex() (uint64, error) {
+	index, err := l.log.FirstIndex()
+	l.guard.check("read log", err)
+	return index, nil
+}
+
+// LastIndex is the last index in the log.
+func (l *guardedLog) LastIndex() (uint64, error) {
+	index, err := l.log.LastIndex()
+	l.guard.check("read log", err)
+	return index, nil
+}
+
+// GetLog reads an entry. That there is none is an answer, not a failure.
+func (l *guardedLog) GetLog(index uint64, log *raft.Log) error {
+	err := l.log.GetLog(index, log)
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return raft.ErrLogNotFound
+	}
+	l.guard.check(fmt.Sprintf("read log entry %d", index), err)
+	return nil
+}
+
+// StoreLog writes an entry.
+func (l *guardedLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs writes entries. They are on disk when it returns.
+func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
+	l.guard.timed("write log", func() error { return l.log.StoreLogs(logs) })
+	return nil
+}
+
+// DeleteRange removes entries.
+func (l *guardedLog) DeleteRange(min, max uint64) error {
+	l.guard.timed("truncate log", func() error { return l.log.DeleteRange(min, max) })
+	return nil
+}
+
+type guardedStable struct {
+	guard  *Guard
+	stable raft.StableStore
+}
+
+// Set writes a value.
+func (s *guardedStable) Set(key, value []byte) error {
+	s.guard.timed("write vote", func() error { return s.stable.Set(key, value) })
+	return nil
+}
+
+// SetUint64 writes a number.
+func (s *guardedStable) SetUint64(key []byte, value uint64) error {
+	s.guard.timed("write term", func() error { return s.stable.SetUint64(key, value) })
+	return nil
+}
+
+// Get reads a value.
+func (s *guardedStable) Get(key []byte) ([]byte, error) {
+	value, err := s.stable.Get(key)
+	if notFound(err) {
+		return nil, errNotFound
+	}
+	s.guard.check("read vote", err)
+	return value, nil
+}
+
+// GetUint64 reads a number.
+func (s *guardedStable) GetUint64(key []byte) (uint64, error) {
+	value, err := s.stable.GetUint64(key)
+	if notFound(err) {
+		return 0, errNotFound
+	}
+	s.guard.check("read term", err)
+	return value, nil
+}
+
+// errNotFound has the text by which the engine knows it.
+var errNotFound = errors.New("not found")
+
+// notFound compares texts because that is the engine's contract for a
+// StableStore: each store has an error value of its own.
+func notFound(err error) bool { return err != nil && err.Error() == errNotFound.Error() }

@@ -1,0 +1,69 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// List tells of the locks in use whose names begin with prefix and come after
+// the name after, in ascending order, limit of them at most. The last name is
+// where the next page begins.
+func (m *Machine) List(prefix string, after fencing.Resource, limit int) []lease.Status {
+	var names []fencing.Resource
+	for name := range m.locks { // in any order: they are sorted below
+		if name > after && strings.HasPrefix(string(name), prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	names = names[:min(len(names), max(limit, 0))]
+	list := make([]lease.Status, 0, len(names))
+	for _, name := range names {
+		list = append(list, m.Inspect(name))
+	}
+	return list
+}
+
+// Request is one attempt of a session: a holder if it has a token, else a
+// waiter.
+type Request struct {
+	Resources []fencing.Resource
+	Party     lease.Party
+}
+
+// Session tells of a session and everything in it, in the order in which it was
+// asked for. ok is false if there is no such session.
+func (m *Machine) Session(id lease.SessionID) (ttl time.Duration, requests []Request, ok bool) {
+	s := m.sessions[id]
+	if s == nil {
+		return 0, nil, false
+	}
+	for _, r := range requestsOf(s) {
+		requests = append(requests, Request{Resources: slices.Clone(r.resources), Party: r.party()})
+	}
+	return time.Duration(s.ttlNanos), requests, true
+}
+
+// Counts is how much the machine holds.
+type Counts struct {
+	Sessions, Locks, Holders, Waiters int
+}
+
+// Count counts.
+func (m *Machine) Count() Counts {
+	c := Counts{Sessions: len(m.sessions), Locks: len(m.locks)}
+	for _, s := range m.sessions { // sums do not depend on the order
+		for _, r := range s.requests {
+			if r.token == fencing.None {
+				c.Waiters++
+			} else {
+				c.Holders++
+			}
+		}
+	}
+	return c
+}

@@ -1,0 +1,44 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+func TestReads(t *testing.T) {
+	m := New()
+	id := lease.SessionID{1}
+	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
+	for i, name := range []fencing.Resource{"b/2", "a/1", "b/1", "b/3", "b/3"} {
+		request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{name}, Wait: true, Holder: "h"}
+		m.Apply(&Acquire{Session: id, Request: request})
+	}
+	names := func(list []lease.Status) (names []fencing.Resource) {
+		for _, s := range list {
+			names = append(names, s.Resource)
+		}
+		return names
+	}
+	require.Equal(t, []fencing.Resource{"a/1", "b/1", "b/2", "b/3"}, names(m.List("", "", 10)))
+	require.Equal(t, []fencing.Resource{"b/1", "b/2"}, names(m.List("b/", "", 2)))
+	require.Equal(t, []fencing.Resource{"b/3"}, names(m.List("b/", "b/2", 2)))
+	require.Empty(t, m.List("c", "", 10))
+	require.Empty(t, m.List("", "", -1))
+	require.Len(t, m.List("b/3", "", 1)[0].Waiters, 1)
+
+	ttl, requests, ok := m.Session(id)
+	require.True(t, ok)
+	require.Equal(t, time.Minute, ttl)
+	require.Len(t, requests, 5)
+	require.Equal(t, []fencing.Resource{"b/2"}, requests[0].Resources)
+	require.Equal(t, fencing.Token(1), requests[0].Party.Token)
+	require.Equal(t, fencing.None, requests[4].Party.Token)
+	_, _, ok = m.Session(lease.SessionID{2})
+	require.False(t, ok)
+	require.Equal(t, Counts{Sessions: 1, Locks: 4, Holders: 4, Waiters: 1}, m.Count())
+}

@@ -1,0 +1,199 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease"
+)
+
+const (
+	// maxLag is how many entries a node may be behind and still be made a
+	// voter.
+	maxLag = 64
+	// catchUpPause is the time between two looks at whether a node has caught
+	// up.
+	catchUpPause = 20 * time.Millisecond
+)
+
+// Member is a node as the cluster knows it.
+type Member struct {
+	ID      string
+	Address string
+	// Voter: it counts towards a majority. A node that has just joined does
+	// not.
+	Voter bool
+}
+
+// Membership is what a joining node asks of the leader: a *Node in this
+// process, or the way to one.
+type Membership interface {
+	// AddLearner makes a node receive the log without a vote. It returns an
+	// index that the node must reach before it may vote.
+	AddLearner(ctx context.Context, id, address string) (index uint64, err error)
+	// Promote gives a learner that has applied so much a vote.
+	Promote(ctx context.Context, id string, applied uint64) error
+}
+
+var _ Membership = (*Node)(nil)
+
+// Bootstrap begins a cluster with these voters, of which this node must be one.
+// It is called once in the life of a cluster, on one node; ErrBootstrapped says
+// that this was done before, and is safe to ignore.
+func (n *Node) Bootstrap(members ...Member) error {
+	if len(members) == 0 {
+		members = []Member{{ID: n.ID(), Address: n.Address()}}
+	}
+	var c raft.Configuration
+	for _, m := range members {
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
+	}
+	err := n.wait(context.Background(), n.raft.BootstrapCluster(c))
+	if errors.Is(err, raft.ErrCantBootstrap) {
+		err = ErrBootstrapped
+	}
+	if err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+// Join brings this node, which is new, into the cluster of the leader: first
+// without a vote, and with one when it has caught up. A node that voted with an
+// empty log would make the cluster count on what it does not have.
+func (n *Node) Join(ctx context.Context, leader Membership) error {
+	index, err := leader.AddLearner(ctx, n.ID(), n.Address())
+	if err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	for {
+		applied := n.raft.AppliedIndex()
+		if applied >= index {
+			err := leader.Promote(ctx, n.ID(), applied)
+			if err == nil {
+				return nil
+			}
+			if !errors.Is(err, ErrBehind) {
+				return fmt.Errorf("join: %w", err)
+			}
+		}
+		select {
+		case <-time.After(catchUpPause):
+		case <-ctx.Done():
+			return fmt.Errorf("join: %w: at %d of %d: %w", ErrBehind, applied, index, context.Cause(ctx))
+		case <-n.stopped:
+			return fmt.Errorf("join: %w", ErrStopped)
+		}
+	}
+}
+
+// AddLearner makes a node receive the log without a vote. This node must lead.
+func (n *Node) AddLearner(ctx context.Context, id, address string) (uint64, error) {
+	if !n.Leads() {
+		return 0, n.notLeader()
+	}
+	for _, m := range n.Members() {
+		if m.ID == id && m.Voter && m.Address == address {
+			return n.raft.LastIndex(), nil
+		}
+	}
+	f := n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, enqueueTimeout)
+	if err := n.wait(ctx, f); err != nil {
+		return 0, fmt.Errorf("add %s: %w", id, n.proposalError(err))
+	}
+	return f.Index(), nil
+}
+
+// Promote gives a learner a vote. This node must lead.
+func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
+	if !n.Leads() {
+		return n.notLeader()
+	}
+	if last := n.raft.LastIndex(); applied+maxLag < last {
+		return fmt.Errorf("promote %s: %w: it is at %d of %d", id, ErrBehind, applied, last)
+	}
+	for _, m := range n.Members() {
+		if m.ID != id {
+			continue
+		}
+		f := n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(m.Address), 0, enqueueTimeout)
+		if err := n.wait(ctx, f); err != nil {
+			return fmt.Errorf("promote %s: %w", id, n.proposalError(err))
+		}
+		return nil
+	}
+	return fmt.Errorf("promote %s: %w: no such member; add it first", id, lease.ErrInvalid)
+}
+
+// Remove takes a node out of the cluster, dead or alive. This node must lead. A
+// leader that removes itself leads no more; the others elect one.
+func (n *Node) Remove(ctx context.Context, id string) error {
+	if !n.Leads() {
+		return n.notLeader()
+	}
+	if err := n.wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, enqueueTimeout)); err != nil {
+		return fmt.Errorf("remove %s: %w", id, n.proposalError(err))
+	}
+	return nil
+}
+
+// Transfer hands leadership over to the follower that is most up to date, or to
+// the one with this ID. It stops serving first: nothing is promised while two
+// nodes may believe that they lead. If that fails it serves on.
+func (n *Node) Transfer(ctx context.Context, to string) error {
+	n.leadMu.Lock()
+	led := n.retire()
+	n.leadMu.Unlock()
+	if !led {
+		return n.notLeader()
+	}
+	var err error
+	if to == "" {
+		err = n.wait(ctx, n.raft.LeadershipTransfer())
+	} else {
+		err = fmt.Errorf("%w: no member %s", lease.ErrInvalid, to)
+		for _, m := range n.Members() {
+			if m.ID == to {
+				err = n.wait(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)))
+			}
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if n.raft.State() == raft.Leader {
+		go n.takeOver()
+	}
+	return fmt.Errorf("transfer leadership: %w", err)
+}
+
+// Members are the nodes of the cluster, as this node knows them.
+func (n *Node) Members() []Member {
+	future := n.raft.GetConfiguration() // answers at once
+	if future.Error() != nil {
+		return nil
+	}
+	var members []Member
+	for _, s := range future.Configuration().Servers {
+		members = append(members, Member{ID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	return members
+}
+
+// wait waits for the engine, but not longer than ctx or the node.
+func (n *Node) wait(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+	case <-n.stopped:
+		return ErrStopped
+	}
+}

@@ -1,0 +1,209 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+const (
+	// cachedEntries are kept in memory for followers that are almost in step.
+	cachedEntries = 128
+	// keptSnapshots is how many snapshots stay on disk.
+	keptSnapshots = 2
+	// shutdownTimeout bounds the wait for the engine's goroutines.
+	shutdownTimeout = 10 * time.Second
+)
+
+// Node is one member of a cluster: the engine, the machine, and, while it
+// leads, the lessor. All methods may be called concurrently. Close it when
+// done.
+type Node struct {
+	config    Config
+	logger    *slog.Logger
+	transport Transport
+	storage   *Storage
+	raft      *raft.Raft
+	fsm       *fsm
+	hub       *hub
+	lessor    *lessor
+	proposer  *proposer
+
+	notify  chan bool                  // from the engine: whether this node leads
+	leadMu  sync.Mutex                 // held while leadership changes hands
+	leading atomic.Pointer[leadership] // nil while this node does not serve
+
+	started  chan struct{} // closed when raft is set
+	stopped  chan struct{}
+	stopOnce sync.Once
+	failure  atomic.Pointer[error]
+	work     sync.WaitGroup
+}
+
+// Open starts a node on its folder. A node that belongs to no cluster yet waits
+// for Bootstrap, or for a leader that was told of it.
+func Open(config Config) (*Node, error) {
+	config = config.filled()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{config: config, logger: config.Logger, hub: newHub(), notify: make(chan bool, 16),
+		started: make(chan struct{}), stopped: make(chan struct{})}
+	n.fsm = newFSM(config.ID, n.die, n)
+	n.lessor = newLessor(n.expire)
+	n.proposer = newProposer(n)
+	if err := n.openStorage(); err != nil {
+		return nil, err
+	}
+	if err := n.openTransport(); err != nil {
+		n.storage.Close()
+		return nil, err
+	}
+	guarded, err := n.guarded()
+	if err == nil {
+		n.raft, err = raft.NewRaft(config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, n.storage.Snapshots, steady{n.transport})
+	}
+	if err != nil {
+		n.transport.Close()
+		n.storage.Close()
+		return nil, fmt.Errorf("start node: %w", err)
+	}
+	close(n.started)
+	n.work.Go(n.watchLeadership)
+	n.work.Go(n.proposer.run)
+	n.work.Go(func() { n.lessor.run(n.stopped) })
+	return n, nil
+}
+
+func (n *Node) openStorage() error {
+	if n.config.Storage != nil {
+		n.storage = n.config.Storage
+		return nil
+	}
+	var err error
+	n.storage, err = openDisk(n.config)
+	return err
+}
+
+// openDisk opens log and snapshots in the folder of a node.
+func openDisk(c Config) (*Storage, error) {
+	logger := engineLogger(c.Logger)
+	store, err := logstore.Open(c.Log, c.Dir, logger)
+	if err != nil {
+		return nil, err
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, logger)
+	if err != nil {
+		store.Close()
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
+	return &Storage{Log: store.Log, Stable: store.Stable, Snapshots: snapshots, Close: store.Close}, nil
+}
+
+func (n *Node) openTransport() error {
+	if n.config.Transport != nil {
+		n.transport = n.config.Transport
+		return nil
+	}
+	var err error
+	n.transport, err = listen(n.config, engineLogger(n.logger))
+	return err
+}
+
+// guarded is the storage as the engine sees it: any failure ends the node, and
+// votes are written whole.
+func (n *Node) guarded() (*Storage, error) {
+	guard := logstore.NewGuard(n.config.StoreDeadline, n.die)
+	log, err := raft.NewLogCache(cachedEntries, guard.Log(n.storage.Log))
+	if err != nil {
+		return nil, err
+	}
+	return &Storage{Log: log, Stable: logstore.NewVotes(guard.Stable(n.storage.Stable))}, nil
+}
+
+// die ends the node because it must not go on.
+func (n *Node) die(err error) {
+	if !n.failure.CompareAndSwap(nil, &err) {
+		return
+	}
+	n.stopOnce.Do(func() { close(n.stopped) })
+	n.config.Fatal(err)
+	go func() { // a test lives on: the engine must not
+		<-n.started
+		n.raft.Shutdown()
+	}()
+}
+
+// Failure is why the node ended by itself, nil if it did not. Only a node whose
+// Config.Fatal returns lives to tell.
+func (n *Node) Failure() error {
+	if err := n.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Stopped is closed when the node has been closed, or has ended by itself.
+func (n *Node) Stopped() <-chan struct{} { return n.stopped }
+
+// ID is the name of the node.
+func (n *Node) ID() string { return n.config.ID }
+
+// Address is where its peers reach the node.
+func (n *Node) Address() string { return string(n.transport.LocalAddr()) }
+
+// Leads reports whether the node serves as leader. It is a hint: the next call
+// may find that another does.
+func (n *Node) Leads() bool { return n.leading.Load() != nil }
+
+// Leader is the node that leads, as far as this one knows; empty if it knows
+// none.
+func (n *Node) Leader() (id, address string) {
+	a, i := n.raft.LeaderWithID()
+	return string(i), string(a)
+}
+
+// Close stops the node. What was committed stays. Operations under way end with
+// ErrStopped. A leader should hand over first: see Transfer.
+func (n *Node) Close() error {
+	n.stopOnce.Do(func() { close(n.stopped) })
+	done := make(chan error, 1)
+	go func() { done <- n.raft.Shutdown().Error() }()
+	var errs []error
+	select {
+	case err := <-done:
+		errs = append(errs, err)
+	case <-time.After(shutdownTimeout):
+		errs = append(errs, fmt.Errorf("close node: the engine has not stopped for %v", shutdownTimeout))
+	}
+	n.work.Wait()
+	errs = append(errs, n.storage.Close())
+	return errors.Join(errs...)
+}
+
+// applied hears of every command that the machine has run. The caller holds
+// fsm.mu.
+func (n *Node) applied(c machine.Command, result machine.Result, events []machine.Event) []func() {
+	n.lessor.applied(c, result, events)
+	later := n.hub.pass(c, events)
+	switch c := c.(type) {
+	case *machine.CloseSession:
+		n.hub.forget(c.Session)
+	case *machine.Expire:
+		if result.Code == machine.Done {
+			n.hub.forget(c.Session)
+		}
+	}
+	return later
+}
+
+// restored hears that the machine was replaced.
+func (n *Node) restored() { n.hub.pokeAll() }

@@ -1,0 +1,178 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+const (
+	// maxBatch bounds the operations of one entry, maxBatchBytes its size.
+	maxBatch      = 4096
+	maxBatchBytes = 1 << 20
+	// enqueueTimeout bounds how long the engine may take to accept an entry.
+	enqueueTimeout = 5 * time.Second
+)
+
+// operation is one command on its way through the log; without a command it is
+// a barrier.
+type operation struct {
+	command machine.Command
+	term    *leadership // under which it was asked for; nil for Lead
+	done    chan outcome
+}
+
+type outcome struct {
+	result machine.Result
+	err    error
+}
+
+// proposer writes operations to the log. One entry is in flight at a time, and
+// everything that is asked for meanwhile becomes the next: that is where the
+// throughput comes from.
+type proposer struct {
+	node  *Node
+	queue chan *operation
+}
+
+func newProposer(n *Node) *proposer {
+	return &proposer{node: n, queue: make(chan *operation, n.config.MaxPending)}
+}
+
+// propose commits a command and returns its result. It does not wait for room
+// in the queue: a caller that is told ErrBusy knows that nothing has happened.
+func (p *proposer) propose(ctx context.Context, term *leadership, c machine.Command) (machine.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
+	}
+	op := &operation{command: c, term: term, done: make(chan outcome, 1)}
+	select {
+	case p.queue <- op:
+	default:
+		return machine.Result{}, ErrBusy
+	}
+	return p.wait(ctx, op)
+}
+
+// wait is the only way to wait for the log: a future of the engine can hang
+// when it shuts down (hashicorp/raft 498).
+func (p *proposer) wait(ctx context.Context, op *operation) (machine.Result, error) {
+	select {
+	case out := <-op.done:
+		return out.result, out.err
+	case <-ctx.Done():
+		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+	case <-p.node.stopped:
+		return machine.Result{}, ErrStopped
+	}
+}
+
+// run is the only goroutine that proposes.
+func (p *proposer) run() {
+	for {
+		select {
+		case op := <-p.queue:
+			p.commit(p.collect(op))
+		case <-p.node.stopped:
+			return
+		}
+	}
+}
+
+// collect takes what is waiting, up to the size of an entry.
+func (p *proposer) collect(first *operation) []*operation {
+	batch := []*operation{first}
+	size := weight(first.command)
+	for len(batch) < maxBatch && size < maxBatchBytes {
+		select {
+		case op := <-p.queue:
+			batch = append(batch, op)
+			size += weight(op.command)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// weight is about the size of a command in the log.
+func weight(c machine.Command) int {
+	const fixed = 48
+	a, ok := c.(*machine.Acquire)
+	if !ok {
+		return fixed
+	}
+	size := fixed + len(a.Request.Holder)
+	for _, name := range a.Request.Resources {
+		size += len(name)
+	}
+	for key, value := range a.Request.Metadata {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// commit writes one entry and answers its operations. What was asked for under
+// an earlier leadership is not proposed: nobody knows what has happened since.
+func (p *proposer) commit(batch []*operation) {
+	current := p.node.leading.Load()
+	commands := make([]machine.Command, 0, len(batch))
+	live := batch[:0]
+	for _, op := range batch {
+		if op.term != nil && op.term != current {
+			op.done <- outcome{err: p.node.notLeader()}
+			continue
+		}
+		live = append(live, op)
+		if op.command != nil {
+			commands = append(commands, op.command)
+		}
+	}
+	if len(live) == 0 {
+		return
+	}
+	sent := p.node.config.Clock.Now()
+	future := p.node.raft.Apply(encodeEntry(p.node.fsm.position().link(), commands), enqueueTimeout)
+	results, err := p.await(future)
+	if err == nil && current != nil {
+		current.prove(sent)
+	}
+	for _, op := range live {
+		switch {
+		case err != nil:
+			op.done <- outcome{err: err}
+		case op.command == nil:
+			op.done <- outcome{result: machine.Result{Code: machine.Done}}
+		default:
+			op.done <- outcome{result: results[0]}
+			results = results[1:]
+		}
+	}
+}
+
+// await waits for the engine, but not longer than the node lives.
+func (p *proposer) await(future raft.ApplyFuture) ([]machine.Result, error) {
+	type answer struct {
+		results []machine.Result
+		err     error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		results, err := responseOf(future)
+		answered <- answer{results, err}
+	}()
+	select {
+	case a := <-answered:
+		if a.err != nil {
+			return nil, p.node.proposalError(a.err)
+		}
+		return a.results, nil
+	case <-p.node.stopped:
+		return nil, ErrStopped
+	}
+}

@@ -1,0 +1,121 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// session is a lease.Session of a Backend. One keep-alive prolongs it and
+// everything in it.
+type session struct {
+	backend  *Backend
+	config   lease.SessionConfig
+	listener *listener
+
+	mu   sync.Mutex
+	sent lease.Instant // before the last keep-alive that was answered was sent
+}
+
+var _ lease.Session = (*session)(nil)
+
+// Acquire asks for a grant.
+func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+	if err := request.Validate(); err != nil {
+		return lease.Grant{}, err
+	}
+	expected := request.Mode
+	request.Mode = lease.Correctness // locks of the other mode are not granted here, whoever asks
+	if queued := request.Queued; queued != nil {
+		request.Queued = sync.OnceFunc(queued)
+	}
+	var result machine.Result
+	err := s.backend.do(ctx, func(n *Node) (err error) {
+		if expected == lease.Efficiency {
+			return n.refuseEfficiency(request)
+		}
+		result, err = n.acquire(ctx, s.config.ID, request)
+		return err
+	})
+	if err != nil {
+		return lease.Grant{}, err
+	}
+	switch result.Code {
+	case machine.Granted:
+		return lease.Grant{Token: result.Token, Slot: result.Slot, Mode: result.Mode, Sent: s.since()}, nil
+	case machine.Held:
+		return lease.Grant{}, lease.ErrHeld
+	case machine.Ended:
+		return lease.Grant{}, fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, request.Nonce)
+	case machine.NoSession:
+		return lease.Grant{}, lease.ErrExpired
+	case machine.WrongMode:
+		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
+	}
+	return lease.Grant{}, fmt.Errorf("%w: the machine answered %s", lease.ErrUnavailable, result.Code)
+}
+
+// refuseEfficiency is the answer to a caller who expects the other mode.
+func (n *Node) refuseEfficiency(request lease.Request) error {
+	policies := lease.Policies{}
+	n.fsm.read(func(m *machine.Machine) { policies, _ = m.Policies() })
+	for _, name := range request.Resources {
+		if policies.For(name).Mode != lease.Efficiency {
+			return &lease.ModeError{Resource: name, Want: lease.Efficiency, Have: lease.Correctness}
+		}
+	}
+	return fmt.Errorf("%w: %q is a lock of the efficiency mode; ask the backend of that mode", lease.ErrUnsupported, string(request.Resources[0]))
+}
+
+// since is the moment from which the session's time counts.
+func (s *session) since() lease.Instant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+// Renew prolongs the session.
+func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+	sent := s.config.Clock.Now()
+	if err := s.backend.do(ctx, func(n *Node) error { return n.renew(ctx, s.config.ID) }); err != nil {
+		return nil, fmt.Errorf("renew: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent.Since(s.sent) > 0 {
+		s.sent = sent
+	}
+	return nil, nil
+}
+
+// Release ends an attempt. That the session is gone is as good.
+func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+	return s.backend.do(ctx, func(n *Node) error {
+		if _, _, err := n.propose(ctx, &machine.Release{Session: s.config.ID, Nonce: nonce}); err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		return nil
+	})
+}
+
+// Close ends the session.
+func (s *session) Close(ctx context.Context) error {
+	err := s.backend.do(ctx, func(n *Node) error {
+		_, _, err := n.propose(ctx, &machine.CloseSession{Session: s.config.ID})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("close session: %w", err)
+	}
+	s.unlisten()
+	return nil
+}
+
+func (s *session) unlisten() {
+	for _, n := range s.backend.nodes {
+		n.hub.unlisten(s.config.ID, s.listener)
+	}
+}
