@@ -14,7 +14,7 @@ STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test quick fuzz bench soak lint fmt clean deps gofmt vet staticcheck bench-module
+.PHONY: help build run test quick fuzz bench soak mutants lint fmt clean deps gofmt vet staticcheck bench-module
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ soak: deps ## Repeat the tests in random order until DURATION (10m; 90s, 2h) has
 		round=$$(( round + 1 )); echo "soak: round $$round"; \
 		CGO_ENABLED=1 $(GO) test -race -count=1 -shuffle=on -timeout 30m $(PKG) || exit 1; \
 	done
+
+mutants: deps ## Break the code in every known way and see that a test notices; RUN=regexp for some
+	$(GO) run ./proptest/mutants $(if $(RUN),-run '$(RUN)')
 
 lint: gofmt vet staticcheck ## Check format, go vet and staticcheck
 
