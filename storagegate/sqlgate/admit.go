@@ -13,25 +13,19 @@ import (
 // admit locks and raises the mark in tx, with one statement if the token
 // passes.
 func (g *Gate) admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) error {
-	for {
-		mark, err := g.raise(ctx, tx, resource, token)
-		if errors.Is(err, sql.ErrNoRows) { // refused; the mark says why
-			mark, err = g.mark(ctx, tx, resource)
-		} else if err == nil && mark == token {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := g.rule.Admit(resource, mark, token); err != nil {
-			return err
-		}
-		// The first mark of the resource was committed between the two
-		// statements, and the jump is no longer too far: try again.
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	mark, err := g.raise(ctx, tx, resource, token)
+	if errors.Is(err, sql.ErrNoRows) { // refused by SQLite, which holds its lock now
+		mark, err = g.mark(ctx, tx, resource)
+	} else if err == nil && mark == token {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	if err := g.rule.Admit(resource, mark, token); err != nil {
+		return err
+	}
+	return fmt.Errorf("raise the mark of %q to %d: it stayed at %d; was leased_marks changed by hand?", string(resource), token, mark)
 }
 
 // raise sends the one statement. The answer is a mark, which is the token if and

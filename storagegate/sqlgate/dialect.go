@@ -42,16 +42,25 @@ type statements struct {
 	mark string
 }
 
-// admitMySQL calls a procedure: there is no RETURNING, and LAST_INSERT_ID, which
-// could carry the mark, is lost in a table with triggers. The procedure selects
-// the mark that the row has afterwards: it is the token if and only if that was
-// admitted.
-const admitMySQL = `CALL leased_try(?, ?, ?)`
-
+// The answer to admit is the mark that the row has then: the token if and only
+// if that was admitted. MariaDB and MySQL need a procedure for it: one of them
+// has no RETURNING, and LAST_INSERT_ID, which could carry the mark, is lost in a
+// table with triggers.
+//
+// SQLite has no procedures. Its upsert locks the whole database, whatever the
+// rule then says, and returns no row for a refusal. The first WHERE refuses a
+// jump on first use; it must not stop the update of a row that exists.
 var dialects = map[Dialect]statements{
 	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
-	SQLite:   {admit: fmt.Sprintf(pgsql.Upsert, "?1", "?2", "?3", ""), mark: `SELECT mark FROM leased_marks WHERE resource = ?1`},
-	MySQL:    {admit: admitMySQL, mark: `SELECT mark FROM leased_marks WHERE resource = ?`},
+	MySQL:    {admit: `CALL leased_try(?, ?, ?)`, mark: `SELECT mark FROM leased_marks WHERE resource = ?`},
+	SQLite: {
+		admit: `INSERT INTO leased_marks AS m (resource, mark)
+SELECT ?1, ?2 WHERE ?3 = 0 OR ?2 <= ?3 OR EXISTS (SELECT 1 FROM leased_marks e WHERE e.resource = ?1)
+ON CONFLICT (resource) DO UPDATE SET mark = excluded.mark
+WHERE excluded.mark >= m.mark AND (?3 = 0 OR excluded.mark - m.mark <= ?3)
+RETURNING mark`,
+		mark: `SELECT mark FROM leased_marks WHERE resource = ?1`,
+	},
 }
 
 // explain reads err by what the usual drivers have in common, so that this

@@ -20,9 +20,9 @@ const attempts = 10
 //
 // Isolation: the row lock decides, so every level keeps a stale write out. What
 // a transaction reads before it has passed the gate may be old; Do passes it
-// first. In PostgreSQL at REPEATABLE READ or SERIALIZABLE a writer that had to
-// wait for another one is run again, so its write function may run more than
-// once.
+// first. PostgreSQL at REPEATABLE READ and SERIALIZABLE sees the database as it
+// was before a possible wait for the lock: there, Do raises the mark in a
+// transaction of its own first, and a failed write leaves the mark raised.
 type Gate struct {
 	storagegate.Monitor
 	db      *sql.DB
@@ -59,20 +59,38 @@ func New(db *sql.DB, dialect Dialect, rule fencing.Rule, options ...Option) (*Ga
 
 // Do implements storagegate.Gate. write must not commit or roll back.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
+	return g.run(ctx, g.options, resource, token, write)
+}
+
+// run makes the transaction as often as the database asks for it, and records
+// the decision.
+func (g *Gate) run(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
 	if err := valid(resource, token); err != nil {
 		return err
 	}
 	var err error
 	for range attempts {
-		if err = g.once(ctx, resource, token, write); g.dialect.explain(err) != pgsql.Again || ctx.Err() != nil {
+		err = g.once(ctx, options, resource, token, write)
+		meaning := g.dialect.explain(err)
+		if meaning == pgsql.EnterFirst {
+			meaning = pgsql.Again
+			if enterErr := g.once(ctx, readCommitted, resource, token, nothing); enterErr != nil {
+				err, meaning = enterErr, g.dialect.explain(enterErr)
+			}
+		}
+		if meaning != pgsql.Again || ctx.Err() != nil {
 			break
 		}
 	}
 	return g.Record(resource, token, err)
 }
 
-func (g *Gate) once(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
-	tx, err := g.db.BeginTx(ctx, g.options)
+var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+func nothing(*sql.Tx) error { return nil }
+
+func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
+	tx, err := g.db.BeginTx(ctx, options)
 	if err != nil {
 		return fmt.Errorf("begin the gated transaction: %w", err)
 	}
@@ -99,7 +117,8 @@ func (g *Gate) once(ctx context.Context, resource fencing.Resource, token fencin
 // locks and raises the mark in tx, and the caller then writes in tx and commits.
 // Call it before the first read, and roll back if it returns an error. It is
 // one statement. The decision is counted here; whether it lasts is decided by
-// the caller's commit.
+// the caller's commit. In PostgreSQL at REPEATABLE READ and SERIALIZABLE, call
+// Enter before the transaction begins.
 func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) error {
 	if err := valid(resource, token); err != nil {
 		return err
@@ -110,7 +129,11 @@ func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 // Enter implements storagegate.Gate.
 func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if token != fencing.None {
-		return g.Do(ctx, resource, token, func(*sql.Tx) error { return nil })
+		options := g.options
+		if g.dialect == Postgres {
+			options = readCommitted
+		}
+		return g.run(ctx, options, resource, token, nothing)
 	}
 	mark, err := g.Mark(ctx, resource)
 	if err != nil {

@@ -44,7 +44,7 @@ func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token f
 	}
 	defer conn.Release()
 	var batch pgx.Batch
-	batch.Queue(`SELECT leased_fence($1, $2, $3)`, string(resource), int64(token), int64(g.rule.MaxJump))
+	batch.Queue(pgsql.Fence, string(resource), int64(token), int64(g.rule.MaxJump))
 	queue(&batch)
 	err = conn.SendBatch(ctx, &batch).Close()
 	if refusal := g.refusal(err, resource, token); refusal != nil {

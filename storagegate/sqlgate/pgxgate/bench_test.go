@@ -1,5 +1,71 @@
 package pgxgate_test
 
-import "github.com/leased-project/leased/internal/testserver"
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
+)
+
+// Run with: go test -run '^$' -bench . ./storagegate/sqlgate/pgxgate
 
 var durable = testserver.Shared{Start: testserver.StartDurablePostgres}
+
+const (
+	accounts = 4096 // a power of two, so that writers share them evenly
+	paySQL   = `UPDATE accounts SET balance = balance + 1 WHERE id = $1`
+)
+
+// BenchmarkPostgres measures a transaction of one statement with and without a
+// gate, and a single statement with and without one, on a server that waits for
+// the disk.
+func BenchmarkPostgres(b *testing.B) {
+	pool, err := pgxpool.New(b.Context(), durable.Get(b).DSN+"&pool_max_conns=32")
+	require.NoError(b, err)
+	defer pool.Close()
+	gate := pgxgate.New(pool, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	require.NoError(b, gate.Install(b.Context()))
+	_, err = pool.Exec(b.Context(), `DROP TABLE IF EXISTS accounts;
+		CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 50);
+		INSERT INTO accounts SELECT n, 0 FROM generate_series(0, 4095) n`)
+	require.NoError(b, err)
+
+	var names [accounts]fencing.Resource
+	for i := range names {
+		names[i] = fencing.Resource(fmt.Sprintf("account/%d", i))
+	}
+	const token = fencing.Token(34)
+	for _, writers := range []int{1, 16} {
+		pick := func(writer, n int) int { return (n*writers + writer) % accounts }
+		b.Run(fmt.Sprintf("transaction/writers=%d", writers), func(b *testing.B) {
+			gatetest.Compare(b, writers, func(writer, n int) error {
+				return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
+					_, err := tx.Exec(b.Context(), paySQL, pick(writer, n))
+					return err
+				})
+			}, func(writer, n int) error {
+				id := pick(writer, n)
+				return gate.Do(b.Context(), names[id], token, func(tx pgxgate.Tx) error {
+					_, err := tx.Exec(b.Context(), paySQL, id)
+					return err
+				})
+			})
+		})
+		b.Run(fmt.Sprintf("statement/writers=%d", writers), func(b *testing.B) {
+			gatetest.Compare(b, writers, func(writer, n int) error {
+				_, err := pool.Exec(b.Context(), paySQL, pick(writer, n))
+				return err
+			}, func(writer, n int) error {
+				id := pick(writer, n)
+				return gate.Batch(b.Context(), names[id], token, func(batch *pgx.Batch) { batch.Queue(paySQL, id) })
+			})
+		})
+	}
+}

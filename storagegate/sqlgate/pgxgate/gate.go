@@ -85,7 +85,7 @@ func (g *Gate) Install(ctx context.Context) error {
 // Do implements storagegate.Gate. BEGIN and the check are one round trip. write
 // must not commit or roll back.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
-	return g.decide(ctx, resource, token, func() error { return g.once(ctx, resource, token, write) })
+	return g.decide(ctx, resource, token, func() error { return g.once(ctx, g.begin, resource, token, write) })
 }
 
 // decide runs a transaction as often as PostgreSQL asks for it, and records
@@ -96,21 +96,33 @@ func (g *Gate) decide(ctx context.Context, resource fencing.Resource, token fenc
 	}
 	var err error
 	for range attempts {
-		if err = once(); explain(err) != pgsql.Again || ctx.Err() != nil {
+		err = once()
+		meaning := explain(err)
+		if meaning == pgsql.EnterFirst {
+			meaning = pgsql.Again
+			if enterErr := g.once(ctx, readCommitted, resource, token, nothing); enterErr != nil {
+				err, meaning = enterErr, explain(enterErr)
+			}
+		}
+		if meaning != pgsql.Again || ctx.Err() != nil {
 			break
 		}
 	}
 	return g.Record(resource, token, err)
 }
 
-func (g *Gate) once(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
+const readCommitted = "begin isolation level read committed"
+
+func nothing(Tx) error { return nil }
+
+func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
 	conn, err := g.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("begin the gated transaction: %w", err)
 	}
 	defer conn.Release() // closes the connection if it is still in a transaction
 	defer rollback(ctx, conn.Conn())
-	if err := g.beginAdmitted(ctx, conn.Conn(), resource, token); err != nil {
+	if err := g.beginAdmitted(ctx, conn.Conn(), begin, resource, token); err != nil {
 		return err
 	}
 	if err := write(conn.Conn()); err != nil {
@@ -130,63 +142,49 @@ func (g *Gate) once(ctx context.Context, resource fencing.Resource, token fencin
 }
 
 // beginAdmitted begins a transaction and admits the token, in one round trip.
-func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, resource fencing.Resource, token fencing.Token) error {
+func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, resource fencing.Resource, token fencing.Token) error {
 	var batch pgx.Batch
-	batch.Queue(g.begin)
+	batch.Queue(begin)
 	batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
 	results := conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
-	var mark int64
 	if err == nil {
-		err = results.QueryRow().Scan(&mark)
+		err = g.judge(results.QueryRow(), resource, token)
 	}
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
 	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		return g.explainRefusal(ctx, conn, resource, token)
-	}
-	if err != nil {
-		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
-	}
-	return nil
+	return err
 }
 
-// explainRefusal finds the reason why the upsert returned no row.
-func (g *Gate) explainRefusal(ctx context.Context, tx Tx, resource fencing.Resource, token fencing.Token) error {
-	for {
-		mark, err := mark(ctx, tx, resource)
-		if err != nil {
-			return err
-		}
-		if err := g.rule.Admit(resource, mark, token); err != nil {
-			return err
-		}
-		// The first mark of the resource was committed between the two
-		// statements, and the jump is no longer too far: try again.
-		var raised int64
-		err = tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)).Scan(&raised)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
+// judge reads the answer to pgsql.Admit: a mark other than the token is a
+// refusal, and the rule says which.
+func (g *Gate) judge(answer pgx.Row, resource fencing.Resource, token fencing.Token) error {
+	var mark fencing.Token
+	if err := answer.Scan(&mark); err != nil {
+		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
 	}
+	if mark == token {
+		return nil
+	}
+	if err := g.rule.Admit(resource, mark, token); err != nil {
+		return err
+	}
+	return fmt.Errorf("raise the mark of %q to %d: it stayed at %d; was leased_marks changed by hand?", string(resource), token, mark)
 }
 
 // Admit is the gate for a transaction that the caller has already begun: it
 // locks and raises the mark in tx, and the caller then writes in tx and commits.
 // Call it before the first read, and roll back if it returns an error. It is
 // one statement. The decision is counted here; whether it lasts is decided by
-// the caller's commit.
+// the caller's commit. At REPEATABLE READ and SERIALIZABLE call Enter before
+// the transaction begins.
 func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, token fencing.Token) error {
 	if err := valid(resource, token); err != nil {
 		return err
 	}
-	var raised int64
-	err := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)).Scan(&raised)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = g.explainRefusal(ctx, tx, resource, token)
-	}
-	return g.Record(resource, token, err)
+	answer := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+	return g.Record(resource, token, g.judge(answer, resource, token))
 }
 
 // Mark implements storagegate.Gate.

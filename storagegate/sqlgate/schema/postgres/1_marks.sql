@@ -1,15 +1,9 @@
 -- The marks: for each resource, the newest fencing token that was admitted.
 -- PostgreSQL 13 or later. Running this file again changes nothing.
---
--- admitted_by and admitted_at name the transaction that was admitted last; the
--- guard of a table compares them with the transaction that writes. The time
--- makes sure that a number from another cluster, restored here, never matches.
 CREATE TABLE IF NOT EXISTS leased_marks (
-    resource    text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 512),
-    mark        bigint NOT NULL CHECK (mark BETWEEN 0 AND 9007199254740991),
-    admitted_by xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    admitted_at timestamptz NOT NULL DEFAULT transaction_timestamp()
-) WITH (fillfactor = 50);
+    resource text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 512 AND strpos(resource, E'\n') = 0),
+    mark     bigint NOT NULL CHECK (mark BETWEEN 0 AND 9007199254740991)
+) WITH (fillfactor = 70);
 
 -- Marks are never lowered and never deleted, whoever tries.
 CREATE OR REPLACE FUNCTION leased_keep_mark() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -19,9 +13,12 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks
+DROP TRIGGER IF EXISTS leased_keep_mark_update ON leased_marks;
+CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks
     FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.resource <> OLD.resource) EXECUTE FUNCTION leased_keep_mark();
-CREATE OR REPLACE TRIGGER leased_keep_mark_delete BEFORE DELETE ON leased_marks
+DROP TRIGGER IF EXISTS leased_keep_mark_delete ON leased_marks;
+CREATE TRIGGER leased_keep_mark_delete BEFORE DELETE ON leased_marks
     FOR EACH ROW EXECUTE FUNCTION leased_keep_mark();
-CREATE OR REPLACE TRIGGER leased_keep_mark_truncate BEFORE TRUNCATE ON leased_marks
+DROP TRIGGER IF EXISTS leased_keep_mark_truncate ON leased_marks;
+CREATE TRIGGER leased_keep_mark_truncate BEFORE TRUNCATE ON leased_marks
     FOR EACH STATEMENT EXECUTE FUNCTION leased_keep_mark();

@@ -7,45 +7,83 @@
 --     UPDATE accounts SET balance = balance - 10 WHERE id = 7;
 --     COMMIT;
 --
+-- The schema that holds these functions must be in the search path of whoever
+-- calls them. (Pinning the path with SET would double the cost of a call.)
+--
 -- Token 0 means none: it passes while the resource has never been fenced. A
 -- third argument bounds the jump above the mark.
 --
 -- It raises LF001 for a stale token, LF002 for a missing one, LF003 for one
--- that jumps too far, LF004 for what is no token or name. The detail of the
--- first three is the mark. The row stays locked until the transaction ends, so
--- that no newer token can be admitted before this transaction's writes.
-CREATE OR REPLACE FUNCTION leased_fence(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS void
-    LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- that jumps too far; the detail of these is the mark. LF004 is for what is no
+-- token. LF006 asks to enter first, see leased_try.
+
+-- leased_try is leased_fence for callers that want the mark instead of an
+-- exception: a mark other than the token is a refusal.
+--
+-- The row stays locked until the transaction ends, so that no newer token can
+-- be admitted before this transaction's writes are committed. The holder's
+-- later writes only lock the row; it is written when the mark rises.
+--
+-- REPEATABLE READ and SERIALIZABLE look at the database as it was before this
+-- call could wait for an older holder, so that holder's last write would not be
+-- seen. At these levels the mark must be raised by a transaction of its own, at
+-- READ COMMITTED; leased_try says so with LF006.
+CREATE OR REPLACE FUNCTION leased_try(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found_mark bigint;
+    claims     text;
 BEGIN
-    IF token IS NULL OR token NOT BETWEEN 0 AND 9007199254740991 OR resource IS NULL OR octet_length(resource) NOT BETWEEN 1 AND 512 THEN
-        RAISE EXCEPTION 'invalid fencing token % or resource %', token, quote_nullable(left(resource, 80))
-            USING ERRCODE = 'LF004', HINT = 'A token is 0 to 9007199254740991, a resource has 1 to 512 bytes.';
+    IF token IS NULL OR token NOT BETWEEN 0 AND 9007199254740991 THEN
+        RAISE EXCEPTION 'invalid fencing token %', token
+            USING ERRCODE = 'LF004', HINT = 'A token is 0 to 9007199254740991, and 0 means none.';
     END IF;
-    LOOP
-        INSERT INTO leased_marks AS m (resource, mark)
-        SELECT $1, $2
-        WHERE $3 = 0 OR $2 <= $3 OR EXISTS (SELECT FROM leased_marks e WHERE e.resource = $1)
-        ON CONFLICT ON CONSTRAINT leased_marks_pkey DO UPDATE
-            SET mark = $2, admitted_by = pg_current_xact_id(), admitted_at = transaction_timestamp()
-            WHERE $2 >= m.mark AND ($3 = 0 OR $2 - m.mark <= $3);
+    SELECT m.mark INTO found_mark FROM leased_marks m WHERE m.resource = $1 FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        IF max_jump <> 0 AND token > max_jump THEN
+            RETURN 0;
+        END IF;
+        INSERT INTO leased_marks VALUES ($1, $2) ON CONFLICT DO NOTHING;
         IF FOUND THEN
-            RETURN;
+            found_mark := token;
+        ELSE
+            SELECT m.mark INTO found_mark FROM leased_marks m WHERE m.resource = $1 FOR NO KEY UPDATE;
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'the first mark of % is newer than this transaction', quote_literal($1) USING ERRCODE = '40001';
+            END IF;
         END IF;
-        SELECT m.mark INTO found_mark FROM leased_marks m WHERE m.resource = $1 FOR UPDATE;
-        found_mark := coalesce(found_mark, 0);
-        IF token = 0 AND found_mark > 0 THEN
-            RAISE EXCEPTION 'no fencing token: % is fenced at %', quote_literal(resource), found_mark
-                USING ERRCODE = 'LF002', DETAIL = found_mark::text, HINT = 'Acquire its lease and fence the transaction with the token.';
-        ELSIF token < found_mark THEN
-            RAISE EXCEPTION 'stale fencing token % for %: % has been admitted', token, quote_literal(resource), found_mark
-                USING ERRCODE = 'LF001', DETAIL = found_mark::text, HINT = 'The lease has passed on: stop writing.';
-        ELSIF max_jump <> 0 AND token - found_mark > max_jump THEN
-            RAISE EXCEPTION 'fencing token % for % is more than % above the mark %', token, quote_literal(resource), max_jump, found_mark
-                USING ERRCODE = 'LF003', DETAIL = found_mark::text, HINT = 'If the lock service did grant it, an operator must raise the bound.';
+    END IF;
+    IF token < found_mark OR (max_jump <> 0 AND token - found_mark > max_jump) THEN
+        RETURN found_mark;
+    END IF;
+    IF token > found_mark THEN
+        IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+            RAISE EXCEPTION 'the mark of % must be raised before a transaction at this isolation level begins', quote_literal($1)
+                USING ERRCODE = 'LF006', HINT = 'Call leased_fence in a transaction of its own at READ COMMITTED, then begin this one again.';
         END IF;
-        -- The mark rose between the two statements, and the token passes now.
-    END LOOP;
+        UPDATE leased_marks m SET mark = $2 WHERE m.resource = $1;
+    END IF;
+    -- What this transaction claims, for the guard of a table. It proves nothing
+    -- by itself: the guard holds it against the mark again.
+    claims := set_config('leased.claims', coalesce(current_setting('leased.claims', true), '') || token || ' ' || resource || E'\n', true);
+    RETURN token;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION leased_fence(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    found_mark bigint := leased_try(resource, token, max_jump);
+BEGIN
+    IF found_mark = token THEN
+        RETURN token;
+    ELSIF token = 0 THEN
+        RAISE EXCEPTION 'no fencing token: % is fenced at %', quote_literal(resource), found_mark
+            USING ERRCODE = 'LF002', DETAIL = found_mark::text, HINT = 'Acquire its lease and fence the transaction with the token.';
+    ELSIF token < found_mark THEN
+        RAISE EXCEPTION 'stale fencing token % for %: % has been admitted', token, quote_literal(resource), found_mark
+            USING ERRCODE = 'LF001', DETAIL = found_mark::text, HINT = 'The lease has passed on: stop writing.';
+    ELSE
+        RAISE EXCEPTION 'fencing token % for % is more than % above the mark %', token, quote_literal(resource), max_jump, found_mark
+            USING ERRCODE = 'LF003', DETAIL = found_mark::text, HINT = 'If the lock service did grant it, an operator must raise the bound.';
+    END IF;
 END
 $$;

@@ -12,9 +12,10 @@
 CREATE OR REPLACE FUNCTION leased_guard() RETURNS trigger
     LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    name text;
+    name   text;
     before text;
-    after text;
+    after  text;
+    claim  text;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         RAISE EXCEPTION 'table % is fenced and cannot be truncated', TG_TABLE_NAME
@@ -27,10 +28,10 @@ BEGIN
         after := TG_ARGV[0] || (to_jsonb(NEW) ->> TG_ARGV[1]);
     END IF;
     FOREACH name IN ARRAY array_remove(ARRAY[before, CASE WHEN after IS DISTINCT FROM before THEN after END], NULL) LOOP
-        IF NOT EXISTS (SELECT FROM leased_marks m WHERE m.resource = name
-                AND m.admitted_by = pg_current_xact_id() AND m.admitted_at = transaction_timestamp()) THEN
-            PERFORM leased_fence(name, 0);
-        END IF;
+        SELECT max(split_part(line, ' ', 1)::bigint) INTO claim
+        FROM unnest(string_to_array(current_setting('leased.claims', true), E'\n')) AS line
+        WHERE line <> '' AND substr(line, strpos(line, ' ') + 1) = name;
+        PERFORM leased_fence(name, coalesce(claim::bigint, 0));
     END LOOP;
     RETURN NULL;
 END
