@@ -1,0 +1,43 @@
+package memgate_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/memgate"
+)
+
+// BenchmarkMemory measures a write in memory with and without a gate. Without
+// one it is what a careful program does anyway: find the value, lock it, change
+// it. Run with: go test -run '^$' -bench . ./storagegate/memgate
+func BenchmarkMemory(b *testing.B) {
+	const count = 1024
+	type plain struct {
+		sync.Mutex
+		value int
+	}
+	var values sync.Map
+	gate := memgate.New[int](fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	var names [count]fencing.Resource
+	for i := range names {
+		names[i] = fencing.Resource(fmt.Sprintf("account/%d", i))
+		values.Store(names[i], &plain{})
+		if err := gate.Enter(b.Context(), names[i], 34); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ctx := b.Context()
+	gatetest.Compare(b, 1, func(_, n int) error {
+		found, _ := values.Load(names[n%count])
+		p := found.(*plain)
+		p.Lock()
+		p.value++
+		p.Unlock()
+		return nil
+	}, func(_, n int) error {
+		return gate.Do(ctx, names[n%count], 34, func(value *int) error { *value++; return nil })
+	})
+}
