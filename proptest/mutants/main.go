@@ -14,6 +14,7 @@
 //	what the edit breaks, in one line
 //	file: path/of/the/source.go
 //	test: -run 'TestName' ./package
+//	runs: 5 (how often the test may run until it catches it; 1 if left out)
 //	--- old
 //	whole lines that occur in the file exactly once
 //	--- new

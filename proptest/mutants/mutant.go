@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +14,7 @@ type mutant struct {
 	Name  string
 	What  string            // what it breaks
 	Test  []string          // arguments of go test
+	Runs  int               // how often the test may run until it catches it
 	Files map[string]string // the edited sources, by path
 }
 
@@ -40,7 +42,7 @@ func read(root fs.FS, name string) (mutant, error) {
 	if err != nil {
 		return mutant{}, err
 	}
-	m := mutant{Name: strings.TrimSuffix(path.Base(name), ".mutant"), Files: map[string]string{}}
+	m := mutant{Name: strings.TrimSuffix(path.Base(name), ".mutant"), Runs: 1, Files: map[string]string{}}
 	head, body, found := strings.Cut(string(text), "\n")
 	if !found {
 		return m, fmt.Errorf("it has one line only")
@@ -54,6 +56,10 @@ func read(root fs.FS, name string) (mutant, error) {
 		switch {
 		case key == "file":
 			file = strings.TrimSpace(value)
+		case key == "runs":
+			if m.Runs, err = strconv.Atoi(value); err != nil || m.Runs < 1 {
+				return m, fmt.Errorf("runs: %q is not a number above 0", value)
+			}
 		case key == "test":
 			m.Test, err = split(value)
 			if err != nil {

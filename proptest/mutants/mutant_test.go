@@ -34,6 +34,7 @@ func TestRead(t *testing.T) {
 		{"no test", "strict\nfile: a/a.go\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", "needs a test"},
 		{"no such file", "strict\nfile: b.go\ntest: ./a\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", "b.go"},
 		{"noise", "strict\nfile: a/a.go\nwhat?\n", "cannot read the line"},
+		{"runs", "strict\nruns: some\n", "not a number"},
 		{"quote", "strict\ntest: -run 'X\n", "not closed"},
 	}
 	for _, tt := range tests {
@@ -48,7 +49,7 @@ func TestRead(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, []mutant{{Name: "it-s", What: "strict", Test: []string{"-run", "TestF|TestG", "./a"},
+			require.Equal(t, []mutant{{Name: "it-s", What: "strict", Runs: 1, Test: []string{"-run", "TestF|TestG", "./a"},
 				Files: map[string]string{"a/a.go": "package a\n\nfunc f(x int) bool { return x > 1 }\n"}}}, mutants)
 		})
 	}

@@ -15,7 +15,7 @@ import (
 // verdict is what became of a mutant.
 type verdict struct {
 	Caught string // the first test that failed; empty if none did
-	After  string // how many random cases it took, where the test says so
+	After  string // how many random cases it took where the test says so, else runs
 }
 
 var (
@@ -23,8 +23,9 @@ var (
 	rapidAfter = regexp.MustCompile(`\[rapid\] (?:failed|panic) after (\d+) tests?`)
 )
 
-// try runs a mutant's test with its edits laid over the tree. A mutant that
-// does not compile proves nothing and is an error.
+// try runs a mutant's test with its edits laid over the tree, again if it may
+// take luck to catch it. A mutant that does not compile proves nothing and is
+// an error.
 func try(m mutant) (verdict, error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -35,6 +36,27 @@ func try(m mutant) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
+	for run := 1; run <= m.Runs; run++ {
+		v, err := test(m, overlay)
+		if err != nil || v.Caught != "" {
+			if v.After == "" {
+				v.After = plural(run, "run")
+			}
+			return v, err
+		}
+	}
+	return verdict{}, nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// test runs the test once.
+func test(m mutant, overlay string) (verdict, error) {
 	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=60s"}, m.Test...)
 	output, err := exec.Command("go", args...).CombinedOutput()
 	var exit *exec.ExitError
@@ -49,13 +71,13 @@ func try(m mutant) (verdict, error) {
 	case strings.Contains(string(output), "[build failed]") || strings.Contains(string(output), "[setup failed]"):
 		return verdict{}, fmt.Errorf("it does not compile:\n%s", output)
 	}
-	v := verdict{Caught: "panic or deadlock", After: "1"}
+	v := verdict{Caught: "panic or deadlock"}
 	if match := failedTest.FindAllStringSubmatch(string(output), -1); match != nil {
 		v.Caught = match[len(match)-1][1]
 	}
 	if match := rapidAfter.FindStringSubmatch(string(output)); match != nil {
 		if n, err := strconv.Atoi(match[1]); err == nil {
-			v.After = strconv.Itoa(n + 1)
+			v.After = plural(n+1, "case")
 		}
 	}
 	return v, nil
