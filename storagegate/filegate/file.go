@@ -1,0 +1,80 @@
+package filegate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/leased-project/leased/storagegate"
+)
+
+// File is the replacement that a write prepares. What is written to it becomes
+// the new content of the file, all at once, when the write has returned nil.
+type File struct {
+	disk            disk
+	path, temporary string
+	next            handle // nil until the first Write
+}
+
+var _ io.Writer = (*File)(nil)
+
+// Current is the content that is about to be replaced, nil if there is none.
+func (f *File) Current() ([]byte, error) {
+	content, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return content, err
+}
+
+// Write adds to the new content. To make the file empty, write an empty slice.
+func (f *File) Write(p []byte) (int, error) {
+	if f.next == nil {
+		next, err := f.disk.create(f.temporary)
+		if err != nil {
+			return 0, fmt.Errorf("make the temporary file: %w", err)
+		}
+		f.next = next
+		if old, err := os.Stat(f.path); err == nil {
+			if err := os.Chmod(f.temporary, old.Mode().Perm()); err != nil {
+				return 0, fmt.Errorf("keep the permissions of the file: %w", err)
+			}
+		}
+	}
+	return f.next.Write(p)
+}
+
+// finish brings the new content to the disk, under its temporary name.
+func (f *File) finish() error {
+	if f.next == nil {
+		return nil
+	}
+	if err := f.next.Sync(); err != nil {
+		return fmt.Errorf("write the temporary file: %w", err)
+	}
+	return nil
+}
+
+// replace gives the new content its name, if there is any. After a rename that
+// did not reach the disk nobody knows which content a crash would leave.
+func (f *File) replace() error {
+	if f.next == nil {
+		return nil
+	}
+	if err := f.disk.rename(f.temporary, f.path); err != nil {
+		return fmt.Errorf("replace the file: %w", err)
+	}
+	if err := f.disk.syncDir(filepath.Dir(f.path)); err != nil {
+		return fmt.Errorf("replace the file: %w: %w", storagegate.ErrUncertain, err)
+	}
+	return nil
+}
+
+func (f *File) close() {
+	if f.next != nil {
+		_ = f.next.Close()
+	}
+}
