@@ -239,7 +239,9 @@ func (c *Client) leave(k *keeper) {
 	k.users--
 	k.used = c.clock.Now()
 	k.mu.Unlock()
-	k.poke()
+	if k.fixed {
+		k.poke() // nobody else will use it
+	}
 }
 
 // drop takes k out of use: no new acquisition will find it.

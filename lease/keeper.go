@@ -129,7 +129,9 @@ func (k *keeper) adopt(ctx context.Context, h *hold) (*Lease, error) {
 	}
 	k.holds[h.nonce] = h
 	k.young[h.nonce] = h
-	k.poke()
+	if now.Until(k.deadline(h)) < maxNap {
+		k.poke() // else run wakes up in time anyway
+	}
 	return newLease(ctx, h), nil
 }
 

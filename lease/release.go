@@ -38,7 +38,9 @@ func (k *keeper) releaseLease(ctx context.Context, l *Lease) error {
 		k.discard(h.nonce)
 		k.mu.Unlock()
 	}
-	k.poke()
+	if k.fixed {
+		k.poke()
+	}
 	emit(k.client.hooks.Released, h.event(now, err))
 	return err
 }

@@ -1,0 +1,76 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/leasetest"
+)
+
+// What the client itself costs, with a service that answers at once. Run with:
+// go test -run '^$' -bench . ./lease
+
+func newBenchClient(b *testing.B) *lease.Client {
+	memory, err := leasetest.NewMemory()
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := lease.New(memory)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	c := newBenchClient(b)
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		l, err := c.TryAcquire(ctx, "a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Release(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// The time to take one more lease must not depend on how many are held.
+func BenchmarkAcquireManyHeld(b *testing.B) {
+	for _, held := range []int{0, 10_000, 100_000} {
+		b.Run(fmt.Sprint(held), func(b *testing.B) {
+			c := newBenchClient(b)
+			ctx := context.Background()
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for i := range held {
+				if _, err := c.TryAcquire(ctx, fencing.Resource(fmt.Sprint("held/", i))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.ResetTimer()
+			for b.Loop() {
+				l, err := c.TryAcquire(ctx, "a")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := l.Release(ctx); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if held > 0 {
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(held), "B/lease")
+			}
+		})
+	}
+}
