@@ -219,8 +219,10 @@ func TestAdmitDoesNotAllocate(t *testing.T) {
 	require.NoError(t, f.Admit(door, token))
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		token++
-		if f.Admit(door, token) != nil || f.Admit(door, token) != nil {
-			t.Fail()
+		for range 2 { // raises the mark, then equals it
+			if f.Admit(door, token) != nil {
+				t.Fail()
+			}
 		}
 	}))
 }
