@@ -48,12 +48,13 @@ func compatible(a, b lease.Kind) bool { return a == b && a != lease.Exclusive }
 
 // freeSlot is the lowest slot that no holder has, 0 if all of permits are taken.
 func (l *lock) freeSlot(permits int) int {
-	for slot := 1; slot <= min(permits, len(l.holders)+1); slot++ {
-		if !slices.ContainsFunc(l.holders, func(h *request) bool { return h.slot == slot }) {
-			return slot
+	taken := make([]bool, min(permits, len(l.holders)+1)+1)
+	for _, h := range l.holders {
+		if h.slot < len(taken) {
+			taken[h.slot] = true
 		}
 	}
-	return 0
+	return slices.Index(taken[1:], false) + 1
 }
 
 // admits reports whether r may hold this lock beside its holders and before its
@@ -63,10 +64,8 @@ func (l *lock) admits(r *request) bool {
 	if l.delay != 0 {
 		return false
 	}
-	for _, h := range l.holders {
-		if !compatible(h.kind, r.kind) {
-			return false
-		}
+	if len(l.holders) > 0 && !compatible(l.holders[0].kind, r.kind) { // all are of one kind
+		return false
 	}
 	if r.kind == lease.Permit && l.freeSlot(r.permits) == 0 {
 		return false
