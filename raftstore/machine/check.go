@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -11,6 +12,11 @@ import (
 // check reports the first invariant of Machine that does not hold. It guards
 // what comes from a snapshot, and the tests call it after every command.
 func (m *Machine) check() error {
+	for _, p := range m.policies.All() {
+		if p.Mode == lease.AnyMode {
+			return fmt.Errorf("policy for %q has no mode", p.Prefix)
+		}
+	}
 	tokens := map[fencing.Token]bool{}
 	orders := map[uint64]bool{}
 	for _, id := range m.sessionIDs() {
@@ -23,9 +29,10 @@ func (m *Machine) check() error {
 		if err := m.checkLock(l); err != nil {
 			return fmt.Errorf("lock %q: %w", string(name), err)
 		}
-		if l.delay > m.order {
-			return fmt.Errorf("lock %q: delay %d is above the last order %d", string(name), l.delay, m.order)
+		if l.delay > m.order || orders[l.delay] {
+			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
 		}
+		orders[l.delay] = l.delay != 0
 	}
 	return nil
 }
@@ -35,7 +42,7 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 		return fmt.Errorf("ttl is %v", ttl)
 	}
 	for i, x := range s.ended {
-		if x.lo == 0 || x.lo > x.hi || i > 0 && s.ended[i-1].hi+1 >= x.lo {
+		if x.lo == 0 || x.lo > x.hi || i > 0 && s.ended[i-1].hi >= x.lo-1 {
 			return fmt.Errorf("ended attempts are not a set: %v", s.ended)
 		}
 	}
@@ -49,6 +56,8 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 			return fmt.Errorf("attempt %d has the token %d of %d", r.nonce, r.token, m.lastToken)
 		case (r.slot != 0) != (r.kind == lease.Permit && r.token != fencing.None) || r.slot > r.permits:
 			return fmt.Errorf("attempt %d has the slot %d of %d", r.nonce, r.slot, r.permits)
+		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != m.modeOf(r.resources[0]) }):
+			return fmt.Errorf("attempt %d has locks of two modes", r.nonce)
 		}
 		orders[r.order] = true
 		tokens[r.token] = true

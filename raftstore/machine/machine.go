@@ -18,7 +18,8 @@ import (
 //     several; permits have different slots;
 //  3. waiters are in ascending order, and none of them could be granted;
 //  4. a lock has holders, waiters or a delay;
-//  5. an attempt that has ended is not live.
+//  5. an attempt that has ended is not live;
+//  6. the locks of one request have one mode, and every policy names one.
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token

@@ -12,6 +12,10 @@ import (
 // snapshotVersion is the first byte of every snapshot.
 const snapshotVersion = 1
 
+// maxCount is more than any counter of a machine can reach in its life, and so
+// far below the largest number that counting on from it cannot overflow.
+const maxCount = 1 << 62
+
 // Snapshot writes the whole state. Equal machines write equal bytes.
 func (m *Machine) Snapshot() []byte {
 	w := &writer{}
@@ -65,7 +69,7 @@ func Restore(data []byte) (*Machine, error) {
 		return nil, fmt.Errorf("%w: snapshot version %d, this program reads version %d; upgrade it", ErrMalformed, v, snapshotVersion)
 	}
 	m := New()
-	m.generation, m.lastToken, m.order, m.version = r.uint(), r.token(), r.uint(), r.uint()
+	m.generation, m.lastToken, m.order, m.version = r.max(maxCount), r.token(), r.max(maxCount), r.max(maxCount)
 	var policies []lease.Policy
 	for range r.count() {
 		policies = append(policies, r.policy())
@@ -85,7 +89,11 @@ func Restore(data []byte) (*Machine, error) {
 			r.fail("delays are not in ascending order")
 		}
 		last = name
-		m.lock(name).delay = r.uint()
+		delay := r.uint()
+		if delay == 0 {
+			r.fail("delay 0")
+		}
+		m.lock(name).delay = delay
 	}
 	if err := r.end(); err != nil {
 		return nil, err
