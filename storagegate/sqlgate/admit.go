@@ -11,7 +11,7 @@ import (
 )
 
 // admit locks and raises the mark in tx, with one statement if the token
-// passes.
+// passes; in SQLite the first mark of a resource takes two.
 func (g *Gate) admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) error {
 	mark, err := g.raise(ctx, tx, resource, token)
 	if errors.Is(err, sql.ErrNoRows) { // refused by SQLite, which holds its lock now
@@ -20,7 +20,7 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
 	}
 	if err := g.rule.Admit(resource, mark, token); err != nil {
 		return err
@@ -28,27 +28,35 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 	return fmt.Errorf("raise the mark of %q to %d: it stayed at %d; was leased_marks changed by hand?", string(resource), token, mark)
 }
 
-// raise sends the one statement. The answer is a mark, which is the token if and
+// raise tries to raise the mark. The answer is a mark, which is the token if and
 // only if that was admitted, or sql.ErrNoRows for a refusal.
-func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (fencing.Token, error) {
+func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
 	args := []any{string(resource), int64(token), int64(g.rule.MaxJump)}
-	var row *sql.Row
 	if g.dialect == Postgres {
 		// The drivers keep prepared statements themselves, or must not, behind
 		// a connection pooler.
-		row = tx.QueryRowContext(ctx, dialects[Postgres].admit, args...)
-	} else {
-		stmt, err := g.admits.get(ctx, g.db, dialects[g.dialect].admit)
+		err := tx.QueryRowContext(ctx, dialects[Postgres].admit, args...).Scan(&mark)
+		return mark, err
+	}
+	if query := dialects[g.dialect].again; query != "" {
+		stmt, err := g.again.get(ctx, g.db, query)
 		if err != nil {
 			return fencing.None, err
 		}
-		row = tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+		result, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+		if err != nil {
+			return fencing.None, err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 1 {
+			return token, err
+		}
 	}
-	var mark fencing.Token
-	if err := row.Scan(&mark); err != nil {
-		return fencing.None, fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
+	stmt, err := g.admits.get(ctx, g.db, dialects[g.dialect].admit)
+	if err != nil {
+		return fencing.None, err
 	}
-	return mark, nil
+	err = tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...).Scan(&mark)
+	return mark, err
 }
 
 // prepared is a statement that is prepared on first use, so that a gate can be
@@ -64,7 +72,7 @@ func (p *prepared) get(ctx context.Context, db *sql.DB, query string) (*sql.Stmt
 	if p.stmt == nil {
 		stmt, err := db.PrepareContext(ctx, query)
 		if err != nil {
-			return nil, fmt.Errorf("prepare the gate's statement (was Install called?): %w", err)
+			return nil, fmt.Errorf("prepare: %w", err)
 		}
 		p.stmt = stmt
 	}

@@ -34,6 +34,9 @@ func ParseDialect(name string) (Dialect, error) {
 
 // statements are what a dialect needs.
 type statements struct {
+	// again, if not empty, does what admit does for a resource that has a mark,
+	// faster. It changes one row if the token passes.
+	again string
 	// admit locks the row of the resource and raises its mark, if the rule
 	// allows it.
 	admit string
@@ -47,13 +50,14 @@ type statements struct {
 // has no RETURNING, and LAST_INSERT_ID, which could carry the mark, is lost in a
 // table with triggers.
 //
-// SQLite has no procedures. Its upsert locks the whole database, whatever the
-// rule then says, and returns no row for a refusal. The first WHERE refuses a
+// SQLite has no procedures. Its statements lock the whole database, whatever the
+// rule then says, and the upsert returns no row for a refusal. The first WHERE refuses a
 // jump on first use; it must not stop the update of a row that exists.
 var dialects = map[Dialect]statements{
 	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
 	MySQL:    {admit: `CALL leased_try(?, ?, ?)`, mark: `SELECT mark FROM leased_marks WHERE resource = ?`},
 	SQLite: {
+		again: `UPDATE leased_marks SET mark = ?2 WHERE resource = ?1 AND ?2 >= mark AND (?3 = 0 OR ?2 - mark <= ?3)`,
 		admit: `INSERT INTO leased_marks AS m (resource, mark)
 SELECT ?1, ?2 WHERE ?3 = 0 OR ?2 <= ?3 OR EXISTS (SELECT 1 FROM leased_marks e WHERE e.resource = ?1)
 ON CONFLICT (resource) DO UPDATE SET mark = excluded.mark

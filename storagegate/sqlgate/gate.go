@@ -29,6 +29,7 @@ type Gate struct {
 	dialect Dialect
 	rule    fencing.Rule
 	options *sql.TxOptions
+	again   prepared
 	admits  prepared
 }
 

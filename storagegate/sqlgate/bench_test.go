@@ -1,0 +1,98 @@
+package sqlgate_test
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+)
+
+// Run with: go test -run '^$' -bench . ./storagegate/sqlgate
+
+const accounts = 1024
+
+func BenchmarkPostgres(b *testing.B) {
+	server, err := testserver.StartDurablePostgres()
+	require.NoError(b, err)
+	defer server.Stop()
+	s := storage{sqlgate.Postgres, "pgx", server.DSN}
+	for _, writers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			compare(b, s, writers, `UPDATE accounts SET balance = balance + 1 WHERE id = $1`)
+		})
+	}
+}
+
+func BenchmarkMariaDB(b *testing.B) {
+	server, err := testserver.StartDurableMariaDB()
+	require.NoError(b, err)
+	defer server.Stop()
+	s := storage{sqlgate.MySQL, "mysql", server.DSN}
+	for _, writers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			compare(b, s, writers, `UPDATE accounts SET balance = balance + 1 WHERE id = ?`)
+		})
+	}
+}
+
+// BenchmarkSQLite writes to a file that keeps what it confirms (synchronous
+// FULL), and to one that may lose the last writes with the power (NORMAL).
+func BenchmarkSQLite(b *testing.B) {
+	for _, synchronous := range []string{"FULL", "NORMAL"} {
+		b.Run("synchronous="+synchronous, func(b *testing.B) {
+			path := filepath.Join(b.TempDir(), "bench.db")
+			s := storage{sqlgate.SQLite, "sqlite", "file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(" + synchronous + ")"}
+			compare(b, s, 1, `UPDATE accounts SET balance = balance + 1 WHERE id = ?`)
+		})
+	}
+}
+
+// compare measures a transaction of one prepared statement with and without a
+// gate.
+func compare(b *testing.B, s storage, writers int, pay string) {
+	execute(b, s, `DROP TABLE IF EXISTS accounts`, `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)`)
+	db := s.open(b)
+	db.SetMaxIdleConns(writers + 4)
+	gate, err := sqlgate.New(db, s.dialect, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	require.NoError(b, err)
+	require.NoError(b, gate.Install(b.Context()))
+	var names [accounts]fencing.Resource
+	tx, err := db.BeginTx(b.Context(), nil)
+	require.NoError(b, err)
+	for i := range names {
+		names[i] = fencing.Resource(fmt.Sprintf("account/%d", i))
+		require.NoError(b, gate.Admit(b.Context(), tx, names[i], 34))
+		_, err := tx.ExecContext(b.Context(), fmt.Sprintf(`INSERT INTO accounts VALUES (%d, 0)`, i))
+		require.NoError(b, err)
+	}
+	require.NoError(b, tx.Commit())
+	stmt, err := db.PrepareContext(b.Context(), pay)
+	require.NoError(b, err)
+	defer stmt.Close()
+
+	pick := func(writer, n int) int { return (n*writers + writer) % accounts }
+	gatetest.Compare(b, writers, func(writer, n int) error {
+		tx, err := db.BeginTx(b.Context(), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.StmtContext(b.Context(), stmt).ExecContext(b.Context(), pick(writer, n)); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}, func(writer, n int) error {
+		id := pick(writer, n)
+		return gate.Do(b.Context(), names[id], 34, func(tx *sql.Tx) error {
+			_, err := tx.StmtContext(b.Context(), stmt).ExecContext(b.Context(), id)
+			return err
+		})
+	})
+}
