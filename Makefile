@@ -6,8 +6,8 @@ PKG         ?= ./...
 BENCH       ?= .
 FUZZTIME    ?= 20s
 DURATION    ?= 10m
-# Per package. All packages together take a few minutes.
-TESTTIMEOUT ?= 10m
+# Per package. The gates of three databases take the longest.
+TESTTIMEOUT ?= 15m
 
 # staticcheck has a module of its own, so that go.mod stays free of it.
 STATICCHECK  = tool -modfile=tools/go.mod staticcheck
