@@ -1,0 +1,301 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+func TestAttempts(t *testing.T) {
+	run(t, []story{
+		{"an acquire applied twice has one outcome", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{write(ann, 1, "a"), "granted #1", ""},
+			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
+			{write(bob, 1, "a"), "queued", ""},
+			{try(write(bob, 1, "a")), "queued", ""},
+			{read(ann, 1, "b"), "granted #1", ""}, // whatever the copy asks for
+			{free(ann, 1), "done", "ann/1 released a #1, bob/1 granted a #2"},
+			{write(bob, 1, "a"), "granted #2", ""},
+		}},
+		{"a late copy after the release has ended", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{free(ann, 1), "done", "ann/1 released a #1"},
+			{write(ann, 1, "a"), "ended", ""},
+			{free(ann, 1), "ended", ""},
+			{write(ann, 2, "a"), "granted #2", "ann/2 granted a #2"},
+		}},
+		{"a late copy after the cancel of a waiter has ended", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
+			{free(bob, 1), "done", "bob/1 cancelled a"},
+			{free(ann, 1), "done", "ann/1 released a #1"},
+			{write(bob, 1, "a"), "ended", ""},
+		}},
+		{"a release before its acquire ends it", []step{
+			{free(ann, 7), "ended", ""},
+			{write(ann, 7, "a"), "ended", ""},
+			{write(ann, 6, "a"), "granted #1", "ann/6 granted a #1"},
+			{write(bob, 7, "b"), "granted #2", "bob/7 granted b #2"}, // numbers are the session's own
+		}},
+		{"a late copy of a refused try is not granted", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{try(write(bob, 1, "a")), "held", ""},
+			{free(ann, 1), "done", "ann/1 released a #1"},
+			{try(write(bob, 1, "a")), "ended", ""},
+			{write(bob, 1, "a"), "ended", ""},
+		}},
+		{"no session", []step{
+			{write(lease.SessionID{9}, 1, "a"), "no session", ""},
+			{free(lease.SessionID{9}, 1), "no session", ""},
+			{&CloseSession{Session: lease.SessionID{9}}, "no session", ""},
+			{&Expire{Session: lease.SessionID{9}, Generation: 1}, "no session", ""},
+		}},
+	})
+}
+
+func TestSessions(t *testing.T) {
+	run(t, []story{
+		{"an expiry of another generation has no effect", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{&Lead{}, "done g2", ""},
+			{&Expire{Session: ann, Generation: 1}, "outdated", ""},
+			{&Expire{Session: ann, Generation: 3}, "outdated", ""},
+			{write(ann, 1, "a"), "granted #1", ""},
+			{&Expire{Session: ann, Generation: 2}, "done", "ann/1 expired a #1"},
+			{write(ann, 2, "a"), "no session", ""},
+		}},
+		{"its end frees what it holds and cancels what it waits for", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{write(ann, 2, "a"), "queued", "ann/2 queued a"},
+			{write(bob, 1, "b"), "granted #2", "bob/1 granted b #2"},
+			{write(ann, 3, "b"), "queued", "ann/3 queued b"},
+			{write(bob, 2, "a"), "queued", "bob/2 queued a"},
+			{write(eve, 1, "b"), "queued", "eve/1 queued b"},
+			{&CloseSession{Session: ann}, "done", "ann/2 cancelled a, ann/3 cancelled b, ann/1 released a #1, bob/2 granted a #3"},
+			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 expired b #2, bob/2 expired a #3, eve/1 granted b #4"},
+			{&CloseSession{Session: ann}, "no session", ""},
+		}},
+		{"opened twice it is the same session", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{free(ann, 2), "ended", ""},
+			{&OpenSession{Session: ann, TTL: time.Hour}, "done", ""},
+			{write(ann, 1, "a"), "granted #1", ""},
+			{write(ann, 2, "a"), "ended", ""},
+		}},
+		// A session's memory of its attempts ends with it. Session numbers are
+		// random and used once, so only late copies of both commands get here;
+		// nobody renews what they are granted.
+		{"opened again after its end it is another session", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{&CloseSession{Session: ann}, "done", "ann/1 released a #1"},
+			{&OpenSession{Session: ann, TTL: time.Second}, "done", ""},
+			{write(ann, 1, "a"), "granted #2", "ann/1 granted a #2"},
+		}},
+	})
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour}, &OpenSession{Session: bob, TTL: time.Minute})
+	require.Equal(t, map[lease.SessionID]time.Duration{ann: time.Second, bob: time.Minute}, m.SessionTTLs())
+}
+
+func TestBreak(t *testing.T) {
+	run(t, []story{
+		{"takes one grant, by its token", []step{
+			{&Break{Resource: "a", Token: 1}, "not held", ""},
+			{read(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{read(bob, 1, "a", "b"), "granted #2", "bob/1 granted a+b #2"},
+			{write(eve, 1, "b"), "queued", "eve/1 queued b"},
+			{&Break{Resource: "a", Token: 3}, "not held", ""},
+			{&Break{Resource: "b", Token: 1}, "not held", ""},
+			{&Break{Resource: "a", Token: 2}, "done", "bob/1 broken a+b #2, eve/1 granted b #3"},
+			{&Break{Resource: "a", Token: 2}, "not held", ""},
+			{read(bob, 1, "a", "b"), "ended", ""},
+			{read(ann, 1, "a"), "granted #1", ""},
+			{write(bob, 2, "b"), "queued", "bob/2 queued b"}, // its session lives on
+		}},
+	})
+}
+
+func TestLockDelay(t *testing.T) {
+	run(t, []story{
+		{"after a break, until it is ended", []step{
+			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
+			{write(bob, 1, "slow"), "queued", "bob/1 queued slow"},
+			{&Break{Resource: "slow", Token: 1}, "done", "ann/1 broken slow #1, slow delayed 3"},
+			{try(write(eve, 1, "slow")), "held", ""},
+			{&EndDelay{Resource: "slow", Delay: 2, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 3, Generation: 0}, "outdated", ""},
+			{&EndDelay{Resource: "other", Delay: 3, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 0, Generation: 1}, "outdated", ""},
+			{&Lead{}, "done g2", ""},
+			{&EndDelay{Resource: "slow", Delay: 3, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 3, Generation: 2}, "done", "slow opened, bob/1 granted slow #2"},
+			{&EndDelay{Resource: "slow", Delay: 3, Generation: 2}, "outdated", ""},
+		}},
+		{"not after a release or a close", []step{
+			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
+			{free(ann, 1), "done", "ann/1 released slow #1"},
+			{write(ann, 2, "slow"), "granted #2", "ann/2 granted slow #2"},
+			{&CloseSession{Session: ann}, "done", "ann/2 released slow #2"},
+			{try(write(bob, 1, "slow")), "granted #3", "bob/1 granted slow #3"},
+		}},
+		{"a waiter that expires leaves none", []step{
+			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
+			{write(bob, 1, "slow"), "queued", "bob/1 queued slow"},
+			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 cancelled slow"},
+			{free(ann, 1), "done", "ann/1 released slow #1"},
+			{try(write(eve, 1, "slow")), "granted #2", "eve/1 granted slow #2"},
+		}},
+		{"a second delay takes the place of the first", []step{
+			{read(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
+			{read(bob, 1, "slow"), "granted #2", "bob/1 granted slow #2"},
+			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired slow #1, slow delayed 3"},
+			{try(read(eve, 1, "slow")), "held", ""},
+			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 expired slow #2, slow delayed 5"},
+			{&EndDelay{Resource: "slow", Delay: 3, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 5, Generation: 1}, "done", "slow opened"},
+			{try(read(eve, 2, "slow")), "granted #3", "eve/2 granted slow #3"},
+		}},
+		{"a set is delayed where its policies say so", []step{
+			{write(ann, 1, "a", "slow", "slow2"), "granted #1", "ann/1 granted a+slow+slow2 #1"},
+			{write(bob, 1, "a", "slow2"), "queued", "bob/1 queued a+slow2"},
+			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired a+slow+slow2 #1, slow delayed 3, slow2 delayed 4"},
+			{&EndDelay{Resource: "slow", Delay: 3, Generation: 1}, "done", "slow opened"},
+			{try(write(eve, 1, "a")), "held", ""},
+			{&EndDelay{Resource: "slow2", Delay: 4, Generation: 1}, "done", "slow2 opened, bob/1 granted a+slow2 #2"},
+		}},
+	})
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: time.Minute}},
+		write(ann, 1, "b", "c"), &Break{Resource: "b", Token: 1})
+	require.Equal(t, []Event{
+		{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: lease.Correctness, DelayID: 2, Delay: time.Minute},
+		{Type: EventDelayed, Resources: []fencing.Resource{"c"}, Mode: lease.Correctness, DelayID: 3, Delay: time.Minute},
+	}, m.Delays())
+}
+
+func TestPolicies(t *testing.T) {
+	run(t, []story{
+		{"the version, if given, must be the present one", []step{
+			{mode("x", lease.Efficiency, 7), "outdated v1", ""},
+			{mode("x", lease.Efficiency, 1), "done v2", ""},
+			{mode("x", lease.Efficiency, 1), "outdated v2", ""},
+			{mode("x", lease.Correctness, 0), "done v3", ""},
+			{&DeletePolicy{Prefix: "x", Version: 2}, "outdated v3", ""},
+			{&DeletePolicy{Prefix: "x", Version: 3}, "done v4", ""},
+			{&DeletePolicy{Prefix: "x"}, "not held v4", ""},
+		}},
+		{"the mode is the lock's, not the call's", []step{
+			{expect(lease.Efficiency, write(ann, 1, "a")), "wrong mode a is correctness", ""},
+			{expect(lease.Efficiency, write(ann, 1, "a")), "ended", ""},
+			{expect(lease.Correctness, write(ann, 2, "a")), "granted #1", "ann/2 granted a #1"},
+			{mode("x", lease.Efficiency, 0), "done v2", ""},
+			{mode("xx", lease.Correctness, 0), "done v3", ""}, // the longest prefix decides
+			{expect(lease.Correctness, write(ann, 3, "x1")), "wrong mode x1 is efficiency", ""},
+			{expect(lease.Correctness, write(ann, 4, "xx")), "granted #2", "ann/4 granted xx #2"},
+			{write(ann, 5, "b", "x2"), "wrong mode x2 is efficiency", ""},
+			{expect(lease.Efficiency, write(ann, 6, "b", "x2")), "wrong mode b is correctness", ""},
+		}},
+		{"a lock in use keeps its mode", []step{
+			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
+			{mode("", lease.Efficiency, 0), "busy a1 v1", ""},
+			{mode("", lease.Correctness, 0), "done v2", ""},
+			{mode("a", lease.Efficiency, 0), "busy a1 v2", ""},
+			{mode("a2", lease.Efficiency, 0), "done v3", ""},
+			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
+			{&DeletePolicy{Prefix: ""}, "done v4", ""}, // correctness without it, too
+			{free(ann, 1), "done", "ann/1 released a1 #1, bob/1 granted a1 #2"},
+			{mode("a", lease.Efficiency, 0), "busy a1 v4", ""},
+			{free(bob, 1), "done", "bob/1 released a1 #2"},
+			{mode("a", lease.Efficiency, 0), "done v5", ""},
+			{write(ann, 2, "a1"), "granted #3", "ann/2 granted a1 #3"},
+			{&DeletePolicy{Prefix: "a"}, "busy a1 v5", ""},
+		}},
+		{"a delayed lock is in use", []step{
+			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
+			{&Break{Resource: "slow", Token: 1}, "done", "ann/1 broken slow #1, slow delayed 2"},
+			{mode("slow", lease.Efficiency, 0), "busy slow v1", ""},
+			{&EndDelay{Resource: "slow", Delay: 2, Generation: 1}, "done", "slow opened"},
+			{mode("slow", lease.Efficiency, 0), "done v2", ""},
+		}},
+	})
+}
+
+func TestTokens(t *testing.T) {
+	run(t, []story{
+		{"they are global and outlive every lock", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{free(ann, 1), "done", "ann/1 released a #1"},
+			{write(ann, 2, "b"), "granted #2", "ann/2 granted b #2"},
+			{write(ann, 3, "a"), "granted #3", "ann/3 granted a #3"},
+		}},
+		{"the floor raises all later ones", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{&RaiseFloor{By: 1 << 32}, "done #4294967297", ""},
+			{write(ann, 1, "a"), "granted #1", ""},
+			{write(ann, 2, "b"), "granted #4294967298", "ann/2 granted b #4294967298"},
+			{&RaiseFloor{}, "done #4294967298", ""},
+		}},
+		{"they can be exhausted", []step{
+			{&RaiseFloor{By: fencing.MaxToken - 1}, "done #9007199254740990", ""},
+			{&RaiseFloor{By: 2}, "exhausted", ""},
+			{write(ann, 1, "a"), "granted #9007199254740991", "ann/1 granted a #9007199254740991"},
+			{write(bob, 1, "b"), "exhausted", ""},
+			{write(bob, 1, "b"), "exhausted", ""},
+			{&RaiseFloor{By: 1}, "exhausted", ""},
+			{write(ann, 1, "a"), "granted #9007199254740991", ""},
+			{free(ann, 1), "done", "ann/1 released a #9007199254740991"},
+		}},
+		{"a waiter goes on waiting when they are", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
+			{&RaiseFloor{By: fencing.MaxToken - 1}, "done #9007199254740991", ""},
+			{free(ann, 1), "done", "ann/1 released a #1"},
+			{write(bob, 1, "a"), "queued", ""},
+			{free(bob, 1), "done", "bob/1 cancelled a"},
+		}},
+	})
+}
+
+// TestEventsAreComplete looks at every field, which the stories do not.
+func TestEventsAreComplete(t *testing.T) {
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second},
+		&SetPolicy{Policy: lease.Policy{Mode: lease.Efficiency, LockDelay: time.Minute}})
+	asked := permit(ann, 4, 2, "p")
+	asked.Request.Holder = "worker"
+	asked.Request.Metadata = map[string]string{"k": "v"}
+	result, events := m.Apply(asked)
+	require.Equal(t, Result{Code: Granted, Token: 1, Slot: 1, Mode: lease.Efficiency}, result)
+	of := Event{Type: EventGranted, Resources: []fencing.Resource{"p"}, Session: ann, Nonce: 4, Token: 1, Slot: 1, Mode: lease.Efficiency, Holder: "worker"}
+	require.Equal(t, []Event{of}, events)
+	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Efficiency, Holders: []lease.Party{
+		{Holder: "worker", Session: ann, Nonce: 4, Kind: lease.Permit, Slot: 1, Token: 1, Metadata: map[string]string{"k": "v"}},
+	}}, m.Inspect("p"))
+
+	_, events = m.Apply(&Break{Resource: "p", Token: 1})
+	of.Type = EventBroken
+	require.Equal(t, []Event{of, {Type: EventDelayed, Resources: []fencing.Resource{"p"}, Mode: lease.Efficiency, DelayID: 2, Delay: time.Minute}}, events)
+	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Efficiency, Delayed: true}, m.Inspect("p"))
+
+	_, events = m.Apply(&EndDelay{Resource: "p", Delay: 2})
+	require.Equal(t, []Event{{Type: EventOpened, Resources: []fencing.Resource{"p"}, Mode: lease.Efficiency}}, events)
+	require.Empty(t, m.locks, "nothing is kept of a lock that nobody uses")
+}
+
+func TestValidate(t *testing.T) {
+	for _, c := range everyCommand() {
+		require.NoError(t, Validate(c), "%T", c)
+	}
+	for _, c := range []Command{
+		&OpenSession{Session: ann}, &OpenSession{Session: ann, TTL: lease.MaxTTL + 1}, write(ann, 0, "a"), write(ann, 1), write(ann, 1, "b", "a"),
+		write(ann, 1, "a", "a"), permit(ann, 1, 0, "a"), permit(ann, 1, lease.MaxPermits+1, "a"), free(ann, 0),
+		&Break{Resource: "a"}, &Break{Resource: "", Token: 1}, &EndDelay{Delay: 1}, mode("x", lease.AnyMode, 0),
+		&SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: -1}}, &RaiseFloor{By: fencing.MaxToken + 1},
+	} {
+		require.Error(t, Validate(c), "%+v", c)
+		_, err := Decode(Encode(c))
+		require.ErrorIs(t, err, ErrMalformed, "%+v", c)
+	}
+}

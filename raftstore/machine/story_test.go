@@ -1,0 +1,143 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// step is a command, the result it must have and all the events it must tell,
+// in the words of showResult and showEvent.
+type step struct {
+	command Command
+	result  string
+	events  string
+}
+
+type story struct {
+	name  string
+	steps []step
+}
+
+// The three who appear in the stories. Attempt 2 of ann is called ann/2.
+var (
+	ann = lease.SessionID{1}
+	bob = lease.SessionID{2}
+	eve = lease.SessionID{3}
+	who = map[lease.SessionID]string{ann: "ann", bob: "bob", eve: "eve"}
+)
+
+// run plays stories, each on a machine of the first generation with sessions of
+// ann, bob and eve; "slow" and what begins so has a lock-delay. Invariants are
+// checked after every command, and that a restored machine is the same.
+func run(t *testing.T, stories []story) {
+	t.Helper()
+	for _, s := range stories {
+		t.Run(s.name, func(t *testing.T) {
+			m := played(t, &Lead{}, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: bob, TTL: time.Second},
+				&OpenSession{Session: eve, TTL: time.Second},
+				&SetPolicy{Policy: lease.Policy{Prefix: "slow", Mode: lease.Correctness, LockDelay: time.Minute}})
+			for i, step := range s.steps {
+				decoded, err := Decode(Encode(step.command))
+				require.NoError(t, err, "step %d", i)
+				result, events := m.Apply(decoded[0])
+				var told []string
+				for _, e := range events {
+					told = append(told, showEvent(e))
+				}
+				require.Equal(t, step.result, showResult(result), "step %d: result", i)
+				require.Equal(t, step.events, strings.Join(told, ", "), "step %d: events", i)
+				require.NoError(t, m.check(), "step %d", i)
+				sameAfterRestore(t, m)
+			}
+		})
+	}
+}
+
+// showResult is the code, with the token after a # and the slot after a @.
+func showResult(r Result) string {
+	text := r.Code.String()
+	if r.Token != fencing.None {
+		text += fmt.Sprintf(" #%d", r.Token)
+	}
+	if r.Slot != 0 {
+		text += fmt.Sprintf(" @%d", r.Slot)
+	}
+	if r.Code == WrongMode {
+		text += fmt.Sprintf(" %s is %s", r.Resource, r.Mode)
+	}
+	if r.Code == Busy {
+		text += " " + string(r.Resource)
+	}
+	if r.Version != 0 {
+		text += fmt.Sprintf(" v%d", r.Version)
+	}
+	if r.Generation != 0 {
+		text += fmt.Sprintf(" g%d", r.Generation)
+	}
+	return text
+}
+
+// showEvent is who, what, on which resources, with which token and slot.
+func showEvent(e Event) string {
+	names := make([]string, len(e.Resources))
+	for i, name := range e.Resources {
+		names[i] = string(name)
+	}
+	on := strings.Join(names, "+")
+	switch e.Type {
+	case EventDelayed:
+		return fmt.Sprintf("%s delayed %d", on, e.DelayID)
+	case EventOpened:
+		return on + " opened"
+	}
+	text := fmt.Sprintf("%s/%d %s %s", who[e.Session], e.Nonce, e.Type, on)
+	if e.Token != fencing.None {
+		text += fmt.Sprintf(" #%d", e.Token)
+	}
+	if e.Slot != 0 {
+		text += fmt.Sprintf(" @%d", e.Slot)
+	}
+	return text
+}
+
+func ask(id lease.SessionID, nonce lease.Nonce, kind lease.Kind, names ...fencing.Resource) *Acquire {
+	return &Acquire{Session: id, Request: lease.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}}
+}
+
+func write(id lease.SessionID, nonce lease.Nonce, names ...fencing.Resource) *Acquire {
+	return ask(id, nonce, lease.Exclusive, names...)
+}
+
+func read(id lease.SessionID, nonce lease.Nonce, names ...fencing.Resource) *Acquire {
+	return ask(id, nonce, lease.Shared, names...)
+}
+
+func permit(id lease.SessionID, nonce lease.Nonce, n int, name fencing.Resource) *Acquire {
+	a := ask(id, nonce, lease.Permit, name)
+	a.Request.Permits = n
+	return a
+}
+
+// try is a without waiting.
+func try(a *Acquire) *Acquire {
+	a.Request.Wait = false
+	return a
+}
+
+func expect(mode lease.Mode, a *Acquire) *Acquire {
+	a.Request.Mode = mode
+	return a
+}
+
+func free(id lease.SessionID, nonce lease.Nonce) *Release { return &Release{Session: id, Nonce: nonce} }
+
+func mode(prefix string, mode lease.Mode, version uint64) *SetPolicy {
+	return &SetPolicy{Policy: lease.Policy{Prefix: prefix, Mode: mode}, Version: version}
+}
