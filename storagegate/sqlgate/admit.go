@@ -12,8 +12,8 @@ import (
 
 // admit locks and raises the mark in tx, with one statement if the token
 // passes; in SQLite the first mark of a resource takes two.
-func (g *Gate) admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) error {
-	mark, err := g.raise(ctx, tx, resource, token)
+func (g *Gate) admit(ctx context.Context, tx *sql.Tx, query string, resource fencing.Resource, token fencing.Token) error {
+	mark, err := g.raise(ctx, tx, query, resource, token)
 	if errors.Is(err, sql.ErrNoRows) { // refused by SQLite, which holds its lock now
 		mark, err = g.mark(ctx, tx, resource)
 	} else if err == nil && mark == token {
@@ -28,18 +28,18 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 	return fmt.Errorf("raise the mark of %q to %d: it stayed at %d; was leased_marks changed by hand?", string(resource), token, mark)
 }
 
-// raise tries to raise the mark. The answer is a mark, which is the token if and
+// raise tries to raise the mark with the query, one of the dialect's. The answer is a mark, which is the token if and
 // only if that was admitted, or sql.ErrNoRows for a refusal.
-func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
+func (g *Gate) raise(ctx context.Context, tx *sql.Tx, query string, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
 	args := []any{string(resource), int64(token), int64(g.rule.MaxJump)}
 	if g.dialect == Postgres {
 		// The drivers keep prepared statements themselves, or must not, behind
 		// a connection pooler.
-		err := tx.QueryRowContext(ctx, dialects[Postgres].admit, args...).Scan(&mark)
+		err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
 		return mark, err
 	}
-	if query := dialects[g.dialect].again; query != "" {
-		stmt, err := g.again.get(ctx, g.db, query)
+	if again := dialects[g.dialect].again; again != "" {
+		stmt, err := g.again.get(ctx, g.db, again)
 		if err != nil {
 			return fencing.None, err
 		}
@@ -51,7 +51,7 @@ func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 			return token, err
 		}
 	}
-	stmt, err := g.admits.get(ctx, g.db, dialects[g.dialect].admit)
+	stmt, err := g.admits.get(ctx, g.db, query)
 	if err != nil {
 		return fencing.None, err
 	}

@@ -40,6 +40,8 @@ type statements struct {
 	// admit locks the row of the resource and raises its mark, if the rule
 	// allows it.
 	admit string
+	// admitInside is admit for a transaction that others have begun.
+	admitInside string
 	// mark reads the mark. While admit's lock is held it is the one that admit
 	// saw.
 	mark string
@@ -54,18 +56,25 @@ type statements struct {
 // rule then says, and the upsert returns no row for a refusal. The first WHERE refuses a
 // jump on first use; it must not stop the update of a row that exists.
 var dialects = map[Dialect]statements{
-	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
-	MySQL:    {admit: `CALL leased_try(?, ?, ?)`, mark: `SELECT mark FROM leased_marks WHERE resource = ?`},
+	Postgres: {admit: pgsql.Admit, admitInside: pgsql.AdmitInside, mark: pgsql.Mark},
+	MySQL: {
+		admit:       `CALL leased_try(?, ?, ?)`,
+		admitInside: `CALL leased_try(?, ?, ?)`,
+		mark:        `SELECT mark FROM leased_marks WHERE resource = ?`,
+	},
 	SQLite: {
-		again: `UPDATE leased_marks SET mark = ?2 WHERE resource = ?1 AND ?2 >= mark AND (?3 = 0 OR ?2 - mark <= ?3)`,
-		admit: `INSERT INTO leased_marks AS m (resource, mark)
+		again:       `UPDATE leased_marks SET mark = ?2 WHERE resource = ?1 AND ?2 >= mark AND (?3 = 0 OR ?2 - mark <= ?3)`,
+		admit:       admitSQLite,
+		admitInside: admitSQLite,
+		mark:        `SELECT mark FROM leased_marks WHERE resource = ?1`,
+	},
+}
+
+const admitSQLite = `INSERT INTO leased_marks AS m (resource, mark)
 SELECT ?1, ?2 WHERE ?3 = 0 OR ?2 <= ?3 OR EXISTS (SELECT 1 FROM leased_marks e WHERE e.resource = ?1)
 ON CONFLICT (resource) DO UPDATE SET mark = excluded.mark
 WHERE excluded.mark >= m.mark AND (?3 = 0 OR excluded.mark - m.mark <= ?3)
-RETURNING mark`,
-		mark: `SELECT mark FROM leased_marks WHERE resource = ?1`,
-	},
-}
+RETURNING mark`
 
 // explain reads err by what the usual drivers have in common, so that this
 // package needs none of them.

@@ -96,7 +96,7 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 		return fmt.Errorf("begin the gated transaction: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after a commit
-	if err := g.admit(ctx, tx, resource, token); err != nil {
+	if err := g.admit(ctx, tx, dialects[g.dialect].admit, resource, token); err != nil {
 		return err
 	}
 	if err := write(tx); err != nil {
@@ -124,7 +124,7 @@ func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 	if err := valid(resource, token); err != nil {
 		return err
 	}
-	return g.Record(resource, token, g.admit(ctx, tx, resource, token))
+	return g.Record(resource, token, g.admit(ctx, tx, dialects[g.dialect].admitInside, resource, token))
 }
 
 // Enter implements storagegate.Gate.

@@ -123,6 +123,7 @@ func TestPostgresGuardKnowsItsTransaction(t *testing.T) {
 		}
 		return nil
 	}
+	const fence35 = `SELECT leased_fence('account/7', 35)`
 	const fence, write = `SELECT leased_fence('account/7', 34)`, `UPDATE accounts SET balance = balance - 1 WHERE id = 7`
 	require.NoError(t, run(`BEGIN`, fence, write, `COMMIT`))
 	require.ErrorContains(t, run(`BEGIN`, write, `COMMIT`), "no fencing token",
@@ -130,8 +131,37 @@ func TestPostgresGuardKnowsItsTransaction(t *testing.T) {
 	require.NoError(t, run(`BEGIN`, `SAVEPOINT a`, fence, `RELEASE a`, write, `COMMIT`))
 	require.ErrorContains(t, run(`BEGIN`, `SAVEPOINT a`, fence, `ROLLBACK TO a`, write, `COMMIT`), "no fencing token",
 		"a fence that was rolled back must not count")
+	require.ErrorContains(t, run(`BEGIN`, `SELECT leased_try('account/7', 33)`, write, `COMMIT`), "no fencing token",
+		"nor may a refused transaction go on, although it holds the lock")
+	require.NoError(t, run(`BEGIN`, `SELECT leased_try('account/7', 35)`, write, `COMMIT`))
+	require.NoError(t, run(`BEGIN`, fence35, `SELECT leased_fence('account/8', 1)`, write, `UPDATE accounts SET balance = 1 WHERE id = 8`, `COMMIT`),
+		"a transaction can be fenced for several resources")
 	require.ErrorContains(t, run(`TRUNCATE accounts`), "cannot be truncated")
-	require.Equal(t, 98, balance(t, db, 7))
+	require.Equal(t, 96, balance(t, db, 7))
+}
+
+// TestGuardAdmitsTheCallersTransaction fences inside a savepoint, where the row
+// lock does not carry the number of the transaction.
+func TestGuardAdmitsTheCallersTransaction(t *testing.T) {
+	s, db := guarded(t, sqlgate.Postgres)
+	gate := s.gate(t, fencing.Rule{})
+	require.NoError(t, gate.Enter(t.Context(), "account/7", 34))
+	for _, token := range []fencing.Token{34, 35, 33} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), "SAVEPOINT a")
+		require.NoError(t, err)
+		admitted := gate.Admit(t.Context(), tx, "account/7", token)
+		_, err = tx.ExecContext(t.Context(), "UPDATE accounts SET balance = 1 WHERE id = 7")
+		if token == 33 {
+			require.ErrorIs(t, admitted, fencing.ErrStale)
+			require.ErrorContains(t, err, "no fencing token", "code that ignores the refusal is stopped")
+		} else {
+			require.NoError(t, admitted)
+			require.NoError(t, err)
+		}
+		require.NoError(t, tx.Rollback())
+	}
 }
 
 func TestGuardRefusesStrangeNames(t *testing.T) {

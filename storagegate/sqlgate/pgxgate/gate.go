@@ -183,7 +183,7 @@ func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, 
 	if err := valid(resource, token); err != nil {
 		return err
 	}
-	answer := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+	answer := tx.QueryRow(ctx, pgsql.AdmitInside, string(resource), int64(token), int64(g.rule.MaxJump))
 	return g.Record(resource, token, g.judge(answer, resource, token))
 }
 

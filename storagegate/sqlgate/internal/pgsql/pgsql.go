@@ -9,18 +9,20 @@ import "strings"
 // then, which is the token if and only if that was admitted.
 //
 // A holder's writes after its first find their own token in the mark: for these
-// it is enough to lock the row and to say what this transaction claims, which
-// costs a fraction of a call of leased_try. Everything else is left to that.
+// it is enough to lock the row, which costs a fraction of a call of leased_try.
+// Everything else is left to that. The guard of a table recognises such a lock
+// only if it was not taken inside a savepoint; there, use AdmitInside.
 const Admit = shortcut + ` leased_try($1::text, $2::bigint, $3::bigint) END`
+
+// AdmitInside is Admit for a transaction that others have begun.
+const AdmitInside = `SELECT leased_try($1::text, $2::bigint, $3::bigint)`
 
 // Fence is Admit that raises an exception for a refusal, so that the statements
 // after it in a batch have no effect.
 const Fence = shortcut + ` leased_fence($1::text, $2::bigint, $3::bigint) END`
 
 const shortcut = `WITH held AS MATERIALIZED (SELECT mark FROM leased_marks WHERE resource = $1::text FOR NO KEY UPDATE)
-SELECT CASE WHEN (SELECT mark FROM held) = $2::bigint
-	AND set_config('leased.claims', coalesce(current_setting('leased.claims', true), '') || $2::bigint || ' ' || $1::text || E'\n', true) <> ''
-	THEN $2::bigint ELSE`
+SELECT CASE WHEN (SELECT mark FROM held) = $2::bigint THEN $2::bigint ELSE`
 
 const (
 	// Mark reads the mark of the resource $1.

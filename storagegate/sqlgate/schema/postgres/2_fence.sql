@@ -28,10 +28,14 @@
 -- call could wait for an older holder, so that holder's last write would not be
 -- seen. At these levels the mark must be raised by a transaction of its own, at
 -- READ COMMITTED; leased_try says so with LF006.
+--
+-- The setting leased.claims lists, until the transaction or savepoint ends, what
+-- was admitted, and with 0 what was refused. The guard of a table reads it. It
+-- proves nothing by itself: the guard holds it against the mark again.
 CREATE OR REPLACE FUNCTION leased_try(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found_mark bigint;
-    claims     text;
+    claims     text := coalesce(current_setting('leased.claims', true), '');
 BEGIN
     IF token IS NULL OR token NOT BETWEEN 0 AND 9007199254740991 THEN
         RAISE EXCEPTION 'invalid fencing token %', token
@@ -40,6 +44,7 @@ BEGIN
     SELECT m.mark INTO found_mark FROM leased_marks m WHERE m.resource = $1 FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         IF max_jump <> 0 AND token > max_jump THEN
+            claims := set_config('leased.claims', claims || '0 ' || resource || E'\n', true);
             RETURN 0;
         END IF;
         INSERT INTO leased_marks VALUES ($1, $2) ON CONFLICT DO NOTHING;
@@ -53,6 +58,7 @@ BEGIN
         END IF;
     END IF;
     IF token < found_mark OR (max_jump <> 0 AND token - found_mark > max_jump) THEN
+        claims := set_config('leased.claims', claims || '0 ' || resource || E'\n', true);
         RETURN found_mark;
     END IF;
     IF token > found_mark THEN
@@ -62,9 +68,7 @@ BEGIN
         END IF;
         UPDATE leased_marks m SET mark = $2 WHERE m.resource = $1;
     END IF;
-    -- What this transaction claims, for the guard of a table. It proves nothing
-    -- by itself: the guard holds it against the mark again.
-    claims := set_config('leased.claims', coalesce(current_setting('leased.claims', true), '') || token || ' ' || resource || E'\n', true);
+    claims := set_config('leased.claims', claims || token || ' ' || resource || E'\n', true);
     RETURN token;
 END
 $$;

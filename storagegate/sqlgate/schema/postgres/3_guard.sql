@@ -15,7 +15,7 @@ DECLARE
     name   text;
     before text;
     after  text;
-    claim  text;
+    claim  bigint;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         RAISE EXCEPTION 'table % is fenced and cannot be truncated', TG_TABLE_NAME
@@ -31,7 +31,11 @@ BEGIN
         SELECT max(split_part(line, ' ', 1)::bigint) INTO claim
         FROM unnest(string_to_array(current_setting('leased.claims', true), E'\n')) AS line
         WHERE line <> '' AND substr(line, strpos(line, ' ') + 1) = name;
-        PERFORM leased_fence(name, coalesce(claim::bigint, 0));
+        -- Without a claim it may still hold the lock that a gate took for it.
+        IF claim IS NOT NULL OR NOT EXISTS (SELECT FROM leased_marks m WHERE m.resource = name
+                AND pg_current_xact_id()::xid IN (m.xmin, m.xmax)) THEN
+            PERFORM leased_fence(name, coalesce(claim, 0));
+        END IF;
     END LOOP;
     RETURN NULL;
 END
