@@ -1,0 +1,219 @@
+package redlockadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter/quorum"
+)
+
+// recheck is how soon an unhealthy set of nodes is looked at again.
+const recheck = 250 * time.Millisecond
+
+// epochs knows which epoch an attempt may carry, notices emptied nodes and
+// brings them back. One goroutine does the work, when it is poked.
+type epochs struct {
+	backend *Backend
+	current atomic.Uint64 // 0: none is usable
+	wake    chan struct{}
+	done    chan struct{}
+
+	round sync.Mutex // one look at a time
+	looks atomic.Uint64
+
+	mu      sync.Mutex
+	trouble error // why no epoch is usable
+}
+
+func newEpochs(b *Backend) *epochs {
+	return &epochs{backend: b, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// poke has the nodes looked at soon. It never blocks.
+func (e *epochs) poke() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (e *epochs) run(ctx context.Context) {
+	defer close(e.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-e.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if e.look(ctx) {
+			timer.Stop()
+		} else {
+			timer.Reset(recheck)
+		}
+	}
+}
+
+// usable is the epoch for a new attempt, or why there is none.
+func (e *epochs) usable() (uint64, error) {
+	if epoch := e.current.Load(); epoch > 0 {
+		return epoch, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.trouble == nil {
+		return 0, lease.ErrUnavailable
+	}
+	return 0, e.trouble
+}
+
+// refresh looks at the nodes now, unless someone has since the caller saw look
+// number seen.
+func (e *epochs) refresh(ctx context.Context, seen uint64) {
+	e.round.Lock()
+	stale := e.looks.Load() == seen
+	e.round.Unlock()
+	if stale {
+		e.look(ctx)
+	}
+}
+
+// look asks all nodes how they are, and does what is to be done. It reports
+// whether all of them are well.
+func (e *epochs) look(ctx context.Context) bool {
+	e.round.Lock()
+	defer e.round.Unlock()
+	defer e.looks.Add(1)
+	states, errs := e.backend.states(ctx)
+	reports := reportsOf(states, errs)
+	usable, largest := quorum.EpochOf(reports)
+	if largest > usable {
+		// Some node is ahead: its epoch may be carried once a majority has it.
+		reports = e.prepare(ctx, largest)
+		usable, _ = quorum.EpochOf(reports)
+	}
+	e.adopt(usable, states, errs)
+	well := true
+	for i := range states {
+		switch {
+		case errs[i] != nil:
+			well = false
+		case !states[i].data:
+			well = false
+			if s := states[i]; !s.joined || s.since >= e.backend.config.MaxTTL {
+				_ = e.rejoin(ctx, i) // it is tried again, and Status tells
+			}
+		}
+	}
+	return well && e.current.Load() > 0
+}
+
+// adopt makes an epoch the one that new attempts carry. It never goes back.
+func (e *epochs) adopt(usable uint64, states []state, errs []error) {
+	if usable > e.current.Load() {
+		e.current.Store(usable)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.trouble = nil
+	if usable == 0 {
+		e.trouble = troubleOf(states, errs)
+	}
+}
+
+// troubleOf says why a majority cannot be had.
+func troubleOf(states []state, errs []error) error {
+	reached := 0
+	for _, err := range errs {
+		if err == nil {
+			reached++
+		}
+	}
+	if reached >= quorum.Size(len(states)) {
+		return ErrNoData
+	}
+	return fmt.Errorf("%w: %d of %d Redis nodes answer, %d are needed: %w",
+		lease.ErrUnavailable, reached, len(states), quorum.Size(len(states)), errors.Join(errs...))
+}
+
+func reportsOf(states []state, errs []error) []quorum.Report {
+	reports := make([]quorum.Report, len(states))
+	for i, s := range states {
+		if errs[i] == nil {
+			reports[i] = quorum.Report{Known: true, Data: s.data, Epoch: s.epoch, Max: s.max}
+		}
+	}
+	return reports
+}
+
+// prepare moves the nodes that have data to an epoch and reports those that did.
+func (e *epochs) prepare(ctx context.Context, epoch uint64) []quorum.Report {
+	b := e.backend
+	reports := make([]quorum.Report, len(b.nodes))
+	b.each(func(i int, n *node) {
+		reply, err := run(ctx, n.client, prepareScript, []string{n.keys.max, n.keys.epoch}, epoch)
+		if err != nil || reply[0] != "ok" || len(reply) != 2 {
+			return
+		}
+		if top, err := fencing.ParseToken(reply[1]); err == nil {
+			reports[i] = quorum.Report{Known: true, Data: true, Epoch: epoch, Max: top}
+		}
+	})
+	return reports
+}
+
+// rejoin gives an emptied node its vote back, if a majority has data. The steps are in this order for a reason: the join nonce
+// is put first, so that what others began for an earlier loss is refused; the
+// epochs are read after it; the majority has moved on before the node may vote.
+func (e *epochs) rejoin(ctx context.Context, index int) error {
+	b := e.backend
+	n := b.nodes[index]
+	nonce := lease.NewSessionID().String()
+	reply, err := run(ctx, n.client, joinScript, []string{n.keys.max, n.keys.join, n.keys.since}, nonce)
+	if err != nil || reply[0] == "data" {
+		return err
+	}
+	states, errs := b.states(ctx)
+	epoch, ok := quorum.PlanRejoin(reportsOf(states, errs))
+	if !ok {
+		return ErrNoData
+	}
+	quarantine := b.config.MaxTTL
+	if left := quarantine - states[index].since; left > 0 {
+		return fmt.Errorf("%w: %s is in quarantine for %v more", lease.ErrUnavailable, n.addr, left)
+	}
+	floor, ok := quorum.Floor(e.prepare(ctx, epoch), epoch)
+	if !ok {
+		return ErrNoData
+	}
+	return n.initialise(ctx, nonce, epoch, floor, quarantine)
+}
+
+// initialise is the last step of a rejoin.
+func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor fencing.Token, quarantine time.Duration) error {
+	n.mu.Lock()
+	runID := n.runID
+	n.mu.Unlock()
+	k := n.keys
+	reply, err := run(ctx, n.client, initScript, []string{k.max, k.epoch, k.floor, k.join, k.since, k.run},
+		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID)
+	if err != nil {
+		return err
+	}
+	if reply[0] != "ok" && reply[0] != "data" {
+		return fmt.Errorf("%w: init of %s: %s", lease.ErrUnavailable, n.addr, strings.Join(reply, " "))
+	}
+	return nil
+}
+
+func epochText(epoch uint64) string { return strconv.FormatUint(epoch, 10) }

@@ -1,0 +1,55 @@
+package redlockadapter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// What an operator can act on. Match with errors.Is.
+var (
+	// ErrNodeSetup: a node is not fit to vote. The error says why, and what to
+	// change.
+	ErrNodeSetup = errors.New("Redis node is not usable")
+	// ErrNoData: fewer than a majority of the nodes have counters, so nobody can
+	// tell which tokens were granted. It matches lease.ErrUnavailable.
+	ErrNoData error = noDataError{}
+)
+
+// initCommand is what decides when too few nodes have data.
+const initCommand = "leased redis init --floor"
+
+type noDataError struct{}
+
+// Error names the command that decides.
+func (noDataError) Error() string {
+	return "too few Redis nodes have their data, so no token would be safe; " +
+		"an operator must decide with `" + initCommand + "`, with a floor above every token that was ever granted"
+}
+
+// Is makes it match lease.ErrUnavailable: nothing has happened.
+func (noDataError) Is(target error) bool { return target == lease.ErrUnavailable }
+
+// Why a node did not vote.
+var (
+	errNodeDown   = errors.New("node is out of reach, and is asked again soon")
+	errNodeEmpty  = errors.New("node is empty and may not vote")
+	errNotSent    = errors.New("attempt ended before it was sent")
+	errLaneClosed = errors.New("backend is closed")
+	errFull       = errors.New("counter has reached 2^53")
+)
+
+func setupError(addr, format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", ErrNodeSetup, addr, fmt.Sprintf(format, args...))
+}
+
+func unsupported(what, why string) error {
+	return fmt.Errorf("%w: %s in the efficiency mode: %s; use a lock of the correctness mode", lease.ErrUnsupported, what, why)
+}
+
+// Why an attempt was lost though the lock may be free: it is tried again.
+var (
+	errOldEpoch = errors.New("attempt has an old epoch")
+	errSplit    = errors.New("votes are split")
+)

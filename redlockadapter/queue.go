@@ -1,0 +1,291 @@
+package redlockadapter
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+)
+
+const (
+	// maxStreak is how many times in a row a lock is passed on inside one
+	// process before others get a chance.
+	maxStreak = 16
+	// yieldPause is how long this process then stands back, if someone else was
+	// woken.
+	yieldPause = 2 * time.Millisecond
+	// wakeGrace is how long a first wake-up waits for those of the other nodes.
+	wakeGrace = 3 * time.Millisecond
+	// maxJitter spreads those whose timers end at the same time.
+	maxJitter = 10 * time.Millisecond
+)
+
+// queues know who in this process waits for which lock, and who holds it. Only
+// the first waiter of a lock asks the nodes; the others queue behind it, in
+// order. A waiter for a set is in the queues of all its locks, and asks when it
+// is first in each. It cannot deadlock: the one who came first is first
+// everywhere.
+type queues struct {
+	backend *Backend
+
+	mu    sync.Mutex
+	locks map[string]*queue
+}
+
+// queue is what is known of one lock. It exists while there is something to
+// know.
+type queue struct {
+	holder  *attempt // of this process, if it holds the lock
+	waiters []*waiter
+	streak  int // handed on inside the process so many times in a row
+}
+
+// waiter is one call of Acquire that waits. Its fields are guarded by the mu of
+// queues.
+type waiter struct {
+	locks  []string
+	signal chan struct{} // look again
+	woken  uint64        // the nodes that said that the lock is free
+	tried  bool          // it has asked the nodes, and knows that others hold
+	notYet lease.Instant // others go first
+	retry  lease.Instant // when to ask again if nobody says anything
+}
+
+func newQueues(b *Backend) *queues { return &queues{backend: b, locks: map[string]*queue{}} }
+
+func (w *waiter) poke() {
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+// of is the queue of a lock, made if there is none. The caller holds mu.
+func (q *queues) of(lock string) *queue {
+	one := q.locks[lock]
+	if one == nil {
+		one = &queue{}
+		q.locks[lock] = one
+	}
+	return one
+}
+
+// tidy forgets a queue that is of no use. The caller holds mu.
+func (q *queues) tidy(lock string) {
+	if one := q.locks[lock]; one != nil && one.holder == nil && len(one.waiters) == 0 {
+		delete(q.locks, lock)
+	}
+}
+
+// held notes that this process holds the locks of a.
+func (q *queues) held(a *attempt) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, lock := range a.locks {
+		q.of(lock).holder = a
+	}
+}
+
+func (q *queues) join(locks []string) *waiter {
+	w := &waiter{locks: locks, signal: make(chan struct{}, 1)}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, lock := range locks {
+		one := q.of(lock)
+		one.waiters = append(one.waiters, w)
+	}
+	return w
+}
+
+// leave takes w out and has those behind it look again.
+func (q *queues) leave(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, lock := range w.locks {
+		one := q.locks[lock]
+		first := one.waiters[0] == w
+		one.waiters = slices.DeleteFunc(one.waiters, func(other *waiter) bool { return other == w })
+		if first && len(one.waiters) > 0 {
+			one.waiters[0].poke()
+		}
+		q.tidy(lock)
+	}
+}
+
+// ready says how long w must wait before it may ask the nodes: 0 if it may now.
+// While this process holds the lock itself there is nothing to ask: its release
+// will say so, and the timer is for a holder that is lost.
+func (q *queues) ready(w *waiter) time.Duration {
+	now := q.backend.clock.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	nap := time.Duration(0)
+	for _, lock := range w.locks {
+		one := q.locks[lock]
+		if one.waiters[0] != w {
+			return time.Hour // it is poked when its turn comes
+		}
+		if one.holder != nil {
+			nap = max(nap, one.holder.session.ttl)
+		}
+	}
+	nap = max(nap, now.Until(w.notYet))
+	if w.tried && bits.OnesCount64(w.woken) < q.backend.quorum {
+		nap = max(nap, now.Until(w.retry))
+	}
+	if nap > 0 {
+		return nap
+	}
+	w.woken, w.tried = 0, false
+	return 0
+}
+
+// put off notes that w has asked in vain, and when to ask again at the latest.
+func (q *queues) putOff(w *waiter, d time.Duration) {
+	now := q.backend.clock.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.tried, w.retry = true, now.Add(d)
+}
+
+// release ends a grant. If someone waits in this process the lock is passed on
+// to it directly: its acquire follows the release in every lane, which is one
+// round trip, and nobody else is woken. Every so often others go first.
+func (q *queues) release(a *attempt) *farewell {
+	q.mu.Lock()
+	var next *waiter
+	for _, lock := range a.locks {
+		one := q.locks[lock]
+		if one == nil || one.holder != a {
+			continue
+		}
+		one.holder = nil
+		if len(one.waiters) > 0 {
+			next = one.waiters[0]
+			one.streak++
+		}
+		if one.streak >= maxStreak || len(a.locks) > 1 || next != nil && len(next.locks) > 1 {
+			next, one.streak = nil, 0
+		}
+		q.tidy(lock)
+	}
+	q.mu.Unlock()
+
+	if next != nil {
+		f := a.release(wakeNone)
+		next.poke()
+		return f
+	}
+	f := a.release(wakeNext)
+	q.pokeFirst(a.locks, f)
+	return f
+}
+
+// pokeFirst has the first waiters of some locks look again, once it is known
+// whether someone in another process was woken, who then goes first.
+func (q *queues) pokeFirst(locks []string, f *farewell) {
+	q.mu.Lock()
+	waits := slices.ContainsFunc(locks, func(lock string) bool { return q.locks[lock] != nil })
+	q.mu.Unlock()
+	if !waits {
+		return
+	}
+	go func() {
+		<-f.done
+		f.mu.Lock()
+		woken := f.woken > 0
+		f.mu.Unlock()
+		now := q.backend.clock.Now()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, lock := range locks {
+			if one := q.locks[lock]; one != nil && len(one.waiters) > 0 {
+				if woken {
+					one.waiters[0].notYet = now.Add(yieldPause)
+				}
+				one.waiters[0].poke()
+			}
+		}
+	}()
+}
+
+// freed is told by a node that a lock is free there and that this process is the
+// next. A wake-up that nobody needs is passed on.
+func (q *queues) freed(node int, lock string) {
+	q.mu.Lock()
+	one := q.locks[lock]
+	if one == nil || len(one.waiters) == 0 {
+		mine := one != nil && one.holder != nil
+		q.mu.Unlock()
+		if !mine {
+			q.backend.passOn(node, lock)
+		}
+		return
+	}
+	defer q.mu.Unlock()
+	w := one.waiters[0]
+	first := w.woken == 0
+	w.woken |= 1 << node
+	switch {
+	case bits.OnesCount64(w.woken) >= q.backend.quorum:
+		w.poke()
+	case first:
+		time.AfterFunc(wakeGrace, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if w.woken != 0 {
+				w.retry = lease.Instant{}
+				w.poke()
+			}
+		})
+	}
+}
+
+// acquireInTurn waits for the turn of this request in the process, and then for
+// the lock.
+func (s *session) acquireInTurn(ctx context.Context, request *lease.Request, e *entry) (*attempt, error) {
+	q := s.backend.queues
+	w := q.join(s.backend.lockKeys(request.Resources))
+	defer q.leave(w)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	splits := 0
+	for {
+		nap := q.ready(w)
+		if nap == 0 {
+			a, err := s.try(ctx, request, e, s.backend.process)
+			var lost *lostAttempt
+			switch {
+			case err == nil:
+				return a, nil
+			case errors.Is(err, errSplit):
+				q.putOff(w, splitPause(splits))
+				splits++
+			case errors.As(err, &lost) && errors.Is(err, lease.ErrHeld):
+				q.putOff(w, lost.freeAfter+time.Millisecond+rand.N(maxJitter))
+				splits = 0
+			default:
+				return nil, err
+			}
+			nap = q.ready(w)
+		}
+		if request.Queued != nil && nap > 0 {
+			request.Queued()
+			request.Queued = nil
+		}
+		timer.Reset(nap)
+		select {
+		case <-w.signal:
+		case <-timer.C:
+		case <-e.gone:
+			return nil, attemptEnded(request.Nonce)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

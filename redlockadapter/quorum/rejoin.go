@@ -1,0 +1,64 @@
+package quorum
+
+import "github.com/leased-project/leased/fencing"
+
+// Report is what a node says of itself. The zero Report is no answer.
+type Report struct {
+	Known bool // it answered
+	Data  bool // it has counters; a node without them may not vote
+	Epoch uint64
+	Max   fencing.Token // the largest token it ever accepted
+}
+
+// EpochOf is the largest epoch that a new attempt may carry: one that a majority
+// of all nodes, each with data, has reached. The second result is the largest
+// epoch that any node has.
+//
+// An epoch that only a few nodes have reached must not be used yet. Someone who
+// brings an emptied node back chooses an epoch above those of some majority; a
+// vote in an epoch that this majority has not heard of would survive in the
+// books of the voter and be forgotten by the node.
+func EpochOf(reports []Report) (usable, largest uint64) {
+	for _, r := range reports {
+		if !r.Known {
+			continue
+		}
+		largest = max(largest, r.Epoch)
+		if reached(reports, r.Epoch) >= Size(len(reports)) {
+			usable = max(usable, r.Epoch)
+		}
+	}
+	return usable, largest
+}
+
+// reached counts the nodes with data that are in this epoch or a later one.
+func reached(reports []Report, epoch uint64) int {
+	n := 0
+	for _, r := range reports {
+		if r.Known && r.Data && r.Epoch >= epoch {
+			n++
+		}
+	}
+	return n
+}
+
+// PlanRejoin is the epoch in which an emptied node may come back: above every
+// epoch seen, by a majority that has data. The reports must have been asked for
+// after the join nonce was put on the node. With too few nodes that have data
+// ok is false: nothing is safe to do without an operator.
+func PlanRejoin(reports []Report) (epoch uint64, ok bool) {
+	_, largest := EpochOf(reports)
+	return largest + 1, reached(reports, 0) >= Size(len(reports))
+}
+
+// Floor is the value that every later acceptance of the emptied node must
+// exceed: the largest token of a majority that has moved to the epoch, as they
+// answered when they moved.
+func Floor(prepared []Report, epoch uint64) (floor fencing.Token, ok bool) {
+	for _, r := range prepared {
+		if r.Known && r.Data && r.Epoch == epoch {
+			floor = max(floor, r.Max)
+		}
+	}
+	return floor, reached(prepared, epoch) >= Size(len(prepared))
+}

@@ -1,0 +1,105 @@
+package redlockadapter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter/quorum"
+)
+
+// Whom a release wakes, as the script knows it.
+const (
+	wakeNone = "none"
+	wakeNext = "next" // who has waited longest, if the lock was mine
+	wakeAny  = "any"  // the same, whoever had the lock
+)
+
+// farewell is a release under way. It goes to all nodes; its caller waits for a
+// majority at most.
+type farewell struct {
+	quorum int
+	done   chan struct{} // closed when a majority has confirmed, or none can
+
+	mu        sync.Mutex
+	left      int
+	confirmed int
+	woken     int
+	err       error
+}
+
+func newFarewell(nodes, quorum int) *farewell {
+	return &farewell{quorum: quorum, left: nodes, done: make(chan struct{})}
+}
+
+func (f *farewell) answered(_ int, got answer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left--
+	before := f.confirmed
+	if got.err == nil {
+		f.confirmed++
+		if woken, err := strconv.Atoi(got.text); err == nil {
+			f.woken += woken
+		}
+	} else {
+		f.err = got.err
+	}
+	if f.confirmed == f.quorum && before < f.quorum || f.left == 0 && f.confirmed < f.quorum {
+		close(f.done)
+	}
+}
+
+// await returns when a majority has confirmed.
+func (f *farewell) await(ctx context.Context) error {
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.confirmed < f.quorum {
+		return fmt.Errorf("%w: only %d Redis nodes confirm, %d are needed: %w", lease.ErrUncertain, f.confirmed, f.quorum, f.err)
+	}
+	return nil
+}
+
+// release ends the attempt on every node, also on those that failed: they may
+// have voted. Where an answer is missing a copy of the acquire may still be on
+// its way, on another connection, so a tombstone is left for it; where all was
+// answered there is no such copy, since nothing is sent twice.
+func (a *attempt) release(wake string) *farewell {
+	b := a.session.backend
+	f := newFarewell(len(b.lanes), b.quorum)
+	count := strconv.Itoa(len(a.locks))
+	plain := op{script: releaseScript, keys: a.keys.release, answer: f.answered, args: []any{a.name, "0", wake, count}}
+	buried := plain
+	buried.args = []any{a.name, tombLife(a.session.ttl), wake, count}
+
+	a.mu.Lock()
+	a.ended = true
+	a.stop.Store(true)
+	needsTomb := make([]bool, len(a.votes))
+	for i, v := range a.votes {
+		needsTomb[i] = a.unknown[i] || v.State == quorum.Pending
+	}
+	a.mu.Unlock()
+	for i, l := range b.lanes {
+		if needsTomb[i] {
+			l.push(buried)
+		} else {
+			l.push(plain)
+		}
+	}
+	return f
+}
+
+// tombLife is how long a tombstone lasts: a copy that comes after it gets a
+// lock that nobody holds, for one TTL. It is no danger, only a delay.
+func tombLife(ttl time.Duration) string {
+	return strconv.FormatInt(max(10*ttl, time.Minute).Milliseconds(), 10)
+}

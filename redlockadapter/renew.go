@@ -1,0 +1,161 @@
+package redlockadapter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// renewal is one Renew of a session: every grant, to every node, in as few
+// script calls as they fit into.
+type renewal struct {
+	session *session
+	sent    lease.Instant
+	all     chan struct{} // closed when every outcome is certain
+
+	mu   sync.Mutex
+	open int // grants whose outcome is not certain
+	each []*renewing
+}
+
+// renewing is the renewal of one grant.
+type renewing struct {
+	attempt        *attempt
+	yes, no, other int
+	done           bool
+}
+
+// Renew prolongs every grant of the session on a majority of the nodes.
+func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+	r := &renewal{session: s, sent: s.config.Clock.Now(), all: make(chan struct{})}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+	}
+	var late []*attempt
+	for _, e := range s.known {
+		switch a := e.granted; {
+		case a == nil:
+		case r.sent.Since(a.sent) >= s.ttl: // others may hold it by now
+			late = append(late, a)
+		default:
+			r.each = append(r.each, &renewing{attempt: a})
+		}
+	}
+	s.mu.Unlock()
+	for _, a := range late {
+		s.lose(a, fmt.Errorf("%w: it was not renewed in time", lease.ErrExpired))
+	}
+	if len(r.each) == 0 {
+		return nil, nil
+	}
+	r.open = len(r.each)
+	for _, one := range r.each {
+		r.ask(one)
+	}
+	select {
+	case <-r.all:
+	case <-ctx.Done(): // what has not been answered counts as not renewed
+	}
+	return r.result(ctx)
+}
+
+// ask sends the renewal of one grant to all nodes.
+func (r *renewal) ask(one *renewing) {
+	a := one.attempt
+	o := op{script: renewScript, keys: append([]any{a.keys.release[0]}, a.keys.pair...), stop: &a.stop,
+		args: []any{a.name, a.token.String(), r.session.ttlText, a.info, strconv.Itoa(len(a.locks))}}
+	o.answer = func(_ int, got answer) { r.answered(one, got) }
+	for _, l := range r.session.backend.lanes {
+		l.push(o)
+	}
+}
+
+func (r *renewal) answered(one *renewing, got answer) {
+	b := r.session.backend
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case got.err == nil && got.text == one.attempt.token.String():
+		one.yes++
+	case got.text == "taken" || got.text == "ended":
+		one.no++
+	default:
+		one.other++
+	}
+	if one.done || one.yes < b.quorum && len(b.lanes)-one.no-one.other >= b.quorum {
+		return
+	}
+	// With too many that refuse or fail the others cannot change the outcome, but
+	// whether a majority says that the lock is not ours is still to be heard.
+	if one.yes < b.quorum && one.no < b.quorum && one.yes+one.no+one.other < len(b.lanes) {
+		return
+	}
+	one.done = true
+	if r.open--; r.open == 0 {
+		close(r.all)
+	}
+}
+
+// result sorts the grants: prolonged, lost, or not known to be prolonged.
+func (r *renewal) result(ctx context.Context) ([]lease.Nonce, error) {
+	s, b := r.session, r.session.backend
+	var failed []lease.Nonce
+	var lost []*attempt
+	r.mu.Lock()
+	s.mu.Lock()
+	for _, one := range r.each {
+		switch {
+		case one.yes >= b.quorum:
+			one.attempt.sent = r.sent
+		case one.no >= b.quorum:
+			lost = append(lost, one.attempt)
+		default:
+			failed = append(failed, one.attempt.nonce)
+		}
+	}
+	s.mu.Unlock()
+	r.mu.Unlock()
+	for _, a := range lost {
+		s.lose(a, fmt.Errorf("%w: a majority of the Redis nodes says so", lease.ErrTaken))
+	}
+	if len(failed) == len(r.each) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("%w: no majority of the Redis nodes has renewed", lease.ErrUncertain)
+	}
+	return failed, nil
+}
+
+// lose ends a grant that is ours no more, and tells the client.
+func (s *session) lose(a *attempt, err error) {
+	s.mu.Lock()
+	e := s.known[a.nonce]
+	if e == nil || e.granted != a {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.known, a.nonce)
+	s.mu.Unlock()
+	s.backend.queues.release(a) // what some nodes still have of it
+	if s.config.Lost != nil {
+		s.config.Lost(a.nonce, err)
+	}
+}
+
+// holding finds the grant of this process with this name.
+func (b *Backend) holding(lock, name string, token fencing.Token) *attempt {
+	b.queues.mu.Lock()
+	defer b.queues.mu.Unlock()
+	one := b.queues.locks[lock]
+	if one == nil || one.holder == nil || one.holder.name != name || one.holder.token != token {
+		return nil
+	}
+	return one.holder
+}

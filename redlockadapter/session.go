@@ -1,0 +1,325 @@
+package redlockadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter/quorum"
+)
+
+// Retries of an attempt whose votes were split.
+const (
+	minSplitPause = time.Millisecond
+	maxSplitPause = 32 * time.Millisecond
+	// trySplits is how often who does not want to wait tries all the same.
+	trySplits = 5
+	// tryEpochs is how often an attempt may meet a new epoch.
+	tryEpochs = 5
+)
+
+// session is a lease.Session. It lives in this process: it owns the grants that
+// were acquired through it, and decides alone what became of an attempt, since
+// only its process counts the votes.
+type session struct {
+	backend *Backend
+	config  lease.SessionConfig
+	id      string
+	ttl     time.Duration
+	ttlText string
+
+	mu      sync.Mutex
+	closed  bool
+	known   map[lease.Nonce]*entry
+	ended   [2]map[lease.Nonce]bool  // released lately, and before
+	leaving map[lease.Nonce]*attempt // released, but not confirmed yet
+	rotated lease.Instant
+}
+
+// entry is what the session knows of a nonce.
+type entry struct {
+	turn     chan struct{} // held by the one call of Acquire that works on it
+	tries    int
+	released bool
+	gone     chan struct{} // closed when it is released
+	granted  *attempt
+}
+
+func newSession(b *Backend, config lease.SessionConfig) *session {
+	return &session{backend: b, config: config, id: config.ID.String(), ttl: config.TTL,
+		ttlText: strconv.FormatInt(config.TTL.Milliseconds(), 10), known: map[lease.Nonce]*entry{},
+		leaving: map[lease.Nonce]*attempt{}, rotated: b.clock.Now()}
+}
+
+// drift is what Redlock takes off a validity for clocks that differ in rate.
+func (s *session) drift() time.Duration { return s.ttl/100 + 2*time.Millisecond }
+
+// begin finds the entry of a nonce, or makes it.
+func (s *session) begin(nonce lease.Nonce) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+	}
+	if s.ended[0][nonce] || s.ended[1][nonce] {
+		return nil, attemptEnded(nonce)
+	}
+	e := s.known[nonce]
+	if e == nil {
+		e = &entry{turn: make(chan struct{}, 1), gone: make(chan struct{})}
+		s.known[nonce] = e
+	}
+	return e, nil
+}
+
+func attemptEnded(nonce lease.Nonce) error {
+	return fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, nonce)
+}
+
+// Acquire asks for a grant.
+func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+	if err := s.check(&request); err != nil {
+		return lease.Grant{}, err
+	}
+	e, err := s.begin(request.Nonce)
+	if err != nil {
+		return lease.Grant{}, err
+	}
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return lease.Grant{}, context.Cause(ctx)
+	}
+	a := s.grantOf(e)
+	if a == nil {
+		if a, err = s.acquire(ctx, &request, e); err != nil {
+			s.drop(request.Nonce, e)
+			return lease.Grant{}, err
+		}
+	}
+	return lease.Grant{Token: a.token, Mode: lease.Efficiency, Sent: s.sentOf(a)}, nil
+}
+
+func (s *session) check(request *lease.Request) error {
+	if err := request.Validate(); err != nil {
+		return err
+	}
+	if request.Mode == lease.Correctness {
+		return &lease.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: lease.Efficiency}
+	}
+	switch request.Kind {
+	case lease.Shared:
+		return unsupported("shared leases", "readers that come and go would keep a majority of counters from agreeing on a token")
+	case lease.Permit:
+		return unsupported("permits", "independent nodes do not agree on who has which slot")
+	}
+	return nil
+}
+
+func (s *session) grantOf(e *entry) *attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.granted
+}
+
+func (s *session) sentOf(a *attempt) lease.Instant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a.sent
+}
+
+// drop forgets an entry that came to nothing: nobody holds it, and if it is asked
+// again it is tried again.
+func (s *session) drop(nonce lease.Nonce, e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[nonce] == e && e.granted == nil && len(e.turn) == 1 {
+		delete(s.known, nonce)
+	}
+}
+
+// acquire tries until the outcome is certain, or nobody waits for it.
+func (s *session) acquire(ctx context.Context, request *lease.Request, e *entry) (*attempt, error) {
+	if request.Wait {
+		return s.acquireInTurn(ctx, request, e)
+	}
+	for splits := 0; ; splits++ {
+		a, err := s.try(ctx, request, e, "")
+		if err == nil {
+			return a, nil
+		}
+		if !errors.Is(err, errSplit) {
+			return nil, err
+		}
+		if splits == trySplits {
+			return nil, fmt.Errorf("%w: others try at the same time", lease.ErrHeld)
+		}
+		if err := s.pause(ctx, splitPause(splits)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func splitPause(n int) time.Duration {
+	return minSplitPause + rand.N(min(minSplitPause<<min(n, 5), maxSplitPause))
+}
+
+func (s *session) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lostAttempt is the error of a try that others stood in the way of, with the
+// time after which they may be gone.
+type lostAttempt struct {
+	error
+	freeAfter time.Duration
+}
+
+func (l *lostAttempt) Unwrap() error { return l.error }
+
+// try makes attempts until one is decided in the present epoch. The error
+// matches ErrHeld, errSplit, ErrUnavailable or the context's.
+func (s *session) try(ctx context.Context, request *lease.Request, e *entry, waiter string) (*attempt, error) {
+	for epochs := 0; ; epochs++ {
+		looked := s.backend.epochs.looks.Load()
+		epoch, err := s.backend.epochs.usable()
+		if err != nil {
+			return nil, err
+		}
+		a := newAttempt(s, request, s.name(request.Nonce, e), epoch, waiter)
+		a.ask(waiter)
+		err = a.await(ctx, min(2*s.backend.config.NodeTimeout, s.ttl/2))
+		if err == nil {
+			if err = s.settle(request.Nonce, e, a); err == nil {
+				return a, nil
+			}
+		}
+		a.release(wakeNone)
+		if !errors.Is(err, errOldEpoch) {
+			return nil, err
+		}
+		if epochs == tryEpochs {
+			return nil, fmt.Errorf("%w: the Redis nodes keep changing their epoch", lease.ErrUnavailable)
+		}
+		s.backend.epochs.refresh(ctx, looked)
+	}
+}
+
+// name is what the nodes know the next try of a nonce by.
+func (s *session) name(nonce lease.Nonce, e *entry) string {
+	name := s.id + ":" + strconv.FormatUint(uint64(nonce), 10)
+	if e.tries++; e.tries > 1 {
+		name += "." + strconv.Itoa(e.tries)
+	}
+	return name
+}
+
+// settle makes a decided attempt a grant, if a majority voted for it, its time
+// has not passed meanwhile, and nobody has released it.
+func (s *session) settle(nonce lease.Nonce, e *entry, a *attempt) error {
+	a.mu.Lock()
+	outcome := a.outcome
+	a.mu.Unlock()
+	if outcome != quorum.Granted {
+		return &lostAttempt{a.refusal(), a.freeAfter()}
+	}
+	if s.config.Clock.Now().Since(a.sent) >= s.ttl-s.drift() {
+		return fmt.Errorf("%w: the votes took longer than the lease lasts", lease.ErrUnavailable)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.released || s.closed {
+		return attemptEnded(nonce)
+	}
+	e.granted = a
+	s.backend.queues.held(a)
+	return nil
+}
+
+// Release ends the attempt, whatever its state.
+func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+	a, again := s.end(nonce)
+	var under *farewell
+	switch {
+	case a == nil:
+		return nil // nothing of it is left, and nothing can be granted any more
+	case again:
+		under = a.release(wakeNext)
+	default:
+		under = s.backend.queues.release(a)
+	}
+	err := under.await(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.leaving, nonce)
+	}
+	return err
+}
+
+// end notes that a nonce was released, and returns its grant if it has one.
+// again says that an earlier release of it was not confirmed.
+func (s *session) end(nonce lease.Nonce) (a *attempt, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.backend.clock.Now(); s.ended[0] == nil || now.Since(s.rotated) > s.ttl {
+		s.ended[0], s.ended[1], s.rotated = map[lease.Nonce]bool{}, s.ended[0], now
+		for old := range s.leaving { // those have expired by themselves
+			if !s.ended[1][old] {
+				delete(s.leaving, old)
+			}
+		}
+	}
+	s.ended[0][nonce] = true
+	e := s.known[nonce]
+	if e == nil {
+		return s.leaving[nonce], true
+	}
+	delete(s.known, nonce)
+	if !e.released {
+		e.released = true
+		close(e.gone)
+	}
+	if e.granted != nil {
+		s.leaving[nonce] = e.granted
+	}
+	return e.granted, false
+}
+
+// Close ends the session and releases everything in it.
+func (s *session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	var nonces []lease.Nonce
+	for nonce := range s.known {
+		nonces = append(nonces, nonce)
+	}
+	s.mu.Unlock()
+	s.backend.forget(s)
+	var under []*farewell
+	for _, nonce := range nonces {
+		if a, again := s.end(nonce); a != nil && !again {
+			under = append(under, s.backend.queues.release(a))
+		}
+	}
+	var failed []error
+	for _, f := range under {
+		if err := f.await(ctx); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}

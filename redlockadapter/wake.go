@@ -1,0 +1,58 @@
+package redlockadapter
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// listen hears from one node which locks have become free for this process,
+// until the backend is closed. What is said while the connection is down is
+// lost; the timers of those who wait make up for it. ready is called once, when
+// the node has been asked for the first time.
+func (b *Backend) listen(index int, n *node, ready func()) {
+	ready = sync.OnceFunc(ready)
+	for b.ctx.Err() == nil {
+		sub := n.client.Subscribe(b.ctx, b.keys.channel+b.process)
+		stop := context.AfterFunc(b.ctx, func() { _ = sub.Close() }) // it does not hear the context
+		for {
+			message, err := sub.Receive(b.ctx)
+			ready()
+			if err != nil {
+				break
+			}
+			if m, ok := message.(*redis.Message); ok {
+				b.queues.freed(index, m.Payload)
+			}
+		}
+		if stop() {
+			_ = sub.Close() // it is made anew
+		}
+		select {
+		case <-time.After(maxBackoff):
+		case <-b.ctx.Done():
+		}
+	}
+}
+
+// passOn has a node wake the next one who waits for a lock.
+func (b *Backend) passOn(node int, lock string) {
+	name := b.process + ":pass"
+	resource := lock[len(b.keys.lock):]
+	b.lanes[node].push(op{script: releaseScript, answer: func(int, answer) {},
+		keys: []any{b.keys.tomb + name, lock, b.keys.waiting + resource},
+		args: []any{name, "0", wakeAny, "1"}})
+}
+
+// lockKeys are the keys of some locks.
+func (b *Backend) lockKeys(resources []fencing.Resource) []string {
+	locks := make([]string, len(resources))
+	for i, r := range resources {
+		locks[i] = b.keys.lock + string(r)
+	}
+	return locks
+}
