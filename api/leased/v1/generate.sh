@@ -1,0 +1,13 @@
+#!/bin/sh
+# Generates the Go code of the API. It needs protoc (Debian: protobuf-compiler);
+# the two plugins are built from the versions that tools/go.mod names.
+set -eu
+cd "$(dirname "$0")/../../.."
+plugins=$(mktemp -d)
+trap 'rm -rf "$plugins"' EXIT
+go build -modfile=tools/go.mod -o "$plugins/" \
+	google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+PATH="$plugins:$PATH" protoc -I api \
+	--go_out=api --go_opt=paths=source_relative \
+	--go-grpc_out=api --go-grpc_opt=paths=source_relative \
+	leased/v1/lease.proto leased/v1/admin.proto
