@@ -61,35 +61,43 @@ func NewBackend(nodes []*Node, options ...BackendOption) (*Backend, error) {
 // want of one. Once an outcome was uncertain it stays so, until a later call
 // has found out.
 func (b *Backend) do(ctx context.Context, call func(n *Node) error) error {
+	err := b.once(call)
+	if err == nil || !b.worthAnother(ctx, err) {
+		return err
+	}
 	patience := time.NewTimer(b.patience)
 	defer patience.Stop()
+	search := time.NewTicker(searchPause)
+	defer search.Stop()
 	var uncertain error
-	last := error(&NotLeaderError{Node: b.nodes[0].ID()})
 	for {
-		if n := b.leader(); n != nil {
-			err := call(n)
-			if err == nil || !b.worthAnother(ctx, err) {
+		if errors.Is(err, lease.ErrUncertain) {
+			uncertain = err
+		}
+		select {
+		case <-search.C:
+			if err = b.once(call); err == nil || !b.worthAnother(ctx, err) {
 				return err
 			}
-			last = err
-			if errors.Is(err, lease.ErrUncertain) {
-				uncertain = err
-			}
-		}
-		pause := time.NewTimer(searchPause)
-		select {
-		case <-pause.C:
 			continue
 		case <-patience.C:
 		case <-ctx.Done():
-			last = fmt.Errorf("%w (last: %w)", context.Cause(ctx), last)
+			err = fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		}
-		pause.Stop()
-		if uncertain != nil && !errors.Is(last, lease.ErrUncertain) {
-			return fmt.Errorf("%w, then %w", uncertain, last)
+		if uncertain != nil && !errors.Is(err, lease.ErrUncertain) {
+			err = fmt.Errorf("%w, then %w", uncertain, err)
 		}
-		return last
+		return err
 	}
+}
+
+func (b *Backend) once(call func(n *Node) error) error {
+	for _, n := range b.nodes {
+		if n.Leads() {
+			return call(n)
+		}
+	}
+	return b.nodes[0].notLeader()
 }
 
 // worthAnother: another leader, or the same one a little later, may answer.
@@ -98,16 +106,6 @@ func (b *Backend) worthAnother(ctx context.Context, err error) bool {
 		return false
 	}
 	return errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)
-}
-
-// leader is the node that serves, nil if none does.
-func (b *Backend) leader() *Node {
-	for _, n := range b.nodes {
-		if n.Leads() {
-			return n
-		}
-	}
-	return nil
 }
 
 // Open starts a session.

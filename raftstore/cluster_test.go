@@ -64,11 +64,14 @@ type cluster struct {
 }
 
 // startDisk starts a cluster on real disks and loopback TCP.
-func startDisk(t testing.TB, size int, kind logstore.Kind) *cluster {
+func startDisk(t testing.TB, size int, kind logstore.Kind, change ...func(*Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	for i := range size {
 		config := diskConfig(t, fmt.Sprintf("n%d", i), kind)
+		for _, f := range change {
+			f(&config)
+		}
 		n := openNode(t, config)
 		config.Address = n.Address() // the same port when it is opened again
 		c.nodes, c.configs = append(c.nodes, n), append(c.configs, config)

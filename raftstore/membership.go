@@ -197,3 +197,9 @@ func (n *Node) wait(ctx context.Context, f raft.Future) error {
 		return ErrStopped
 	}
 }
+
+// futureFunc is a call that blocks, as a future.
+type futureFunc func() error
+
+// Error makes the call.
+func (f futureFunc) Error() error { return f() }

@@ -19,6 +19,8 @@ const (
 	cachedEntries = 128
 	// keptSnapshots is how many snapshots stay on disk.
 	keptSnapshots = 2
+	// drainTimeout bounds the wait for the entry in flight.
+	drainTimeout = time.Second
 	// shutdownTimeout bounds the wait for the engine's goroutines.
 	shutdownTimeout = 10 * time.Second
 )
@@ -136,9 +138,10 @@ func (n *Node) die(err error) {
 	}
 	n.stopOnce.Do(func() { close(n.stopped) })
 	n.config.Fatal(err)
-	go func() { // a test lives on: the engine must not
+	go func() { // a test lives on: the engine and its heartbeats must not
 		<-n.started
 		n.raft.Shutdown()
+		_ = n.transport.Close()
 	}()
 }
 
@@ -174,6 +177,7 @@ func (n *Node) Leader() (id, address string) {
 // Close stops the node. What was committed stays. Operations under way end with
 // ErrStopped. A leader should hand over first: see Transfer.
 func (n *Node) Close() error {
+	n.proposer.drain(drainTimeout)
 	n.stopOnce.Do(func() { close(n.stopped) })
 	done := make(chan error, 1)
 	go func() { done <- n.raft.Shutdown().Error() }()

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -36,12 +37,25 @@ type outcome struct {
 // everything that is asked for meanwhile becomes the next: that is where the
 // throughput comes from.
 type proposer struct {
-	node  *Node
-	queue chan *operation
+	node   *Node
+	queue  chan *operation
+	flight chan struct{} // held while an entry is in flight
 }
 
 func newProposer(n *Node) *proposer {
-	return &proposer{node: n, queue: make(chan *operation, n.config.MaxPending)}
+	return &proposer{node: n, queue: make(chan *operation, n.config.MaxPending), flight: make(chan struct{}, 1)}
+}
+
+// drain lets no further entry out and waits for the one in flight, so that its
+// callers are answered: an engine that shuts down may forget it.
+func (p *proposer) drain(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case p.flight <- struct{}{}:
+	case <-p.node.stopped:
+	case <-timer.C:
+	}
 }
 
 // propose commits a command and returns its result. It does not wait for room
@@ -84,17 +98,25 @@ func (p *proposer) run() {
 	}
 }
 
-// collect takes what is waiting, up to the size of an entry.
+// collect takes what is waiting, up to the size of an entry. The callers that
+// the last entry has answered are often about to ask for more, so it lets them
+// run, as long as that brings something: else the first of them would go alone
+// and all others wait for two entries.
 func (p *proposer) collect(first *operation) []*operation {
 	batch := []*operation{first}
 	size := weight(first.command)
+	seen := 0
 	for len(batch) < maxBatch && size < maxBatchBytes {
 		select {
 		case op := <-p.queue:
 			batch = append(batch, op)
 			size += weight(op.command)
 		default:
-			return batch
+			if len(batch) == seen {
+				return batch
+			}
+			seen = len(batch)
+			runtime.Gosched()
 		}
 	}
 	return batch
@@ -136,13 +158,25 @@ func (p *proposer) commit(batch []*operation) {
 	if len(live) == 0 {
 		return
 	}
+	select {
+	case p.flight <- struct{}{}:
+		defer func() { <-p.flight }()
+	case <-p.node.stopped:
+		answer(live, nil, ErrStopped)
+		return
+	}
 	sent := p.node.config.Clock.Now()
 	future := p.node.raft.Apply(encodeEntry(p.node.fsm.position().link(), commands), enqueueTimeout)
 	results, err := p.await(future)
 	if err == nil && current != nil {
 		current.prove(sent)
 	}
-	for _, op := range live {
+	answer(live, results, err)
+}
+
+// answer tells the operations of an entry what came of them.
+func answer(batch []*operation, results []machine.Result, err error) {
+	for _, op := range batch {
 		switch {
 		case err != nil:
 			op.done <- outcome{err: err}

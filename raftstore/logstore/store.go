@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
 )
 
@@ -58,10 +59,23 @@ func Open(kind Kind, dir string, logger hclog.Logger) (*Store, error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	if kind == WAL {
-		return openWAL(filepath.Join(dir, walDir), logger)
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
 	}
-	return openBolt(filepath.Join(dir, boltFile))
+	var store *Store
+	if kind == WAL {
+		store, err = openWAL(filepath.Join(dir, walDir), logger)
+	} else {
+		store, err = openBolt(filepath.Join(dir, boltFile))
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	release := store.close
+	store.close = func() error { return errors.Join(release(), lock.Close()) }
+	return store, nil
 }
 
 // openBolt leaves the list of free pages out of every commit, and in a hash
@@ -71,20 +85,21 @@ func openBolt(path string) (*Store, error) {
 		Timeout: openTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("open log %s: %w (is another process using it?)", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &Store{Log: store, Stable: store, close: store.Close}, nil
 }
 
 func openWAL(dir string, logger hclog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+		return nil, err
 	}
-	log, err := wal.Open(dir, wal.WithLogger(logger))
+	meta := &metadb.BoltMetaDB{} // the log does not close the one that it makes itself
+	log, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(meta))
 	if err != nil {
-		return nil, fmt.Errorf("open log %s: %w", dir, err)
+		return nil, fmt.Errorf("%s: %w", dir, errors.Join(err, meta.Close()))
 	}
-	return &Store{Log: log, Stable: log, close: log.Close}, nil
+	return &Store{Log: log, Stable: log, close: func() error { return errors.Join(log.Close(), meta.Close()) }}, nil
 }
 
 // Close frees the files. The node must have stopped.

@@ -1,0 +1,230 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/logstore"
+)
+
+// BenchmarkEngine and BenchmarkService measure the same three nodes, real disk
+// and loopback TCP, in one run: without and with what this package adds.
+//
+//	go test -run '^$' -bench 'Engine|Service' -benchtime 2s ./raftstore
+
+var kinds = []logstore.Kind{logstore.Bolt, logstore.WAL}
+
+// patient keeps a leader in office on a machine that is busy with other things.
+func patient(c *Config) { c.HeartbeatTimeout, c.StoreDeadline = 5*time.Second, time.Minute }
+
+// noop is 100 bytes that the bare engine's machine ignores.
+const noopSize = 100
+
+type noopFSM struct{}
+
+func (noopFSM) Apply(*raft.Log) any                 { return nil }
+func (noopFSM) Snapshot() (raft.FSMSnapshot, error) { return stateImage(nil), nil }
+func (noopFSM) Restore(r io.ReadCloser) error       { return r.Close() }
+
+// bareEngine is three nodes of the engine alone, on the same stores and
+// transport.
+func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
+	var engines []*raft.Raft
+	var servers []raft.Server
+	for i := range 3 {
+		c := diskConfig(b, fmt.Sprintf("bare%d", i), kind)
+		patient(&c)
+		c = c.filled()
+		storage, err := openDisk(c)
+		require.NoError(b, err)
+		transport, err := listen(c, engineLogger(quiet))
+		require.NoError(b, err)
+		log, err := raft.NewLogCache(cachedEntries, storage.Log)
+		require.NoError(b, err)
+		r, err := raft.NewRaft(c.engine(nil), noopFSM{}, log, storage.Stable, storage.Snapshots, transport)
+		require.NoError(b, err)
+		b.Cleanup(func() { _ = r.Shutdown().Error(); _ = storage.Close() })
+		engines = append(engines, r)
+		servers = append(servers, raft.Server{ID: raft.ServerID(c.ID), Address: transport.LocalAddr()})
+	}
+	require.NoError(b, engines[0].BootstrapCluster(raft.Configuration{Servers: servers}).Error())
+	var leader *raft.Raft
+	eventually(b, "a leader of the bare engine", func() bool {
+		for _, r := range engines {
+			if r.State() == raft.Leader {
+				leader = r
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// load runs b.N operations on so many callers and reports rate and latency.
+func load(b *testing.B, callers int, operate func(caller, i int) error) {
+	var next atomic.Int64
+	times := make([][]time.Duration, callers)
+	clock := lease.MonotonicClock()
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for caller := range callers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1))
+				if i > b.N {
+					return
+				}
+				start := clock.Now()
+				if err := operate(caller, i); err != nil {
+					b.Error(err)
+					return
+				}
+				times[caller] = append(times[caller], clock.Now().Since(start))
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	all := slices.Concat(times...)
+	slices.Sort(all)
+	if len(all) > 0 {
+		b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-us")
+		b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-us")
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+}
+
+func BenchmarkEngine(b *testing.B) {
+	for _, kind := range kinds {
+		for _, callers := range []int{1, 16, 256} {
+			b.Run(fmt.Sprintf("%s/callers=%d", kind, callers), func(b *testing.B) {
+				leader := bareEngine(b, kind)
+				load(b, callers, noop(leader, 1))
+			})
+		}
+		b.Run(fmt.Sprintf("%s/batched=256", kind), func(b *testing.B) {
+			leader := bareEngine(b, kind)
+			operate := noop(leader, 256)
+			b.ResetTimer()
+			for done := 0; done < b.N; done += 256 {
+				require.NoError(b, operate(0, 0))
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+		})
+	}
+}
+
+// noop is so many operations of the bare engine in one entry.
+func noop(leader *raft.Raft, count int) func(int, int) error {
+	data := make([]byte, noopSize*count)
+	return func(int, int) error { return leader.Apply(data, 0).Error() }
+}
+
+func BenchmarkService(b *testing.B) {
+	for _, kind := range kinds {
+		for _, callers := range []int{1, 16, 256} {
+			b.Run(fmt.Sprintf("%s/callers=%d", kind, callers), func(b *testing.B) {
+				load(b, callers, locks(b, startDisk(b, 3, kind, patient), callers))
+			})
+		}
+	}
+}
+
+// locks takes and releases a lock of each caller's own, in turn.
+func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
+	ctx := context.Background()
+	s, err := c.backend().Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour, Clock: lease.SystemClock()})
+	require.NoError(b, err)
+	var nonces atomic.Uint64
+	held := make([]lease.Nonce, callers)
+	names := make([][]fencing.Resource, callers)
+	for i := range names {
+		names[i] = []fencing.Resource{fencing.Resource(fmt.Sprintf("bench/%d/%04d", callers, i))}
+	}
+	return func(caller, _ int) error {
+		if nonce := held[caller]; nonce != 0 {
+			held[caller] = 0
+			return s.Release(ctx, nonce)
+		}
+		held[caller] = lease.Nonce(nonces.Add(1))
+		_, err := s.Acquire(ctx, lease.Request{Nonce: held[caller], Resources: names[caller], Wait: true, Holder: "bench"})
+		return err
+	}
+}
+
+// BenchmarkRatio compares service and bare engine in turns of a fraction of a
+// second, so that whatever else the machine does meets both.
+func BenchmarkRatio(b *testing.B) {
+	const turn = 250 * time.Millisecond
+	for _, kind := range kinds {
+		b.Run(string(kind), func(b *testing.B) {
+			leader := bareEngine(b, kind)
+			c := startDisk(b, 3, kind, patient)
+			one, many := locks(b, c, 1), locks(b, c, 256)
+			var rates, p50s []float64
+			b.ResetTimer()
+			for range b.N {
+				bare, _ := slice(b, turn, 1, noop(leader, 256))
+				service, _ := slice(b, turn, 256, many)
+				rates = append(rates, service/(bare*256))
+				_, bareP50 := slice(b, turn, 1, noop(leader, 1))
+				_, p50 := slice(b, turn, 1, one)
+				p50s = append(p50s, float64(p50)/float64(bareP50))
+			}
+			slices.Sort(rates)
+			slices.Sort(p50s)
+			b.ReportMetric(rates[len(rates)/2], "rate-ratio@256")
+			b.ReportMetric(p50s[len(p50s)/2], "p50-ratio@1")
+		})
+	}
+}
+
+// slice runs operations for a while: their rate and median time.
+func slice(b *testing.B, d time.Duration, callers int, operate func(caller, i int) error) (rate float64, p50 time.Duration) {
+	clock := lease.MonotonicClock()
+	began := clock.Now()
+	times := make([][]time.Duration, callers)
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for start := clock.Now(); start.Since(began) < d; {
+				if err := operate(caller, 0); err != nil {
+					b.Error(err)
+					return
+				}
+				now := clock.Now()
+				times[caller] = append(times[caller], now.Since(start))
+				start = now
+			}
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(times...)
+	slices.Sort(all)
+	require.NotEmpty(b, all)
+	return float64(len(all)) / clock.Now().Since(began).Seconds(), all[len(all)/2]
+}
+
+// BenchmarkLeaseMemory reports what a held lease takes on a node.
+func BenchmarkLeaseMemory(b *testing.B) {
+	const leases = 100_000
+	for b.Loop() {
+		f := newFSM("n", func(error) {}, newBareNode())
+		before := heapInUse()
+		fillLeases(f, leases)
+		b.ReportMetric(float64(heapInUse()-before)/leases, "B/lease")
+		runtime.KeepAlive(f)
+	}
+}

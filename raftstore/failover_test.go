@@ -1,0 +1,305 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+func TestQueueSurvivesFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		b := c.backend()
+		holder := openSession(t, b, time.Minute)
+		first, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+
+		const waiters = 5
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range waiters {
+			s := openSession(t, b, time.Minute)
+			queued := make(chan struct{})
+			request := lockRequest(1, "a")
+			request.Wait, request.Queued = true, func() { close(queued) }
+			wg.Go(func() {
+				grant, err := s.Acquire(testContext(t), request)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				if !grant.Token.Newer(first.Token) {
+					t.Errorf("token %d after %d", grant.Token, first.Token)
+				}
+				if err := s.Release(testContext(t), 1); err != nil {
+					t.Error(err)
+				}
+			})
+			<-queued
+		}
+		for range 3 { // the queue moves from leader to leader
+			old := c.leader()
+			c.isolate(old)
+			eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
+			c.heal()
+		}
+		require.NoError(t, holder.Release(testContext(t), 1))
+		wg.Wait()
+		require.Equal(t, []int{0, 1, 2, 3, 4}, order)
+		c.agree()
+	})
+}
+
+func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		b := c.backend()
+		s := openSession(t, b, 10*time.Minute)
+		stop := make(chan struct{})
+		var disturber sync.WaitGroup
+		disturber.Go(func() {
+			for {
+				select {
+				case <-stop:
+					c.heal()
+					return
+				case <-time.After(700 * time.Millisecond):
+					c.isolate(c.leader())
+				}
+				time.Sleep(3 * time.Second)
+				c.heal()
+			}
+		})
+		last := fencing.None
+		for nonce := lease.Nonce(1); nonce <= 300; nonce++ {
+			grant := persist(t, s, lockRequest(nonce, "a"))
+			again, err := s.Acquire(testContext(t), lockRequest(nonce, "a"))
+			if err == nil {
+				require.Equal(t, grant.Token, again.Token, "asked twice, granted once")
+			}
+			require.True(t, grant.Token.Newer(last), "%d after %d", grant.Token, last)
+			last = grant.Token
+			for s.Release(testContext(t), nonce) != nil {
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		close(stop)
+		disturber.Wait()
+		c.agree()
+		require.Equal(t, fencing.Token(300), c.leader().Status().LastToken, "no grant was made twice")
+	})
+}
+
+// persist asks with one nonce until there is an answer.
+func persist(t *testing.T, s lease.Session, request lease.Request) lease.Grant {
+	t.Helper()
+	for range 100 {
+		grant, err := s.Acquire(testContext(t), request)
+		if err == nil {
+			return grant
+		}
+		require.True(t, errors.Is(err, lease.ErrUncertain) || errors.Is(err, lease.ErrUnavailable), "%v", err)
+	}
+	require.FailNow(t, "no answer")
+	return lease.Grant{}
+}
+
+func TestLockDelayRunsAgainAfterFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		b := c.backend()
+		_, err := c.leader().SetPolicy(testContext(t), lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: 20 * time.Second}, 0)
+		require.NoError(t, err)
+		s, other := openSession(t, b, time.Second), openSession(t, b, 10*time.Minute)
+		_, err = s.Acquire(testContext(t), lockRequest(1, "slow/a"))
+		require.NoError(t, err)
+		request := lockRequest(1, "slow/a")
+		request.Wait = true
+		began := lease.MonotonicClock().Now()
+		granted := make(chan error, 1)
+		go func() { _, err := other.Acquire(testContext(t), request); granted <- err }()
+		eventually(t, "delay", func() bool {
+			status, err := b.Inspect(testContext(t), "slow/a")
+			return err == nil && status.Delayed
+		})
+		old := c.leader()
+		c.isolate(old)
+		require.NoError(t, <-granted)
+		waited := lease.MonotonicClock().Now().Since(began)
+		require.Greater(t, waited, 20*time.Second)
+		require.Less(t, waited, 30*time.Second)
+	})
+}
+
+func TestPoliciesAreVersioned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		n, ctx := c.leader(), testContext(t)
+		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, 0)
+		require.NoError(t, err)
+		require.Equal(t, uint64(1), version)
+		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Correctness}, 7)
+		require.ErrorIs(t, err, ErrVersion)
+		policies, version, err := n.Policies(ctx, Linearizable)
+		require.NoError(t, err)
+		require.Equal(t, uint64(1), version)
+		require.Equal(t, lease.Efficiency, policies.For("fast/x").Mode)
+
+		s := openSession(t, c.backend(), time.Minute)
+		_, err = s.Acquire(ctx, lockRequest(1, "fast/x"))
+		require.ErrorIs(t, err, lease.ErrModeMismatch, "a lock of the other mode is not granted here")
+		request := lockRequest(2, "fast/x")
+		request.Mode = lease.Efficiency
+		_, err = s.Acquire(ctx, request)
+		require.ErrorIs(t, err, lease.ErrUnsupported)
+
+		_, err = s.Acquire(ctx, lockRequest(3, "used"))
+		require.NoError(t, err)
+		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "us", Mode: lease.Efficiency}, 0)
+		require.ErrorIs(t, err, lease.ErrHeld)
+		_, err = n.DeletePolicy(ctx, "fast/", 1)
+		require.NoError(t, err)
+		_, err = n.DeletePolicy(ctx, "fast/", 0)
+		require.ErrorIs(t, err, lease.ErrNotHeld)
+		c.agree()
+	})
+}
+
+func TestReadsOfLocksAndSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		n, ctx := c.leader(), testContext(t)
+		s := openSession(t, c.backend(), time.Minute)
+		for i := range 5 {
+			_, err := s.Acquire(ctx, lockRequest(lease.Nonce(i+1), fencing.Resource(fmt.Sprintf("p/%d", i))))
+			require.NoError(t, err)
+		}
+		var names []fencing.Resource
+		for after := fencing.Resource(""); ; {
+			page, err := n.List(ctx, "p/", after, 2, Linearizable)
+			require.NoError(t, err)
+			if len(page) == 0 {
+				break
+			}
+			for _, status := range page {
+				names = append(names, status.Resource)
+				require.Positive(t, status.Holders[0].TTL)
+			}
+			after = names[len(names)-1]
+		}
+		require.Equal(t, []fencing.Resource{"p/0", "p/1", "p/2", "p/3", "p/4"}, names)
+		requests, err := n.Session(ctx, s.(*session).config.ID, Linearizable)
+		require.NoError(t, err)
+		require.Len(t, requests, 5)
+		_, err = n.Session(ctx, lease.NewSessionID(), Linearizable)
+		require.ErrorIs(t, err, lease.ErrNotHeld)
+		for _, follower := range c.nodes {
+			if follower == n {
+				continue
+			}
+			var notLeader *NotLeaderError
+			_, err := follower.Inspect(ctx, "p/0", Linearizable)
+			require.ErrorAs(t, err, &notLeader)
+			require.Equal(t, n.ID(), notLeader.Leader)
+			require.ErrorIs(t, err, lease.ErrUnavailable)
+			_, err = follower.List(ctx, "", "", 10, Stale)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestFullQueueSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := map[string]*disk{}
+		c := startMemory(t, 1, disks(under, make(chan error, 1)), func(c *Config) { c.MaxPending = 2 })
+		s := openSession(t, c.backend(), time.Minute)
+		stuck := make(chan struct{})
+		under["n0"].stuck.Store(&stuck)
+		var wg sync.WaitGroup
+		for i := range 3 { // one in flight, two in the queue
+			wg.Go(func() { _, _ = s.Acquire(testContext(t), lockRequest(lease.Nonce(i+1), "a")) })
+			synctest.Wait()
+		}
+		_, err := s.Acquire(testContext(t), lockRequest(9, "a"))
+		require.ErrorIs(t, err, ErrBusy)
+		require.ErrorIs(t, err, lease.ErrUnavailable, "nothing has happened")
+		require.NotErrorIs(t, err, lease.ErrUncertain)
+		close(stuck)
+		wg.Wait()
+	})
+}
+
+func TestDivergedReplicaStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 3)
+		c := startMemory(t, 3, func(c *Config) { c.Fatal = func(err error) { ended <- err } })
+		leader := c.leader()
+		s := openSession(t, c.backend(), time.Minute)
+		c.agree()
+		var odd *Node
+		for _, n := range c.nodes {
+			if n != leader {
+				odd = n
+			}
+		}
+		// The replica is told something that the others are not.
+		odd.fsm.mu.Lock()
+		odd.fsm.chain = odd.fsm.chain.next(odd.fsm.chain.Index, []byte("another history"), nil)
+		odd.fsm.mu.Unlock()
+		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err, "the others go on")
+		var diverged *DivergenceError
+		require.ErrorAs(t, <-ended, &diverged)
+		require.Equal(t, odd.ID(), diverged.Node)
+		require.ErrorContains(t, diverged, "join it again")
+		require.Error(t, odd.Failure())
+		require.False(t, odd.Leads())
+		_, err = s.Acquire(testContext(t), lockRequest(2, "b"))
+		require.NoError(t, err)
+		require.Empty(t, ended)
+	})
+}
+
+func TestDifferentOutcomesAreDivergence(t *testing.T) {
+	var c Chain
+	data := []byte("one entry")
+	a := c.next(1, data, []machine.Result{{Code: machine.Granted, Token: 7}})
+	b := c.next(1, data, []machine.Result{{Code: machine.Granted, Token: 8}})
+	require.NotEqual(t, a.Hash, b.Hash, "programs that grant different tokens for one entry are found out")
+}
+
+func TestCancelledWaiterLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		b := c.backend()
+		holder, waiter := openSession(t, b, time.Minute), openSession(t, b, time.Minute)
+		_, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		request := lockRequest(1, "a")
+		request.Wait, request.Queued = true, cancel
+		_, err = waiter.Acquire(ctx, request)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, waiter.Release(testContext(t), 1))
+		status, err := b.Inspect(testContext(t), "a")
+		require.NoError(t, err)
+		require.Empty(t, status.Waiters)
+		for _, n := range c.nodes {
+			require.Empty(t, n.hub.turns)
+		}
+	})
+}

@@ -1,0 +1,312 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// disk is a log whose writes can hang or fail.
+type disk struct {
+	raft.LogStore
+	stuck atomic.Pointer[chan struct{}]
+	fault atomic.Pointer[error]
+}
+
+func (d *disk) StoreLogs(logs []*raft.Log) error {
+	if c := d.stuck.Load(); c != nil {
+		<-*c
+	}
+	if err := d.fault.Load(); err != nil {
+		return *err
+	}
+	return d.LogStore.StoreLogs(logs)
+}
+
+// disks puts a disk under every node, and notes which nodes ended.
+func disks(under map[string]*disk, ended chan<- error) func(*Config) {
+	return func(c *Config) {
+		d := &disk{LogStore: c.Storage.Log}
+		under[c.ID] = d
+		c.Storage.Log = d
+		c.Fatal = func(err error) { ended <- err }
+	}
+}
+
+func openSession(t testing.TB, b *Backend, ttl time.Duration) lease.Session {
+	t.Helper()
+	s, err := b.Open(testContext(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: ttl, Clock: lease.MonotonicClock()})
+	require.NoError(t, err)
+	return s
+}
+
+func lockRequest(nonce lease.Nonce, name fencing.Resource) lease.Request {
+	return lease.Request{Nonce: nonce, Resources: []fencing.Resource{name}, Holder: "test"}
+}
+
+func TestStalledDiskEndsTheLeader(t *testing.T) {
+	stall := func(t *testing.T, deadline time.Duration) (leader *Node, c *cluster, ended chan error) {
+		under := map[string]*disk{}
+		ended = make(chan error, 3)
+		c = startMemory(t, 3, disks(under, ended), func(c *Config) { c.StoreDeadline = deadline })
+		leader = c.leader()
+		stuck := make(chan struct{})
+		t.Cleanup(func() { close(stuck) })
+		under[leader.ID()].stuck.Store(&stuck)
+		go func() { _ = leader.barrier(context.Background()) }() // something to write
+		return leader, c, ended
+	}
+	t.Run("with a deadline another node leads", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			leader, c, ended := stall(t, 5*time.Second)
+			require.ErrorIs(t, <-ended, logstore.ErrStalled)
+			require.ErrorIs(t, leader.Failure(), logstore.ErrStalled)
+			eventually(t, "another leader", func() bool { next := c.leader(); return next != leader })
+			s := openSession(t, c.backend(), time.Minute)
+			_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+			require.NoError(t, err)
+		})
+	})
+	t.Run("without it the engine leads on for ever", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			leader, c, _ := stall(t, time.Hour)
+			time.Sleep(10 * time.Minute)
+			for _, n := range c.nodes {
+				id, _ := n.Leader()
+				require.Equal(t, leader.ID(), id, "if the engine steps down by itself now, the deadline can go")
+			}
+		})
+	})
+}
+
+func TestFailedWriteEndsTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := map[string]*disk{}
+		ended := make(chan error, 3)
+		c := startMemory(t, 3, disks(under, ended))
+		leader := c.leader()
+		s := openSession(t, c.backend(), time.Minute)
+		first, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+
+		broken := errors.New("input/output error")
+		under[leader.ID()].fault.Store(&broken)
+		second, err := s.Acquire(testContext(t), lockRequest(2, "b"))
+		require.NoError(t, err, "the next leader answers")
+		require.True(t, second.Token.Newer(first.Token))
+		require.ErrorIs(t, <-ended, broken)
+		require.ErrorIs(t, leader.Failure(), broken)
+		require.NotEqual(t, leader, c.leader())
+		_, err = leader.Inspect(testContext(t), "a", Linearizable)
+		require.Error(t, err)
+	})
+}
+
+func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := map[string]*disk{}
+		c := startMemory(t, 1, disks(under, make(chan error, 3)), func(c *Config) { c.StoreDeadline = time.Hour })
+		leader := c.leader()
+		s := openSession(t, c.backend(), time.Minute)
+		stuck := make(chan struct{})
+		under[leader.ID()].stuck.Store(&stuck)
+
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := s.Acquire(ctx, lockRequest(1, "a"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, lease.ErrUncertain, "it may yet be written")
+
+		hanging := make(chan error, 1)
+		go func() { hanging <- leader.barrier(context.Background()) }()
+		synctest.Wait()
+		leader.stopOnce.Do(func() { close(leader.stopped) }) // as Close does first
+		require.ErrorIs(t, <-hanging, lease.ErrUncertain)
+		close(stuck)
+	})
+}
+
+// noted remembers what the engine asks of its transport.
+type noted struct {
+	Transport
+	handlers, pipelines atomic.Int32
+}
+
+func (n *noted) SetHeartbeatHandler(handler func(raft.RPC)) {
+	n.handlers.Add(1)
+	n.Transport.SetHeartbeatHandler(handler)
+}
+
+func (n *noted) AppendEntriesPipeline(id raft.ServerID, a raft.ServerAddress) (raft.AppendPipeline, error) {
+	n.pipelines.Add(1)
+	return n.Transport.AppendEntriesPipeline(id, a)
+}
+
+func TestNodesUseNoShortcutsOfTheEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var transports []*noted
+		c := startMemory(t, 3, func(c *Config) {
+			n := &noted{Transport: c.Transport}
+			c.Transport = n
+			transports = append(transports, n)
+		})
+		s := openSession(t, c.backend(), time.Minute)
+		for nonce := range lease.Nonce(20) { // enough for the engine to want to pipeline
+			_, err := s.Acquire(testContext(t), lockRequest(nonce+1, "a"))
+			require.True(t, err == nil || errors.Is(err, lease.ErrHeld))
+		}
+		for _, n := range transports {
+			require.Zero(t, n.handlers.Load(), "heartbeats have no path of their own")
+			require.Zero(t, n.pipelines.Load(), "one request is in flight at a time")
+		}
+	})
+}
+
+func TestIsolatedLeaderCannotAnswerReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		old := c.leader()
+		s := openSession(t, c.backend(), time.Minute)
+		c.isolate(old)
+		require.True(t, old.Leads(), "it does not know yet")
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := old.Inspect(ctx, "a", Linearizable)
+		require.Error(t, err)
+		status, err := old.Inspect(ctx, "a", Stale)
+		require.NoError(t, err, "a stale read is a choice")
+		require.Empty(t, status.Holders)
+
+		grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		status, err = c.backend().Inspect(testContext(t), "a")
+		require.NoError(t, err)
+		require.Equal(t, grant.Token, status.Holders[0].Token)
+	})
+}
+
+func TestPausedLeaderPromisesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clocks := map[string]*leasetest.Clock{}
+		c := startMemory(t, 3, func(c *Config) {
+			clocks[c.ID] = leasetest.NewClock()
+			c.Clock = clocks[c.ID]
+		})
+		old := c.leader()
+		s := openSession(t, c.backend(), time.Minute)
+		_, err := s.Renew(testContext(t))
+		require.NoError(t, err)
+		id := s.(*session).config.ID
+
+		c.isolate(old)
+		clocks[old.ID()].Suspend(time.Minute) // its timers have not noticed: it believes it leads
+		require.True(t, old.Leads())
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.Error(t, old.renew(ctx, id), "a promise without a proof would outlast the next leader's patience")
+
+		c.heal()
+		_, err = s.Renew(testContext(t))
+		require.NoError(t, err)
+	})
+}
+
+func TestRenewalsShareTheProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		leader := c.leader()
+		s := openSession(t, c.backend(), time.Minute)
+		before := leader.Status().Chain
+		for range 100 {
+			_, err := s.Renew(testContext(t))
+			require.NoError(t, err)
+		}
+		require.Equal(t, before, leader.Status().Chain, "renewals are in memory")
+	})
+}
+
+func TestExpiryOfAFormerLeaderIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		old := c.leader()
+		generation := old.leading.Load().generation
+		s := openSession(t, c.backend(), 10*time.Second)
+		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		c.isolate(old)
+		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
+
+		// What the old leader decided reaches the log through the new one.
+		result, _, err := c.leader().propose(testContext(t), &machine.Expire{Session: s.(*session).config.ID, Generation: generation})
+		require.NoError(t, err)
+		require.Equal(t, machine.Outdated, result.Code)
+		_, err = s.Renew(testContext(t))
+		require.NoError(t, err)
+	})
+}
+
+func TestFailoverGivesFullTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 10 * time.Second
+		c := startMemory(t, 3)
+		s := openSession(t, c.backend(), ttl)
+		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		time.Sleep(ttl - time.Second)
+		old := c.leader()
+		c.isolate(old)
+		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
+		time.Sleep(ttl)
+		status, err := c.backend().Inspect(testContext(t), "a")
+		require.NoError(t, err)
+		require.Len(t, status.Holders, 1, "a failover can only lengthen a lease")
+		time.Sleep(2 * time.Second)
+		status, err = c.backend().Inspect(testContext(t), "a")
+		require.NoError(t, err)
+		require.Empty(t, status.Holders, "but not for ever")
+		_, err = s.Renew(testContext(t))
+		require.ErrorIs(t, err, lease.ErrLost)
+		c.heal()
+		c.agree()
+	})
+}
+
+func TestResponseErrorsAreRead(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		future fixedFuture
+		fails  bool
+	}{
+		"results":              {fixedFuture{answer: &response{results: []machine.Result{{Code: machine.Done}}}}, false},
+		"error of the engine":  {fixedFuture{err: broken}, true},
+		"error of the machine": {fixedFuture{answer: broken}, true},
+		"nothing":              {fixedFuture{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := responseOf(c.future)
+			require.Equal(t, c.fails, err != nil)
+		})
+	}
+}
+
+// fixedFuture has been answered.
+type fixedFuture struct {
+	raft.ApplyFuture
+	answer any
+	err    error
+}
+
+func (f fixedFuture) Error() error  { return f.err }
+func (f fixedFuture) Response() any { return f.answer }

@@ -1,0 +1,104 @@
+package logstore
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKindsDoNotMix(t *testing.T) {
+	for _, kinds := range [][2]Kind{{Bolt, WAL}, {WAL, Bolt}} {
+		dir := t.TempDir()
+		store, err := Open(kinds[0], dir, nil)
+		require.NoError(t, err)
+		require.NoError(t, store.Close())
+		_, err = Open(kinds[1], dir, nil)
+		require.ErrorContains(t, err, "other kind")
+		store, err = Open(kinds[0], dir, nil)
+		require.NoError(t, err)
+		_, err = Open(kinds[0], dir, nil)
+		require.ErrorContains(t, err, "another process is using")
+		require.NoError(t, store.Close())
+	}
+	_, err := Open("paper", t.TempDir(), nil)
+	require.ErrorContains(t, err, "paper")
+}
+
+// faulty is a log whose writes do what they are told.
+type faulty struct {
+	*raft.InmemStore
+	write func() error
+}
+
+func (f *faulty) StoreLogs([]*raft.Log) error            { return f.write() }
+func (f *faulty) DeleteRange(uint64, uint64) error       { return f.write() }
+func (f *faulty) Set([]byte, []byte) error               { return f.write() }
+func (f *faulty) SetUint64([]byte, uint64) error         { return f.write() }
+func (f *faulty) GetLog(index uint64, l *raft.Log) error { return f.InmemStore.GetLog(index, l) }
+
+// on runs f on a goroutine of its own and reports whether it came to its end.
+func on(f func()) (returned bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+		returned = true
+	}()
+	<-done
+	return returned
+}
+
+func TestGuardEndsTheNodeOnAnyWriteError(t *testing.T) {
+	broken := errors.New("input/output error")
+	log := []*raft.Log{{Index: 1}}
+	for name, call := range map[string]func(*Guard, *faulty){
+		"store":    func(g *Guard, f *faulty) { _ = g.Log(f).StoreLogs(log) },
+		"truncate": func(g *Guard, f *faulty) { _ = g.Log(f).DeleteRange(1, 1) },
+		"vote":     func(g *Guard, f *faulty) { _ = g.Stable(f).Set([]byte("k"), nil) },
+		"term":     func(g *Guard, f *faulty) { _ = g.Stable(f).SetUint64([]byte("k"), 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ended []error
+			g := NewGuard(time.Minute, func(err error) { ended = append(ended, err) })
+			f := &faulty{raft.NewInmemStore(), func() error { return broken }}
+			require.False(t, on(func() { call(g, f) }), "nothing goes on after a failed write")
+			require.Len(t, ended, 1)
+			require.ErrorIs(t, ended[0], broken)
+			f.write = func() error { return nil }
+			require.False(t, on(func() { call(g, f) }), "nor when the disk seems to work again")
+		})
+	}
+}
+
+func TestGuardEndsTheNodeOnAStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		g := NewGuard(5*time.Second, func(err error) { ended <- err })
+		stuck := make(chan struct{})
+		f := &faulty{raft.NewInmemStore(), func() error { <-stuck; return nil }}
+		go func() { _ = g.Log(f).StoreLogs(nil) }()
+		require.ErrorIs(t, <-ended, ErrStalled)
+		close(stuck)
+		synctest.Wait()
+		require.False(t, on(func() { _ = g.Log(f).StoreLogs(nil) }))
+	})
+}
+
+func TestGuardLetsMissingThingsBeMissing(t *testing.T) {
+	g := NewGuard(time.Minute, func(err error) { t.Error(err) })
+	store := raft.NewInmemStore()
+	require.ErrorIs(t, g.Log(store).GetLog(7, &raft.Log{}), raft.ErrLogNotFound)
+	_, err := g.Stable(store).Get([]byte("none"))
+	require.EqualError(t, err, "not found")
+	term, err := g.Stable(store).GetUint64([]byte("none"))
+	require.NoError(t, err)
+	require.Zero(t, term)
+	first, err := g.Log(store).FirstIndex()
+	require.NoError(t, err)
+	require.Zero(t, first)
+	require.False(t, g.Log(store).(raft.MonotonicLogStore).IsMonotonic())
+}

@@ -1,0 +1,177 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// snapshotMagic is the first line of a saved snapshot. The second is a
+// SnapshotInfo as JSON, and the rest is the state.
+const snapshotMagic = "leased snapshot 1\n"
+
+// maxSnapshot bounds what is read into memory.
+const maxSnapshot = 8 << 30
+
+// SnapshotInfo tells what a saved snapshot holds.
+type SnapshotInfo struct {
+	Index      uint64         `json:"index"` // of the last entry in it
+	Term       uint64         `json:"term"`
+	Size       int64          `json:"size"`
+	SHA256     string         `json:"sha256"`
+	ChainIndex uint64         `json:"chainIndex"`
+	ChainHash  string         `json:"chainHash"`
+	LastToken  fencing.Token  `json:"lastToken"`
+	Generation uint64         `json:"generation"`
+	Counts     machine.Counts `json:"counts"`
+}
+
+// SaveSnapshot writes the state of this replica, for a backup. A follower's may
+// be a little behind.
+func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, error) {
+	future := n.raft.Snapshot()
+	if err := n.wait(ctx, future); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	}
+	list, err := n.storage.Snapshots.List()
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%w: the node has none yet", ErrSnapshot)
+	}
+	if err != nil {
+		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	}
+	meta, source, err := n.storage.Snapshots.Open(list[0].ID)
+	if err != nil {
+		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	}
+	defer source.Close()
+	state, err := io.ReadAll(source)
+	if err != nil {
+		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	}
+	info, err := describe(state)
+	if err != nil {
+		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	}
+	info.Index, info.Term = meta.Index, meta.Term
+	header, err := json.Marshal(info)
+	if err != nil {
+		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+	}
+	for _, part := range [][]byte{[]byte(snapshotMagic), append(header, '\n'), state} {
+		if _, err := w.Write(part); err != nil {
+			return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+		}
+	}
+	return info, nil
+}
+
+// describe reads a state.
+func describe(state []byte) (SnapshotInfo, error) {
+	chain, m, err := decodeState(state)
+	if err != nil {
+		return SnapshotInfo{}, fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	sum := sha256.Sum256(state)
+	return SnapshotInfo{Size: int64(len(state)), SHA256: hex.EncodeToString(sum[:]), ChainIndex: chain.Index, ChainHash: chain.String(),
+		LastToken: m.LastToken(), Generation: m.Generation(), Counts: m.Count()}, nil
+}
+
+// InspectSnapshot checks a saved snapshot and tells what it holds.
+func InspectSnapshot(r io.Reader) (SnapshotInfo, error) {
+	info, _, err := readSnapshot(r)
+	return info, err
+}
+
+func readSnapshot(r io.Reader) (SnapshotInfo, []byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSnapshot))
+	if err != nil {
+		return SnapshotInfo{}, nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	rest, ok := bytes.CutPrefix(data, []byte(snapshotMagic))
+	if !ok {
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: it does not begin as a snapshot does", ErrSnapshot)
+	}
+	header, state, ok := bytes.Cut(rest, []byte("\n"))
+	var written SnapshotInfo
+	if !ok || json.Unmarshal(header, &written) != nil {
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: its second line cannot be read", ErrSnapshot)
+	}
+	sum := sha256.Sum256(state)
+	if hex.EncodeToString(sum[:]) != written.SHA256 {
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: %d bytes do not have the checksum %s; the file is cut short or damaged, use another",
+			ErrSnapshot, len(state), written.SHA256)
+	}
+	found, err := describe(state)
+	if err != nil {
+		return SnapshotInfo{}, nil, err
+	}
+	found.Index, found.Term = written.Index, written.Term
+	if found != written {
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: it does not hold what its second line says", ErrSnapshot)
+	}
+	return found, state, nil
+}
+
+// RestoreSnapshot replaces the state of the whole cluster by a saved one. This
+// node must lead. Everything granted since is forgotten, so all later tokens
+// are larger by at least fencing.FloorStep than any that either the snapshot or
+// the present state knows: the raise is part of the state that is restored, so
+// that no grant can come before it. Whoever holds a lease that the snapshot
+// does not know loses it.
+func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token, error) {
+	info, state, err := readSnapshot(r)
+	if err != nil {
+		return 0, fmt.Errorf("restore snapshot: %w", err)
+	}
+	n.leadMu.Lock()
+	led := n.retire() // nothing is proposed, granted or renewed from here on
+	n.leadMu.Unlock()
+	if !led {
+		return 0, n.notLeader()
+	}
+	defer n.takeOver()
+	if _, err := n.proposer.propose(ctx, nil, nil); err != nil { // what was under way is over
+		return 0, fmt.Errorf("restore snapshot: %w", err)
+	}
+	present := fencing.None
+	n.fsm.read(func(m *machine.Machine) { present = m.LastToken() })
+	state, floor, err := raiseFloor(state, present)
+	if err != nil {
+		return 0, fmt.Errorf("restore snapshot: %w", err)
+	}
+	meta := &raft.SnapshotMeta{Version: 1, Index: info.Index, Term: info.Term, Size: int64(len(state))}
+	if err := n.wait(ctx, futureFunc(func() error { return n.raft.Restore(meta, bytes.NewReader(state), enqueueTimeout) })); err != nil {
+		return 0, fmt.Errorf("restore snapshot: %w", n.proposalError(err))
+	}
+	n.logger.Warn("restored a snapshot; tokens go on above the floor", "index", info.Index, "token", info.LastToken, "present", present, "floor", floor)
+	return floor, nil
+}
+
+// raiseFloor changes a state so that its next token is more than FloorStep
+// above its own last one, and above present.
+func raiseFloor(state []byte, present fencing.Token) ([]byte, fencing.Token, error) {
+	chain, m, err := decodeState(state)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	by := fencing.FloorStep
+	if present > m.LastToken() {
+		by += present - m.LastToken()
+	}
+	result, _ := m.Apply(&machine.RaiseFloor{By: by})
+	if result.Code != machine.Done {
+		return nil, 0, fmt.Errorf("raise the token floor: %s", result.Code)
+	}
+	return encodeState(chain, m), result.Token, nil
+}
