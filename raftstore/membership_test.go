@@ -1,0 +1,154 @@
+package raftstore
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+)
+
+func TestJoinLeaveAndTransfer(t *testing.T) {
+	c := startDisk(t, 1, DefaultLog)
+	ctx := testContext(t)
+	s := openSession(t, c.backend(), time.Hour)
+	first, err := s.Acquire(ctx, lockRequest(1, "a"))
+	require.NoError(t, err)
+	for i := 1; i < 3; i++ {
+		n := openNode(t, diskConfig(t, fmt.Sprintf("n%d", i), DefaultLog))
+		require.ErrorIs(t, n.Join(ctx, n), lease.ErrUnavailable, "it leads nothing")
+		require.NoError(t, n.Join(ctx, c.nodes[0]))
+		c.nodes = append(c.nodes, n)
+	}
+	for _, m := range c.nodes[0].Members() {
+		require.True(t, m.Voter, m.ID)
+	}
+	c.agree()
+
+	old := c.leader()
+	require.NoError(t, old.Transfer(ctx, ""))
+	eventually(t, "another leader", func() bool { next := c.leader(); return next != old && !old.Leads() })
+	second, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(2, "b"))
+	require.NoError(t, err)
+	require.True(t, second.Token.Newer(first.Token))
+	require.ErrorIs(t, old.Transfer(ctx, ""), lease.ErrUnavailable)
+
+	require.NoError(t, old.Close())
+	require.NoError(t, c.leader().Remove(ctx, old.ID()), "a dead peer is removed")
+	require.Len(t, c.leader().Members(), 2)
+	require.ErrorIs(t, c.leader().Transfer(ctx, "nobody"), lease.ErrInvalid)
+	c.leader() // it serves on
+}
+
+func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
+	c := startDisk(t, 1, DefaultLog)
+	ctx := testContext(t)
+	leader := c.leader()
+	s := openSession(t, c.backend(), time.Hour)
+	for nonce := range lease.Nonce(2 * maxLag) {
+		_, err := s.Acquire(ctx, lockRequest(nonce+1, "a"))
+		require.True(t, err == nil || nonce > 0)
+	}
+	// An address where nobody listens: it never catches up.
+	index, err := leader.AddLearner(ctx, "late", freePort(t))
+	require.NoError(t, err)
+	require.Positive(t, index)
+	require.ErrorIs(t, leader.Promote(ctx, "late", 0), ErrBehind)
+	require.ErrorIs(t, leader.Promote(ctx, "unknown", index), lease.ErrInvalid)
+	members := leader.Members()
+	require.Len(t, members, 2)
+	require.False(t, members[1].Voter)
+	_, err = s.Acquire(ctx, lockRequest(1, "a"))
+	require.NoError(t, err, "a learner that is dead costs no majority")
+	require.NoError(t, leader.Remove(ctx, "late"))
+}
+
+func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"no tls":          {func(c *Config) { c.Address = "0.0.0.0:0" }, "loopback"},
+		"no tls, outside": {func(c *Config) { c.Advertise = "192.0.2.1:7000" }, "loopback"},
+		"one-sided tls":   {func(c *Config) { c.TLS = &tls.Config{} }, "client certificates"},
+		"no authority":    {func(c *Config) { c.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert} }, "authority"},
+		"no address":      {func(c *Config) { c.Address = "" }, "address"},
+		"no id":           {func(c *Config) { c.ID = "" }, "id"},
+		"no dir":          {func(c *Config) { c.Dir = "" }, "dir"},
+		"deadline":        {func(c *Config) { c.StoreDeadline = time.Millisecond }, "heartbeat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := diskConfig(t, "n", DefaultLog)
+			c.change(&config)
+			_, err := Open(config)
+			require.ErrorIs(t, err, ErrConfig)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
+
+// authority signs certificates for 127.0.0.1.
+func authority(t *testing.T) (pool *x509.CertPool, issue func() tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	now := lease.MonotonicClock().Now().Time()
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	require.NoError(t, err)
+	root, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool = x509.NewCertPool()
+	pool.AddCert(root)
+	return pool, func() tls.Certificate {
+		leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
+		der, err := x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), key)
+		require.NoError(t, err)
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: leafKey}
+	}
+}
+
+func TestPeersWithCertificates(t *testing.T) {
+	pool, issue := authority(t)
+	c := startDisk(t, 3, DefaultLog, func(c *Config) {
+		c.TLS = &tls.Config{Certificates: []tls.Certificate{issue()}, ClientCAs: pool, RootCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	})
+	s := openSession(t, c.backend(), time.Hour)
+	_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+	require.NoError(t, err)
+	c.agree()
+
+	address := c.leader().Address()
+	for name, config := range map[string]*tls.Config{
+		"no certificate":      {RootCAs: pool},
+		"another authority's": {RootCAs: pool, Certificates: []tls.Certificate{strangersCertificate(t)}},
+	} {
+		conn, err := (&tls.Dialer{Config: config}).DialContext(context.Background(), "tcp", address)
+		if err == nil { // with TLS 1.3 the refusal comes with the first read
+			_, err = conn.Read(make([]byte, 1))
+			conn.Close()
+		}
+		require.Error(t, err, name)
+		require.ErrorContains(t, err, "certificate", name)
+	}
+}
+
+func strangersCertificate(t *testing.T) tls.Certificate {
+	_, issue := authority(t)
+	return issue()
+}

@@ -1,0 +1,180 @@
+package raftstore
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// reopen stops a node of a disk cluster and starts it again on its folder.
+func (c *cluster) reopen(i int) {
+	c.t.Helper()
+	require.NoError(c.t, c.nodes[i].Close())
+	c.nodes[i] = openNode(c.t, c.configs[i])
+}
+
+func TestNodeComesBackWithEverything(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			c := startDisk(t, 1, kind)
+			s := openSession(t, c.backend(), time.Hour)
+			first, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+			require.NoError(t, err)
+			before := c.nodes[0].Status()
+			require.ErrorIs(t, c.nodes[0].Bootstrap(), ErrBootstrapped)
+			c.reopen(0)
+			c.leader()
+			after := c.nodes[0].Status()
+			require.Equal(t, before.LastToken, after.LastToken)
+			require.Equal(t, before.Counts, after.Counts)
+			require.Greater(t, after.Generation, before.Generation)
+			again, err := openSameSession(t, c, s).Acquire(testContext(t), lockRequest(1, "a"))
+			require.NoError(t, err)
+			require.Equal(t, first.Token, again.Token)
+		})
+	}
+}
+
+// openSameSession is the session of a client that has found the cluster again.
+func openSameSession(t *testing.T, c *cluster, s lease.Session) lease.Session {
+	t.Helper()
+	found, err := c.backend().Open(testContext(t), s.(*session).config)
+	require.NoError(t, err)
+	return found
+}
+
+func TestSnapshotSaveInspectRestore(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			c := startDisk(t, 3, kind, func(c *Config) { c.HeartbeatTimeout = 2 * time.Second })
+			ctx := testContext(t)
+			s := openSession(t, c.backend(), time.Hour)
+			kept, err := s.Acquire(ctx, lockRequest(1, "kept"))
+			require.NoError(t, err)
+			var saved bytes.Buffer
+			info, err := c.leader().SaveSnapshot(ctx, &saved)
+			require.NoError(t, err)
+			require.Equal(t, kept.Token, info.LastToken)
+			require.Equal(t, 1, info.Counts.Holders)
+			inspected, err := InspectSnapshot(bytes.NewReader(saved.Bytes()))
+			require.NoError(t, err)
+			require.Equal(t, info, inspected)
+
+			later, err := s.Acquire(ctx, lockRequest(2, "later"))
+			require.NoError(t, err)
+			floor, err := c.leader().RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, floor, later.Token+fencing.FloorStep)
+			status, err := c.backend().Inspect(ctx, "later")
+			require.NoError(t, err)
+			require.Empty(t, status.Holders, "what came after the snapshot is forgotten")
+			next, err := s.Acquire(ctx, lockRequest(3, "later"))
+			require.NoError(t, err)
+			require.Greater(t, next.Token, floor, "no token of the forgotten time comes again")
+			again, err := s.Acquire(ctx, lockRequest(1, "kept"))
+			require.NoError(t, err)
+			require.Equal(t, kept.Token, again.Token)
+			c.agree()
+			for i := range c.nodes {
+				c.reopen(i)
+			}
+			c.leader()
+			fourth, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(4, "d"))
+			require.NoError(t, err)
+			require.Greater(t, fourth.Token, next.Token)
+			c.agree()
+		})
+	}
+}
+
+func TestDamagedSnapshotsAreRefused(t *testing.T) {
+	c := startDisk(t, 1, DefaultLog)
+	openSession(t, c.backend(), time.Hour)
+	var saved bytes.Buffer
+	_, err := c.leader().SaveSnapshot(testContext(t), &saved)
+	require.NoError(t, err)
+	good := saved.Bytes()
+	for name, damage := range map[string]func([]byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"cut":       func(b []byte) []byte { return b[:len(b)-3] },
+		"flipped":   func(b []byte) []byte { b[len(b)-2] ^= 1; return b },
+		"no header": func(b []byte) []byte { return b[:len(snapshotMagic)] },
+		"lying":     func(b []byte) []byte { return bytes.Replace(b, []byte(`"lastToken":0`), []byte(`"lastToken":9`), 1) },
+		"stranger":  func(b []byte) []byte { return append([]byte("x"), b...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := damage(bytes.Clone(good))
+			_, err := InspectSnapshot(bytes.NewReader(bad))
+			require.ErrorIs(t, err, ErrSnapshot)
+			_, err = c.leader().RestoreSnapshot(testContext(t), bytes.NewReader(bad))
+			require.ErrorIs(t, err, ErrSnapshot)
+		})
+	}
+	require.True(t, c.leader().Leads())
+}
+
+func TestRecoveryFromALostMajority(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			c := startDisk(t, 3, kind, func(c *Config) { c.HeartbeatTimeout = 2 * time.Second })
+			ctx := testContext(t)
+			s := openSession(t, c.backend(), time.Hour)
+			held, err := s.Acquire(ctx, lockRequest(1, "a"))
+			require.NoError(t, err)
+			c.agree()
+			for _, n := range c.nodes {
+				require.NoError(t, n.Close())
+			}
+			floor, err := Recover(c.configs[2])
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, floor, held.Token+fencing.FloorStep)
+
+			survivor := openNode(t, c.configs[2])
+			alone := &cluster{t: t, nodes: []*Node{survivor}}
+			alone.leader()
+			require.Len(t, survivor.Members(), 1)
+			found := openSameSession(t, alone, s)
+			again, err := found.Acquire(ctx, lockRequest(1, "a"))
+			require.NoError(t, err)
+			require.Equal(t, held.Token, again.Token, "what it had it still has")
+			next, err := found.Acquire(ctx, lockRequest(2, "b"))
+			require.NoError(t, err)
+			require.Greater(t, next.Token, floor)
+
+			fresh := openNode(t, diskConfig(t, "fresh", kind))
+			require.NoError(t, fresh.Join(ctx, survivor))
+			alone.nodes = append(alone.nodes, fresh)
+			alone.agree()
+		})
+	}
+}
+
+func TestLogIsCompacted(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			c := startDisk(t, 1, kind, func(c *Config) { c.SnapshotEntries, c.SnapshotInterval = 20, 10*time.Millisecond })
+			s := openSession(t, c.backend(), time.Hour)
+			for i := range 100 {
+				_, err := s.Acquire(testContext(t), lockRequest(lease.Nonce(i+1), fencing.Resource(fmt.Sprint("lock ", i))))
+				require.NoError(t, err)
+			}
+			eventually(t, "a shorter log", func() bool {
+				first, err := c.nodes[0].storage.Log.FirstIndex()
+				require.NoError(t, err)
+				return first > 1
+			})
+			before := c.nodes[0].Status()
+			c.reopen(0)
+			c.leader()
+			after := c.nodes[0].Status()
+			require.Equal(t, before.LastToken, after.LastToken)
+			require.Equal(t, before.Counts, after.Counts)
+		})
+	}
+}
