@@ -69,7 +69,9 @@ func Decide(votes []Vote, proposed fencing.Token) Decision {
 		case Accepted:
 			accepted++
 			top = max(top, v.Token)
-			if agreeing(votes, v.Token) >= q {
+			// Once a value is proposed the nodes move to it; a smaller one would be
+			// granted that no node knows any more.
+			if v.Token >= proposed && agreeing(votes, v.Token) >= q {
 				return Decision{Outcome: Granted, Token: v.Token}
 			}
 		case Pending:
