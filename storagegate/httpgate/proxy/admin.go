@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// Admin is the operator's side of the proxy, for a listener of its own on a
+// loopback address: it asks nobody who they are.
+//
+//	GET  /flights                           the requests whose end is not known
+//	GET  /mark?resource=NAME                the mark of a resource
+//	GET  /counts                            what was admitted and refused
+//	POST /reopen?resource=NAME[&abandon=true]
+//
+// It answers only to hosts that are loopback addresses or localhost, and not to
+// pages of other sites, so that a browser on the machine cannot be used to reach
+// it.
+func (p *Proxy) Admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /flights", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Flights()) })
+	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Counts()) })
+	mux.HandleFunc("GET /mark", p.adminMark)
+	mux.HandleFunc("POST /reopen", p.adminReopen)
+	return localOnly(http.NewCrossOriginProtection().Handler(mux))
+}
+
+func (p *Proxy) adminMark(w http.ResponseWriter, r *http.Request) {
+	resource := fencing.Resource(r.FormValue("resource"))
+	mark, err := p.Mark(r.Context(), resource)
+	if err != nil {
+		problem(err).Write(w)
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Resource fencing.Resource `json:"resource"`
+		Mark     fencing.Token    `json:"mark"`
+	}{resource, mark})
+}
+
+func (p *Proxy) adminReopen(w http.ResponseWriter, r *http.Request) {
+	resource, err := fencing.ParseResource(r.FormValue("resource"))
+	if err != nil {
+		problem(err).Write(w)
+		return
+	}
+	err = p.Reopen(r.Context(), resource, r.FormValue("abandon") == "true")
+	status := http.StatusInternalServerError
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case errors.Is(err, ErrNoFlight):
+		status = http.StatusNotFound
+	case errors.Is(err, ErrInFlight):
+		status = http.StatusConflict
+	}
+	writeJSON(w, status, map[string]string{"error": err.Error()})
+}
+
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value)
+}
+
+func localOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "use a loopback address or localhost", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

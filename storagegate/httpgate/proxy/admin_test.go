@@ -1,0 +1,88 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/storagegate/httpgate/proxy"
+)
+
+func ask(t *testing.T, admin http.Handler, method, target string, change ...func(*http.Request)) (int, string) {
+	t.Helper()
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = "127.0.0.1:9901"
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	admin.ServeHTTP(w, r)
+	body, err := io.ReadAll(w.Result().Body)
+	require.NoError(t, err)
+	return w.Code, string(body)
+}
+
+func TestAdminListsAndReopens(t *testing.T) {
+	upstream := newGatekeeper()
+	g := newRig(t, upstream, func(c *proxy.Config) {
+		c.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC) }
+	})
+	admin := g.Admin()
+	upstream.decide <- breakConnection
+	require.Error(t, g.Write(t.Context(), orders, 5, "old"))
+	code, body := ask(t, admin, "GET", "/flights")
+	require.Equal(t, 200, code)
+	var flights []proxy.Flight
+	require.NoError(t, json.Unmarshal([]byte(body), &flights))
+	require.Len(t, flights, 1)
+	require.Equal(t, "PUT", flights[0].Method)
+	require.Equal(t, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), flights[0].Sent)
+
+	code, body = ask(t, admin, "GET", "/mark?resource=orders/42")
+	require.Equal(t, 200, code)
+	require.JSONEq(t, `{"resource":"orders/42","mark":5}`, body)
+	code, _ = ask(t, admin, "GET", "/mark?resource=")
+	require.Equal(t, 400, code)
+	code, body = ask(t, admin, "GET", "/counts")
+	require.Equal(t, 200, code)
+	require.Contains(t, body, `"Admitted":1`)
+
+	code, _ = ask(t, admin, "GET", "/reopen?resource=orders/42")
+	require.Equal(t, 405, code)
+	code, _ = ask(t, admin, "POST", "/reopen?resource=orders/43")
+	require.Equal(t, 404, code)
+	code, _ = ask(t, admin, "POST", "/reopen?resource=orders/42")
+	require.Equal(t, 204, code)
+	require.NoError(t, g.Write(t.Context(), orders, 6, "new"))
+}
+
+// To give up a request that is under way takes a word more.
+func TestAdminAbandons(t *testing.T) {
+	upstream := newGatekeeper()
+	g := newRig(t, upstream)
+	done := inBackground(func() error { return g.Write(t.Context(), orders, 1, "old") })
+	<-upstream.arrived
+	code, body := ask(t, g.Admin(), "POST", "/reopen?resource=orders/42")
+	require.Equal(t, 409, code)
+	require.Contains(t, body, "abandon")
+	code, _ = ask(t, g.Admin(), "POST", "/reopen?resource=orders/42&abandon=true")
+	require.Equal(t, 204, code)
+	require.Error(t, <-done)
+	require.NoError(t, g.Write(t.Context(), orders, 2, "new"))
+	upstream.decide <- answerOK
+}
+
+func TestAdminAnswersOnlyToThisMachine(t *testing.T) {
+	admin := newRig(t, http.NotFoundHandler()).Admin()
+	for host, want := range map[string]int{"localhost": 200, "127.0.0.1:9901": 200, "[::1]:9901": 200, "evil.example": 421, "10.0.0.1": 421} {
+		code, _ := ask(t, admin, "GET", "/flights", func(r *http.Request) { r.Host = host })
+		require.Equal(t, want, code, host)
+	}
+	code, _ := ask(t, admin, "POST", "/reopen?resource=x", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") })
+	require.Equal(t, 403, code)
+}

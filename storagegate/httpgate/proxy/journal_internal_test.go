@@ -1,0 +1,35 @@
+package proxy
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// Once the journal cannot be written, nothing may be sent any more.
+func TestFailedJournalAdmitsNothing(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }))
+	defer upstream.Close()
+	target, err := url.Parse(upstream.URL)
+	require.NoError(t, err)
+	p, err := Open(Config{Upstream: target, Journal: filepath.Join(t.TempDir(), "journal.db"), Log: slog.New(slog.DiscardHandler),
+		Resource: func(*http.Request) (fencing.Resource, error) { return "orders/42", nil }})
+	require.NoError(t, err)
+	require.NoError(t, p.journal.db.Close()) // as good as a disk that fails
+	for range 2 {
+		r := httptest.NewRequest("PUT", "/", nil)
+		r.Header.Set(fencing.Header, "1")
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.Contains(t, w.Body.String(), "Journal failed")
+	}
+	<-p.Failed()
+}
