@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// newRoot is the command line: every command, in the order of the help.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "leased",
+		Short: "Leases with fencing tokens",
+		Long: "leased gives out leases with fencing tokens, in two modes: efficiency (Redlock) and\n" +
+			"correctness (Raft). A lock with no gate behind it is only a hint: pass the token with\n" +
+			"each write to a gate that refuses older ones.\n\n" + exitCodes,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
+	})
+	for _, group := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, command := range group.commands {
+			c := command()
+			c.GroupID = group.id
+			root.AddCommand(c)
+		}
+	}
+	return root
+}
+
+// commandGroup is a part of the help.
+type commandGroup struct {
+	id, title string
+	commands  []func() *cobra.Command
+}
+
+var commandGroups = []commandGroup{
+	{"tools", "Tools:", []func() *cobra.Command{newVersion}},
+}
