@@ -8,15 +8,29 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
 // admit locks and raises the mark in tx, with one statement if the token
-// passes; in SQLite the first mark of a resource takes two.
-func (g *Gate) admit(ctx context.Context, tx *sql.Tx, query string, resource fencing.Resource, token fencing.Token) error {
-	mark, err := g.raise(ctx, tx, query, resource, token)
+// passes; in SQLite the first mark of a resource takes two. outermost says that
+// tx is the gate's own, with no savepoint around this call.
+func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource fencing.Resource, token fencing.Token) error {
+	if g.dialect == Postgres && outermost && g.hints.Likely(resource, token) {
+		var mark fencing.Token
+		err := tx.QueryRowContext(ctx, pgsql.Hold, string(resource)).Scan(&mark)
+		if err == nil && mark == token {
+			return nil
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("lock the mark of %q: %w", string(resource), err)
+		}
+		// A newer holder, or a wrong hint.
+	}
+	mark, err := g.raise(ctx, tx, resource, token)
 	if errors.Is(err, sql.ErrNoRows) { // refused by SQLite, which holds its lock now
 		mark, err = g.mark(ctx, tx, resource)
 	} else if err == nil && mark == token {
+		g.hints.Note(resource, token)
 		return nil
 	}
 	if err != nil {
@@ -28,14 +42,14 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, query string, resource fen
 	return fmt.Errorf("raise the mark of %q to %d: it stayed at %d; was leased_marks changed by hand?", string(resource), token, mark)
 }
 
-// raise tries to raise the mark with the query, one of the dialect's. The answer is a mark, which is the token if and
+// raise tries to raise the mark. The answer is a mark, which is the token if and
 // only if that was admitted, or sql.ErrNoRows for a refusal.
-func (g *Gate) raise(ctx context.Context, tx *sql.Tx, query string, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
+func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
 	args := []any{string(resource), int64(token), int64(g.rule.MaxJump)}
 	if g.dialect == Postgres {
 		// The drivers keep prepared statements themselves, or must not, behind
 		// a connection pooler.
-		err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
+		err := tx.QueryRowContext(ctx, pgsql.Admit, args...).Scan(&mark)
 		return mark, err
 	}
 	if again := dialects[g.dialect].again; again != "" {
@@ -51,7 +65,7 @@ func (g *Gate) raise(ctx context.Context, tx *sql.Tx, query string, resource fen
 			return token, err
 		}
 	}
-	stmt, err := g.admits.get(ctx, g.db, query)
+	stmt, err := g.admits.get(ctx, g.db, dialects[g.dialect].admit)
 	if err != nil {
 		return fencing.None, err
 	}

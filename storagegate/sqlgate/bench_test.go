@@ -16,7 +16,7 @@ import (
 
 // Run with: go test -run '^$' -bench . ./storagegate/sqlgate
 
-const accounts = 1024
+const accounts = 256 // 16 for each of 16 writers
 
 func BenchmarkPostgres(b *testing.B) {
 	server, err := testserver.StartDurablePostgres()

@@ -40,8 +40,6 @@ type statements struct {
 	// admit locks the row of the resource and raises its mark, if the rule
 	// allows it.
 	admit string
-	// admitInside is admit for a transaction that others have begun.
-	admitInside string
 	// mark reads the mark. While admit's lock is held it is the one that admit
 	// saw.
 	mark string
@@ -56,17 +54,15 @@ type statements struct {
 // rule then says, and the upsert returns no row for a refusal. The first WHERE refuses a
 // jump on first use; it must not stop the update of a row that exists.
 var dialects = map[Dialect]statements{
-	Postgres: {admit: pgsql.Admit, admitInside: pgsql.AdmitInside, mark: pgsql.Mark},
+	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
 	MySQL: {
-		admit:       `CALL leased_try(?, ?, ?)`,
-		admitInside: `CALL leased_try(?, ?, ?)`,
-		mark:        `SELECT mark FROM leased_marks WHERE resource = ?`,
+		admit: `CALL leased_try(?, ?, ?)`,
+		mark:  `SELECT mark FROM leased_marks WHERE resource = ?`,
 	},
 	SQLite: {
-		again:       `UPDATE leased_marks SET mark = ?2 WHERE resource = ?1 AND ?2 >= mark AND (?3 = 0 OR ?2 - mark <= ?3)`,
-		admit:       admitSQLite,
-		admitInside: admitSQLite,
-		mark:        `SELECT mark FROM leased_marks WHERE resource = ?1`,
+		again: `UPDATE leased_marks SET mark = ?2 WHERE resource = ?1 AND ?2 >= mark AND (?3 = 0 OR ?2 - mark <= ?3)`,
+		admit: admitSQLite,
+		mark:  `SELECT mark FROM leased_marks WHERE resource = ?1`,
 	},
 }
 

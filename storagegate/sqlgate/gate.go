@@ -31,6 +31,7 @@ type Gate struct {
 	options *sql.TxOptions
 	again   prepared
 	admits  prepared
+	hints   pgsql.Hints
 }
 
 var _ storagegate.Gate[*sql.Tx] = (*Gate)(nil)
@@ -96,7 +97,7 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 		return fmt.Errorf("begin the gated transaction: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after a commit
-	if err := g.admit(ctx, tx, dialects[g.dialect].admit, resource, token); err != nil {
+	if err := g.admit(ctx, tx, true, resource, token); err != nil {
 		return err
 	}
 	if err := write(tx); err != nil {
@@ -124,7 +125,7 @@ func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 	if err := valid(resource, token); err != nil {
 		return err
 	}
-	return g.Record(resource, token, g.admit(ctx, tx, dialects[g.dialect].admitInside, resource, token))
+	return g.Record(resource, token, g.admit(ctx, tx, false, resource, token))
 }
 
 // Enter implements storagegate.Gate.

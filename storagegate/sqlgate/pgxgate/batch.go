@@ -53,6 +53,7 @@ func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token f
 	if err != nil {
 		return fmt.Errorf("send the gated batch: %w", settle(err))
 	}
+	g.hints.Note(resource, token)
 	return nil
 }
 

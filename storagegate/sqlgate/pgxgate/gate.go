@@ -40,6 +40,7 @@ type Gate struct {
 	pool  *pgxpool.Pool
 	rule  fencing.Rule
 	begin string
+	hints pgsql.Hints
 }
 
 var _ storagegate.Gate[Tx] = (*Gate)(nil)
@@ -143,21 +144,35 @@ func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource
 
 // beginAdmitted begins a transaction and admits the token, in one round trip.
 func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, resource fencing.Resource, token fencing.Token) error {
+	likely := g.hints.Likely(resource, token)
 	var batch pgx.Batch
 	batch.Queue(begin)
-	batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+	if likely {
+		batch.Queue(pgsql.Hold, string(resource))
+	} else {
+		batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+	}
 	results := conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
 	if err == nil {
 		err = g.judge(results.QueryRow(), resource, token)
 	}
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
+	if closeErr := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) {
+		err = errors.Join(err, closeErr)
+	}
+	if likely && (errors.Is(err, pgx.ErrNoRows) || errors.Is(err, errBehind)) { // the hint was wrong
+		err = g.judge(conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)), resource, token)
+	}
+	if err == nil && !likely {
+		g.hints.Note(resource, token)
 	}
 	return err
 }
 
-// judge reads the answer to pgsql.Admit: a mark other than the token is a
+// errBehind says that the mark is below a token that the rule would admit.
+var errBehind = errors.New("the mark was not raised; was leased_marks changed by hand?")
+
+// judge reads the answer to pgsql.Admit or pgsql.Hold: a mark other than the token is a
 // refusal, and the rule says which.
 func (g *Gate) judge(answer pgx.Row, resource fencing.Resource, token fencing.Token) error {
 	var mark fencing.Token
@@ -170,7 +185,7 @@ func (g *Gate) judge(answer pgx.Row, resource fencing.Resource, token fencing.To
 	if err := g.rule.Admit(resource, mark, token); err != nil {
 		return err
 	}
-	return fmt.Errorf("raise the mark of %q to %d: it stayed at %d; was leased_marks changed by hand?", string(resource), token, mark)
+	return fmt.Errorf("raise the mark of %q from %d to %d: %w", string(resource), mark, token, errBehind)
 }
 
 // Admit is the gate for a transaction that the caller has already begun: it
@@ -183,7 +198,7 @@ func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, 
 	if err := valid(resource, token); err != nil {
 		return err
 	}
-	answer := tx.QueryRow(ctx, pgsql.AdmitInside, string(resource), int64(token), int64(g.rule.MaxJump))
+	answer := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
 	return g.Record(resource, token, g.judge(answer, resource, token))
 }
 
