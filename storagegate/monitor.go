@@ -73,25 +73,26 @@ func (m *Monitor) Counts() Counts {
 // *fencing.StaleError or *fencing.JumpError a refusal. Any other error is no
 // decision and is not counted. It returns err, so that a gate can end with it.
 func (m *Monitor) Record(resource fencing.Resource, token fencing.Token, err error) error {
-	d := Decision{Resource: resource, Token: token, Mark: token}
+	if err == nil { // apart, so that an admission allocates nothing
+		m.note(Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
+		return nil
+	}
 	var stale *fencing.StaleError
 	var jump *fencing.JumpError
 	switch {
-	case err == nil:
-		d.Outcome = Admitted
-	case errors.As(err, &stale):
-		d.Outcome, d.Mark = Stale, stale.Mark
-		if stale.Token == fencing.None {
-			d.Outcome = Tokenless
-		}
+	case errors.As(err, &stale) && stale.Token == fencing.None:
+		m.note(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Tokenless})
+	case stale != nil:
+		m.note(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
 	case errors.As(err, &jump):
-		d.Outcome, d.Mark = JumpExceeded, jump.Mark
-	default:
-		return err
+		m.note(Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
 	}
+	return err
+}
+
+func (m *Monitor) note(d Decision) {
 	m.counts[d.Outcome].Add(1)
 	if m.hook != nil {
 		m.hook(d)
 	}
-	return err
 }

@@ -2,6 +2,7 @@ package memgate
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
@@ -13,9 +14,21 @@ import (
 // resource, so writers of different resources do not wait for each other.
 type Gate[V any] struct {
 	storagegate.Monitor
-	rule  fencing.Rule
-	cells sync.Map // fencing.Resource to *cell[V]
+	rule   fencing.Rule
+	shards [shardCount]shard[V]
 }
+
+// shardCount is a power of two, so that the low bits of a hash pick a shard.
+const shardCount = 64
+
+// shard is a part of the resources, with its own lock, so that writers of
+// different resources rarely meet.
+type shard[V any] struct {
+	mu    sync.RWMutex
+	cells map[fencing.Resource]*cell[V]
+}
+
+var hashSeed = maphash.MakeSeed()
 
 var _ storagegate.Gate[*int] = (*Gate[int])(nil)
 
@@ -25,6 +38,7 @@ type cell[V any] struct {
 	lock  chan struct{}
 	mark  fencing.Token
 	value V
+	next  V // what a write works on; kept here so that a write allocates nothing
 }
 
 // New returns a gate that holds no values. The zero Rule has no bound on the
@@ -44,14 +58,14 @@ func (g *Gate[V]) Do(ctx context.Context, resource fencing.Resource, token fenci
 	if err := g.rule.Admit(resource, c.mark, token); err != nil {
 		return g.Record(resource, token, err)
 	}
-	value := c.value
-	if err := write(&value); err != nil {
+	c.next = c.value
+	if err := write(&c.next); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.value, c.mark = value, token
+	c.value, c.mark = c.next, token
 	return g.Record(resource, token, nil)
 }
 
@@ -82,11 +96,10 @@ func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencin
 	if err := resource.Validate(); err != nil {
 		return none, fencing.None, err
 	}
-	found, ok := g.cells.Load(resource)
-	if !ok {
+	c := g.shard(resource).find(resource)
+	if c == nil {
 		return none, fencing.None, ctx.Err()
 	}
-	c := found.(*cell[V])
 	if err := c.take(ctx); err != nil {
 		return none, fencing.None, err
 	}
@@ -97,20 +110,49 @@ func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencin
 // locked finds or makes the resource's cell and takes its lock. Cells are never
 // removed: a mark outlives the interest in it.
 func (g *Gate[V]) locked(ctx context.Context, resource fencing.Resource) (*cell[V], error) {
-	found, ok := g.cells.Load(resource)
-	if !ok {
+	s := g.shard(resource)
+	c := s.find(resource)
+	if c == nil {
 		if err := resource.Validate(); err != nil {
 			return nil, err
 		}
-		found, _ = g.cells.LoadOrStore(resource, &cell[V]{lock: make(chan struct{}, 1)})
+		c = s.add(resource)
 	}
-	c := found.(*cell[V])
 	return c, c.take(ctx)
+}
+
+func (g *Gate[V]) shard(resource fencing.Resource) *shard[V] {
+	return &g.shards[maphash.String(hashSeed, string(resource))%shardCount]
+}
+
+func (s *shard[V]) find(resource fencing.Resource) *cell[V] {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cells[resource]
+}
+
+func (s *shard[V]) add(resource fencing.Resource) *cell[V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.cells[resource]; c != nil { // someone else was first
+		return c
+	}
+	if s.cells == nil {
+		s.cells = map[fencing.Resource]*cell[V]{}
+	}
+	c := &cell[V]{lock: make(chan struct{}, 1)}
+	s.cells[resource] = c
+	return c
 }
 
 func (c *cell[V]) take(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	select { // the usual case, without a look at the context's channel
+	case c.lock <- struct{}{}:
+		return nil
+	default:
 	}
 	select {
 	case c.lock <- struct{}{}:
