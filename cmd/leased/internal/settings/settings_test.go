@@ -1,0 +1,98 @@
+package settings_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/lease"
+)
+
+func load(t *testing.T, file string, env map[string]string, args ...string) (*settings.Settings, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	settings.Flags(flags)
+	require.NoError(t, flags.Parse(args))
+	path := ""
+	if file != "" {
+		path = filepath.Join(t.TempDir(), "leased.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	}
+	return settings.Load(flags, func(name string) (string, bool) { v, ok := env[name]; return v, ok }, path)
+}
+
+var least = []string{"--data=d", "--bootstrap-expect=1"}
+
+func TestOneMeaningEach(t *testing.T) {
+	file := "id: of-file\ndata: d\nbootstrap-expect: 1\nheartbeat-timeout: 2s\nredis: [a:1, b:2, c:3]\n"
+	env := map[string]string{"LEASED_ID": "of-env", "LEASED_HEARTBEAT_TIMEOUT": "3s"}
+	s, err := load(t, file, env, "--id=of-flag")
+	require.NoError(t, err)
+	require.Equal(t, "of-flag", s.ID)
+	require.Equal(t, 3*time.Second, s.Heartbeat)
+	require.Equal(t, []string{"a:1", "b:2", "c:3"}, s.Redis)
+	require.Equal(t, "127.0.0.1:7420", s.Listen)
+}
+
+// What is printed is a file that means the same.
+func TestPrintedConfigurationCanBeRead(t *testing.T) {
+	file := "policies:\n  - {prefix: report/, mode: efficiency, ttl: 5s, lock-delay: 1s}\n  - {prefix: \"\", mode: correctness}\n"
+	first, err := load(t, file, nil, append(least, "--join=127.0.0.1:1", "--id=a", "--redis=x:1,y:2,z:3", "--log-level=warn")...)
+	require.NoError(t, err)
+	second, err := load(t, first.Print(), nil)
+	require.NoError(t, err, first.Print())
+	require.Equal(t, []lease.Policy{{Prefix: "report/", Mode: lease.Efficiency, TTL: 5 * time.Second, LockDelay: time.Second},
+		{Mode: lease.Correctness}}, second.Policies)
+	require.Equal(t, first.Redis, second.Redis)
+	require.Equal(t, first.LogLevel, second.LogLevel)
+	require.Equal(t, first.Join, second.Join)
+	require.Contains(t, first.Print(), "redis: [\"x:1\", \"y:2\", \"z:3\"] # --redis\n")
+}
+
+func TestErrorsNameKeyValueAndRule(t *testing.T) {
+	for want, args := range map[string][]string{
+		"data (empty, from default) must be the folder":                                    {"--bootstrap-expect=1"},
+		"bootstrap-expect (0, from default) must be 1 for a cluster of one":                {"--data=d"},
+		"bootstrap-expect (3, from --bootstrap-expect) must be the number of addresses":    {"--data=d", "--bootstrap-expect=3"},
+		"bootstrap-expect (2, from --bootstrap-expect) must not be 2":                      {"--data=d", "--bootstrap-expect=2"},
+		"listen (0.0.0.0:7420, from --listen) must be a loopback address":                  append(least, "--listen=0.0.0.0:7420"),
+		"listen (:7420, from --listen) must be a loopback address":                         append(least, "--listen=:7420"),
+		"raft-listen (10.1.1.1:1, from --raft-listen) must be a loopback":                  append(least, "--raft-listen=10.1.1.1:1"),
+		"listen (7420, from --listen) must be host:port":                                   append(least, "--listen=7420"),
+		"redis (a:1,b:2, from --redis) must be an odd number":                              append(least, "--redis=a:1,b:2"),
+		"tls-cert (c, from --tls-cert) must be given together with tls-key (empty)":        append(least, "--tls-cert=c"),
+		"heartbeat-timeout (soon, from --heartbeat-timeout) must be a duration":            append(least, "--heartbeat-timeout=soon"),
+		"heartbeat-timeout (1ms, from --heartbeat-timeout) must be at least 5ms":           append(least, "--heartbeat-timeout=1ms"),
+		"log-level (loud, from --log-level) must be debug":                                 append(least, "--log-level=loud"),
+		"join (x, from --join) must be host:port, separated by commas; this is not: x":     append(least, "--join=x"),
+		"tls-ca (empty, from default) must be given with tls-cert (c): members check each": append(least, "--tls-cert=c", "--tls-key=k"),
+	} {
+		_, err := load(t, "", nil, args...)
+		require.ErrorIs(t, err, settings.ErrInvalid, want)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := load(t, "", map[string]string{"LEASED_BOOTSTRAP_EXPECT": "many"}, "--data=d")
+	require.ErrorContains(t, err, "bootstrap-expect (many, from LEASED_BOOTSTRAP_EXPECT) must be a number from 0 to 9")
+}
+
+func TestErrorsOfTheFileNameTheLine(t *testing.T) {
+	for file, want := range map[string]string{
+		"data: d\nlissten: x\n":                                    "leased.yaml:2) is no setting",
+		"data: [d]\n":                                              "leased.yaml:1) must be one value",
+		"data: d\nid: a\nredis: {a: b}\n":                          "leased.yaml:3) must be a list",
+		"policies: [{prefix: x, mode: fast}]\n":                    "policy for \"x\": mode (fast) must be efficiency or correctness",
+		"policies: [{prefix: x, mode: correctness, ttl: 1ms}]\n":   "policy for \"x\": ttl (1ms) must be from 10ms",
+		"policies: [{prefix: x, mode: correctness, tll: 10s}]\n":   "field tll not found",
+		"policies: [{prefix: x, mode: correctness, ttl: later}]\n": "ttl (later) must be a duration",
+		"data: d\n  id: a":                                         "leased.yaml",
+	} {
+		_, err := load(t, file, nil, least...)
+		require.ErrorIs(t, err, settings.ErrInvalid)
+		require.ErrorContains(t, err, want)
+	}
+}

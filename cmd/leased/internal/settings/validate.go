@@ -1,0 +1,87 @@
+package settings
+
+import (
+	"net"
+	"os"
+	"strconv"
+)
+
+// validate fills what depends on other settings, and reports the first rule
+// that the settings break together.
+func (s *Settings) validate() error {
+	if s.ID == "" {
+		s.ID, _ = os.Hostname()
+	}
+	switch {
+	case s.ID == "":
+		return s.broken("id", "must be given: this host has no name")
+	case s.Data == "":
+		return s.broken("data", "must be the folder of this member, as /var/lib/leased")
+	case (s.TLSCert == "") != (s.TLSKey == ""):
+		return s.broken("tls-cert", "must be given together with tls-key ("+orEmpty(s.TLSKey)+")")
+	case s.TLSCert != "" && s.TLSCA == "":
+		return s.broken("tls-ca", "must be given with tls-cert ("+s.TLSCert+"): members check each other's certificates")
+	case s.TLSClients && s.TLSCert == "":
+		return s.broken("tls-clients", "needs tls-cert and tls-ca")
+	case s.BootstrapExpect == 0 && len(s.Join) == 0:
+		return s.broken("bootstrap-expect", "must be 1 for a cluster of one, or the number of members listed in join; "+
+			"to join a cluster that exists, give the API of a member with join")
+	case s.BootstrapExpect == 2:
+		return s.broken("bootstrap-expect", "must not be 2: two members survive no more losses than one; use 1, 3 or 5")
+	case s.BootstrapExpect > 1 && len(s.Join) != s.BootstrapExpect:
+		return s.broken("bootstrap-expect", "must be the number of addresses in join, which has "+strconv.Itoa(len(s.Join))+
+			"; list all members there, this one too")
+	case len(s.Redis)%2 == 0 && len(s.Redis) > 0:
+		return s.broken("redis", "must be an odd number of masters: an even one survives no more losses")
+	}
+	return s.validateAddresses()
+}
+
+func (s *Settings) validateAddresses() error {
+	for key, address := range map[string]string{"listen": s.Listen, "raft-listen": s.RaftListen,
+		"advertise": s.Advertise, "raft-advertise": s.RaftAdvertise} {
+		if address == "" && (key == "advertise" || key == "raft-advertise") {
+			continue
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return s.broken(key, "must be host:port, as 127.0.0.1:7420")
+		}
+		if s.TLSCert == "" && !loopback(host) {
+			return s.broken(key, "must be a loopback address while there is no tls-cert: anyone who reaches the port could take and break leases; "+
+				"give tls-cert, tls-key and tls-ca")
+		}
+	}
+	for key, addresses := range map[string][]string{"join": s.Join, "redis": s.Redis} {
+		for _, address := range addresses {
+			if _, _, err := net.SplitHostPort(address); err != nil {
+				return s.broken(key, "must be host:port, separated by commas; this is not: "+address)
+			}
+		}
+	}
+	return nil
+}
+
+// loopback reports whether every address of the host is this machine only.
+func loopback(host string) bool {
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback()
+	}
+	ips, err := net.LookupIP(host)
+	if err != nil || len(ips) == 0 || host == "" {
+		return false
+	}
+	for _, ip := range ips {
+		if !ip.IsLoopback() {
+			return false
+		}
+	}
+	return true
+}
+
+func orEmpty(v string) string {
+	if v == "" {
+		return "empty"
+	}
+	return v
+}
