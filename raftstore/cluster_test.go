@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -176,10 +177,17 @@ func (c *cluster) agree() Chain {
 	return chain
 }
 
-// freePort is a loopback address that was free a moment ago.
+// freePort is a loopback address that was free a moment ago, and that is not of
+// the range from which the system gives ports to clients: a node that is
+// started again must find it free.
 func freePort(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(10000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	require.FailNow(t, "no free port")
+	return ""
 }

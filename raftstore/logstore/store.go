@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
 )
 
@@ -94,12 +93,11 @@ func openWAL(dir string, logger hclog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	meta := &metadb.BoltMetaDB{} // the log does not close the one that it makes itself
-	log, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(meta))
+	log, err := wal.Open(dir, wal.WithLogger(logger))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, errors.Join(err, meta.Close()))
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	return &Store{Log: log, Stable: log, close: func() error { return errors.Join(log.Close(), meta.Close()) }}, nil
+	return &Store{Log: log, Stable: log, close: log.Close}, nil
 }
 
 // Close frees the files. The node must have stopped.

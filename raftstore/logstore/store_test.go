@@ -28,6 +28,36 @@ func TestKindsDoNotMix(t *testing.T) {
 	require.ErrorContains(t, err, "paper")
 }
 
+// A follower truncates its log when a new leader's is different. raft-wal 0.4.0
+// could not read its log again after that (raft-wal 31).
+func TestLogCanBeReadAfterTruncation(t *testing.T) {
+	for _, kind := range []Kind{Bolt, WAL} {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			store, err := Open(kind, dir, nil)
+			require.NoError(t, err)
+			for index := uint64(1); index <= 5; index++ {
+				require.NoError(t, store.Log.StoreLog(&raft.Log{Index: index, Term: 1, Data: []byte("old")}))
+			}
+			require.NoError(t, store.Log.DeleteRange(4, 5))
+			require.NoError(t, store.Log.StoreLog(&raft.Log{Index: 4, Term: 2, Data: []byte("new")}))
+			require.NoError(t, store.Close())
+
+			store, err = Open(kind, dir, nil)
+			require.NoError(t, err)
+			defer store.Close()
+			last, err := store.Log.LastIndex()
+			require.NoError(t, err)
+			require.Equal(t, uint64(4), last)
+			for index, want := range map[uint64]string{1: "old", 3: "old", 4: "new"} {
+				var log raft.Log
+				require.NoError(t, store.Log.GetLog(index, &log))
+				require.Equal(t, want, string(log.Data))
+			}
+		})
+	}
+}
+
 // faulty is a log whose writes do what they are told.
 type faulty struct {
 	*raft.InmemStore
