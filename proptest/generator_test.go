@@ -61,7 +61,7 @@ var tastes = []taste{
 	{name: "permits", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, permits: 7, shared: 1, try: 1},
 	{name: "copies", acquire: 20, release: 16, again: 40, open: 8, shut: 3, expire: 3, brk: 3, delay: 3, lead: 2, sets: 2, shared: 2, permits: 2, try: 4},
 	{name: "sessions", acquire: 30, release: 8, again: 8, open: 14, shut: 6, expire: 14, brk: 1, delay: 4, lead: 8, sets: 2, shared: 2, permits: 2, try: 1},
-	{name: "delays", acquire: 30, release: 8, again: 4, open: 8, shut: 1, expire: 6, brk: 14, delay: 24, policy: 6, lead: 4, sets: 2, shared: 3, permits: 2, try: 1},
+	{name: "delays", acquire: 30, release: 8, again: 4, open: 8, shut: 1, expire: 6, brk: 16, delay: 16, policy: 4, lead: 4, sets: 2, shared: 5, permits: 2, try: 1},
 	{name: "policies", acquire: 14, release: 14, again: 6, open: 6, shut: 2, expire: 2, brk: 3, delay: 6, policy: 30, lead: 1, sets: 4, shared: 2, permits: 1, try: 3},
 	{name: "exhaustion", acquire: 30, release: 16, again: 8, open: 6, shut: 2, expire: 2, brk: 2, delay: 3, floor: 6, sets: 2, shared: 2, permits: 2, try: 2, almostExhausted: true},
 }

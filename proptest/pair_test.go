@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -31,13 +32,14 @@ func newPair(c *cases) *pair {
 }
 
 // apply runs a batch as the log would, and compares after every command.
-func (p *pair) apply(t require.TestingT, batch ...machine.Command) {
+func (p *pair) apply(t *rapid.T, batch ...machine.Command) {
 	entry := machine.Encode(batch...)
 	p.log = append(p.log, entry)
 	decoded, err := machine.Decode(entry)
 	require.NoError(t, err)
 	require.True(t, reflect.DeepEqual(batch, decoded), "decoded is not what was encoded: %v, %v", batch, decoded)
 	for _, c := range decoded {
+		t.Logf("log: %s", shown{c})
 		p.step(t, c)
 	}
 }
@@ -154,6 +156,12 @@ func (p *pair) eventOf(e machine.Event, want model.Event) model.Event {
 	return model.Event{What: model.Happening(e.Type.String()), Resources: e.Resources, Session: e.Session, Nonce: e.Nonce,
 		Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: delay, Delay: e.Delay}
 }
+
+// shown is a command that is written out only where someone reads it: in the
+// log of the run that failed.
+type shown struct{ machine.Command }
+
+func (s shown) String() string { return show(s.Command) }
 
 // show is a command for a person: the type, and the fields in short.
 func show(c machine.Command) string {
