@@ -70,7 +70,7 @@ func (p Policy) Validate() error {
 		return broken("ttl", f.TTL, "", "", fmt.Sprintf("must be from %v to %v", MinTTL, MaxTTL))
 	case f.Drift < 0 || f.Drift >= f.TTL:
 		return broken("drift", f.Drift, "ttl", f.TTL, "must be at least 0 and less than")
-	case f.Renew <= 0 || f.Renew+f.Drift >= f.TTL:
+	case f.Renew <= 0 || f.Renew >= f.TTL-f.Drift:
 		return broken("renew", f.Renew, "ttl", f.TTL, fmt.Sprintf("must be above 0 and, with drift (%v) added, less than", f.Drift))
 	case f.LockDelay < 0 || f.LockDelay > MaxTTL:
 		return broken("lock-delay", f.LockDelay, "", "", fmt.Sprintf("must be from 0 to %v", MaxTTL))

@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ func TestPolicyValidateNamesBothFields(t *testing.T) {
 		{"negative ttl", lease.Policy{TTL: -time.Second}, []string{"ttl (-1s)"}},
 		{"renew above ttl", lease.Policy{TTL: time.Second, Renew: 2 * time.Second}, []string{"renew (2s)", "ttl (1s)", "drift (12ms)"}},
 		{"renew leaves no room for drift", lease.Policy{TTL: 10 * time.Second, Renew: 8 * time.Second, Drift: 3 * time.Second}, []string{"renew (8s)", "ttl (10s)", "drift (3s)"}},
+		{"absurd renew", lease.Policy{Renew: math.MaxInt64}, []string{"renew (", "ttl (10s)"}},
 		{"negative renew", lease.Policy{Renew: -1}, []string{"renew (-1ns)", "ttl"}},
 		{"drift above ttl", lease.Policy{TTL: time.Second, Drift: time.Second}, []string{"drift (1s)", "ttl (1s)"}},
 		{"negative drift", lease.Policy{Drift: -1}, []string{"drift (-1ns)", "ttl"}},

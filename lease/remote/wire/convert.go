@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// ModeText is the word for a mode, empty for AnyMode.
+func ModeText(m lease.Mode) string {
+	if m == lease.AnyMode {
+		return ""
+	}
+	return m.String()
+}
+
+// ParseMode reads what ModeText writes.
+func ParseMode(s string) (lease.Mode, error) {
+	if s == "" {
+		return lease.AnyMode, nil
+	}
+	return lease.ParseMode(s)
+}
+
+// DurationText is a duration as the API writes it; 0 is empty.
+func DurationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// ParseDuration reads a duration of the API. field names it in the error.
+func ParseDuration(field, s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%w: %s %q, use a duration as \"10s\", \"1m30s\" or \"500ms\"", lease.ErrInvalid, field, s)
+	}
+	return d, nil
+}
+
+// Resources reads names into the order that a Request wants.
+func Resources(names ...string) []fencing.Resource {
+	resources := make([]fencing.Resource, 0, len(names))
+	for _, name := range names {
+		resources = append(resources, fencing.Resource(name))
+	}
+	slices.Sort(resources)
+	return slices.Compact(resources)
+}
+
+// names is the other way.
+func names(resources []fencing.Resource) []string {
+	list := make([]string, len(resources))
+	for i, r := range resources {
+		list[i] = string(r)
+	}
+	return list
+}
+
+// FromRequest is a request for the stream.
+func FromRequest(r *lease.Request) *pb.AcquireCall {
+	return &pb.AcquireCall{Nonce: uint64(r.Nonce), Resources: names(r.Resources), Mode: ModeText(r.Mode), Wait: r.Wait,
+		Holder: r.Holder, Metadata: r.Metadata, Shared: r.Kind == lease.Shared, Permits: int32(r.Permits)}
+}
+
+// ToRequest is a request from the stream, not validated.
+func ToRequest(c *pb.AcquireCall) (lease.Request, error) {
+	mode, err := ParseMode(c.Mode)
+	if err != nil {
+		return lease.Request{}, err
+	}
+	kind, err := kindFrom(c.Shared, c.Permits)
+	return lease.Request{Nonce: lease.Nonce(c.Nonce), Resources: Resources(c.Resources...), Kind: kind, Permits: int(c.Permits),
+		Mode: mode, Wait: c.Wait, Holder: c.Holder, Metadata: c.Metadata}, err
+}
+
+func kindFrom(shared bool, permits int32) (lease.Kind, error) {
+	switch {
+	case shared && permits != 0:
+		return 0, fmt.Errorf("%w: shared and permits exclude each other", lease.ErrInvalid)
+	case shared:
+		return lease.Shared, nil
+	case permits != 0:
+		return lease.Permit, nil
+	}
+	return lease.Exclusive, nil
+}
+
+// Kind reads how a lease is shared from an AcquireRequest.
+func Kind(r *pb.AcquireRequest) (lease.Kind, error) { return kindFrom(r.Shared, r.Permits) }
+
+// FromStatusOf is the status of a lock as a message.
+func FromStatusOf(s lease.Status) *pb.Lock {
+	lock := &pb.Lock{Resource: string(s.Resource), Mode: ModeText(s.Mode), Delayed: s.Delayed}
+	for i := range s.Holders {
+		lock.Holders = append(lock.Holders, FromParty(&s.Holders[i]))
+	}
+	for i := range s.Waiters {
+		lock.Waiters = append(lock.Waiters, FromParty(&s.Waiters[i]))
+	}
+	return lock
+}
+
+// FromParty is a holder or waiter as a message.
+func FromParty(p *lease.Party) *pb.Party {
+	return &pb.Party{Holder: p.Holder, SessionId: p.Session.String(), Nonce: uint64(p.Nonce), Kind: p.Kind.String(), Slot: int32(p.Slot),
+		Token: uint64(p.Token), Metadata: p.Metadata, TtlLeft: DurationText(p.TTL)}
+}
+
+// ToStatusOf is the other way.
+func ToStatusOf(lock *pb.Lock) (lease.Status, error) {
+	mode, err := ParseMode(lock.GetMode())
+	if err != nil {
+		return lease.Status{}, err
+	}
+	s := lease.Status{Resource: fencing.Resource(lock.GetResource()), Mode: mode, Delayed: lock.GetDelayed()}
+	if s.Holders, err = toParties(lock.GetHolders()); err != nil {
+		return lease.Status{}, err
+	}
+	s.Waiters, err = toParties(lock.GetWaiters())
+	return s, err
+}
+
+func toParties(list []*pb.Party) ([]lease.Party, error) {
+	var parties []lease.Party
+	for _, p := range list {
+		party, err := ToParty(p)
+		if err != nil {
+			return nil, err
+		}
+		parties = append(parties, party)
+	}
+	return parties, nil
+}
+
+// ToParty reads a holder or waiter.
+func ToParty(p *pb.Party) (lease.Party, error) {
+	id, err := lease.ParseSessionID(p.SessionId)
+	if err != nil {
+		return lease.Party{}, err
+	}
+	left, err := ParseDuration("ttlLeft", p.TtlLeft)
+	if err != nil {
+		return lease.Party{}, err
+	}
+	party := lease.Party{Holder: p.Holder, Session: id, Nonce: lease.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
+		Metadata: p.Metadata, TTL: left}
+	for _, k := range []lease.Kind{lease.Shared, lease.Permit} {
+		if p.Kind == k.String() {
+			party.Kind = k
+		}
+	}
+	return party, nil
+}
+
+// FromPolicy is a policy as a message.
+func FromPolicy(p lease.Policy) *pb.Policy {
+	return &pb.Policy{Prefix: p.Prefix, Mode: ModeText(p.Mode), Ttl: DurationText(p.TTL), Renew: DurationText(p.Renew),
+		Drift: DurationText(p.Drift), LockDelay: DurationText(p.LockDelay)}
+}
+
+// ToPolicy is the other way. The policy is valid.
+func ToPolicy(m *pb.Policy) (p lease.Policy, err error) {
+	p.Prefix = m.GetPrefix()
+	if p.Mode, err = lease.ParseMode(m.GetMode()); err != nil {
+		return p, err
+	}
+	for _, f := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"ttl", m.Ttl, &p.TTL}, {"renew", m.Renew, &p.Renew}, {"drift", m.Drift, &p.Drift}, {"lockDelay", m.LockDelay, &p.LockDelay}} {
+		if *f.to, err = ParseDuration(f.name, f.text); err != nil {
+			return p, err
+		}
+	}
+	return p, p.Validate()
+}

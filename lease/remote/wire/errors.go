@@ -1,0 +1,188 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// The codes of an Error.
+const (
+	CodeHeld            = "held"
+	CodeLost            = "lost"
+	CodeNotHeld         = "not-held"
+	CodeExpired         = "expired"
+	CodeTaken           = "taken"
+	CodeReleased        = "released"
+	CodeUnavailable     = "unavailable"
+	CodeNotLeader       = "not-leader"
+	CodeUncertain       = "uncertain"
+	CodeModeMismatch    = "mode-mismatch"
+	CodeUnsupported     = "unsupported"
+	CodeInvalid         = "invalid"
+	CodeInvalidResource = "invalid-resource"
+	CodeOutdated        = "outdated"
+	CodeBehind          = "behind"
+	CodeCanceled        = "canceled"
+	CodeDeadline        = "deadline"
+)
+
+// ErrOutdated: what was to be changed has changed since it was read. Read it
+// again.
+var ErrOutdated = errors.New("version is outdated")
+
+// ErrBehind: a node that is to vote has not caught up yet.
+var ErrBehind = errors.New("node is behind")
+
+// kind is one code: the error that it stands for, its gRPC code, and what to do.
+type kind struct {
+	code     string
+	sentinel error
+	grpc     codes.Code
+	hint     string
+}
+
+// kinds are in the order in which an error is tried: one that may have taken
+// effect is uncertain, whatever else it is, and the special comes before the
+// general.
+var kinds = []kind{
+	{CodeUncertain, lease.ErrUncertain, codes.Unknown, "it may or may not have happened: repeat the call with the same session id and nonce to find out"},
+	{CodeModeMismatch, lease.ErrModeMismatch, codes.FailedPrecondition, "leave mode out to take the lock as it is, or change its policy for all"},
+	{CodeHeld, lease.ErrHeld, codes.FailedPrecondition, "wait for it with \"wait\", or try again later; Inspect tells who holds it"},
+	{CodeNotHeld, lease.ErrNotHeld, codes.NotFound, "there is no such lease: if it was yours, stop writing and acquire again"},
+	{CodeExpired, lease.ErrExpired, codes.NotFound, "stop writing; acquire again for a new token, and renew it in less than its ttl"},
+	{CodeTaken, lease.ErrTaken, codes.NotFound, "stop writing; acquire again for a new token"},
+	{CodeLost, lease.ErrLost, codes.NotFound, "stop writing; acquire again for a new token"},
+	{CodeReleased, lease.ErrReleased, codes.NotFound, "the holder has given it back: acquire again for a new token"},
+	{CodeUnsupported, lease.ErrUnsupported, codes.Unimplemented, "use a lock of the correctness mode"},
+	{CodeInvalidResource, fencing.ErrInvalidResource, codes.InvalidArgument, "change the name"},
+	{CodeInvalid, lease.ErrInvalid, codes.InvalidArgument, "change the request as the message says"},
+	{CodeOutdated, ErrOutdated, codes.Aborted, "read the policies again and repeat with their version"},
+	{CodeBehind, ErrBehind, codes.FailedPrecondition, "ask again when it has caught up"},
+	{CodeNotLeader, nil, codes.Unavailable, "ask the leader"},
+	{CodeUnavailable, lease.ErrUnavailable, codes.Unavailable, "nothing has happened: try again in a moment"},
+	{CodeCanceled, context.Canceled, codes.Canceled, "the caller has ended the call"},
+	{CodeDeadline, context.DeadlineExceeded, codes.DeadlineExceeded, "give the call more time"},
+}
+
+// NotLeaderError says that another member serves. Nothing has happened. It
+// matches lease.ErrUnavailable.
+type NotLeaderError struct {
+	Leader string // the address of its API, empty if not known
+	Text   string
+}
+
+// Error is the text.
+func (e *NotLeaderError) Error() string { return e.Text }
+
+// Is makes errors.Is match lease.ErrUnavailable.
+func (e *NotLeaderError) Is(target error) bool { return target == lease.ErrUnavailable }
+
+// FromError is err as a message. An error that is none of the known ones may
+// have taken effect, as the contract of lease.Backend says.
+func FromError(err error) *pb.Error {
+	if err == nil {
+		return nil
+	}
+	k := kindOf(err)
+	e := &pb.Error{Code: k.code, Message: err.Error(), Hint: k.hint}
+	var mode *lease.ModeError
+	if k.code == CodeModeMismatch && errors.As(err, &mode) {
+		e.Resource, e.ExpectedMode, e.Mode = string(mode.Resource), ModeText(mode.Want), ModeText(mode.Have)
+	}
+	var notLeader *NotLeaderError
+	if k.code == CodeNotLeader && errors.As(err, &notLeader) {
+		e.Leader = notLeader.Leader
+		if e.Leader == "" {
+			e.Hint = "no leader is known at the moment: try again, or ask another member"
+		}
+	}
+	return e
+}
+
+func kindOf(err error) kind {
+	var notLeader *NotLeaderError
+	for _, k := range kinds {
+		if k.sentinel != nil && errors.Is(err, k.sentinel) || k.sentinel == nil && errors.As(err, &notLeader) {
+			return k
+		}
+	}
+	return kinds[0]
+}
+
+// ToError is a message as the error that it was made from: it matches the same
+// sentinels and has the same text.
+func ToError(e *pb.Error) error {
+	if e == nil {
+		return nil
+	}
+	switch e.Code {
+	case CodeModeMismatch:
+		want, wantErr := ParseMode(e.ExpectedMode)
+		have, haveErr := ParseMode(e.Mode)
+		if wantErr == nil && haveErr == nil {
+			return &lease.ModeError{Resource: fencing.Resource(e.Resource), Want: want, Have: have}
+		}
+	case CodeNotLeader:
+		return &NotLeaderError{Leader: e.Leader, Text: e.Message}
+	}
+	for _, k := range kinds {
+		if k.code == e.Code {
+			return &remoteError{text: e.Message, sentinel: k.sentinel}
+		}
+	}
+	return fmt.Errorf("%w: the service answered %q: %s", lease.ErrUncertain, e.Code, e.Message)
+}
+
+// remoteError is an error of the other side.
+type remoteError struct {
+	text     string
+	sentinel error
+}
+
+// Error is the text as the other side wrote it.
+func (e *remoteError) Error() string { return e.text }
+
+// Unwrap is what it means.
+func (e *remoteError) Unwrap() error { return e.sentinel }
+
+// ToStatus is err as a gRPC status, with an Error in its details.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := FromError(err)
+	s, detailErr := status.New(kindOf(err).grpc, e.Message).WithDetails(e)
+	if detailErr != nil {
+		return status.Error(codes.Internal, e.Message)
+	}
+	return s.Err()
+}
+
+// FromStatus is the error of a gRPC call. One without our details comes from the
+// way, not from the service, and then nobody knows whether the call arrived.
+func FromStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	s := status.Convert(err)
+	for _, detail := range s.Details() {
+		if e, ok := detail.(*pb.Error); ok {
+			return ToError(e)
+		}
+	}
+	switch s.Code() {
+	case codes.Canceled:
+		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Canceled)
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.DeadlineExceeded)
+	}
+	return fmt.Errorf("%w: %w", lease.ErrUncertain, err)
+}

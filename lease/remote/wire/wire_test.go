@@ -1,0 +1,102 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+var sentinels = []error{
+	lease.ErrHeld, lease.ErrLost, lease.ErrNotHeld, lease.ErrExpired, lease.ErrTaken, lease.ErrReleased, lease.ErrUnavailable,
+	lease.ErrUncertain, lease.ErrModeMismatch, lease.ErrUnsupported, lease.ErrInvalid, fencing.ErrInvalidResource,
+	wire.ErrOutdated, context.Canceled, context.DeadlineExceeded,
+}
+
+// TestErrors: an error matches on the other side what it matched on this one,
+// and nothing else, over a stream and as a gRPC status.
+func TestErrors(t *testing.T) {
+	mode := &lease.ModeError{Resource: "a", Want: lease.Efficiency, Have: lease.Correctness}
+	for _, err := range []error{
+		lease.ErrHeld, lease.ErrLost, lease.ErrNotHeld, lease.ErrExpired, lease.ErrTaken, lease.ErrReleased, lease.ErrUnavailable,
+		lease.ErrUncertain, lease.ErrUnsupported, lease.ErrInvalid, fencing.ErrInvalidResource, wire.ErrOutdated,
+		context.Canceled, context.DeadlineExceeded, mode, &wire.NotLeaderError{Leader: "127.0.0.1:7420", Text: "ask another"},
+	} {
+		wrapped := fmt.Errorf("do something: %w", err)
+		for way, back := range map[string]error{
+			"stream": wire.ToError(wire.FromError(wrapped)),
+			"status": wire.FromStatus(wire.ToStatus(wrapped)),
+		} {
+			t.Run(fmt.Sprintf("%v over %s", err, way), func(t *testing.T) {
+				for _, sentinel := range sentinels {
+					require.Equal(t, errors.Is(wrapped, sentinel), errors.Is(back, sentinel), "%v", sentinel)
+				}
+				require.NotEmpty(t, wire.FromError(wrapped).Hint, "an error says what to do")
+			})
+		}
+	}
+	var back *lease.ModeError
+	require.ErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("acquire: %w", mode))), &back)
+	require.Equal(t, mode, back)
+	var leader *wire.NotLeaderError
+	require.ErrorAs(t, wire.ToError(wire.FromError(&wire.NotLeaderError{Leader: "x", Text: "y"})), &leader)
+	require.Equal(t, "x", leader.Leader)
+}
+
+// TestUncertainWins: what may have happened is never told as a refusal.
+func TestUncertainWins(t *testing.T) {
+	for _, err := range []error{
+		fmt.Errorf("%w, then %w", lease.ErrUncertain, lease.ErrUnavailable),
+		fmt.Errorf("%w: %w", lease.ErrUncertain, context.Canceled),
+		errors.New("something that nobody has thought of"),
+	} {
+		back := wire.ToError(wire.FromError(err))
+		require.ErrorIs(t, back, lease.ErrUncertain)
+		require.NotErrorIs(t, back, lease.ErrUnavailable)
+	}
+	require.ErrorIs(t, wire.FromStatus(errors.New("connection reset")), lease.ErrUncertain)
+	require.NoError(t, wire.FromStatus(nil))
+	require.NoError(t, wire.ToStatus(nil))
+	require.NoError(t, wire.ToError(nil))
+}
+
+func TestRequests(t *testing.T) {
+	for _, r := range []lease.Request{
+		{Nonce: 1, Resources: []fencing.Resource{"a"}},
+		{Nonce: 2, Resources: []fencing.Resource{"a", "b"}, Kind: lease.Shared, Mode: lease.Efficiency, Wait: true, Holder: "h",
+			Metadata: map[string]string{"k": "v"}},
+		{Nonce: 3, Resources: []fencing.Resource{"a"}, Kind: lease.Permit, Permits: 3, Mode: lease.Correctness},
+	} {
+		back, err := wire.ToRequest(wire.FromRequest(&r))
+		require.NoError(t, err)
+		require.Equal(t, r, back)
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	s := lease.Status{Resource: "a", Mode: lease.Correctness, Delayed: true,
+		Holders: []lease.Party{{Holder: "h", Session: lease.NewSessionID(), Nonce: 7, Kind: lease.Permit, Slot: 2, Token: 9,
+			Metadata: map[string]string{"k": "v"}, TTL: 1500 * time.Millisecond}},
+		Waiters: []lease.Party{{Session: lease.NewSessionID(), Nonce: 8, Kind: lease.Shared}}}
+	back, err := wire.ToStatusOf(wire.FromStatusOf(s))
+	require.NoError(t, err)
+	require.Equal(t, s, back)
+}
+
+func TestPolicies(t *testing.T) {
+	p := lease.Policy{Prefix: "report/", Mode: lease.Efficiency, TTL: 3 * time.Second, LockDelay: time.Minute}
+	back, err := wire.ToPolicy(wire.FromPolicy(p))
+	require.NoError(t, err)
+	require.Equal(t, p, back)
+	_, err = wire.ToPolicy(wire.FromPolicy(lease.Policy{Prefix: "x"}))
+	require.ErrorIs(t, err, lease.ErrInvalid, "a policy names a mode")
+	_, err = wire.ParseDuration("ttl", "ten seconds")
+	require.ErrorIs(t, err, lease.ErrInvalid)
+}
