@@ -37,5 +37,5 @@ type commandGroup struct {
 }
 
 var commandGroups = []commandGroup{
-	{"tools", "Tools:", []func() *cobra.Command{newVersion}},
+	{"tools", "Tools:", []func() *cobra.Command{newGate, newVersion}},
 }

@@ -1,0 +1,10 @@
+// Package redisfleet starts Redis masters for trying leased out: real
+// redis-server processes where that program is installed, else embedded ones.
+//
+// What it does not give: independence. All of them run on one machine, and the
+// embedded ones in one process, which keep nothing when it ends. Production
+// needs servers that fail one by one.
+//
+// The nouns, in reading order: [Fleet]; process, a redis-server process;
+// embedded, an imitation in this process.
+package redisfleet

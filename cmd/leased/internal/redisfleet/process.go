@@ -1,0 +1,125 @@
+package redisfleet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const (
+	// minVersion is the oldest major version that redlockadapter admits.
+	minVersion = 7
+	// stopLimit is how long a server may take to end when it is asked to.
+	stopLimit = 10 * time.Second
+	probePace = 20 * time.Millisecond
+)
+
+var versionPattern = regexp.MustCompile(`v=(\d+)\.`)
+
+// findServer is the path of a redis-server that is new enough.
+func findServer(ctx context.Context) (string, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", errors.New("redis-server is not installed")
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("redis-server cannot be run: %w", err)
+	}
+	match := versionPattern.FindSubmatch(out)
+	if match == nil {
+		return "", errors.New("redis-server does not tell its version")
+	}
+	if major, _ := strconv.Atoi(string(match[1])); major < minVersion {
+		return "", fmt.Errorf("redis-server is of version %d, older than %d", major, minVersion)
+	}
+	return path, nil
+}
+
+// process is one redis-server process.
+type process struct {
+	addr   string
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// launch starts a server that writes every command to disk before it answers,
+// and waits until it answers.
+func launch(ctx context.Context, program, dir string) (*process, error) {
+	addr, port, err := freeAddr()
+	if err != nil {
+		return nil, fmt.Errorf("find a port for Redis: %w", err)
+	}
+	log := filepath.Join(dir, "redis.log")
+	s := &process{addr: addr, exited: make(chan struct{}), cmd: exec.Command(program, "--port", port, "--bind", "127.0.0.1", "--dir", dir,
+		"--daemonize", "no", "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--databases", "1", "--logfile", log)}
+	s.cmd.SysProcAttr = attributes()
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start Redis: %w", err)
+	}
+	go func() { _ = s.cmd.Wait(); close(s.exited) }()
+	tick := time.NewTicker(probePace)
+	defer tick.Stop()
+	for {
+		if ping(addr) == nil {
+			return s, nil
+		}
+		select {
+		case <-tick.C:
+		case <-s.exited:
+			return nil, fmt.Errorf("start Redis: it has ended; see %s", log)
+		case <-ctx.Done():
+			s.end()
+			return nil, fmt.Errorf("start Redis: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// end asks the server to end, and kills it if it does not.
+func (s *process) end() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.exited:
+	case <-time.After(stopLimit):
+		_ = s.cmd.Process.Signal(os.Kill)
+		<-s.exited
+	}
+}
+
+// freeAddr is a loopback address that nobody listens at right now.
+func freeAddr() (addr, port string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	defer l.Close()
+	_, port, err = net.SplitHostPort(l.Addr().String())
+	return l.Addr().String(), port, err
+}
+
+// ping fails while a server starts, and while it loads its data.
+func ping(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && line != "+PONG\r\n" {
+		err = fmt.Errorf("Redis answered %q", line)
+	}
+	return err
+}
