@@ -222,7 +222,7 @@ func (m *Machine) settle(resources []fencing.Resource) {
 }
 
 // endSession frees all that a session has: first what it waits for, lest it is
-// granted something on its way out.
+// granted something on its way out, and told so.
 func (m *Machine) endSession(id lease.SessionID, how EventType) Result {
 	s := m.sessions[id]
 	if s == nil {
