@@ -537,8 +537,11 @@ type RenewResponse struct {
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The attempts that could not be renewed though the others were: they are
 	// lost.
-	Failed        []uint64 `protobuf:"varint,2,rep,packed,name=failed,proto3" json:"failed,omitempty"`
-	Ttl           string   `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Failed []uint64 `protobuf:"varint,2,rep,packed,name=failed,proto3" json:"failed,omitempty"`
+	Ttl    string   `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// The tokens of all leases that were prolonged. One that you believe to hold
+	// and that is not here is lost.
+	Tokens        []uint64 `protobuf:"varint,4,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -592,6 +595,13 @@ func (x *RenewResponse) GetTtl() string {
 		return x.Ttl
 	}
 	return ""
+}
+
+func (x *RenewResponse) GetTokens() []uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
 }
 
 type ReleaseRequest struct {
@@ -2123,7 +2133,7 @@ type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "held", "lost", "not-held", "expired", "taken", "released", "unavailable",
 	// "not-leader", "uncertain", "mode-mismatch", "unsupported", "invalid",
-	// "invalid-resource", "outdated", "canceled" or "deadline".
+	// "invalid-resource", "outdated", "behind", "canceled" or "deadline".
 	Code    string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// What to do next.
@@ -2266,12 +2276,13 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\x04R\x05token\"X\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\"p\n" +
 	"\rRenewResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
 	"\x06failed\x18\x02 \x03(\x04R\x06failed\x12\x10\n" +
-	"\x03ttl\x18\x03 \x01(\tR\x03ttl\"w\n" +
+	"\x03ttl\x18\x03 \x01(\tR\x03ttl\x12\x16\n" +
+	"\x06tokens\x18\x04 \x03(\x04R\x06tokens\"w\n" +
 	"\x0eReleaseRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x1d\n" +

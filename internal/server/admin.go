@@ -1,0 +1,187 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// joinTime bounds how long a member may take to catch up.
+const joinTime = 5 * time.Minute
+
+// admin is leased.v1.PolicyService and leased.v1.ClusterService.
+type admin struct {
+	pb.UnimplementedPolicyServiceServer
+	pb.UnimplementedClusterServiceServer
+	*Server
+	mover *mover
+}
+
+// SetPolicy adds or replaces a policy.
+func (a *admin) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.SetPolicyResponse, error) {
+	if r.Policy == nil {
+		return nil, fmt.Errorf("%w: there is no policy", lease.ErrInvalid)
+	}
+	p, err := wire.ToPolicy(r.Policy)
+	if err != nil {
+		return nil, err
+	}
+	version, err := a.mover.set(ctx, p, r.Version)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetPolicyResponse{Version: version}, nil
+}
+
+// DeletePolicy removes a policy.
+func (a *admin) DeletePolicy(ctx context.Context, r *pb.DeletePolicyRequest) (*pb.DeletePolicyResponse, error) {
+	version, err := a.mover.delete(ctx, r.Prefix, r.Version)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeletePolicyResponse{Version: version}, nil
+}
+
+// ListPolicies tells all policies.
+func (a *admin) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (*pb.ListPoliciesResponse, error) {
+	policies, version, err := a.router.node.Policies(ctx, raftstore.Linearizable)
+	if err != nil {
+		return nil, err
+	}
+	response := &pb.ListPoliciesResponse{Version: version}
+	for _, p := range policies.All() {
+		if prefix, ok := strings.CutPrefix(p.Prefix, movingMark); ok {
+			response.Moving = append(response.Moving, prefix)
+		} else if !strings.HasPrefix(p.Prefix, reserved) {
+			response.Policies = append(response.Policies, wire.FromPolicy(p))
+		}
+	}
+	return response, nil
+}
+
+// Status tells how this member is doing.
+func (a *admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	s := a.router.node.Status()
+	leaderAPI := a.router.leaderAPI()
+	response := &pb.StatusResponse{Id: s.ID, RaftAddress: s.Address, ApiAddress: a.address, State: s.State, Serves: s.Serves,
+		Leader: s.Leader, LeaderApiAddress: leaderAPI, Term: s.Term, Generation: s.Generation, LastIndex: s.LastIndex,
+		CommitIndex: s.Commit, AppliedIndex: s.Applied, ChainIndex: s.Chain.Index, ChainHash: s.Chain.String(),
+		LastToken: uint64(s.LastToken), Sessions: int64(s.Counts.Sessions), Locks: int64(s.Counts.Locks),
+		Holders: int64(s.Counts.Holders), Waiters: int64(s.Counts.Waiters), Version: a.config.Version}
+	for _, m := range s.Members {
+		member := &pb.Member{Id: m.ID, RaftAddress: m.Address, Voter: m.Voter, Leader: m.ID == s.Leader}
+		switch m.ID {
+		case s.ID:
+			member.ApiAddress = a.address
+		case s.Leader:
+			member.ApiAddress = leaderAPI
+		}
+		response.Members = append(response.Members, member)
+	}
+	if a.config.Redis == nil {
+		return response, nil
+	}
+	for _, n := range a.config.Redis.NodeStatuses(ctx) {
+		node := &pb.RedisNode{Address: n.Addr, Empty: n.Empty, Quarantine: wire.DurationText(n.Quarantine), Epoch: n.Epoch,
+			Max: uint64(n.Max), Floor: uint64(n.Floor), Skew: wire.DurationText(n.Skew)}
+		if n.Err != nil {
+			node.Error = n.Err.Error()
+		}
+		response.Redis = append(response.Redis, node)
+	}
+	return response, nil
+}
+
+// healthy is empty if the service can be used through this member, else why not.
+func (s *Server) healthy() string {
+	if err := s.config.Node.Failure(); err != nil {
+		return err.Error()
+	}
+	if s.config.Node.Leads() {
+		return ""
+	}
+	leader, _ := s.config.Node.Leader()
+	switch {
+	case leader == "":
+		return "no leader is known; are a majority of the members up and connected?"
+	case s.router.leaderAPI() == "":
+		return "member " + leader + " leads, and has not told the address of its API yet"
+	}
+	return ""
+}
+
+// Health tells whether the service can be used through this member.
+func (a *admin) Health(context.Context, *pb.HealthRequest) (*pb.HealthResponse, error) {
+	response := &pb.HealthResponse{Status: "serving", Leader: a.router.leaderAPI()}
+	if why := a.healthy(); why != "" {
+		response.Status, response.Reason = "not-serving", why
+	}
+	return response, nil
+}
+
+// AddLearner makes a node receive the log without a vote.
+func (a *admin) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.AddLearnerResponse, error) {
+	if r.Id == "" || r.RaftAddress == "" {
+		return nil, fmt.Errorf("%w: a member that joins has an id and a raftAddress", lease.ErrInvalid)
+	}
+	index, err := a.router.node.AddLearner(ctx, r.Id, r.RaftAddress)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AddLearnerResponse{Index: index}, nil
+}
+
+// Promote gives a learner a vote.
+func (a *admin) Promote(ctx context.Context, r *pb.PromoteRequest) (*pb.PromoteResponse, error) {
+	err := a.router.node.Promote(ctx, r.Id, r.Applied)
+	if errors.Is(err, raftstore.ErrBehind) {
+		err = fmt.Errorf("%w: %w", wire.ErrBehind, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pb.PromoteResponse{}, nil
+}
+
+// Join makes this member join the cluster of another.
+func (a *admin) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinResponse, error) {
+	if r.Address == "" {
+		return nil, fmt.Errorf("%w: join needs the address of the API of a member", lease.ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	if err := a.Server.Join(ctx, r.Address); err != nil {
+		return nil, err
+	}
+	return &pb.JoinResponse{}, nil
+}
+
+// Remove takes a member out of the cluster.
+func (a *admin) Remove(ctx context.Context, r *pb.RemoveRequest) (*pb.RemoveResponse, error) {
+	known := false
+	for _, m := range a.router.node.Members() {
+		known = known || m.ID == r.Id
+	}
+	if !known {
+		return nil, fmt.Errorf("%w: there is no member %q; Status lists them", lease.ErrInvalid, r.Id)
+	}
+	if err := a.router.node.Remove(ctx, r.Id); err != nil {
+		return nil, err
+	}
+	return &pb.RemoveResponse{}, nil
+}
+
+// Transfer hands leadership over.
+func (a *admin) Transfer(ctx context.Context, r *pb.TransferRequest) (*pb.TransferResponse, error) {
+	if err := a.router.node.Transfer(ctx, r.To); err != nil {
+		return nil, err
+	}
+	return &pb.TransferResponse{}, nil
+}

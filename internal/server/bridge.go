@@ -1,0 +1,249 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"unicode"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// maxBody bounds the body of a JSON call.
+const maxBody = 1 << 20
+
+// bridge serves the API as HTTP/JSON. Every unary method of the gRPC services is
+// a POST to its path, and to a shorter one, as /v1/acquire; it calls the very
+// method that gRPC calls.
+type bridge struct {
+	server *Server
+	mux    *http.ServeMux
+
+	once  sync.Once
+	peers *http.Transport // to other members
+}
+
+// method is one unary method of a service.
+type method struct {
+	name    string
+	service any
+	handle  grpc.MethodHandler
+}
+
+// local are the methods that any member answers for itself.
+var local = map[string]bool{"Status": true, "Health": true, "Join": true, "InspectSnapshot": true, "SaveSnapshot": true}
+
+func newBridge(s *Server) *bridge {
+	b := &bridge{server: s, mux: http.NewServeMux()}
+	for _, service := range []struct {
+		desc *grpc.ServiceDesc
+		impl any
+	}{{&pb.LeaseService_ServiceDesc, s.lease}, {&pb.PolicyService_ServiceDesc, s.admin}, {&pb.ClusterService_ServiceDesc, s.admin}} {
+		for i := range service.desc.Methods {
+			d := &service.desc.Methods[i]
+			m := method{name: d.MethodName, service: service.impl, handle: d.Handler}
+			b.handle(service.desc.ServiceName, m.name, func(w http.ResponseWriter, r *http.Request) { b.call(w, r, m) })
+		}
+	}
+	leases, cluster := pb.LeaseService_ServiceDesc.ServiceName, pb.ClusterService_ServiceDesc.ServiceName
+	b.handle(leases, "Watch", b.watch)
+	b.handle(cluster, "SaveSnapshot", b.saveSnapshot)
+	b.handle(cluster, "InspectSnapshot", func(w http.ResponseWriter, r *http.Request) {
+		info, err := s.admin.inspectSnapshot(r.Body)
+		b.answer(w, info, err)
+	})
+	b.handle(cluster, "RestoreSnapshot", func(w http.ResponseWriter, r *http.Request) {
+		response, err := s.admin.restoreSnapshot(r.Context(), r.Body)
+		b.answer(w, response, err)
+	})
+	b.mux.HandleFunc("GET /healthz", b.healthz)
+	b.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		b.fail(w, http.StatusNotFound, fmt.Errorf("%w: there is no %s %s; calls are POST, as /v1/acquire, and docs/API.md lists them",
+			lease.ErrInvalid, r.Method, r.URL.Path))
+	})
+	return b
+}
+
+// handle registers both paths of a method.
+func (b *bridge) handle(service, name string, f http.HandlerFunc) {
+	routed := func(w http.ResponseWriter, r *http.Request) {
+		if !local[name] && b.forward(w, r) {
+			return
+		}
+		f(w, r)
+	}
+	b.mux.HandleFunc("POST /"+service+"/"+name, routed)
+	b.mux.HandleFunc("POST /v1/"+dashed(name), routed)
+}
+
+// dashed is OpenSession as open-session.
+func dashed(name string) string {
+	var text strings.Builder
+	for i, c := range name {
+		if unicode.IsUpper(c) && i > 0 {
+			text.WriteByte('-')
+		}
+		text.WriteRune(unicode.ToLower(c))
+	}
+	return text.String()
+}
+
+// ServeHTTP answers a call.
+func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	b.mux.ServeHTTP(w, r)
+}
+
+// call runs a unary method.
+func (b *bridge) call(w http.ResponseWriter, r *http.Request, m method) {
+	response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(w, r, into.(proto.Message)) }, nil)
+	message, _ := response.(proto.Message)
+	b.answer(w, message, err)
+}
+
+// decode reads the body. The content type is asked for because a page of a
+// stranger can make a browser send anything but that.
+func decode(w http.ResponseWriter, r *http.Request, into proto.Message) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return fmt.Errorf("%w: content type %q, use application/json", lease.ErrInvalid, r.Header.Get("Content-Type"))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return fmt.Errorf("%w: read the body, of at most %d bytes: %w", lease.ErrInvalid, maxBody, err)
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	if err := protojson.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+	}
+	return nil
+}
+
+// answer writes a message, or an error.
+func (b *bridge) answer(w http.ResponseWriter, message proto.Message, err error) {
+	if err != nil {
+		err = b.server.explain(err)
+		b.fail(w, httpCode(err), err)
+		return
+	}
+	text, err := encode(message)
+	if err != nil {
+		b.fail(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // the client has gone: nothing is left to do
+}
+
+// fail writes an Error.
+func (b *bridge) fail(w http.ResponseWriter, code int, err error) {
+	text, encodeErr := encode(wire.FromError(err))
+	if encodeErr != nil {
+		text = []byte(`{"code":"uncertain"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(text, '\n'))
+}
+
+// httpCode is the HTTP status of an error.
+func httpCode(err error) int {
+	switch wire.FromError(err).Code {
+	case wire.CodeHeld, wire.CodeModeMismatch, wire.CodeOutdated, wire.CodeBehind:
+		return http.StatusConflict
+	case wire.CodeNotHeld:
+		return http.StatusNotFound
+	case wire.CodeExpired, wire.CodeLost, wire.CodeTaken, wire.CodeReleased:
+		return http.StatusGone
+	case wire.CodeUnsupported:
+		return http.StatusNotImplemented
+	case wire.CodeInvalid, wire.CodeInvalidResource:
+		return http.StatusBadRequest
+	case wire.CodeUnavailable, wire.CodeNotLeader:
+		return http.StatusServiceUnavailable
+	case wire.CodeUncertain, wire.CodeDeadline:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}
+
+// watch streams events, a line of JSON each.
+func (b *bridge) watch(w http.ResponseWriter, r *http.Request) {
+	request := &pb.WatchRequest{}
+	if err := decode(w, r, request); err != nil {
+		b.answer(w, nil, err)
+		return
+	}
+	controller := http.NewResponseController(w)
+	begun := false
+	err := b.server.lease.watch(r.Context(), request, func(e *pb.Event) error {
+		text, err := encode(e)
+		if err != nil {
+			return err
+		}
+		if !begun {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			begun = true
+		}
+		if _, err := w.Write(append(text, '\n')); err != nil {
+			return err
+		}
+		return controller.Flush()
+	})
+	if !begun && !ended(r.Context(), err) {
+		b.answer(w, nil, err)
+	}
+}
+
+// saveSnapshot sends the file.
+func (b *bridge) saveSnapshot(w http.ResponseWriter, r *http.Request) {
+	started := &startedWriter{to: w}
+	_, err := b.server.router.node.SaveSnapshot(r.Context(), started)
+	switch {
+	case err == nil:
+	case started.begun:
+		panic(http.ErrAbortHandler) // the file must not look complete
+	default:
+		b.answer(w, nil, err)
+	}
+}
+
+// startedWriter sets the content type with the first byte.
+type startedWriter struct {
+	to    http.ResponseWriter
+	begun bool
+}
+
+// Write passes data on.
+func (s *startedWriter) Write(data []byte) (int, error) {
+	if !s.begun {
+		s.to.Header().Set("Content-Type", "application/octet-stream")
+		s.begun = true
+	}
+	return s.to.Write(data)
+}
+
+// healthz is for load balancers and process supervisors.
+func (b *bridge) healthz(w http.ResponseWriter, r *http.Request) {
+	response, err := b.server.admin.Health(r.Context(), nil)
+	if err == nil && response.Status != "serving" {
+		err = errors.New(response.Reason)
+		b.fail(w, http.StatusServiceUnavailable, fmt.Errorf("%w: %w", lease.ErrUnavailable, err))
+		return
+	}
+	b.answer(w, response, err)
+}
+
+var _ http.Handler = (*bridge)(nil)

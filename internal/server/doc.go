@@ -1,0 +1,19 @@
+// Package server is the service: gRPC and HTTP/JSON on one port, in front of
+// both modes.
+//
+// What it does not give: it authenticates nobody yet, so without TLS it serves
+// loopback addresses only. Leases of the efficiency mode are kept by the leader;
+// when it fails they are found again where Redis still has them, else they are
+// lost, and their holders are told.
+//
+// The nouns, in reading order:
+//
+//   - [Config], [Server]: what is wired together, and what runs.
+//   - splitter: tells gRPC from HTTP on one port.
+//   - service, admin: the API. gRPC and the JSON bridge call the same methods.
+//   - stream: one client's session stream.
+//   - registry, entry: the sessions that this member knows.
+//   - router: which mode a lock has, and so which engine serves it.
+//   - mover: how a lock gets from one mode to the other.
+//   - announcer: how members know where the leader's API is.
+package server

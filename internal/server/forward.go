@@ -1,0 +1,97 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+)
+
+const (
+	// forwarded marks a request that a member has passed on. It is not passed on
+	// twice: two members that take each other for the leader must not play
+	// ping-pong.
+	forwarded = "Leased-Forwarded"
+	// leaderPatience is how long a plain HTTP request waits for a leader.
+	leaderPatience = 3 * time.Second
+)
+
+// forward passes a request on to the leader, if this member is not it. It waits
+// a little if there is none. It reports whether it has answered.
+func (b *bridge) forward(w http.ResponseWriter, r *http.Request) bool {
+	node := b.server.router.node
+	if node.Leads() {
+		return false
+	}
+	if r.Header.Get(forwarded) != "" {
+		b.answer(w, nil, b.server.notLeader())
+		return true
+	}
+	patience := time.NewTimer(leaderPatience)
+	defer patience.Stop()
+	look := time.NewTicker(leadershipPause)
+	defer look.Stop()
+	for {
+		leader := b.server.router.leaderAPI()
+		switch {
+		case node.Leads():
+			return false
+		case leader != "" && leader != b.server.address:
+			b.pass(w, r, leader)
+			return true
+		}
+		select {
+		case <-look.C:
+		case <-patience.C:
+			b.answer(w, nil, b.server.notLeader())
+			return true
+		case <-r.Context().Done():
+			return true
+		}
+	}
+}
+
+// pass is a proxy to the leader.
+func (b *bridge) pass(w http.ResponseWriter, r *http.Request, leader string) {
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			scheme := "http"
+			if b.server.config.PeerTLS != nil {
+				scheme = "https"
+			}
+			p.SetURL(&url.URL{Scheme: scheme, Host: leader})
+			p.SetXForwarded()
+			p.Out.Header.Set(forwarded, b.server.config.Node.ID())
+		},
+		Transport:     b.transport(),
+		FlushInterval: -1, // events of a watch are sent one by one
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			b.answer(w, nil, &forwardError{leader: leader, err: err})
+		},
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+func (b *bridge) transport() *http.Transport {
+	b.once.Do(func() {
+		b.peers = &http.Transport{TLSClientConfig: b.server.config.PeerTLS, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+	})
+	return b.peers
+}
+
+// forwardError says that a request was lost on its way to the leader. It may have
+// arrived: it matches lease.ErrUncertain.
+type forwardError struct {
+	leader string
+	err    error
+}
+
+// Error names the leader.
+func (e *forwardError) Error() string {
+	return "forward to the leader at " + e.leader + ": " + e.err.Error()
+}
+
+// Is makes errors.Is match lease.ErrUncertain.
+func (e *forwardError) Is(target error) bool { return target == lease.ErrUncertain }

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// sweepGrace is how long past two TTLs a session without a renewal is kept in
+// mind.
+const sweepGrace = 5 * time.Second
+
+// registry is the sessions that this member knows. Sessions live in the Raft
+// machine; what is here can be found again, but for leases of the efficiency
+// mode, which the client must tell.
+type registry struct {
+	router  *router
+	reasons *reasons
+
+	mu      sync.Mutex
+	entries map[lease.SessionID]*entry
+}
+
+func newRegistry(r *router, why *reasons) *registry {
+	return &registry{router: r, reasons: why, entries: map[lease.SessionID]*entry{}}
+}
+
+// open makes a session known to the service, or finds it again.
+func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Duration) (*entry, error) {
+	if ttl < lease.MinTTL || ttl > lease.MaxTTL {
+		return nil, fmt.Errorf("%w: ttl (%v) must be from %v to %v", lease.ErrInvalid, ttl, lease.MinTTL, lease.MaxTTL)
+	}
+	if e := r.find(id); e != nil {
+		_, err := e.raft.Renew(ctx)
+		if err == nil {
+			return e, nil
+		}
+		if !errors.Is(err, lease.ErrLost) {
+			return nil, err
+		}
+		e.forget()
+	}
+	return r.add(ctx, id, ttl, ttl)
+}
+
+// attach finds a session that exists, and never makes one that lasts: should it
+// end in between, an empty one of the shortest TTL takes its place. ttl is 0 if
+// the caller does not know it.
+func (r *registry) attach(ctx context.Context, id lease.SessionID, ttl time.Duration) (*entry, error) {
+	if e := r.find(id); e != nil {
+		if _, err := e.raft.Renew(ctx); err != nil {
+			if errors.Is(err, lease.ErrLost) {
+				e.forget()
+			}
+			return nil, err
+		}
+		return e, nil
+	}
+	_, err := r.router.node.Session(ctx, id, raftstore.Linearizable)
+	if errors.Is(err, lease.ErrNotHeld) {
+		return nil, fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.add(ctx, id, lease.MinTTL, ttl)
+}
+
+func (r *registry) find(id lease.SessionID) *entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.entries[id]
+}
+
+// add opens the session in the Raft machine and notes it here. If two callers
+// do so at once they share one entry.
+func (r *registry) add(ctx context.Context, id lease.SessionID, openTTL, ttl time.Duration) (*entry, error) {
+	e := &entry{router: r.router, id: id, ttl: ttl, fast: map[lease.Nonce]fastGrant{}, listeners: map[*stream]bool{}}
+	e.forget = func() { r.drop(e) }
+	e.ended = func(nonce lease.Nonce) { r.reasons.note(reasonKey{session: id, nonce: nonce}, "released") }
+	session, err := r.router.raft.Open(ctx, lease.SessionConfig{ID: id, TTL: openTTL, Clock: r.router.clock, Lost: e.lost})
+	if err != nil {
+		return nil, err
+	}
+	e.raft, e.used = session, r.router.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.entries[id]; other != nil {
+		return other, nil
+	}
+	r.entries[id] = e
+	return e, nil
+}
+
+func (r *registry) drop(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.entries[e.id] == e {
+		delete(r.entries, e.id)
+	}
+}
+
+// nextNonce chooses a nonce for a caller that has none. Each leader counts in a
+// range of its own, since it does not know what those before it have chosen.
+func (e *entry) nextNonce() lease.Nonce {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.nonces == 0 {
+		e.nonces = lease.Nonce(e.router.node.Status().Generation) << 32
+	}
+	e.nonces++
+	return e.nonces
+}
+
+// sweep forgets sessions that nobody has renewed for long. Their leases have
+// ended. A member that does not lead releases nothing: the client may have found
+// its leases again through another.
+func (r *registry) sweep() {
+	now := r.router.clock.Now()
+	leads := r.router.node.Leads()
+	r.mu.Lock()
+	var old []*entry
+	for id, e := range r.entries {
+		e.mu.Lock()
+		ttl := e.ttl
+		if ttl == 0 {
+			ttl = lease.MaxTTL
+		}
+		if now.Since(e.used) > 2*ttl+sweepGrace {
+			old = append(old, e)
+			delete(r.entries, id)
+		}
+		e.mu.Unlock()
+	}
+	r.mu.Unlock()
+	for _, e := range old {
+		e.mu.Lock()
+		session := e.redis
+		e.mu.Unlock()
+		if session != nil && leads {
+			_ = session.Close(context.Background()) // what cannot be told has expired
+		}
+	}
+}

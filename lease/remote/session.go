@@ -1,0 +1,264 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// session is a lease.Session of a Backend.
+type session struct {
+	backend *Backend
+	config  lease.SessionConfig
+
+	attaching chan struct{} // held while it is being attached
+
+	mu       sync.Mutex
+	attached *link                // where the service knows it
+	sent     lease.Instant        // before the last keep-alive that was answered was sent
+	held     map[lease.Nonce]held // what was granted and not released
+	gone     error                // why the session is over
+}
+
+// held is a grant.
+type held struct {
+	token fencing.Token
+	call  *pb.AcquireCall // of the efficiency mode, to find it again
+}
+
+var _ lease.Session = (*session)(nil)
+
+// Open starts a session.
+func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+	if config.Clock == nil {
+		config.Clock = lease.SystemClock()
+	}
+	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), held: map[lease.Nonce]held{}, sent: config.Clock.Now()}
+	err := b.do(ctx, func(l *link) error {
+		s.join(l)
+		op := s.operation()
+		op.Call = &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}
+		_, err := l.do(ctx, op, &pending{}, b.patience)
+		if err == nil {
+			s.mu.Lock()
+			s.attached = l
+			s.mu.Unlock()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	return s, nil
+}
+
+func (s *session) operation() *pb.Operation { return &pb.Operation{Session: s.config.ID[:]} }
+
+// join lets the session hear of its losses on a link.
+func (s *session) join(l *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sessions[s.config.ID] = s
+}
+
+// do runs an operation on a link on which the session is attached.
+func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.Operation)) (answer *pb.Answer, err error) {
+	err = s.backend.do(ctx, func(l *link) error {
+		if err := s.attach(ctx, l); err != nil {
+			return err
+		}
+		op := s.operation()
+		fill(op)
+		limit := s.backend.patience
+		if waits {
+			limit = 0
+		}
+		answer, err = l.do(ctx, op, p, limit)
+		return err
+	})
+	if errors.Is(err, lease.ErrLost) {
+		s.end(err)
+	}
+	return answer, err
+}
+
+// attach makes the session known on a link where it is not. What it does not
+// hold there any more is lost.
+func (s *session) attach(ctx context.Context, l *link) error {
+	select {
+	case s.attaching <- struct{}{}:
+		defer func() { <-s.attaching }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	if s.gone != nil || s.attached == l {
+		defer s.mu.Unlock()
+		return s.gone
+	}
+	call := &pb.AttachCall{TtlNanos: int64(s.config.TTL)}
+	before := make(map[lease.Nonce]held, len(s.held))
+	for nonce, h := range s.held {
+		before[nonce] = h
+		if h.call != nil {
+			call.Held = append(call.Held, h.call)
+		}
+	}
+	s.mu.Unlock()
+	s.join(l)
+	op := s.operation()
+	op.Call = &pb.Operation_Attach{Attach: call}
+	answer, err := l.do(ctx, op, &pending{}, s.backend.patience)
+	if err != nil {
+		return err
+	}
+	there := make(map[lease.Nonce]fencing.Token, len(answer.Holds))
+	for _, h := range answer.Holds {
+		there[lease.Nonce(h.Nonce)] = fencing.Token(h.Token)
+	}
+	for nonce, h := range before {
+		if there[nonce] != h.token {
+			s.lost(nonce, fmt.Errorf("%w: the service does not have it any more", lease.ErrExpired))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attached = l
+	return nil
+}
+
+// lost passes a loss on.
+func (s *session) lost(nonce lease.Nonce, err error) {
+	s.mu.Lock()
+	delete(s.held, nonce)
+	s.mu.Unlock()
+	if s.config.Lost != nil {
+		s.config.Lost(nonce, err)
+	}
+}
+
+// end notes that the session is over, and with it everything in it.
+func (s *session) end(err error) {
+	s.mu.Lock()
+	if s.gone == nil {
+		s.gone = err
+	}
+	all := s.held
+	s.held = map[lease.Nonce]held{}
+	s.mu.Unlock()
+	for nonce := range all {
+		s.lost(nonce, err)
+	}
+}
+
+// Acquire asks for a grant.
+func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+	if err := request.Validate(); err != nil {
+		return lease.Grant{}, err
+	}
+	sent := s.config.Clock.Now()
+	p := &pending{key: attempt{s.config.ID, request.Nonce}}
+	if request.Queued != nil {
+		p.queued = sync.OnceFunc(request.Queued)
+	}
+	call := wire.FromRequest(&request)
+	answer, err := s.do(ctx, p, request.Wait, func(op *pb.Operation) { op.Call = &pb.Operation_Acquire{Acquire: call} })
+	if err != nil {
+		return lease.Grant{}, err
+	}
+	mode, err := wire.ParseMode(answer.Mode)
+	if err != nil {
+		return lease.Grant{}, fmt.Errorf("%w: %w", lease.ErrUncertain, err)
+	}
+	grant := lease.Grant{Token: fencing.Token(answer.Token), Mode: mode, Slot: int(answer.Slot), Sent: sent}
+	h := held{token: grant.Token}
+	if mode == lease.Efficiency {
+		h.call = call
+	}
+	s.mu.Lock()
+	s.held[request.Nonce] = h
+	if mode == lease.Correctness {
+		grant.Sent = s.sent // it lasts as long as its session
+	}
+	s.mu.Unlock()
+	if mode == lease.Efficiency && s.config.Clock.Now().Since(sent) > s.config.TTL/3 {
+		return s.refresh(ctx, request.Nonce, grant)
+	}
+	return grant, nil
+}
+
+// refresh prolongs a grant of the efficiency mode that was long in coming: how
+// much of its time has passed since it was granted is not known here.
+func (s *session) refresh(ctx context.Context, nonce lease.Nonce, grant lease.Grant) (lease.Grant, error) {
+	sent := s.config.Clock.Now()
+	failed, err := s.Renew(ctx)
+	if err != nil {
+		return lease.Grant{}, fmt.Errorf("%w: granted, but not prolonged: %w", lease.ErrUncertain, err)
+	}
+	for _, f := range failed {
+		if f == nonce {
+			return lease.Grant{}, fmt.Errorf("%w: it ran out before it arrived", lease.ErrUncertain)
+		}
+	}
+	grant.Sent = sent
+	return grant, nil
+}
+
+// Renew prolongs the session. If it is not answered in time the link is given up,
+// since the member may be stuck.
+func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+	sent := s.config.Clock.Now()
+	answer, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if l, _ := s.backend.current(); l != nil {
+				s.backend.retire(l, "", errSilent)
+			}
+		}
+		return nil, fmt.Errorf("renew: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent.Since(s.sent) > 0 {
+		s.sent = sent
+	}
+	var failed []lease.Nonce
+	for _, nonce := range answer.Failed {
+		failed = append(failed, lease.Nonce(nonce))
+		delete(s.held, lease.Nonce(nonce))
+	}
+	return failed, nil
+}
+
+// Release ends an attempt. That the session is gone is as good.
+func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+	s.mu.Lock()
+	delete(s.held, nonce)
+	s.mu.Unlock()
+	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) {
+		op.Call = &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(nonce)}}
+	})
+	if err != nil && !errors.Is(err, lease.ErrLost) {
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}
+
+// Close ends the session.
+func (s *session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	clear(s.held)
+	s.mu.Unlock()
+	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Close{Close: &pb.CloseCall{}} })
+	if err != nil && !errors.Is(err, lease.ErrLost) {
+		return fmt.Errorf("close session: %w", err)
+	}
+	s.end(lease.ErrNotHeld)
+	return nil
+}

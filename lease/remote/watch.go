@@ -1,0 +1,76 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// Watch tells the status now and after each change. While no leader can be
+// reached it goes on trying.
+func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+	if err := resource.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	poke := make(chan struct{}, 1)
+	over := make(chan error, 1)
+	go func() { over <- b.follow(ctx, resource, poke) }()
+	for {
+		select {
+		case <-poke:
+			status, err := b.Inspect(ctx, resource)
+			switch {
+			case err == nil:
+				changed(status)
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain):
+				select {
+				case poke <- struct{}{}:
+				default:
+				}
+			default:
+				return err
+			}
+		case err := <-over:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// follow keeps a watch open, and pokes whenever something has happened or may
+// have.
+func (b *Backend) follow(ctx context.Context, resource fencing.Resource, poke chan<- struct{}) error {
+	for {
+		err := b.do(ctx, func(l *link) error {
+			stream, err := l.leases.Watch(ctx, &pb.WatchRequest{Resource: string(resource)})
+			for err == nil {
+				if _, err = stream.Recv(); err == nil {
+					select {
+					case poke <- struct{}{}:
+					default:
+					}
+				}
+			}
+			return wire.FromStatus(err)
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUncertain) {
+			return fmt.Errorf("watch %q: %w", string(resource), err)
+		}
+		if err := sleep(ctx, maxPause); err != nil {
+			return err
+		}
+	}
+}
