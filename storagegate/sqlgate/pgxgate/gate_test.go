@@ -17,6 +17,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/sqlgate"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
 
@@ -200,4 +201,21 @@ func TestAdmitInTheCallersTransaction(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, storagegate.Counts{Admitted: 2, Stale: 1, Tokenless: 1, JumpExceeded: 1}, gate.Counts())
+}
+
+func TestGatesPassTheGuardOfATable(t *testing.T) {
+	pool := database(t)(t)
+	gate := pgxgate.New(pool, fencing.Rule{})
+	text, err := sqlgate.Guard(sqlgate.Postgres, sqlgate.GuardedTable{Table: "contents", Column: "resource"})
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), text)
+	require.NoError(t, err)
+	for _, token := range []fencing.Token{3, 3, 3, 4, 4} { // raised, held, held, raised, held
+		require.NoError(t, gate.Do(t.Context(), "door", token, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "door", "x") }))
+		require.NoError(t, gate.Batch(t.Context(), "door", token, func(b *pgx.Batch) { b.Queue(putSQL, "door", "y") }))
+	}
+	err = gate.Do(t.Context(), "window", 1, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "door", "z") })
+	require.ErrorContains(t, err, "no fencing token", "admitted for another resource")
+	_, err = pool.Exec(t.Context(), putSQL, "door", "z")
+	require.ErrorContains(t, err, "no fencing token")
 }
