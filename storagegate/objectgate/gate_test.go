@@ -1,0 +1,139 @@
+package objectgate_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/objectgate"
+)
+
+const orders = fencing.Resource("orders/42")
+
+func TestGate(t *testing.T) {
+	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
+		name := bucket(t)
+		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
+			gate := objectgate.New(client(t, nil), name, rule)
+			return gatetest.Adapt(gate,
+				func(_ context.Context, tx *objectgate.Tx, _ fencing.Resource, value string) error {
+					tx.Write([]byte(value))
+					return nil
+				},
+				func(ctx context.Context, resource fencing.Resource) (string, error) {
+					data, err := gate.Read(ctx, resource)
+					return string(data), err
+				})
+		}
+	})
+}
+
+func write(t *testing.T, gate *objectgate.Gate, token fencing.Token, value string) error {
+	t.Helper()
+	return gate.Do(t.Context(), orders, token, func(tx *objectgate.Tx) error { tx.Write([]byte(value)); return nil })
+}
+
+func holds(t *testing.T, gate *objectgate.Gate, mark fencing.Token, value string) {
+	t.Helper()
+	got, err := gate.Mark(t.Context(), orders)
+	require.NoError(t, err)
+	require.Equal(t, mark, got)
+	data, err := gate.Read(t.Context(), orders)
+	require.NoError(t, err)
+	require.Equal(t, value, string(data))
+}
+
+// To enter does not change the data, and the ETag of equal content is equal. A
+// writer that read before must be refused all the same.
+func TestEnterChangesTheETag(t *testing.T) {
+	name := bucket(t)
+	gate := objectgate.New(client(t, nil), name, fencing.Rule{})
+	require.NoError(t, write(t, gate, 1, "data"))
+	err := gate.Do(t.Context(), orders, 1, func(tx *objectgate.Tx) error {
+		require.NoError(t, gate.Enter(t.Context(), orders, 2)) // between check and write
+		tx.Write([]byte("stale"))
+		return nil
+	})
+	require.ErrorIs(t, err, fencing.ErrStale)
+	holds(t, gate, 2, "data")
+}
+
+func TestReadModifyWrite(t *testing.T) {
+	name := bucket(t)
+	gate := objectgate.New(client(t, nil), name, fencing.Rule{})
+	for range 3 {
+		require.NoError(t, gate.Do(t.Context(), orders, 1, func(tx *objectgate.Tx) error {
+			data, err := tx.Read()
+			tx.Write(append(data, 'x'))
+			return err
+		}))
+	}
+	require.NoError(t, gate.Do(t.Context(), orders, 2, func(*objectgate.Tx) error { return nil }), "a write of nothing raises the mark")
+	holds(t, gate, 2, "xxx")
+}
+
+// What the user has stored with the object must stay.
+func TestObjectKeepsItsMetadata(t *testing.T) {
+	name, raw := bucket(t), client(t, nil)
+	gate := objectgate.New(raw, name, fencing.Rule{}, objectgate.Prefix("shop/"))
+	key := "shop/" + objectgate.Key(orders)
+	_, err := raw.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &name, Key: &key, Body: strings.NewReader("from before\nthe gate"),
+		ContentType: aws.String("text/plain"), Metadata: map[string]string{"color": "blue"}})
+	require.NoError(t, err)
+	holds(t, gate, fencing.None, "from before\nthe gate")
+	require.NoError(t, gate.Enter(t.Context(), orders, 1))
+	holds(t, gate, 1, "from before\nthe gate")
+	require.NoError(t, gate.Do(t.Context(), orders, 1, func(tx *objectgate.Tx) error {
+		tx.Write([]byte("{}"))
+		tx.ContentType("application/json")
+		return nil
+	}))
+	out, err := raw.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &name, Key: &key})
+	require.NoError(t, err)
+	require.Equal(t, "blue", out.Metadata["color"])
+	require.Equal(t, "application/json", aws.ToString(out.ContentType))
+	content, err := io.ReadAll(out.Body)
+	require.NoError(t, err)
+	line, data, ok := bytes.Cut(content, []byte("\n"))
+	require.True(t, ok)
+	require.True(t, bytes.HasPrefix(line, []byte("leased:1 ")))
+	require.Equal(t, "{}", string(data))
+}
+
+func TestKey(t *testing.T) {
+	require.Equal(t, "orders%2F42", objectgate.Key(orders))
+	require.Equal(t, "%2E%2E", objectgate.Key(".."))
+	long := objectgate.Key(fencing.Resource(strings.Repeat("é", 256)))
+	require.True(t, strings.HasPrefix(long, "~"))
+	require.Len(t, long, 65)
+}
+
+func TestVerify(t *testing.T) {
+	name := bucket(t)
+	for range 2 { // the object may exist already
+		require.NoError(t, objectgate.New(client(t, nil), name, fencing.Rule{}).Verify(t.Context(), "probe"))
+	}
+	for _, deaf := range []string{"If-Match", "If-None-Match"} {
+		wire := &faultyWire{onPut: func(_ int, r *http.Request, forward func() (*http.Response, error)) (*http.Response, error) {
+			if r.Header.Get(deaf) == "" {
+				return forward()
+			}
+			// A store that takes no notice of the condition, and writes.
+			return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{"Etag": {`"x"`}}, Body: http.NoBody, Request: r}, nil
+		}}
+		err := objectgate.New(client(t, wire), name, fencing.Rule{}).Verify(t.Context(), "probe")
+		require.ErrorContains(t, err, "takes no notice", deaf)
+	}
+}
+
+var _ storagegate.Gate[*objectgate.Tx] = (*objectgate.Gate)(nil)

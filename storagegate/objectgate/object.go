@@ -1,0 +1,156 @@
+package objectgate
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// Client is what the gate needs of *s3.Client.
+type Client interface {
+	HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
+	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+}
+
+const (
+	markKey    = "leased-mark"   // metadata: the mark, decimal
+	writesKey  = "leased-writes" // metadata: the nonces of the last writes, newest first
+	linePrefix = "leased:1 "
+	// remembered is how many writes an object remembers. One that is older than
+	// that cannot be found again after a lost answer.
+	remembered = 8
+)
+
+// object is what one request saw of an object, its content aside.
+type object struct {
+	exists      bool
+	etag        string
+	mark        fencing.Token
+	writes      []string // nonces, newest first; none if the gate never wrote it
+	contentType *string
+	metadata    map[string]string // of the user
+}
+
+// gated reports whether the content begins with the gate's line.
+func (o *object) gated() bool { return len(o.writes) > 0 }
+
+func newNonce() string {
+	var random [16]byte
+	rand.Read(random[:])
+	return base64.RawURLEncoding.EncodeToString(random[:])
+}
+
+func understand(etag, contentType *string, metadata map[string]string) (*object, error) {
+	o := &object{exists: true, etag: aws.ToString(etag), contentType: contentType, metadata: map[string]string{}}
+	for name, value := range metadata {
+		switch strings.ToLower(name) { // some stores change the case
+		case markKey:
+			mark, err := fencing.ParseToken(value)
+			if err != nil {
+				return nil, fmt.Errorf("read the mark: %w; was it written by something else?", err)
+			}
+			o.mark = mark
+		case writesKey:
+			o.writes = strings.Split(value, ",")
+		default:
+			o.metadata[name] = value
+		}
+	}
+	return o, nil
+}
+
+// head looks at an object. One that is not there is no error.
+func (g *Gate) head(ctx context.Context, key string) (*object, error) {
+	out, err := g.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &g.bucket, Key: &key})
+	if statusOf(err) == http.StatusNotFound {
+		return &object{metadata: map[string]string{}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at object %s: %w", key, err)
+	}
+	return understand(out.ETag, out.ContentType, out.Metadata)
+}
+
+// get reads the data of an object, on condition that it is still o.
+func (g *Gate) get(ctx context.Context, key string, o *object) ([]byte, error) {
+	if !o.exists {
+		return nil, nil
+	}
+	out, err := g.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &g.bucket, Key: &key, IfMatch: &o.etag})
+	if status := statusOf(err); status == http.StatusPreconditionFailed || status == http.StatusNotFound {
+		return nil, errChanged
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read object %s: %w", key, err)
+	}
+	defer out.Body.Close()
+	content, err := io.ReadAll(out.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read object %s: %w", key, err)
+	}
+	return o.data(content)
+}
+
+// data takes the gate's line off.
+func (o *object) data(content []byte) ([]byte, error) {
+	if !o.gated() {
+		return content, nil
+	}
+	line, data, ok := bytes.Cut(content, []byte("\n"))
+	if !ok || !bytes.HasPrefix(line, []byte(linePrefix)) {
+		return nil, errors.New("the object's metadata says that it is gated, but its content does not begin so; was it written by something else?")
+	}
+	return data, nil
+}
+
+// swap is one conditional write.
+type swap struct {
+	base  *object // what must still be there
+	nonce string
+	mark  fencing.Token
+	data  []byte
+}
+
+// put tries the swap once. The SDK must not try again by itself: a second try
+// is refused after a first that has written.
+func (g *Gate) put(ctx context.Context, key string, s *swap) error {
+	metadata := maps.Clone(s.base.metadata)
+	if s.mark != fencing.None {
+		metadata[markKey] = s.mark.String()
+	}
+	writes := append([]string{s.nonce}, s.base.writes...)
+	metadata[writesKey] = strings.Join(writes[:min(len(writes), remembered)], ",")
+	in := &s3.PutObjectInput{Bucket: &g.bucket, Key: &key, Metadata: metadata, ContentType: s.base.contentType,
+		Body: bytes.NewReader(slices.Concat([]byte(linePrefix), []byte(s.nonce), []byte("\n"), s.data))}
+	if s.base.exists {
+		in.IfMatch = &s.base.etag
+	} else {
+		in.IfNoneMatch = aws.String("*")
+	}
+	_, err := g.client.PutObject(ctx, in, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
+	return err
+}
+
+// statusOf is the status that the store answered with, 0 if it did not.
+func statusOf(err error) int {
+	var response *awshttp.ResponseError
+	if errors.As(err, &response) {
+		return response.HTTPStatusCode()
+	}
+	return 0
+}
