@@ -59,8 +59,9 @@ func DDL(dialect Dialect) (string, error) {
 }
 
 // Install makes the table of the marks and what belongs to it, if they do not
-// exist yet. It may run in several processes at once. It needs the right to
-// create tables, which the writers themselves do not need.
+// exist yet. It may run in several processes at once, beside writers, and at
+// every start of a program. It needs the right to create tables, which the
+// writers themselves do not need.
 func (g *Gate) Install(ctx context.Context) error {
 	migrations, err := Migrations(g.dialect)
 	if err != nil {
@@ -95,6 +96,16 @@ func (g *Gate) Install(ctx context.Context) error {
 	return tx.Commit()
 }
 
+// installedMySQL counts the procedures of this version and the triggers. If all
+// are there nothing is made again: that would wait for every open transaction
+// that has used them, and everyone else would wait behind it.
+const (
+	installedMySQL = `SELECT
+		(SELECT count(*) FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_comment = 'leased 1') +
+		(SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = DATABASE() AND trigger_name LIKE 'leased\\_keep\\_mark\\_%')`
+	objectsMySQL = 8
+)
+
 func runMySQL(ctx context.Context, conn *sql.Conn, migrations []Migration) error {
 	var got sql.NullInt64
 	if err := conn.QueryRowContext(ctx, `SELECT GET_LOCK('leased_marks', 60)`).Scan(&got); err != nil {
@@ -104,6 +115,13 @@ func runMySQL(ctx context.Context, conn *sql.Conn, migrations []Migration) error
 		return fmt.Errorf("another installation has been running for a minute")
 	}
 	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), `DO RELEASE_LOCK('leased_marks')`) }()
+	var objects int
+	if err := conn.QueryRowContext(ctx, installedMySQL).Scan(&objects); err != nil {
+		return err
+	}
+	if objects == objectsMySQL {
+		return nil
+	}
 	for _, m := range migrations {
 		for _, statement := range SplitMySQL(m.SQL) {
 			if _, err := conn.ExecContext(ctx, statement); err != nil {

@@ -1,6 +1,8 @@
 package sqlgate_test
 
 import (
+	"context"
+	"database/sql"
 	"sync"
 	"testing"
 
@@ -62,6 +64,20 @@ func TestInstallRunsTwiceAndBesideItself(t *testing.T) {
 			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "door")
 			require.NoError(t, err)
 			require.Equal(t, fencing.Token(9), mark, "installing again keeps the marks")
+		})
+	}
+}
+
+// TestInstallDoesNotWaitForWriters installs again while a gated transaction is
+// open; if it waited for that, it would wait for ever.
+func TestInstallDoesNotWaitForWriters(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s := newStorage(t, dialect)
+			ctx, cancel := context.WithTimeout(t.Context(), gracious)
+			defer cancel()
+			other := s.gate(t, fencing.Rule{})
+			require.NoError(t, s.gate(t, fencing.Rule{}).Do(ctx, "door", 1, func(*sql.Tx) error { return other.Install(ctx) }))
 		})
 	}
 }

@@ -1,3 +1,6 @@
+-- The comment of each procedure is the version of this file: change both in all
+-- of them, and in the Go code that looks for it, when one of them changes.
+--
 -- leased_fence(resource, token) admits a token, or signals an error. Call it
 -- inside the transaction that writes, before the first read:
 --
@@ -18,7 +21,7 @@ DELIMITER $$
 -- token was admitted.
 DROP PROCEDURE IF EXISTS leased_raise $$
 CREATE PROCEDURE leased_raise(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT, OUT out_mark BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
 BEGIN
     IF in_token IS NULL OR in_token NOT BETWEEN 0 AND 9007199254740991
             OR in_resource IS NULL OR length(in_resource) NOT BETWEEN 1 AND 512 THEN
@@ -31,7 +34,7 @@ BEGIN
 END $$
 DROP PROCEDURE IF EXISTS leased_admit $$
 CREATE PROCEDURE leased_admit(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
 BEGIN
     DECLARE found_mark BIGINT DEFAULT 0;
     DECLARE said VARCHAR(128);
@@ -49,7 +52,7 @@ BEGIN
 END $$
 DROP PROCEDURE IF EXISTS leased_fence_bounded $$
 CREATE PROCEDURE leased_fence_bounded(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
 BEGIN
     CALL leased_admit(in_resource, in_token, in_max_jump);
     -- What this session claims, for the guard of a table. It proves nothing by
@@ -60,7 +63,7 @@ END $$
 -- an error: it selects the mark, and a mark other than the token is a refusal.
 DROP PROCEDURE IF EXISTS leased_try $$
 CREATE PROCEDURE leased_try(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
 BEGIN
     DECLARE found_mark BIGINT DEFAULT 0;
     CALL leased_raise(in_resource, in_token, in_max_jump, found_mark);
@@ -71,7 +74,7 @@ BEGIN
 END $$
 DROP PROCEDURE IF EXISTS leased_fence $$
 CREATE PROCEDURE leased_fence(IN in_resource VARBINARY(513), IN in_token BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
 BEGIN
     CALL leased_fence_bounded(in_resource, in_token, 0);
 END $$
@@ -80,7 +83,7 @@ END $$
 -- none.
 DROP PROCEDURE IF EXISTS leased_guard $$
 CREATE PROCEDURE leased_guard(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
 BEGIN
     CALL leased_admit(in_resource, coalesce(in_token, IF(@leased_resource = in_resource, @leased_token, 0), 0), in_max_jump);
 END $$

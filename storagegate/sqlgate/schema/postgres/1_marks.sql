@@ -13,12 +13,21 @@ BEGIN
 END
 $$;
 
-DROP TRIGGER IF EXISTS leased_keep_mark_update ON leased_marks;
-CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks
-    FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.resource <> OLD.resource) EXECUTE FUNCTION leased_keep_mark();
-DROP TRIGGER IF EXISTS leased_keep_mark_delete ON leased_marks;
-CREATE TRIGGER leased_keep_mark_delete BEFORE DELETE ON leased_marks
-    FOR EACH ROW EXECUTE FUNCTION leased_keep_mark();
-DROP TRIGGER IF EXISTS leased_keep_mark_truncate ON leased_marks;
-CREATE TRIGGER leased_keep_mark_truncate BEFORE TRUNCATE ON leased_marks
-    FOR EACH STATEMENT EXECUTE FUNCTION leased_keep_mark();
+-- Made only if they are missing: making one waits for every open transaction
+-- that has used the table, and everyone else then waits behind it.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_update') THEN
+        CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks
+            FOR EACH ROW WHEN (NEW.mark < OLD.mark OR NEW.resource <> OLD.resource) EXECUTE FUNCTION leased_keep_mark();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_delete') THEN
+        CREATE TRIGGER leased_keep_mark_delete BEFORE DELETE ON leased_marks
+            FOR EACH ROW EXECUTE FUNCTION leased_keep_mark();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_truncate') THEN
+        CREATE TRIGGER leased_keep_mark_truncate BEFORE TRUNCATE ON leased_marks
+            FOR EACH STATEMENT EXECUTE FUNCTION leased_keep_mark();
+    END IF;
+END
+$$;
