@@ -11,21 +11,22 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for _, kind := range []logstore.Kind{logstore.WAL, logstore.Bolt} {
-		for _, size := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%s, %d nodes", kind, size), func(t *testing.T) {
-				c := startDisk(t, size, kind)
-				leasetest.Run(t, func(t *testing.T) leasetest.Subject {
-					return leasetest.Subject{
-						Backend: func() lease.Backend { return c.backend() },
-						Mode:    lease.Correctness,
-						TTL:     700 * time.Millisecond,
-						FIFO:    true,
-					}
-				})
-				c.agree()
+	for _, on := range []struct {
+		kind logstore.Kind
+		size int
+	}{{logstore.WAL, 1}, {logstore.WAL, 3}, {logstore.Bolt, 3}} {
+		t.Run(fmt.Sprintf("%s, %d nodes", on.kind, on.size), func(t *testing.T) {
+			c := startDisk(t, on.size, on.kind)
+			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
+				return leasetest.Subject{
+					Backend: func() lease.Backend { return c.backend() },
+					Mode:    lease.Correctness,
+					TTL:     700 * time.Millisecond,
+					FIFO:    true,
+				}
 			})
-		}
+			c.agree()
+		})
 	}
 }
 

@@ -171,6 +171,12 @@ func TestNodesUseNoShortcutsOfTheEngine(t *testing.T) {
 			require.Zero(t, n.handlers.Load(), "heartbeats have no path of their own")
 			require.Zero(t, n.pipelines.Load(), "one request is in flight at a time")
 		}
+		stable := c.configs[0].Storage.Stable
+		_, err := stable.Get([]byte("LastVoteCand"))
+		require.Error(t, err, "votes are not written in two parts")
+		whole, err := stable.Get([]byte("LastVote"))
+		require.NoError(t, err)
+		require.NotEmpty(t, whole)
 	})
 }
 
@@ -268,10 +274,10 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		old := c.leader()
 		c.isolate(old)
 		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
-		time.Sleep(ttl)
+		time.Sleep(ttl + DefaultHeartbeatTimeout - 100*time.Millisecond)
 		status, err := c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
-		require.Len(t, status.Holders, 1, "a failover can only lengthen a lease")
+		require.Len(t, status.Holders, 1, "a failover can only lengthen a lease, also one that the old leader renewed last")
 		time.Sleep(2 * time.Second)
 		status, err = c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
@@ -280,6 +286,36 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		require.ErrorIs(t, err, lease.ErrLost)
 		c.heal()
 		c.agree()
+	})
+}
+
+func TestUnknownIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startMemory(t, 1).leader()
+		for err, certain := range map[error]bool{
+			raft.ErrNotLeader:                    true,
+			raft.ErrEnqueueTimeout:               true,
+			raft.ErrLeadershipTransferInProgress: true,
+			raft.ErrLeadershipLost:               false,
+			raft.ErrRaftShutdown:                 false,
+			raft.ErrAbortedByRestore:             false,
+			errors.New("input/output error"):     false,
+		} {
+			got := n.proposalError(err)
+			require.Equal(t, certain, errors.Is(got, lease.ErrUnavailable), "%v", err)
+			require.Equal(t, !certain, errors.Is(got, lease.ErrUncertain), "%v", err)
+		}
+	})
+}
+
+func TestWhatAFormerLeadershipWantedIsNotProposed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startMemory(t, 1).leader()
+		before := n.Status().Chain
+		former := &leadership{generation: n.leading.Load().generation - 1}
+		_, err := n.proposer.propose(testContext(t), former, &machine.OpenSession{Session: lease.NewSessionID(), TTL: time.Minute})
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.Equal(t, before, n.Status().Chain)
 	})
 }
 
