@@ -117,8 +117,8 @@ func codeOf(err error) int {
 // hintFor is what to do about an error that does not say so itself.
 func hintFor(err error) string {
 	var coded *codeError
-	if errors.As(err, &coded) && coded.code == exitUsage {
-		return ""
+	if errors.As(err, &coded) {
+		return "" // it says so itself
 	}
 	for _, o := range outcomes {
 		if errors.Is(err, o.err) {

@@ -27,6 +27,7 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	root.AddCommand(newRunGuard())
 	return root
 }
 
@@ -37,5 +38,8 @@ type commandGroup struct {
 }
 
 var commandGroups = []commandGroup{
+	{"service", "The service:", []func() *cobra.Command{newDev, newServe}},
+	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newRelease, newInspect, newList, newWatch, newBreak}},
+	{"operation", "Operation:", []func() *cobra.Command{newPolicy, newCluster, newSnapshot, newRedis}},
 	{"tools", "Tools:", []func() *cobra.Command{newGate, newVersion}},
 }

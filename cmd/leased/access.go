@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+const (
+	defaultEndpoint = "127.0.0.1:7420"
+	// connectTime bounds how long one endpoint may take to answer.
+	connectTime = 3 * time.Second
+	// electionTime is how long a command waits for the members to elect a
+	// leader, electionPause the time between two looks.
+	electionTime  = 10 * time.Second
+	electionPause = 200 * time.Millisecond
+)
+
+// access is how a command reaches the service: flags that all of them share.
+type access struct {
+	endpoint              string
+	caFile, cert, keyFile string
+}
+
+// addAccess adds the flags to a command. The environment gives their defaults.
+func addAccess(c *cobra.Command) *access {
+	a := &access{}
+	flags := c.Flags()
+	flags.StringVar(&a.endpoint, "endpoint", fromEnv("LEASED_ENDPOINT", defaultEndpoint), "APIs of the members, as host:port, separated by commas (LEASED_ENDPOINT)")
+	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "authority that signed the members' certificates, PEM file (LEASED_TLS_CA)")
+	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "own certificate, PEM file, where the service asks for one (LEASED_TLS_CERT)")
+	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "key of the own certificate, PEM file (LEASED_TLS_KEY)")
+	return a
+}
+
+func fromEnv(name, byDefault string) string {
+	if value, ok := os.LookupEnv(name); ok {
+		return value
+	}
+	return byDefault
+}
+
+// endpoints are the addresses, in the order in which they are tried.
+func (a *access) endpoints() ([]string, error) {
+	var all []string
+	for part := range strings.SplitSeq(a.endpoint, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			all = append(all, part)
+		}
+	}
+	if len(all) == 0 {
+		return nil, usageError(errors.New("endpoint is empty; give host:port of a member"))
+	}
+	return all, nil
+}
+
+// tls is nil if no authority was named: then the service must not use TLS.
+func (a *access) tls() (*tls.Config, error) {
+	if a.caFile == "" {
+		if a.cert != "" {
+			return nil, usageError(fmt.Errorf("tls-cert (%s) needs tls-ca", a.cert))
+		}
+		return nil, nil //nolint:nilnil // nil is no TLS
+	}
+	text, err := os.ReadFile(a.caFile)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("read tls-ca: %w", err))
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, usageError(fmt.Errorf("tls-ca (%s) must have a certificate in PEM form", a.caFile))
+	}
+	if a.cert != "" {
+		own, err := tls.LoadX509KeyPair(a.cert, a.keyFile)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("read tls-cert (%s) and tls-key (%s): %w", a.cert, a.keyFile, err))
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config, nil
+}
+
+// connect connects to one address. That it fails says that nothing was sent.
+func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
+	config, err := a.tls()
+	if err != nil {
+		return nil, err
+	}
+	how := insecure.NewCredentials()
+	if config != nil {
+		how = credentials.NewTLS(config)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	conn.Connect()
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return conn, nil
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			conn.Close()
+			return nil, fmt.Errorf("%w: nobody answers at %s", lease.ErrUnavailable, address)
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			conn.Close()
+			return nil, fmt.Errorf("%w: no answer from %s within %v", lease.ErrUnavailable, address, connectTime)
+		}
+	}
+}
+
+// onAny runs a call on the first endpoint that can be reached.
+func (a *access) onAny(ctx context.Context, call func(*grpc.ClientConn) error) error {
+	addresses, err := a.endpoints()
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, address := range addresses {
+		conn, err := a.connect(ctx, address)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		defer conn.Close()
+		return fromCall(call(conn))
+	}
+	return failed
+}
+
+// fromCall is the error of a call; one that the command made itself stays.
+func fromCall(err error) error {
+	var coded *codeError
+	if errors.As(err, &coded) {
+		return err
+	}
+	return wire.FromStatus(err)
+}
+
+// onLeader runs a call on the leader. Members that do not lead say who does;
+// while none does it waits a little. A call that may have arrived is not
+// repeated.
+func (a *access) onLeader(ctx context.Context, call func(*grpc.ClientConn) error) error {
+	addresses, err := a.endpoints()
+	if err != nil {
+		return err
+	}
+	patience := time.NewTimer(electionTime)
+	defer patience.Stop()
+	var failed error
+	for {
+		reached := false
+		for i := 0; i < len(addresses); i++ {
+			conn, err := a.connect(ctx, addresses[i])
+			if err != nil {
+				failed = err
+				continue
+			}
+			reached = true
+			err = fromCall(call(conn))
+			conn.Close()
+			var not *wire.NotLeaderError
+			if !errors.As(err, &not) {
+				return err
+			}
+			failed = err
+			if not.Leader != "" && !slices.Contains(addresses, not.Leader) {
+				addresses = append(addresses, not.Leader)
+			}
+		}
+		if !reached {
+			return failed
+		}
+		select {
+		case <-time.After(electionPause):
+		case <-patience.C:
+			return failed
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+)
+
+func newAcquire() *cobra.Command {
+	r := &pb.AcquireRequest{}
+	c := &cobra.Command{Use: "acquire RESOURCE...", Short: "Take a lock for a while",
+		Long: "Take a lock, or several under one token. The lease ends when its ttl has passed, or with\n" +
+			"`leased release`: nothing renews it. To work under a lease that is renewed use `leased run`.",
+		Example: "  leased acquire account/7 --ttl 1m --wait 30s", Args: cobra.MinimumNArgs(1)}
+	a, o := addAccess(c), addOutput(c)
+	flags := c.Flags()
+	flags.StringVar(&r.Ttl, "ttl", "", "how long the lease lasts (default: as the lock's policy says)")
+	flags.StringVar(&r.Wait, "wait", "", "how long to wait for a lock that is held, as 30s (default: do not wait)")
+	flags.StringVar(&r.Mode, "mode", "", "the mode that the lock must have: efficiency or correctness")
+	flags.StringVar(&r.Holder, "holder", defaultHolder(), "who holds it, for people who inspect the lock")
+	flags.BoolVar(&r.Shared, "shared", false, "share the lock with others who ask for it shared")
+	flags.Int32Var(&r.Permits, "permits", 0, "take one of so many permits")
+	flags.StringToStringVar(&r.Metadata, "metadata", nil, "what others see when they inspect the lock, as key=value")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if r.Resource = args[0]; len(args) > 1 {
+			r.Resource, r.Resources = "", args
+		}
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		return a.onLeader(ctx, func(conn *grpc.ClientConn) error {
+			got, err := pb.NewLeaseServiceClient(conn).Acquire(ctx, r)
+			if err != nil {
+				return err
+			}
+			return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) {
+				row(t, "RESOURCE", "TOKEN", "MODE", "SLOT", "ENDS IN", "SESSION")
+				row(t, got.Resource, got.Token, got.Mode, number(got.Slot), got.Ttl, got.SessionId)
+			})
+		})
+	}
+	return c
+}
+
+func newRelease() *cobra.Command {
+	r := &pb.ReleaseRequest{}
+	c := &cobra.Command{Use: "release RESOURCE --token TOKEN", Short: "Give a lease back", Args: exactly(1, "the name of a lock")}
+	a := addAccess(c)
+	c.Flags().Uint64Var(&r.Token, "token", 0, "token of the lease, as `leased acquire` printed it")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if r.Resource = args[0]; r.Token == 0 {
+			return usageError(fmt.Errorf("token must be given, as `leased acquire` printed it"))
+		}
+		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+			got, err := pb.NewLeaseServiceClient(conn).Release(c.Context(), r)
+			if err != nil {
+				return err
+			}
+			text := "released"
+			if !got.Released {
+				text = "was not held any more:"
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s %s, token %d\n", text, r.Resource, r.Token)
+			return err
+		})
+	}
+	return c
+}

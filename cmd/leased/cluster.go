@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+func newCluster() *cobra.Command {
+	c := &cobra.Command{Use: "cluster", Short: "See and change the members of the cluster", Args: cobra.NoArgs}
+	c.AddCommand(newClusterStatus(), newClusterJoin(), newClusterRemove(), newClusterTransfer())
+	return c
+}
+
+func newClusterStatus() *cobra.Command {
+	c := &cobra.Command{Use: "status", Short: "Show the members, and how those at --endpoint are doing", Args: cobra.NoArgs,
+		Long: "Show the members, and how those at --endpoint, and the leader, are doing. Members with the same\n" +
+			"CHAIN index must have the same hash."}
+	a, o := addAccess(c), addOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		answers, err := a.statuses(c)
+		if err != nil {
+			return err
+		}
+		newest := answers[0]
+		for _, s := range answers {
+			if s.Serves {
+				newest = s
+			}
+		}
+		if o.format == "json" {
+			for _, s := range answers {
+				if err := printJSON(c.OutOrStdout(), s, "  "); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		return o.print(c.OutOrStdout(), newest, func(t *tabwriter.Writer) { tableOfCluster(t, newest, answers) })
+	}
+	return c
+}
+
+// statuses asks every endpoint, and the leader if none of them is it. At least
+// one answers.
+func (a *access) statuses(c *cobra.Command) ([]*pb.StatusResponse, error) {
+	addresses, err := a.endpoints()
+	if err != nil {
+		return nil, err
+	}
+	var answers []*pb.StatusResponse
+	known := map[string]bool{}
+	var failed error
+	for i := 0; i < len(addresses); i++ {
+		conn, err := a.connect(c.Context(), addresses[i])
+		if err != nil {
+			failed = err
+			continue
+		}
+		s, err := pb.NewClusterServiceClient(conn).Status(c.Context(), &pb.StatusRequest{})
+		conn.Close()
+		if err != nil {
+			failed = wire.FromStatus(err)
+			continue
+		}
+		if !known[s.Id] {
+			known[s.Id] = true
+			answers = append(answers, s)
+		}
+		if s.Leader != "" && !known[s.Leader] && s.LeaderApiAddress != "" && i == len(addresses)-1 {
+			addresses = append(addresses, s.LeaderApiAddress)
+			known[s.Leader] = known[s.Leader] || len(addresses) > 16
+		}
+	}
+	if len(answers) == 0 {
+		return nil, failed
+	}
+	return answers, nil
+}
+
+func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*pb.StatusResponse) {
+	if len(newest.Members) == 0 {
+		fmt.Fprintf(t, "member %s belongs to no cluster yet\n", newest.Id)
+	}
+	row(t, "MEMBER", "STATE", "VOTES", "RAFT", "API", "COMMIT", "APPLIED", "CHAIN", "TERM")
+	for _, m := range newest.Members {
+		var s *pb.StatusResponse
+		for _, answer := range answers {
+			if answer.Id == m.Id {
+				s = answer
+			}
+		}
+		votes := "no"
+		if m.Voter {
+			votes = "yes"
+		}
+		if s == nil {
+			state := "not asked"
+			if m.Leader {
+				state = "leader"
+			}
+			row(t, m.Id, state, votes, m.RaftAddress, m.ApiAddress, "", "", "", "")
+			continue
+		}
+		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term)
+	}
+	fmt.Fprintf(t, "\n%d locks, %d holders, %d waiting, %d sessions; last token %d; version %s\n",
+		newest.Locks, newest.Holders, newest.Waiters, newest.Sessions, newest.LastToken, newest.Version)
+}
+
+func newClusterJoin() *cobra.Command {
+	c := &cobra.Command{Use: "join ADDRESS", Short: "Make the new member at --endpoint join the cluster of the member at ADDRESS",
+		Example: "  leased cluster join 10.0.0.1:7420 --endpoint 10.0.0.4:7420", Args: exactly(1, "the API of a member, as host:port")}
+	a := addAccess(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.onAny(c.Context(), func(conn *grpc.ClientConn) error {
+			_, err := pb.NewClusterServiceClient(conn).Join(c.Context(), &pb.JoinRequest{Address: args[0]})
+			if err == nil {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "joined the cluster of %s\n", args[0])
+			}
+			return err
+		})
+	}
+	return c
+}
+
+func newClusterRemove() *cobra.Command {
+	c := &cobra.Command{Use: "remove MEMBER", Short: "Take a member out of the cluster, dead or alive",
+		Long: "Take a member out of the cluster, dead or alive. Stop it first if it runs. Its folder must not be\n" +
+			"used again: empty it before the member joins anew.", Args: exactly(1, "the id of a member")}
+	a := addAccess(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+			_, err := pb.NewClusterServiceClient(conn).Remove(c.Context(), &pb.RemoveRequest{Id: args[0]})
+			if err == nil {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "removed %s\n", args[0])
+			}
+			return err
+		})
+	}
+	return c
+}
+
+func newClusterTransfer() *cobra.Command {
+	c := &cobra.Command{Use: "transfer [MEMBER]", Short: "Hand leadership to a member, or to the one most up to date", Args: cobra.MaximumNArgs(1)}
+	a := addAccess(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		to := prefixOf(args)
+		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+			_, err := pb.NewClusterServiceClient(conn).Transfer(c.Context(), &pb.TransferRequest{To: to})
+			if err == nil {
+				_, err = fmt.Fprintln(c.OutOrStdout(), "handed over")
+			}
+			return err
+		})
+	}
+	return c
+}

@@ -1,0 +1,208 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+const (
+	// handOverTime bounds how long a leader looks for a successor.
+	handOverTime = 5 * time.Second
+	// quietTime is how long it waits for the successor to serve.
+	quietTime = 3 * time.Second
+)
+
+// Member is a running member of the service.
+type Member struct {
+	settings *settings.Settings
+	logger   *slog.Logger
+	certs    *certificates
+	peers    *peers
+	node     *raftstore.Node
+	server   *server.Server
+	policies atomic.Pointer[[]lease.Policy]
+	reloaded chan struct{}
+
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	failed chan error
+}
+
+// Start starts a member. It returns when the API answers; the cluster may take
+// longer to form. version is what the API tells.
+func Start(ctx context.Context, s *settings.Settings, version string, logger *slog.Logger) (*Member, error) {
+	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 2)}
+	m.policies.Store(&s.Policies)
+	var err error
+	if m.certs, err = newCertificates(s); err != nil {
+		return nil, err
+	}
+	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers()}
+	if err := claim(ctx, s, m.peers); err != nil {
+		return nil, err
+	}
+	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers(), Version: version,
+		RedisMaxTTL: s.RedisMaxTTL, Logger: logger}
+	if len(s.Redis) > 0 {
+		backend, err := connectRedis(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		config.Redis = backend
+	}
+	listener, err := net.Listen("tcp", s.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen (%s): %w; is another member running here?", s.Listen, err)
+	}
+	m.node, err = raftstore.Open(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
+		TLS: m.certs.raft(), HeartbeatTimeout: s.Heartbeat, Logger: logger})
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	config.Node = m.node
+	if config.Advertise == "" {
+		config.Advertise = listener.Addr().String()
+	}
+	if m.server, err = server.New(config, listener); err != nil {
+		listener.Close()
+		return nil, errors.Join(err, m.node.Close())
+	}
+	m.run()
+	return m, nil
+}
+
+// run serves, and forms the cluster beside it.
+func (m *Member) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
+	m.work.Go(func() {
+		if err := m.server.Serve(); err != nil {
+			m.failed <- err
+		}
+	})
+	m.work.Go(func() {
+		if err := m.form(ctx); err != nil && ctx.Err() == nil {
+			m.failed <- fmt.Errorf("form the cluster: %w", err)
+		}
+	})
+	m.work.Go(func() { m.police(ctx) })
+}
+
+// connectRedis connects to the masters. The backend is never closed: that would
+// release leases that clients keep through another member.
+func connectRedis(ctx context.Context, s *settings.Settings) (*redlockadapter.Backend, error) {
+	config, err := RedisConfig(s)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := redlockadapter.New(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("redis (%s): %w", strings.Join(s.Redis, ","), err)
+	}
+	return backend, nil
+}
+
+// RedisConfig is what the settings say about Redis.
+func RedisConfig(s *settings.Settings) (redlockadapter.Config, error) {
+	password := ""
+	if s.RedisPasswordFile != "" {
+		text, err := os.ReadFile(s.RedisPasswordFile)
+		if err != nil {
+			return redlockadapter.Config{}, fmt.Errorf("read redis-password-file: %w", err)
+		}
+		password = strings.TrimSpace(string(text))
+	}
+	config := redlockadapter.Config{Namespace: s.RedisNamespace, MaxTTL: s.RedisMaxTTL}
+	for _, address := range s.Redis {
+		config.Nodes = append(config.Nodes, &redis.Options{Addr: address, Password: password})
+	}
+	return config, nil
+}
+
+// Failed tells why the member cannot go on.
+func (m *Member) Failed() <-chan error { return m.failed }
+
+// Node is the member's part in the cluster.
+func (m *Member) Node() *raftstore.Node { return m.node }
+
+// Address is where clients reach the API.
+func (m *Member) Address() string { return m.server.Address() }
+
+// Reload takes the policies of new settings, and reads the certificate again.
+// Other changes need a restart.
+func (m *Member) Reload(s *settings.Settings) error {
+	if err := m.certs.reload(); err != nil {
+		return err
+	}
+	m.policies.Store(&s.Policies)
+	select {
+	case m.reloaded <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Stop hands leadership over, if there is someone to take it, and ends the
+// member. What was granted stays granted.
+func (m *Member) Stop() error {
+	m.cancel()
+	if m.node.Leads() && m.voters() > 1 {
+		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+		if err := m.node.Transfer(ctx, ""); err != nil {
+			m.logger.Warn("could not hand over; the others will elect a leader", "error", err)
+		} else {
+			m.awaitSuccessor(ctx)
+		}
+		cancel()
+	}
+	err := m.server.Close()
+	m.work.Wait()
+	return errors.Join(err, m.node.Close())
+}
+
+func (m *Member) voters() int {
+	n := 0
+	for _, member := range m.node.Members() {
+		if member.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitSuccessor waits a little until another leads, so that clients that ask
+// this member are told where to go.
+func (m *Member) awaitSuccessor(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if leader, _ := m.node.Leader(); leader != "" && leader != m.settings.ID {
+			m.logger.Info("handed over", "leader", leader)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

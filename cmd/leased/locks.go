@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+func newInspect() *cobra.Command {
+	c := &cobra.Command{Use: "inspect RESOURCE", Short: "Show who holds a lock and who waits for it", Args: exactly(1, "the name of a lock")}
+	a, o := addAccess(c), addOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+			r, err := pb.NewLeaseServiceClient(conn).Inspect(c.Context(), &pb.InspectRequest{Resource: args[0]})
+			if err != nil {
+				return err
+			}
+			return o.print(c.OutOrStdout(), r.Lock, func(t *tabwriter.Writer) { tableOfLock(t, r.Lock) })
+		})
+	}
+	return c
+}
+
+func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
+	state := "free"
+	switch {
+	case len(lock.Holders) > 0:
+		state = "held"
+	case lock.Delayed:
+		state = "closed for its lock-delay"
+	}
+	fmt.Fprintf(t, "%s: %s, mode %s\n", lock.Resource, state, lock.Mode)
+	if len(lock.Holders)+len(lock.Waiters) == 0 {
+		return
+	}
+	row(t, "", "HOLDER", "TOKEN", "KIND", "SLOT", "ENDS IN", "SESSION")
+	for _, p := range lock.Holders {
+		row(t, "holds", p.Holder, p.Token, p.Kind, number(p.Slot), timeLeft(p), p.SessionId)
+	}
+	for i, p := range lock.Waiters {
+		row(t, fmt.Sprintf("waits, %d.", i+1), p.Holder, "", p.Kind, number(p.Slot), "", p.SessionId)
+	}
+}
+
+// timeLeft is when a lease ends, for people.
+func timeLeft(p *pb.Party) string {
+	d, err := time.ParseDuration(p.TtlLeft)
+	if err != nil {
+		return ""
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// number is n, or nothing for 0.
+func number[T int32 | int64 | uint64](n T) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func newList() *cobra.Command {
+	c := &cobra.Command{Use: "list [PREFIX]", Short: "List the locks in use",
+		Long: "List the locks in use whose names begin with PREFIX, or all. Locks of the efficiency mode are\n" +
+			"not listed: no Redis node knows them all. Inspect each by its name.",
+		Args: cobra.MaximumNArgs(1)}
+	a, o := addAccess(c), addOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		all := &pb.ListResponse{}
+		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+			request := &pb.ListRequest{Prefix: prefixOf(args), PageSize: 1000}
+			all.Locks = nil
+			for {
+				page, err := pb.NewLeaseServiceClient(conn).List(c.Context(), request)
+				if err != nil {
+					return err
+				}
+				all.Locks = append(all.Locks, page.Locks...)
+				if request.PageToken = page.NextPageToken; request.PageToken == "" {
+					return nil
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return o.print(c.OutOrStdout(), all, func(t *tabwriter.Writer) {
+			row(t, "RESOURCE", "MODE", "HOLDER", "TOKEN", "ENDS IN", "WAITING")
+			for _, lock := range all.Locks {
+				for _, p := range lock.Holders {
+					row(t, lock.Resource, lock.Mode, p.Holder, p.Token, timeLeft(p), len(lock.Waiters))
+				}
+				if len(lock.Holders) == 0 {
+					row(t, lock.Resource, lock.Mode, "", "", "", len(lock.Waiters))
+				}
+			}
+		})
+	}
+	return c
+}
+
+func newWatch() *cobra.Command {
+	c := &cobra.Command{Use: "watch RESOURCE|PREFIX*", Short: "Print what happens to a lock, or to all with a prefix",
+		Long: "Print what happens to a lock, or with a * at the end to all locks whose names begin so, until\n" +
+			"Ctrl-C. The present holders and waiters come first.",
+		Example: "  leased watch account/7\n  leased watch 'account/*'", Args: exactly(1, "the name of a lock, or a prefix and *")}
+	a, o := addAccess(c), addOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		request := &pb.WatchRequest{Resource: args[0]}
+		if prefix, ok := trimStar(args[0]); ok {
+			request = &pb.WatchRequest{Prefix: &prefix}
+		}
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		err := a.onLeader(ctx, func(conn *grpc.ClientConn) error {
+			stream, err := pb.NewLeaseServiceClient(conn).Watch(ctx, request)
+			for err == nil {
+				var event *pb.Event
+				if event, err = stream.Recv(); err == nil {
+					err = o.event(c.OutOrStdout(), event)
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return c
+}
+
+// event prints one event as a line.
+func (o *output) event(w io.Writer, e *pb.Event) error {
+	if o.format == "json" {
+		return printJSON(w, e, "")
+	}
+	if e.Type == "synced" {
+		return nil
+	}
+	text := fmt.Sprintf("%-9s  %s  %s", e.Type, e.Resource, e.Party.GetHolder())
+	if token := e.Party.GetToken(); token != 0 {
+		text += fmt.Sprintf("  token %d", token)
+	}
+	if e.Place > 0 {
+		text += fmt.Sprintf("  place %d", e.Place)
+	}
+	_, err := fmt.Fprintf(w, "%s  waiting %d\n", text, e.Waiters)
+	return err
+}
+
+func newBreak() *cobra.Command {
+	var token uint64
+	c := &cobra.Command{Use: "break RESOURCE --token TOKEN", Short: "Take a lease away from its holder",
+		Long: "Take a lease away from its holder. The next in the queue gets the lock at once. What the holder\n" +
+			"writes is refused from when the next token has entered the gate, not before.",
+		Args: exactly(1, "the name of a lock")}
+	a := addAccess(c)
+	c.Flags().Uint64Var(&token, "token", 0, "token of the lease, as `leased inspect` shows it")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if token == 0 {
+			return usageError(fmt.Errorf("token must be given: see `leased inspect %s`", args[0]))
+		}
+		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+			_, err := pb.NewLeaseServiceClient(conn).Break(c.Context(), &pb.BreakRequest{Resource: args[0], Token: token})
+			if errors.Is(wire.FromStatus(err), lease.ErrNotHeld) {
+				return &codeError{exitLost, fmt.Errorf("nobody holds %s with token %d; see `leased inspect %s`", args[0], token, args[0])}
+			}
+			if err == nil {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "broke the lease on %s with token %d\n", args[0], token)
+			}
+			return err
+		})
+	}
+	return c
+}

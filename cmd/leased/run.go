@@ -1,0 +1,242 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/supervise"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+const (
+	// guardCommand is the hidden command that a guard process runs.
+	guardCommand = "run-guard"
+	// farewellTime bounds how long the service is told that a lease is free.
+	farewellTime = 5 * time.Second
+	// hurryTime is the same after a loss, when there is little to tell.
+	hurryTime = time.Second
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	access     *access
+	ttl, grace time.Duration
+	wait       time.Duration
+	noWait     bool
+	shared     bool
+	permits    int
+	mode       string
+	holder     string
+	quiet      bool
+}
+
+func newRun() *cobra.Command {
+	f := &runFlags{}
+	c := &cobra.Command{Use: "run RESOURCE [flags] -- COMMAND [ARGUMENT...]", Short: "Run a command under a lease",
+		Long: "Run a command under a lease. Its environment has the token in LEASED_TOKEN and the name to give to a\n" +
+			"gate in LEASED_RESOURCE. If the lease is lost, or cannot be renewed, the command's process group gets\n" +
+			"SIGTERM before the lease's deadline, and SIGKILL after --grace, before that deadline too. That holds\n" +
+			"when the network is cut, and when `leased run` itself is stopped or killed. Processes that leave the\n" +
+			"group, as daemons do, are out of reach.\n\n" +
+			"Signals are passed on to the process group. While it waits for the lock SIGINT, SIGTERM, SIGHUP and\n" +
+			"SIGQUIT end the waiting; others are passed on when the command has started. What the command leaves\n" +
+			"behind in its process group is killed before the lease is given back.\n\n" + exitCodes,
+		Example: "  leased run nightly -- ./backup.sh\n  leased run nightly --no-wait -- ./backup.sh\n  leased run workers --permits 3 -- ./worker",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) < 2 || c.ArgsLenAtDash() != 1 {
+				return usageError(errors.New("run needs the name of a lock, then -- and a command, as `leased run nightly -- ./backup.sh`"))
+			}
+			return nil
+		}}
+	f.access = addAccess(c)
+	flags := c.Flags()
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lease lasts when it cannot be renewed, at least 1s (default: as the lock's policy says)")
+	flags.DurationVar(&f.grace, "grace", 0, "time between SIGTERM and SIGKILL (default: a fifth of ttl)")
+	flags.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
+	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
+	flags.BoolVar(&f.shared, "shared", false, "share the lock with others who ask for it shared")
+	flags.IntVar(&f.permits, "permits", 0, "take one of so many permits")
+	flags.StringVar(&f.mode, "mode", "", "the mode that the lock must have: efficiency or correctness")
+	flags.StringVar(&f.holder, "holder", defaultHolder(), "who holds it, for people who inspect the lock")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing while waiting")
+	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
+	c.MarkFlagsMutuallyExclusive("shared", "permits")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return f.run(c.Context(), fencing.Resource(args[0]), args[1:])
+	}
+	return c
+}
+
+func newRunGuard() *cobra.Command {
+	return &cobra.Command{Use: guardCommand, Hidden: true, Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { supervise.Guard(os.Stdin) }}
+}
+
+// run acquires, runs the command, and gives the lease back.
+func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []string) error {
+	options, err := f.options(ctx, resource)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	inbox := openInbox()
+	defer inbox.close()
+	backend, err := f.access.backend()
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	line := newWaitingLine(os.Stderr, backend, resource, f.holder, f.quiet)
+	client, err := lease.New(backend, lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting}))
+	if err != nil {
+		return err
+	}
+	l, err := f.acquire(inbox.waiting(ctx), client, resource, options)
+	line.end()
+	signals, ended := inbox.deliver()
+	if err == nil && ended != nil {
+		err = ended
+	}
+	if err != nil {
+		farewell(client, l, farewellTime)
+		return notAcquired(err)
+	}
+	command := supervise.Command{Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTL: f.ttl, Grace: f.grace,
+		Guard: []string{self, guardCommand}, Signals: signals,
+		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "leased: "+format+"\n", args...) }}
+	result, err := command.Run(l)
+	return f.finish(client, l, result, err)
+}
+
+// notAcquired is the exit code for a lock that was not had in time. That the
+// last answer was not heard does not matter: the client has given up whatever
+// it may have been granted.
+func notAcquired(err error) error {
+	if errors.Is(err, lease.ErrHeld) {
+		return &codeError{exitHeld, fmt.Errorf("%w; see who holds it with `leased inspect`", err)}
+	}
+	return err
+}
+
+// finish gives the lease back and turns the result into an exit code.
+func (f *runFlags) finish(client *lease.Client, l *lease.Lease, result supervise.Result, err error) error {
+	if result.Lost != nil {
+		farewell(client, l, hurryTime)
+		if errors.Is(result.Lost, supervise.ErrGuard) {
+			return result.Lost
+		}
+		return &codeError{exitLost, fmt.Errorf("the lease on %q was lost, and the command was ended (it had exit code %d): %w",
+			string(l.Resource()), result.Code, result.Lost)}
+	}
+	farewell(client, l, farewellTime)
+	switch {
+	case errors.Is(err, supervise.ErrNotFound):
+		return &codeError{exitNotFound, err}
+	case errors.Is(err, supervise.ErrNotExecutable):
+		return &codeError{exitCannotRun, err}
+	case err != nil:
+		return err
+	case result.Code != 0:
+		return &codeError{code: result.Code}
+	}
+	return nil
+}
+
+// farewell releases the lease and closes the session, if the service can be
+// told in that time. If not, both run out.
+func farewell(client *lease.Client, l *lease.Lease, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if l != nil && l.Err() == nil {
+		_ = l.Release(ctx)
+	}
+	_ = client.Close(ctx)
+}
+
+func (f *runFlags) acquire(ctx context.Context, client *lease.Client, resource fencing.Resource, options []lease.AcquireOption) (*lease.Lease, error) {
+	if f.noWait {
+		return client.TryAcquire(ctx, resource, options...)
+	}
+	return client.Acquire(ctx, resource, options...)
+}
+
+// options checks the flags, and fills in the timings.
+func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]lease.AcquireOption, error) {
+	if err := resource.Validate(); err != nil {
+		return nil, err
+	}
+	if f.ttl == 0 {
+		f.ttl = f.access.policyTTL(ctx, resource)
+	}
+	if f.grace == 0 {
+		f.grace = supervise.DefaultGrace(f.ttl)
+	}
+	if err := supervise.Check(f.ttl, f.grace); err != nil {
+		return nil, usageError(err)
+	}
+	options := []lease.AcquireOption{lease.WithTTL(f.ttl)}
+	if f.wait != 0 {
+		options = append(options, lease.WithWaitLimit(f.wait))
+	}
+	if f.shared {
+		options = append(options, lease.WithShared())
+	}
+	if f.permits != 0 {
+		options = append(options, lease.WithPermits(f.permits))
+	}
+	if f.mode != "" {
+		mode, err := lease.ParseMode(f.mode)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, lease.WithMode(mode))
+	}
+	return options, nil
+}
+
+// policyTTL is what the service says about the lock, or the default where it
+// cannot be asked.
+func (a *access) policyTTL(ctx context.Context, resource fencing.Resource) time.Duration {
+	var policies lease.Policies
+	_ = a.onLeader(ctx, func(conn *grpc.ClientConn) error {
+		got, err := pb.NewPolicyServiceClient(conn).ListPolicies(ctx, &pb.ListPoliciesRequest{})
+		for _, m := range got.GetPolicies() {
+			if p, err := wire.ToPolicy(m); err == nil {
+				policies = policies.With(p)
+			}
+		}
+		return err
+	})
+	return policies.For(resource).TTL
+}
+
+// backend is the service for a lease.Client.
+func (a *access) backend() (*remote.Backend, error) {
+	addresses, err := a.endpoints()
+	if err != nil {
+		return nil, err
+	}
+	config, err := a.tls()
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return remote.New(addresses)
+	}
+	return remote.New(addresses, remote.WithTLS(config))
+}

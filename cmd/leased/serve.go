@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leased-project/leased/cmd/leased/internal/member"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+)
+
+func newServe() *cobra.Command {
+	var file string
+	var printConfig bool
+	c := &cobra.Command{Use: "serve", Short: "Run a member of the service",
+		Long: "Run a member of the service. Each setting has one name: a flag (--raft-listen), a variable of the\n" +
+			"environment (LEASED_RAFT_LISTEN) or a key in a YAML file (raft-listen). A flag counts more than the\n" +
+			"environment, which counts more than the file. Policies are in the file only.\n\n" +
+			"SIGHUP reads the certificate and the policies again. SIGTERM hands leadership over, then stops.",
+		Example: "  leased serve --id a --data /var/lib/leased --bootstrap-expect 1\n" +
+			"  leased serve --config /etc/leased.yaml --print-config",
+		Args: cobra.NoArgs}
+	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with settings (LEASED_CONFIG)")
+	c.Flags().BoolVar(&printConfig, "print-config", false, "print the settings and where each came from, and exit")
+	settings.Flags(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		load := func() (*settings.Settings, error) { return settings.Load(c.Flags(), os.LookupEnv, file) }
+		s, err := load()
+		if err != nil {
+			return usageError(err)
+		}
+		if printConfig {
+			_, err := fmt.Fprint(c.OutOrStdout(), s.Print())
+			return err
+		}
+		logger := newLogger(s)
+		slog.SetDefault(logger)
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, os.Interrupt)
+		m, err := start(c.Context(), s, logger, signals)
+		if err != nil {
+			return err
+		}
+		logger.Info("serving", "id", s.ID, "api", m.Address(), "raft", m.Node().Address())
+		notifySystem("READY=1")
+		err = attend(m, logger, signals, load)
+		notifySystem("STOPPING=1")
+		if stopErr := m.Stop(); err == nil {
+			err = stopErr
+		}
+		return err
+	}
+	return c
+}
+
+// start starts a member. A signal to stop that comes meanwhile is obeyed.
+func start(parent context.Context, s *settings.Settings, logger *slog.Logger, signals chan os.Signal) (*member.Member, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	started := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			select {
+			case signal := <-signals:
+				if signal != syscall.SIGHUP { // it has read its files just now
+					cancel(interrupted(signal))
+				}
+			case <-started:
+				return
+			}
+		}
+	}()
+	m, err := member.Start(ctx, s, versionText(), logger)
+	close(started)
+	<-watched
+	if cause := context.Cause(ctx); cause != nil {
+		if m != nil {
+			_ = m.Stop()
+		}
+		return nil, cause
+	}
+	return m, err
+}
+
+// attend waits for a reason to stop, and reloads when told to.
+func attend(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, load func() (*settings.Settings, error)) error {
+	for {
+		select {
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				logger.Info("stopping", "signal", s.String())
+				return nil
+			}
+			fresh, err := load()
+			if err == nil {
+				err = m.Reload(fresh)
+			}
+			if err != nil {
+				logger.Error("nothing was reloaded", "error", err)
+				continue
+			}
+			logger.Info("reloaded certificate and policies; other settings need a restart")
+		case err := <-m.Failed():
+			return err
+		}
+	}
+}
+
+func newLogger(s *settings.Settings) *slog.Logger {
+	options := &slog.HandlerOptions{Level: s.LogLevel}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// chunkSize is how much of a file one message carries.
+const chunkSize = 1 << 20
+
+func newSnapshot() *cobra.Command {
+	c := &cobra.Command{Use: "snapshot", Short: "Save, inspect and restore the state of the cluster", Args: cobra.NoArgs}
+	c.AddCommand(newSnapshotSave(), newSnapshotInspect(), newSnapshotRestore())
+	return c
+}
+
+func newSnapshotSave() *cobra.Command {
+	c := &cobra.Command{Use: "save FILE", Short: "Write the state of the member at --endpoint to a new file", Args: exactly(1, "the name of a file")}
+	a := addAccess(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if _, err := os.Lstat(args[0]); err == nil {
+			return usageError(fmt.Errorf("%s exists; give the name of a new file", args[0]))
+		}
+		// Under another name until it is whole and on disk.
+		file, err := os.CreateTemp(filepath.Dir(args[0]), ".snapshot-*")
+		if err != nil {
+			return fmt.Errorf("save snapshot: %w", err)
+		}
+		defer os.Remove(file.Name())
+		defer file.Close()
+		err = a.onAny(c.Context(), func(conn *grpc.ClientConn) error {
+			stream, err := pb.NewClusterServiceClient(conn).SaveSnapshot(c.Context(), &pb.SaveSnapshotRequest{})
+			for err == nil {
+				var chunk *pb.Chunk
+				if chunk, err = stream.Recv(); err == nil {
+					_, err = file.Write(chunk.Data)
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return keepSnapshot(c, file, args[0])
+	}
+	return c
+}
+
+// keepSnapshot checks what arrived, and gives it its name.
+func keepSnapshot(c *cobra.Command, file *os.File, name string) error {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("save snapshot: %w", err)
+	}
+	info, err := raftstore.InspectSnapshot(file)
+	if err != nil {
+		return fmt.Errorf("save snapshot: what arrived is damaged, try again: %w", err)
+	}
+	if err := errors.Join(file.Sync(), os.Rename(file.Name(), name)); err != nil {
+		return fmt.Errorf("save snapshot: %w", err)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "saved %s: entry %d, last token %d, %d locks\n", name, info.Index, info.LastToken, info.Counts.Locks)
+	return err
+}
+
+func newSnapshotInspect() *cobra.Command {
+	c := &cobra.Command{Use: "inspect FILE", Short: "Check a saved snapshot and tell what it holds", Args: exactly(1, "the name of a file")}
+	o := addOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		info, err := raftstore.InspectSnapshot(file)
+		if err != nil {
+			return err
+		}
+		m := &pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256, ChainIndex: info.ChainIndex,
+			ChainHash: info.ChainHash, LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
+			Locks: int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)}
+		return o.print(c.OutOrStdout(), m, func(t *tabwriter.Writer) {
+			row(t, "entry", m.Index)
+			row(t, "term", m.Term)
+			row(t, "last token", m.LastToken)
+			row(t, "locks", m.Locks)
+			row(t, "holders", m.Holders)
+			row(t, "waiting", m.Waiters)
+			row(t, "sessions", m.Sessions)
+			row(t, "chain", fmt.Sprintf("%d %s", m.ChainIndex, m.ChainHash))
+			row(t, "bytes", m.Size)
+			row(t, "sha256", m.Sha256)
+		})
+	}
+	return c
+}
+
+func newSnapshotRestore() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{Use: "restore FILE --yes", Short: "Replace the state of the whole cluster by a saved one",
+		Long: "Replace the state of the whole cluster by a saved one. All that was granted since is forgotten,\n" +
+			"and its holders lose it. All later tokens are larger by at least 2^32, so that gates refuse the old ones.",
+		Args: exactly(1, "the name of a file")}
+	a := addAccess(c)
+	c.Flags().BoolVar(&yes, "yes", false, "yes, replace the state of the whole cluster")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !yes {
+			return usageError(fmt.Errorf("this replaces the state of the whole cluster by %s; say --yes if you mean it", args[0]))
+		}
+		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+			stream, err := pb.NewClusterServiceClient(conn).RestoreSnapshot(c.Context())
+			if err != nil {
+				return err
+			}
+			if err := sendFile(stream, args[0]); err != nil {
+				return err
+			}
+			got, err := stream.CloseAndRecv()
+			if err == nil {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "restored %s; tokens go on above %d\n", args[0], got.Floor)
+			}
+			return err
+		})
+	}
+	return c
+}
+
+func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResponse], name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	buffer := make([]byte, chunkSize)
+	for {
+		n, err := io.ReadFull(file, buffer)
+		if n > 0 {
+			if sendErr := stream.Send(&pb.Chunk{Data: buffer[:n]}); sendErr != nil {
+				return nil // the answer says why
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
