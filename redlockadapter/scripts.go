@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"fmt"
 )
 
 //go:embed scripts/*.lua
@@ -32,10 +33,20 @@ var (
 var laneScripts = []*script{acquireScript, raiseScript, renewScript, releaseScript, inspectScript}
 
 func readScript(name string) *script {
-	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+	text, err := Script(name)
 	if err != nil {
 		panic(err) // the file is part of the program
 	}
-	sum := sha1.Sum(text)
-	return &script{name: name, text: string(text), sha: hex.EncodeToString(sum[:])}
+	sum := sha1.Sum([]byte(text))
+	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// Script is the text of a script by its name, such as "acquire", for those who
+// want to see or check what runs on their nodes.
+func Script(name string) (string, error) {
+	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		return "", fmt.Errorf("no script %q: %w", name, err)
+	}
+	return string(text), nil
 }

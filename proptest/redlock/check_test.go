@@ -1,0 +1,49 @@
+package redlock
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWorldHasNoPadding(t *testing.T) {
+	var w World
+	require.EqualValues(t, 1, unsafe.Alignof(w), "every field is of bytes, so that equal worlds have equal memory")
+}
+
+// TestEveryInterleaving visits all worlds within the bounds. A bound that ends
+// in joins allows that many tries to bring nodes back.
+func TestEveryInterleaving(t *testing.T) {
+	for _, c := range []struct {
+		nodes, attempts, losses, joins int
+		renew                          bool
+	}{
+		{3, 2, 0, 0, true},
+		{3, 2, 1, 1, false},
+	} {
+		name := fmt.Sprintf("%d nodes, %d attempts, %d losses, %d joins, renew %v", c.nodes, c.attempts, c.losses, c.joins, c.renew)
+		t.Run(name, func(t *testing.T) {
+			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.renew}
+			require.NoError(t, s.Run(NewWorld(c.nodes, c.losses)))
+			t.Logf("%d worlds, no violation", s.Visited)
+		})
+	}
+}
+
+// TestRandomWalks goes beyond the bounds of the exhaustive search.
+func TestRandomWalks(t *testing.T) {
+	for _, c := range []struct{ nodes, attempts, losses, joins, walks int }{
+		{3, 3, 0, 0, 20_000}, {3, 2, 1, 1, 20_000}, {3, 3, 2, 3, 10_000}, {5, 3, 3, 3, 3_000},
+	} {
+		t.Run(fmt.Sprintf("%d nodes, %d attempts, %d losses", c.nodes, c.attempts, c.losses), func(t *testing.T) {
+			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: true}
+			for seed := range uint64(c.walks) {
+				require.NoError(t, s.Walk(NewWorld(c.nodes, c.losses), rand.New(rand.NewPCG(seed, 1)), 150), "seed %d", seed)
+			}
+			t.Logf("%d steps in %d walks, no violation", s.Visited, c.walks)
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package redlock
+
+import "github.com/leased-project/leased/redlockadapter/quorum"
+
+// The most that a World has room for.
+const (
+	maxNodes    = 5
+	maxAttempts = 3
+	maxJoins    = 3
+)
+
+// Message is where a question is: it can be late, its answer can be late, and
+// both can stay on their way for ever.
+type Message uint8
+
+// The way of a message.
+const (
+	Unsent Message = iota
+	Asked
+	Answered
+	Received
+)
+
+// Reply is what a node answers: a token, or no.
+type Reply struct {
+	Kind  quorum.State // Accepted, Held or Refused
+	Token uint8
+}
+
+// Talk is what one attempt and one node have said to each other, and what the
+// attempt has made of it.
+type Talk struct {
+	Acquire     Message
+	AcquireSays Reply
+	Raise       Message
+	RaiseTo     uint8
+	RaiseSays   Reply
+	Vote        Reply
+	Raising     bool
+}
+
+// Prepare is what one join and one node have said to each other.
+type Prepare struct {
+	Target bool // this is the node that is to come back
+	Way    Message
+	OK     bool
+	Max    uint8
+}
+
+// Column is one node and all that is on its way to and from it. Nodes have no
+// names: a World is the same when its columns change places.
+type Column struct {
+	Data  bool
+	Lock  uint8 // attempt + 1, 0 if free
+	Ctr   uint8 // 0 if missing
+	Max   uint8
+	Floor uint8
+	Epoch uint8
+	Join  uint8 // join + 1, 0 if none
+
+	Talks    [maxAttempts]Talk
+	Prepares [maxJoins]Prepare
+}
+
+// adopt is what every vote begins with: an older epoch is refused, a newer one
+// is taken over.
+func (c *Column) adopt(epoch uint8) bool {
+	if !c.Data || c.Epoch > epoch {
+		return false
+	}
+	c.Epoch = epoch
+	return true
+}
+
+// base is the last accepted token, as far as the node knows.
+func (c *Column) base() uint8 {
+	base := c.Ctr
+	if base == 0 {
+		base = c.Max
+	}
+	return max(base, c.Floor)
+}
+
+// acquire is scripts/acquire.lua for one lock.
+func (c *Column) acquire(attempt int, epoch uint8) Reply {
+	me := uint8(attempt) + 1
+	switch {
+	case !c.adopt(epoch):
+		return Reply{Kind: quorum.Refused}
+	case c.Lock == me:
+		return Reply{Kind: quorum.Accepted, Token: c.base()}
+	case c.Lock != 0:
+		return Reply{Kind: quorum.Held}
+	}
+	c.Lock = me
+	c.Ctr = c.base() + 1
+	c.Max = max(c.Max, c.Ctr)
+	return Reply{Kind: quorum.Accepted, Token: c.Ctr}
+}
+
+// raise is scripts/raise.lua for one lock.
+func (c *Column) raise(attempt int, token, epoch uint8) Reply {
+	ctr := c.Ctr
+	if ctr == 0 {
+		ctr = c.Max
+	}
+	if !c.adopt(epoch) || c.Lock != uint8(attempt)+1 || ctr > token {
+		return Reply{Kind: quorum.Refused}
+	}
+	c.Ctr = token
+	c.Max = max(c.Max, token)
+	return Reply{Kind: quorum.Accepted, Token: token}
+}
+
+// renew is scripts/renew.lua for one lock.
+func (c *Column) renew(attempt int, token uint8) bool {
+	me := uint8(attempt) + 1
+	ctr := c.Ctr
+	if ctr == 0 {
+		ctr = c.Max
+	}
+	if !c.Data || c.Lock != me && (c.Lock != 0 || ctr > token) {
+		return false
+	}
+	c.Lock = me
+	c.Ctr = max(c.Ctr, token)
+	c.Max = max(c.Max, token)
+	return true
+}
+
+// prepare is scripts/prepare.lua.
+func (c *Column) prepare(epoch uint8) (top uint8, ok bool) {
+	if !c.adopt(epoch) {
+		return 0, false
+	}
+	return c.Max, true
+}
+
+// join is scripts/join.lua.
+func (c *Column) join(join int) bool {
+	if c.Data {
+		return false
+	}
+	c.Join = uint8(join) + 1
+	return true
+}
+
+// init is scripts/init.lua, less the quarantine: no time passes here.
+func (c *Column) init(join int, epoch, floor uint8) bool {
+	if c.Data || c.Join != uint8(join)+1 || c.Epoch > epoch {
+		return false
+	}
+	c.Data, c.Epoch, c.Floor, c.Max, c.Join = true, epoch, floor, floor, 0
+	return true
+}
+
+// lose is a restart without data.
+func (c *Column) lose() {
+	c.Data, c.Lock, c.Ctr, c.Max, c.Floor, c.Epoch, c.Join = false, 0, 0, 0, 0, 0, 0
+}
