@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -149,8 +150,7 @@ func (a *access) onAny(ctx context.Context, call func(*grpc.ClientConn) error) e
 
 // fromCall is the error of a call; one that the command made itself stays.
 func fromCall(err error) error {
-	var coded *codeError
-	if errors.As(err, &coded) {
+	if _, ok := status.FromError(err); !ok {
 		return err
 	}
 	return wire.FromStatus(err)

@@ -1,0 +1,114 @@
+//go:build unix
+
+package pausedemo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/storagegate/filegate"
+)
+
+// holder is a process that changes the account.
+type holder struct {
+	client *lease.Client
+	gate   *filegate.Gate
+	amount int
+	gated  bool
+	in     io.Reader
+	out    io.Writer
+}
+
+// Hold is the main function of a holder's process: it changes the account under
+// the lock, and begins anew if it is refused.
+func Hold(ctx context.Context, in io.Reader, out io.Writer) error {
+	amount, err := strconv.Atoi(os.Getenv(envAmount))
+	if err != nil {
+		return fmt.Errorf("%s is no number: this command is for `leased demo pause` itself", envAmount)
+	}
+	backend, err := remote.New([]string{os.Getenv(envEndpoint)})
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	client, err := lease.New(backend, lease.WithName(os.Getenv(envName)))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close(ctx) }()
+	gate, err := filegate.New(os.Getenv(envDir), fencing.Rule{})
+	if err != nil {
+		return err
+	}
+	h := &holder{client: client, gate: gate, amount: amount, gated: os.Getenv(envGated) == "true", in: in, out: out}
+	for {
+		err := h.update(ctx)
+		if !errors.Is(err, fencing.ErrStale) {
+			return err
+		}
+		h.say("refused", "is refused: %v", err)
+	}
+}
+
+// update changes the account once: lock, read, write, unlock.
+func (h *holder) update(ctx context.Context) error {
+	l, err := h.client.Acquire(ctx, account, lease.WithTTL(TTL))
+	if err != nil {
+		return err
+	}
+	h.say("acquired", "has the lock, token %d", l.Token())
+	if h.gated {
+		// Before the read, so that an older holder cannot write after it.
+		if err := h.gate.Enter(ctx, account, l.Token()); err != nil {
+			return err
+		}
+	}
+	balance, err := readBalance(h.gate.Path(account))
+	if err != nil {
+		return err
+	}
+	h.say("read", "reads %d", balance)
+	if _, err := io.ReadFull(h.in, make([]byte, 1)); err != nil { // the director may stop us here
+		return err
+	}
+	balance += h.amount
+	if err := h.write(ctx, l.Token(), balance); err != nil {
+		return err
+	}
+	h.say("wrote", "writes %d, with token %d", balance, l.Token())
+	_ = l.Release(ctx) // it may be lost, as alice's is
+	h.say("done", "is done")
+	return nil
+}
+
+func (h *holder) write(ctx context.Context, token fencing.Token, balance int) error {
+	text := []byte(strconv.Itoa(balance))
+	if !h.gated {
+		return os.WriteFile(h.gate.Path(account), text, 0o600)
+	}
+	return h.gate.Do(ctx, account, token, func(file *filegate.File) error {
+		_, err := file.Write(text)
+		return err
+	})
+}
+
+// say tells the director what was done: a word, and a sentence for the reader.
+func (h *holder) say(word, format string, args ...any) {
+	fmt.Fprintf(h.out, "%s|%s\n", word, fmt.Sprintf(format, args...))
+}
+
+func readBalance(path string) (int, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
