@@ -114,6 +114,7 @@ func (f *proxyFlags) complete() error {
 	if f.config.UnknownStatus == nil {
 		f.config.UnknownStatus = []int{} // none, not the default
 	}
+	f.config.Now = time.Now
 	f.config.Upstream, f.config.Rule = upstream, fencing.Rule{MaxJump: fencing.Token(f.maxJump)}
 	return loopback(f.admin)
 }

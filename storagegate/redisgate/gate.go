@@ -18,6 +18,7 @@ type Gate struct {
 	storagegate.Monitor
 	client  redis.UniversalClient
 	rule    fencing.Rule
+	maxJump string // of rule, as scripts take it
 	anySlot bool
 }
 
@@ -33,7 +34,7 @@ func AnySlot() Option { return func(g *Gate) { g.anySlot = true } }
 // New returns a Gate that applies rule to what it writes through client. It
 // does not connect; Verify does.
 func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Gate {
-	g := &Gate{client: client, rule: rule}
+	g := &Gate{client: client, rule: rule, maxJump: rule.MaxJump.String()}
 	for _, option := range options {
 		option(g)
 	}
@@ -132,12 +133,12 @@ func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Tok
 
 // run runs a script, records what it decided, and returns its value.
 func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resource, token fencing.Token, keys []string, args []any) (any, error) {
-	words := append(make([]any, 0, 3+len(keys)+len(args)), MarkKey(resource))
+	words := append(make([]any, reserved, reserved+3+len(keys)+len(args)), MarkKey(resource))
 	for _, key := range keys {
 		words = append(words, key)
 	}
-	words = append(append(words, token.String(), g.rule.MaxJump.String()), args...)
-	answer, err := script.run(ctx, g.client, 1+len(keys), words...)
+	words = append(append(words, token.String(), g.maxJump), args...)
+	answer, err := script.run(ctx, g.client, 1+len(keys), words)
 	if err != nil {
 		return nil, fmt.Errorf("write %q: %w", string(resource), err)
 	}

@@ -60,23 +60,28 @@ type once struct{ *redis.Cmd }
 // NoRetry tells go-redis.
 func (once) NoRetry() bool { return true }
 
+// reserved is how many words in front of the keys belong to run.
+const reserved = 3
+
 // run sends the script by its digest, and with its text if the server does not
-// know it yet, which is found out before anything is written. words are the
-// keys, of which there are count, and the arguments.
-func (s *Script) run(ctx context.Context, client redis.UniversalClient, count int, words ...any) (any, error) {
+// know it yet, which is found out before anything is written. words are what is
+// reserved, then the keys, of which there are count, and the arguments.
+func (s *Script) run(ctx context.Context, client redis.UniversalClient, count int, words []any) (any, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	answer, err := send(ctx, client, append([]any{"EVALSHA", s.digest, count}, words...))
+	words[0], words[1], words[2] = "EVALSHA", s.digest, count
+	answer, err := send(ctx, client, words)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		answer, err = send(ctx, client, append([]any{"EVAL", s.source, count}, words...))
+		words[0], words[1] = "EVAL", s.source
+		answer, err = send(ctx, client, words)
 	}
 	return answer, outcome(err)
 }
 
 func send(ctx context.Context, client redis.UniversalClient, words []any) (any, error) {
 	cmd := once{redis.NewCmd(ctx, words...)}
-	cmd.SetFirstKeyPos(3)
+	cmd.SetFirstKeyPos(reserved)
 	err := client.Process(ctx, cmd)
 	return cmd.Val(), err
 }

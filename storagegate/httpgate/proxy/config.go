@@ -42,7 +42,8 @@ type Config struct {
 	UnknownStatus []int
 	// Log is told of closed resources and failures, slog.Default().
 	Log *slog.Logger
-	// Now is the clock that flights are stamped with, for operators to read.
+	// Now is the clock that flights are stamped with, for operators to read:
+	// time.Now. It is required. Nothing is decided by it.
 	Now func() time.Time
 }
 
@@ -62,6 +63,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("a function that names the resource of a request is required")
 	case c.Journal == "":
 		return c, errors.New("the path of the journal is required")
+	case c.Now == nil:
+		return c, errors.New("a clock is required; give time.Now")
 	case c.AnswerTimeout < 0 || c.WaitTimeout < 0:
 		return c, fmt.Errorf("the answer timeout %v and the wait timeout %v must not be negative", c.AnswerTimeout, c.WaitTimeout)
 	case c.Buffer < 0:
@@ -86,9 +89,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	return c, nil
 }

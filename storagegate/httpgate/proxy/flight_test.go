@@ -383,13 +383,14 @@ func TestOneJournalOneProxy(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	good := proxy.Config{Upstream: &url.URL{Scheme: "http", Host: "localhost:1"}, Resource: byName, Journal: filepath.Join(t.TempDir(), "j.db")}
+	good := proxy.Config{Upstream: &url.URL{Scheme: "http", Host: "localhost:1"}, Resource: byName, Journal: filepath.Join(t.TempDir(), "j.db"), Now: time.Now}
 	for name, spoil := range map[string]func(*proxy.Config){
 		"upstream": func(c *proxy.Config) { c.Upstream = nil },
 		"no host":  func(c *proxy.Config) { c.Upstream = &url.URL{Scheme: "http"} },
 		"scheme":   func(c *proxy.Config) { c.Upstream = &url.URL{Scheme: "ftp", Host: "x"} },
 		"query":    func(c *proxy.Config) { c.Upstream = &url.URL{Scheme: "http", Host: "x", RawQuery: "a=b"} },
 		"resource": func(c *proxy.Config) { c.Resource = nil },
+		"clock":    func(c *proxy.Config) { c.Now = nil },
 		"journal":  func(c *proxy.Config) { c.Journal = "" },
 		"timeout":  func(c *proxy.Config) { c.AnswerTimeout = -1 },
 		"buffer":   func(c *proxy.Config) { c.Buffer = -1 },

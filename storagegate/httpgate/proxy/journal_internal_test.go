@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,7 +20,7 @@ func TestFailedJournalAdmitsNothing(t *testing.T) {
 	defer upstream.Close()
 	target, err := url.Parse(upstream.URL)
 	require.NoError(t, err)
-	p, err := Open(Config{Upstream: target, Journal: filepath.Join(t.TempDir(), "journal.db"), Log: slog.New(slog.DiscardHandler),
+	p, err := Open(Config{Upstream: target, Journal: filepath.Join(t.TempDir(), "journal.db"), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Resource: func(*http.Request) (fencing.Resource, error) { return "orders/42", nil }})
 	require.NoError(t, err)
 	require.NoError(t, p.journal.db.Close()) // as good as a disk that fails

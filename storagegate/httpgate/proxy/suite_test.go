@@ -64,7 +64,7 @@ func newRig(t testing.TB, handler http.Handler, change ...func(*proxy.Config)) *
 	target, err := url.Parse(upstream.URL)
 	require.NoError(t, err)
 	config := proxy.Config{Upstream: target, Resource: byName, Journal: filepath.Join(t.TempDir(), "journal.db"),
-		AnswerTimeout: time.Minute, WaitTimeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
+		AnswerTimeout: time.Minute, WaitTimeout: time.Minute, Log: slog.New(slog.DiscardHandler), Now: time.Now}
 	for _, c := range change {
 		c(&config)
 	}
