@@ -79,10 +79,3 @@ func post(t testing.TB, address, path, body string) (code int, answer map[string
 	require.NoError(t, json.Unmarshal(text, &answer), string(text))
 	return response.StatusCode, answer
 }
-
-func TestAcquireOverJSON(t *testing.T) {
-	s := startOne(t)
-	code, got := post(t, s.Address(), "/leased.v1.LeaseService/Acquire", `{"resource":"a","ttl":"10s","holder":"me","metadata":{"k":"v"}}`)
-	require.Equal(t, http.StatusOK, code, got)
-	t.Log(got)
-}

@@ -26,7 +26,7 @@ const (
 	connectTime = 2 * time.Second
 	// The pause before the next member is tried.
 	minPause = 5 * time.Millisecond
-	maxPause = 200 * time.Millisecond
+	maxPause = 100 * time.Millisecond
 )
 
 // Backend is a lease.Backend over the API of a cluster. All methods may be called
@@ -255,16 +255,17 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (statu
 	return status, err
 }
 
-// Break takes a lease away from its holder. If it had to be asked twice it may
-// find that the token is held no more, which is what was wanted.
+// Break takes a lease away from its holder. If an earlier copy of the call may
+// have arrived, that the token is held no more is what was wanted.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	tries := 0
+	uncertain := false
 	return b.unary(ctx, func(ctx context.Context, c *link) error {
-		tries++
 		_, err := c.leases.Break(ctx, &pb.BreakRequest{Resource: string(resource), Token: uint64(token)})
-		if tries > 1 && errors.Is(wire.FromStatus(err), lease.ErrNotHeld) {
+		why := wire.FromStatus(err)
+		if uncertain && errors.Is(why, lease.ErrNotHeld) {
 			return nil
 		}
+		uncertain = uncertain || errors.Is(why, lease.ErrUncertain)
 		return err
 	})
 }

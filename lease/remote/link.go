@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -41,6 +42,7 @@ type pending struct {
 	answer chan *pb.Answer // has room for one
 	queued func()          // of an acquire, nil if nobody wants to know
 	key    attempt
+	urgent bool // if it is not answered in time the link is given up
 }
 
 // attempt is the identity of an acquire.
@@ -210,6 +212,9 @@ func (l *link) do(ctx context.Context, op *pb.Operation, p *pending, limit time.
 		return nil, fmt.Errorf("%w: %s has not answered within %v", lease.ErrUncertain, l.address, limit)
 	case <-ctx.Done():
 		l.forget(op.Id, p)
+		if p.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			l.backend.retire(l, "", errSilent)
+		}
 		return nil, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
 	}
 }

@@ -214,13 +214,8 @@ func (s *session) refresh(ctx context.Context, nonce lease.Nonce, grant lease.Gr
 // since the member may be stuck.
 func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	sent := s.config.Clock.Now()
-	answer, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
+	answer, err := s.do(ctx, &pending{urgent: true}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
 	if err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			if l, _ := s.backend.current(); l != nil {
-				s.backend.retire(l, "", errSilent)
-			}
-		}
 		return nil, fmt.Errorf("renew: %w", err)
 	}
 	s.mu.Lock()
