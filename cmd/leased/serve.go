@@ -14,6 +14,15 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
+// serveExample begins with three members on one machine. A test runs it.
+const serveExample = `  # A cluster of three on one machine, each in a terminal of its own:
+  leased serve --id a --data data/a --listen 127.0.0.1:7420 --raft-listen 127.0.0.1:7421 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
+  leased serve --id b --data data/b --listen 127.0.0.1:7430 --raft-listen 127.0.0.1:7431 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
+  leased serve --id c --data data/c --listen 127.0.0.1:7440 --raft-listen 127.0.0.1:7441 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
+
+  # Settings from a file, and what they come to:
+  leased serve --config /etc/leased.yaml --print-config`
+
 func newServe() *cobra.Command {
 	var file string
 	var printConfig bool
@@ -22,9 +31,8 @@ func newServe() *cobra.Command {
 			"environment (LEASED_RAFT_LISTEN) or a key in a YAML file (raft-listen). A flag counts more than the\n" +
 			"environment, which counts more than the file. Policies are in the file only.\n\n" +
 			"SIGHUP reads the certificate and the policies again. SIGTERM hands leadership over, then stops.",
-		Example: "  leased serve --id a --data /var/lib/leased --bootstrap-expect 1\n" +
-			"  leased serve --config /etc/leased.yaml --print-config",
-		Args: cobra.NoArgs}
+		Example: serveExample,
+		Args:    cobra.NoArgs}
 	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with settings (LEASED_CONFIG)")
 	c.Flags().BoolVar(&printConfig, "print-config", false, "print the settings and where each came from, and exit")
 	settings.Flags(c.Flags())

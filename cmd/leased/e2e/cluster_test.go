@@ -1,0 +1,314 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote"
+)
+
+// trio is the three servers that the help of serve shows, on other ports.
+type trio struct {
+	t        *testing.T
+	commands [][]string
+	apis     []string
+	servers  []*process
+}
+
+func startTrio(t *testing.T) *trio {
+	t.Helper()
+	c := newTrio(t)
+	for i := range c.commands {
+		c.start(i)
+	}
+	healthy(t, c.apis...)
+	return c
+}
+
+// newTrio reads the commands and starts nothing.
+func newTrio(t *testing.T) *trio {
+	t.Helper()
+	help := must(t, nil, leased, "serve", "--help")
+	dir := t.TempDir()
+	c := &trio{t: t}
+	ports := map[string]string{}
+	port := regexp.MustCompile(`127\.0\.0\.1:74\d\d`)
+	for line := range strings.Lines(help) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "leased serve --id") {
+			continue
+		}
+		line = port.ReplaceAllStringFunc(line, func(printed string) string {
+			if ports[printed] == "" {
+				ports[printed] = freeAddr(t)
+			}
+			return ports[printed]
+		})
+		args := strings.Fields(strings.ReplaceAll(line, "data/", dir+"/"))
+		args[0] = leased
+		c.commands = append(c.commands, args)
+	}
+	require.Len(t, c.commands, 3, help)
+	for _, printed := range []string{"127.0.0.1:7420", "127.0.0.1:7430", "127.0.0.1:7440"} {
+		c.apis = append(c.apis, ports[printed])
+	}
+	c.servers = make([]*process, len(c.commands))
+	return c
+}
+
+func (c *trio) start(i int) { c.servers[i] = start(c.t, nil, c.commands[i]...) }
+
+func (c *trio) env() []string { return endpoint(c.apis...) }
+
+// leader is the number of the member that leads, as they say.
+func (c *trio) leader() int {
+	c.t.Helper()
+	leader := -1
+	eventually(c.t, func() bool {
+		out, _ := call(c.t, c.env(), leased, "cluster", "status")
+		for line := range strings.Lines(out) {
+			if fields := strings.Fields(line); len(fields) > 1 && fields[1] == "leader" {
+				leader = int(fields[0][0] - 'a')
+				return true
+			}
+		}
+		return false
+	}, "for a leader")
+	return leader
+}
+
+// Each member is killed in turn, the leader first. Jobs of `leased run` and of
+// the Go client go on, never two at once, and no job is lost or done twice.
+func TestAnyMemberMayBeKilled(t *testing.T) {
+	c := startTrio(t)
+	dir := t.TempDir()
+	journal, counter := filepath.Join(dir, "journal"), filepath.Join(dir, "counter")
+	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
+	work := fmt.Sprintf(`echo begin $LEASED_TOKEN >> %[1]s; n=$(cat %[2]s); sleep 0.02; echo $((n+1)) > %[2]s; echo end $LEASED_TOKEN >> %[1]s`, journal, counter)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var jobs sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	finished := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			done++
+		} else {
+			t.Errorf("a job failed: %v", err)
+		}
+	}
+	for range 2 {
+		jobs.Go(func() {
+			for ctx.Err() == nil {
+				job := exec.Command(leased, "run", "shared-work", "-q", "--", "sh", "-c", work)
+				job.Env = append(os.Environ(), c.env()...)
+				out, err := job.CombinedOutput()
+				if err != nil {
+					err = fmt.Errorf("leased run: %w: %s", err, out)
+				}
+				finished(err)
+			}
+		})
+	}
+	jobs.Go(func() { c.goClient(ctx, journal, counter, finished) })
+
+	progress := func() {
+		mu.Lock()
+		before := done
+		mu.Unlock()
+		eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return done >= before+3 || t.Failed() }, "for jobs to go on")
+	}
+	progress()
+	first := c.leader()
+	for n := range 3 {
+		victim := (first + n) % 3
+		c.servers[victim].signal(syscall.SIGKILL)
+		progress()
+		c.start(victim)
+		healthy(t, c.apis...)
+		progress()
+	}
+	stop()
+	jobs.Wait()
+	checkJournal(t, journal, counter, done)
+}
+
+// goClient does the same work as the shell, in this process.
+func (c *trio) goClient(ctx context.Context, journal, counter string, finished func(error)) {
+	backend, err := remote.New(c.apis)
+	if err != nil {
+		finished(err)
+		return
+	}
+	defer backend.Close()
+	client, err := lease.New(backend)
+	if err != nil {
+		finished(err)
+		return
+	}
+	defer func() { _ = client.Close(context.Background()) }()
+	for ctx.Err() == nil {
+		limited, cancel := context.WithTimeout(context.Background(), patience)
+		err := client.Do(limited, "shared-work", func(_ context.Context, l *lease.Lease) error {
+			return increment(journal, counter, l.Token())
+		})
+		cancel()
+		finished(err)
+	}
+}
+
+func increment(journal, counter string, token fencing.Token) error {
+	note := func(word string) error {
+		f, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = fmt.Fprintf(f, "%s %d\n", word, token)
+		return err
+	}
+	if err := note("begin"); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(counter)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(counter, []byte(strconv.Itoa(n+1)+"\n"), 0o600); err != nil {
+		return err
+	}
+	return note("end")
+}
+
+// checkJournal: one job after the other, with growing tokens, each counted once.
+func checkJournal(t *testing.T, journal, counter string, done int) {
+	t.Helper()
+	file, err := os.Open(journal)
+	require.NoError(t, err)
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	last, jobs := 0, 0
+	for lines.Scan() {
+		var token int
+		_, err := fmt.Sscanf(lines.Text(), "begin %d", &token)
+		require.NoError(t, err, "job %d: two at once", jobs)
+		require.Greater(t, token, last)
+		require.True(t, lines.Scan())
+		require.Equal(t, fmt.Sprintf("end %d", token), lines.Text(), "two at once")
+		last = token
+		jobs++
+	}
+	require.Equal(t, done, jobs)
+	require.Equal(t, strconv.Itoa(jobs), strings.TrimSpace(must(t, nil, "cat", counter)))
+	t.Logf("%d jobs", jobs)
+}
+
+// With certificates on every connection, and none for strangers.
+func TestClusterWithTLS(t *testing.T) {
+	c := newTrio(t)
+	a := newAuthority(t)
+	a.issue("member", "127.0.0.1")
+	a.issue("client", "127.0.0.1")
+	for i := range c.commands {
+		c.commands[i] = append(append(c.commands[i], "--tls-clients"), a.flags("member")...)
+		c.start(i)
+	}
+	client := a.flags("client")
+	eventually(t, func() bool {
+		_, code := call(t, c.env(), append([]string{leased, "run", "nightly", "--wait=5s"}, append(client, "--", "true")...)...)
+		return code == 0
+	}, "for a lock")
+	out := must(t, c.env(), append([]string{leased, "cluster", "status"}, client...)...)
+	for _, name := range []string{"a", "b", "c"} {
+		require.Regexp(t, `(?m)^`+name+` +(leader|follower) +yes`, out)
+	}
+	_, code := call(t, c.env(), leased, "list", a.ca())
+	require.NotZero(t, code, "a client without a certificate was let in")
+}
+
+// SIGTERM hands over first: the leader ends well, and another leads.
+func TestStopHandsOver(t *testing.T) {
+	c := startTrio(t)
+	old := c.leader()
+	c.servers[old].signal(syscall.SIGTERM)
+	require.Zero(t, c.servers[old].code())
+	require.Contains(t, c.servers[old].output.String(), "handed over")
+	require.NotEqual(t, old, c.leader())
+	must(t, c.env(), leased, "run", "nightly", "--", "true")
+}
+
+// A member leaves and one comes; leadership moves where it is told to.
+func TestMembersChange(t *testing.T) {
+	c := startTrio(t)
+	to := string(rune('a' + (c.leader()+1)%3))
+	must(t, c.env(), leased, "cluster", "transfer", to)
+	eventually(t, func() bool { return string(rune('a'+c.leader())) == to }, "for %s to lead", to)
+
+	gone := (c.leader() + 1) % 3
+	c.servers[gone].signal(syscall.SIGKILL)
+	c.servers[gone].code()
+	name := string(rune('a' + gone))
+
+	// With a new folder and the old name it would have forgotten its votes.
+	api := freeAddr(t)
+	fresh := []string{leased, "serve", "--data=" + t.TempDir() + "/new", "--listen=" + api, "--raft-listen=127.0.0.1:0", "--join=" + strings.Join(c.apis, ",")}
+	out, code := call(t, nil, append(fresh, "--id="+name)...)
+	require.NotZero(t, code)
+	require.Contains(t, out, "leased cluster remove "+name)
+
+	must(t, c.env(), leased, "cluster", "remove", name)
+	start(t, nil, append(fresh, "--id=d")...)
+	healthy(t, api)
+	eventually(t, func() bool {
+		out, _ := call(t, c.env(), leased, "cluster", "status")
+		return regexp.MustCompile(`(?m)^d +\S+( asked)? +yes`).MatchString(out)
+	}, "for d to vote")
+	require.NotRegexp(t, `(?m)^`+name+` `, must(t, c.env(), leased, "cluster", "status"))
+}
+
+// A snapshot brings locks back, and tokens only grow.
+func TestSnapshot(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	before, err := post(t, api, "Acquire", `{"resource":"account/7","ttl":"10m"}`)
+	require.NoError(t, err)
+	require.Contains(t, must(t, env, leased, "snapshot", "save", file), "last token")
+	require.Contains(t, must(t, nil, leased, "snapshot", "inspect", file), "sha256")
+	_, code := call(t, env, leased, "snapshot", "restore", file)
+	require.Equal(t, 2, code, "it asks first")
+	must(t, env, leased, "snapshot", "restore", file, "--yes")
+	require.Contains(t, must(t, env, leased, "inspect", "account/7"), fmt.Sprint(before.Token))
+	after, err := post(t, api, "Acquire", `{"resource":"account/8"}`)
+	require.NoError(t, err)
+	require.Greater(t, after.Token, before.Token+1<<32)
+
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(file, info.Size()-1))
+	out, code := call(t, nil, leased, "snapshot", "inspect", file)
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "cut short or damaged")
+}

@@ -1,0 +1,125 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// dev starts `leased dev` on a folder.
+func dev(t *testing.T, data string, args ...string) (*process, string) {
+	t.Helper()
+	api := freeAddr(t)
+	p := start(t, nil, append([]string{leased, "dev", "--data=" + data, "--listen=" + api, "--raft-listen=127.0.0.1:0"}, args...)...)
+	p.says("Ctrl-C stops everything")
+	return p, api
+}
+
+// answer is what the API says to an acquire.
+type answer struct {
+	Resource, SessionID, Mode, TTL string
+	Token                          uint64
+	Code, Message                  string
+}
+
+func post(t *testing.T, api, method, body string) (answer, error) {
+	t.Helper()
+	var text string
+	err := curl(t, "http://"+api+"/leased.v1.LeaseService/"+method, body, &text)
+	var a answer
+	require.NoError(t, json.Unmarshal([]byte(text), &a), text)
+	return a, err
+}
+
+// The commands that dev prints work as printed.
+func TestDevPrintsWhatWorks(t *testing.T) {
+	p, api := dev(t, filepath.Join(t.TempDir(), "dev"))
+	var printed []string
+	for line := range strings.Lines(p.output.String()) {
+		if command, ok := strings.CutPrefix(line, "  "); ok {
+			printed = append(printed, strings.TrimSpace(command))
+		}
+	}
+	require.Len(t, printed, 3, p.output.String())
+	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `alice  is refused: stale fencing token`}
+	for i, command := range printed {
+		require.Regexp(t, want[i], must(t, nil, "sh", "-c", command))
+	}
+	require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), "account/7: held, mode correctness")
+}
+
+// curl and the command line take, keep and give back the same locks.
+func TestDevByCurlAndCommandLine(t *testing.T) {
+	_, api := dev(t, filepath.Join(t.TempDir(), "dev"))
+	env := endpoint(api)
+	got, err := post(t, api, "Acquire", `{"resource":"account/7","ttl":"1m","holder":"curl"}`)
+	require.NoError(t, err)
+	require.NotZero(t, got.Token)
+	out, code := call(t, env, leased, "acquire", "account/7")
+	require.Equal(t, 120, code)
+	require.Contains(t, out, "lock is held")
+	require.Contains(t, must(t, env, leased, "inspect", "account/7"), "curl")
+	require.Contains(t, must(t, env, leased, "list", "account/"), "account/7")
+	_, err = post(t, api, "Renew", fmt.Sprintf(`{"sessionId":%q}`, got.SessionID))
+	require.NoError(t, err)
+	_, err = post(t, api, "Release", fmt.Sprintf(`{"resource":"account/7","token":%d}`, got.Token))
+	require.NoError(t, err)
+
+	var taken answer
+	require.NoError(t, json.Unmarshal([]byte(must(t, env, leased, "acquire", "account/7", "--ttl=1m", "--output=json")), &taken))
+	require.Greater(t, taken.Token, got.Token)
+	refused, err := post(t, api, "Acquire", `{"resource":"account/7"}`)
+	require.Error(t, err)
+	require.Equal(t, "held", refused.Code)
+	must(t, env, leased, "release", "account/7", fmt.Sprintf("--token=%d", taken.Token))
+	require.Contains(t, must(t, env, leased, "inspect", "account/7"), "free")
+}
+
+// Ctrl-C stops all that was started, and the next start finds the data again.
+func TestDevStopsAndFindsItsDataAgain(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "dev")
+	p, api := dev(t, data, "--redis=server")
+	first, err := post(t, api, "Acquire", `{"resource":"account/7","ttl":"10m"}`)
+	require.NoError(t, err)
+	servers := regexp.MustCompile(`redis-server processes at (.*)`).FindStringSubmatch(p.output.String())
+	require.Len(t, servers, 2, p.output.String())
+	addresses := strings.Fields(servers[1])
+	require.Len(t, addresses, 5)
+	p.signal(syscall.SIGINT)
+	require.Zero(t, p.code(), p.output.String())
+	for _, address := range append(addresses, api) {
+		_, err := net.Dial("tcp", address)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED, "%s still answers", address)
+	}
+
+	p, api = dev(t, data, "--redis=server")
+	require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), fmt.Sprint(first.Token))
+	next, err := post(t, api, "Acquire", `{"resource":"account/8"}`)
+	require.NoError(t, err)
+	require.Greater(t, next.Token, first.Token)
+	require.NotContains(t, must(t, endpoint(api), leased, "redis", "status"), "empty")
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.code(), p.output.String())
+}
+
+// Without redis-server the embedded ones are used, and said to be a toy.
+func TestDevWithoutRedis(t *testing.T) {
+	path := t.TempDir()
+	api := freeAddr(t)
+	p := start(t, []string{"PATH=" + path}, leased, "dev", "--data="+filepath.Join(path, "dev"), "--listen="+api, "--raft-listen=127.0.0.1:0")
+	p.says("5 embedded imitations of Redis, for trying out only (redis-server is not installed)")
+	p.says("Ctrl-C stops everything")
+	require.NotContains(t, must(t, endpoint(api), leased, "redis", "status"), "empty")
+	_, err := os.Stat(filepath.Join(path, "dev", "raft"))
+	require.NoError(t, err)
+}

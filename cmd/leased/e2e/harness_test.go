@@ -1,0 +1,245 @@
+//go:build unix
+
+// Package e2e drives the real binary, as a person or a script does.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	patience = 2 * time.Minute // ends a test that hangs; no measure of speed
+	pace     = 20 * time.Millisecond
+)
+
+// leased is the path of the binary, which TestMain builds once.
+var leased string
+
+var buildFlags []string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "leased-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	leased = filepath.Join(dir, "leased")
+	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", leased, "..")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// transcript is what a process has printed.
+type transcript struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *transcript) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *transcript) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// process is a running program.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	output transcript
+	exited chan struct{}
+}
+
+// start runs a program, with more environment. It ends with the test.
+func start(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(args[0], args[1:]...), exited: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.WaitDelay = time.Second
+	require.NoError(t, p.cmd.Start())
+	go func() { _ = p.cmd.Wait(); close(p.exited) }()
+	t.Cleanup(func() {
+		p.signal(syscall.SIGCONT)
+		p.signal(syscall.SIGKILL)
+		<-p.exited
+		if strings.Contains(p.output.String(), "DATA RACE") {
+			t.Errorf("the race detector has found something")
+		}
+		if t.Failed() {
+			t.Logf("%s:\n%s", strings.Join(args, " "), &p.output)
+		}
+	})
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// says waits until the process has printed a text.
+func (p *process) says(text string) {
+	p.t.Helper()
+	eventually(p.t, func() bool { return strings.Contains(p.output.String(), text) }, "to print %q; it printed:\n%s", text, &p.output)
+}
+
+// code waits for the end of the process.
+func (p *process) code() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		require.Fail(p.t, "the process has not ended", "%s", &p.output)
+	}
+	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, condition func() bool, format string, args ...any) {
+	t.Helper()
+	limit := time.After(patience)
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			require.Fail(t, "waited in vain "+fmt.Sprintf(format, args...))
+		}
+	}
+}
+
+// call runs a program to its end, and returns its output and exit code.
+func call(t *testing.T, env []string, args ...string) (string, int) {
+	t.Helper()
+	p := start(t, env, args...)
+	code := p.code()
+	return p.output.String(), code
+}
+
+// must runs a program that has to succeed.
+func must(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	out, code := call(t, env, args...)
+	require.Zero(t, code, "%s:\n%s", strings.Join(args, " "), out)
+	return out
+}
+
+// freeAddr is a loopback address that nobody listens at right now.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// endpoint is the environment of a client.
+func endpoint(addresses ...string) []string {
+	return []string{"LEASED_ENDPOINT=" + strings.Join(addresses, ",")}
+}
+
+// single starts a cluster of one, and returns its API.
+func single(t *testing.T, args ...string) (*process, string) {
+	t.Helper()
+	api := freeAddr(t)
+	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + filepath.Join(t.TempDir(), "one"), "--listen=" + api,
+		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, args...)...)
+	healthy(t, api)
+	return p, api
+}
+
+// healthy waits until the service can be used through a member.
+func healthy(t *testing.T, apis ...string) {
+	t.Helper()
+	for _, api := range apis {
+		eventually(t, func() bool { return curl(t, "http://"+api+"/healthz", "") == nil }, "for the API at %s to be well", api)
+	}
+}
+
+// curl sends a body, or nothing, and fails unless the answer is good.
+func curl(t *testing.T, url, body string, output ...*string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	args := []string{"-sS", "--fail-with-body", url}
+	if body != "" {
+		args = append(args, "-H", "content-type: application/json", "-d", body)
+	}
+	out, err := exec.CommandContext(ctx, "curl", args...).Output()
+	for _, o := range output {
+		*o = string(out)
+	}
+	return err
+}
+
+// witness is a pipe that a command and all its descendants have open.
+type witness struct {
+	t    *testing.T
+	path string
+	file *os.File
+}
+
+func newWitness(t *testing.T) *witness {
+	t.Helper()
+	w := &witness{t: t, path: filepath.Join(t.TempDir(), "witness")}
+	require.NoError(t, syscall.Mkfifo(w.path, 0o600))
+	return w
+}
+
+// stubborn is a script that ignores SIGTERM, as does its child, with the witness
+// open.
+func (w *witness) stubborn() string {
+	return `trap "" TERM HUP INT; exec 9>` + w.path + `; (sleep 1000; :) & echo working >&9; sleep 1000; :`
+}
+
+// awaitStart waits until the command works.
+func (w *witness) awaitStart() {
+	w.t.Helper()
+	var err error
+	w.file, err = os.Open(w.path) // returns when the other end is open too
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = w.file.Close() })
+	require.NoError(w.t, w.file.SetReadDeadline(time.Now().Add(patience)))
+	_, err = w.file.Read(make([]byte, len("working\n")))
+	require.NoError(w.t, err)
+}
+
+// dead reports whether nobody has the pipe open any more.
+func (w *witness) dead() bool {
+	w.t.Helper()
+	raw, err := w.file.SyscallConn()
+	require.NoError(w.t, err)
+	var events int16
+	require.NoError(w.t, raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		_, err = unix.Poll(fds, 0)
+		events = fds[0].Revents
+	}))
+	require.NoError(w.t, err)
+	return events&unix.POLLHUP != 0
+}

@@ -1,0 +1,6 @@
+//go:build unix && race
+
+package e2e
+
+// The binary is built with the race detector where the tests are.
+func init() { buildFlags = append(buildFlags, "-race") }

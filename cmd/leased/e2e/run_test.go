@@ -1,0 +1,129 @@
+//go:build unix
+
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRunPassesOnTokenCodeAndSignals(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	out := must(t, env, leased, "run", "nightly", "--", "sh", "-c", "echo $LEASED_RESOURCE/$LEASED_TOKEN")
+	require.Regexp(t, `^nightly/\d+\n$`, out)
+	_, code := call(t, env, leased, "run", "nightly", "--", "sh", "-c", "exit 7")
+	require.Equal(t, 7, code)
+	_, code = call(t, env, leased, "run", "nightly", "--", "sh", "-c", "kill -KILL $$")
+	require.Equal(t, 137, code)
+	out, code = call(t, env, leased, "run", "nightly", "--", "no-such-command")
+	require.Equal(t, 127, code, out)
+	_, code = call(t, env, leased, "run", "nightly", "--", "/etc/passwd")
+	require.Equal(t, 126, code)
+
+	p := start(t, env, leased, "run", "nightly", "--", "sh", "-c", `trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done`)
+	p.says("ready")
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, 9, p.code())
+	require.Contains(t, must(t, env, leased, "inspect", "nightly"), "nightly: free")
+}
+
+// While a run waits, it says for whom, and signals do what they should.
+func TestRunWaits(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	holder := start(t, env, leased, "run", "nightly", "--holder=ann", "--", "sh", "-c", `trap "exit 0" USR1; echo ready; while :; do sleep 0.05; done`)
+	holder.says("ready")
+
+	out, code := call(t, env, leased, "run", "nightly", "--no-wait", "--", "true")
+	require.Equal(t, 120, code, out)
+	out, code = call(t, env, leased, "run", "nightly", "--wait=300ms", "--", "true")
+	require.Equal(t, 120, code, out)
+	out, code = call(t, env, leased, "run", "nightly", "--mode=efficiency", "--", "true")
+	require.Equal(t, 124, code, out)
+	require.Contains(t, out, "correctness")
+	require.Contains(t, out, "efficiency")
+
+	quitter := start(t, env, leased, "run", "nightly", "--", "sh", "-c", "echo started")
+	quitter.says(`held by ann`)
+	quitter.says("place 1 of 1 in the queue")
+	quitter.signal(syscall.SIGINT)
+	require.Equal(t, 128+int(syscall.SIGINT), quitter.code())
+	require.NotContains(t, quitter.output.String(), "started")
+
+	// USR2 comes before there is a command. That it ends the command shows that
+	// it was kept.
+	waiter := start(t, env, leased, "run", "nightly", "--", "sleep", "1000")
+	waiter.says("place 1 of 1 in the queue")
+	waiter.signal(syscall.SIGUSR2)
+	holder.signal(syscall.SIGUSR1)
+	require.Zero(t, holder.code())
+	require.Equal(t, 128+int(syscall.SIGUSR2), waiter.code())
+}
+
+func TestRunSharedAndPermits(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	forever := []string{"--", "sh", "-c", "echo $LEASED_RESOURCE; sleep 1000"}
+	run := func(args ...string) *process {
+		return start(t, env, append(append([]string{leased, "run"}, args...), forever...)...)
+	}
+	first, second := run("readers", "--shared"), run("readers", "--shared")
+	first.says("readers")
+	second.says("readers")
+	one, two := run("pool", "--permits=2"), run("pool", "--permits=2")
+	one.says("pool")
+	two.says("pool")
+	slots := map[string]bool{strings.TrimSpace(one.output.String()): true, strings.TrimSpace(two.output.String()): true}
+	require.Len(t, slots, 2, "each permit is guarded under a name of its own")
+	_, code := call(t, env, leased, "run", "pool", "--permits=2", "--no-wait", "--", "true")
+	require.Equal(t, 120, code)
+	_, code = call(t, env, leased, "run", "readers", "--no-wait", "--", "true")
+	require.Equal(t, 120, code)
+}
+
+// leased run is stopped or killed, and can do nothing: when the next gets the
+// lock, its stubborn command is dead all the same.
+func TestRunStoppedOrKilled(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	for name, signal := range map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			w := newWitness(t)
+			p := start(t, env, leased, "run", name, "--ttl=2s", "--", "sh", "-c", w.stubborn())
+			w.awaitStart()
+			p.signal(signal)
+			must(t, env, leased, "acquire", name, "--wait=1m")
+			require.True(t, w.dead(), "the command works on, and the lock has passed to another")
+		})
+	}
+}
+
+// The service is gone for good: the command must end all the same.
+func TestRunWithoutService(t *testing.T) {
+	server, api := single(t)
+	w := newWitness(t)
+	p := start(t, endpoint(api), leased, "run", "nightly", "--ttl=2s", "--", "sh", "-c", w.stubborn())
+	w.awaitStart()
+	server.signal(syscall.SIGKILL)
+	require.Equal(t, 121, p.code())
+	require.True(t, w.dead())
+	require.Contains(t, p.output.String(), "stopping the command")
+}
+
+func TestBreakEndsTheCommand(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	file := filepath.Join(t.TempDir(), "token")
+	p := start(t, env, leased, "run", "nightly", "--", "sh", "-c", "echo $LEASED_TOKEN > "+file+"; echo ready; sleep 1000")
+	p.says("ready")
+	token := strings.TrimSpace(must(t, nil, "cat", file))
+	must(t, env, leased, "break", "nightly", "--token="+token)
+	require.Equal(t, 121, p.code())
+	_, code := call(t, env, leased, "break", "nightly", "--token="+token)
+	require.Equal(t, 121, code)
+}
