@@ -119,7 +119,7 @@ func ping(addr string) error {
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && line != "+PONG\r\n" {
-		err = fmt.Errorf("Redis answered %q", line)
+		err = fmt.Errorf("redis answered %q", line)
 	}
 	return err
 }
