@@ -34,11 +34,13 @@ type attempt struct {
 
 	stop    atomic.Bool   // what was not sent need not be
 	decided chan struct{} // closed with the decision
+	heard   chan struct{} // closed when every node has answered the acquire, or will not
 
 	mu       sync.Mutex
 	votes    []quorum.Vote
 	unknown  []bool // a script may have been carried out, or may still be
 	errs     []error
+	silent   int // nodes that have not answered the acquire
 	proposed fencing.Token
 	outcome  quorum.Outcome
 	token    fencing.Token // once granted
@@ -51,7 +53,7 @@ func newAttempt(s *session, request *lease.Request, name string, epoch uint64, w
 	b := s.backend
 	n := len(b.lanes)
 	a := &attempt{session: s, nonce: request.Nonce, name: name, resources: request.Resources, epoch: epochText(epoch),
-		info: infoOf(s.ttl, request), decided: make(chan struct{}),
+		info: infoOf(s.ttl, request), decided: make(chan struct{}), heard: make(chan struct{}), silent: n,
 		votes: make([]quorum.Vote, n), unknown: make([]bool, n), errs: make([]error, n)}
 	tomb := any(b.keys.tomb + name)
 	a.keys.acquire, a.keys.release = append(a.keys.acquire, tomb), append(a.keys.release, tomb)
@@ -88,6 +90,9 @@ func (a *attempt) voted(node int, got answer) {
 	*v, a.errs[node] = voteOf(got)
 	v.Raising = raising
 	a.unknown[node] = got.sent
+	if a.silent--; a.silent == 0 {
+		close(a.heard)
+	}
 	if a.ended {
 		return
 	}
@@ -111,8 +116,9 @@ func voteOf(got answer) (quorum.Vote, error) {
 	word, rest, _ := strings.Cut(got.text, " ")
 	switch word {
 	case "held":
-		millis, _ := strconv.ParseInt(rest, 10, 64)
-		return quorum.Vote{State: quorum.Held, Left: time.Duration(millis) * time.Millisecond}, lease.ErrHeld
+		left, holder, _ := strings.Cut(rest, " ")
+		millis, _ := strconv.ParseInt(left, 10, 64)
+		return quorum.Vote{State: quorum.Held, Left: time.Duration(millis) * time.Millisecond, Holder: holder}, lease.ErrHeld
 	case "empty":
 		return quorum.Vote{State: quorum.Refused}, errNodeEmpty
 	case "epoch":
@@ -196,12 +202,25 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) error {
 	}
 }
 
+// hear gives the other nodes a moment to answer too. Who has lost and wants to
+// wait must know whether someone has the lock, or several a part of it: nobody
+// tells those who sleep that the votes were split.
+func (a *attempt) hear(ctx context.Context, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-a.heard:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // refusal is what a lost attempt failed on.
 func (a *attempt) refusal() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case quorum.HeldByOthers(a.votes):
+	case quorum.HeldByOther(a.votes):
 		return lease.ErrHeld
 	case a.any(errOldEpoch):
 		return errOldEpoch
@@ -209,6 +228,19 @@ func (a *attempt) refusal() error {
 		return errSplit
 	}
 	return fmt.Errorf("%w: no majority of the Redis nodes votes: %w", lease.ErrUnavailable, errors.Join(a.errs...))
+}
+
+func (a *attempt) lost() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.outcome == quorum.Lost
+}
+
+// over reports whether the attempt was released.
+func (a *attempt) over() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended
 }
 
 // any reports whether some node gave this reason. The caller holds mu.

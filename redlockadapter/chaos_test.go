@@ -102,7 +102,7 @@ func (l *ledger) work(ctx context.Context, s lease.Session, resources []fencing.
 		}
 		l.granted(resource, before, grant.Token)
 		left := chaosTTL - chaosTTL/100 - 2*time.Millisecond - clock.Now().Since(grant.Sent)
-		if r.IntN(20) == 0 { // it holds until its time is over
+		if r.IntN(60) == 0 { // it holds until its time is over
 			time.AfterFunc(left, func() { l.ended(resource) })
 			continue
 		}
@@ -177,7 +177,7 @@ func chaos(t *testing.T, f *fleet, length time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
 	book := newLedger()
-	resources := []fencing.Resource{"a", "b", "c"}
+	resources := []fencing.Resource{"a", "b", "c", "d", "e", "f"}
 	var wg sync.WaitGroup
 	for p := range 3 {
 		b := f.backend(t)

@@ -103,6 +103,7 @@ func (e *epochs) look(ctx context.Context) bool {
 		usable, _ = quorum.EpochOf(reports)
 	}
 	e.adopt(usable, states, errs)
+	_, majority := quorum.PlanRejoin(reports)
 	well := true
 	for i := range states {
 		switch {
@@ -110,7 +111,7 @@ func (e *epochs) look(ctx context.Context) bool {
 			well = false
 		case !states[i].data:
 			well = false
-			if s := states[i]; !s.joined || s.since >= e.backend.config.MaxTTL {
+			if s := states[i]; !s.joined || majority && s.since >= e.backend.config.MaxTTL {
 				_ = e.rejoin(ctx, i) // it is tried again, and Status tells
 			}
 		}

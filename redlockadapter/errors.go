@@ -40,8 +40,20 @@ var (
 	errFull       = errors.New("counter has reached 2^53")
 )
 
+// setupProblem says why a node is not fit to vote. It wraps nothing: go-redis
+// passes on only the innermost error of a failed connection.
+type setupProblem struct {
+	addr, why string
+}
+
+// Error names the node and what to change.
+func (p *setupProblem) Error() string { return fmt.Sprintf("%v: %s: %s", ErrNodeSetup, p.addr, p.why) }
+
+// Is makes errors.Is match ErrNodeSetup.
+func (p *setupProblem) Is(target error) bool { return target == ErrNodeSetup }
+
 func setupError(addr, format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s", ErrNodeSetup, addr, fmt.Sprintf(format, args...))
+	return &setupProblem{addr, fmt.Sprintf(format, args...)}
 }
 
 func unsupported(what, why string) error {

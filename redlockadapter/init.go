@@ -29,6 +29,17 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	}
 	b := newBackend(config)
 	defer b.closeClients()
+	var err error
+	for range 3 { // someone who has just seen the loss may put a join nonce of its own
+		if err = b.decree(ctx, floor); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// decree makes one try at an Init.
+func (b *Backend) decree(ctx context.Context, floor fencing.Token) error {
 	states, errs := b.states(ctx)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: all nodes must be reachable for an init: %w", lease.ErrUnavailable, err)

@@ -18,7 +18,7 @@ const (
 	maxStreak = 16
 	// yieldPause is how long this process then stands back, if someone else was
 	// woken.
-	yieldPause = 2 * time.Millisecond
+	yieldPause = 10 * time.Millisecond
 	// wakeGrace is how long a first wake-up waits for those of the other nodes.
 	wakeGrace = 3 * time.Millisecond
 	// maxJitter spreads those whose timers end at the same time.

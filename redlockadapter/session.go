@@ -203,11 +203,17 @@ func (s *session) try(ctx context.Context, request *lease.Request, e *entry, wai
 		a.ask(waiter)
 		err = a.await(ctx, min(2*s.backend.config.NodeTimeout, s.ttl/2))
 		if err == nil {
+			if waiter != "" && a.lost() {
+				a.release(wakeNone) // at once: others may need these votes
+				a.hear(ctx, s.backend.config.NodeTimeout)
+			}
 			if err = s.settle(request.Nonce, e, a); err == nil {
 				return a, nil
 			}
 		}
-		a.release(wakeNone)
+		if !a.over() {
+			a.release(wakeNone)
+		}
 		if !errors.Is(err, errOldEpoch) {
 			return nil, err
 		}

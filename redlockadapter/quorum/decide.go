@@ -29,6 +29,8 @@ type Vote struct {
 	State State
 	Token fencing.Token // for Accepted: the last value that was accepted
 	Left  time.Duration // for Held: the time the other one has left
+	// Holder is, for Held, the name of the other one.
+	Holder string
 	// Raising: a larger value was proposed, and the answer may still come.
 	Raising bool
 }
@@ -104,16 +106,25 @@ func raising(votes []Vote) bool {
 	return slices.ContainsFunc(votes, func(v Vote) bool { return v.State == Accepted && v.Raising })
 }
 
-// HeldByOthers reports whether so many nodes are held by others that the lock
-// was not free, rather than the votes split or the nodes out of reach.
-func HeldByOthers(votes []Vote) bool {
-	held := 0
+// HeldByOther reports whether someone else may have the lock: has it on a
+// majority of the nodes, counting those that have not told. If not the votes are
+// split, or the nodes out of reach.
+func HeldByOther(votes []Vote) bool {
 	for _, v := range votes {
-		if v.State == Held {
-			held++
+		if v.State != Held {
+			continue
+		}
+		with := 0
+		for _, other := range votes {
+			if other.State == Held && other.Holder == v.Holder || other.State == Pending || other.State == Failed {
+				with++
+			}
+		}
+		if with >= Size(len(votes)) {
+			return true
 		}
 	}
-	return len(votes)-held < Size(len(votes))
+	return false
 }
 
 // FreeAfter is how long it takes, as far as the votes tell, until a majority of

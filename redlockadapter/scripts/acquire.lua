@@ -6,7 +6,7 @@
 -- ARGV  the caller's epoch, how long an idle counter is kept (ms)
 --       then for each attempt: nonce, TTL (ms), info, number of resources, waiter ("" if it does not wait)
 -- Answer: "ok" and for each attempt a token that this node accepts for it,
---       "held" and the time left (ms), "ended" if its tombstone is here, or "full";
+--       "held", the time left (ms) and who holds, "ended" if its tombstone is here, or "full";
 --       or, without any vote, only "empty", or only "epoch" with the node's larger one.
 --
 -- A node accepts a value once and for one nonce: counters only grow, and only
@@ -27,7 +27,7 @@ while a <= #A do
   local mark = nonce .. '\n'
   local tomb, first, stride = seen[k], k + 1, waiter == '' and 2 or 3
   local last = first + (n - 1) * stride
-  local left, mine, top = -1, true, floor
+  local left, holder, mine, top = -1, '', true, floor
   for i = first, last, stride do
     local lock, counter = seen[i], seen[i + 1]
     if taken[K[i]] then -- an earlier attempt of this call has changed it
@@ -35,7 +35,7 @@ while a <= #A do
     end
     if lock ~= false and string.sub(lock, 1, #mark) ~= mark then
       local ms = call('PTTL', K[i])
-      if ms > left then left = ms end
+      if ms > left then left, holder = ms, string.match(lock, '^[^\n]*') end
       if stride == 3 and not tomb then
         local list = call('GET', K[i + 2]) or ''
         if not string.find(list, waiter, 1, true) then
@@ -52,7 +52,7 @@ while a <= #A do
   if tomb then
     answer = 'ended'
   elseif left >= 0 then
-    answer = 'held ' .. left
+    answer = 'held ' .. left .. ' ' .. holder
   elseif mine then
     answer = string.format('%.0f', top)
   elseif top >= 9007199254740991 then
