@@ -34,22 +34,27 @@ func (n *Node) open(ctx context.Context, config lease.SessionConfig) error {
 	return n.prolong(term, config.ID)
 }
 
-// acquire asks for a grant, and waits for it if the request says so. That this
-// node leads no more is no reason to leave the queue: the caller asks the next
-// leader with the same nonce, and finds its place.
+// acquire asks for a grant, and waits for it if the request says so.
 func (n *Node) acquire(ctx context.Context, id lease.SessionID, request lease.Request) (machine.Result, error) {
-	a := attempt{id, request.Nonce}
-	var t *turn
-	if request.Wait {
-		t = n.hub.expect(a)
-		defer n.hub.leave(a, t)
-	}
 	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Request: request})
-	if err != nil || result.Code != machine.Queued || t == nil {
+	if err != nil || result.Code != machine.Queued || !request.Wait {
 		return result, err
 	}
 	if request.Queued != nil {
 		request.Queued()
+	}
+	return n.await(ctx, term, attempt{id, request.Nonce})
+}
+
+// await waits for the turn of an attempt that is in the queue. That this node
+// leads no more is no reason to leave the queue: the caller asks the next
+// leader with the same nonce, and finds its place.
+func (n *Node) await(ctx context.Context, term *leadership, a attempt) (result machine.Result, err error) {
+	t := n.hub.expect(a)
+	defer n.hub.leave(a, t)
+	n.fsm.read(func(m *machine.Machine) { result = m.Attempt(a.session, a.nonce) })
+	if result.Code != machine.Queued { // its turn came before it was expected here
+		return result, nil
 	}
 	select {
 	case <-t.ready:

@@ -28,6 +28,8 @@ type fsm struct {
 // held: it must not block. What it returns is run once the lock is free.
 type observer interface {
 	applied(c machine.Command, result machine.Result, events []machine.Event) (later []func())
+	// answered is told of every entry, without fsm.mu.
+	answered(data []byte, results []machine.Result)
 	restored()
 }
 
@@ -78,6 +80,7 @@ func (f *fsm) Apply(log *raft.Log) any {
 	}
 	f.chain = f.chain.next(log.Index, log.Data, results)
 	f.mu.Unlock()
+	f.observer.answered(log.Data, results)
 	for _, run := range later {
 		run()
 	}

@@ -148,19 +148,19 @@ func (n *Node) prolong(term *leadership, id lease.SessionID) error {
 // expire proposes what the lessor found to have run out, and returns what it
 // could not.
 func (n *Node) expire(term *leadership, commands []machine.Command) (failed []machine.Command) {
-	operations := make([]*operation, len(commands))
+	pending := make([]*operation, len(commands))
 	for i, c := range commands {
-		op := &operation{command: c, term: term, done: make(chan outcome, 1)}
-		operations[i] = op
+		op := n.proposer.newOperation(term, c)
+		pending[i] = op
 		select {
 		case n.proposer.queue <- op:
 		case <-n.stopped:
 			return nil
 		}
 	}
-	for _, op := range operations {
+	for i, op := range pending {
 		if _, err := n.proposer.wait(context.Background(), op); err != nil {
-			failed = append(failed, op.command)
+			failed = append(failed, commands[i])
 		}
 	}
 	return failed

@@ -17,7 +17,7 @@ import (
 // newBareNode is a node without an engine: what hears of the machine.
 func newBareNode() *Node {
 	n := &Node{hub: newHub()}
-	n.lessor = newLessor(n.expire)
+	n.lessor, n.proposer = newLessor(n.expire), newProposer(n)
 	n.lessor.begin(&leadership{generation: 1}, nil, nil, 0)
 	return n
 }

@@ -80,7 +80,7 @@ func Open(config Config) (*Node, error) {
 	}
 	close(n.started)
 	n.work.Go(n.watchLeadership)
-	n.work.Go(n.proposer.run)
+	go n.proposer.run()
 	n.work.Go(func() { n.lessor.run(n.stopped) })
 	return n, nil
 }
@@ -208,6 +208,9 @@ func (n *Node) applied(c machine.Command, result machine.Result, events []machin
 	}
 	return later
 }
+
+// answered hears of every entry that the machine has run.
+func (n *Node) answered(data []byte, results []machine.Result) { n.proposer.applied(data, results) }
 
 // restored hears that the machine was replaced.
 func (n *Node) restored() { n.hub.pokeAll() }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -33,6 +33,31 @@ type outcome struct {
 	err    error
 }
 
+// batch is the operations of one entry.
+type batch struct {
+	operations []*operation
+	data       []byte // of the entry
+	answered   atomic.Bool
+}
+
+// answer tells the operations what came of them, once.
+func (b *batch) answer(results []machine.Result, err error) {
+	if !b.answered.CompareAndSwap(false, true) {
+		return
+	}
+	for _, op := range b.operations {
+		switch {
+		case err != nil:
+			op.done <- outcome{err: err}
+		case op.command == nil:
+			op.done <- outcome{result: machine.Result{Code: machine.Done}}
+		default:
+			op.done <- outcome{result: results[0]}
+			results = results[1:]
+		}
+	}
+}
+
 // proposer writes operations to the log. One entry is in flight at a time, and
 // everything that is asked for meanwhile becomes the next: that is where the
 // throughput comes from.
@@ -40,10 +65,22 @@ type proposer struct {
 	node   *Node
 	queue  chan *operation
 	flight chan struct{} // held while an entry is in flight
+	used   sync.Pool     // of operations whose outcome was taken
+	sent   atomic.Pointer[batch]
 }
 
 func newProposer(n *Node) *proposer {
 	return &proposer{node: n, queue: make(chan *operation, n.config.MaxPending), flight: make(chan struct{}, 1)}
+}
+
+// newOperation takes one that was used before, if there is one.
+func (p *proposer) newOperation(term *leadership, c machine.Command) *operation {
+	op, ok := p.used.Get().(*operation)
+	if !ok {
+		op = &operation{done: make(chan outcome, 1)}
+	}
+	op.command, op.term = c, term
+	return op
 }
 
 // drain lets no further entry out and waits for the one in flight, so that its
@@ -64,7 +101,7 @@ func (p *proposer) propose(ctx context.Context, term *leadership, c machine.Comm
 	if err := ctx.Err(); err != nil {
 		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
 	}
-	op := &operation{command: c, term: term, done: make(chan outcome, 1)}
+	op := p.newOperation(term, c)
 	select {
 	case p.queue <- op:
 	default:
@@ -78,6 +115,8 @@ func (p *proposer) propose(ctx context.Context, term *leadership, c machine.Comm
 func (p *proposer) wait(ctx context.Context, op *operation) (machine.Result, error) {
 	select {
 	case out := <-op.done:
+		op.command, op.term = nil, nil
+		p.used.Put(op)
 		return out.result, out.err
 	case <-ctx.Done():
 		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
@@ -86,7 +125,8 @@ func (p *proposer) wait(ctx context.Context, op *operation) (machine.Result, err
 	}
 }
 
-// run is the only goroutine that proposes.
+// run is the only goroutine that proposes. Close does not wait for it: it may
+// hang in the engine.
 func (p *proposer) run() {
 	for {
 		select {
@@ -103,23 +143,23 @@ func (p *proposer) run() {
 // run, as long as that brings something: else the first of them would go alone
 // and all others wait for two entries.
 func (p *proposer) collect(first *operation) []*operation {
-	batch := []*operation{first}
+	asked := []*operation{first}
 	size := weight(first.command)
 	seen := 0
-	for len(batch) < maxBatch && size < maxBatchBytes {
+	for len(asked) < maxBatch && size < maxBatchBytes {
 		select {
 		case op := <-p.queue:
-			batch = append(batch, op)
+			asked = append(asked, op)
 			size += weight(op.command)
 		default:
-			if len(batch) == seen {
-				return batch
+			if len(asked) == seen {
+				return asked
 			}
-			seen = len(batch)
+			seen = len(asked)
 			runtime.Gosched()
 		}
 	}
-	return batch
+	return asked
 }
 
 // weight is about the size of a command in the log.
@@ -141,72 +181,49 @@ func weight(c machine.Command) int {
 
 // commit writes one entry and answers its operations. What was asked for under
 // an earlier leadership is not proposed: nobody knows what has happened since.
-func (p *proposer) commit(batch []*operation) {
+func (p *proposer) commit(asked []*operation) {
 	current := p.node.leading.Load()
-	commands := make([]machine.Command, 0, len(batch))
-	live := batch[:0]
-	for _, op := range batch {
+	commands := make([]machine.Command, 0, len(asked))
+	b := &batch{operations: asked[:0]}
+	for _, op := range asked {
 		if op.term != nil && op.term != current {
 			op.done <- outcome{err: p.node.notLeader()}
 			continue
 		}
-		live = append(live, op)
+		b.operations = append(b.operations, op)
 		if op.command != nil {
 			commands = append(commands, op.command)
 		}
 	}
-	if len(live) == 0 {
+	if len(b.operations) == 0 {
 		return
 	}
 	select {
 	case p.flight <- struct{}{}:
 		defer func() { <-p.flight }()
 	case <-p.node.stopped:
-		answer(live, nil, ErrStopped)
+		b.answer(nil, ErrStopped)
 		return
 	}
 	sent := p.node.config.Clock.Now()
-	future := p.node.raft.Apply(encodeEntry(p.node.fsm.position().link(), commands), enqueueTimeout)
-	results, err := p.await(future)
-	if err == nil && current != nil {
+	b.data = encodeEntry(p.node.fsm.position().link(), commands)
+	p.sent.Store(b)
+	results, err := responseOf(p.node.raft.Apply(b.data, enqueueTimeout)) // may hang: callers do not wait here
+	p.sent.Store(nil)
+	switch {
+	case err != nil:
+		err = p.node.proposalError(err)
+	case current != nil:
 		current.prove(sent)
 	}
-	answer(live, results, err)
+	b.answer(results, err)
 }
 
-// answer tells the operations of an entry what came of them.
-func answer(batch []*operation, results []machine.Result, err error) {
-	for _, op := range batch {
-		switch {
-		case err != nil:
-			op.done <- outcome{err: err}
-		case op.command == nil:
-			op.done <- outcome{result: machine.Result{Code: machine.Done}}
-		default:
-			op.done <- outcome{result: results[0]}
-			results = results[1:]
-		}
-	}
-}
-
-// await waits for the engine, but not longer than the node lives.
-func (p *proposer) await(future raft.ApplyFuture) ([]machine.Result, error) {
-	type answer struct {
-		results []machine.Result
-		err     error
-	}
-	answered := make(chan answer, 1)
-	go func() {
-		results, err := responseOf(future)
-		answered <- answer{results, err}
-	}()
-	select {
-	case a := <-answered:
-		if a.err != nil {
-			return nil, p.node.proposalError(a.err)
-		}
-		return a.results, nil
-	case <-p.node.stopped:
-		return nil, ErrStopped
+// applied answers the operations of an entry as soon as this node's machine has
+// run it: the callers need not wait for the engine to tell the proposer. The
+// engine hands the machine the very bytes that were proposed.
+func (p *proposer) applied(data []byte, results []machine.Result) {
+	if b := p.sent.Load(); b != nil && &b.data[0] == &data[0] {
+		b.answer(results, nil)
 	}
 }

@@ -69,4 +69,5 @@ func (f *recoveryFSM) Snapshot() (raft.FSMSnapshot, error) {
 type deaf struct{}
 
 func (deaf) applied(machine.Command, machine.Result, []machine.Event) []func() { return nil }
+func (deaf) answered([]byte, []machine.Result)                                 {}
 func (deaf) restored()                                                         {}

@@ -48,6 +48,19 @@ func (m *Machine) Session(id lease.SessionID) (ttl time.Duration, requests []Req
 	return time.Duration(s.ttlNanos), requests, true
 }
 
+// Attempt is what has become of an attempt: Granted, Queued, Ended if it has
+// ended or is not known, or NoSession.
+func (m *Machine) Attempt(id lease.SessionID, nonce lease.Nonce) Result {
+	s := m.sessions[id]
+	if s == nil {
+		return Result{Code: NoSession}
+	}
+	if r := s.requests[nonce]; r != nil {
+		return m.outcome(r)
+	}
+	return Result{Code: Ended}
+}
+
 // Counts is how much the machine holds.
 type Counts struct {
 	Sessions, Locks, Holders, Waiters int

@@ -40,5 +40,10 @@ func TestReads(t *testing.T) {
 	require.Equal(t, fencing.None, requests[4].Party.Token)
 	_, _, ok = m.Session(lease.SessionID{2})
 	require.False(t, ok)
+	require.Equal(t, Granted, m.Attempt(id, 4).Code)
+	require.Equal(t, fencing.Token(4), m.Attempt(id, 4).Token)
+	require.Equal(t, Queued, m.Attempt(id, 5).Code)
+	require.Equal(t, Ended, m.Attempt(id, 6).Code)
+	require.Equal(t, NoSession, m.Attempt(lease.SessionID{2}, 1).Code)
 	require.Equal(t, Counts{Sessions: 1, Locks: 4, Holders: 4, Waiters: 1}, m.Count())
 }

@@ -96,7 +96,7 @@ func (t EventType) String() string {
 
 // Event is something that others than the proposer want to know: a waiter that
 // its turn has come, a holder that it was broken, whoever watches the lock.
-// Resources and Metadata are shared with the machine and must not be changed.
+// Resources are shared with the machine and must not be changed.
 type Event struct {
 	Type      EventType
 	Resources []fencing.Resource

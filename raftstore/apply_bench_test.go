@@ -1,0 +1,65 @@
+package raftstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// BenchmarkApply is one acquire and one release in the machine, without and
+// with their way through the log's encoding.
+//
+//	go test -run '^$' -bench Apply ./raftstore
+func BenchmarkApply(b *testing.B) {
+	id := lease.NewSessionID()
+	pair := func(i int) []machine.Command {
+		request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/%04d", i%1000))},
+			Mode: lease.Correctness, Wait: true, Holder: "worker-17"}
+		return []machine.Command{&machine.Acquire{Session: id, Request: request}, &machine.Release{Session: id, Nonce: request.Nonce}}
+	}
+	pairs := make([][]machine.Command, 1<<16)
+	entries := make([][]byte, len(pairs))
+	for i := range pairs {
+		pairs[i] = pair(i)
+		entries[i] = machine.Encode(pairs[i]...)
+	}
+	fresh := func() *machine.Machine {
+		m := machine.New()
+		m.Apply(&machine.OpenSession{Session: id, TTL: time.Hour})
+		return m
+	}
+	b.Run("acquire and release", func(b *testing.B) {
+		b.ReportAllocs()
+		m, i := fresh(), 0
+		for b.Loop() {
+			if i == len(pairs) {
+				m, i = fresh(), 0
+			}
+			for _, c := range pairs[i] {
+				m.Apply(c)
+			}
+			i++
+		}
+	})
+	b.Run("decode, acquire and release", func(b *testing.B) {
+		b.ReportAllocs()
+		m, i := fresh(), 0
+		for b.Loop() {
+			if i == len(pairs) {
+				m, i = fresh(), 0
+			}
+			commands, err := machine.Decode(entries[i])
+			require.NoError(b, err)
+			for _, c := range commands {
+				m.Apply(c)
+			}
+			i++
+		}
+	})
+}
