@@ -154,7 +154,7 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
 			case b.worthAnother(ctx, err):
-				w.poke()
+				time.AfterFunc(searchPause, w.poke)
 			default:
 				return err
 			}

@@ -25,6 +25,9 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
+// pass lets virtual time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()

@@ -66,6 +66,58 @@ func TestQueueSurvivesFailover(t *testing.T) {
 	})
 }
 
+func TestWaitersFollowTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		b := c.backend()
+		holder, waiter := openSession(t, b, time.Minute), openSession(t, b, time.Minute)
+		_, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		queued, granted := make(chan struct{}), make(chan error, 1)
+		request := lockRequest(1, "a")
+		request.Wait, request.Queued = true, func() { close(queued) }
+		go func() { _, err := waiter.Acquire(testContext(t), request); granted <- err }()
+		<-queued
+		old := c.leader()
+		c.isolate(old) // for good: it will never tell who waits there
+		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
+		require.NoError(t, holder.Release(testContext(t), 1))
+		require.NoError(t, <-granted)
+	})
+}
+
+func TestWaiterLooksBeforeItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		s := openSession(t, c.backend(), time.Minute)
+		grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		n := c.leader()
+		result, err := n.await(testContext(t), n.leading.Load(), attempt{s.(*session).config.ID, 1})
+		require.NoError(t, err, "its turn came between the answer and the wait")
+		require.Equal(t, grant.Token, result.Token)
+	})
+}
+
+func TestCloseLetsTheEntryInFlightEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := map[string]*disk{}
+		c := startMemory(t, 1, disks(under, make(chan error, 1)))
+		n := c.leader()
+		stuck := make(chan struct{})
+		under[n.ID()].stuck.Store(&stuck)
+		answered := make(chan error, 1)
+		go func() { answered <- n.barrier(context.Background()) }()
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- n.Close() }()
+		synctest.Wait()
+		close(stuck)
+		require.NoError(t, <-answered)
+		require.NoError(t, <-closed)
+	})
+}
+
 func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
@@ -82,7 +134,7 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 				case <-time.After(700 * time.Millisecond):
 					c.isolate(c.leader())
 				}
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				c.heal()
 			}
 		})
@@ -97,7 +149,7 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 			last = grant.Token
 			for s.Release(testContext(t), nonce) != nil {
 			}
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
 		close(stop)
 		disturber.Wait()

@@ -30,7 +30,8 @@ type observer interface {
 	applied(c machine.Command, result machine.Result, events []machine.Event) (later []func())
 	// answered is told of every entry, without fsm.mu.
 	answered(data []byte, results []machine.Result)
-	restored()
+	// restored is told that the machine was replaced, with fsm.mu held.
+	restored(old, now *machine.Machine) (later []func())
 }
 
 var _ raft.FSM = (*fsm)(nil)
@@ -127,9 +128,12 @@ func (f *fsm) Restore(source io.ReadCloser) error {
 		return err
 	}
 	f.mu.Lock()
+	later := f.observer.restored(f.machine, m)
 	f.chain, f.machine = chain, m
 	f.mu.Unlock()
-	f.observer.restored()
+	for _, run := range later {
+		run()
+	}
 	return nil
 }
 

@@ -82,7 +82,7 @@ func TestStalledDiskEndsTheLeader(t *testing.T) {
 	t.Run("without it the engine leads on for ever", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			leader, c, _ := stall(t, time.Hour)
-			time.Sleep(10 * time.Minute)
+			pass(10 * time.Minute)
 			for _, n := range c.nodes {
 				id, _ := n.Leader()
 				require.Equal(t, leader.ID(), id, "if the engine steps down by itself now, the deadline can go")
@@ -270,15 +270,15 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		s := openSession(t, c.backend(), ttl)
 		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
-		time.Sleep(ttl - time.Second)
+		pass(ttl - time.Second)
 		old := c.leader()
 		c.isolate(old)
 		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
-		time.Sleep(ttl + DefaultHeartbeatTimeout - 100*time.Millisecond)
+		pass(ttl + DefaultHeartbeatTimeout - 100*time.Millisecond)
 		status, err := c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
 		require.Len(t, status.Holders, 1, "a failover can only lengthen a lease, also one that the old leader renewed last")
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		status, err = c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
 		require.Empty(t, status.Holders, "but not for ever")

@@ -171,13 +171,36 @@ func (h *hub) losses(a attempt, err error) (calls []func()) {
 	return calls
 }
 
-// pokeAll wakes everyone who watches: the whole state may have changed.
-func (h *hub) pokeAll() {
+// restored catches up on what nobody was told while the state was replaced by a
+// snapshot: holders that the new state does not know have lost, waiters that it
+// has granted have won, and everyone who watches looks again.
+func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for id := range h.holders {
+		_, requests, _ := old.Session(id)
+		for _, r := range requests {
+			a := attempt{id, r.Party.Nonce}
+			if r.Party.Token != fencing.None && now.Attempt(id, a.nonce).Token != r.Party.Token {
+				later = append(later, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", lease.ErrNotHeld))...)
+			}
+		}
+	}
+	for a := range h.turns {
+		switch result := now.Attempt(a.session, a.nonce); result.Code {
+		case machine.Queued:
+		case machine.Granted:
+			h.answer(a, result, nil)
+		case machine.NoSession:
+			h.answer(a, machine.Result{}, lease.ErrExpired)
+		default:
+			h.answer(a, machine.Result{}, fmt.Errorf("%w: the service was restored from a snapshot; ask again", lease.ErrUncertain))
+		}
+	}
 	for _, watchers := range h.watchers {
 		for w := range watchers {
 			w.poke()
 		}
 	}
+	return later
 }

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -216,6 +217,13 @@ func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	require.NoError(t, err)
 	ps.all = append(slices.DeleteFunc(ps.all, func(p *process) bool { return p == old }), fresh)
 	ps.agree()
+
+	leaving := ps.leader()
+	require.NoError(t, leaving.cmd.Process.Signal(syscall.SIGTERM))
+	<-leaving.exited
+	require.Zero(t, leaving.cmd.ProcessState.ExitCode(), "it hands over and ends")
+	require.NotEqual(t, leaving.spec.ID, ps.leader().spec.ID)
+	leaving.start()
 
 	restored, err := ps.leader().call(call{Op: "restore", Data: saved.Data})
 	require.NoError(t, err)

@@ -37,6 +37,8 @@ type Membership interface {
 	AddLearner(ctx context.Context, id, address string) (index uint64, err error)
 	// Promote gives a learner that has applied so much a vote.
 	Promote(ctx context.Context, id string, applied uint64) error
+	// Remove takes a node out of the cluster.
+	Remove(ctx context.Context, id string) error
 }
 
 var _ Membership = (*Node)(nil)
@@ -139,6 +141,32 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 		return fmt.Errorf("remove %s: %w", id, n.proposalError(err))
 	}
 	return nil
+}
+
+// Leave takes this node out of the cluster for good. It goes on running, without
+// a part in anything: stop it and empty its folder.
+func (n *Node) Leave(ctx context.Context, leader Membership) error {
+	if err := leader.Remove(ctx, n.ID()); err != nil {
+		return fmt.Errorf("leave: %w", err)
+	}
+	return nil
+}
+
+// Stop hands leadership over, if this node leads others, and closes the node. A
+// handover that fails, or takes longer than ctx, does not keep it from closing.
+func (n *Node) Stop(ctx context.Context) error {
+	others := 0
+	for _, m := range n.Members() {
+		if m.Voter && m.ID != n.ID() {
+			others++
+		}
+	}
+	if others > 0 && n.Leads() {
+		if err := n.Transfer(ctx, ""); err != nil {
+			n.logger.Warn("stops without a handover", "error", err)
+		}
+	}
+	return n.Close()
 }
 
 // Transfer hands leadership over to the follower that is most up to date, or to

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,27 @@ func TestJoinLeaveAndTransfer(t *testing.T) {
 	require.NoError(t, c.leader().Remove(ctx, old.ID()), "a dead peer is removed")
 	require.Len(t, c.leader().Members(), 2)
 	require.ErrorIs(t, c.leader().Transfer(ctx, "nobody"), lease.ErrInvalid)
-	c.leader() // it serves on
+	leader := c.leader() // it serves on
+	for _, n := range c.nodes {
+		if n != leader && n != old {
+			require.NoError(t, n.Leave(ctx, leader))
+		}
+	}
+	require.Len(t, leader.Members(), 1)
+	_, err = openSameSession(t, &cluster{t: t, nodes: []*Node{leader}}, s).Acquire(ctx, lockRequest(3, "c"))
+	require.NoError(t, err)
+}
+
+func TestStopHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		old := c.leader()
+		clock := lease.MonotonicClock()
+		began := clock.Now()
+		require.NoError(t, old.Stop(testContext(t)))
+		c.leader()
+		require.Less(t, clock.Now().Since(began), DefaultHeartbeatTimeout, "nobody had to find out that the leader is gone")
+	})
 }
 
 func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {

@@ -175,7 +175,7 @@ func (n *Node) Leader() (id, address string) {
 }
 
 // Close stops the node. What was committed stays. Operations under way end with
-// ErrStopped. A leader should hand over first: see Transfer.
+// ErrStopped. Stop is kinder to a cluster whose leader this is.
 func (n *Node) Close() error {
 	n.proposer.drain(drainTimeout)
 	n.stopOnce.Do(func() { close(n.stopped) })
@@ -213,4 +213,4 @@ func (n *Node) applied(c machine.Command, result machine.Result, events []machin
 func (n *Node) answered(data []byte, results []machine.Result) { n.proposer.applied(data, results) }
 
 // restored hears that the machine was replaced.
-func (n *Node) restored() { n.hub.pokeAll() }
+func (n *Node) restored(old, now *machine.Machine) []func() { return n.hub.restored(old, now) }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -74,6 +75,15 @@ func runNode(text string) {
 	must(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	go func() {
+		<-term
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		must(n.Stop(ctx))
+		os.Exit(0)
+	}()
 	fmt.Println("ready", listener.Addr())
 	for {
 		conn, err := listener.Accept()
@@ -160,6 +170,12 @@ func (m remoteMembership) Promote(_ context.Context, id string, applied uint64) 
 	if err != nil && strings.Contains(a.Error, ErrBehind.Error()) {
 		return ErrBehind
 	}
+	return err
+}
+
+// Remove asks the leader.
+func (m remoteMembership) Remove(_ context.Context, id string) error {
+	_, err := callNode(string(m), call{Op: "remove", ID: id})
 	return err
 }
 

@@ -70,4 +70,4 @@ type deaf struct{}
 
 func (deaf) applied(machine.Command, machine.Result, []machine.Event) []func() { return nil }
 func (deaf) answered([]byte, []machine.Result)                                 {}
-func (deaf) restored()                                                         {}
+func (deaf) restored(_, _ *machine.Machine) []func()                           { return nil }

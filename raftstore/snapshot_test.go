@@ -54,7 +54,10 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			c := startDisk(t, 3, kind, func(c *Config) { c.HeartbeatTimeout = 2 * time.Second })
 			ctx := testContext(t)
-			s := openSession(t, c.backend(), time.Hour)
+			lost := make(chan lease.Nonce, 100)
+			s, err := c.backend().Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour, Clock: lease.SystemClock(),
+				Lost: func(nonce lease.Nonce, _ error) { lost <- nonce }})
+			require.NoError(t, err)
 			kept, err := s.Acquire(ctx, lockRequest(1, "kept"))
 			require.NoError(t, err)
 			var saved bytes.Buffer
@@ -71,6 +74,7 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 			floor, err := c.leader().RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, floor, later.Token+fencing.FloorStep)
+			require.Equal(t, lease.Nonce(2), <-lost, "the holder of what is forgotten is told")
 			status, err := c.backend().Inspect(ctx, "later")
 			require.NoError(t, err)
 			require.Empty(t, status.Holders, "what came after the snapshot is forgotten")
