@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -134,47 +133,38 @@ func (e *entry) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	if session == nil || fast == 0 {
 		return nil, nil
 	}
-	moved, err := e.dropMoved(ctx)
-	if err != nil {
+	if err := e.dropMoved(ctx); err != nil {
 		return nil, err
 	}
 	failed, err := session.Renew(ctx)
 	if err != nil {
 		return nil, err
 	}
-	again, err := e.dropMoved(ctx)
-	if err != nil {
-		return nil, err
-	}
-	failed = slices.Concat(failed, moved, again)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, nonce := range failed {
-		delete(e.fast, nonce)
-	}
-	return failed, nil
+	return failed, e.dropMoved(ctx)
 }
 
-// dropMoved releases what is held in the efficiency mode and may not be any more.
-func (e *entry) dropMoved(ctx context.Context) ([]lease.Nonce, error) {
+// dropMoved ends what is held in the efficiency mode and may not be any more.
+// The client is told that it is lost: a lease that is only not renewed would be
+// taken for one that the next renewal covers.
+func (e *entry) dropMoved(ctx context.Context) error {
 	v, err := e.router.fresh(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var moved []lease.Nonce
+	moved := map[lease.Nonce]error{}
 	e.mu.Lock()
 	session := e.redis
 	for nonce, g := range e.fast {
-		if v.allowsEfficiency(g.resources, lease.AnyMode) != nil {
-			moved = append(moved, nonce)
-			delete(e.fast, nonce)
+		if err := v.allowsEfficiency(g.resources, lease.AnyMode); err != nil {
+			moved[nonce] = fmt.Errorf("%w: %w", lease.ErrTaken, err)
 		}
 	}
 	e.mu.Unlock()
-	for _, nonce := range moved {
-		_ = session.Release(ctx, nonce) // else it expires
+	for nonce, why := range moved {
+		e.lost(nonce, why)
+		_ = session.Release(ctx, nonce) // else it expires: it is not renewed
 	}
-	return moved, nil
+	return nil
 }
 
 // Release ends an attempt. One that is not known to be of the efficiency mode is

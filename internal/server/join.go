@@ -59,8 +59,16 @@ func (p *peers) Promote(ctx context.Context, id string, applied uint64) error {
 	return err
 }
 
+// Remove asks the leader. A member that is gone already is as good.
+func (p *peers) Remove(ctx context.Context, id string) error {
+	return p.ask(ctx, func(c pb.ClusterServiceClient) error {
+		_, err := c.Remove(ctx, &pb.RemoveRequest{Id: id})
+		return err
+	})
+}
+
 // ask tries the leader that was named last, else the seeds, until one answers.
-// Both calls may be repeated.
+// All calls may be repeated.
 func (p *peers) ask(ctx context.Context, call func(pb.ClusterServiceClient) error) error {
 	for n := 0; ; n++ {
 		address := p.leader

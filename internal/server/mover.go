@@ -54,7 +54,11 @@ func (m *mover) delete(ctx context.Context, prefix string, version uint64) (uint
 	}
 	return m.change(ctx, version, func(now lease.Policies) (change, error) {
 		next, found := now.Without(prefix)
-		if !found {
+		switch {
+		case !found && hasPolicy(now, movingMark+prefix): // it was deleted by a move that is unfinished
+			return change{prefix: prefix, after: (view{next}).modeOf(fencing.Resource(prefix)),
+				commit: func(_ context.Context, version uint64) (uint64, error) { return version, nil }}, nil
+		case !found:
 			return change{}, fmt.Errorf("%w: there is no policy for %q", lease.ErrNotHeld, prefix)
 		}
 		return change{prefix: prefix, after: (view{next}).modeOf(fencing.Resource(prefix)), commit: func(ctx context.Context, version uint64) (uint64, error) {
@@ -62,6 +66,9 @@ func (m *mover) delete(ctx context.Context, prefix string, version uint64) (uint
 		}}, nil
 	})
 }
+
+// changeTries is how often a change is tried.
+const changeTries = 3
 
 // maxPrefix leaves room for the mark of a move.
 const maxPrefix = fencing.MaxResourceLen - len(movingMark)
@@ -76,9 +83,24 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-func (m *mover) change(ctx context.Context, version uint64, plan func(now lease.Policies) (change, error)) (uint64, error) {
+// change is tried again when other policies have changed under it, unless the
+// caller has named a version.
+func (m *mover) change(ctx context.Context, version uint64, plan func(now lease.Policies) (change, error)) (next uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for range changeTries {
+		next, err = m.try(ctx, version, plan)
+		if version != 0 || !errors.Is(err, raftstore.ErrVersion) {
+			break
+		}
+	}
+	if errors.Is(err, raftstore.ErrVersion) {
+		err = fmt.Errorf("%w: %w", wire.ErrOutdated, err)
+	}
+	return next, err
+}
+
+func (m *mover) try(ctx context.Context, version uint64, plan func(now lease.Policies) (change, error)) (uint64, error) {
 	now, at, err := m.router.node.Policies(ctx, raftstore.Linearizable)
 	if err != nil {
 		return 0, err
@@ -93,23 +115,14 @@ func (m *mover) change(ctx context.Context, version uint64, plan func(now lease.
 	before := (view{now}).modeOf(fencing.Resource(c.prefix))
 	marked := hasPolicy(now, movingMark+c.prefix)
 	if before == c.after && !marked {
-		next, err := c.commit(ctx, at)
-		return next, outdated(err)
+		return c.commit(ctx, at)
 	}
-	next, err := m.move(ctx, c, before, at, marked)
-	return next, outdated(err)
+	return m.move(ctx, c, before, at, marked)
 }
 
 func hasPolicy(policies lease.Policies, prefix string) bool {
 	_, found := policies.Without(prefix)
 	return found
-}
-
-func outdated(err error) error {
-	if errors.Is(err, raftstore.ErrVersion) {
-		return fmt.Errorf("%w: %w", wire.ErrOutdated, err)
-	}
-	return err
 }
 
 // move takes locks from one mode to the other. Every step names the version that

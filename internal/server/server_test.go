@@ -79,3 +79,12 @@ func post(t testing.TB, address, path, body string) (code int, answer map[string
 	require.NoError(t, json.Unmarshal(text, &answer), string(text))
 	return response.StatusCode, answer
 }
+
+// newPost is a JSON call to be made.
+func newPost(t testing.TB, address, path, body string) *http.Request {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPost, "http://"+address+path, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	return request
+}

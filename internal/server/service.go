@@ -114,6 +114,9 @@ func (s *service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 	if err != nil {
 		return nil, err
 	}
+	for _, nonce := range failed {
+		delete(holds, nonce)
+	}
 	for _, token := range holds {
 		response.Tokens = append(response.Tokens, uint64(token))
 	}

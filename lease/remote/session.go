@@ -226,7 +226,6 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	var failed []lease.Nonce
 	for _, nonce := range answer.Failed {
 		failed = append(failed, lease.Nonce(nonce))
-		delete(s.held, lease.Nonce(nonce))
 	}
 	return failed, nil
 }

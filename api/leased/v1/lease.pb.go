@@ -535,8 +535,8 @@ func (x *RenewRequest) GetToken() uint64 {
 type RenewResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The attempts that could not be renewed though the others were: they are
-	// lost.
+	// The attempts that could not be renewed though the others were. They last
+	// until their time runs out: renew again.
 	Failed []uint64 `protobuf:"varint,2,rep,packed,name=failed,proto3" json:"failed,omitempty"`
 	Ttl    string   `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// The tokens of all leases that were prolonged. One that you believe to hold
