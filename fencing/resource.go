@@ -55,7 +55,7 @@ func (r Resource) Validate() error {
 // Slot is the name under which the holder of slot n of a semaphore on r fences
 // its writes. Permits are held side by side, so under one name the newer
 // holders would fence the older ones out; within one slot tokens grow from
-// holder to holder.
+// holder to holder. Do not use a name that ends like this for a lock of its own.
 func (r Resource) Slot(n int) Resource {
 	return r + "#" + Resource(strconv.Itoa(n))
 }

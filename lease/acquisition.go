@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // acquisition is one call of Acquire: attempts, until one is granted, certainly
@@ -17,6 +18,7 @@ type acquisition struct {
 
 	keeper *keeper // the session that is being asked, nil before the first
 	nonce  Nonce   // the attempt in that session whose outcome is open, else 0
+	queued atomic.Bool
 }
 
 // run tries until the outcome is certain. ctx ends with the caller's patience.
@@ -42,7 +44,7 @@ func (a *acquisition) loop(ctx context.Context, e *entry) (*Lease, error) {
 		switch {
 		case err == nil:
 			return l, nil
-		case ctx.Err() != nil || !passing(err) || a.plan.try && !(errors.Is(err, ErrLost) && n == 0):
+		case ctx.Err() != nil || final(err) || a.plan.try && !(errors.Is(err, ErrLost) && n == 0):
 			return nil, a.gaveUp(ctx, err)
 		}
 		emit(a.client.hooks.Waiting, a.event(err))
@@ -69,11 +71,11 @@ func (a *acquisition) once(ctx context.Context, e *entry) (*Lease, error) {
 	if a.nonce == 0 {
 		a.nonce = k.newNonce()
 	}
-	var waited atomic.Bool
+	a.queued.Store(false)
 	request := a.plan.request
 	request.Nonce = a.nonce
 	request.Queued = func() {
-		waited.Store(true)
+		a.queued.Store(true)
 		emit(a.client.hooks.Waiting, a.event(nil))
 	}
 	before := a.client.clock.Now()
@@ -100,7 +102,7 @@ func (a *acquisition) once(ctx context.Context, e *entry) (*Lease, error) {
 		a.client.holders.forget(h)
 		return nil, err
 	}
-	if a.plan.fixed && waited.Load() {
+	if a.plan.fixed && a.queued.Load() {
 		_ = k.renew(ctx) // its time should begin now, not with the last keep-alive
 	}
 	return l, nil
@@ -127,14 +129,27 @@ func (a *acquisition) endAttempt(err error) {
 // the way last.
 func (a *acquisition) gaveUp(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if cause == nil || errors.Is(err, cause) {
+	if cause == nil {
 		return err
 	}
-	if errors.Is(err, ctx.Err()) {
+	interrupted := errors.Is(err, ctx.Err()) || errors.Is(err, cause)
+	var limit waitLimit
+	switch {
+	case errors.As(cause, &limit) && interrupted:
+		return fmt.Errorf("%w: waited %v", ErrHeld, time.Duration(limit))
+	case errors.As(cause, &limit): // it was the service that did not answer
+		return fmt.Errorf("%w; gave up after %v", err, time.Duration(limit))
+	case interrupted:
 		return cause
 	}
 	return fmt.Errorf("%w (last: %w)", cause, err)
 }
+
+// waitLimit is the cause of a context that ended because the limit has passed.
+type waitLimit time.Duration
+
+// Error says how long it was.
+func (w waitLimit) Error() string { return fmt.Sprintf("waited %v", time.Duration(w)) }
 
 func (a *acquisition) event(err error) Event {
 	return Event{Resources: a.plan.request.Resources, Holder: a.plan.request.Holder, Mode: a.plan.request.Mode,

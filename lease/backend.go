@@ -10,12 +10,14 @@ import (
 // Backend provides leases. All methods may be called concurrently.
 //
 // An error matches one of the sentinels of this package. Two of them carry the
-// contract: ErrUnavailable promises that nothing has happened; ErrUncertain, or
-// any error that is no sentinel, says that it may have. When ctx ends a method
-// returns promptly, with an error that matches the context's.
+// contract: ErrUnavailable promises that this call has done nothing, and says
+// nothing of earlier ones; ErrUncertain, or any error that is no sentinel, says
+// that it may have. When ctx ends a method returns promptly, with an error that
+// matches the context's.
 type Backend interface {
 	// Open starts a session. When it returns nil the session is known to the
-	// service as durably as a grant. Opening the same ID again finds it again.
+	// service as durably as a grant. Opening the same ID again finds it again
+	// and renews it.
 	Open(ctx context.Context, config SessionConfig) (Session, error)
 
 	// Inspect tells who holds the lock and who waits for it, as of some moment
@@ -23,8 +25,9 @@ type Backend interface {
 	Inspect(ctx context.Context, resource fencing.Resource) (Status, error)
 
 	// Watch calls changed with the present status, and again after each change,
-	// until ctx ends; it returns the context's error then. Changes in quick
-	// succession may be told as one: the last is always told.
+	// until ctx ends; it returns the context's error then, or another one when
+	// it can tell no more. Changes in quick succession may be told as one: the
+	// last is always told.
 	Watch(ctx context.Context, resource fencing.Resource, changed func(Status)) error
 
 	// Break takes the lease with this token away from its holder, by order of

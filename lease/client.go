@@ -34,6 +34,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	closed  bool
+	untold  error          // why the service could not be told of the end
 	work    sync.WaitGroup // calls and goroutines; grows only while not closed
 	keepers map[timing]*keeper
 }
@@ -49,6 +50,9 @@ func New(backend Backend, options ...Option) (*Client, error) {
 		if err := option(c); err != nil {
 			return nil, err
 		}
+	}
+	if err := validateHolder(c.name); err != nil {
+		return nil, err
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c, nil
@@ -76,12 +80,17 @@ func (c *Client) Do(ctx context.Context, resource fencing.Resource, work func(co
 	if err != nil {
 		return err
 	}
-	return under(ctx, l, work)
+	err, lost := under(ctx, l, work)
+	if lost != nil {
+		lost = fmt.Errorf("work under %q: %w", string(resource), lost)
+	}
+	return errors.Join(err, lost)
 }
 
 // under runs work with a context that ends with ctx and with the lease, then
-// releases the lease.
-func under(ctx context.Context, l *Lease, work func(context.Context, *Lease) error) error {
+// releases the lease. It returns what work did, and why the lease had ended
+// before work was done, nil if it had not.
+func under(ctx context.Context, l *Lease, work func(context.Context, *Lease) error) (err, lost error) {
 	workCtx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 	defer func() {
@@ -89,11 +98,11 @@ func under(ctx context.Context, l *Lease, work func(context.Context, *Lease) err
 		cancel(nil)
 		_ = l.Release(ctx) // if it fails it is tried again, and the hooks are told
 	}()
-	err := work(workCtx, l)
-	if lost := l.Err(); errors.Is(lost, ErrLost) {
-		return errors.Join(err, fmt.Errorf("work under %q: %w", string(l.Resource()), lost))
+	err = work(workCtx, l)
+	if lost = l.Err(); errors.Is(lost, ErrReleased) {
+		lost = nil
 	}
-	return err
+	return err, lost
 }
 
 // Inspect tells who holds the lock and who waits for it.
@@ -113,7 +122,8 @@ func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fen
 }
 
 // Close releases every lease of the client and waits until the service is told
-// or ctx ends. Leases and calls that are under way end with ErrClosed.
+// or ctx ends. If it could not be told, what it still holds runs out by itself,
+// and the error says so. Leases and calls that are under way end with ErrClosed.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -123,9 +133,24 @@ func (c *Client) Close(ctx context.Context) error {
 	go func() { c.work.Wait(); close(done) }()
 	select {
 	case <-done:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close client: %w", context.Cause(ctx))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.untold != nil {
+		return fmt.Errorf("close client: the service does not know yet, and its leases run out by themselves: %w", c.untold)
+	}
+	return nil
+}
+
+// notTold notes that a session of a client that is being closed could not be
+// closed.
+func (c *Client) notTold(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		c.untold = errors.Join(c.untold, err)
 	}
 }
 
@@ -145,15 +170,25 @@ func (c *Client) plan(resource fencing.Resource, options []AcquireOption) (*plan
 	return p, c.applyPolicies(p)
 }
 
-// applyPolicies fills in what the options left open. A set takes the timings of
-// its shortest TTL, and must be of one mode.
+// applyPolicies fills in what the options left open. Timings of the policy that
+// a call does not set stay as they are; a set takes the most cautious of its
+// policies, and must be of one mode.
 func (c *Client) applyPolicies(p *plan) error {
-	var shortest Policy
+	var cautious Policy
 	for i, resource := range p.request.Resources {
-		policy := c.policies.For(resource)
-		if i == 0 || policy.TTL < shortest.TTL {
-			shortest = policy
+		policy := c.policies.find(resource)
+		if p.ttl != 0 {
+			policy.TTL = p.ttl
 		}
+		if err := policy.Validate(); err != nil {
+			return err
+		}
+		policy = policy.Filled()
+		if i == 0 {
+			cautious = policy
+		}
+		cautious.TTL, cautious.Renew = min(cautious.TTL, policy.TTL), min(cautious.Renew, policy.Renew)
+		cautious.Drift = max(cautious.Drift, policy.Drift)
 		if policy.Mode == AnyMode {
 			continue
 		}
@@ -164,10 +199,8 @@ func (c *Client) applyPolicies(p *plan) error {
 			return &ModeError{Resource: resource, Want: p.request.Mode, Have: policy.Mode}
 		}
 	}
-	if p.timing == (timing{}) {
-		p.timing = timingOf(shortest)
-	}
-	return nil
+	p.timing = timingOf(cautious)
+	return cautious.Validate()
 }
 
 func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, error) {
@@ -185,7 +218,7 @@ func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try boo
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
 	if p.waitLimit > 0 {
-		limit := time.AfterFunc(p.waitLimit, func() { cancel(fmt.Errorf("%w: waited %v", ErrHeld, p.waitLimit)) })
+		limit := time.AfterFunc(p.waitLimit, func() { cancel(waitLimit(p.waitLimit)) })
 		defer limit.Stop()
 	}
 	a := &acquisition{client: c, plan: p, began: c.clock.Now(), values: ctx}

@@ -75,6 +75,12 @@ func TestSuspendEndsTheLease(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
+		l := s.acquire(lease.WithoutRenewal(), lease.WithTTL(time.Hour))
+		s.clock.Suspend(50 * time.Minute)
+		require.LessOrEqual(t, time.Until(l.Deadline()), 10*time.Minute)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
 		l := s.acquire()
 		s.clock.Suspend(ttl)
 		woke := time.Now()

@@ -26,8 +26,8 @@ var (
 	// ErrReleased: the holder has released the lease.
 	ErrReleased = errors.New("lease is released")
 
-	// ErrUnavailable: the service could not be asked, and nothing has happened.
-	// Trying again is safe.
+	// ErrUnavailable: the service could not be asked, and this call has done
+	// nothing. Trying again is safe.
 	ErrUnavailable = errors.New("lock service is unavailable")
 	// ErrUncertain: the request may or may not have taken effect. It is never
 	// returned for a refusal. Trying again with the same nonce finds out.
@@ -71,10 +71,12 @@ func (e *ModeError) Error() string {
 // Is makes errors.Is match ErrModeMismatch.
 func (e *ModeError) Is(target error) bool { return target == ErrModeMismatch }
 
-// refusal reports whether err says for certain that nothing was granted and
-// nothing will be, so that there is nothing to clean up.
+// refusal reports whether err says for certain that the attempt was not granted
+// and never will be, so that there is nothing to clean up. ErrUnavailable is not
+// among them: it speaks of one call, and an earlier one of the same attempt may
+// have been granted.
 func refusal(err error) bool {
-	for _, sentinel := range []error{ErrHeld, ErrUnavailable, ErrModeMismatch, ErrUnsupported, ErrInvalid} {
+	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid} {
 		if errors.Is(err, sentinel) {
 			return !errors.Is(err, ErrUncertain)
 		}
@@ -82,7 +84,13 @@ func refusal(err error) bool {
 	return false
 }
 
-// passing reports whether trying again may help someone who is willing to wait.
-func passing(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUncertain) || errors.Is(err, ErrLost)
+// final reports whether trying again cannot help, even someone who is willing to
+// wait. What is no sentinel is uncertain, and so worth another try.
+func final(err error) bool {
+	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid, fencing.ErrInvalidResource, ErrClosed} {
+		if errors.Is(err, sentinel) {
+			return !errors.Is(err, ErrUncertain)
+		}
+	}
+	return false
 }

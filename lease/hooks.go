@@ -8,12 +8,15 @@ import (
 
 // Hooks observe a Client, for metrics and logs; the library itself logs
 // nothing. Every field may be nil. Hooks are called on the goroutine that does
-// the work, with no lock held: they may call the Client, and should be quick.
+// the work, with no lock held: they should be quick, and may call the Client,
+// but for Close, which waits for them. Each lease is told of once as Acquired,
+// and once as Lost or Released.
 type Hooks struct {
 	// Waiting: an attempt has to queue, or failed in a way that may pass and is
 	// tried again; then Err says how.
 	Waiting func(Event)
-	// Acquired: a lease was granted. Elapsed is the time since the call.
+	// Acquired: a lease was granted, or re-entered. Elapsed is the time since
+	// the call.
 	Acquired func(Event)
 	// Lost: a lease ended other than by Release. Err says how.
 	Lost func(Event)

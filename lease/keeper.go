@@ -180,16 +180,23 @@ func (k *keeper) end(h *hold, err error) {
 	delete(k.young, h.nonce)
 }
 
-// tell ends the contexts of lost holds and reports them. Called without mu.
+// tell ends the contexts of lost holds, all of them, and then reports them: a
+// slow hook must not keep a context open. Called without mu.
 func (k *keeper) tell(now Instant, lost []*hold) {
-	for _, h := range lost {
-		h.finish()
-		emit(k.client.hooks.Lost, h.event(now, h.ended))
+	leases := make([]int, len(lost))
+	for i, h := range lost {
+		leases[i] = h.finish()
+	}
+	for i, h := range lost {
+		for range leases[i] {
+			emit(k.client.hooks.Lost, h.event(now, h.ended))
+		}
 	}
 }
 
-// finish ends the contexts of the leases of an ended hold.
-func (h *hold) finish() {
+// finish ends the contexts of the leases of an ended hold, and says how many
+// there were.
+func (h *hold) finish() int {
 	k := h.keeper
 	k.mu.Lock()
 	leases, cause := h.leases, h.ended
@@ -199,6 +206,7 @@ func (h *hold) finish() {
 		l.cancel(cause)
 	}
 	k.client.holders.forget(h)
+	return len(leases)
 }
 
 // lost is told by the backend that an attempt has ended at the service.

@@ -61,7 +61,8 @@ func (l *Lease) Slot() int { return l.hold.grant.Slot }
 
 // GateResource is the name to give to a gate along with Token: the resource, or
 // for a permit the name of its slot, since tokens of permits that are held side
-// by side would fence each other out under one name.
+// by side would fence each other out under one name. Of a set it is the one
+// named first; guard what belongs to the others under their own names.
 func (l *Lease) GateResource() fencing.Resource {
 	if slot := l.Slot(); slot != 0 {
 		return l.hold.named.Slot(slot)
@@ -89,12 +90,14 @@ func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 // to write; that is what Token is for.
 func (l *Lease) Err() error { return l.hold.keeper.check(l) }
 
-// Deadline is when the lease ends if it is not renewed, as far as is known now.
+// Deadline is when the lease ends if it is not renewed, as far as is known now:
+// the present time and what is left by the more pessimistic clock.
 func (l *Lease) Deadline() time.Time {
 	k := l.hold.keeper
+	now := k.client.clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.deadline(l.hold).Time()
+	return now.Time().Add(now.Until(k.deadline(l.hold)))
 }
 
 // Renew prolongs the lease now, and with it the others of its session. Only

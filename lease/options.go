@@ -57,6 +57,7 @@ type AcquireOption func(*plan) error
 type plan struct {
 	named     fencing.Resource
 	request   Request
+	ttl       time.Duration // 0 if the call leaves it to the policy
 	timing    timing
 	try       bool // do not wait, do not try again
 	waitLimit time.Duration
@@ -74,14 +75,14 @@ func timingOf(p Policy) timing { return timing{ttl: p.TTL, renew: p.Renew, drift
 // validity is how long a lease lasts, counted from before the request was sent.
 func (t timing) validity() time.Duration { return t.ttl - t.drift }
 
-// WithTTL sets how long the lease lasts without renewal. Renewal and drift
-// follow it as the defaults of Policy say.
+// WithTTL sets how long the lease lasts without renewal. Renewal and drift are
+// as the lock's policy says, or follow the TTL if it says nothing.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return func(p *plan) error {
 		if ttl < MinTTL || ttl > MaxTTL {
 			return fmt.Errorf("%w: ttl (%v) must be from %v to %v", ErrInvalid, ttl, MinTTL, MaxTTL)
 		}
-		p.timing = timingOf(Policy{TTL: ttl}.Filled())
+		p.ttl = ttl
 		return nil
 	}
 }
@@ -151,7 +152,9 @@ func WithMetadata(metadata map[string]string) AcquireOption {
 // WithHolder names the holder and makes the lease re-entrant for it: if the
 // same holder of the same Client acquires the same resources again while it has
 // them, it gets a lease with the same token, and they are free after as many
-// releases. Holders of different Clients are different, whatever their names.
+// releases. The lease lives as the first one does: options that ask for
+// something else are refused. Holders of different Clients are different,
+// whatever their names.
 func WithHolder(name string) AcquireOption {
 	return func(p *plan) error {
 		if name == "" {

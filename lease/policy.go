@@ -120,13 +120,16 @@ func NewPolicies(policies ...Policy) (Policies, error) {
 }
 
 // For is the policy of a resource, with defaults filled in.
-func (s Policies) For(resource fencing.Resource) Policy {
+func (s Policies) For(resource fencing.Resource) Policy { return s.find(resource).Filled() }
+
+// find is the policy of a resource as it was given.
+func (s Policies) find(resource fencing.Resource) Policy {
 	for _, p := range s.byPrefix {
 		if strings.HasPrefix(string(resource), p.Prefix) {
-			return p.Filled()
+			return p
 		}
 	}
-	return Policy{}.Filled()
+	return Policy{}
 }
 
 // All returns the policies, the longest prefix first.

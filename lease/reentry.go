@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -143,6 +144,10 @@ func (s *holders) reenter(ctx context.Context, e *entry, p *plan) (l *Lease, err
 			ErrInvalid, p.request.Holder, h.request.Kind, p.request.Kind)
 	case p.request.Mode != AnyMode && p.request.Mode != h.grant.Mode:
 		err = &ModeError{Resource: h.named, Want: p.request.Mode, Have: h.grant.Mode}
+	case p.ttl != 0 && p.ttl != k.timing.ttl || p.fixed && !k.fixed || p.request.Permits != h.request.Permits ||
+		p.request.Metadata != nil && !maps.Equal(p.request.Metadata, h.request.Metadata):
+		err = fmt.Errorf("%w: %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
+			ErrInvalid, p.request.Holder)
 	default:
 		l = newLease(ctx, h)
 	}

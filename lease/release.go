@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -24,22 +25,24 @@ func (k *keeper) releaseLease(ctx context.Context, l *Lease) error {
 	last := len(h.leases) == 0
 	if last {
 		k.end(h, ErrReleased)
+		k.discards[h.nonce] = true // keeps the keeper until the service is told
 	}
 	k.mu.Unlock()
 
 	l.cancel(ErrReleased)
-	if !last {
-		return nil
-	}
-	h.finish()
-	err := k.cleanup(ctx, h.nonce)
-	if err != nil {
+	var err error
+	if last {
+		h.finish()
+		err = k.cleanup(ctx, h.nonce)
 		k.mu.Lock()
-		k.discard(h.nonce)
+		delete(k.discards, h.nonce)
+		if err != nil {
+			k.discard(h.nonce)
+		}
 		k.mu.Unlock()
-	}
-	if k.fixed {
-		k.poke()
+		if k.fixed {
+			k.poke()
+		}
 	}
 	emit(k.client.hooks.Released, h.event(now, err))
 	return err
@@ -99,5 +102,7 @@ func (k *keeper) closeSession() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxCleanup, k.timing.ttl))
 	defer cancel()
-	_ = k.session.Close(ctx)
+	if err := k.session.Close(ctx); err != nil && !errors.Is(err, ErrLost) {
+		k.client.notTold(fmt.Errorf("session %s: %w", k.id, err))
+	}
 }

@@ -158,5 +158,77 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, s.client.Close(ctx), context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		s.tolerant = true
+	})
+}
+
+func TestCloseSaysThatTheServiceWasNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		s.memory.Fail(lease.ErrUnavailable)
+		require.ErrorIs(t, s.client.Close(t.Context()), lease.ErrUnavailable)
+		require.ErrorIs(t, l.Err(), lease.ErrClosed)
+		s.memory.Fail(nil)
+		s.tolerant = true
+	})
+}
+
+// A keeper that serves one fixed lease must live until the service knows that
+// it was released.
+func TestAFixedLeaseIsReleasedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire(lease.WithoutRenewal(), lease.WithTTL(12*time.Hour))
+		s.tap(func(on *taps) {
+			on.release = func(ctx context.Context, _ lease.Nonce, _ releaseFunc) error { <-ctx.Done(); return lease.ErrUncertain }
+			on.closing = func(ctx context.Context, _ func(context.Context) error) error {
+				<-ctx.Done()
+				return lease.ErrUncertain
+			}
+		})
+		require.ErrorIs(t, l.Release(t.Context()), lease.ErrUncertain)
+		time.Sleep(20 * time.Second)
+		s.tap(func(on *taps) { *on = taps{} })
+		time.Sleep(5 * time.Hour)
+		_, err := s.other().TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+	})
+}
+
+// A lease that ends here by its deadline may live on at the service, in a
+// session that others keep alive.
+func TestAnExpiredLeaseIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		a := s.acquire()
+		s.tap(func(on *taps) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+				_, err := next(ctx)
+				return []lease.Nonce{1}, err // the service renews it, the answer says no
+			}
+		})
+		b, err := s.client.Acquire(t.Context(), "b")
+		require.NoError(t, err)
+		<-a.Done()
+		time.Sleep(2 * ttl)
+		require.NoError(t, b.Err())
+		_, err = s.other().TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+	})
+}
+
+func TestReleaseRacesWithItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		errs := make(chan error, 2)
+		for range cap(errs) {
+			go func() { errs <- l.Release(t.Context()) }()
+		}
+		first, second := <-errs, <-errs
+		require.True(t, (first == nil) != (second == nil), "one released it, one was told so: %v, %v", first, second)
+		require.Len(t, s.told.read().released, 1)
 	})
 }

@@ -115,14 +115,25 @@ func (k *keeper) linger() time.Duration {
 	return k.timing.ttl
 }
 
-// renew sends one keep-alive, after any that is under way.
+// renew sends one keep-alive, after any that is under way, and reports it.
 func (k *keeper) renew(ctx context.Context) error {
 	select {
 	case k.renewing <- struct{}{}:
-		defer func() { <-k.renewing; k.poke() }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	report, err := k.renewOnce(ctx)
+	<-k.renewing
+	k.poke()
+	if report.Session == k.id {
+		emit(k.client.hooks.Renewed, report)
+	}
+	return err
+}
+
+// renewOnce sends one keep-alive. The caller holds renewing. The report is zero
+// if nothing was sent.
+func (k *keeper) renewOnce(ctx context.Context) (Renewal, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timing.renew)
 	defer cancel()
 
@@ -130,7 +141,7 @@ func (k *keeper) renew(ctx context.Context) error {
 	k.mu.Lock()
 	if k.gone != nil {
 		defer k.mu.Unlock()
-		return k.gone
+		return Renewal{}, k.gone
 	}
 	k.tried = sent
 	k.round++
@@ -151,8 +162,7 @@ func (k *keeper) renew(ctx context.Context) error {
 	k.mu.Lock()
 	k.failing = err != nil
 	k.mu.Unlock()
-	emit(k.client.hooks.Renewed, Renewal{Session: k.id, Leases: leases, Elapsed: k.client.clock.Now().Since(sent), Err: err})
-	return err
+	return Renewal{Session: k.id, Leases: leases, Elapsed: k.client.clock.Now().Since(sent), Err: err}, err
 }
 
 // prolong notes that a keep-alive was answered: everything that was held when

@@ -67,6 +67,7 @@ func TestRenewalThatHangsDoesNotDelayTheDeadline(t *testing.T) {
 		l := s.acquire()
 		<-l.Done()
 		require.Equal(t, validity, time.Since(start))
+		require.GreaterOrEqual(t, len(s.told.read().renewals), 1, "one that hangs is given up in time to try again")
 	})
 }
 
@@ -118,8 +119,21 @@ func TestWaitingForAFixedLease(t *testing.T) {
 		}()
 		l := s.acquire(lease.WithoutRenewal())
 		start := time.Now()
+		require.Len(t, s.told.read().waiting, 1, "it has kept its place, and has not queued again")
 		<-l.Done()
 		require.Equal(t, validity, time.Since(start))
+	})
+}
+
+func TestAFixedLeaseBesideARenewedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		renewed := s.acquire()
+		fixed, err := s.client.Acquire(t.Context(), "fixed", lease.WithoutRenewal())
+		require.NoError(t, err)
+		time.Sleep(2 * ttl)
+		require.NoError(t, renewed.Err())
+		require.ErrorIs(t, fixed.Err(), lease.ErrExpired)
 	})
 }
 

@@ -99,15 +99,23 @@ func (r *Request) Validate() error {
 		return fmt.Errorf("%w: permits (%d) with kind %s", ErrInvalid, r.Permits, r.Kind)
 	case r.Mode > Correctness:
 		return fmt.Errorf("%w: %s", ErrInvalid, r.Mode)
-	case len(r.Holder) > MaxHolderLen:
-		return fmt.Errorf("%w: the holder's name has %d bytes, at most %d are allowed", ErrInvalid, len(r.Holder), MaxHolderLen)
 	}
-	if r.Holder != "" {
-		if err := fencing.Resource(r.Holder).Validate(); err != nil {
-			return fmt.Errorf("%w: the holder's name %q must be printable UTF-8", ErrInvalid, r.Holder)
-		}
+	if err := validateHolder(r.Holder); err != nil {
+		return err
 	}
 	return validateMetadata(r.Metadata)
+}
+
+func validateHolder(name string) error {
+	switch {
+	case name == "":
+		return nil
+	case len(name) > MaxHolderLen:
+		return fmt.Errorf("%w: the holder's name has %d bytes, at most %d are allowed", ErrInvalid, len(name), MaxHolderLen)
+	case fencing.Resource(name).Validate() != nil:
+		return fmt.Errorf("%w: the holder's name %q must be printable UTF-8", ErrInvalid, name)
+	}
+	return nil
 }
 
 func validateResources(resources []fencing.Resource, kind Kind) error {

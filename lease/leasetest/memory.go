@@ -3,6 +3,8 @@ package leasetest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,8 +71,9 @@ func (m *Memory) Fail(err error) {
 func (m *Memory) ExpireAll() {
 	m.mu.Lock()
 	defer m.unlock()
-	for _, s := range m.sessions {
-		s.expireNow()
+	ids := slices.SortedFunc(maps.Keys(m.sessions), func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) })
+	for _, id := range ids {
+		m.sessions[id].expireNow()
 	}
 }
 
@@ -87,6 +90,7 @@ func (m *Memory) Open(ctx context.Context, config lease.SessionConfig) (lease.Se
 		return nil, err
 	}
 	if s := m.sessions[config.ID]; s != nil {
+		s.prolong(sent)
 		return s, nil
 	}
 	m.applyLocked(command)

@@ -56,7 +56,7 @@ func (s *memorySession) Acquire(ctx context.Context, request lease.Request) (lea
 }
 
 // ask applies the request. If it is queued its turn comes on the channel.
-func (s *memorySession) ask(ctx context.Context, request lease.Request) (<-chan waitResult, machine.Result, error) {
+func (s *memorySession) ask(ctx context.Context, request lease.Request) (chan waitResult, machine.Result, error) {
 	m := s.memory
 	m.mu.Lock()
 	defer m.unlock()
@@ -72,14 +72,16 @@ func (s *memorySession) ask(ctx context.Context, request lease.Request) (<-chan 
 	return turn, result, nil
 }
 
-func (s *memorySession) await(ctx context.Context, nonce lease.Nonce, turn <-chan waitResult) (lease.Grant, error) {
+func (s *memorySession) await(ctx context.Context, nonce lease.Nonce, turn chan waitResult) (lease.Grant, error) {
 	select {
 	case result := <-turn:
 		return s.stamp(result.grant), result.err
 	case <-ctx.Done():
 		s.memory.mu.Lock()
 		defer s.memory.mu.Unlock()
-		delete(s.waiting, nonce)
+		if s.waiting[nonce] == turn { // else it was asked again meanwhile
+			delete(s.waiting, nonce)
+		}
 		return lease.Grant{}, ctx.Err()
 	}
 }

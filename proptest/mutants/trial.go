@@ -23,6 +23,18 @@ var (
 	rapidAfter = regexp.MustCompile(`\[rapid\] (?:failed|panic) after (\d+) tests?`)
 )
 
+// baseline runs a mutant's test on the tree as it is: a test that fails without
+// the mutant does not catch it.
+func baseline(m mutant) error {
+	plain := m
+	plain.Files = nil
+	v, err := try(plain)
+	if err == nil && v.Caught != "" {
+		err = fmt.Errorf("%s fails without any mutant", v.Caught)
+	}
+	return err
+}
+
 // try runs a mutant's test with its edits laid over the tree, again if it may
 // take luck to catch it. A mutant that does not compile proves nothing and is
 // an error.

@@ -1,0 +1,104 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+func TestDoReportsThatTheClientWasClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		err := s.client.Do(t.Context(), "a", func(ctx context.Context, l *lease.Lease) error {
+			go func() { _ = s.client.Close(context.Background()) }()
+			<-ctx.Done()
+			return nil
+		})
+		require.ErrorIs(t, err, lease.ErrClosed, "the work was not protected to its end")
+	})
+}
+
+func TestElect(t *testing.T) {
+	mine := errors.New("the disk is on fire")
+	tests := []struct {
+		name  string
+		first func(ctx context.Context, s *setup, l *lease.Lease) error // what the first term does
+		want  error                                                     // nil: there is a second term
+	}{
+		{"steps down and campaigns again", func(context.Context, *setup, *lease.Lease) error { return nil }, nil},
+		{"an error of its own ends it", func(context.Context, *setup, *lease.Lease) error { return mine }, mine},
+		{"a loss does not", func(ctx context.Context, s *setup, l *lease.Lease) error {
+			require.NoError(s, s.memory.Break(ctx, "a", l.Token()))
+			<-ctx.Done()
+			return ctx.Err()
+		}, nil},
+		{"a write refused after the loss does not", func(ctx context.Context, s *setup, l *lease.Lease) error {
+			require.NoError(s, s.memory.Break(ctx, "a", l.Token()))
+			<-ctx.Done()
+			return fmt.Errorf("write: %w", &fencing.StaleError{Resource: "a", Token: 1, Mark: 2})
+		}, nil},
+		{"an error of its own after a loss does", func(ctx context.Context, s *setup, l *lease.Lease) error {
+			require.NoError(s, s.memory.Break(ctx, "a", l.Token()))
+			<-ctx.Done()
+			return mine
+		}, mine},
+		{"the loss of another lease does", func(ctx context.Context, s *setup, _ *lease.Lease) error {
+			return s.client.Do(ctx, "inner", func(ctx context.Context, inner *lease.Lease) error {
+				return s.memory.Break(ctx, "inner", inner.Token())
+			})
+		}, lease.ErrLost},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSetup(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				terms := 0
+				err := s.client.Elect(ctx, "a", func(ctx context.Context, l *lease.Lease) error {
+					if terms++; terms > 1 {
+						cancel()
+						return nil
+					}
+					return tt.first(ctx, s, l)
+				})
+				if tt.want != nil {
+					require.ErrorIs(t, err, tt.want)
+					require.Equal(t, 1, terms)
+					return
+				}
+				require.ErrorIs(t, err, context.Canceled)
+				require.Equal(t, 2, terms)
+			})
+		})
+	}
+}
+
+func TestObserveOutlivesAnOutageAndEndsWithTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		var leaders []lease.Leader
+		done := make(chan error)
+		s.memory.Fail(lease.ErrUnavailable)
+		go func() {
+			done <- s.client.Observe(t.Context(), "a", func(l lease.Leader) { leaders = append(leaders, l) })
+		}()
+		time.Sleep(10 * time.Second)
+		s.memory.Fail(nil)
+		time.Sleep(5 * time.Second)
+		l := s.acquire(lease.WithMetadata(map[string]string{"at": "here"}))
+		synctest.Wait()
+		require.NoError(t, s.client.Close(context.Background()))
+		require.ErrorIs(t, <-done, lease.ErrClosed)
+		require.Equal(t, lease.Leader{}, leaders[0])
+		require.Equal(t, lease.Leader{Holder: "tester", Token: l.Token(), Metadata: map[string]string{"at": "here"}}, leaders[1])
+	})
+}
