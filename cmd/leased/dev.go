@@ -58,7 +58,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return usageError(err)
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	data, err := filepath.Abs(f.data)
 	if err != nil {
 		return err

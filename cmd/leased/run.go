@@ -49,7 +49,7 @@ func newRun() *cobra.Command {
 			"gate in LEASED_RESOURCE. If the lease is lost, or cannot be renewed, the command's process group gets\n" +
 			"SIGTERM before the lease's deadline, and SIGKILL after --grace, before that deadline too. That holds\n" +
 			"when the network is cut, and when `leased run` itself is stopped or killed. Processes that leave the\n" +
-			"group, as daemons do, are out of reach.\n\n" +
+			"group, as daemons do, are out of reach. Do not suspend it with Ctrl-Z: only the command would stop.\n\n" +
 			"Signals are passed on to the process group. While it waits for the lock SIGINT, SIGTERM, SIGHUP and\n" +
 			"SIGQUIT end the waiting; others are passed on when the command has started. What the command leaves\n" +
 			"behind in its process group is killed before the lease is given back.\n\n" + exitCodes,

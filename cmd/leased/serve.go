@@ -94,15 +94,19 @@ func start(parent context.Context, s *settings.Settings, logger *slog.Logger, si
 		}
 		return nil, cause
 	}
-	return m, err
+	if err != nil {
+		return nil, &codeError{exitError, fmt.Errorf("the member was not started: %w", err)}
+	}
+	return m, nil
 }
 
-// attend waits for a reason to stop, and reloads when told to.
+// attend waits for a reason to stop, and reloads when told to, if load is not
+// nil.
 func attend(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, load func() (*settings.Settings, error)) error {
 	for {
 		select {
 		case s := <-signals:
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP || load == nil {
 				logger.Info("stopping", "signal", s.String())
 				return nil
 			}
