@@ -57,6 +57,7 @@ func (c *Acquire) apply(m *Machine) Result {
 		return Result{Code: Held}
 	}
 	s.requests[r.nonce] = r
+	m.waiters++
 	for _, name := range r.resources {
 		l := m.lock(name)
 		l.queue = append(l.queue, r)
@@ -162,6 +163,8 @@ func (m *Machine) grant(r *request) {
 	}
 	m.lastToken++
 	r.token = m.lastToken
+	m.waiters--
+	m.holders++
 	for _, name := range r.resources {
 		l := m.locks[name]
 		l.queue = remove(l.queue, r)
@@ -176,6 +179,9 @@ func (m *Machine) grant(r *request) {
 func (m *Machine) free(r *request, how EventType) {
 	if r.token == fencing.None {
 		how = EventCancelled
+		m.waiters--
+	} else {
+		m.holders--
 	}
 	m.emit(how, r)
 	for _, name := range r.resources {

@@ -29,6 +29,8 @@ type Machine struct {
 	sessions   map[lease.SessionID]*session
 	locks      map[fencing.Resource]*lock
 
+	holders, waiters int // how many requests are which
+
 	events []Event // of the command that is being applied
 }
 

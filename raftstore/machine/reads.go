@@ -13,17 +13,14 @@ import (
 // the name after, in ascending order, limit of them at most. The last name is
 // where the next page begins.
 func (m *Machine) List(prefix string, after fencing.Resource, limit int) []lease.Status {
-	var names []fencing.Resource
-	for name := range m.locks { // in any order: they are sorted below
-		if name > after && strings.HasPrefix(string(name), prefix) {
-			names = append(names, name)
+	var list []lease.Status
+	for _, name := range sortedKeys(m.locks) {
+		if len(list) >= limit {
+			break
 		}
-	}
-	slices.Sort(names)
-	names = names[:min(len(names), max(limit, 0))]
-	list := make([]lease.Status, 0, len(names))
-	for _, name := range names {
-		list = append(list, m.Inspect(name))
+		if name > after && strings.HasPrefix(string(name), prefix) {
+			list = append(list, m.Inspect(name))
+		}
 	}
 	return list
 }
@@ -66,17 +63,7 @@ type Counts struct {
 	Sessions, Locks, Holders, Waiters int
 }
 
-// Count counts.
+// Count tells how much the machine holds.
 func (m *Machine) Count() Counts {
-	c := Counts{Sessions: len(m.sessions), Locks: len(m.locks)}
-	for _, s := range m.sessions { // sums do not depend on the order
-		for _, r := range s.requests {
-			if r.token == fencing.None {
-				c.Waiters++
-			} else {
-				c.Holders++
-			}
-		}
-	}
-	return c
+	return Counts{Sessions: len(m.sessions), Locks: len(m.locks), Holders: m.holders, Waiters: m.waiters}
 }

@@ -45,5 +45,13 @@ func TestReads(t *testing.T) {
 	require.Equal(t, Queued, m.Attempt(id, 5).Code)
 	require.Equal(t, Ended, m.Attempt(id, 6).Code)
 	require.Equal(t, NoSession, m.Attempt(lease.SessionID{2}, 1).Code)
-	require.Equal(t, Counts{Sessions: 1, Locks: 4, Holders: 4, Waiters: 1}, m.Count())
+	want := Counts{Sessions: 1, Locks: 4, Holders: 4, Waiters: 1}
+	require.Equal(t, want, m.Count())
+	restored, err := Restore(m.Snapshot())
+	require.NoError(t, err)
+	require.Equal(t, want, restored.Count())
+	m.Apply(&Release{Session: id, Nonce: 4}) // the waiter takes over
+	require.Equal(t, Counts{Sessions: 1, Locks: 4, Holders: 4}, m.Count())
+	m.Apply(&CloseSession{Session: id})
+	require.Equal(t, Counts{}, m.Count())
 }

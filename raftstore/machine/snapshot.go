@@ -132,6 +132,7 @@ func (m *Machine) restoreSessions(r *reader) {
 	slices.SortFunc(requests, byOrder)
 	for _, q := range requests {
 		if q.token == fencing.None {
+			m.waiters++
 			for _, name := range q.resources {
 				l := m.lock(name)
 				l.queue = append(l.queue, q)
@@ -141,6 +142,7 @@ func (m *Machine) restoreSessions(r *reader) {
 	slices.SortFunc(requests, func(a, b *request) int { return cmp.Compare(a.token, b.token) })
 	for _, q := range requests {
 		if q.token != fencing.None {
+			m.holders++
 			for _, name := range q.resources {
 				l := m.lock(name)
 				l.holders = append(l.holders, q)
