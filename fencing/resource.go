@@ -44,7 +44,7 @@ func (r Resource) Validate() error {
 				return fmt.Errorf("%w: %q is not UTF-8 at byte %d", ErrInvalidResource, string(r), i)
 			}
 		}
-		if !unicode.IsPrint(c) {
+		if unicode.Is(unprintable, c) {
 			return fmt.Errorf("%w: %q has the unprintable character %U at byte %d",
 				ErrInvalidResource, string(r), c, i)
 		}

@@ -3,6 +3,8 @@ package fencing_test
 import (
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,6 +46,21 @@ func TestParseResource(t *testing.T) {
 			require.ErrorContains(t, err, tt.says)
 			require.Empty(t, r)
 		})
+	}
+}
+
+// The rule has a table of its own. Against the one of this release of Go: what
+// prints is allowed, and what is allowed either prints or is not assigned.
+func TestNamesArePrintable(t *testing.T) {
+	for c := rune(0); c <= unicode.MaxRune; c++ {
+		if !utf8.ValidRune(c) {
+			continue
+		}
+		allowed := fencing.Resource(string(c)).Validate() == nil
+		assigned := !unicode.Is(unicode.Cn, c)
+		if unicode.IsPrint(c) != allowed && (assigned || !allowed) {
+			t.Fatalf("%U: printable %v, allowed %v", c, unicode.IsPrint(c), allowed)
+		}
 	}
 }
 

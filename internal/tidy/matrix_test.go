@@ -38,7 +38,7 @@ var matrix = []place{
 	{folder: "lease", ours: []string{"fencing"},
 		inTests: []string{"lease/leasetest", "raftstore/machine"}},
 	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "raftstore/machine"}, theirs: testLibraries},
-	{folder: "lease/remote/...", ours: []string{"fencing", "lease", "api/..."}, theirs: anything,
+	{folder: "lease/remote/...", ours: []string{"fencing", "lease", "api/...", "lease/remote/..."}, theirs: anything,
 		inTests: []string{"lease/leasetest", "internal/testserver"}},
 
 	// The pure core and the two adapters, which never know each other.
