@@ -29,6 +29,7 @@ type attempt struct {
 	epoch     string
 
 	keys struct{ acquire, pair, release []any } // what the scripts are called with
+	tomb any                                    // the key of its tombstone
 
 	sent lease.Instant // before the first send, or before the last renewal
 
@@ -55,18 +56,19 @@ func newAttempt(s *session, request *lease.Request, name string, epoch uint64, w
 	a := &attempt{session: s, nonce: request.Nonce, name: name, resources: request.Resources, epoch: epochText(epoch),
 		info: infoOf(s.ttl, request), decided: make(chan struct{}), heard: make(chan struct{}), silent: n,
 		votes: make([]quorum.Vote, n), unknown: make([]bool, n), errs: make([]error, n)}
-	tomb := any(b.keys.tomb + name)
-	a.keys.acquire, a.keys.release = append(a.keys.acquire, tomb), append(a.keys.release, tomb)
+	a.tomb = b.keys.tomb + name
 	for _, r := range request.Resources {
 		lock := b.keys.lock + string(r)
 		a.locks = append(a.locks, lock)
 		boxed, counter, waiting := any(lock), any(b.keys.counter+string(r)), any(b.keys.waiting+string(r))
-		a.keys.acquire = append(a.keys.acquire, boxed, counter)
 		a.keys.pair = append(a.keys.pair, boxed, counter)
 		if waiter != "" {
-			a.keys.acquire = append(a.keys.acquire, waiting)
+			a.keys.acquire = append(a.keys.acquire, boxed, counter, waiting)
 		}
 		a.keys.release = append(a.keys.release, boxed, waiting)
+	}
+	if waiter == "" {
+		a.keys.acquire = a.keys.pair
 	}
 	return a
 }
@@ -117,6 +119,9 @@ func voteOf(got answer) (quorum.Vote, error) {
 	switch word {
 	case "held":
 		left, holder, _ := strings.Cut(rest, " ")
+		// A session passes a lock on so quickly that the nodes name different
+		// attempts of it: it holds the lock all the same.
+		holder, _, _ = strings.Cut(holder, ":")
 		millis, _ := strconv.ParseInt(left, 10, 64)
 		return quorum.Vote{State: quorum.Held, Left: time.Duration(millis) * time.Millisecond, Holder: holder}, lease.ErrHeld
 	case "empty":

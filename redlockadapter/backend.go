@@ -152,13 +152,13 @@ func (b *Backend) head(s *script, epoch string) (keys, args []any) {
 	k := &b.keys
 	switch s {
 	case acquireScript:
-		return []any{k.max, k.epoch, k.floor}, []any{epoch, b.idle}
+		return []any{k.max, k.epoch, k.floor, k.tombs}, []any{epoch, b.idle, k.tomb}
 	case raiseScript:
 		return []any{k.max, k.epoch}, []any{epoch, b.idle}
 	case renewScript:
 		return []any{k.max}, []any{b.idle}
 	case releaseScript:
-		return nil, []any{k.channel}
+		return []any{k.tombs}, []any{k.channel, k.tomb}
 	}
 	return []any{k.max}, nil
 }

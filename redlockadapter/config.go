@@ -117,14 +117,14 @@ func (c Config) options(node *redis.Options) *redis.Options {
 
 // keys are the names of what is kept on a node.
 type keys struct {
-	max, epoch, floor, join, since, run string // one each
-	lock, counter, waiting              string // beginnings, followed by the resource
-	tomb                                string // beginning, followed by the nonce
-	channel                             string // beginning, followed by the process
+	max, epoch, floor, join, since, run, tombs string // one each
+	lock, counter, waiting                     string // beginnings, followed by the resource
+	tomb                                       string // beginning, followed by the nonce
+	channel                                    string // beginning, followed by the process
 }
 
 func keysOf(namespace string) keys {
 	p := "{" + namespace + "}:"
-	return keys{max: p + "max", epoch: p + "epoch", floor: p + "floor", join: p + "join", since: p + "since", run: p + "run",
+	return keys{max: p + "max", epoch: p + "epoch", floor: p + "floor", join: p + "join", since: p + "since", run: p + "run", tombs: p + "tombs",
 		lock: p + "lock:", counter: p + "ctr:", waiting: p + "wait:", tomb: p + "tomb:", channel: p + "wake:"}
 }

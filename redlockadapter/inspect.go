@@ -193,7 +193,7 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	}
 	f := newFarewell(len(b.lanes), b.quorum)
 	o := op{script: releaseScript, answer: f.answered,
-		keys: []any{b.keys.tomb + s.name, lock, b.keys.waiting + string(resource)},
+		keys: []any{lock, b.keys.waiting + string(resource)},
 		args: []any{s.name, tombLife(max(s.ttl(), b.config.MaxTTL)), wakeNext, "1"}}
 	for _, l := range b.lanes {
 		l.push(o)

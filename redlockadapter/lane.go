@@ -3,6 +3,7 @@ package redlockadapter
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,6 +104,9 @@ func (l *lane) run() {
 	var spare []op
 	for range l.wake {
 		for {
+			// Those who can run now may have something for the same exchange.
+			// Where nobody can, this costs nothing.
+			runtime.Gosched()
 			l.mu.Lock()
 			batch, closed := l.pending, l.closed
 			l.pending = spare[:0]

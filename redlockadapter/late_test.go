@@ -135,13 +135,13 @@ func TestTombstoneRefusesALateAcquire(t *testing.T) {
 	}
 	require.NoError(t, c.MSet(context.Background(), "max", "7", "epoch", "1").Err())
 	acquire := func(nonce string) []string {
-		return run("acquire", []string{"max", "epoch", "floor", "tomb:" + nonce, "lock", "ctr"}, 1, 100000, nonce, 100000, "info", 1, "")
+		return run("acquire", []string{"max", "epoch", "floor", "tombs", "lock", "ctr"}, 1, 100000, "tomb:", nonce, 100000, "info", 1, "")
 	}
-	run("release", []string{"tomb:1", "lock", "wait"}, "wake:", "1", 100000, "none", 1)
+	run("release", []string{"tombs", "lock", "wait"}, "wake:", "tomb:", "1", 100000, "none", 1)
 	require.Equal(t, []string{"ok", "ended"}, acquire("1"))
 	require.Equal(t, []string{"ok", "8"}, acquire("2"))
 	require.Equal(t, []string{"ok", "8"}, acquire("2"), "asked twice, the same answer")
-	run("release", []string{"tomb:1", "lock", "wait"}, "wake:", "1", 0, "none", 1)
+	run("release", []string{"tombs", "lock", "wait"}, "wake:", "tomb:", "1", 0, "none", 1)
 	require.Contains(t, acquire("3")[1], "held", "a release of another attempt frees nothing")
 	require.Equal(t, []string{"ok", "ended"}, run("renew", []string{"max", "tomb:1", "lock", "ctr"}, 100000, "1", "8", 100000, "info", 1))
 }

@@ -3,6 +3,7 @@ package redlockadapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -15,7 +16,7 @@ import (
 const (
 	// maxStreak is how many times in a row a lock is passed on inside one
 	// process before others get a chance.
-	maxStreak = 16
+	maxStreak = 32
 	// yieldPause is how long this process then stands back, if someone else was
 	// woken.
 	yieldPause = 10 * time.Millisecond
@@ -49,6 +50,7 @@ type queue struct {
 // queues.
 type waiter struct {
 	locks  []string
+	ticket string        // what the nodes know it by
 	signal chan struct{} // look again
 	woken  uint64        // the nodes that said that the lock is free
 	tried  bool          // it has asked the nodes, and knows that others hold
@@ -92,7 +94,9 @@ func (q *queues) held(a *attempt) {
 }
 
 func (q *queues) join(locks []string) *waiter {
-	w := &waiter{locks: locks, signal: make(chan struct{}, 1)}
+	// The clocks of processes need not agree: a ticket decides only who is woken.
+	w := &waiter{locks: locks, signal: make(chan struct{}, 1),
+		ticket: fmt.Sprintf("%015d-%s", wallClock().UnixMicro()%1e15, q.backend.process)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, lock := range locks {
@@ -190,9 +194,14 @@ func (q *queues) release(a *attempt) *farewell {
 // whether someone in another process was woken, who then goes first.
 func (q *queues) pokeFirst(locks []string, f *farewell) {
 	q.mu.Lock()
-	waits := slices.ContainsFunc(locks, func(lock string) bool { return q.locks[lock] != nil })
+	var firsts []*waiter
+	for _, lock := range locks {
+		if one := q.locks[lock]; one != nil && len(one.waiters) > 0 {
+			firsts = append(firsts, one.waiters[0])
+		}
+	}
 	q.mu.Unlock()
-	if !waits {
+	if len(firsts) == 0 {
 		return
 	}
 	go func() {
@@ -203,13 +212,11 @@ func (q *queues) pokeFirst(locks []string, f *farewell) {
 		now := q.backend.clock.Now()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		for _, lock := range locks {
-			if one := q.locks[lock]; one != nil && len(one.waiters) > 0 {
-				if woken {
-					one.waiters[0].notYet = now.Add(yieldPause)
-				}
-				one.waiters[0].poke()
+		for _, w := range firsts {
+			if woken && w.woken == 0 {
+				w.notYet = now.Add(yieldPause)
 			}
+			w.poke()
 		}
 	}()
 }
@@ -258,7 +265,7 @@ func (s *session) acquireInTurn(ctx context.Context, request *lease.Request, e *
 	for {
 		nap := q.ready(w)
 		if nap == 0 {
-			a, err := s.try(ctx, request, e, s.backend.process)
+			a, err := s.try(ctx, request, e, w.ticket)
 			var lost *lostAttempt
 			switch {
 			case err == nil:

@@ -68,7 +68,7 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 // ask sends the renewal of one grant to all nodes.
 func (r *renewal) ask(one *renewing) {
 	a := one.attempt
-	o := op{script: renewScript, keys: append([]any{a.keys.release[0]}, a.keys.pair...), stop: &a.stop,
+	o := op{script: renewScript, keys: append([]any{a.tomb}, a.keys.pair...), stop: &a.stop,
 		args: []any{a.name, a.token.String(), r.session.ttlText, a.info, strconv.Itoa(len(a.locks))}}
 	o.answer = func(_ int, got answer) { r.answered(one, got) }
 	for _, l := range r.session.backend.lanes {

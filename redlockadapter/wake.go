@@ -44,7 +44,7 @@ func (b *Backend) passOn(node int, lock string) {
 	name := b.process + ":pass"
 	resource := lock[len(b.keys.lock):]
 	b.lanes[node].push(op{script: releaseScript, answer: func(int, answer) {},
-		keys: []any{b.keys.tomb + name, lock, b.keys.waiting + resource},
+		keys: []any{lock, b.keys.waiting + resource},
 		args: []any{name, "0", wakeAny, "1"}})
 }
 

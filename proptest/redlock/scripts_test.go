@@ -65,7 +65,7 @@ func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 	name := number(uint8(attempt) + 1)
 	switch r.IntN(10) {
 	case 0, 1, 2:
-		reply := s.run("acquire", []string{"max", "epoch", "floor", "tomb", "lock", "ctr"}, epoch, 100000, name, 100000, "info", 1, "")
+		reply := s.run("acquire", []string{"max", "epoch", "floor", "tombs", "lock", "ctr"}, epoch, 100000, "tomb:", name, 100000, "info", 1, "")
 		return "acquire", c.acquire(attempt, epoch), say(reply)
 	case 3:
 		reply := s.run("raise", []string{"max", "epoch", "lock", "ctr"}, epoch, 100000, name, number(token), 1)
