@@ -137,6 +137,36 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 	t.Logf("%d grants, %d kills; first grant after a kill: median %v, longest %v", l.grants(), kills, gaps[len(gaps)/2], gaps[len(gaps)-1])
 }
 
+func TestPausedLeaderProcess(t *testing.T) {
+	ps := startProcesses(t, 3, DefaultLog)
+	mine, other := lease.NewSessionID(), lease.NewSessionID()
+	for _, id := range []lease.SessionID{mine, other} {
+		_, err := ps.ask(call{Op: "open", Session: id})
+		require.NoError(t, err)
+	}
+	first, err := ps.ask(call{Op: "acquire", Session: mine, Nonce: 1, Resource: "a"})
+	require.NoError(t, err)
+
+	old := ps.leader()
+	require.NoError(t, old.cmd.Process.Signal(syscall.SIGSTOP))
+	rest := &processes{t: t, all: slices.DeleteFunc(slices.Clone(ps.all), func(p *process) bool { return p == old })}
+	_, err = rest.ask(call{Op: "release", Session: mine, Nonce: 1})
+	require.NoError(t, err)
+	second, err := rest.ask(call{Op: "acquire", Session: other, Nonce: 1, Resource: "a"})
+	require.NoError(t, err)
+	require.Greater(t, second.Token, first.Token)
+
+	require.NoError(t, old.cmd.Process.Signal(syscall.SIGCONT))
+	for nonce := lease.Nonce(2); nonce < 20; nonce++ { // it may still believe that it leads
+		a, err := old.call(call{Op: "acquire", Session: mine, Nonce: nonce, Resource: "a"})
+		require.Error(t, err, "it granted %d, though %d is held", a.Token, second.Token)
+	}
+	again, err := ps.ask(call{Op: "acquire", Session: other, Nonce: 1, Resource: "a"})
+	require.NoError(t, err)
+	require.Equal(t, second.Token, again.Token)
+	ps.agree()
+}
+
 func TestDiskErrorsEndTheProcess(t *testing.T) {
 	tracer, err := exec.LookPath("strace")
 	require.NoError(t, err, "install strace")
