@@ -51,7 +51,7 @@ func stateOf(n *pb.RedisNode) string {
 	case n.Error != "":
 		return "out of reach: " + n.Error
 	case n.Empty && n.Quarantine != "":
-		return "empty, votes again in " + n.Quarantine
+		return "empty, kept out for at least " + n.Quarantine
 	case n.Empty:
 		return "empty"
 	}
@@ -167,7 +167,7 @@ func awaitVotes(ctx context.Context, c *cobra.Command, backend *redlockadapter.B
 			return err
 		}
 		if 2*empty > len(statuses) {
-			return redlockadapter.ErrNoData
+			return &codeError{exitUnavailable, redlockadapter.ErrNoData}
 		}
 		if text := strings.Join(missing, ", "); text != told {
 			told = text

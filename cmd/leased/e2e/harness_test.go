@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -149,13 +150,20 @@ func must(t *testing.T, env []string, args ...string) string {
 	return out
 }
 
-// freeAddr is a loopback address that nobody listens at right now.
+// freeAddr is a loopback address that nobody listens at right now. It is not one
+// of those that the kernel gives to connections: another process could get it
+// before the server does, or while a killed server is started again.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	require.Fail(t, "no port is free")
+	return ""
 }
 
 // endpoint is the environment of a client.
