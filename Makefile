@@ -23,8 +23,8 @@ build: ## Compile everything; programs go to bin/
 	$(GO) build ./...
 	@if [ -d cmd ]; then mkdir -p bin && set -x && $(GO) build -o bin/ ./cmd/...; fi
 
-run: ## Run the main job: a paused holder wakes up, and its write is refused
-	$(GO) run ./examples/guardedwrite
+run: ## Run the main job: the whole service on this machine, to try it out
+	$(GO) run ./cmd/leased dev
 
 test: deps lint bench-module ## Install what the tests need, check the code, run all tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(PKG)

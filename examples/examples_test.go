@@ -3,6 +3,7 @@ package examples
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +13,18 @@ import (
 
 // shown finds the examples in the README: a command line, and what it prints.
 var shown = regexp.MustCompile("(?m)^```(?:console|text)\n\\$ (go run \\./examples/\\w+)\n((?s:.*?))```$")
+
+// The program in the README must be one that compiles and runs.
+func TestTheProgramInTheREADMERuns(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindSubmatch(readme)
+	require.NotNil(t, program)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, program[1], 0o600))
+	out, err := exec.Command("go", "run", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
 
 // Every example must print what the README says, to the letter.
 func TestExamplesRunAsTheREADMEShows(t *testing.T) {
