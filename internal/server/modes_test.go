@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,8 +188,9 @@ func TestUnfinishedMove(t *testing.T) {
 func TestEfficiencySurvivesItsLeader(t *testing.T) {
 	c := startCluster(t, 3, startRedis(t, 3)...)
 	setMode(t, c.leader().spec.API, "fast/", lease.Efficiency)
+	var lost sync.Map
 	session, err := client(t, c.endpoints()).Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: redisMaxTTL,
-		Lost: func(n lease.Nonce, err error) { t.Logf("attempt %d: %v", n, err) }})
+		Lost: func(n lease.Nonce, err error) { lost.Store(n, err) }})
 	require.NoError(t, err)
 	tries := 0
 	eventually(t, "a lease that outlived its leader", func() bool {
@@ -202,6 +204,47 @@ func TestEfficiencySurvivesItsLeader(t *testing.T) {
 		status, err := client(t, c.endpoints()).Inspect(patient(t), name)
 		require.NoError(t, err)
 		require.Empty(t, failed)
-		return len(status.Holders) == 1 && status.Holders[0].Token == grant.Token
+		_, gone := lost.Load(nonce)
+		return !gone && len(status.Holders) == 1 && status.Holders[0].Token == grant.Token
 	})
+}
+
+// TestLongWaitInEfficiency: a grant that was long in coming is worth something
+// when it arrives.
+func TestLongWaitInEfficiency(t *testing.T) {
+	s, _ := startBoth(t)
+	clock := lease.SystemClock()
+	open := func() lease.Session {
+		session, err := client(t, []string{s.Address()}).Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: redisMaxTTL, Clock: clock})
+		require.NoError(t, err)
+		return session
+	}
+	holder, waiter := open(), open()
+	request := lease.Request{Nonce: 1, Resources: []fencing.Resource{"fast/a"}}
+	first, err := holder.Acquire(patient(t), request)
+	require.NoError(t, err)
+
+	queued, granted := make(chan struct{}), make(chan lease.Grant, 1)
+	began := clock.Now()
+	go func() {
+		request := request
+		request.Wait, request.Queued = true, func() { close(queued) }
+		grant, err := waiter.Acquire(patient(t), request)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- grant
+	}()
+	<-queued
+	eventually(t, "it has waited for longer than its TTL", func() bool {
+		_, err := holder.Renew(patient(t))
+		require.NoError(t, err)
+		_, err = waiter.Renew(patient(t))
+		require.NoError(t, err)
+		return clock.Now().Since(began) > redisMaxTTL
+	})
+	require.NoError(t, holder.Release(patient(t), 1))
+	second := <-granted
+	require.True(t, second.Token.Newer(first.Token))
+	require.Positive(t, second.Sent.Since(began.Add(redisMaxTTL)), "its time counts from when it was granted, not from when it was asked for")
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -88,3 +90,5 @@ func newPost(t testing.TB, address, path, body string) *http.Request {
 	request.Header.Set("Content-Type", "application/json")
 	return request
 }
+
+func errorIsLost(err error) bool { return errors.Is(err, lease.ErrLost) }
