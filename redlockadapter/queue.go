@@ -22,6 +22,9 @@ const (
 	yieldPause = 10 * time.Millisecond
 	// wakeGrace is how long a first wake-up waits for those of the other nodes.
 	wakeGrace = 3 * time.Millisecond
+	// maxSleep bounds how long a waiter relies on being woken. Wake-ups are hints
+	// and can be lost with a connection; a few questions a second cost little.
+	maxSleep = 200 * time.Millisecond
 	// maxJitter spreads those whose timers end at the same time.
 	maxJitter = 10 * time.Millisecond
 )
@@ -274,7 +277,7 @@ func (s *session) acquireInTurn(ctx context.Context, request *lease.Request, e *
 				q.putOff(w, splitPause(splits))
 				splits++
 			case errors.As(err, &lost) && errors.Is(err, lease.ErrHeld):
-				q.putOff(w, lost.freeAfter+time.Millisecond+rand.N(maxJitter))
+				q.putOff(w, min(lost.freeAfter, maxSleep+rand.N(maxSleep))+time.Millisecond+rand.N(maxJitter))
 				splits = 0
 			default:
 				return nil, err

@@ -76,7 +76,13 @@ func (a *attempt) release(wake string) *farewell {
 	b := a.session.backend
 	f := newFarewell(len(b.lanes), b.quorum)
 	count := strconv.Itoa(len(a.locks))
-	plain := op{script: releaseScript, keys: a.keys.release, answer: f.answered, args: []any{a.name, "0", wake, count}}
+	answered := func(node int, got answer) {
+		f.answered(node, got)
+		if got.err != nil {
+			a.releaseLater(node, 0)
+		}
+	}
+	plain := op{script: releaseScript, keys: a.keys.release, answer: answered, args: []any{a.name, "0", wake, count}}
 	buried := plain
 	buried.args = []any{a.name, tombLife(a.session.ttl), wake, count}
 
@@ -96,6 +102,27 @@ func (a *attempt) release(wake string) *farewell {
 		}
 	}
 	return f
+}
+
+// releaseAgain is when a node that could not be told is told again. After that
+// it is left to the TTL.
+var releaseAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 1600 * time.Millisecond}
+
+// releaseLater tells a node that failed once more that the attempt is over. What
+// it keeps of it would stand in everybody's way until its TTL.
+func (a *attempt) releaseLater(node, times int) {
+	b := a.session.backend
+	if times == len(releaseAgain) || releaseAgain[times] > a.session.ttl || b.ctx.Err() != nil {
+		return
+	}
+	again := op{script: releaseScript, keys: a.keys.release,
+		args: []any{a.name, tombLife(a.session.ttl), wakeNext, strconv.Itoa(len(a.locks))},
+		answer: func(node int, got answer) {
+			if got.err != nil {
+				a.releaseLater(node, times+1)
+			}
+		}}
+	time.AfterFunc(releaseAgain[times], func() { b.lanes[node].push(again) })
 }
 
 // tombLife is how long a tombstone lasts: a copy that comes after it gets a

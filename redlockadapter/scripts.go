@@ -26,6 +26,7 @@ var (
 	joinScript    = readScript("join")
 	initScript    = readScript("init")
 	admitScript   = readScript("admit")
+	floorScript   = readScript("floor")
 )
 
 // laneScripts are loaded when a connection is made; the others are rare, and

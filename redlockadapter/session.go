@@ -212,7 +212,7 @@ func (s *session) try(ctx context.Context, request *lease.Request, e *entry, wai
 			}
 		}
 		if !a.over() {
-			a.release(wakeNone)
+			a.release(wakeNext) // others may have seen it hold, and sleep
 		}
 		if !errors.Is(err, errOldEpoch) {
 			return nil, err

@@ -2,14 +2,15 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,22 +21,33 @@ const (
 	perProcess = 16
 )
 
+// hold is one time that a caller had the lock.
+type hold struct {
+	at     int64 // nanoseconds
+	caller string
+}
+
+// tally is what one run of all processes gives. A handoff is from one caller to
+// another: a caller that takes the lock again at once hands nothing on.
+type tally struct{ handoffs, holds, least, most, none float64 }
+
 // contended has 128 callers in 8 processes want one lock.
 func (s settings) contended(out io.Writer, addrs []string) error {
-	type result struct{ handoffs, least, most, starved float64 }
-	results := map[string]result{}
+	results := map[string]tally{}
 	for _, kind := range []string{"redsync", "leased"} {
-		var all []float64
 		length := max(s.length, 5*time.Second)
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		var failed error
-		for range processes {
+		var (
+			mu     sync.Mutex
+			wg     sync.WaitGroup
+			all    []hold
+			failed error
+		)
+		for p := range processes {
 			wg.Go(func() {
-				counts, err := runChild(kind, addrs, length)
+				holds, err := runChild(kind, addrs, length, p)
 				mu.Lock()
 				defer mu.Unlock()
-				all = append(all, counts...)
+				all = append(all, holds...)
 				if err != nil {
 					failed = err
 				}
@@ -45,29 +57,47 @@ func (s settings) contended(out io.Writer, addrs []string) error {
 		if failed != nil {
 			return failed
 		}
-		r := result{least: all[0]}
-		for _, n := range all {
-			r.handoffs += n / length.Seconds()
-			r.least, r.most = min(r.least, n), max(r.most, n)
-			if n == 0 {
-				r.starved++
-			}
-		}
-		results[kind] = r
+		results[kind] = count(all, length)
 	}
-	row := func(what, wanted string, value func(r result) float64) {
+	row := func(what, wanted string, value func(t tally) float64) {
 		theirs, ours := value(results["redsync"]), value(results["leased"])
 		fmt.Fprintf(out, "%d callers in %d processes, %s\t%.1f\t%.1f\t%.2f\t%s\n", processes*perProcess, processes, what, theirs, ours, ours/theirs, wanted)
 	}
-	row("handoffs/s", ">= 5", func(r result) float64 { return r.handoffs })
-	row("fewest of a caller", "", func(r result) float64 { return r.least })
-	row("most of a caller", "", func(r result) float64 { return r.most })
-	row("callers that got none", "0", func(r result) float64 { return r.starved })
+	row("handoffs/s", ">= 5", func(t tally) float64 { return t.handoffs })
+	row("holds/s", "", func(t tally) float64 { return t.holds })
+	row("fewest holds of a caller", "", func(t tally) float64 { return t.least })
+	row("most holds of a caller", "", func(t tally) float64 { return t.most })
+	row("callers that got none", "0", func(t tally) float64 { return t.none })
 	return nil
 }
 
-// runChild runs one of the processes and returns how often each caller held.
-func runChild(kind string, addrs []string, length time.Duration) ([]float64, error) {
+// count puts the holds of all processes in order: they share a clock.
+func count(all []hold, length time.Duration) tally {
+	slices.SortFunc(all, func(a, b hold) int { return cmp.Compare(a.at, b.at) })
+	var t tally
+	each := map[string]float64{}
+	for i, h := range all {
+		each[h.caller]++
+		t.holds += 1 / length.Seconds()
+		if i > 0 && all[i-1].caller != h.caller {
+			t.handoffs += 1 / length.Seconds()
+		}
+	}
+	t.none = float64(processes*perProcess - len(each))
+	for _, n := range each {
+		t.most = max(t.most, n)
+		if t.least == 0 || n < t.least {
+			t.least = n
+		}
+	}
+	if t.none > 0 {
+		t.least = 0
+	}
+	return t
+}
+
+// runChild runs one of the processes.
+func runChild(kind string, addrs []string, length time.Duration, process int) ([]hold, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -78,18 +108,19 @@ func runChild(kind string, addrs []string, length time.Duration) ([]float64, err
 	if err != nil {
 		return nil, fmt.Errorf("child: %w", err)
 	}
-	var counts []float64
-	for scan := bufio.NewScanner(strings.NewReader(string(stdout))); scan.Scan(); {
-		var n float64
-		if _, err := fmt.Sscan(scan.Text(), &n); err != nil {
+	var holds []hold
+	for line := range strings.Lines(string(stdout)) {
+		var h hold
+		if _, err := fmt.Sscan(line, &h.at, &h.caller); err != nil {
 			return nil, err
 		}
-		counts = append(counts, n)
+		h.caller = fmt.Sprint(process, "/", h.caller)
+		holds = append(holds, h)
 	}
-	return counts, nil
+	return holds, nil
 }
 
-// contend is what a child does: it prints how often each of its callers held.
+// contend is what a child does: it prints when each of its callers held.
 func contend(kind string, addrs []string, length time.Duration) error {
 	redis.SetLogger(quiet{})
 	d, err := newDriver(kind, addrs)
@@ -98,19 +129,22 @@ func contend(kind string, addrs []string, length time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
-	var counts [perProcess]atomic.Int64
+	var holds [perProcess][]int64
 	var wg sync.WaitGroup
 	for c := range perProcess {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_ = d.pair(ctx, "contended", func(uint64) { counts[c].Add(1) })
+				_ = d.pair(ctx, "contended", func(uint64) { holds[c] = append(holds[c], time.Now().UnixNano()) })
 			}
 		})
 	}
 	wg.Wait()
-	for c := range counts {
-		fmt.Println(counts[c].Load())
+	out := bufio.NewWriter(os.Stdout)
+	for c, times := range holds {
+		for _, at := range times {
+			fmt.Fprintln(out, at, c)
+		}
 	}
 	d.close()
-	return nil
+	return out.Flush()
 }

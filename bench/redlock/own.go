@@ -21,7 +21,7 @@ type meter struct {
 	servers []*testserver.RedisServer
 }
 
-func (m *meter) servers_() time.Duration {
+func (m *meter) onServers() time.Duration {
 	var ticks int64
 	for _, s := range m.servers {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid()))
@@ -62,7 +62,7 @@ func own(d driver, m *meter, callers int, length time.Duration) figures {
 	var failed atomic.Int64
 	times := make([][]time.Duration, callers)
 	var wg sync.WaitGroup
-	cpu, servers, began := m.client(), m.servers_(), time.Now()
+	cpu, servers, began := m.client(), m.onServers(), time.Now()
 	for c := range callers {
 		name := "own/" + strconv.Itoa(c)
 		wg.Go(func() {
@@ -80,7 +80,7 @@ func own(d driver, m *meter, callers int, length time.Duration) figures {
 	stop.Store(true)
 	wg.Wait()
 	took := time.Since(began)
-	onServers := m.servers_() - servers
+	onServers := m.onServers() - servers
 	all := slices.Concat(times...)
 	slices.Sort(all)
 	n := len(all)

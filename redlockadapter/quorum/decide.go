@@ -106,17 +106,14 @@ func raising(votes []Vote) bool {
 	return slices.ContainsFunc(votes, func(v Vote) bool { return v.State == Accepted && v.Raising })
 }
 
-// HeldByOther reports whether someone else may have the lock: has it on a
-// majority of the nodes, counting those that have not told. If not the votes are
-// split, or the nodes out of reach.
+// HeldByOther reports whether someone else is seen to have the lock on a
+// majority of the nodes. If not the votes are split, or nodes out of reach, and
+// nobody may come and say that the lock is free: who waits must ask again.
 func HeldByOther(votes []Vote) bool {
 	for _, v := range votes {
-		if v.State != Held {
-			continue
-		}
 		with := 0
 		for _, other := range votes {
-			if other.State == Held && other.Holder == v.Holder || other.State == Pending || other.State == Failed {
+			if other.State == Held && v.State == Held && other.Holder == v.Holder {
 				with++
 			}
 		}
