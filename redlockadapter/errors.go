@@ -11,7 +11,7 @@ import (
 var (
 	// ErrNodeSetup: a node is not fit to vote. The error says why, and what to
 	// change.
-	ErrNodeSetup = errors.New("Redis node is not usable")
+	ErrNodeSetup = errors.New("unusable Redis node")
 	// ErrNoData: fewer than a majority of the nodes have counters, so nobody can
 	// tell which tokens were granted. It matches lease.ErrUnavailable.
 	ErrNoData error = noDataError{}

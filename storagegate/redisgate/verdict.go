@@ -35,7 +35,7 @@ func read(answer any) verdict {
 		v.mark = mark
 	case "failed":
 		if v.admitted = list[1] != int64(0); !v.admitted {
-			v.failed = fmt.Errorf("Redis says: %v", list[2])
+			v.failed = fmt.Errorf("the server says: %v", list[2])
 			break
 		}
 		v.failed = fmt.Errorf("%w: %v commands were carried out, then one failed: %v", storagegate.ErrUncertain, list[1], list[2])
