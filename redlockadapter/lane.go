@@ -23,6 +23,9 @@ type op struct {
 	keys   []any
 	args   []any
 	answer func(node int, a answer)
+	// late, if not nil, gives the args when the op is sent: by then what was sent
+	// before it on the lane has been answered, or has failed.
+	late func(node int) []any
 	// stop, if not nil and true, makes a lane drop what it has not sent yet.
 	stop *atomic.Bool
 }
@@ -192,7 +195,11 @@ func (l *lane) call(s *script, ops []op, nkeys int) call {
 	}
 	all = append(all, args...)
 	for i := range ops {
-		all = append(all, ops[i].args...)
+		if ops[i].late != nil {
+			all = append(all, ops[i].late(l.index)...)
+		} else {
+			all = append(all, ops[i].args...)
+		}
 	}
 	return call{cmd: redis.NewStringSliceCmd(context.Background(), all...), ops: ops}
 }

@@ -53,7 +53,7 @@ type queue struct {
 // queues.
 type waiter struct {
 	locks  []string
-	ticket string        // what the nodes know it by
+	since  time.Time
 	signal chan struct{} // look again
 	woken  uint64        // the nodes that said that the lock is free
 	tried  bool          // it has asked the nodes, and knows that others hold
@@ -62,6 +62,12 @@ type waiter struct {
 }
 
 func newQueues(b *Backend) *queues { return &queues{backend: b, locks: map[string]*queue{}} }
+
+// ticket is what the nodes know a waiter by. The clocks of processes need not
+// agree: it decides only who is woken first.
+func (w *waiter) ticket(process string) string {
+	return fmt.Sprintf("%015d-%s", w.since.UnixMicro()%1e15, process)
+}
 
 func (w *waiter) poke() {
 	select {
@@ -97,9 +103,7 @@ func (q *queues) held(a *attempt) {
 }
 
 func (q *queues) join(locks []string) *waiter {
-	// The clocks of processes need not agree: a ticket decides only who is woken.
-	w := &waiter{locks: locks, signal: make(chan struct{}, 1),
-		ticket: fmt.Sprintf("%015d-%s", wallClock().UnixMicro()%1e15, q.backend.process)}
+	w := &waiter{locks: locks, signal: make(chan struct{}, 1), since: wallClock()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, lock := range locks {
@@ -264,15 +268,18 @@ func (s *session) acquireInTurn(ctx context.Context, request *lease.Request, e *
 	defer q.leave(w)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	splits := 0
+	splits, ticket := 0, "" // who finds the lock free needs none
 	for {
 		nap := q.ready(w)
 		if nap == 0 {
-			a, err := s.try(ctx, request, e, w.ticket)
+			a, err := s.try(ctx, request, e, ticket)
 			var lost *lostAttempt
 			switch {
 			case err == nil:
 				return a, nil
+			case ticket == "" && errors.As(err, &lost) && errors.Is(err, lease.ErrHeld):
+				ticket = w.ticket(s.backend.process)
+				continue
 			case errors.Is(err, errSplit):
 				q.putOff(w, splitPause(splits))
 				splits++

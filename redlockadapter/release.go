@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
 // Whom a release wakes, as the script knows it.
@@ -69,9 +68,10 @@ func (f *farewell) await(ctx context.Context) error {
 }
 
 // release ends the attempt on every node, also on those that failed: they may
-// have voted. Where an answer is missing a copy of the acquire may still be on
-// its way, on another connection, so a tombstone is left for it; where all was
-// answered there is no such copy, since nothing is sent twice.
+// have voted. Where the answer to the acquire is missing a copy of it may still be
+// on its way, on another connection, so a tombstone is left for it; where it was
+// answered there is no such copy, since nothing is sent twice. Which of them it is
+// is known when the release is sent, for it follows the acquire on its lane.
 func (a *attempt) release(wake string) *farewell {
 	b := a.session.backend
 	f := newFarewell(len(b.lanes), b.quorum)
@@ -82,24 +82,21 @@ func (a *attempt) release(wake string) *farewell {
 			a.releaseLater(node, 0)
 		}
 	}
-	plain := op{script: releaseScript, keys: a.keys.release, answer: answered, args: []any{a.name, "0", wake, count}}
-	buried := plain
-	buried.args = []any{a.name, tombLife(a.session.ttl), wake, count}
-
+	plain, buried := []any{a.name, "0", wake, count}, []any{a.name, tombLife(a.session.ttl), wake, count}
+	o := op{script: releaseScript, keys: a.keys.release, answer: answered, late: func(node int) []any {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.unknown[node] {
+			return buried
+		}
+		return plain
+	}}
 	a.mu.Lock()
 	a.ended = true
 	a.stop.Store(true)
-	needsTomb := make([]bool, len(a.votes))
-	for i, v := range a.votes {
-		needsTomb[i] = a.unknown[i] || v.State == quorum.Pending
-	}
 	a.mu.Unlock()
-	for i, l := range b.lanes {
-		if needsTomb[i] {
-			l.push(buried)
-		} else {
-			l.push(plain)
-		}
+	for _, l := range b.lanes {
+		l.push(o)
 	}
 	return f
 }
