@@ -119,14 +119,17 @@ func TestOneHolderWhileLeadersAreKilled(t *testing.T) {
 	}
 }
 
-// killLeaders kills leaders, rounds of them in a row, until stop.
+// killLeaders kills leaders, rounds of them with short pauses, then a long one,
+// until stop. A renewal that has just failed must meet a leader in a short pause.
 func (c *cluster) killLeaders(stop <-chan struct{}, rounds int) (kills int) {
-	for {
-		for range rounds {
-			kills += c.killLeader(stop)
+	for n := 1; ; n++ {
+		kills += c.killLeader(stop)
+		pause := 1500 * time.Millisecond
+		if n%rounds == 0 {
+			pause = killTTL + 2*time.Second
 		}
 		select {
-		case <-time.After(killTTL + 2*time.Second):
+		case <-time.After(pause):
 		case <-stop:
 			return kills
 		}

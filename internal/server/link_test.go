@@ -102,7 +102,9 @@ func TestLossWhileAway(t *testing.T) {
 		return err == nil
 	})
 	require.Equal(t, lease.Nonce(1), <-lost)
-	require.Empty(t, lost, "the other is kept")
+	for len(lost) > 0 { // it may be told twice: by the comparison, and by a late push
+		require.Equal(t, lease.Nonce(1), <-lost, "the other is kept")
+	}
 	again, err := session.Acquire(patient(t), lease.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
 	require.NoError(t, err)
 	require.Equal(t, grants[1].Token, again.Token)
