@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"text/tabwriter"
 	"time"
 
@@ -29,6 +30,7 @@ type settings struct {
 	rounds int
 	fsync  bool
 	only   string
+	driver string
 }
 
 func main() {
@@ -37,9 +39,22 @@ func main() {
 	flag.DurationVar(&s.length, "time", 3*time.Second, "how long each measurement takes")
 	flag.IntVar(&s.rounds, "rounds", 3, "how often each is taken; the median counts")
 	flag.BoolVar(&s.fsync, "fsync", false, "appendfsync always on all servers")
+	flag.StringVar(&s.driver, "driver", "", "redsync or leased: only this one")
 	flag.StringVar(&s.only, "only", "", "256, 64, 1 or contended: only this row")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of this process")
 	child := flag.String("child", "", "internal: contend for one lock with this driver")
 	flag.Parse()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "redlock:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	var err error
 	if *child != "" {
 		err = contend(*child, flag.Args(), s.length)
@@ -47,6 +62,7 @@ func main() {
 		err = compare(s)
 	}
 	if err != nil {
+		pprof.StopCPUProfile()
 		fmt.Fprintln(os.Stderr, "redlock:", err)
 		os.Exit(1)
 	}

@@ -97,6 +97,10 @@ func (s settings) own(out io.Writer, m *meter, addrs []string, callers int) erro
 	results := map[string][]figures{}
 	for range s.rounds {
 		for _, kind := range []string{"redsync", "leased"} {
+			if s.driver != "" && s.driver != kind {
+				results[kind] = append(results[kind], figures{})
+				continue
+			}
 			d, err := newDriver(kind, addrs)
 			if err != nil {
 				return err

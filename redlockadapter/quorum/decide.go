@@ -46,8 +46,9 @@ const (
 	Wait Outcome = iota
 	// Granted: a majority has accepted Decision.Token.
 	Granted
-	// Raise: a majority accepts the attempt, with different values. Propose
-	// Decision.Token to every node that may have the lock for this attempt.
+	// Raise: a majority accepts the attempt, with different values, and the
+	// answers to come cannot make them agree. Propose Decision.Token to every node
+	// that may have the lock for this attempt.
 	Raise
 	// Lost: no majority can come together any more.
 	Lost
@@ -83,7 +84,7 @@ func Decide(votes []Vote, proposed fencing.Token) Decision {
 	switch {
 	case accepted+possible < q:
 		return Decision{Outcome: Lost}
-	case accepted >= q && top > proposed:
+	case accepted >= q && top > proposed && agreeing(votes, top)+possible < q:
 		return Decision{Outcome: Raise, Token: top}
 	case accepted >= q && possible == 0 && !raising(votes):
 		return Decision{Outcome: Lost} // the nodes that were to be raised did not follow
