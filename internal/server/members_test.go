@@ -65,7 +65,6 @@ func runMember(text string) error {
 		if config.Redis, err = redlockadapter.New(context.Background(), redisConfig(spec.Redis)); err != nil {
 			return err
 		}
-		addFloors(&config, spec.Redis)
 	}
 	listener, err := net.Listen("tcp", spec.API)
 	if err != nil {

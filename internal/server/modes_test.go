@@ -38,7 +38,6 @@ func startBoth(t testing.TB) (*server.Server, *redlockadapter.Backend) {
 	t.Cleanup(func() { require.NoError(t, engine.Close(context.Background())) })
 	s := startOne(t, func(c *server.Config) {
 		c.Redis, c.RedisMaxTTL = engine, redisMaxTTL
-		addFloors(c, addresses)
 	})
 	setMode(t, s.Address(), "fast/", lease.Efficiency)
 	return s, engine

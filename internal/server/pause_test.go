@@ -59,7 +59,6 @@ func TestPauseAfterGrant(t *testing.T) {
 	}}
 	s := startOne(t, func(c *server.Config) {
 		c.Redis, c.RedisMaxTTL = slow, redisMaxTTL
-		addFloors(c, addresses)
 	})
 	address = s.Address()
 	setMode(t, address, "fast/", lease.Efficiency)
