@@ -3,6 +3,7 @@ package redlock
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"unsafe"
 
@@ -17,13 +18,15 @@ func TestWorldHasNoPadding(t *testing.T) {
 // TestEveryInterleaving visits all worlds within the bounds. A bound that ends
 // in joins allows that many tries to bring nodes back.
 func TestEveryInterleaving(t *testing.T) {
-	for _, c := range []struct {
+	type bounds struct {
 		nodes, attempts, losses, joins int
 		renew                          bool
-	}{
-		{3, 2, 0, 0, true},
-		{3, 2, 1, 1, false},
-	} {
+	}
+	all := []bounds{{3, 2, 0, 0, true}, {3, 2, 1, 1, false}}
+	if os.Getenv("LEASED_SOAK") != "" { // about two minutes more
+		all = append(all, bounds{3, 3, 0, 0, false})
+	}
+	for _, c := range all {
 		name := fmt.Sprintf("%d nodes, %d attempts, %d losses, %d joins, renew %v", c.nodes, c.attempts, c.losses, c.joins, c.renew)
 		t.Run(name, func(t *testing.T) {
 			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.renew}
