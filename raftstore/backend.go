@@ -77,7 +77,7 @@ func (b *Backend) do(ctx context.Context, call func(n *Node) error) error {
 		select {
 		case <-search.C:
 			if err = b.once(call); err == nil || !b.worthAnother(ctx, err) {
-				return err
+				return inDoubt(uncertain, err)
 			}
 			continue
 		case <-patience.C:
@@ -89,6 +89,15 @@ func (b *Backend) do(ctx context.Context, call func(n *Node) error) error {
 		}
 		return err
 	}
+}
+
+// inDoubt keeps what an earlier call left open: that the last one has certainly
+// done nothing says nothing of it. An answer of the machine does.
+func inDoubt(uncertain, last error) error {
+	if uncertain != nil && errors.Is(last, lease.ErrUnavailable) && !errors.Is(last, lease.ErrUncertain) {
+		return fmt.Errorf("%w, then %w", uncertain, last)
+	}
+	return last
 }
 
 func (b *Backend) once(call func(n *Node) error) error {
@@ -164,14 +173,14 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	}
 }
 
-// Break takes a lease away from its holder. If it had to be asked twice it may
-// find that the token is held no more, which is what was wanted.
+// Break takes a lease away from its holder. If the first call left its outcome
+// open, that the token is held no more is what was wanted.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	tries := 0
+	doubtful := false
 	return b.do(ctx, func(n *Node) error {
-		tries++
 		result, _, err := n.propose(ctx, &machine.Break{Resource: resource, Token: token})
-		if err == nil && result.Code != machine.Done && tries == 1 {
+		doubtful = doubtful || errors.Is(err, lease.ErrUncertain)
+		if err == nil && result.Code != machine.Done && !doubtful {
 			err = fmt.Errorf("%w with token %d", lease.ErrNotHeld, token)
 		}
 		if err != nil {

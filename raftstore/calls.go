@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
@@ -31,7 +32,11 @@ func (n *Node) open(ctx context.Context, config lease.SessionConfig) error {
 	if err != nil {
 		return err
 	}
-	return n.prolong(term, config.ID)
+	err = n.prolong(term, config.ID)
+	if err != nil && !errors.Is(err, lease.ErrLost) {
+		return fmt.Errorf("%w: it is open, but perhaps not renewed: %w", lease.ErrUncertain, err)
+	}
+	return err
 }
 
 // acquire asks for a grant, and waits for it if the request says so.

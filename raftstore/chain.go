@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash"
 
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -21,22 +22,45 @@ type Chain struct {
 // String is the beginning of the hash, for people.
 func (c Chain) String() string { return hex.EncodeToString(c.Hash[:linkSize]) }
 
-// next is the chain with one more entry.
-func (c Chain) next(index uint64, data []byte, results []machine.Result) Chain {
-	h := sha256.New()
-	h.Write(c.Hash[:])
-	var word [8]byte
-	put := func(n uint64) {
-		binary.BigEndian.PutUint64(word[:], n)
-		h.Write(word[:])
+// linking makes the chain with one more entry.
+type linking struct {
+	index uint64
+	hash  hash.Hash
+	words []byte // of what has happened, not yet hashed
+}
+
+// begin takes the entry itself.
+func (c Chain) begin(index uint64, data []byte) *linking {
+	l := &linking{index: index, hash: sha256.New()}
+	l.hash.Write(c.Hash[:])
+	l.put(index, uint64(len(data)))
+	l.hash.Write(l.words)
+	l.words = l.words[:0]
+	l.hash.Write(data)
+	return l
+}
+
+// add takes what one command of the entry has come to: its result, and what
+// happened to others, such as who was handed a lock that was released.
+func (l *linking) add(r machine.Result, events []machine.Event) {
+	l.put(uint64(r.Code), uint64(r.Token), uint64(r.Slot), uint64(r.Mode), r.Generation, r.Version, uint64(len(events)))
+	for i := range events {
+		e := &events[i]
+		l.words = append(l.words, e.Session[:]...)
+		l.put(uint64(e.Type), uint64(e.Nonce), uint64(e.Token), uint64(e.Slot), e.DelayID)
 	}
-	put(index)
-	put(uint64(len(data)))
-	h.Write(data)
-	for i := range results {
-		put(uint64(results[i].Code)<<56 | uint64(results[i].Token))
+}
+
+func (l *linking) put(words ...uint64) {
+	for _, w := range words {
+		l.words = binary.BigEndian.AppendUint64(l.words, w)
 	}
-	next := Chain{Index: index}
-	h.Sum(next.Hash[:0])
+}
+
+// end is the new chain.
+func (l *linking) end() Chain {
+	l.hash.Write(l.words)
+	next := Chain{Index: l.index}
+	l.hash.Sum(next.Hash[:0])
 	return next
 }

@@ -312,7 +312,7 @@ func TestDivergedReplicaStops(t *testing.T) {
 		}
 		// The replica is told something that the others are not.
 		odd.fsm.mu.Lock()
-		odd.fsm.chain = odd.fsm.chain.next(odd.fsm.chain.Index, []byte("another history"), nil)
+		odd.fsm.chain = odd.fsm.chain.begin(odd.fsm.chain.Index, []byte("another history")).end()
 		odd.fsm.mu.Unlock()
 		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err, "the others go on")
@@ -329,11 +329,39 @@ func TestDivergedReplicaStops(t *testing.T) {
 }
 
 func TestDifferentOutcomesAreDivergence(t *testing.T) {
-	var c Chain
-	data := []byte("one entry")
-	a := c.next(1, data, []machine.Result{{Code: machine.Granted, Token: 7}})
-	b := c.next(1, data, []machine.Result{{Code: machine.Granted, Token: 8}})
-	require.NotEqual(t, a.Hash, b.Hash, "programs that grant different tokens for one entry are found out")
+	chain := func(r machine.Result, events ...machine.Event) Chain {
+		l := Chain{}.begin(1, []byte("one entry"))
+		l.add(r, events)
+		return l.end()
+	}
+	granted := func(nonce lease.Nonce, token fencing.Token) machine.Event {
+		return machine.Event{Type: machine.EventGranted, Nonce: nonce, Token: token}
+	}
+	done := machine.Result{Code: machine.Done}
+	different := []Chain{
+		chain(machine.Result{Code: machine.Granted, Token: 7}),
+		chain(machine.Result{Code: machine.Granted, Token: 8}),
+		chain(machine.Result{Code: machine.Granted, Token: 8, Slot: 1}),
+		chain(done),
+		chain(done, granted(1, 9)),
+		chain(done, granted(2, 9)),
+		chain(done, granted(2, 10)),
+	}
+	for i, a := range different {
+		for _, b := range different[i+1:] {
+			require.NotEqual(t, a.Hash, b.Hash, "programs that do different things with one entry are found out")
+		}
+	}
+}
+
+// A call that was certainly not carried out says nothing of an earlier one that
+// may have been.
+func TestDoubtRemains(t *testing.T) {
+	earlier := fmt.Errorf("%w: the leader died", lease.ErrUncertain)
+	require.ErrorIs(t, inDoubt(earlier, ErrBusy), lease.ErrUncertain)
+	require.NotErrorIs(t, inDoubt(nil, ErrBusy), lease.ErrUncertain)
+	require.NotErrorIs(t, inDoubt(earlier, lease.ErrHeld), lease.ErrUncertain, "the machine has answered")
+	require.NoError(t, inDoubt(earlier, nil))
 }
 
 func TestCancelledWaiterLeavesTheQueue(t *testing.T) {

@@ -74,12 +74,14 @@ func (f *fsm) Apply(log *raft.Log) any {
 	}
 	results := make([]machine.Result, len(commands))
 	var later []func()
+	chain := f.chain.begin(log.Index, log.Data)
 	for i, c := range commands {
 		result, events := f.machine.Apply(c)
 		results[i] = result
+		chain.add(result, events)
 		later = append(later, f.observer.applied(c, result, events)...)
 	}
-	f.chain = f.chain.next(log.Index, log.Data, results)
+	f.chain = chain.end()
 	f.mu.Unlock()
 	f.observer.answered(log.Data, results)
 	for _, run := range later {

@@ -55,7 +55,7 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	case machine.WrongMode:
 		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
 	}
-	return lease.Grant{}, fmt.Errorf("%w: the machine answered %s", lease.ErrUnavailable, result.Code)
+	return lease.Grant{}, fmt.Errorf("%w: the machine answered %s", lease.ErrUncertain, result.Code)
 }
 
 // refuseEfficiency is the answer to a caller who expects the other mode.

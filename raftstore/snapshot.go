@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -140,22 +141,43 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	if !led {
 		return 0, n.notLeader()
 	}
-	defer n.takeOver()
 	if _, err := n.proposer.propose(ctx, nil, nil); err != nil { // what was under way is over
+		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
 	present := fencing.None
 	n.fsm.read(func(m *machine.Machine) { present = m.LastToken() })
 	state, floor, err := raiseFloor(state, present)
 	if err != nil {
+		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
 	meta := &raft.SnapshotMeta{Version: 1, Index: info.Index, Term: info.Term, Size: int64(len(state))}
-	if err := n.wait(ctx, futureFunc(func() error { return n.raft.Restore(meta, bytes.NewReader(state), enqueueTimeout) })); err != nil {
-		return 0, fmt.Errorf("restore snapshot: %w", n.proposalError(err))
+	if err := n.replaceState(ctx, meta, state); err != nil {
+		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
 	n.logger.Warn("restored a snapshot; tokens go on above the floor", "index", info.Index, "token", info.LastToken, "present", present, "floor", floor)
 	return floor, nil
+}
+
+// replaceState has the engine install a state, and serves again when it is done,
+// whether or not the caller waits for that: under a leadership the machine must
+// not be replaced. Where the engine does not say that it did nothing, the
+// outcome is unknown.
+func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state []byte) error {
+	err := n.wait(ctx, futureFunc(func() error {
+		defer n.takeOver()
+		return n.raft.Restore(meta, bytes.NewReader(state), 0)
+	}))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return n.notLeader()
+	case errors.Is(err, lease.ErrUncertain):
+		return err
+	}
+	return fmt.Errorf("%w: %w", lease.ErrUncertain, err)
 }
 
 // raiseFloor changes a state so that its next token is more than FloorStep

@@ -1,0 +1,40 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// The caller of a restore gives up while the engine is at it. Whatever the
+// outcome, the leader must not serve under a machine that is replaced: leases
+// would never expire.
+func TestRestoreThatNobodyWaitsFor(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			c := startMemory(t, 3)
+			n := c.leader()
+			var saved bytes.Buffer
+			_, err := n.SaveSnapshot(testContext(t), &saved)
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(testContext(t))
+			go cancel()
+			if _, err := n.RestoreSnapshot(ctx, &saved); err != nil {
+				require.NotErrorIs(t, err, lease.ErrHeld)
+			}
+			s := openSession(t, c.backend(), lease.DefaultTTL)
+			_, err = s.Acquire(testContext(t), lockRequest(1, "a"))
+			require.NoError(t, err)
+			time.Sleep(3 * lease.DefaultTTL)
+			other := openSession(t, c.backend(), lease.DefaultTTL)
+			_, err = other.Acquire(testContext(t), lockRequest(1, "a"))
+			require.NoError(t, err, "it has expired")
+		})
+	}
+}
