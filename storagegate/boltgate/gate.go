@@ -60,10 +60,13 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 		if err := write(tx); err != nil {
 			return err
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		committing = true
-		return ctx.Err()
+		return nil
 	})
-	if err != nil && committing && ctx.Err() == nil {
+	if err != nil && committing {
 		return fmt.Errorf("commit the gated transaction: %w: %w", storagegate.ErrUncertain, err)
 	}
 	return g.Record(resource, token, err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate"
@@ -23,6 +24,8 @@ type Gate struct {
 	dir  string
 	rule fencing.Rule
 	disk disk
+	// durable has, by resource, the token of a mark that is known to be on disk.
+	durable sync.Map
 }
 
 var _ storagegate.Gate[*File] = (*Gate)(nil)
@@ -92,12 +95,25 @@ func (g *Gate) locked(ctx context.Context, resource fencing.Resource, token fenc
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if token > mark {
+	switch {
+	case token > mark:
 		if err := g.raise(resource, token); err != nil {
 			return err
 		}
+	case token != fencing.None && !g.isDurable(resource, token):
+		// Who raised it may have died before the name of the mark was on disk.
+		if err := g.disk.syncDir(filepath.Join(g.dir, marksFolder)); err != nil {
+			return fmt.Errorf("make the mark of %q durable: %w", string(resource), err)
+		}
+		g.durable.Store(resource, token)
 	}
 	return file.replace()
+}
+
+// isDurable reports whether this gate knows that the mark is on disk.
+func (g *Gate) isDurable(resource fencing.Resource, token fencing.Token) bool {
+	known, ok := g.durable.Load(resource)
+	return ok && known.(fencing.Token) >= token
 }
 
 // raise stores the mark, durably, before the data that it stands for.
@@ -113,6 +129,7 @@ func (g *Gate) raise(resource fencing.Resource, token fencing.Token) error {
 	if err := g.disk.syncDir(filepath.Join(g.dir, marksFolder)); err != nil {
 		return fmt.Errorf("raise the mark of %q: %w", string(resource), err)
 	}
+	g.durable.Store(resource, token)
 	return nil
 }
 

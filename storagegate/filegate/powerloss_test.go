@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
 )
 
 // A model of what a loss of power leaves, after some of the actions of a write:
@@ -149,4 +151,29 @@ func TestEveryStepIsNeeded(t *testing.T) {
 	raise := slices.IndexFunc(actions, func(a action) bool { return a.kind == "syncdir" })
 	markFirst := slices.Concat(actions[3:raise+1], inPlace)
 	require.Error(t, survives(markFirst, mark, data), "without a temporary file and a rename")
+}
+
+// Whoever raised the mark may have died before its name was on disk. The next
+// one with the same token finds it raised, and must not take that for durable.
+func TestAMarkOfAnotherIsMadeDurableFirst(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "files")
+	other, err := New(dir, fencing.Rule{})
+	require.NoError(t, err)
+	require.NoError(t, other.Enter(t.Context(), "door", 3))
+
+	var actions []action
+	gate, err := newGate(dir, fencing.Rule{}, witness{actions: &actions})
+	require.NoError(t, err)
+	write := func(file *File) error { return put(t.Context(), file, "door", "new") }
+	actions = nil
+	require.NoError(t, gate.Do(t.Context(), "door", 3, write))
+	synced := slices.IndexFunc(actions, func(a action) bool { return a.kind == "syncdir" && a.path == filepath.Join(dir, marksFolder) })
+	replaced := slices.IndexFunc(actions, func(a action) bool { return a.kind == "rename" })
+	require.GreaterOrEqual(t, synced, 0, "%v", actions)
+	require.Less(t, synced, replaced, "%v", actions)
+
+	first := len(actions)
+	actions = nil
+	require.NoError(t, gate.Do(t.Context(), "door", 3, write))
+	require.Len(t, actions, first-1, "known to be durable, it costs nothing more")
 }

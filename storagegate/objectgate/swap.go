@@ -35,7 +35,8 @@ func (g *Gate) commit(ctx context.Context, key string, s *swap) error {
 		switch status := statusOf(err); {
 		case err == nil:
 			return nil
-		case lost == nil && (status == http.StatusPreconditionFailed || status == http.StatusConflict || status == http.StatusNotFound):
+		case lost == nil && (status == http.StatusPreconditionFailed || status == http.StatusConflict ||
+			status == http.StatusNotFound && s.base.exists): // else it is the bucket that is not there
 			return errChanged
 		case lost == nil && status >= 400 && status < 500 && status != http.StatusRequestTimeout:
 			return fmt.Errorf("write object %s: %w", key, err)

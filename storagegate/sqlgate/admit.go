@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
@@ -53,11 +54,7 @@ func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 		return mark, err
 	}
 	if again := dialects[g.dialect].again; again != "" {
-		stmt, err := g.again.get(ctx, g.db, again)
-		if err != nil {
-			return fencing.None, err
-		}
-		result, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+		result, err := g.again.in(ctx, tx, again).exec(args...)
 		if err != nil {
 			return fencing.None, err
 		}
@@ -65,30 +62,63 @@ func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 			return token, err
 		}
 	}
-	stmt, err := g.admits.get(ctx, g.db, dialects[g.dialect].admit)
-	if err != nil {
-		return fencing.None, err
-	}
-	err = tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...).Scan(&mark)
+	err = g.admits.in(ctx, tx, dialects[g.dialect].admit).queryRow(args...).Scan(&mark)
 	return mark, err
+}
+
+// prepare prepares the statements if they are not yet. It takes a connection of
+// its own, so it must not be called while one is held: a bounded pool may have
+// no other. If it fails, or somebody else is at it, transactions go without.
+func (g *Gate) prepare(ctx context.Context) {
+	if g.dialect == Postgres {
+		return
+	}
+	g.again.prepare(ctx, g.db, dialects[g.dialect].again)
+	g.admits.prepare(ctx, g.db, dialects[g.dialect].admit)
 }
 
 // prepared is a statement that is prepared on first use, so that a gate can be
 // made before the table exists.
 type prepared struct {
 	mu   sync.Mutex
-	stmt *sql.Stmt
+	stmt atomic.Pointer[sql.Stmt]
 }
 
-func (p *prepared) get(ctx context.Context, db *sql.DB, query string) (*sql.Stmt, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stmt == nil {
-		stmt, err := db.PrepareContext(ctx, query)
-		if err != nil {
-			return nil, fmt.Errorf("prepare: %w", err)
-		}
-		p.stmt = stmt
+func (p *prepared) prepare(ctx context.Context, db *sql.DB, query string) {
+	if query == "" || p.stmt.Load() != nil || !p.mu.TryLock() {
+		return
 	}
-	return p.stmt, nil
+	defer p.mu.Unlock()
+	if p.stmt.Load() == nil {
+		if stmt, err := db.PrepareContext(ctx, query); err == nil {
+			p.stmt.Store(stmt)
+		}
+	}
+}
+
+// in is the statement in a transaction, prepared or not.
+func (p *prepared) in(ctx context.Context, tx *sql.Tx, query string) statement {
+	return statement{ctx: ctx, tx: tx, query: query, stmt: p.stmt.Load()}
+}
+
+// statement is one use of a statement.
+type statement struct {
+	ctx   context.Context
+	tx    *sql.Tx
+	query string
+	stmt  *sql.Stmt
+}
+
+func (s statement) exec(args ...any) (sql.Result, error) {
+	if s.stmt != nil {
+		return s.tx.StmtContext(s.ctx, s.stmt).ExecContext(s.ctx, args...)
+	}
+	return s.tx.ExecContext(s.ctx, s.query, args...)
+}
+
+func (s statement) queryRow(args ...any) *sql.Row {
+	if s.stmt != nil {
+		return s.tx.StmtContext(s.ctx, s.stmt).QueryRowContext(s.ctx, args...)
+	}
+	return s.tx.QueryRowContext(s.ctx, s.query, args...)
 }

@@ -92,6 +92,7 @@ var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 func nothing(*sql.Tx) error { return nil }
 
 func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
+	g.prepare(ctx)
 	tx, err := g.db.BeginTx(ctx, options)
 	if err != nil {
 		return fmt.Errorf("begin the gated transaction: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -185,4 +186,42 @@ func TestGuardRefusesStrangeNames(t *testing.T) {
 	}
 	_, err := sqlgate.Guard("oracle", good)
 	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
+}
+
+// Names are bytes. What a collation takes for the same, or another character set
+// writes differently, must not lead past the fence.
+func TestMySQLGuardComparesBytes(t *testing.T) {
+	s := newStorage(t, sqlgate.MySQL)
+	execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci, v int, fencing_token bigint)`,
+		"INSERT INTO docs (pk, name, v) VALUES (1, 'a', 1), (2, 'é', 1)")
+	text, err := sqlgate.Guard(sqlgate.MySQL, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/"})
+	require.NoError(t, err)
+	execute(t, s, sqlgate.SplitMySQL(text)...)
+	gate, db := s.gate(t, fencing.Rule{}), s.open(t)
+	require.NoError(t, gate.Enter(t.Context(), "doc/A", 50))
+	require.Error(t, try(t, db, `UPDATE docs SET name = 'A', v = 99, fencing_token = 3 WHERE pk = 1`), "the new name is fenced at 50")
+	require.NoError(t, gate.Enter(t.Context(), "doc/é", 50))
+	require.Error(t, try(t, db, `UPDATE docs SET v = 99 WHERE pk = 2`), "the row is fenced, and carries no token")
+}
+
+// A pool may have one connection only, which the transaction holds.
+func TestGateWithASmallPool(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s := newStorage(t, dialect)
+			db := s.open(t)
+			db.SetMaxOpenConns(1)
+			gate, err := sqlgate.New(db, dialect, fencing.Rule{})
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			errs := make(chan error)
+			for range 4 {
+				go func() { errs <- gate.Do(ctx, "door", 7, func(*sql.Tx) error { return nil }) }()
+			}
+			for range 4 {
+				require.NoError(t, <-errs)
+			}
+		})
+	}
 }

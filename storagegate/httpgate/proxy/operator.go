@@ -42,6 +42,7 @@ func (p *Proxy) Reopen(ctx context.Context, resource fencing.Resource, abandon b
 			return fmt.Errorf("reopen %q: %w: %s %s may yet be answered; end it at the service, or abandon it", string(resource), ErrInFlight, f.note.Method, f.note.Path)
 		}
 		f.cancel()
+		f.close("abandoned by an operator") // its client may never read the rest of the answer
 		select {
 		case <-f.ended:
 		case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -140,12 +141,17 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 // overrides reports whether the service may take the request for one of another
 // method.
 func overrides(r *http.Request) bool {
-	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-		if r.Header.Get(name) != "" {
-			return true
+	for name, values := range r.Header {
+		// Some services take an underscore in a name for a dash.
+		switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
+		case "x-http-method-override", "x-http-method", "x-method-override":
+			if strings.Join(values, "") != "" {
+				return true
+			}
 		}
 	}
-	return strings.Contains(r.URL.RawQuery, "_method=")
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	return err != nil || query.Has("_method") // what cannot be read may be anything
 }
 
 // enter raises the mark when nothing is in flight, and then forwards the read.
