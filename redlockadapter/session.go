@@ -115,9 +115,9 @@ func (s *session) check(request *lease.Request) error {
 	}
 	switch request.Kind {
 	case lease.Shared:
-		return unsupported("shared leases", "readers that come and go would keep a majority of counters from agreeing on a token")
+		return unsupported("shared leases", "the votes of this mode are for one holder at a time")
 	case lease.Permit:
-		return unsupported("permits", "independent nodes do not agree on who has which slot")
+		return unsupported("permits", "the votes of this mode are for one holder at a time")
 	}
 	return nil
 }

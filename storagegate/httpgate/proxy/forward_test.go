@@ -83,6 +83,8 @@ func TestUpgradesAndOverridesDoNotSlipThrough(t *testing.T) {
 	require.NoError(t, try("GET", "", "", ""))
 	require.ErrorIs(t, try("GET", "", "X-HTTP-Method-Override", "DELETE"), fencing.ErrNoToken)
 	require.ErrorIs(t, try("GET", "&_method=DELETE", "", ""), fencing.ErrNoToken)
+	require.ErrorIs(t, try("GET", "&%5Fmethod=DELETE", "", ""), fencing.ErrNoToken, "whatever way it is written")
+	require.ErrorIs(t, try("GET", "", "X_HTTP_Method_Override", "DELETE"), fencing.ErrNoToken)
 	require.ErrorIs(t, try("POST", "", "", ""), fencing.ErrNoToken)
 	require.ErrorContains(t, try("GET", "", "Upgrade", "websocket"), "501")
 }
