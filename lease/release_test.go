@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +86,7 @@ func TestAReleaseThatCannotGetThroughEnds(t *testing.T) {
 		before := calls.Load()
 		time.Sleep(10 * ttl)
 		require.Equal(t, before, calls.Load())
+		require.Empty(t, s.told.read().renewals, "what is only to be released is not kept alive")
 	})
 }
 
@@ -219,16 +221,49 @@ func TestAnExpiredLeaseIsGivenBack(t *testing.T) {
 	})
 }
 
+// hookedClock runs something at one of its readings.
+type hookedClock struct {
+	lease.Clock
+	at atomic.Pointer[func()]
+}
+
+func (c *hookedClock) Now() lease.Instant {
+	if at := c.at.Load(); at != nil {
+		(*at)()
+	}
+	return c.Clock.Now()
+}
+
+// A second Release comes after the first has looked and before it has acted.
 func TestReleaseRacesWithItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &hookedClock{Clock: leasetest.NewClock()}
+		s := newSetup(t, lease.WithClock(clock))
+		l := s.acquire()
+		readings := 0
+		var inner error
+		second := func() {
+			if readings++; readings == 2 {
+				clock.at.Store(nil)
+				inner = l.Release(t.Context())
+			}
+		}
+		synctest.Wait() // nobody else reads the clock now
+		clock.at.Store(&second)
+		outer := l.Release(t.Context())
+		require.NoError(t, inner)
+		require.ErrorIs(t, outer, lease.ErrReleased)
+		require.Len(t, s.told.read().released, 1)
+	})
+}
+
+func TestReleaseOfWhatTheServiceHasForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
-		errs := make(chan error, 2)
-		for range cap(errs) {
-			go func() { errs <- l.Release(t.Context()) }()
-		}
-		first, second := <-errs, <-errs
-		require.True(t, (first == nil) != (second == nil), "one released it, one was told so: %v, %v", first, second)
-		require.Len(t, s.told.read().released, 1)
+		s.tap(func(on *taps) {
+			on.release = func(context.Context, lease.Nonce, releaseFunc) error { return lease.ErrNotHeld }
+		})
+		require.NoError(t, l.Release(t.Context()), "it is free, which is all that was wanted")
 	})
 }
