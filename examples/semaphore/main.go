@@ -46,21 +46,21 @@ func run(ctx context.Context, out io.Writer) error {
 		failed       error
 		wg           sync.WaitGroup
 	)
+	allBusy := make(chan struct{}) // the first three wait here for each other
 	enter := func(by int) {
 		mu.Lock()
 		defer mu.Unlock()
 		busy += by
+		if busy == slots && widest < slots {
+			close(allBusy)
+		}
 		widest = max(widest, busy)
 	}
-	allBusy := make(chan struct{}) // the first three wait here for each other
 	for range jobs {
 		wg.Go(func() {
 			err := client.Do(ctx, "workers", func(ctx context.Context, l *lease.Lease) error {
 				enter(+1)
 				defer enter(-1)
-				if int(l.Token()) == slots {
-					close(allBusy)
-				}
 				<-allBusy
 				return gate.Do(ctx, l.GateResource(), l.Token(), func(done *int) error { *done++; return nil })
 			}, lease.WithPermits(slots))
