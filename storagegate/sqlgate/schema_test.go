@@ -38,12 +38,25 @@ func TestMarksAreNeverLoweredOrDeleted(t *testing.T) {
 			}
 			if dialect == sqlgate.SQLite {
 				require.NoError(t, try(t, db, `INSERT OR REPLACE INTO leased_marks VALUES ('door', 1)`), "passed over in silence")
+				requireNoWayByRowID(t, db)
 			}
 			mark, err := gate.Mark(t.Context(), "door")
 			require.NoError(t, err)
 			require.Equal(t, fencing.Token(9), mark)
 		})
 	}
+}
+
+// requireNoWayByRowID tries to replace a mark by the number of its row, which
+// would delete it without a word to the triggers.
+func requireNoWayByRowID(t *testing.T, db *sql.DB) {
+	t.Helper()
+	require.NoError(t, try(t, db, `INSERT INTO leased_marks VALUES ('window', 1)`))
+	for _, id := range []string{"rowid", "oid", "_rowid_"} {
+		_ = try(t, db, `INSERT OR REPLACE INTO leased_marks (`+id+`, resource, mark) VALUES (1, 'decoy', 0)`)
+		_ = try(t, db, `UPDATE OR REPLACE leased_marks SET `+id+` = 1 WHERE resource = 'window'`)
+	}
+	_ = try(t, db, `UPDATE OR REPLACE leased_marks SET resource = 'door' WHERE resource = 'window'`)
 }
 
 func TestInstallRunsTwiceAndBesideItself(t *testing.T) {

@@ -1,10 +1,13 @@
 -- The marks: for each resource, the newest fencing token that was admitted.
--- SQLite 3.35 or later. Running this file again changes nothing. A table with
--- row ids, because there SQLite leaves the page alone if a mark stays the same.
+-- SQLite 3.35 or later. Running this file again changes nothing.
+--
+-- There must be no row ids: REPLACE deletes the row that has the same key
+-- without firing a trigger, and with a row id as a second key it could delete
+-- the mark of any resource. So the name is the one key.
 CREATE TABLE IF NOT EXISTS leased_marks (
     resource TEXT NOT NULL PRIMARY KEY CHECK (length(CAST(resource AS BLOB)) BETWEEN 1 AND 512),
     mark     INTEGER NOT NULL CHECK (typeof(mark) = 'integer' AND mark BETWEEN 0 AND 9007199254740991)
-);
+) WITHOUT ROWID;
 
 -- Marks are never lowered and never deleted, whoever tries.
 CREATE TRIGGER IF NOT EXISTS leased_keep_mark_update BEFORE UPDATE ON leased_marks
