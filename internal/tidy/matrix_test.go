@@ -61,7 +61,7 @@ var matrix = []place{
 		inTests: helpers},
 	{folder: "cmd/...", theirs: anything,
 		ours: []string{"cmd/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...",
-			"fencing", "api/..."},
+			"fencing", "api/...", "proptest/promise", "proptest/linear", "proptest/spacetime", "proptest/torture"},
 		inTests: helpers},
 
 	// What proves, shows and measures. Only proptest looks into the server.
