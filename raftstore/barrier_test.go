@@ -1,0 +1,100 @@
+package raftstore
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// lateAnswers is a Transport on which the answers of followers can be held up,
+// as they are in the socket of a leader that stands still.
+type lateAnswers struct {
+	Transport
+	mu   sync.Mutex
+	held chan struct{} // nil while answers pass
+}
+
+func (l *lateAnswers) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = make(chan struct{})
+}
+
+func (l *lateAnswers) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held != nil {
+		close(l.held)
+		l.held = nil
+	}
+}
+
+// AppendEntries carries heartbeats too.
+func (l *lateAnswers) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
+	err := l.Transport.AppendEntries(id, to, request, answer)
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	return err
+}
+
+// An answer to a question that was asked before a read began says nothing about
+// who leads now. The engine's own VerifyLeader takes it for a yes.
+func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transports := map[string]*lateAnswers{}
+		c := startMemory(t, 3, func(config *Config) {
+			transports[config.ID] = &lateAnswers{Transport: config.Transport}
+			config.Transport = transports[config.ID]
+		})
+		old := c.leader()
+		openSession(t, c.backend(), time.Minute)
+		c.agree() // so that either of the others can be elected
+		transports[old.ID()].hold()
+		defer transports[old.ID()].release()
+		pass(DefaultHeartbeatTimeout / 4) // a heartbeat to each: answered, and on its way
+		c.isolate(old)
+
+		// The others are told to elect another at once, as in a transfer.
+		var next, third *Node
+		for _, n := range c.nodes {
+			if n != old {
+				next, third = n, next
+			}
+		}
+		require.NoError(t, transports[third.ID()].TimeoutNow(raft.ServerID(next.ID()), raft.ServerAddress(next.ID()),
+			&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(old.ID()), Addr: []byte(old.ID())}},
+			&raft.TimeoutNowResponse{}))
+		eventually(t, "the next leader", next.Leads)
+		others, err := NewBackend([]*Node{next})
+		require.NoError(t, err)
+		grant, err := openSession(t, others, time.Minute).Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+
+		require.True(t, old.Leads(), "it has not noticed")
+		var status lease.Status
+		read := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		go func() {
+			var err error
+			status, err = old.Inspect(ctx, "a", Linearizable)
+			read <- err
+		}()
+		synctest.Wait()
+		transports[old.ID()].release()
+		if err := <-read; err == nil {
+			require.Len(t, status.Holders, 1, "token %d was granted and acknowledged before the read began", grant.Token)
+		}
+	})
+}
