@@ -13,6 +13,17 @@
 //   - A lost answer is resolved by reading again, but not always: if the store
 //     cannot be reached, or many others have written meanwhile, the outcome is
 //     storagegate.ErrUncertain.
+//   - A write keeps what HEAD and GetObjectTagging tell of the object (see
+//     [Attributes]; also tags and encryption). It does not keep what they do not
+//     tell: access control lists (the object gets the bucket's default, unless
+//     lists are switched off), the retention and legal hold of the version
+//     before, checksums of a kind of their own, and metadata that is no valid
+//     header. Objects under a customer's key (SSE-C) cannot be gated. Tags
+//     and attributes that somebody changes past the gate at the same moment may
+//     be put back as they were: change them through the gate.
+//   - The line in front of the data (below) is part of the content, also of
+//     compressed content: a browser cannot decode a gated object that has a
+//     Content-Encoding. What takes the line off first can.
 //   - To enter rewrites the whole object. Keep gated objects small: write large
 //     data to keys that are never used twice, and gate the small object that
 //     names them.
@@ -31,5 +42,6 @@
 // object's metadata, which is written together with the content.
 //
 // The nouns, in reading order: [Client], what the gate needs of an S3 client;
-// [Gate]; [Tx], one write; [Key], where a resource lives.
+// [Gate]; [Tx], one write; [Attributes], what an
+// object carries beside its data; [Key], where a resource lives.
 package objectgate

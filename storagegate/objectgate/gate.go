@@ -68,8 +68,10 @@ func (tx *Tx) Read() ([]byte, error) {
 // Write sets the data that replaces what is there.
 func (tx *Tx) Write(data []byte) { tx.data, tx.wrote = data, true }
 
-// ContentType sets the type of the data. Without it the object keeps its own.
-func (tx *Tx) ContentType(contentType string) { tx.object.contentType = &contentType }
+// Attributes are what the object carries beside its data, for the write to look
+// at and to change. What it leaves alone stays as it is: mind the encoding when
+// the data changes.
+func (tx *Tx) Attributes() *Attributes { return &tx.object.attributes }
 
 // Do admits token and stores what write has handed to tx, in one conditional
 // write. If somebody else writes at the same time, write runs again.
@@ -151,6 +153,9 @@ func (g *Gate) see(ctx context.Context, resource fencing.Resource) (*object, err
 // raise commits a swap under token and reports the decision.
 func (g *Gate) raise(ctx context.Context, resource fencing.Resource, token fencing.Token, key string, s *swap) error {
 	s.nonce, s.mark = newNonce(), token
+	if err := g.readTags(ctx, key, s.base); err != nil {
+		return err
+	}
 	if err := g.commit(ctx, key, s); err != nil {
 		return err
 	}

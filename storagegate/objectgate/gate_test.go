@@ -1,15 +1,11 @@
 package objectgate_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
@@ -80,34 +76,6 @@ func TestReadModifyWrite(t *testing.T) {
 	}
 	require.NoError(t, gate.Do(t.Context(), orders, 2, func(*objectgate.Tx) error { return nil }), "a write of nothing raises the mark")
 	holds(t, gate, 2, "xxx")
-}
-
-// What the user has stored with the object must stay.
-func TestObjectKeepsItsMetadata(t *testing.T) {
-	name, raw := bucket(t), client(t, nil)
-	gate := objectgate.New(raw, name, fencing.Rule{}, objectgate.Prefix("shop/"))
-	key := "shop/" + objectgate.Key(orders)
-	_, err := raw.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &name, Key: &key, Body: strings.NewReader("from before\nthe gate"),
-		ContentType: aws.String("text/plain"), Metadata: map[string]string{"color": "blue"}})
-	require.NoError(t, err)
-	holds(t, gate, fencing.None, "from before\nthe gate")
-	require.NoError(t, gate.Enter(t.Context(), orders, 1))
-	holds(t, gate, 1, "from before\nthe gate")
-	require.NoError(t, gate.Do(t.Context(), orders, 1, func(tx *objectgate.Tx) error {
-		tx.Write([]byte("{}"))
-		tx.ContentType("application/json")
-		return nil
-	}))
-	out, err := raw.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &name, Key: &key})
-	require.NoError(t, err)
-	require.Equal(t, "blue", out.Metadata["color"])
-	require.Equal(t, "application/json", aws.ToString(out.ContentType))
-	content, err := io.ReadAll(out.Body)
-	require.NoError(t, err)
-	line, data, ok := bytes.Cut(content, []byte("\n"))
-	require.True(t, ok)
-	require.True(t, bytes.HasPrefix(line, []byte("leased:1 ")))
-	require.Equal(t, "{}", string(data))
 }
 
 func TestKey(t *testing.T) {

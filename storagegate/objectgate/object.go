@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,6 +22,7 @@ import (
 // Client is what the gate needs of *s3.Client.
 type Client interface {
 	HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
+	GetObjectTagging(context.Context, *s3.GetObjectTaggingInput, ...func(*s3.Options)) (*s3.GetObjectTaggingOutput, error)
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 }
@@ -38,12 +38,14 @@ const (
 
 // object is what one request saw of an object, its content aside.
 type object struct {
-	exists      bool
-	etag        string
-	mark        fencing.Token
-	writes      []string // nonces, newest first; none if the gate never wrote it
-	contentType *string
-	metadata    map[string]string // of the user
+	exists     bool
+	etag       string
+	mark       fencing.Token
+	writes     []string // nonces, newest first; none if the gate never wrote it
+	attributes Attributes
+	encryption encryption
+	tagCount   int32
+	tags       string // as a query, set by readTags
 }
 
 // gated reports whether the content begins with the gate's line.
@@ -55,9 +57,10 @@ func newNonce() string {
 	return base64.RawURLEncoding.EncodeToString(random[:])
 }
 
-func understand(etag, contentType *string, metadata map[string]string) (*object, error) {
-	o := &object{exists: true, etag: aws.ToString(etag), contentType: contentType, metadata: map[string]string{}}
-	for name, value := range metadata {
+func understand(head *s3.HeadObjectOutput) (*object, error) {
+	o := &object{exists: true, etag: aws.ToString(head.ETag), attributes: attributesOf(head), tagCount: aws.ToInt32(head.TagCount),
+		encryption: encryption{head.ServerSideEncryption, head.SSEKMSKeyId, head.BucketKeyEnabled}}
+	for name, value := range head.Metadata {
 		switch strings.ToLower(name) { // some stores change the case
 		case markKey:
 			mark, err := fencing.ParseToken(value)
@@ -67,8 +70,6 @@ func understand(etag, contentType *string, metadata map[string]string) (*object,
 			o.mark = mark
 		case writesKey:
 			o.writes = strings.Split(value, ",")
-		default:
-			o.metadata[name] = value
 		}
 	}
 	return o, nil
@@ -78,12 +79,12 @@ func understand(etag, contentType *string, metadata map[string]string) (*object,
 func (g *Gate) head(ctx context.Context, key string) (*object, error) {
 	out, err := g.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &g.bucket, Key: &key})
 	if statusOf(err) == http.StatusNotFound {
-		return &object{metadata: map[string]string{}}, nil
+		return &object{attributes: Attributes{Metadata: map[string]string{}}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at object %s: %w", key, err)
 	}
-	return understand(out.ETag, out.ContentType, out.Metadata)
+	return understand(out)
 }
 
 // get reads the data of an object, on condition that it is still o.
@@ -129,20 +130,20 @@ type swap struct {
 // put tries the swap once. The SDK must not try again by itself: a second try
 // is refused after a first that has written.
 func (g *Gate) put(ctx context.Context, key string, s *swap) error {
-	metadata := maps.Clone(s.base.metadata)
+	in := &s3.PutObjectInput{Bucket: &g.bucket, Key: &key,
+		Body: bytes.NewReader(slices.Concat([]byte(linePrefix), []byte(s.nonce), []byte("\n"), s.data))}
+	options := append(s.base.apply(in), func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
 	if s.mark != fencing.None {
-		metadata[markKey] = s.mark.String()
+		in.Metadata[markKey] = s.mark.String()
 	}
 	writes := append([]string{s.nonce}, s.base.writes...)
-	metadata[writesKey] = strings.Join(writes[:min(len(writes), remembered)], ",")
-	in := &s3.PutObjectInput{Bucket: &g.bucket, Key: &key, Metadata: metadata, ContentType: s.base.contentType,
-		Body: bytes.NewReader(slices.Concat([]byte(linePrefix), []byte(s.nonce), []byte("\n"), s.data))}
+	in.Metadata[writesKey] = strings.Join(writes[:min(len(writes), remembered)], ",")
 	if s.base.exists {
 		in.IfMatch = &s.base.etag
 	} else {
 		in.IfNoneMatch = aws.String("*")
 	}
-	_, err := g.client.PutObject(ctx, in, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
+	_, err := g.client.PutObject(ctx, in, options...)
 	return err
 }
 

@@ -62,13 +62,15 @@ type faultyWire struct {
 	mu    sync.Mutex
 	puts  int
 	onPut func(n int, r *http.Request, forward func() (*http.Response, error)) (*http.Response, error)
-	down  bool
+	// onHead, if set, sees every answer to HEAD, and may change it.
+	onHead func(answer *http.Response)
+	down   bool
 }
 
 // RoundTrip carries a request, or does not.
 func (w *faultyWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
-	down, onPut := w.down, w.onPut
+	down, onPut, onHead := w.down, w.onPut, w.onHead
 	n := w.puts
 	if r.Method == http.MethodPut {
 		w.puts++
@@ -80,6 +82,12 @@ func (w *faultyWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errLine
 	case r.Method == http.MethodPut && onPut != nil:
 		return onPut(n, r, forward)
+	case r.Method == http.MethodHead && onHead != nil:
+		answer, err := forward()
+		if err == nil {
+			onHead(answer)
+		}
+		return answer, err
 	}
 	return forward()
 }

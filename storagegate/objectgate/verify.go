@@ -23,7 +23,7 @@ func (g *Gate) Verify(ctx context.Context, key string) error {
 	if err := refuses(g.put(ctx, key, &swap{base: now, nonce: newNonce()})); err != nil {
 		return err
 	}
-	return refuses(g.put(ctx, key, &swap{base: &object{metadata: now.metadata}, nonce: newNonce()}))
+	return refuses(g.put(ctx, key, &swap{base: &object{}, nonce: newNonce()}))
 }
 
 func refuses(err error) error {
