@@ -66,6 +66,8 @@ type Config struct {
 	// Transport and Storage replace network and disk, in tests.
 	Transport Transport
 	Storage   *Storage
+	// Observer, if not nil, sees what the machine does, in tests.
+	Observer Observer
 }
 
 // Storage is where a node keeps its log, its votes and its snapshots.

@@ -32,6 +32,9 @@ type observer interface {
 	answered(data []byte, results []machine.Result)
 	// restored is told that the machine was replaced, with fsm.mu held.
 	restored(old, now *machine.Machine) (later []func())
+	// saw and sawRestored are for Config.Observer, with fsm.mu held.
+	saw(index uint64, events []machine.Event)
+	sawRestored(now *machine.Machine)
 }
 
 var _ raft.FSM = (*fsm)(nil)
@@ -79,6 +82,7 @@ func (f *fsm) Apply(log *raft.Log) any {
 		result, events := f.machine.Apply(c)
 		results[i] = result
 		chain.add(result, events)
+		f.observer.saw(log.Index, events) // before anyone is answered
 		later = append(later, f.observer.applied(c, result, events)...)
 	}
 	f.chain = chain.end()
@@ -132,6 +136,7 @@ func (f *fsm) Restore(source io.ReadCloser) error {
 	f.mu.Lock()
 	later := f.observer.restored(f.machine, m)
 	f.chain, f.machine = chain, m
+	f.observer.sawRestored(m)
 	f.mu.Unlock()
 	for _, run := range later {
 		run()
