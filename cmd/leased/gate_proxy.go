@@ -63,6 +63,7 @@ func newGateProxy() *cobra.Command {
 	f.Uint64Var(&flags.maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "largest jump of a token above the mark, 0 for no bound")
 	f.DurationVar(&flags.config.AnswerTimeout, "answer-timeout", 30*time.Second, "how long a client waits for the service's answer")
 	f.DurationVar(&flags.config.WaitTimeout, "wait-timeout", 30*time.Second, "how long a request waits for its turn")
+	f.DurationVar(&flags.config.ReadTimeout, "read-timeout", 30*time.Second, "how long a client may keep a part of a long answer waiting")
 	f.DurationVar(&flags.drain, "drain-timeout", 30*time.Second, "how long to wait for answers when the proxy is stopped")
 	f.Int64Var(&flags.config.Buffer, "buffer", 1<<20, "bytes of a body that are read before a request takes its turn")
 	f.BoolVar(&flags.config.GateReads, "gate-reads", false, "gate GET, HEAD, OPTIONS and TRACE like writes")
@@ -95,7 +96,8 @@ func (f *proxyFlags) complete() error {
 	default:
 		return errors.New("--resource-path or --resource-header is required: the proxy must know what a request writes to")
 	}
-	for name, timeout := range map[string]time.Duration{"answer-timeout": f.config.AnswerTimeout, "wait-timeout": f.config.WaitTimeout, "drain-timeout": f.drain} {
+	for name, timeout := range map[string]time.Duration{"answer-timeout": f.config.AnswerTimeout, "wait-timeout": f.config.WaitTimeout,
+		"read-timeout": f.config.ReadTimeout, "drain-timeout": f.drain} {
 		if timeout <= 0 {
 			return fmt.Errorf("--%s %v must be above 0", name, timeout)
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,8 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/boltgate"
 	"github.com/leased-project/leased/storagegate/gatetest"
 )
@@ -89,6 +92,67 @@ func TestAStrangeMarkIsNotGuessedAt(t *testing.T) {
 		}))
 		require.ErrorIs(t, boltgate.New(db, fencing.Rule{}).Enter(t.Context(), "door", 5), fencing.ErrInvalidToken)
 	}
+}
+
+// endsInCommit is a context that ends once the gate has looked at it for the
+// last time before the commit.
+type endsInCommit struct {
+	context.Context
+	written, looked *bool
+}
+
+func (c endsInCommit) Err() error {
+	if *c.looked {
+		return context.Canceled
+	}
+	*c.looked = *c.written
+	return nil
+}
+
+// TestAFailedCommitIsUncertain takes the file away from under bbolt, so that its
+// commit fails, and nobody can say how much of it is on disk.
+func TestAFailedCommitIsUncertain(t *testing.T) {
+	for _, name := range []string{"context lives", "context ends in the commit"} {
+		t.Run(name, func(t *testing.T) {
+			var file *os.File
+			db, err := bolt.Open(filepath.Join(t.TempDir(), "gate.db"), 0o600, &bolt.Options{
+				OpenFile: func(path string, flag int, mode os.FileMode) (_ *os.File, err error) {
+					file, err = os.OpenFile(path, flag, mode)
+					return file, err
+				}})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = db.Close() })
+			gate := boltgate.New(db, fencing.Rule{})
+			require.NoError(t, gate.Enter(t.Context(), "door", 1))
+
+			written, looked := false, false
+			ctx := t.Context()
+			if name != "context lives" {
+				ctx = endsInCommit{ctx, &written, &looked}
+			}
+			err = gate.Do(ctx, "door", 2, func(tx *bolt.Tx) error {
+				written = true
+				return errors.Join(put(ctx, tx, "door", "maybe"), file.Close())
+			})
+			require.ErrorIs(t, err, storagegate.ErrUncertain)
+			require.ErrorIs(t, err, os.ErrClosed)
+			require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts(), "an unknown outcome is no decision")
+		})
+	}
+}
+
+// A write that fails before the commit has a known outcome, also if it fails
+// because its bucket is not there.
+func TestAMissingBucketIsNotUncertain(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "gate.db"), true)
+	gate := boltgate.New(db, fencing.Rule{})
+	mark, err := gate.Mark(t.Context(), "door")
+	require.NoError(t, err, "no bucket of marks yet")
+	require.Equal(t, fencing.None, mark)
+	err = gate.Do(t.Context(), "door", 2, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("accounts")) })
+	require.ErrorIs(t, err, bolterrors.ErrBucketNotFound)
+	require.NotErrorIs(t, err, storagegate.ErrUncertain)
+	require.NoError(t, gate.Enter(t.Context(), "door", 1), "and left no mark")
 }
 
 // TestKilledBetweenCheckAndCommit kills a real process there, and opens the

@@ -78,6 +78,16 @@ func TestReadModifyWrite(t *testing.T) {
 	holds(t, gate, 2, "xxx")
 }
 
+// A bucket that is not there is an error to tell, and no reason to try again.
+func TestMissingBucketIsAnError(t *testing.T) {
+	gate := objectgate.New(client(t, nil), "no-such-bucket", fencing.Rule{})
+	for _, err := range []error{write(t, gate, 1, "data"), gate.Enter(t.Context(), orders, 1)} {
+		require.ErrorContains(t, err, "NoSuchBucket")
+		require.NotErrorIs(t, err, storagegate.ErrUncertain)
+	}
+	require.Zero(t, gate.Counts())
+}
+
 func TestKey(t *testing.T) {
 	require.Equal(t, "orders%2F42", objectgate.Key(orders))
 	require.Equal(t, "%2E%2E", objectgate.Key(".."))

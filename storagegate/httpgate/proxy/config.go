@@ -30,10 +30,15 @@ type Config struct {
 	AnswerTimeout time.Duration
 	// WaitTimeout is how long a request waits for its turn, 30 seconds.
 	WaitTimeout time.Duration
+	// ReadTimeout is how long a client may keep a part of a long answer waiting
+	// before the proxy drops the client and reads the rest without it, 30
+	// seconds. The server that runs the proxy must support write deadlines, as
+	// net/http's does.
+	ReadTimeout time.Duration
 	// Buffer is how many bytes of a body are read before the turn is taken, and
 	// of an answer before the turn ends, 1 MiB. What is longer is streamed
-	// during the turn, so a client that stops in the middle of it holds up the
-	// resource, and closes it if it never goes on.
+	// during the turn: a client that stops in the middle of its upload holds up
+	// the resource, and closes it if it never goes on.
 	Buffer int64
 	// GateReads gates reads like writes.
 	GateReads bool
@@ -65,8 +70,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("the path of the journal is required")
 	case c.Now == nil:
 		return c, errors.New("a clock is required; give time.Now")
-	case c.AnswerTimeout < 0 || c.WaitTimeout < 0:
-		return c, fmt.Errorf("the answer timeout %v and the wait timeout %v must not be negative", c.AnswerTimeout, c.WaitTimeout)
+	case c.AnswerTimeout < 0 || c.WaitTimeout < 0 || c.ReadTimeout < 0:
+		return c, fmt.Errorf("the answer timeout %v, the wait timeout %v and the read timeout %v must not be negative",
+			c.AnswerTimeout, c.WaitTimeout, c.ReadTimeout)
 	case c.Buffer < 0:
 		return c, fmt.Errorf("the buffer of %d bytes must not be negative", c.Buffer)
 	}
@@ -80,6 +86,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.WaitTimeout == 0 {
 		c.WaitTimeout = defaultTimeout
+	}
+	if c.ReadTimeout == 0 {
+		c.ReadTimeout = defaultTimeout
 	}
 	if c.Buffer == 0 {
 		c.Buffer = defaultBuffer

@@ -1,9 +1,12 @@
 package proxy_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -65,6 +68,77 @@ func TestLongAnswerIsReadToItsEnd(t *testing.T) {
 	require.NoError(t, g.Enter(t.Context(), orders, 2))
 }
 
+// longAnswer answers writes with more than all buffers on the way hold.
+func longAnswer(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	if r.Method != http.MethodPut {
+		return
+	}
+	chunk := make([]byte, 1<<20)
+	for range 64 {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+// deafClient sends a write with token 1, keeps its connection, and reads no more
+// than the first byte of the answer.
+func deafClient(t *testing.T, g *rig) {
+	t.Helper()
+	client, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	_, err = io.WriteString(client, "PUT /?name=orders/42 HTTP/1.1\r\nHost: x\r\nFencing-Token: 1\r\nContent-Length: 0\r\n\r\n")
+	require.NoError(t, err)
+	_, err = io.ReadFull(client, make([]byte, 1))
+	require.NoError(t, err)
+}
+
+// A client that does not read a long answer must not hold up the resource.
+func TestClientThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+	g := newRig(t, http.HandlerFunc(longAnswer), func(c *proxy.Config) {
+		c.Buffer, c.ReadTimeout, c.WaitTimeout = 100, 10*time.Millisecond, 20*time.Second
+	})
+	deafClient(t, g)
+	require.NoError(t, g.Enter(t.Context(), orders, 2))
+	require.Empty(t, g.Flights(), "the service has answered")
+}
+
+// stuckWriter is the answer to a client that does not read.
+type stuckWriter struct {
+	http.ResponseWriter
+	writing chan struct{} // a write has begun
+	end     chan struct{}
+}
+
+func (w stuckWriter) Write(p []byte) (int, error) {
+	select {
+	case w.writing <- struct{}{}:
+	default:
+	}
+	<-w.end
+	return len(p), nil
+}
+
+// An operator can give up a request whose client does not read.
+func TestAbandonedWhileTheClientDoesNotRead(t *testing.T) {
+	g := newRig(t, http.HandlerFunc(longAnswer), func(c *proxy.Config) { c.Buffer = 100 })
+	r, err := g.request(t.Context(), http.MethodPut, orders, 1, http.NoBody)
+	require.NoError(t, err)
+	w := stuckWriter{httptest.NewRecorder(), make(chan struct{}, 1), make(chan struct{})}
+	served := inBackground(func() error { g.ServeHTTP(w, r); return nil })
+	<-w.writing
+	require.ErrorIs(t, g.Reopen(t.Context(), orders, false), proxy.ErrInFlight)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, g.Reopen(ctx, orders, true))
+	require.NoError(t, g.Enter(t.Context(), orders, 2))
+	require.Empty(t, g.Flights())
+	close(w.end)
+	require.NoError(t, <-served)
+}
+
 func TestUpgradesAndOverridesDoNotSlipThrough(t *testing.T) {
 	g := newRig(t, &service{values: map[string]string{}})
 	require.NoError(t, g.Enter(t.Context(), orders, 5))
@@ -107,6 +181,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"clock":    func(c *proxy.Config) { c.Now = nil },
 		"journal":  func(c *proxy.Config) { c.Journal = "" },
 		"timeout":  func(c *proxy.Config) { c.AnswerTimeout = -1 },
+		"reading":  func(c *proxy.Config) { c.ReadTimeout = -1 },
 		"buffer":   func(c *proxy.Config) { c.Buffer = -1 },
 		"status":   func(c *proxy.Config) { c.UnknownStatus = []int{7} },
 	} {

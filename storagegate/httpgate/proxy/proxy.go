@@ -187,7 +187,9 @@ func (p *Proxy) write(w http.ResponseWriter, r *http.Request, resource fencing.R
 		return err
 	}
 	defer f.release()
-	p.writes.ServeHTTP(w, r.WithContext(f.ctx))
+	answer, stop := answerTo(w, p.config.ReadTimeout)
+	defer stop()
+	p.writes.ServeHTTP(answer, r.WithContext(f.ctx))
 	return nil
 }
 

@@ -24,6 +24,9 @@ import (
 var postgres = testserver.Shared{Start: testserver.StartPostgres}
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envDSN) != "" {
+		standStill() // never returns
+	}
 	code := m.Run()
 	postgres.Stop()
 	durable.Stop()
@@ -77,7 +80,7 @@ func TestGate(t *testing.T) {
 		open := database(t)
 		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
 			pool := open(t)
-			return gatetest.Adapt(pgxgate.New(pool, rule), put, get(pool))
+			return subject{gatetest.Adapt(pgxgate.New(pool, rule), put, get(pool)), pool.Config().ConnString()}
 		}
 	})
 }
