@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -19,6 +21,7 @@ import (
 
 func newDemo() *cobra.Command {
 	c := &cobra.Command{Use: "demo", Short: "Show why a lock needs a gate", Args: cobra.NoArgs}
+	picture := ""
 	pause := &cobra.Command{Use: "pause", Short: "A paused holder wakes up and writes: without a gate, and with one", Args: cobra.NoArgs,
 		Long: "Two processes change one account under a lock. One is stopped with SIGSTOP between its read and its\n" +
 			"write. The story is told twice: without a gate an update is lost, with one the late write is refused.\n" +
@@ -26,8 +29,9 @@ func newDemo() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := untilInterrupted(c.Context())
 			defer stop()
-			return showPause(ctx, c)
+			return showPause(ctx, c, picture)
 		}}
+	pause.Flags().StringVar(&picture, "picture", "", "also draw the story, as a page of HTML in this file")
 	holder := &cobra.Command{Use: "holder", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return pausedemo.Hold(c.Context(), os.Stdin, os.Stdout) }}
 	c.AddCommand(pause, holder)
@@ -35,7 +39,7 @@ func newDemo() *cobra.Command {
 }
 
 // showPause starts a service for the story, and tells it.
-func showPause(ctx context.Context, c *cobra.Command) error {
+func showPause(ctx context.Context, c *cobra.Command, picture string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -68,6 +72,25 @@ func showPause(ctx context.Context, c *cobra.Command) error {
 			return cause
 		}
 		return err
+	}
+	if picture == "" {
+		return nil
+	}
+	if err := writePicture(picture, demo.Picture); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "\nThe picture is in %s.\n", picture)
+	return err
+}
+
+// writePicture makes a file with what draw writes.
+func writePicture(path string, draw func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("make the picture: %w", err)
+	}
+	if err := errors.Join(draw(f), f.Close()); err != nil {
+		return fmt.Errorf("draw the picture: %w", err)
 	}
 	return nil
 }

@@ -170,6 +170,9 @@ func (d *drawing) sent(i int, e promise.Event) {
 		return
 	}
 	label := "write" + withToken(e.Token)
+	if j >= 0 && e.Token == fencing.None {
+		label = "write" + withToken(d.events[j].Token)
+	}
 	if j < 0 { // it did not get there, as far as is told
 		d.arrow(who.x, d.rows[i].y, who.x+laneWidth*.6, d.rows[i].y+slope, "warn", label+" …")
 		return
@@ -181,7 +184,7 @@ func (d *drawing) sent(i int, e promise.Event) {
 	case d.events[j].Kind == promise.Stale:
 		class = "warn"
 	}
-	d.arrow(who.x, d.rows[i].y, d.byName[storageOf(d.events[j])].x, d.rows[j].y, class, "write"+withToken(d.events[j].Token)+d.about(e))
+	d.arrow(who.x, d.rows[i].y, d.byName[storageOf(d.events[j])].x, d.rows[j].y, class, label+d.about(e))
 }
 
 func (d *drawing) answered(i int, e promise.Event) {

@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/proptest/promise"
 )
 
 // What the director tells a holder, in its environment.
@@ -31,6 +34,9 @@ type actor struct {
 	words  *bufio.Scanner
 	prompt io.Writer
 	errors strings.Builder
+
+	attempts int    // to get the lock
+	seen     uint64 // the version of the account that it has read
 }
 
 // cast starts a holder.
@@ -58,12 +64,18 @@ func (d *Demo) cast(ctx context.Context, name, dir string, amount int, gated boo
 // go on after a read, except after the one that is waited for.
 func (a *actor) until(word string) error {
 	for a.words.Scan() {
-		said, sentence, _ := strings.Cut(a.words.Text(), "|")
-		a.demo.say(a.name, "%s", sentence)
-		if said == word {
+		said, err := hear(a.words.Text())
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		a.demo.history.note(a, said)
+		if said.text != "" {
+			a.demo.say(a.name, "%s", said.text)
+		}
+		if said.word == word {
 			return nil
 		}
-		if said == "read" {
+		if said.word == wordRead {
 			if err := a.goOn(); err != nil {
 				return err
 			}
@@ -74,7 +86,7 @@ func (a *actor) until(word string) error {
 
 // finish plays to a good end.
 func (a *actor) finish() error {
-	if err := a.until("done"); err != nil {
+	if err := a.until(wordDone); err != nil {
 		return err
 	}
 	if err := a.cmd.Wait(); err != nil {
@@ -108,10 +120,27 @@ func (a *actor) stop() error {
 	if !status.Stopped() {
 		return fmt.Errorf("%s did not stop: status %#x", a.name, status)
 	}
+	a.demo.history.add(promise.Event{Kind: promise.Paused, Who: a.name, Note: "SIGSTOP, between read and write"})
 	return a.goOn()
 }
 
-func (a *actor) resume() error { return a.cmd.Process.Signal(syscall.SIGCONT) }
+func (a *actor) resume() error {
+	a.demo.history.add(promise.Event{Kind: promise.Resumed, Who: a.name})
+	return a.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// hear reads a sentence as a holder prints it.
+func hear(line string) (said sentence, err error) {
+	parts := strings.SplitN(line, "|", 3)
+	if len(parts) != 3 {
+		return said, fmt.Errorf("cannot understand %q", line)
+	}
+	token, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return said, fmt.Errorf("cannot understand %q: %w", line, err)
+	}
+	return sentence{word: parts[0], token: fencing.Token(token), text: parts[2]}, nil
+}
 
 // end makes sure that the process does not outlive the story.
 func (a *actor) end() {

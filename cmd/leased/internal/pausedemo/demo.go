@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/proptest/spacetime"
 	"github.com/leased-project/leased/storagegate/filegate"
 )
 
@@ -39,7 +40,9 @@ type Demo struct {
 	// Out is where the story is told.
 	Out io.Writer
 
-	began time.Time
+	began    time.Time
+	history  *history
+	sections []spacetime.Section
 }
 
 // Run tells the story. It fails if it went in another way than it should.
@@ -55,6 +58,8 @@ func (d *Demo) Run(ctx context.Context) error {
 		return fmt.Errorf("the account holds %d: without a gate Alice should have written over Bob's update", balance)
 	}
 	d.say("", "the account holds %d: Bob's %d are lost, though both had the lock", balance, bobAdds)
+	d.sections = []spacetime.Section{d.history.section("1. A lock, and no gate",
+		fmt.Sprintf("Alice has read %d before she was stopped. When she goes on, she writes over what Bob has written: his %d are lost.", opening, bobAdds))}
 
 	fmt.Fprintln(d.Out, "\n2. The same lock, and a gate that checks the token")
 	if balance, err = d.act(ctx, true); err != nil {
@@ -64,6 +69,8 @@ func (d *Demo) Run(ctx context.Context) error {
 		return fmt.Errorf("the account holds %d: with a gate both updates should be there", balance)
 	}
 	d.say("", "the account holds %d: both updates are there", balance)
+	d.sections = append(d.sections, d.history.section("2. The same lock, and a gate that checks the token",
+		"Bob's token has raised the mark of the gate. Alice's late write has an older one and is refused; she begins anew, and nothing is lost."))
 	fmt.Fprintln(d.Out, "\nNo check of the lease could have helped: Alice was stopped after any check she could have made.")
 	return nil
 }
@@ -80,12 +87,13 @@ func (d *Demo) act(ctx context.Context, gated bool) (int, error) {
 		return 0, err
 	}
 	d.began = time.Now()
+	d.history = &history{began: d.began, gated: gated}
 	alice, err := d.cast(ctx, "alice", dir, aliceAdds, gated)
 	if err != nil {
 		return 0, err
 	}
 	defer alice.end()
-	if err := alice.until("read"); err != nil {
+	if err := alice.until(wordRead); err != nil {
 		return 0, err
 	}
 	if err := alice.stop(); err != nil {

@@ -55,6 +55,14 @@ func TestTheStory(t *testing.T) {
 		"SIGCONT", "alice  writes 70", "Bob's 50 are lost")
 	inOrder(t, after, "alice  has the lock", "alice  reads 100", "SIGSTOP", "bob    has the lock", "bob    writes 150", "SIGCONT",
 		"alice  is refused: stale fencing token", "alice  has the lock", "alice  reads 150", "alice  writes 120", "both updates are there")
+
+	var page strings.Builder
+	require.NoError(t, demo.Picture(&page))
+	first, second, found := strings.Cut(page.String(), "<h2>2. The same lock")
+	require.True(t, found)
+	inOrder(t, first, "Broken: G2", "circle class=\"wrote bad\"", "writes 150", "writes 70")
+	require.NotContains(t, second, "Broken")
+	inOrder(t, second, "path class=\"stale\"", "is old", "writes 120")
 }
 
 func inOrder(t *testing.T, text string, parts ...string) {

@@ -8,5 +8,6 @@
 // What it does not show: that such a pause is likely. It shows what happens.
 //
 // The nouns, in reading order: [Demo], the director; actor, a process as the
-// director sees it; [Hold], what that process does.
+// director sees it; [Hold], what that process does; history, what happened, for
+// the picture.
 package pausedemo

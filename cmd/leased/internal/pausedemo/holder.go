@@ -54,38 +54,43 @@ func Hold(ctx context.Context, in io.Reader, out io.Writer) error {
 		if !errors.Is(err, fencing.ErrStale) {
 			return err
 		}
-		h.say("refused", "is refused: %v", err)
+		var stale *fencing.StaleError
+		_ = errors.As(err, &stale)
+		h.say(wordRefused, stale.Token, "is refused: %v", err)
 	}
 }
 
 // update changes the account once: lock, read, write, unlock.
 func (h *holder) update(ctx context.Context) error {
+	h.say(wordAsks, fencing.None, "")
 	l, err := h.client.Acquire(ctx, account, lease.WithTTL(TTL))
 	if err != nil {
 		return err
 	}
-	h.say("acquired", "has the lock, token %d", l.Token())
+	h.say(wordAcquired, l.Token(), "has the lock, token %d", l.Token())
 	if h.gated {
 		// Before the read, so that an older holder cannot write after it.
 		if err := h.gate.Enter(ctx, account, l.Token()); err != nil {
 			return err
 		}
+		h.say(wordEntered, l.Token(), "")
 	}
 	balance, err := readBalance(h.gate.Path(account))
 	if err != nil {
 		return err
 	}
-	h.say("read", "reads %d", balance)
+	h.say(wordRead, l.Token(), "reads %d", balance)
 	if _, err := io.ReadFull(h.in, make([]byte, 1)); err != nil { // the director may stop us here
 		return err
 	}
 	balance += h.amount
+	h.say(wordWrites, l.Token(), "")
 	if err := h.write(ctx, l.Token(), balance); err != nil {
 		return err
 	}
-	h.say("wrote", "writes %d, with token %d", balance, l.Token())
+	h.say(wordWrote, l.Token(), "writes %d, with token %d", balance, l.Token())
 	_ = l.Release(ctx) // it may be lost, as alice's is
-	h.say("done", "is done")
+	h.say(wordDone, l.Token(), "is done")
 	return nil
 }
 
@@ -100,9 +105,9 @@ func (h *holder) write(ctx context.Context, token fencing.Token, balance int) er
 	})
 }
 
-// say tells the director what was done: a word, and a sentence for the reader.
-func (h *holder) say(word, format string, args ...any) {
-	fmt.Fprintf(h.out, "%s|%s\n", word, fmt.Sprintf(format, args...))
+// say tells the director what was done.
+func (h *holder) say(word string, token fencing.Token, format string, args ...any) {
+	fmt.Fprintln(h.out, sentence{word, token, fmt.Sprintf(format, args...)})
 }
 
 func readBalance(path string) (int, error) {
