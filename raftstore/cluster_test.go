@@ -107,14 +107,14 @@ func startMemory(t testing.TB, size int, change ...func(*Config)) *cluster {
 	return c
 }
 
+// bootstrap begins a cluster with the first node and has the others join.
 func (c *cluster) bootstrap() {
 	c.t.Helper()
-	var members []Member
-	for _, n := range c.nodes {
-		members = append(members, Member{ID: n.ID(), Address: n.Address()})
-	}
-	require.NoError(c.t, c.nodes[0].Bootstrap(members...))
+	require.NoError(c.t, c.nodes[0].Bootstrap())
 	c.leader()
+	for _, n := range c.nodes[1:] {
+		require.NoError(c.t, n.Join(testContext(c.t), c.nodes[0]))
+	}
 }
 
 // leader waits for the one node that serves.

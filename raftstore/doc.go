@@ -20,6 +20,7 @@
 //   - leadership and lessor: what only a leader does. It commits Lead, gives
 //     every session its time, then serves, and proposes the end of those that
 //     have run out.
+//   - admission: a node that has lost its folder is not heard.
 //   - [Membership], [Node.Join], [Node.Transfer], [Status]: the cluster.
 //   - [Chain]: the history of a replica as a hash. Every entry carries the
 //     leader's; a replica that has another stops.

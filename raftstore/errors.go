@@ -23,6 +23,10 @@ var (
 	// ErrBehind: a node that is to vote has not caught up with the log yet. Try
 	// again when it has.
 	ErrBehind = errors.New("node has not caught up")
+	// ErrForgotten: a node that the cluster counts as a voter has lost its
+	// folder, and with it what it voted for. Remove it from the cluster, then
+	// join. It matches lease.ErrInvalid.
+	ErrForgotten = fmt.Errorf("%w: node has forgotten its votes", lease.ErrInvalid)
 	// ErrSnapshot: bytes are no snapshot that can be restored.
 	ErrSnapshot = errors.New("not a usable snapshot")
 )

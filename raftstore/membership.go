@@ -29,12 +29,23 @@ type Member struct {
 	Voter bool
 }
 
+// Joiner is a node that asks to be let in.
+type Joiner struct {
+	ID      string
+	Address string
+	// Remembers: it has the log and the votes that it had. A node on an empty
+	// folder does not, and is not let in while the cluster counts it as a
+	// voter.
+	Remembers bool
+}
+
 // Membership is what a joining node asks of the leader: a *Node in this
 // process, or the way to one.
 type Membership interface {
 	// AddLearner makes a node receive the log without a vote. It returns an
-	// index that the node must reach before it may vote.
-	AddLearner(ctx context.Context, id, address string) (index uint64, err error)
+	// index that the node must reach before it may vote. ErrForgotten says that
+	// the node is a voter, and does not remember what it voted for.
+	AddLearner(ctx context.Context, j Joiner) (index uint64, err error)
 	// Promote gives a learner that has applied so much a vote.
 	Promote(ctx context.Context, id string, applied uint64) error
 	// Remove takes a node out of the cluster.
@@ -43,17 +54,14 @@ type Membership interface {
 
 var _ Membership = (*Node)(nil)
 
-// Bootstrap begins a cluster with these voters, of which this node must be one.
-// It is called once in the life of a cluster, on one node; ErrBootstrapped says
-// that this was done before, and is safe to ignore.
-func (n *Node) Bootstrap(members ...Member) error {
-	if len(members) == 0 {
-		members = []Member{{ID: n.ID(), Address: n.Address()}}
-	}
-	var c raft.Configuration
-	for _, m := range members {
-		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
-	}
+// Bootstrap begins a cluster of this node alone; others join it. It is called
+// once in the life of a cluster, on one node; ErrBootstrapped says that this was
+// done before, and is safe to ignore.
+//
+// There is no way to begin with several voters: one of them that has lost its
+// folder could not be told from one that is new.
+func (n *Node) Bootstrap() error {
+	c := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(n.ID()), Address: raft.ServerAddress(n.Address())}}}
 	err := n.wait(context.Background(), n.raft.BootstrapCluster(c))
 	if errors.Is(err, raft.ErrCantBootstrap) {
 		err = ErrBootstrapped
@@ -61,6 +69,7 @@ func (n *Node) Bootstrap(members ...Member) error {
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
+	n.admission.admit()
 	return nil
 }
 
@@ -68,10 +77,11 @@ func (n *Node) Bootstrap(members ...Member) error {
 // without a vote, and with one when it has caught up. A node that voted with an
 // empty log would make the cluster count on what it does not have.
 func (n *Node) Join(ctx context.Context, leader Membership) error {
-	index, err := leader.AddLearner(ctx, n.ID(), n.Address())
+	index, err := leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), Remembers: n.admission.remembers()})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
+	n.admission.admit() // that it has no vote was committed after its start
 	for {
 		applied := n.raft.AppliedIndex()
 		if applied >= index {
@@ -94,24 +104,51 @@ func (n *Node) Join(ctx context.Context, leader Membership) error {
 }
 
 // AddLearner makes a node receive the log without a vote. This node must lead.
-func (n *Node) AddLearner(ctx context.Context, id, address string) (uint64, error) {
+// A node that votes and remembers keeps its vote.
+func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
+	n.memberMu.Lock()
+	defer n.memberMu.Unlock()
 	if !n.Leads() {
 		return 0, n.notLeader()
 	}
-	for _, m := range n.Members() {
-		if m.ID == id && m.Voter && m.Address == address {
-			return n.raft.LastIndex(), nil
-		}
+	m, voter := n.voter(j.ID)
+	switch {
+	case voter && !j.Remembers:
+		return 0, forgottenVoter(j.ID)
+	case voter && m.Address == j.Address:
+		return n.raft.LastIndex(), nil
 	}
-	f := n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, enqueueTimeout)
+	f := n.raft.AddNonvoter(raft.ServerID(j.ID), raft.ServerAddress(j.Address), 0, enqueueTimeout)
 	if err := n.wait(ctx, f); err != nil {
-		return 0, fmt.Errorf("add %s: %w", id, n.proposalError(err))
+		return 0, fmt.Errorf("add %s: %w", j.ID, n.proposalError(err))
+	}
+	// The engine leaves a voter a voter. A promotion whose caller did not wait
+	// may have come first.
+	if _, voter := n.voter(j.ID); voter && !j.Remembers {
+		return 0, forgottenVoter(j.ID)
 	}
 	return f.Index(), nil
 }
 
+// voter finds a member that has a vote.
+func (n *Node) voter(id string) (Member, bool) {
+	for _, m := range n.Members() {
+		if m.ID == id {
+			return m, m.Voter
+		}
+	}
+	return Member{}, false
+}
+
+func forgottenVoter(id string) error {
+	return fmt.Errorf("add %s: %w: the cluster counts it as a voter, and its folder is empty; run `leased cluster remove %s`, then let it join",
+		id, ErrForgotten, id)
+}
+
 // Promote gives a learner a vote. This node must lead.
 func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
+	n.memberMu.Lock()
+	defer n.memberMu.Unlock()
 	if !n.Leads() {
 		return n.notLeader()
 	}
@@ -134,6 +171,8 @@ func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
 // Remove takes a node out of the cluster, dead or alive. This node must lead. A
 // leader that removes itself leads no more; the others elect one.
 func (n *Node) Remove(ctx context.Context, id string) error {
+	n.memberMu.Lock()
+	defer n.memberMu.Unlock()
 	if !n.Leads() {
 		return n.notLeader()
 	}

@@ -82,7 +82,7 @@ func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
 		require.True(t, err == nil || nonce > 0)
 	}
 	// An address where nobody listens: it never catches up.
-	index, err := leader.AddLearner(ctx, "late", freePort(t))
+	index, err := leader.AddLearner(ctx, Joiner{ID: "late", Address: freePort(t)})
 	require.NoError(t, err)
 	require.Positive(t, index)
 	require.ErrorIs(t, leader.Promote(ctx, "late", 0), ErrBehind)

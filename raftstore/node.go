@@ -32,6 +32,7 @@ type Node struct {
 	config    Config
 	logger    *slog.Logger
 	transport Transport
+	admission *admission
 	storage   *Storage
 	raft      *raft.Raft
 	fsm       *fsm
@@ -43,6 +44,7 @@ type Node struct {
 	leadMu  sync.Mutex                 // held while leadership changes hands
 	leading atomic.Pointer[leadership] // nil while this node does not serve
 
+	memberMu sync.Mutex    // held while members change
 	started  chan struct{} // closed when raft is set
 	stopped  chan struct{}
 	stopOnce sync.Once
@@ -69,20 +71,29 @@ func Open(config Config) (*Node, error) {
 		n.storage.Close()
 		return nil, err
 	}
-	guarded, err := n.guarded()
-	if err == nil {
-		n.raft, err = raft.NewRaft(config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, n.storage.Snapshots, steady{n.transport})
-	}
-	if err != nil {
+	if err := n.startEngine(); err != nil {
 		n.transport.Close()
 		n.storage.Close()
 		return nil, fmt.Errorf("start node: %w", err)
 	}
 	close(n.started)
+	n.work.Go(n.admission.run)
 	n.work.Go(n.watchLeadership)
 	go n.proposer.run()
 	n.work.Go(func() { n.lessor.run(n.stopped) })
 	return n, nil
+}
+
+func (n *Node) startEngine() (err error) {
+	if n.admission, err = newAdmission(n); err != nil {
+		return err
+	}
+	guarded, err := n.guarded()
+	if err != nil {
+		return err
+	}
+	n.raft, err = raft.NewRaft(n.config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, n.storage.Snapshots, steady{n.admission})
+	return err
 }
 
 func (n *Node) openStorage() error {

@@ -50,6 +50,7 @@ type call struct {
 	Nonce                lease.Nonce
 	Resource             fencing.Resource
 	ID, Address, Control string
+	Remembers            bool
 	Index                uint64
 	Data                 []byte
 }
@@ -131,7 +132,7 @@ func (n *Node) answerCall(c call) (a answered) {
 	case "join":
 		err = n.Join(ctx, remoteMembership(c.Control))
 	case "learner":
-		a.Index, err = n.AddLearner(ctx, c.ID, c.Address)
+		a.Index, err = n.AddLearner(ctx, Joiner{ID: c.ID, Address: c.Address, Remembers: c.Remembers})
 	case "promote":
 		err = n.Promote(ctx, c.ID, c.Index)
 	case "remove":
@@ -159,8 +160,8 @@ func (n *Node) answerCall(c call) (a answered) {
 type remoteMembership string
 
 // AddLearner asks the leader.
-func (m remoteMembership) AddLearner(_ context.Context, id, address string) (uint64, error) {
-	a, err := callNode(string(m), call{Op: "learner", ID: id, Address: address})
+func (m remoteMembership) AddLearner(_ context.Context, j Joiner) (uint64, error) {
+	a, err := callNode(string(m), call{Op: "learner", ID: j.ID, Address: j.Address, Remembers: j.Remembers})
 	return a.Index, err
 }
 

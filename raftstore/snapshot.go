@@ -40,6 +40,11 @@ type SnapshotInfo struct {
 // SaveSnapshot writes the state of this replica, for a backup. A follower's may
 // be a little behind.
 func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, error) {
+	if n.Leads() { // the engine takes none while a change of members is the last entry
+		if err := n.barrier(ctx); err != nil {
+			return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
+		}
+	}
 	future := n.raft.Snapshot()
 	if err := n.wait(ctx, future); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)

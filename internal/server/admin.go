@@ -131,7 +131,7 @@ func (a *admin) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.Ad
 	if r.Id == "" || r.RaftAddress == "" {
 		return nil, fmt.Errorf("%w: a member that joins has an id and a raftAddress", lease.ErrInvalid)
 	}
-	index, err := a.router.node.AddLearner(ctx, r.Id, r.RaftAddress)
+	index, err := a.router.node.AddLearner(ctx, raftstore.Joiner{ID: r.Id, Address: r.RaftAddress, Remembers: r.Remembers})
 	if err != nil {
 		return nil, err
 	}

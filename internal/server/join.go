@@ -38,9 +38,9 @@ type peers struct {
 var _ raftstore.Membership = (*peers)(nil)
 
 // AddLearner asks the leader.
-func (p *peers) AddLearner(ctx context.Context, id, address string) (index uint64, err error) {
+func (p *peers) AddLearner(ctx context.Context, j raftstore.Joiner) (index uint64, err error) {
 	err = p.ask(ctx, func(c pb.ClusterServiceClient) error {
-		response, err := c.AddLearner(ctx, &pb.AddLearnerRequest{Id: id, RaftAddress: address, ApiAddress: p.server.address})
+		response, err := c.AddLearner(ctx, &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: p.server.address, Remembers: j.Remembers})
 		index = response.GetIndex()
 		return err
 	})

@@ -660,9 +660,12 @@ type Member struct {
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RaftAddress string                 `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
 	// Empty if the member that was asked does not know.
-	ApiAddress    string `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
-	Voter         bool   `protobuf:"varint,4,opt,name=voter,proto3" json:"voter,omitempty"`
-	Leader        bool   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`
+	ApiAddress string `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	Voter      bool   `protobuf:"varint,4,opt,name=voter,proto3" json:"voter,omitempty"`
+	Leader     bool   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`
+	// How many entries of the leader's log the member does not have. Only the
+	// leader knows, and only of members that it has reached.
+	Lag           *uint64 `protobuf:"varint,6,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,6 +733,13 @@ func (x *Member) GetLeader() bool {
 		return x.Leader
 	}
 	return false
+}
+
+func (x *Member) GetLag() uint64 {
+	if x != nil && x.Lag != nil {
+		return *x.Lag
+	}
+	return 0
 }
 
 type RedisNode struct {
@@ -931,10 +941,13 @@ func (x *HealthResponse) GetLeader() string {
 }
 
 type AddLearnerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	RaftAddress   string                 `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
-	ApiAddress    string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	RaftAddress string                 `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
+	ApiAddress  string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	// The node has the log and the votes that it had. One on an empty folder does
+	// not, and is refused while the cluster counts it as a voter.
+	Remembers     bool `protobuf:"varint,4,opt,name=remembers,proto3" json:"remembers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -988,6 +1001,13 @@ func (x *AddLearnerRequest) GetApiAddress() string {
 		return x.ApiAddress
 	}
 	return ""
+}
+
+func (x *AddLearnerRequest) GetRemembers() bool {
+	if x != nil {
+		return x.Remembers
+	}
+	return false
 }
 
 type AddLearnerResponse struct {
@@ -1681,14 +1701,16 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\awaiters\x18\x13 \x01(\x03R\awaiters\x12+\n" +
 	"\amembers\x18\x14 \x03(\v2\x11.leased.v1.MemberR\amembers\x12*\n" +
 	"\x05redis\x18\x15 \x03(\v2\x14.leased.v1.RedisNodeR\x05redis\x12\x18\n" +
-	"\aversion\x18\x16 \x01(\tR\aversion\"\x8a\x01\n" +
+	"\aversion\x18\x16 \x01(\tR\aversion\"\xa9\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x03 \x01(\tR\n" +
 	"apiAddress\x12\x14\n" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x16\n" +
-	"\x06leader\x18\x05 \x01(\bR\x06leader\"\xc3\x01\n" +
+	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
+	"\x03lag\x18\x06 \x01(\x04H\x00R\x03lag\x88\x01\x01B\x06\n" +
+	"\x04_lag\"\xc3\x01\n" +
 	"\tRedisNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x14\n" +
@@ -1704,12 +1726,13 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x0eHealthResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06leader\x18\x03 \x01(\tR\x06leader\"g\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x85\x01\n" +
 	"\x11AddLearnerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x03 \x01(\tR\n" +
-	"apiAddress\"*\n" +
+	"apiAddress\x12\x1c\n" +
+	"\tremembers\x18\x04 \x01(\bR\tremembers\"*\n" +
 	"\x12AddLearnerResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\":\n" +
 	"\x0ePromoteRequest\x12\x0e\n" +
@@ -1851,6 +1874,7 @@ func file_leased_v1_admin_proto_init() {
 	if File_leased_v1_admin_proto != nil {
 		return
 	}
+	file_leased_v1_admin_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -2,9 +2,9 @@
 // Redis, and the API, put together from settings.
 //
 // What it does not give: protection from an operator who empties the folder of
-// a member and starts it again under its old name while no other member can be
-// asked. Such a member has forgotten its votes. Where another member answers it
-// is refused; remove it from the cluster first.
+// the only member, or of one with bootstrap-expect 1, and starts it again. That
+// begins a new service, whose tokens begin anew. An emptied member of a larger
+// cluster is heard by nobody until it was removed and has joined again.
 //
 // The nouns, in reading order:
 //

@@ -40,24 +40,22 @@ func (m *Member) form(ctx context.Context) error {
 // formOnce looks once. It says whether this member is part of a cluster now,
 // and else what is missing.
 func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err error) {
-	if len(m.node.Members()) > 0 {
+	known := m.node.Members()
+	if len(known) > 0 && !m.learns(known) {
 		return true, "", nil
 	}
-	if m.settings.BootstrapExpect == 1 {
-		return true, "", m.bootstrap(nil)
+	if len(known) == 0 && m.settings.BootstrapExpect == 1 {
+		return true, "", m.bootstrap()
 	}
 	answers := m.peers.ask(ctx)
 	for address, status := range answers {
 		if len(status.Members) == 0 {
 			continue
 		}
-		if knows(status, m.settings.ID) {
-			return false, "the leader to reach this member", nil // it was counted in when the cluster began
-		}
 		m.logger.Info("joining the cluster", "through", address)
 		return true, "", m.server.Join(ctx, address)
 	}
-	if m.settings.BootstrapExpect == 0 {
+	if len(known) > 0 || m.settings.BootstrapExpect == 0 {
 		return false, "a member of the cluster at " + strings.Join(m.peers.addresses, ", "), nil
 	}
 	members, err := founders(answers)
@@ -67,22 +65,32 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 	if len(members) < m.settings.BootstrapExpect {
 		return false, fmt.Sprintf("%d members, %d are here", m.settings.BootstrapExpect, len(members)), nil
 	}
-	// One begins: the first by name. The others are told by it.
+	// One begins: the first by name. The others join it.
 	for _, other := range members {
 		if other.ID < m.settings.ID {
 			return false, "member " + other.ID + " to begin", nil
 		}
 	}
-	return true, "", m.bootstrap(members)
+	return true, "", m.bootstrap()
 }
 
-func (m *Member) bootstrap(members []raftstore.Member) error {
-	err := m.node.Bootstrap(members...)
+// learns: this member was let in, and stopped before it had a vote.
+func (m *Member) learns(members []raftstore.Member) bool {
+	for _, other := range members {
+		if other.ID == m.settings.ID {
+			return !other.Voter
+		}
+	}
+	return false
+}
+
+func (m *Member) bootstrap() error {
+	err := m.node.Bootstrap()
 	if errors.Is(err, raftstore.ErrBootstrapped) {
 		return nil
 	}
 	if err == nil {
-		m.logger.Info("began a new cluster", "members", max(1, len(members)))
+		m.logger.Info("began a new cluster")
 	}
 	return err
 }
@@ -102,13 +110,4 @@ func founders(answers map[string]*pb.StatusResponse) ([]raftstore.Member, error)
 		members = append(members, raftstore.Member{ID: status.Id, Address: status.RaftAddress})
 	}
 	return members, nil
-}
-
-func knows(status *pb.StatusResponse, id string) bool {
-	for _, m := range status.Members {
-		if m.Id == id {
-			return true
-		}
-	}
-	return false
 }

@@ -25,9 +25,3 @@ func TestFoundersAreDifferentMembers(t *testing.T) {
 	require.ErrorIs(t, err, ErrFormation)
 	require.ErrorContains(t, err, "both have raft-advertise h:7421")
 }
-
-func TestKnows(t *testing.T) {
-	status := &pb.StatusResponse{Members: []*pb.Member{{Id: "a"}, {Id: "b"}}}
-	require.True(t, knows(status, "b"))
-	require.False(t, knows(status, "c"))
-}

@@ -1,0 +1,195 @@
+package raftstore
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/logstore"
+)
+
+// restart starts a node of the cluster again, where it was.
+func (c *cluster) restart(i int) *Node {
+	c.t.Helper()
+	c.nodes[i] = openNode(c.t, c.configs[i])
+	return c.nodes[i]
+}
+
+// emptiedVoter is a cluster in which a grant is known to two of three nodes,
+// one of which has lost its folder, while the other does not run. The emptied
+// one and the third could elect a leader that has never heard of it.
+func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, emptied int, s lease.Session, grant lease.Grant) {
+	c = startDisk(t, 3, kind)
+	s = openSession(t, c.backend(), time.Hour)
+	c.agree()
+	knows = slices.Index(c.nodes, c.leader())
+	behind, emptied = (knows+1)%3, (knows+2)%3
+	require.NoError(t, c.nodes[behind].Close())
+	grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+	require.NoError(t, err)
+	require.NoError(t, c.nodes[knows].Close())
+	require.NoError(t, c.nodes[emptied].Close())
+	require.NoError(t, os.RemoveAll(c.configs[emptied].Dir))
+	c.restart(behind)
+	c.restart(emptied)
+	return c, knows, behind, emptied, s, grant
+}
+
+func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			c, knows, behind, emptied, s, first := emptiedVoter(t, kind)
+			ctx := testContext(t)
+			eventually(t, "its vote is asked for", func() bool {
+				return c.nodes[emptied].admission.refused.Load() >= 3 || c.nodes[behind].Leads() || c.nodes[emptied].Leads()
+			})
+			if c.nodes[behind].Leads() || c.nodes[emptied].Leads() { // what would come of it
+				s, err := c.backend().Open(ctx, s.(*session).config)
+				require.NoError(t, err)
+				grant, err := s.Acquire(ctx, lockRequest(2, "a"))
+				require.Failf(t, "a leader was elected that does not know a committed entry", "token %d, then %d (%v)", first.Token, grant.Token, err)
+			}
+
+			c.restart(knows)
+			leader := c.leader()
+			require.Equal(t, c.nodes[knows], leader, "only it has the entry")
+			again, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(1, "a"))
+			require.NoError(t, err)
+			require.Equal(t, first.Token, again.Token)
+
+			id := c.nodes[emptied].ID()
+			err = c.nodes[emptied].Join(ctx, leader)
+			require.ErrorIs(t, err, ErrForgotten)
+			require.ErrorContains(t, err, "leased cluster remove "+id)
+			require.NoError(t, leader.Remove(ctx, id))
+			require.NoError(t, c.nodes[emptied].Join(ctx, leader))
+			_, voter := leader.voter(id)
+			require.True(t, voter)
+			c.agree()
+		})
+	}
+}
+
+// With its folder a node may stop, move and join again as it likes.
+func TestAVoterThatRemembersKeepsItsVote(t *testing.T) {
+	c := startDisk(t, 3, DefaultLog)
+	ctx := testContext(t)
+	s := openSession(t, c.backend(), time.Hour)
+	leader := slices.Index(c.nodes, c.leader())
+	moved, closed := (leader+1)%3, (leader+2)%3
+	require.NoError(t, c.nodes[moved].Close())
+	c.configs[moved].Address = "127.0.0.1:0"
+	c.restart(moved)
+	require.NoError(t, c.nodes[moved].Join(ctx, c.leader()))
+	require.NoError(t, c.nodes[closed].Close())
+	_, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(1, "a"))
+	require.NoError(t, err, "its vote counts at the new address")
+}
+
+// What an emptied voter would acknowledge could be overruled by a leader that
+// it has voted for and forgotten.
+func TestAnEmptiedVoterAcknowledgesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		s := openSession(t, c.backend(), time.Hour)
+		leader := c.leader()
+		others := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return c.nodes[i] == leader })
+		require.NoError(t, c.nodes[others[0]].Close())
+		require.NoError(t, c.nodes[others[1]].Close())
+		c.configs[others[1]].Storage = MemoryStorage()
+		emptied := c.restart(others[1])
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := s.Acquire(ctx, lockRequest(1, "a"))
+		require.Error(t, err, "one node alone has it")
+		require.Zero(t, emptied.Status().LastIndex)
+		require.Positive(t, emptied.admission.refused.Load())
+	})
+}
+
+// A node that began a cluster of its own on an emptied folder is not part of
+// the one that still counts it.
+func TestANodeThatBeganAnewFollowsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		leader := c.leader()
+		i := slices.IndexFunc(c.nodes, func(n *Node) bool { return n != leader })
+		require.NoError(t, c.nodes[i].Close())
+		c.configs[i].Storage = MemoryStorage()
+		anew := c.restart(i)
+		require.NoError(t, anew.Bootstrap())
+		pass(time.Minute)
+		require.Positive(t, anew.admission.refused.Load())
+		require.Len(t, anew.Members(), 1)
+		require.True(t, anew.Leads())
+		require.NoError(t, anew.Close())
+		again := c.restart(i)
+		pass(time.Minute)
+		require.Positive(t, again.admission.refused.Load(), "nor after a restart")
+		require.Len(t, again.Members(), 1)
+	})
+}
+
+func TestAFolderWithoutItsVotesIsRefused(t *testing.T) {
+	c := startDisk(t, 1, logstore.WAL)
+	_, err := c.nodes[0].SaveSnapshot(testContext(t), io.Discard)
+	require.NoError(t, err)
+	require.NoError(t, c.nodes[0].Close())
+	require.NoError(t, os.RemoveAll(filepath.Join(c.configs[0].Dir, "wal")))
+	_, err = Open(c.configs[0])
+	require.ErrorIs(t, err, ErrForgotten)
+	require.ErrorContains(t, err, "join again")
+}
+
+func TestAnEmptiedProcessDoesNotVote(t *testing.T) {
+	ps := startProcesses(t, 3, DefaultLog)
+	id := lease.NewSessionID()
+	_, err := ps.ask(call{Op: "open", Session: id})
+	require.NoError(t, err)
+	ps.agree()
+	leader := ps.leader()
+	rest := slices.DeleteFunc(slices.Clone(ps.all), func(p *process) bool { return p == leader })
+	behind, emptied := rest[0], rest[1]
+	behind.kill()
+	first, err := leader.call(call{Op: "acquire", Session: id, Nonce: 1, Resource: "a"})
+	require.NoError(t, err)
+	leader.kill()
+	emptied.kill()
+	require.NoError(t, os.RemoveAll(emptied.spec.Dir))
+	require.NoError(t, os.MkdirAll(emptied.spec.Dir, 0o700))
+	emptied.start()
+	behind.start()
+	_, err = emptied.call(call{Op: "join", Control: behind.control})
+	require.Error(t, err, "there is no leader that could let it in")
+	eventually(t, "its vote is asked for", func() bool {
+		a, err := emptied.call(call{Op: "status"})
+		require.NoError(t, err)
+		require.Zero(t, a.Status.LastIndex)
+		b, err := behind.call(call{Op: "status"})
+		require.NoError(t, err)
+		require.NotEqual(t, "leader", b.Status.State, "it was voted for by one who has forgotten everything")
+		said, err := os.ReadFile(filepath.Join(emptied.spec.Dir, "stderr"))
+		require.NoError(t, err)
+		return len(said) > 0 // it says that its vote was asked for
+	})
+
+	leader.start()
+	again, err := ps.ask(call{Op: "acquire", Session: id, Nonce: 1, Resource: "a"})
+	require.NoError(t, err)
+	require.Equal(t, first.Token, again.Token)
+	_, err = emptied.call(call{Op: "join", Control: ps.leader().control})
+	require.ErrorContains(t, err, "leased cluster remove "+emptied.spec.ID)
+	_, err = ps.leader().call(call{Op: "remove", ID: emptied.spec.ID})
+	require.NoError(t, err)
+	_, err = emptied.call(call{Op: "join", Control: ps.leader().control})
+	require.NoError(t, err)
+	ps.agree()
+}
