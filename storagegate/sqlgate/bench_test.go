@@ -47,11 +47,54 @@ func BenchmarkMariaDB(b *testing.B) {
 func BenchmarkSQLite(b *testing.B) {
 	for _, synchronous := range []string{"FULL", "NORMAL"} {
 		b.Run("synchronous="+synchronous, func(b *testing.B) {
-			path := filepath.Join(b.TempDir(), "bench.db")
-			s := storage{sqlgate.SQLite, "sqlite", "file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(" + synchronous + ")"}
-			compare(b, s, 1, `UPDATE accounts SET balance = balance + 1 WHERE id = ?`)
+			compare(b, sqliteFile(b, synchronous), 1, `UPDATE accounts SET balance = balance + 1 WHERE id = ?`)
 		})
 	}
+}
+
+// BenchmarkEmptyStatement measures a transaction of one statement against the
+// same with a second one, which takes the lock of the writer and does nothing:
+// what no gate with a statement of its own can get below in SQLite.
+func BenchmarkEmptyStatement(b *testing.B) {
+	for _, synchronous := range []string{"FULL", "NORMAL"} {
+		b.Run("synchronous="+synchronous, func(b *testing.B) {
+			s := sqliteFile(b, synchronous)
+			execute(b, s, `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)`, `INSERT INTO accounts VALUES (0, 0)`)
+			db := s.open(b)
+			nothing, err := db.PrepareContext(b.Context(), `UPDATE accounts SET balance = balance WHERE 0`)
+			require.NoError(b, err)
+			defer nothing.Close()
+			pay, err := db.PrepareContext(b.Context(), `UPDATE accounts SET balance = balance + 1 WHERE id = ?`)
+			require.NoError(b, err)
+			defer pay.Close()
+			gatetest.Compare(b, 1, func(_, _ int) error { return inTransaction(b, db, pay, 0, nil) },
+				func(_, _ int) error { return inTransaction(b, db, pay, 0, nothing) })
+		})
+	}
+}
+
+func sqliteFile(b *testing.B, synchronous string) storage {
+	path := filepath.Join(b.TempDir(), "bench.db")
+	return storage{sqlgate.SQLite, "sqlite", "file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(" + synchronous + ")"}
+}
+
+// inTransaction pays to one account, after a statement without arguments if
+// there is one.
+func inTransaction(b *testing.B, db *sql.DB, pay *sql.Stmt, id int, before *sql.Stmt) error {
+	tx, err := db.BeginTx(b.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if before != nil {
+		if _, err := tx.StmtContext(b.Context(), before).ExecContext(b.Context()); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.StmtContext(b.Context(), pay).ExecContext(b.Context(), id); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // compare measures a transaction of one prepared statement with and without a
@@ -79,15 +122,7 @@ func compare(b *testing.B, s storage, writers int, pay string) {
 
 	pick := func(writer, n int) int { return (n*writers + writer) % accounts }
 	gatetest.Compare(b, writers, func(writer, n int) error {
-		tx, err := db.BeginTx(b.Context(), nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.StmtContext(b.Context(), stmt).ExecContext(b.Context(), pick(writer, n)); err != nil {
-			return err
-		}
-		return tx.Commit()
+		return inTransaction(b, db, stmt, pick(writer, n), nil)
 	}, func(writer, n int) error {
 		id := pick(writer, n)
 		return gate.Do(b.Context(), names[id], 34, func(tx *sql.Tx) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
 
@@ -25,8 +26,8 @@ const (
 )
 
 // BenchmarkPostgres measures a transaction of one statement with and without a
-// gate, and a single statement with and without one, on a server that waits for
-// the disk.
+// gate, a single statement with and without one, and one with a bare row lock, on
+// a server that waits for the disk.
 func BenchmarkPostgres(b *testing.B) {
 	pool, err := pgxpool.New(b.Context(), durable.Get(b).DSN+"&pool_max_conns=32")
 	require.NoError(b, err)
@@ -66,6 +67,20 @@ func BenchmarkPostgres(b *testing.B) {
 			}, func(writer, n int) error {
 				id := pick(writer, n)
 				return gate.Batch(b.Context(), names[id], token, func(batch *pgx.Batch) { batch.Queue(paySQL, id) })
+			})
+		})
+		// What no gate in a statement of its own can get below: one that locks a
+		// row, and compares nothing.
+		b.Run(fmt.Sprintf("lock/writers=%d", writers), func(b *testing.B) {
+			gatetest.Compare(b, writers, func(writer, n int) error {
+				_, err := pool.Exec(b.Context(), paySQL, pick(writer, n))
+				return err
+			}, func(writer, n int) error {
+				id := pick(writer, n)
+				var batch pgx.Batch
+				batch.Queue(pgsql.Hold, string(names[id]))
+				batch.Queue(paySQL, id)
+				return pool.SendBatch(b.Context(), &batch).Close()
 			})
 		})
 	}

@@ -17,8 +17,7 @@ const Hold = `SELECT mark FROM leased_marks WHERE resource = $1 FOR NO KEY UPDAT
 
 // Fence is Admit that raises an exception for a refusal, so that the statements
 // after it in a batch have no effect. It takes the way of Hold if it can.
-const Fence = `WITH held AS MATERIALIZED (SELECT mark FROM leased_marks WHERE resource = $1::text FOR NO KEY UPDATE)
-SELECT CASE WHEN (SELECT mark FROM held) = $2::bigint THEN $2::bigint
+const Fence = `SELECT CASE WHEN (SELECT mark FROM leased_marks WHERE resource = $1::text FOR NO KEY UPDATE) = $2::bigint THEN $2::bigint
 	ELSE leased_fence($1::text, $2::bigint, $3::bigint) END`
 
 const (
