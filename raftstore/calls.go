@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -26,11 +27,18 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 	return result, term, err
 }
 
-// open makes a session known, or finds it again and renews it.
+// open makes a session known, or finds it again and renews it. One that is open
+// with another time is not the caller's, or the caller would count on a time
+// that the service does not give.
 func (n *Node) open(ctx context.Context, config lease.SessionConfig) error {
 	_, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
 	if err != nil {
 		return err
+	}
+	var ttl time.Duration
+	n.fsm.read(func(m *machine.Machine) { ttl = m.SessionTTL(config.ID) })
+	if ttl != 0 && ttl != config.TTL { // 0: it has ended since
+		return fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session", lease.ErrInvalid, config.ID, ttl, config.TTL)
 	}
 	err = n.prolong(term, config.ID)
 	if err != nil && !errors.Is(err, lease.ErrLost) {

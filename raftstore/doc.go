@@ -5,9 +5,9 @@
 // What it does not give: a client that was paused may go on believing that it
 // holds a lock, so a lock without a gate in front of the data is a hint here
 // too. Without a majority of its nodes the service stops. It prolongs leases
-// when in doubt: a failover gives every session its full time again, and one
-// [Config.HeartbeatTimeout] on top, so that a lock whose holder has died can
-// stay closed for an election, its TTL and that timeout.
+// when in doubt: a failover gives every session its full time again, and half a
+// second on top, so that a lock whose holder has died can stay closed for an
+// election, its TTL and half a second.
 //
 // The nouns, in reading order:
 //

@@ -229,6 +229,31 @@ func TestPausedLeaderPromisesNothing(t *testing.T) {
 	})
 }
 
+// A leader that waits long for its followers must not promise for as long:
+// those that wait less have another leader by then, who counts already.
+func TestPromisesDoNotDependOnANodesTimings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow, ttl = 20 * time.Second, 10 * time.Second
+		c := startMemory(t, 3, func(c *Config) {
+			if c.ID == "n0" {
+				c.HeartbeatTimeout, c.StoreDeadline = slow, time.Minute
+			}
+		})
+		old := c.leader()
+		require.Equal(t, c.nodes[0], old)
+		s := openSession(t, c.backend(), ttl)
+		c.isolate(old)
+		next := &cluster{t: t, nodes: c.nodes[1:]}
+		next.leader()
+		pass(ttl / 2)
+		require.True(t, old.Leads(), "it waits for its followers for %v", slow)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		require.Error(t, old.renew(ctx, s.(*session).config.ID), "the next leader would end before this promise")
+		c.heal()
+	})
+}
+
 func TestRenewalsShareTheProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
@@ -274,7 +299,7 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		old := c.leader()
 		c.isolate(old)
 		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
-		pass(ttl + DefaultHeartbeatTimeout - 100*time.Millisecond)
+		pass(ttl + proofLife - 100*time.Millisecond)
 		status, err := c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
 		require.Len(t, status.Holders, 1, "a failover can only lengthen a lease, also one that the old leader renewed last")

@@ -84,7 +84,7 @@ func (n *Node) serve(generation uint64, sent lease.Instant) bool {
 	current := false
 	n.fsm.read(func(m *machine.Machine) {
 		if current = m.Generation() == generation; current {
-			n.lessor.begin(term, m.SessionTTLs(), m.Delays(), n.proofLife())
+			n.lessor.begin(term, m.SessionTTLs(), m.Delays(), proofLife)
 		}
 	})
 	if current {
@@ -113,21 +113,22 @@ func (n *Node) retire() bool {
 	return true
 }
 
-// proofLife is how long a committed entry proves that this node leads: as long
-// as it takes the others to elect another. A new leader adds it to the time of
-// every session, so that it does not matter if they did so faster, because one
-// of them had restarted.
-func (n *Node) proofLife() time.Duration { return n.config.HeartbeatTimeout }
+// proofLife is how long a committed entry proves that a node leads, and what a
+// new leader adds to the time of every session for what its predecessor may have
+// promised last. It is the same on all nodes, whatever their timings, and must
+// stay the same from one release to the next: a leader that took longer than
+// its successor allows would promise time that is not there.
+const proofLife = 500 * time.Millisecond
 
 // renew prolongs a session. It is in memory, but only a node that can show that
-// it still leads may promise anything: a leader that was paused for longer than
-// an election first commits an empty entry, one for all who renew at that time.
+// it still leads may promise anything: a leader whose last proof is too old
+// first commits an empty entry, one for all who renew at that time.
 func (n *Node) renew(ctx context.Context, id lease.SessionID) error {
 	term := n.leading.Load()
 	if term == nil {
 		return n.notLeader()
 	}
-	if term.age(n.config.Clock.Now()) >= n.proofLife() {
+	if term.age(n.config.Clock.Now()) >= proofLife {
 		if _, err := n.proposer.propose(ctx, term, nil); err != nil {
 			return err
 		}

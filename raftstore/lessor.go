@@ -36,7 +36,8 @@ type lessor struct {
 type tenure struct {
 	ttl      time.Duration
 	deadline time.Time
-	ending   bool // its end is proposed: it is not renewed any more
+	ending   bool     // its end is proposed: it is not renewed any more
+	due      *dueItem // when it is looked at next; nil while it ends
 }
 
 func newLessor(propose func(*leadership, []machine.Command) []machine.Command) *lessor {
@@ -81,10 +82,10 @@ func (l *lessor) applied(c machine.Command, result machine.Result, events []mach
 			l.poke()
 		}
 	case *machine.CloseSession:
-		delete(l.sessions, c.Session)
+		l.forget(c.Session)
 	case *machine.Expire:
 		if result.Code == machine.Done || result.Code == machine.NoSession {
-			delete(l.sessions, c.Session)
+			l.forget(c.Session)
 		}
 	}
 	for i := range events {
@@ -97,14 +98,28 @@ func (l *lessor) applied(c machine.Command, result machine.Result, events []mach
 
 // add begins the time of a session. The caller holds mu.
 func (l *lessor) add(id lease.SessionID, ttl, grace time.Duration) {
-	deadline := l.now().Add(ttl + grace)
-	l.sessions[id] = &tenure{ttl: ttl, deadline: deadline}
-	heap.Push(&l.due, dueItem{at: deadline, session: id})
+	t := &tenure{ttl: ttl, deadline: l.now().Add(ttl + grace)}
+	l.sessions[id] = t
+	l.lookAt(id, t, t.deadline)
+}
+
+// lookAt puts a session among what is due. The caller holds mu.
+func (l *lessor) lookAt(id lease.SessionID, t *tenure, at time.Time) {
+	t.due = &dueItem{at: at, session: id}
+	heap.Push(&l.due, t.due)
+}
+
+// forget ends the time of a session that is over. The caller holds mu.
+func (l *lessor) forget(id lease.SessionID) {
+	if t := l.sessions[id]; t != nil && t.due != nil {
+		heap.Remove(&l.due, t.due.index)
+	}
+	delete(l.sessions, id)
 }
 
 // delay begins the time of a lock-delay. The caller holds mu.
 func (l *lessor) delay(e *machine.Event) {
-	heap.Push(&l.due, dueItem{at: l.now().Add(e.Delay),
+	heap.Push(&l.due, &dueItem{at: l.now().Add(e.Delay),
 		opens: &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: l.term.generation}})
 }
 
@@ -158,20 +173,18 @@ func (l *lessor) collect() (term *leadership, commands []machine.Command, nap ti
 	defer l.mu.Unlock()
 	now := l.now()
 	for len(l.due) > 0 && !l.due[0].at.After(now) {
-		item := heap.Pop(&l.due).(dueItem)
+		item := heap.Pop(&l.due).(*dueItem)
 		if item.opens != nil {
 			commands = append(commands, item.opens)
 			continue
 		}
-		t := l.sessions[item.session]
-		switch {
-		case t == nil || t.ending:
-		case t.deadline.After(now):
-			heap.Push(&l.due, dueItem{at: t.deadline, session: item.session})
-		default:
-			t.ending = true
-			commands = append(commands, &machine.Expire{Session: item.session, Generation: l.term.generation})
+		t := l.sessions[item.session] // it is there, else the item were not
+		if t.deadline.After(now) {
+			l.lookAt(item.session, t, t.deadline)
+			continue
 		}
+		t.ending, t.due = true, nil
+		commands = append(commands, &machine.Expire{Session: item.session, Generation: l.term.generation})
 	}
 	nap = idleNap
 	if len(l.due) > 0 {
@@ -194,11 +207,11 @@ func (l *lessor) again(term *leadership, failed []machine.Command) {
 	for _, c := range failed {
 		switch c := c.(type) {
 		case *machine.EndDelay:
-			heap.Push(&l.due, dueItem{at: at, opens: c})
+			heap.Push(&l.due, &dueItem{at: at, opens: c})
 		case *machine.Expire:
-			if t := l.sessions[c.Session]; t != nil {
+			if t := l.sessions[c.Session]; t != nil && t.ending {
 				t.ending = false
-				heap.Push(&l.due, dueItem{at: at, session: c.Session})
+				l.lookAt(c.Session, t, at)
 			}
 		}
 	}
@@ -217,18 +230,31 @@ type dueItem struct {
 	at      time.Time
 	session lease.SessionID
 	opens   *machine.EndDelay
+	index   int // in the heap
 }
 
 // dueHeap has the earliest item first.
-type dueHeap []dueItem
+type dueHeap []*dueItem
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(x any)        { *h = append(*h, x.(dueItem)) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push adds an item at the end.
+func (h *dueHeap) Push(x any) {
+	item := x.(*dueItem)
+	item.index = len(*h)
+	*h = append(*h, item)
+}
+
+// Pop takes the item at the end.
 func (h *dueHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
+	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
 	return last
 }

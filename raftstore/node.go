@@ -34,6 +34,7 @@ type Node struct {
 	transport Transport
 	admission *admission
 	storage   *Storage
+	snapshots raft.SnapshotStore // of storage, guarded
 	raft      *raft.Raft
 	fsm       *fsm
 	hub       *hub
@@ -41,10 +42,10 @@ type Node struct {
 	proposer  *proposer
 
 	notify  chan bool                  // from the engine: whether this node leads
-	leadMu  sync.Mutex                 // held while leadership changes hands
+	leadMu  baton                      // held while leadership changes hands
 	leading atomic.Pointer[leadership] // nil while this node does not serve
 
-	memberMu sync.Mutex    // held while members change
+	memberMu baton         // held while members change
 	started  chan struct{} // closed when raft is set
 	stopped  chan struct{}
 	stopOnce sync.Once
@@ -92,7 +93,7 @@ func (n *Node) startEngine() (err error) {
 	if err != nil {
 		return err
 	}
-	n.raft, err = raft.NewRaft(n.config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, n.storage.Snapshots, steady{n.admission})
+	n.raft, err = raft.NewRaft(n.config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, steady{n.admission})
 	return err
 }
 
@@ -139,7 +140,8 @@ func (n *Node) guarded() (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Storage{Log: log, Stable: logstore.NewVotes(guard.Stable(n.storage.Stable))}, nil
+	n.snapshots = guard.Snapshots(n.storage.Snapshots)
+	return &Storage{Log: log, Stable: logstore.NewVotes(guard.Stable(n.storage.Stable)), Snapshots: n.snapshots}, nil
 }
 
 // die ends the node because it must not go on.

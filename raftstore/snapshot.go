@@ -49,14 +49,14 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, err
 	if err := n.wait(ctx, future); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 	}
-	list, err := n.storage.Snapshots.List()
+	list, err := n.snapshots.List()
 	if err == nil && len(list) == 0 {
 		err = fmt.Errorf("%w: the node has none yet", ErrSnapshot)
 	}
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 	}
-	meta, source, err := n.storage.Snapshots.Open(list[0].ID)
+	meta, source, err := n.snapshots.Open(list[0].ID)
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 	}

@@ -2,10 +2,13 @@ package raftstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
@@ -181,4 +184,28 @@ func TestLogIsCompacted(t *testing.T) {
 			require.Equal(t, before.Counts, after.Counts)
 		})
 	}
+}
+
+// brokenSnapshots cannot be begun.
+type brokenSnapshots struct {
+	raft.SnapshotStore
+	err error
+}
+
+func (b *brokenSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
+	return nil, b.err
+}
+
+func TestFailedSnapshotEndsTheNode(t *testing.T) {
+	broken := errors.New("no space left on device")
+	ended := make(chan error, 1)
+	c := startMemory(t, 1, func(c *Config) {
+		c.Storage.Snapshots = &brokenSnapshots{c.Storage.Snapshots, broken}
+		c.Fatal = func(err error) { ended <- err }
+	})
+	n := c.leader()
+	_, err := n.SaveSnapshot(testContext(t), io.Discard)
+	require.ErrorIs(t, err, ErrStopped)
+	require.ErrorIs(t, n.Failure(), broken)
+	require.ErrorIs(t, <-ended, broken)
 }

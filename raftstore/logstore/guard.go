@@ -46,10 +46,13 @@ func (g *Guard) check(what string, err error) {
 	}
 }
 
-// timed is a write with a deadline.
-func (g *Guard) timed(what string, write func() error) {
-	timer := time.AfterFunc(g.deadline, func() {
-		g.fail(fmt.Errorf("%s: %w: no answer for %v; the node ends, so that another can lead", what, ErrStalled, g.deadline))
+// timed is a write with the deadline.
+func (g *Guard) timed(what string, write func() error) { g.within(g.deadline, what, write) }
+
+// within is a write with a deadline of its own.
+func (g *Guard) within(limit time.Duration, what string, write func() error) {
+	timer := time.AfterFunc(limit, func() {
+		g.fail(fmt.Errorf("%s: %w: no answer for %v; the node ends, so that another can lead", what, ErrStalled, limit))
 	})
 	err := write()
 	timer.Stop()

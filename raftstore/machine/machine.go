@@ -66,6 +66,14 @@ func (m *Machine) SessionTTLs() map[lease.SessionID]time.Duration {
 	return ttls
 }
 
+// SessionTTL is the time of a session, 0 if there is none.
+func (m *Machine) SessionTTL(id lease.SessionID) time.Duration {
+	if s := m.sessions[id]; s != nil {
+		return time.Duration(s.ttlNanos)
+	}
+	return 0
+}
+
 // Delays returns, as events, the lock-delays that run.
 func (m *Machine) Delays() []Event {
 	var delays []Event

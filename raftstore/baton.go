@@ -1,0 +1,21 @@
+package raftstore
+
+import "sync"
+
+// baton is a lock that is held while waiting for the log or the engine. It is a
+// channel, not a mutex: in a bubble of testing/synctest time stands still while
+// anyone waits for a mutex, so that what its holder waits for never comes. The
+// zero value is free.
+type baton struct {
+	once sync.Once
+	held chan struct{}
+}
+
+// Lock waits until the baton is free and takes it.
+func (b *baton) Lock() {
+	b.once.Do(func() { b.held = make(chan struct{}, 1) })
+	b.held <- struct{}{}
+}
+
+// Unlock frees it.
+func (b *baton) Unlock() { <-b.held }

@@ -1,0 +1,65 @@
+package raftstore
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+)
+
+func TestClosedSessionsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		l := c.leader().lessor
+		size := func() int {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			require.Len(t, l.due, len(l.sessions))
+			return len(l.due)
+		}
+		kept := openSession(t, c.backend(), time.Hour)
+		for range 50 {
+			s := openSession(t, c.backend(), time.Hour)
+			other := openSession(t, c.backend(), time.Minute)
+			require.NoError(t, s.Close(testContext(t)))
+			require.NoError(t, s.Close(testContext(t)), "closed twice")
+			require.NoError(t, other.Close(testContext(t)))
+		}
+		require.Equal(t, 1, size(), "not kept until their time is over")
+
+		short := openSession(t, c.backend(), 10*time.Second)
+		pass(9 * time.Second)
+		_, err := short.Renew(testContext(t))
+		require.NoError(t, err)
+		pass(9 * time.Second)
+		require.Equal(t, 2, size(), "renewed")
+		pass(2 * time.Second)
+		require.Equal(t, 1, size(), "ended")
+		_, err = short.Renew(testContext(t))
+		require.ErrorIs(t, err, lease.ErrLost)
+		_, err = kept.Renew(testContext(t))
+		require.NoError(t, err)
+	})
+}
+
+func TestASessionKeepsItsTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		s := openSession(t, c.backend(), time.Minute).(*session)
+		other := s.config
+		other.TTL = time.Hour
+		_, err := c.backend().Open(testContext(t), other)
+		require.ErrorIs(t, err, lease.ErrInvalid)
+		require.ErrorContains(t, err, "with a TTL of 1m0s, not 1h0m0s")
+		_, err = c.backend().Open(testContext(t), s.config)
+		require.NoError(t, err, "with the same it is found again")
+		_, err = s.Renew(testContext(t))
+		require.NoError(t, err, "it lives on")
+		require.NoError(t, s.Close(testContext(t)))
+		_, err = c.backend().Open(testContext(t), other)
+		require.NoError(t, err, "one that is over can begin anew")
+	})
+}
