@@ -58,11 +58,16 @@ const (
 	Healed
 	// Served: after Healed, a free lock was granted.
 	Served
+
+	// Restored: an operator has put an old state in the place of the service's.
+	// What the log granted since is forgotten, and may be granted again, under
+	// larger tokens.
+	Restored
 )
 
 var kindNames = [...]string{"", "asked", "told", "refused", "ended", "sent", "acknowledged", "rejected",
 	"entered", "wrote", "stale", "found", "granted", "freed", "applied",
-	"fault", "paused", "resumed", "healed", "served"}
+	"fault", "paused", "resumed", "healed", "served", "restored"}
 
 // String is the word for k.
 func (k Kind) String() string {

@@ -25,6 +25,7 @@ type Judge struct {
 	highest  uint64            // index in hashes
 	faults   int
 	waiting  bool // healed, and nobody served since
+	era      int  // how often the log was restored
 	report   Report
 }
 
@@ -49,6 +50,7 @@ type attempt struct {
 	faults   int           // when that token was told
 	token    fencing.Token
 	logged   fencing.Token
+	era      int // in which that was
 }
 
 // operation is one use of the gate.
@@ -133,6 +135,11 @@ func (j *Judge) see(e Event) *Violation {
 		j.report.Checks[Progress]++
 		j.waiting = false
 	case Resumed:
+	case Restored:
+		j.era++
+		for _, l := range j.locks {
+			l.holder = ""
+		}
 	default:
 		return broken(Tellable, "unknown kind")
 	}

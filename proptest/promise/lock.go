@@ -86,6 +86,9 @@ func (j *Judge) service(e Event) *Violation {
 		return nil
 	}
 	j.checked(M1)
+	if a.era != j.era { // that grant is forgotten
+		a.logged = fencing.None
+	}
 	switch {
 	case l.holder != "":
 		return broken(M1, "attempt %s holds it", l.holder)
@@ -94,7 +97,7 @@ func (j *Judge) service(e Event) *Violation {
 	case e.Token <= l.logged:
 		return broken(T2, "after token %d in the log", l.logged)
 	}
-	a.logged, l.logged, l.holder = e.Token, e.Token, e.Attempt
+	a.logged, a.era, l.logged, l.holder = e.Token, j.era, e.Token, e.Attempt
 	return nil
 }
 

@@ -17,6 +17,8 @@ const (
 	ReportFile = "LEASED_PROP_REPORT"
 	// ScaleFactor is by how much more a test shall do than in a plain go test.
 	ScaleFactor = "LEASED_PROP_SCALE"
+	// Seed is where tests begin to count their seeds, if they have any.
+	Seed = "LEASED_PROP_SEED"
 )
 
 // Publish appends a report, as one line of JSON, to the file that the
@@ -72,3 +74,17 @@ func Scale() float64 {
 // Budget multiplies what a test does by default (runs, steps, a duration) by
 // Scale. It is never below 1.
 func Budget[N ~int | ~int64](n N) N { return max(1, N(float64(n)*Scale())) }
+
+// FirstSeed is where a test begins to count its seeds: 1 unless the environment
+// says otherwise by Seed.
+func FirstSeed() uint64 {
+	text := os.Getenv(Seed)
+	if text == "" {
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("%s must be a number, it is %q", Seed, text))
+	}
+	return seed
+}

@@ -41,3 +41,12 @@ func TestBudget(t *testing.T) {
 	t.Setenv(promise.ScaleFactor, "many")
 	require.Panics(t, func() { promise.Budget(10) })
 }
+
+func TestFirstSeed(t *testing.T) {
+	t.Setenv(promise.Seed, "")
+	require.EqualValues(t, 1, promise.FirstSeed())
+	t.Setenv(promise.Seed, "77")
+	require.EqualValues(t, 77, promise.FirstSeed())
+	t.Setenv(promise.Seed, "x")
+	require.Panics(t, func() { promise.FirstSeed() })
+}

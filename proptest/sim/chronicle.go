@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/model"
+	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// chronicle is the one log that all replicas must agree on. It is told by the
+// first replica that applies an entry; it passes what happened on to the judge,
+// and to a witness who shares no code with the machine.
+type chronicle struct {
+	w       *World
+	index   uint64
+	members []uint32 // as of index
+	witness *model.Witness
+	lives   map[lease.SessionID]int            // how often it was opened after its end
+	ended   map[lease.SessionID]bool           //
+	keys    map[fencing.Token]promise.Attempt  // who was granted what
+	holding map[fencing.Resource]fencing.Token // as the judge was told
+	asked   map[turn]lease.Request             // for a new witness
+}
+
+func newChronicle(w *World) *chronicle {
+	return &chronicle{w: w, witness: model.NewWitness(), lives: map[lease.SessionID]int{}, ended: map[lease.SessionID]bool{},
+		keys: map[fencing.Token]promise.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, asked: map[turn]lease.Request{}}
+}
+
+// begin reports whether an index is new, and notes it.
+func (l *chronicle) begin(index uint64, e *entry) bool {
+	if index <= l.index {
+		return false
+	}
+	if index != l.index+1 {
+		l.w.wrong(fmt.Errorf("index %d is applied first, %d was the last", index, l.index))
+	}
+	l.index = index
+	if e.members != nil {
+		l.members = e.members
+	}
+	return true
+}
+
+// key names an attempt for the judge. A session that a late copy opens again is
+// another one.
+func (l *chronicle) key(session lease.SessionID, nonce lease.Nonce) promise.Attempt {
+	key := l.w.clientKey(int(session[0]), nonce)
+	if n := l.lives[session]; n > 0 {
+		key += promise.Attempt(fmt.Sprintf(" in life %d of its session", n+1))
+	}
+	return key
+}
+
+// before a command is applied.
+func (l *chronicle) before(c machine.Command) {
+	switch c := c.(type) {
+	case *machine.Acquire:
+		l.asked[turn{c.Session, c.Request.Nonce}] = c.Request
+		l.witness.Asked(c.Session, c.Request)
+	case *machine.OpenSession:
+		if l.ended[c.Session] {
+			l.ended[c.Session] = false
+			l.lives[c.Session]++
+		}
+	}
+}
+
+// after a command was applied.
+func (l *chronicle) after(c machine.Command, result machine.Result, events []machine.Event) {
+	for i := range events {
+		e := &events[i]
+		l.content(l.witness.See(model.Event{What: model.Happening(e.Type.String()), Resources: e.Resources, Session: e.Session,
+			Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: e.DelayID, Delay: e.Delay}))
+		l.judge(e)
+	}
+	if result.Code == machine.Done {
+		switch c := c.(type) {
+		case *machine.CloseSession:
+			l.endSession(c.Session)
+		case *machine.Expire:
+			l.endSession(c.Session)
+		case *machine.RaiseFloor:
+			l.witness.Raised(result.Token)
+		}
+	}
+	l.content(l.witness.Settled())
+}
+
+func (l *chronicle) endSession(id lease.SessionID) {
+	l.content(l.witness.SessionEnded(id))
+	l.ended[id] = true
+}
+
+func (l *chronicle) content(err error) {
+	if err != nil {
+		l.w.wrong(fmt.Errorf("the witness of the log, at index %d: %w", l.index, err))
+	}
+}
+
+// judge passes an event on.
+func (l *chronicle) judge(e *machine.Event) {
+	name := e.Resources
+	switch e.Type {
+	case machine.EventGranted:
+		key := l.key(e.Session, e.Nonce)
+		if l.lives[e.Session] > 0 {
+			l.w.tell(promise.Event{Kind: promise.Asked, Who: "a late copy", Resource: name[0], Attempt: key})
+		}
+		l.keys[e.Token], l.holding[name[0]] = key, e.Token
+		l.w.tell(promise.Event{Kind: promise.Granted, Who: "log", Resource: name[0], Attempt: key, Token: e.Token})
+	case machine.EventReleased, machine.EventExpired, machine.EventBroken:
+		if l.holding[name[0]] != e.Token {
+			return // a holder that a restore brought back
+		}
+		delete(l.holding, name[0])
+		l.w.tell(promise.Event{Kind: promise.Freed, Who: "log", Resource: name[0], Attempt: l.keys[e.Token], Token: e.Token,
+			Note: e.Type.String()})
+	}
+}
+
+// restored begins a new witness with what the restored machine says: who holds
+// and who waits. What the log granted since the backup is forgotten.
+func (l *chronicle) restored(m *machine.Machine) {
+	l.w.tell(promise.Event{Kind: promise.Restored, Who: "log"})
+	clear(l.holding)
+	l.witness = model.NewWitness()
+	var holders []holding
+	for _, name := range l.w.locks {
+		for _, h := range m.Inspect(name).Holders {
+			holders = append(holders, holding{name, h})
+		}
+	}
+	slices.SortFunc(holders, func(a, b holding) int { return cmp.Compare(a.party.Token, b.party.Token) })
+	for _, h := range holders {
+		l.recall(h.party, model.Event{What: model.WasGranted, Resources: []resource{h.lock}, Token: h.party.Token})
+	}
+	for _, name := range l.w.locks {
+		status := m.Inspect(name)
+		for _, waiter := range status.Waiters {
+			l.recall(waiter, model.Event{What: model.WasQueued, Resources: []resource{name}})
+		}
+		if status.Delayed {
+			l.content(l.witness.See(model.Event{What: model.WasDelayed, Resources: []resource{name}}))
+		}
+	}
+	l.witness.Raised(m.LastToken())
+	ttls := m.SessionTTLs()
+	for _, id := range sortedSessions(ttls) {
+		l.ended[id] = false
+	}
+}
+
+// holding is someone who holds a lock.
+type holding struct {
+	lock  resource
+	party lease.Party
+}
+
+// recall tells the witness of someone who is there after a restore.
+func (l *chronicle) recall(p lease.Party, e model.Event) {
+	e.Session, e.Nonce = p.Session, p.Nonce
+	l.witness.Asked(p.Session, l.asked[turn{p.Session, p.Nonce}])
+	l.content(l.witness.See(e))
+}

@@ -1,0 +1,217 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// cluster is the replicas of the correctness mode, and their operator.
+type cluster struct {
+	w      *World
+	slots  []*slot
+	log    *chronicle
+	backup []byte // a state of a while ago
+
+	restored bool // it was restored, some time
+}
+
+// slot is a machine on which a replica runs: another one after its data was
+// lost.
+type slot struct {
+	*party
+	replica *replica
+	lives   uint32
+	out     time.Duration // it is not to be a member until then
+}
+
+// The id of a replica names its slot, and which of those that ran there it is.
+func (s *slot) nextID() uint32 {
+	s.lives++
+	return s.lives<<8 | uint32(s.number)
+}
+
+func slotOf(id uint32) int { return int(id & 0xff) }
+
+func newCluster(w *World) *cluster {
+	c := &cluster{w: w, log: newChronicle(w)}
+	for i := range w.plan.Nodes {
+		p := w.newParty(fmt.Sprintf("node %d", i+1))
+		if p.number != i {
+			panic("nodes come first")
+		}
+		c.slots = append(c.slots, &slot{party: p})
+	}
+	var members []uint32
+	for _, s := range c.slots {
+		members = append(members, s.nextID())
+	}
+	for i, s := range c.slots {
+		c.install(s, members[i], members)
+	}
+	c.log.members = members
+	w.later(operatorPause, c.operate)
+	return c
+}
+
+// install puts a replica with an empty log on a slot.
+func (c *cluster) install(s *slot, id uint32, members []uint32) {
+	s.replica = &replica{party: s.party, w: c.w, cluster: c, slot: s.number, id: id,
+		base: image{members: members, state: machine.New().Snapshot()}}
+	s.replica.boot()
+}
+
+// leads returns the serving leader of the highest term that is up.
+func (c *cluster) leads() *replica {
+	var best *replica
+	for _, s := range c.slots {
+		r := s.replica
+		if !s.down && r.role == leader && r.office.generation != 0 && (best == nil || r.term > best.term) {
+			best = r
+		}
+	}
+	return best
+}
+
+// anyLeader is leads, if it is not paused.
+func (c *cluster) anyLeader() *replica {
+	if r := c.leads(); r != nil && !r.paused {
+		return r
+	}
+	return nil
+}
+
+const operatorPause = 2 * time.Second
+
+// operate is an operator who takes lost replicas out and puts new ones in, one
+// change at a time, and makes backups.
+func (c *cluster) operate() {
+	c.w.later(operatorPause, c.operate)
+	r := c.anyLeader()
+	if r == nil || r.office.restoring {
+		return
+	}
+	if c.w.chance(10) {
+		c.backup = r.machine.Snapshot()
+	}
+	if c.restored {
+		c.breakOrphans(r)
+	}
+	if r.changing() {
+		return
+	}
+	members := r.members()
+	if gone := c.gone(members); gone != 0 {
+		r.append(entry{data: machine.Encode(), members: without(members, gone)})
+		return
+	}
+	for _, s := range c.slots {
+		if !slices.Contains(members, s.replica.id) && s.out <= c.w.now && !s.down {
+			r.append(entry{data: machine.Encode(), members: append(slices.Clone(members), s.replica.id)})
+			return
+		}
+	}
+}
+
+// gone is a member to take out: one whose data is lost, or else one that is not
+// to be a member for a while, if the others are enough. 0 if there is none.
+func (c *cluster) gone(members []uint32) uint32 {
+	for _, id := range members {
+		if c.slots[slotOf(id)].replica.id != id {
+			return id
+		}
+	}
+	for _, id := range members {
+		if c.slots[slotOf(id)].out > c.w.now && len(members) > 2 {
+			return id
+		}
+	}
+	return 0
+}
+
+func without(members []uint32, id uint32) []uint32 {
+	return slices.DeleteFunc(slices.Clone(members), func(m uint32) bool { return m == id })
+}
+
+// expendable reports whether a replica may lose its data: the others are a
+// majority of a membership that all of them know.
+func (c *cluster) expendable(s *slot) bool {
+	members := c.log.members
+	if len(members) < 3 || !slices.Contains(members, s.replica.id) {
+		return false
+	}
+	for _, id := range members {
+		r := c.slots[slotOf(id)].replica
+		if r.id != id || !slices.Equal(r.members(), members) {
+			return false
+		}
+	}
+	return true
+}
+
+// restore replaces the state of the cluster by the backup, as production does:
+// the leader serves nobody from now on, the floor is raised above what either
+// state knows, and the new state is an entry of the log.
+func (c *cluster) restore() bool {
+	r := c.anyLeader()
+	if r == nil || c.backup == nil || r.office.restoring || r.office.index != 0 {
+		return false
+	}
+	m, err := machine.Restore(c.backup)
+	if err != nil {
+		panic(err)
+	}
+	by := fencing.FloorStep
+	if present := r.machine.LastToken(); present > m.LastToken() {
+		by += present - m.LastToken()
+	}
+	if result, _ := m.Apply(&machine.RaiseFloor{By: by}); result.Code != machine.Done {
+		panic(result.Code)
+	}
+	r.office.restoring = true
+	c.restored = true
+	r.append(entry{data: machine.Encode(), restore: m.Snapshot()})
+	return true
+}
+
+// breakOrphans takes away what a restore has brought back: grants of attempts
+// that their clients have ended since, and will not end again.
+func (c *cluster) breakOrphans(r *replica) {
+	for _, name := range c.w.locks {
+		for _, h := range r.machine.Inspect(name).Holders {
+			owner := c.w.clients[int(h.Session[0])-c.w.clients[0].number]
+			if a := owner.current; a != nil && !a.over && a.dealer == h.Session && a.nonce == h.Nonce {
+				continue
+			}
+			r.propose(&machine.Break{Resource: name, Token: h.Token}, func(answer) {})
+		}
+	}
+}
+
+// policies are set once, by the first leader: some locks have a lock-delay.
+func (c *cluster) policies() {
+	r := c.anyLeader()
+	if r == nil {
+		c.w.later(100*time.Millisecond, c.policies)
+		return
+	}
+	policy := lease.Policy{Prefix: string(c.w.locks[0]), Mode: lease.Correctness, LockDelay: c.w.plan.TTL / 4}
+	r.propose(&machine.SetPolicy{Policy: policy}, func(a answer) {
+		if a.state != served {
+			c.w.later(100*time.Millisecond, c.policies)
+		}
+	})
+}
+
+// keyOf is how the judge knows the attempt that was granted a token.
+func (l *chronicle) keyOf(token fencing.Token, otherwise promise.Attempt) promise.Attempt {
+	if key, ok := l.keys[token]; ok {
+		return key
+	}
+	return otherwise
+}

@@ -1,0 +1,273 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// inject lets a fault happen, and counts it if it could.
+func (w *World) inject(f Fault) {
+	if w.healed {
+		return
+	}
+	c := w.clients[f.Target%len(w.clients)]
+	node := w.nodeParty(f.Target)
+	d := max(f.For, 10*time.Millisecond)
+	done := true
+	switch f.What {
+	case PauseClient:
+		w.pause(c.party, d, f.What.String())
+		return // it tells of itself
+	case PauseAtStep:
+		c.armed[f.Step] = d
+		return
+	case PauseNode:
+		w.pause(node, d, f.What.String())
+		return
+	case SuspendClient:
+		c.clock.set(w.now, func(k *clock) { k.suspended = true })
+		w.pause(c.party, d, f.What.String())
+		w.later(d, func() { c.clock.set(w.now, func(k *clock) { k.suspended = false }) })
+		return
+	case CrashClient:
+		w.crashClient(c, d)
+	case CrashNode:
+		done = w.crashNode(f.Target, d, false)
+	case EmptyNode:
+		done = w.crashNode(f.Target, d, true)
+	case DriftClient, JumpClient, StopClient:
+		w.clockFault(c.party, f, d)
+	case DriftNode, JumpNode, StopNode:
+		w.clockFault(node, f, d)
+	case LoseMessages, RepeatMessages, DelayMessages:
+		w.weather(f, d)
+	case Depose, ChangeMembers, RestoreBackup:
+		done = w.order(f, d)
+	default:
+		w.part(f, c, node, d)
+	}
+	if done {
+		w.tell(promise.Event{Kind: promise.Fault, Who: w.suspect(f, c, node), Note: f.What.String()})
+	}
+}
+
+// suspect is whom a fault is about.
+func (w *World) suspect(f Fault, c *client, node *party) string {
+	switch {
+	case f.What <= StopClient || f.What == CutClient || f.What == CutStorage:
+		return c.name
+	case f.What <= Isolate:
+		return node.name
+	case f.What == CutOneWay:
+		return w.parties[f.Target%len(w.parties)].name
+	}
+	return ""
+}
+
+func (w *World) nodeParty(target int) *party { return w.parties[target%w.plan.Nodes] }
+
+func (w *World) crashClient(c *client, d time.Duration) {
+	if c.down {
+		return
+	}
+	if a := c.current; a != nil && !a.over && a.token != 0 { // it cannot believe anything any more
+		w.tell(promise.Event{Kind: promise.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
+	}
+	w.crash(c.party)
+	c.down = true
+	w.later(d, func() {
+		c.down = false
+		c.begin()
+	})
+}
+
+// crashNode stops a node for a while. Without its data it comes back only if
+// the others are enough: what is promised needs that.
+func (w *World) crashNode(target int, d time.Duration, empty bool) bool {
+	p := w.nodeParty(target)
+	if p.down {
+		return false
+	}
+	if w.plan.Mode == lease.Efficiency {
+		n := w.redises[p.number]
+		if empty && !w.spare() {
+			return false
+		}
+		w.crash(p)
+		p.down = true
+		if empty {
+			n.lose()
+		}
+		w.later(d, func() { p.down = false })
+		return true
+	}
+	s := w.cluster.slots[p.number]
+	if empty && !w.cluster.expendable(s) {
+		return false
+	}
+	w.crash(p)
+	p.down = true
+	if s.replica.office != nil {
+		s.replica.office.closeAll()
+		s.replica.office = nil
+	}
+	s.replica.role = follower
+	if empty {
+		s.replica.id = 0 // nobody's, until it is installed anew
+	}
+	w.later(d, func() {
+		p.down = false
+		if empty {
+			w.cluster.install(s, s.nextID(), nil)
+			return
+		}
+		s.replica.boot()
+	})
+	return true
+}
+
+// spare reports whether a Redis node may lose its data: a majority keeps its.
+func (w *World) spare() bool {
+	with := 0
+	for _, n := range w.redises {
+		if n.data {
+			with++
+		}
+	}
+	return with-1 >= len(w.redises)/2+1
+}
+
+func (w *World) clockFault(p *party, f Fault, d time.Duration) {
+	switch f.What {
+	case JumpClient, JumpNode:
+		by := time.Duration(f.Size) * time.Millisecond
+		p.clock.set(w.now, func(k *clock) { k.running, k.boot = k.running+by, k.boot+by })
+		return
+	case DriftClient, DriftNode:
+		was := p.clock.ppm
+		if was > maxHonestDrift || was < -maxHonestDrift {
+			return // one at a time
+		}
+		p.clock.set(w.now, func(k *clock) { k.ppm = int64(f.Size) })
+		w.later(d, func() { p.clock.set(w.now, func(k *clock) { k.ppm = was }) })
+	case StopClient, StopNode:
+		p.clock.set(w.now, func(k *clock) { k.stopped = true })
+		w.later(d, func() { p.clock.set(w.now, func(k *clock) { k.stopped = false }) })
+	}
+}
+
+// weather makes all messages worse for a while.
+func (w *World) weather(f Fault, d time.Duration) {
+	percent := 1 + max(f.Size, 0)%60
+	change := func(field *int) {
+		*field += percent
+		w.later(d, func() { *field -= percent })
+	}
+	switch f.What {
+	case LoseMessages:
+		change(&w.net.loss)
+	case RepeatMessages:
+		change(&w.net.repeat)
+	case DelayMessages:
+		w.net.late = max(w.net.late, 2*d)
+		change(&w.net.spike)
+	}
+}
+
+// part cuts connections for a while.
+func (w *World) part(f Fault, c *client, node *party, d time.Duration) {
+	cut := func(a, b *party) {
+		w.net.cut(a, b)
+		w.later(d, func() { w.net.mend(a, b) })
+	}
+	both := func(a, b *party) { cut(a, b); cut(b, a) }
+	switch f.What {
+	case Isolate:
+		for _, p := range w.parties {
+			if p != node {
+				both(node, p)
+			}
+		}
+	case CutOneWay:
+		from, to := w.parties[f.Target%len(w.parties)], w.parties[f.Other%len(w.parties)]
+		if from != to {
+			cut(from, to)
+		}
+	case Split:
+		for i, a := range w.parties {
+			for j, b := range w.parties {
+				if i < j && f.Size>>i&1 != f.Size>>j&1 {
+					both(a, b)
+				}
+			}
+		}
+	case CutClient:
+		for i := range w.plan.Nodes {
+			both(c.party, w.parties[i])
+		}
+	case CutStorage:
+		both(c.party, w.store.party)
+	}
+}
+
+// order is what an operator does to the cluster.
+func (w *World) order(f Fault, d time.Duration) bool {
+	if w.plan.Mode == lease.Efficiency {
+		return false
+	}
+	switch f.What {
+	case Depose:
+		r := w.cluster.leads()
+		if r == nil {
+			return false
+		}
+		// Someone else stands for election, and the others listen. The leader may
+		// learn of it late.
+		for _, s := range w.cluster.slots {
+			s.replica.leader = -1
+			s.replica.heard = s.replica.clockNow() - 2*electionTimeout
+		}
+		w.net.cut(r.party, w.nodeParty(f.Other))
+		w.later(d, func() { w.net.mend(r.party, w.nodeParty(f.Other)) })
+		o := w.cluster.slots[f.Other%len(w.cluster.slots)]
+		if o.replica != r && !o.down && !o.paused {
+			o.replica.campaign()
+			return true
+		}
+		r.stepDown(r.term)
+	case ChangeMembers:
+		s := w.cluster.slots[f.Target%len(w.cluster.slots)]
+		if s.out > w.now || len(w.cluster.slots) < 3 {
+			return false
+		}
+		s.out = w.now + d + 2*operatorPause
+	case RestoreBackup:
+		return w.cluster.restore()
+	}
+	return true
+}
+
+// heal ends all faults. From here on there must be progress.
+func (w *World) heal() {
+	w.healed = true
+	clear(w.net.cuts)
+	w.net.loss, w.net.repeat, w.net.spike = 0, 0, 0
+	for _, p := range w.parties {
+		w.resume(p)
+		p.clock.set(w.now, func(k *clock) { k.stopped, k.suspended = false, false })
+		if k := p.clock.ppm; k > maxHonestDrift || k < -maxHonestDrift {
+			p.clock.set(w.now, func(k *clock) { k.ppm = 0 })
+		}
+	}
+	for _, c := range w.clients {
+		c.armed = [steps]time.Duration{}
+	}
+	if w.cluster != nil {
+		for _, s := range w.cluster.slots {
+			s.out = 0
+		}
+	}
+	w.tell(promise.Event{Kind: promise.Healed})
+}

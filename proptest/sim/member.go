@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// member is a client's side of the correctness mode: its session, which one
+// keep-alive prolongs with everything in it.
+type member struct {
+	*client
+	id      lease.SessionID
+	count   uint16 // sessions so far
+	opened  bool
+	renewed lease.Instant // before the last answered keep-alive was sent
+	guess   int           // who leads
+}
+
+var _ service = (*member)(nil)
+
+// answer is what a node says to a client.
+type answer struct {
+	state  state
+	result machine.Result
+	leader int // a hint, -1 if unknown
+}
+
+type state uint8
+
+const (
+	served    state = iota + 1 // result is of the machine
+	prolonged                  // the session has its full time again
+	expired                    // there is no such session
+	elsewhere                  // another one leads
+	uncertain                  // it may or may not have happened
+)
+
+// start opens a new session.
+func (m *member) start() {
+	m.count++
+	m.id = lease.SessionID{byte(m.number), byte(m.count >> 8), byte(m.count)}
+	m.opened = false
+	id, sent := m.id, m.now()
+	m.request(id, askTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) {
+		r.propose(&machine.OpenSession{Session: id, TTL: m.policy.TTL}, func(a answer) {
+			if a.state == served {
+				a.state = r.prolong(id)
+			}
+			reply(a)
+		})
+	}, func(a answer) {
+		if a.state == expired {
+			m.renew()
+			return
+		}
+		m.opened, m.renewed = true, sent
+		m.w.timer(m.party, m.policy.Renew, func() { m.keepAlive(id) })
+	})
+}
+
+// request asks the node that is believed to lead, and the others after it, until
+// one of them answers or the session is another.
+func (m *member) request(id lease.SessionID, patience time.Duration, before func(), do func(*replica, func(answer)), got func(answer)) {
+	if id != m.id {
+		return
+	}
+	m.guess %= len(m.w.cluster.slots)
+	slot, done, life, begun := m.w.cluster.slots[m.guess], false, m.life, m.w.now
+	opening := !m.opened && !m.w.plan.Flaws.LateOpen
+	again := func(pause time.Duration, hint int) {
+		done = true
+		m.guess++
+		if hint >= 0 {
+			m.guess = hint
+		}
+		m.w.timer(m.party, pause, func() { m.request(id, patience, before, do, got) })
+	}
+	if before != nil {
+		before()
+	}
+	m.w.send(m.party, slot.party, false, func() {
+		if opening && m.w.now-begun > patience {
+			return // who asked has hung up: the service opens nothing for it
+		}
+		do(slot.replica, func(a answer) {
+			m.w.send(slot.party, m.party, false, func() {
+				switch {
+				case done || life != m.life:
+				case a.state == elsewhere || a.state == uncertain:
+					again(30*time.Millisecond+m.w.random(60*time.Millisecond), a.leader)
+				default:
+					done = true
+					got(a)
+				}
+			})
+		})
+	})
+	m.w.timer(m.party, patience, func() {
+		if !done {
+			again(0, -1)
+		}
+	})
+}
+
+// keepAlive prolongs the session, again and again.
+func (m *member) keepAlive(id lease.SessionID) {
+	if id != m.id {
+		return
+	}
+	m.step(AboutToRenew, func() {
+		sent := m.now()
+		m.request(id, askTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) { r.renew(id, reply) }, func(a answer) {
+			switch {
+			case id != m.id:
+			case a.state == expired:
+				m.renew()
+			case sent.Since(m.renewed) > 0:
+				m.renewed = sent
+			}
+			m.w.timer(m.party, m.policy.Renew, func() { m.keepAlive(id) })
+		})
+	})
+}
+
+// renew replaces a session that is gone, and with it all that was in it.
+func (m *member) renew() {
+	if a := m.current; a != nil && !a.over && a.dealer == m.id {
+		m.lost(a)
+	}
+	m.start()
+}
+
+func (m *member) ask(a *attempt) {
+	if !m.opened {
+		m.w.timer(m.party, 50*time.Millisecond, func() {
+			if !a.over {
+				m.ask(a)
+			}
+		})
+		return
+	}
+	a.dealer = m.id
+	id := m.id
+	command := &machine.Acquire{Session: id, Request: lease.Request{Nonce: a.nonce, Resources: []resource{a.name},
+		Kind: lease.Exclusive, Mode: lease.Correctness, Wait: a.wait}}
+	m.request(id, 2*time.Second, nil, func(r *replica, reply func(answer)) { r.acquire(command, reply) }, func(got answer) {
+		switch got.result.Code {
+		case machine.Granted:
+			m.granted(a, m.w.cluster.log.keyOf(got.result.Token, a.key), got.result.Token)
+		case machine.NoSession:
+			if id == m.id {
+				m.renew()
+			}
+		default:
+			m.refused(a)
+		}
+	})
+}
+
+// release tells the service until it has heard it, or the session is gone.
+func (m *member) release(a *attempt) {
+	id, ok := a.dealer.(lease.SessionID)
+	if !ok {
+		return
+	}
+	m.request(id, askTimeout, nil, func(r *replica, reply func(answer)) {
+		r.propose(&machine.Release{Session: id, Nonce: a.nonce}, reply)
+	}, func(answer) {})
+}
+
+func (m *member) sent(*attempt) lease.Instant { return m.renewed }

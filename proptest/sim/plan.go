@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// maxHonestDrift is by how much, in millionths, a clock may be wrong that is
+// still as good as the promises ask for: two of them stay within the 1 % that a
+// holder gives up early.
+const maxHonestDrift = 4000
+
+// Plan is a run: who takes part, and what goes wrong when. The same Plan gives
+// the same history.
+type Plan struct {
+	Seed    uint64
+	Mode    lease.Mode
+	Nodes   int
+	Clients int
+	Locks   int
+	TTL     time.Duration
+	Think   time.Duration // a client's pause between two leases, at most
+	Writes  int           // under one lease, at most
+	Work    time.Duration // between two of them, at most
+	Latency time.Duration // of a message, at least
+	Jitter  time.Duration // on top of it, at most
+	Length  time.Duration // of the part with faults
+	Faults  []Fault       // in the order of their time
+	Flaws   Flaws
+}
+
+// Flaws are counter-measures that a run does without, to show what they are
+// good for. They are all in the simulated world: production has no switches.
+type Flaws struct {
+	NoEnter      bool // holders read before they have entered the gate
+	TornGate     bool // the gate checks, and writes a little later
+	LateValidity bool // the time of a lease counts from when the answer came
+	LateOpen     bool // the service opens sessions for clients that have long hung up
+	KeepsWriting bool // a holder goes on after a write whose outcome it does not know
+}
+
+// What is a kind of fault.
+type What uint8
+
+// The kinds of faults. Those of parties go to Target; a fault that has a length
+// lasts For.
+const (
+	PauseClient    What = iota // stands still, its clock runs
+	PauseAtStep                // the same, when it next comes to Step
+	SuspendClient              // stands still with its machine: one of its two clocks stops
+	CrashClient                // forgets everything
+	DriftClient                // its clock runs at another rate
+	JumpClient                 // its clock jumps by Size
+	StopClient                 // its clocks stand still, it does not
+	PauseNode                  // as above, of a node
+	CrashNode                  // comes back with its data
+	EmptyNode                  // comes back without
+	DriftNode                  // its clock runs at another rate
+	JumpNode                   // its clock jumps by Size
+	StopNode                   // its clock stands still
+	Isolate                    // a node hears nobody, nor is heard
+	CutOneWay                  // messages from Target to Other are lost
+	Split                      // the parties fall into two groups
+	CutClient                  // a client reaches no node
+	CutStorage                 // a client does not reach the storage
+	LoseMessages               // Size percent of all
+	RepeatMessages             // Size percent of all
+	DelayMessages              // Size percent of all, by up to For
+	Depose                     // the leader leads no more, and may not know
+	ChangeMembers              // a member is taken out, and put back later
+	RestoreBackup              // the state of a while ago, by order of an operator
+	whats                      // how many there are
+)
+
+var whatNames = [...]string{"pause of a client", "pause of a client at a step", "suspend of a client", "crash of a client",
+	"client clock drift", "client clock jump", "client clock stop",
+	"pause of a node", "crash of a node", "crash without data", "node clock drift", "node clock jump", "node clock stop",
+	"isolation of a node", "one-way cut", "split", "client cut off", "storage cut off",
+	"messages lost", "messages repeated", "messages late and out of order", "leader deposed", "membership change", "restore from backup"}
+
+// String is the fault in words.
+func (k What) String() string { return whatNames[k] }
+
+// Fault is one thing that goes wrong. Target and Other are taken modulo the
+// number of parties there are.
+type Fault struct {
+	At     time.Duration
+	What   What
+	Target int
+	Other  int
+	For    time.Duration
+	Size   int
+	Step   Step
+}
+
+// String is the fault on one line.
+func (f Fault) String() string {
+	s := fmt.Sprintf("%v: %s, target %d, other %d, for %v, size %d", f.At, f.What, f.Target, f.Other, f.For, f.Size)
+	if f.What == PauseAtStep {
+		s += ", before " + f.Step.String()
+	}
+	return s
+}
+
+// spoilsTime reports whether a fault takes away what M2 rests on: that clients
+// do not pause, that clocks run at about the same rate, and that no operator
+// turns back the state.
+func (k What) spoilsTime() bool {
+	return k <= StopClient && k != CrashClient || k >= DriftNode && k <= StopNode || k == RestoreBackup
+}
+
+// Honest reports whether M2 is promised in this run: at most one client
+// believes that it holds.
+func (p Plan) Honest() bool {
+	for _, f := range p.Faults {
+		if f.What.spoilsTime() {
+			return false
+		}
+	}
+	return p.Mode == lease.Correctness
+}
+
+// Random is the plan of a seed.
+func Random(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
+	p := Plan{Seed: seed, Mode: lease.Correctness, Nodes: pick(r, 3, 3, 3, 5, 1), Clients: 2 + r.IntN(5), Locks: 1 + r.IntN(3),
+		TTL: pick(r, time.Second, 2*time.Second, 4*time.Second), Length: 30*time.Second + time.Duration(r.IntN(300))*time.Second,
+		Think: pick(r, 50*time.Millisecond, 200*time.Millisecond, time.Second), Writes: pick(r, 4, 10, 40),
+		Latency: pick(r, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)}
+	if seed%2 == 1 {
+		p.Mode = lease.Efficiency
+	}
+	p.Work = p.TTL / time.Duration(pick(r, 4, 50, 400))
+	p.Jitter = p.Latency * time.Duration(pick(r, 1, 3, 10))
+	tastes := pick(r, everything, everything, everything, honest, network_, times, nodes)
+	every := pick(r, 700*time.Millisecond, 3*time.Second, 10*time.Second)
+	for at := time.Duration(0); at < p.Length; at += time.Duration(r.Int64N(int64(2 * every))) {
+		f := Fault{At: at, What: tastes[r.IntN(len(tastes))], Target: r.IntN(60), Other: r.IntN(60),
+			For: time.Duration(r.Int64N(int64(pick(r, 1, 3, 10)) * int64(p.TTL))), Step: Step(r.IntN(int(steps)))}
+		f.Size = f.size(r)
+		p.Faults = append(p.Faults, f)
+	}
+	return p
+}
+
+// size draws what Size means for this kind.
+func (f Fault) size(r *rand.Rand) int {
+	switch f.What {
+	case DriftClient, DriftNode:
+		return pick(r, -900_000, -100_000, 50_000, 300_000, 2_000_000) // millionths
+	case JumpClient, JumpNode:
+		return pick(r, -1, 1) * r.IntN(20_000) // milliseconds
+	case Split:
+		return r.IntN(1 << 12) // who is on which side, as bits
+	}
+	return 1 + r.IntN(40)
+}
+
+func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
+
+// What a run has a taste for. In honest ones M2 must hold.
+var (
+	everything = all(func(What) bool { return true })
+	honest     = all(func(k What) bool { return !k.spoilsTime() })
+	network_   = all(func(k What) bool { return k >= Isolate && k <= DelayMessages })
+	times      = all(func(k What) bool { return k <= StopNode && k != CrashNode && k != EmptyNode && k != CrashClient })
+	nodes      = all(func(k What) bool { return k == PauseNode || k == CrashNode || k == EmptyNode || k >= Depose })
+)
+
+func all(keep func(What) bool) []What {
+	var kept []What
+	for k := range whats {
+		if keep(k) {
+			kept = append(kept, k)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,149 @@
+package sim
+
+import "slices"
+
+// append adds an entry to the log of a leader, and sends it to the others.
+func (r *replica) append(e entry) uint64 {
+	e.term = r.term
+	r.log = append(r.log, e)
+	index := r.last()
+	r.replicate()
+	r.advance()
+	return index
+}
+
+// replicate sends every member what it has not.
+func (r *replica) replicate() {
+	for _, id := range r.members() {
+		if id != r.id {
+			r.feed(id)
+		}
+	}
+}
+
+func (r *replica) feed(id uint32) {
+	p := &r.peers[slotOf(id)]
+	if p.id != id { // this slot has lost its data since
+		*p = peer{id: id, next: r.last() + 1, heard: r.clockNow()}
+	}
+	term, commit, from := r.term, r.commit, r.id
+	if p.next <= r.base.index {
+		snapshot := r.base
+		r.post(id, func(o *replica) { o.install(from, term, snapshot) })
+		return
+	}
+	prev := p.next - 1
+	prevTerm := r.termAt(prev)
+	entries := slices.Clone(r.log[prev-r.base.index:])
+	r.post(id, func(o *replica) { o.receive(from, term, prev, prevTerm, entries, commit) })
+}
+
+// obey is what every message of a leader begins with.
+func (r *replica) obey(from uint32, term uint64) bool {
+	if term < r.term {
+		return false
+	}
+	r.see(term)
+	if r.role == candidate {
+		r.stepDown(term)
+	}
+	r.leader = slotOf(from)
+	r.listen()
+	return true
+}
+
+// receive takes entries of a leader. It never drops what agrees with them: an
+// older message may come late.
+func (r *replica) receive(from uint32, term, prev, prevTerm uint64, entries []entry, commit uint64) {
+	if !r.obey(from, term) {
+		r.reply(from, term, false, 0)
+		return
+	}
+	if prev < r.base.index { // the beginning is in the snapshot
+		skip := min(r.base.index-prev, uint64(len(entries)))
+		entries = entries[skip:]
+		prev += skip
+		if prev < r.base.index {
+			r.reply(from, term, true, prev)
+			return
+		}
+		prevTerm = r.base.term
+	}
+	if prev > r.last() || r.termAt(prev) != prevTerm {
+		r.reply(from, term, false, min(prev-1, r.last()))
+		return
+	}
+	for i, e := range entries {
+		index := prev + 1 + uint64(i)
+		if index <= r.last() && r.termAt(index) == e.term {
+			continue
+		}
+		keep := index - r.base.index - 1
+		r.log = append(r.log[:keep:keep], entries[i:]...)
+		break
+	}
+	match := prev + uint64(len(entries))
+	if commit = min(commit, match); commit > r.commit {
+		r.commit = commit
+		r.apply()
+	}
+	r.reply(from, term, true, match)
+}
+
+// install replaces everything by a leader's state.
+func (r *replica) install(from uint32, term uint64, s image) {
+	if !r.obey(from, term) {
+		r.reply(from, term, false, 0)
+		return
+	}
+	if s.index > r.commit {
+		r.base, r.log = s, nil
+		r.load()
+	}
+	r.reply(from, term, true, s.index)
+}
+
+func (r *replica) reply(to uint32, term uint64, ok bool, index uint64) {
+	from, now := r.id, r.term
+	r.post(to, func(o *replica) {
+		o.see(now)
+		if o.role != leader || o.term != term {
+			return
+		}
+		p := &o.peers[slotOf(from)]
+		if p.id != from {
+			return
+		}
+		p.heard = o.clockNow()
+		switch {
+		case ok:
+			p.match = max(p.match, index)
+			p.next = max(p.next, p.match+1)
+			o.advance()
+		case index < p.next:
+			p.next = max(index, p.match) + 1
+			o.feed(from)
+		}
+	})
+}
+
+// advance commits what a majority of the members has, if it is of this term.
+func (r *replica) advance() {
+	members := r.members()
+	for index := r.last(); index > r.commit && r.termAt(index) == r.term; index-- {
+		n := 0
+		for _, id := range members {
+			if id == r.id || r.peers[slotOf(id)].id == id && r.peers[slotOf(id)].match >= index {
+				n++
+			}
+		}
+		if n >= len(members)/2+1 {
+			r.commit = index
+			r.apply()
+			break
+		}
+	}
+	if r.role == leader && !r.changing() && !slices.Contains(r.members(), r.id) {
+		r.stepDown(r.term) // it was taken out
+	}
+}

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/linear"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// Result is what came of a run.
+type Result struct {
+	Report promise.Report
+	// Hash is of all events: the same Plan has the same.
+	Hash uint64
+	// Events are the whole story, if it was asked for.
+	Events []promise.Event
+	// Bad are the broken promises, in the order in which they were broken.
+	Bad []error
+	// History is the beginning of what clients saw of the data, if asked for.
+	History []linear.Op
+}
+
+// Option asks for more than the figures.
+type Option func(*record)
+
+// WithEvents keeps all events.
+func WithEvents() Option { return func(r *record) { r.keep = true } }
+
+// WithHistory keeps what clients saw of each lock's data, up to some operations.
+func WithHistory(operations int) Option { return func(r *record) { r.history = operations } }
+
+// record notes what happened.
+type record struct {
+	hash    uint64
+	keep    bool
+	history int
+	events  []promise.Event
+	bad     []error
+}
+
+func (r *record) add(e promise.Event) {
+	r.hash = mix(r.hash, uint64(e.At), uint64(e.Kind), uint64(e.Token), e.Op, e.Seen, e.Version, e.Index, e.Hash, text(e.Who), text(string(e.Attempt)), text(e.Note))
+	if r.keep {
+		r.events = append(r.events, e)
+	}
+}
+
+func text(s string) uint64 {
+	hash := uint64(14695981039346656037)
+	for i := range len(s) {
+		hash = (hash ^ uint64(s[i])) * 1099511628211
+	}
+	return hash
+}
+
+func (r *record) broken(err error) { r.bad = append(r.bad, err) }
+
+// Setting names the mode of a plan in reports.
+func (p Plan) Setting() string { return "simulator, " + p.Mode.String() + " mode" }
+
+// grace is how long there may be no progress after everything is healed: time
+// for elections, for leases of the dead to run out, for a node's clock that was
+// set back to catch up.
+const grace = 3 * time.Minute
+
+// Run lets a plan happen.
+func Run(plan Plan, options ...Option) *Result {
+	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), judge: promise.NewJudge(plan.Setting()),
+		record: &record{},
+		net:    network{latency: plan.Latency, jitter: plan.Jitter, cuts: map[[2]int]int{}}}
+	for _, option := range options {
+		option(w.record)
+	}
+	w.populate()
+	for _, f := range plan.Faults {
+		w.later(f.At, func() { w.inject(f) })
+	}
+	w.run(plan.Length, func() bool { return false })
+	w.now = plan.Length
+	w.heal()
+	left := len(w.locks)
+	w.run(plan.Length+grace, func() bool {
+		left = 0
+		for _, served := range w.served {
+			if !served {
+				left++
+			}
+		}
+		return left == 0
+	})
+	if left == 0 {
+		w.tell(promise.Event{Kind: promise.Served})
+	}
+	return w.finish()
+}
+
+// populate brings everybody in: the nodes first, so that their numbers are their
+// places.
+func (w *World) populate() {
+	for i := range w.plan.Locks {
+		w.locks = append(w.locks, fencing.Resource("lock/"+strconv.Itoa(i+1)))
+	}
+	w.served = make([]bool, len(w.locks))
+	if w.plan.Mode == lease.Correctness {
+		w.judge.Log = true
+		w.cluster = newCluster(w)
+		w.later(time.Second, w.cluster.policies)
+	} else {
+		for i := range w.plan.Nodes {
+			w.redises = append(w.redises, newRedisNode(w.newParty(fmt.Sprintf("redis %d", i+1))))
+		}
+	}
+	w.store = newStorage(w)
+	for i := range w.plan.Clients {
+		c := newClient(w, fmt.Sprintf("client %d", i+1))
+		if w.plan.Mode == lease.Correctness {
+			c.service = &member{client: c}
+		} else {
+			c.service = &voter{client: c}
+		}
+		w.clients = append(w.clients, c)
+	}
+	for _, c := range w.clients {
+		c.begin()
+	}
+}
+
+// finish compares what the storage holds, and adds everything up.
+func (w *World) finish() *Result {
+	for _, name := range w.locks {
+		w.tell(promise.Event{Kind: promise.Found, Who: w.store.name, Resource: name, Version: w.store.data[name].version})
+	}
+	report := w.judge.Report(true)
+	report.Seeds = []uint64{w.plan.Seed}
+	bad := w.record.bad
+	for _, v := range report.Violations[min(len(report.Violations), len(bad)-len(w.bad)):] {
+		bad = append(bad, errors.New(v)) // what was owed at the end
+	}
+	for _, err := range w.bad {
+		report.Violations = append(report.Violations, err.Error())
+	}
+	if w.plan.Honest() && report.Overlaps > 0 {
+		err := fmt.Errorf("M2: %d times two clients believed to hold one lock, though nobody paused and all clocks were right", report.Overlaps)
+		bad = append(bad, err)
+		report.Violations = append(report.Violations, err.Error())
+	}
+	return &Result{Report: report, Hash: w.record.hash, Events: w.record.events, Bad: bad, History: w.history()}
+}
+
+// servedLock notes a grant after everything is healed.
+func (w *World) servedLock(a *attempt) {
+	if a.asked >= w.plan.Length {
+		w.served[a.lock] = true
+	}
+}
+
+// clientKey is how the judge knows an attempt of a client.
+func (w *World) clientKey(number int, nonce lease.Nonce) promise.Attempt {
+	return promise.Attempt(w.parties[number].name[len("client "):] + "/" + strconv.FormatUint(uint64(nonce), 10))
+}
+
+func (c *client) key(nonce lease.Nonce) promise.Attempt { return c.w.clientKey(c.number, nonce) }

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/linear"
+	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/spacetime"
+)
+
+var only = flag.Uint64("sim.seed", 0, "run this seed alone, and tell its whole story")
+
+// TestSeeds runs random plans. A plain go test makes a few; make prop many.
+func TestSeeds(t *testing.T) {
+	if *only != 0 {
+		one(t, Random(*only))
+		return
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little lives long here
+	first, runs := promise.FirstSeed(), promise.Budget(16)
+	var total [2]promise.Report
+	var mu sync.Mutex
+	var next atomic.Uint64
+	var undecided atomic.Int64
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for n := next.Add(1) - 1; n < uint64(runs) && !t.Failed(); n = next.Add(1) - 1 {
+				plan := Random(first + n)
+				result := try(t, plan, &undecided)
+				mu.Lock()
+				total[plan.Mode-lease.Efficiency].Add(result)
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	for i, mode := range []lease.Mode{lease.Efficiency, lease.Correctness} {
+		r := &total[i]
+		r.Setting = Plan{Mode: mode}.Setting()
+		r.Seeds = []uint64{first, first + uint64(runs) - 1}
+		t.Log(r)
+		require.NoError(t, promise.Publish(*r))
+	}
+	if n := undecided.Load(); n > 0 {
+		t.Logf("%d histories were too hard for the checker of linearizability", n)
+	}
+}
+
+// sampled is how many runs there are to one whose history is checked for
+// linearizability, too.
+const sampled = 50
+
+func try(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
+	var options []Option
+	if plan.Seed%sampled < 2 {
+		options = append(options, WithHistory(120))
+	}
+	result := Run(plan, options...)
+	switch err := linear.Check(result.History, 20*time.Second, nil); {
+	case errors.Is(err, linear.ErrTimeout):
+		undecided.Add(1)
+	case err != nil:
+		result.Bad = append(result.Bad, err)
+		result.Report.Violations = append(result.Report.Violations, err.Error())
+	}
+	if len(result.Bad) > 0 {
+		t.Errorf("%v\n%s", result.Bad[0], story(t, plan))
+	}
+	return result.Report
+}
+
+// one runs a plan and leaves its story.
+func one(t *testing.T, plan Plan) {
+	result := Run(plan)
+	t.Log(story(t, plan))
+	t.Log(result.Report)
+	require.Empty(t, result.Bad)
+}
+
+// story runs a plan again, since that gives the same, and writes down all that
+// happens up to the first broken promise, or to the end: as a text, and the end
+// of it as a picture.
+func story(t testing.TB, plan Plan) string {
+	result := Run(plan, WithEvents())
+	events := result.Events
+	var bad []*promise.Violation
+	var v *promise.Violation
+	if len(result.Bad) > 0 && errors.As(result.Bad[0], &v) {
+		bad = append(bad, v)
+		for i, e := range events {
+			if e == v.Event {
+				events = events[:i+1]
+				break
+			}
+		}
+	}
+	dir, err := os.MkdirTemp("", "leased-sim")
+	require.NoError(t, err)
+	text, err := os.Create(filepath.Join(dir, "story.txt"))
+	require.NoError(t, err)
+	defer text.Close()
+	fmt.Fprintf(text, "%+v\n\n", plan)
+	for _, e := range events {
+		fmt.Fprintln(text, e)
+	}
+	for _, err := range result.Bad {
+		fmt.Fprintln(text, "BROKEN", err)
+	}
+	picture, err := os.Create(filepath.Join(dir, "story.html"))
+	require.NoError(t, err)
+	defer picture.Close()
+	const drawn = 400
+	require.NoError(t, spacetime.Write(picture, fmt.Sprintf("simulator, seed %d", plan.Seed), events[max(0, len(events)-drawn):], bad...))
+	return fmt.Sprintf("seed %d: the story is in %s and %s\nthe same again: go test ./proptest/sim -run 'TestSeeds$' -sim.seed=%d",
+		plan.Seed, text.Name(), picture.Name(), plan.Seed)
+}
+
+// TestASeedReplays: the same plan gives the same history, to the last event.
+func TestASeedReplays(t *testing.T) {
+	hashes := map[uint64]bool{}
+	for seed := range uint64(6) {
+		plan := Random(1000 + seed)
+		plan.Length = 30 * time.Second
+		first, second := Run(plan), Run(plan, WithEvents(), WithHistory(50))
+		require.Equal(t, first.Hash, second.Hash, "seed %d", seed)
+		require.Equal(t, first.Report, second.Report)
+		hashes[first.Hash] = true
+	}
+	require.Len(t, hashes, 6, "other seeds give other histories")
+}

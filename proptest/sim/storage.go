@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// storage is the data, and the production fence in front of it. Whatever it
+// does in one task is atomic.
+type storage struct {
+	*party
+	w     *World
+	fence *fencing.Fence
+	data  map[fencing.Resource]*register
+}
+
+// register is guarded data with a version.
+type register struct {
+	version uint64
+	value   uint64
+}
+
+func newStorage(w *World) *storage {
+	s := &storage{party: w.newParty("storage"), w: w, data: map[fencing.Resource]*register{},
+		fence: fencing.NewFence(fencing.Rule{MaxJump: fencing.DefaultMaxJump})}
+	for _, name := range w.locks {
+		s.data[name] = &register{}
+	}
+	return s
+}
+
+// enter raises the mark before a holder reads.
+func (s *storage) enter(name fencing.Resource, token fencing.Token) bool {
+	if s.w.plan.Flaws.NoEnter {
+		return true // nobody asked the fence
+	}
+	return s.admit(promise.Event{Kind: promise.Entered, Resource: name, Token: token}, s.fence.Enter(name, token))
+}
+
+// admit tells what the fence has said.
+func (s *storage) admit(e promise.Event, err error) bool {
+	e.Who = s.name
+	var stale *fencing.StaleError
+	switch {
+	case err == nil:
+		if e.Kind != 0 {
+			s.w.tell(e)
+		}
+		return true
+	case errors.As(err, &stale):
+		e.Kind = promise.Stale
+		s.w.tell(e)
+		return false
+	}
+	panic(err) // tokens never jump this far
+}
+
+// write is check and write in one step, and then answers.
+func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, value uint64, answer func(applied bool)) {
+	e := promise.Event{Who: s.name, Kind: promise.Wrote, Resource: name, Token: token, Op: op, Seen: seen}
+	if !s.admit(promise.Event{Resource: name, Token: token, Op: op}, s.fence.Admit(name, token)) {
+		answer(false)
+		return
+	}
+	apply := func() {
+		r := s.data[name]
+		r.version++
+		r.value = value
+		e.Version = r.version
+		s.w.tell(e)
+		answer(true)
+	}
+	if s.w.plan.Flaws.TornGate { // the check was one step, the write is another
+		s.w.timer(s.party, s.w.random(20*time.Millisecond), apply)
+		return
+	}
+	apply()
+}
