@@ -151,6 +151,18 @@ func (n *Node) addTimes(status *lease.Status) {
 	}
 }
 
+// SessionTTL is the time that a session was opened with; lease.ErrNotHeld if
+// there is none.
+func (n *Node) SessionTTL(ctx context.Context, id lease.SessionID, c Consistency) (ttl time.Duration, err error) {
+	if err := n.read(ctx, c, func(m *machine.Machine) { ttl = m.SessionTTL(id) }); err != nil {
+		return 0, fmt.Errorf("read session: %w", err)
+	}
+	if ttl == 0 {
+		return 0, fmt.Errorf("%w: no session %s", lease.ErrNotHeld, id)
+	}
+	return ttl, nil
+}
+
 // Session tells of a session and everything in it; lease.ErrNotHeld if there is
 // none.
 func (n *Node) Session(ctx context.Context, id lease.SessionID, c Consistency) ([]machine.Request, error) {

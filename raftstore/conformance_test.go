@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 	for _, on := range []struct {
 		kind logstore.Kind
 		size int
-	}{{logstore.WAL, 1}, {logstore.WAL, 3}, {logstore.Bolt, 3}} {
+	}{{logstore.WAL, 1}, {logstore.WAL, 3}, {logstore.Bolt, 1}, {logstore.Bolt, 3}} {
 		t.Run(fmt.Sprintf("%s, %d nodes", on.kind, on.size), func(t *testing.T) {
 			c := startDisk(t, on.size, on.kind)
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {

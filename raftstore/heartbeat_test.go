@@ -205,7 +205,7 @@ func TestHeartbeatFastPathSplitsHistory(t *testing.T) {
 	})
 	t.Run("without it there is one history", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			a, c := lateVote(t, func(f *fastPath) raft.Transport { return steady{f} })
+			a, c := lateVote(t, func(f *fastPath) raft.Transport { return steady{f, &progress{}} })
 			require.False(t, differ(a, c), "a has %v, c has %v", a, c)
 			require.Contains(t, mapValues(c), "from c")
 		})

@@ -59,6 +59,7 @@ func (n *Node) takeOver() {
 	n.leadMu.Lock()
 	defer n.leadMu.Unlock()
 	n.retire()
+	n.progress.begin()
 	for n.raft.State() == raft.Leader {
 		sent := n.config.Clock.Now()
 		result, err := n.proposer.propose(context.Background(), nil, &machine.Lead{})

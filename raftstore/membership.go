@@ -27,6 +27,11 @@ type Member struct {
 	// Voter: it counts towards a majority. A node that has just joined does
 	// not.
 	Voter bool
+	// Lag is how many entries of the leader's log it does not have. Only the
+	// leader's Status tells it, and only of nodes that it has heard of since it
+	// leads: LagKnown.
+	Lag      uint64
+	LagKnown bool
 }
 
 // Joiner is a node that asks to be let in.

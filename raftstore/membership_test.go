@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -93,6 +94,45 @@ func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
 	_, err = s.Acquire(ctx, lockRequest(1, "a"))
 	require.NoError(t, err, "a learner that is dead costs no majority")
 	require.NoError(t, leader.Remove(ctx, "late"))
+}
+
+func TestStatusShowsTheLagOfEachMember(t *testing.T) {
+	c := startDisk(t, 3, DefaultLog, patient)
+	ctx := testContext(t)
+	s := openSession(t, c.backend(), time.Hour)
+	c.agree()
+	leader := c.leader()
+	lags := func() map[string]Member {
+		found := map[string]Member{}
+		for _, m := range leader.Status().Members {
+			found[m.ID] = m
+		}
+		return found
+	}
+	eventually(t, "all have everything", func() bool {
+		for _, m := range lags() {
+			if !m.LagKnown || m.Lag > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	var behind *Node
+	for _, n := range c.nodes {
+		if n != leader {
+			behind = n
+			require.False(t, n.Status().Members[0].LagKnown, "a follower does not know")
+		}
+	}
+	require.NoError(t, behind.Close())
+	for nonce := range lease.Nonce(10) {
+		_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
+		require.NoError(t, err)
+	}
+	found := lags()
+	require.GreaterOrEqual(t, found[behind.ID()].Lag, uint64(10))
+	require.True(t, found[behind.ID()].LagKnown)
+	require.Zero(t, found[leader.ID()].Lag)
 }
 
 func TestPeersNeedCertificatesOffLoopback(t *testing.T) {

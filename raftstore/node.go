@@ -40,6 +40,7 @@ type Node struct {
 	hub       *hub
 	lessor    *lessor
 	proposer  *proposer
+	progress  progress
 
 	notify  chan bool                  // from the engine: whether this node leads
 	leadMu  baton                      // held while leadership changes hands
@@ -93,7 +94,7 @@ func (n *Node) startEngine() (err error) {
 	if err != nil {
 		return err
 	}
-	n.raft, err = raft.NewRaft(n.config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, steady{n.admission})
+	n.raft, err = raft.NewRaft(n.config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, steady{n.admission, &n.progress})
 	return err
 }
 

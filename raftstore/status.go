@@ -23,7 +23,7 @@ type Status struct {
 	Commit     uint64 // known to be committed
 	Applied    uint64 // by its machine
 	// Lag is how many committed entries that it knows of are not yet applied.
-	// How far it is behind the leader shows from the leader's Commit.
+	// How far it is behind the leader is in the leader's Members.
 	Lag uint64
 	// Chain is its history: nodes with the same Chain.Index must have the same
 	// Chain.Hash.
@@ -41,10 +41,27 @@ func (n *Node) Status() Status {
 		Term: n.raft.CurrentTerm(), Applied: n.raft.AppliedIndex(), Commit: n.raft.CommitIndex(), LastIndex: n.raft.LastIndex(),
 		Members: n.Members(), Failure: n.Failure()}
 	s.Lag = s.Commit - min(s.Commit, s.Applied)
+	if s.Serves {
+		n.addLags(s.Members, s.LastIndex)
+	}
 	n.fsm.mu.Lock()
 	defer n.fsm.mu.Unlock()
 	s.Chain, s.LastToken, s.Counts, s.Generation = n.fsm.chain, n.fsm.machine.LastToken(), n.fsm.machine.Count(), n.fsm.machine.Generation()
 	return s
+}
+
+// addLags fills in how far each member is behind this leader.
+func (n *Node) addLags(members []Member, last uint64) {
+	for i := range members {
+		m := &members[i]
+		has, known := n.progress.of(m.ID)
+		if m.ID == n.ID() {
+			has, known = last, true
+		}
+		if known {
+			m.Lag, m.LagKnown = last-min(last, has), true
+		}
+	}
 }
 
 func stateName(s raft.RaftState) string {

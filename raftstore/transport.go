@@ -33,7 +33,21 @@ type Transport interface {
 //
 // Pipelined replication can hang for good after a rejection (612), and makes
 // commits slower where there is batching. There is one request in flight here.
-type steady struct{ Transport }
+//
+// It also notes how far followers are.
+type steady struct {
+	Transport
+	progress *progress
+}
+
+// AppendEntries sends entries, and notes what was acknowledged.
+func (s steady) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
+	err := s.Transport.AppendEntries(id, target, request, answer)
+	if err == nil && answer.Success {
+		s.progress.note(id, request)
+	}
+	return err
+}
 
 // SetHeartbeatHandler does nothing.
 func (steady) SetHeartbeatHandler(func(raft.RPC)) {}

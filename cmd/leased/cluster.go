@@ -20,7 +20,7 @@ func newCluster() *cobra.Command {
 func newClusterStatus() *cobra.Command {
 	c := &cobra.Command{Use: "status", Short: "Show the members, and how those at --endpoint are doing", Args: cobra.NoArgs,
 		Long: "Show the members, and how those at --endpoint, and the leader, are doing. Members with the same\n" +
-			"CHAIN index must have the same hash."}
+			"CHAIN index must have the same hash. LAG is how many entries of the leader's log a member does not have."}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		answers, err := a.statuses(c)
@@ -87,7 +87,7 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 	if len(newest.Members) == 0 {
 		fmt.Fprintf(t, "member %s belongs to no cluster yet\n", newest.Id)
 	}
-	row(t, "MEMBER", "STATE", "VOTES", "RAFT", "API", "COMMIT", "APPLIED", "CHAIN", "TERM")
+	row(t, "MEMBER", "STATE", "VOTES", "RAFT", "API", "COMMIT", "APPLIED", "LAG", "CHAIN", "TERM")
 	for _, m := range newest.Members {
 		var s *pb.StatusResponse
 		for _, answer := range answers {
@@ -104,13 +104,21 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 			if m.Leader {
 				state = "leader"
 			}
-			row(t, m.Id, state, votes, m.RaftAddress, m.ApiAddress, "", "", "", "")
+			row(t, m.Id, state, votes, m.RaftAddress, m.ApiAddress, "", "", lagText(m), "", "")
 			continue
 		}
-		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term)
+		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, lagText(m), fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term)
 	}
 	fmt.Fprintf(t, "\n%d locks, %d holders, %d waiting, %d sessions; last token %d; version %s\n",
 		newest.Locks, newest.Holders, newest.Waiters, newest.Sessions, newest.LastToken, newest.Version)
+}
+
+// lagText is how far a member is behind the leader, empty if that is not known.
+func lagText(m *pb.Member) string {
+	if m.Lag == nil {
+		return ""
+	}
+	return fmt.Sprint(*m.Lag)
 }
 
 func newClusterJoin() *cobra.Command {

@@ -77,6 +77,9 @@ func (a *admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResp
 		Holders: int64(s.Counts.Holders), Waiters: int64(s.Counts.Waiters), Version: a.config.Version}
 	for _, m := range s.Members {
 		member := &pb.Member{Id: m.ID, RaftAddress: m.Address, Voter: m.Voter, Leader: m.ID == s.Leader}
+		if m.LagKnown {
+			member.Lag = &m.Lag
+		}
 		switch m.ID {
 		case s.ID:
 			member.ApiAddress = a.address
