@@ -1,0 +1,235 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// patience ends a run that hangs. It is virtual, and no measure of speed.
+const patience = 10 * time.Minute
+
+// member is a place for a node: its disk stays when the node crashes.
+type member struct {
+	name string
+	busy chan struct{} // held by the one fault that opens and closes it
+	disk *disk
+	wire *wire
+	node *raftstore.Node // nil while it is down
+}
+
+// cluster is nodes of the product on an in-memory network.
+type cluster struct {
+	story   *story
+	witness *witness
+	network *network
+	config  raftstore.Config
+
+	leaving chan struct{} // held while a member is out of the cluster
+
+	mu      sync.Mutex
+	members []*member
+	view    *view
+	work    sync.WaitGroup
+}
+
+// view is the nodes that clients can ask.
+type view struct {
+	nodes   []*raftstore.Node
+	backend *raftstore.Backend
+}
+
+// startCluster starts a cluster of some size: one node begins, the others join.
+func startCluster(s *story, size int, seed uint64) (*cluster, error) {
+	c := &cluster{story: s, witness: newWitness(s), network: newNetwork(seed), leaving: make(chan struct{}, 1),
+		config: raftstore.Config{Logger: slog.New(slog.DiscardHandler), Clock: lease.MonotonicClock(),
+			SnapshotEntries: 64, SnapshotInterval: 10 * time.Second}}
+	for i := range size {
+		m := &member{name: fmt.Sprint("n", i), busy: make(chan struct{}, 1), disk: newDisk()}
+		c.members = append(c.members, m)
+		if err := c.open(m); err != nil {
+			return c, err
+		}
+	}
+	first := c.members[0].node
+	if err := first.Bootstrap(); err != nil {
+		return c, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, m := range c.members[1:] {
+		if err := c.join(ctx, m); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// open starts the node of a member, on what its disk has.
+func (c *cluster) open(m *member) error {
+	config := c.config
+	config.ID, config.Storage, config.Observer = m.name, m.disk.open(), &replica{c.witness, m.name}
+	wire := c.network.plug(m.name)
+	config.Transport = wire
+	config.Fatal = func(err error) {
+		var diverged *raftstore.DivergenceError
+		if errors.As(err, &diverged) {
+			c.story.broken("%v", err)
+		}
+		c.network.unplug(wire)
+	}
+	node, err := raftstore.Open(config)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", m.name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.node, m.wire = node, wire
+	return c.look()
+}
+
+// look makes a new view. The caller holds mu.
+func (c *cluster) look() error {
+	v := &view{}
+	for _, m := range c.members {
+		if m.node != nil {
+			v.nodes = append(v.nodes, m.node)
+		}
+	}
+	if len(v.nodes) == 0 {
+		return nil // clients go on with the old ones, in vain
+	}
+	var err error
+	v.backend, err = raftstore.NewBackend(v.nodes, raftstore.WithPatience(time.Second))
+	c.view = v
+	return err
+}
+
+// nodes are those that are up.
+func (c *cluster) nodes() []*raftstore.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var up []*raftstore.Node
+	for _, m := range c.members {
+		if m.node != nil {
+			up = append(up, m.node)
+		}
+	}
+	return up
+}
+
+// leader is a node that leads, nil if there is none.
+func (c *cluster) leader() *raftstore.Node {
+	nodes := c.nodes()
+	if i := slices.IndexFunc(nodes, (*raftstore.Node).Leads); i >= 0 {
+		return nodes[i]
+	}
+	return nil
+}
+
+// crash ends a node as a loss of power does: nothing more leaves it or reaches
+// its disk.
+func (c *cluster) crash(m *member) {
+	c.mu.Lock()
+	node := m.node
+	m.node = nil
+	c.mu.Unlock()
+	if node == nil {
+		return
+	}
+	c.network.unplug(m.wire)
+	m.disk.crash()
+	_ = node.Close() // what it would still write is lost
+}
+
+// wipe gives a member an empty disk.
+func (c *cluster) wipe(m *member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.disk = newDisk()
+}
+
+func (c *cluster) diskOf(m *member) *disk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return m.disk
+}
+
+// join brings a member into the cluster, again and again until it is in.
+func (c *cluster) join(ctx context.Context, m *member) error {
+	return c.insist(ctx, func(leader *raftstore.Node) error {
+		if m.node.Failure() != nil {
+			c.crash(m)
+			if err := c.open(m); err != nil {
+				return err
+			}
+		}
+		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		return m.node.Join(limited, leader)
+	})
+}
+
+// remove takes a member out of the cluster.
+func (c *cluster) remove(ctx context.Context, m *member) error {
+	return c.insist(ctx, func(leader *raftstore.Node) error {
+		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		return leader.Remove(limited, m.name)
+	})
+}
+
+// insist is an operator who tries until it works.
+func (c *cluster) insist(ctx context.Context, do func(leader *raftstore.Node) error) error {
+	err := errors.New("no leader")
+	for ctx.Err() == nil {
+		if leader := c.leader(); leader != nil {
+			if err = do(leader); err == nil {
+				return nil
+			}
+		}
+		wait(ctx, 200*time.Millisecond)
+	}
+	return fmt.Errorf("not done by the end: %w (last: %w)", context.Cause(ctx), err)
+}
+
+// agree waits until all nodes stand at one entry, and tells their histories.
+func (c *cluster) agree(ctx context.Context) error {
+	for {
+		var indexes []uint64
+		for _, n := range c.nodes() {
+			indexes = append(indexes, n.Status().Chain.Index)
+		}
+		if len(indexes) == len(c.members) && slices.Min(indexes) == slices.Max(indexes) {
+			break
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the nodes stand at %v", indexes)
+		}
+		wait(ctx, 100*time.Millisecond)
+	}
+	c.applied()
+	return nil
+}
+
+// applied tells how far every node is.
+func (c *cluster) applied() {
+	for _, n := range c.nodes() {
+		c.witness.applied(n)
+	}
+}
+
+// close ends all nodes.
+func (c *cluster) close() {
+	c.work.Wait()
+	for _, n := range c.nodes() {
+		_ = n.Close()
+	}
+}

@@ -1,0 +1,216 @@
+package virtual
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/leased-project/leased/raftstore"
+)
+
+// nodeFaults are what can happen to a cluster.
+var nodeFaults = []string{"isolate-leader", "isolate", "mute", "deaf", "split", "slow-network", "crash", "crash-all",
+	"crash-empty", "slow-disk", "transfer", "leave"}
+
+// ways are the directions between one node and all others.
+func (c *cluster) ways(name string, out, in bool) (ways []way) {
+	for _, m := range c.members {
+		if m.name == name {
+			continue
+		}
+		if out {
+			ways = append(ways, way{name, m.name})
+		}
+		if in {
+			ways = append(ways, way{m.name, name})
+		}
+	}
+	return ways
+}
+
+// split are the ways between two parts of the cluster.
+func (c *cluster) split(mask int) (ways []way) {
+	for i, a := range c.members {
+		for j, b := range c.members {
+			if mask>>i&1 != mask>>j&1 {
+				ways = append(ways, way{a.name, b.name})
+			}
+		}
+	}
+	return ways
+}
+
+// strike makes something happen to the cluster, and returns when it is over.
+func (c *cluster) strike(ctx context.Context, f fault) {
+	m := c.members[f.target%len(c.members)]
+	if f.kind == "isolate-leader" {
+		if leader := c.leader(); leader != nil {
+			m = c.named(leader.ID())
+		}
+	}
+	c.applied()
+	switch f.kind {
+	case "isolate", "isolate-leader":
+		c.sever(f, m, c.ways(m.name, true, true))
+	case "mute": // it hears, and nobody hears it
+		c.sever(f, m, c.ways(m.name, true, false))
+	case "deaf":
+		c.sever(f, m, c.ways(m.name, false, true))
+	case "split":
+		c.sever(f, m, c.split(f.dice))
+	case "slow-network":
+		c.story.fault(f.kind, m.name)
+		mend := c.network.hamper(c.ways(m.name, true, true), time.Duration(f.dice)*8*time.Millisecond, f.dice%60)
+		wait(ctx, f.lasts)
+		mend()
+	case "slow-disk": // beyond the node's own deadline it ends
+		c.story.fault(f.kind, m.name)
+		d := c.diskOf(m)
+		d.setSlow(time.Duration(f.dice*f.dice) * time.Millisecond)
+		wait(ctx, f.lasts)
+		d.setSlow(0)
+	case "transfer":
+		if leader := c.leader(); leader != nil {
+			c.story.fault(f.kind, leader.ID())
+			_ = leader.Transfer(ctx, "") // if it fails it leads on, or another does
+		}
+	default:
+		c.strikeMember(ctx, m, f)
+	}
+	c.applied()
+}
+
+func (c *cluster) sever(f fault, m *member, ways []way) {
+	c.story.fault(f.kind, m.name)
+	mend := c.network.sever(ways)
+	wait(context.Background(), f.lasts)
+	mend()
+}
+
+func (c *cluster) named(name string) *member {
+	for _, m := range c.members {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// strikeMember is for faults that open and close nodes: one at a time for each.
+func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
+	var struck []*member
+	for _, one := range c.members {
+		if one != m && f.kind != "crash-all" {
+			continue
+		}
+		select {
+		case one.busy <- struct{}{}:
+			defer func() { <-one.busy }()
+			struck = append(struck, one)
+		default:
+		}
+	}
+	if len(struck) == 0 {
+		return
+	}
+	if f.kind == "leave" || f.kind == "crash-empty" { // a majority keeps its data, or nothing is promised
+		c.leaving <- struct{}{}
+		defer func() { <-c.leaving }()
+	}
+	c.story.fault(f.kind, m.name)
+	switch f.kind {
+	case "crash", "crash-all":
+		for _, one := range struck {
+			c.crash(one)
+		}
+		wait(ctx, f.lasts)
+		for _, one := range struck {
+			c.must(c.open(one))
+		}
+	case "crash-empty": // as it happens: it is back on an empty disk before anyone knows
+		c.crash(m)
+		wait(ctx, f.lasts)
+		c.wipe(m)
+		c.must(c.open(m))
+		c.must(c.remove(ctx, m))
+		c.must(c.join(ctx, m))
+	case "leave": // it is stopped then: the engine of a leader that removes itself has ended
+		c.must(c.remove(ctx, m))
+		wait(ctx, f.lasts)
+		c.crash(m)
+		if f.dice%2 == 0 {
+			c.wipe(m)
+		}
+		c.must(c.open(m))
+		c.must(c.join(ctx, m))
+	}
+}
+
+// must tells of something that has to work in the end.
+func (c *cluster) must(err error) {
+	if err != nil {
+		c.story.broken("%v", err)
+	}
+}
+
+// supervise opens nodes again that have ended by themselves, until ctx ends.
+func (c *cluster) supervise(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait(ctx, time.Second)
+		for _, m := range c.members {
+			select {
+			case m.busy <- struct{}{}:
+				if m.node != nil && m.node.Failure() != nil {
+					c.crash(m)
+					c.must(c.open(m))
+				}
+				<-m.busy
+			default:
+			}
+		}
+	}
+}
+
+// restore takes a snapshot, lets time pass, and puts the cluster back to it.
+func (c *cluster) restore(ctx context.Context, after time.Duration) {
+	var saved bytes.Buffer
+	c.must(c.insist(ctx, func(leader *raftstore.Node) error {
+		saved.Reset()
+		_, err := leader.SaveSnapshot(ctx, &saved)
+		return err
+	}))
+	wait(ctx, after)
+	c.story.fault("restore", "cluster")
+	c.must(c.insist(ctx, func(leader *raftstore.Node) error {
+		c.witness.expectRestore(leader.ID())
+		_, err := leader.RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
+		c.witness.expectRestore("")
+		return err
+	}))
+}
+
+// sweep is the operator after a restore: attempts that have ended since the
+// snapshot are back, and their sessions may live, so that nobody else lets go of
+// what they hold. Grants that are on their way to a client are hit too, now and
+// then.
+func (c *cluster) sweep(ctx context.Context, all *crew) {
+	for ctx.Err() == nil {
+		wait(ctx, 3*time.Second)
+		leader := c.leader()
+		if leader == nil {
+			continue
+		}
+		for _, name := range resources {
+			status, err := leader.Inspect(ctx, name, raftstore.Linearizable)
+			if err != nil {
+				break
+			}
+			for _, holder := range status.Holders {
+				if !all.works(name, holder.Token) {
+					c.story.fault("break", string(name))
+					_ = front{c}.Break(ctx, name, holder.Token) // it is looked at again
+				}
+			}
+		}
+	}
+}

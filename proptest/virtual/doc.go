@@ -1,0 +1,2 @@
+// Package virtual runs the product in virtual time.
+package virtual

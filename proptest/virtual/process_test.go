@@ -1,0 +1,225 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// process is one program that uses leases: a client of the product, its clock,
+// and the border that all it says and hears crosses. A paused process says and
+// hears nothing. Its timers fire, but nothing that they do can leave it.
+type process struct {
+	story  *story
+	name   string
+	number int
+	clock  *clock
+	client *lease.Client
+	// rename is how the judge knows a grant.
+	rename func(promise.Attempt, fencing.Token) promise.Attempt
+
+	mu     sync.Mutex
+	paused chan struct{} // closed when it goes on; nil while it runs
+	held   map[held]promise.Attempt
+	ended  map[promise.Attempt]bool
+	work   sync.WaitGroup
+}
+
+// held is how a lease is found again.
+type held struct {
+	resource fencing.Resource
+	token    fencing.Token
+}
+
+func newProcess(s *story, number int, rate float64, backend lease.Backend, policy lease.Policy) (*process, error) {
+	p := &process{story: s, name: fmt.Sprint("client ", number), number: number, clock: newClock(rate),
+		held: map[held]promise.Attempt{}, ended: map[promise.Attempt]bool{},
+		rename: func(a promise.Attempt, _ fencing.Token) promise.Attempt { return a }}
+	var err error
+	p.client, err = lease.New(border{backend, p}, lease.WithClock(p.clock), lease.WithPolicies(policy), lease.WithName(p.name))
+	return p, err
+}
+
+// step returns when the process runs.
+func (p *process) step() {
+	for {
+		p.mu.Lock()
+		paused := p.paused
+		p.mu.Unlock()
+		if paused == nil {
+			return
+		}
+		<-paused
+	}
+}
+
+// pause makes the process stand still. It reports whether it ran before.
+func (p *process) pause() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused != nil {
+		return false
+	}
+	p.paused = make(chan struct{})
+	p.story.tell(promise.Event{Kind: promise.Paused, Who: p.name})
+	return true
+}
+
+func (p *process) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused != nil {
+		p.story.tell(promise.Event{Kind: promise.Resumed, Who: p.name})
+		close(p.paused)
+		p.paused = nil
+	}
+}
+
+// told notes a grant that has crossed the border.
+func (p *process) told(attempt promise.Attempt, name fencing.Resource, token fencing.Token) {
+	attempt = p.rename(attempt, token)
+	p.mu.Lock()
+	p.held[held{name, token}] = attempt
+	p.mu.Unlock()
+	p.story.tell(promise.Event{Kind: promise.Told, Who: p.name, Resource: name, Attempt: attempt, Token: token})
+}
+
+// over tells, once, that the process works under a grant no more.
+func (p *process) over(name fencing.Resource, token fencing.Token) {
+	p.mu.Lock()
+	attempt, known := p.held[held{name, token}]
+	first := known && !p.ended[attempt]
+	p.ended[attempt] = true
+	p.mu.Unlock()
+	if first {
+		p.story.tell(promise.Event{Kind: promise.Ended, Who: p.name, Resource: name, Attempt: attempt, Token: token})
+	}
+}
+
+// works reports whether the process works under a grant.
+func (p *process) works(name fencing.Resource, token fencing.Token) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	attempt, known := p.held[held{name, token}]
+	return known && !p.ended[attempt]
+}
+
+// close ends the client. What it could not tell the service runs out.
+func (p *process) close() error {
+	p.resume()
+	p.clock.resume()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	err := p.client.Close(ctx)
+	p.work.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s cannot be closed: %w", p.name, err)
+	}
+	return nil
+}
+
+// border is a lease.Backend as a process sees it.
+type border struct {
+	lease.Backend
+	process *process
+}
+
+// Open starts a session.
+func (b border) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+	s := &borderSession{process: b.process, id: config.ID, grants: map[lease.Nonce]held{}}
+	if lost := config.Lost; lost != nil {
+		config.Lost = func(nonce lease.Nonce, err error) {
+			b.process.work.Go(func() { // the backend must not be blocked by a pause
+				b.process.step()
+				s.over(nonce)
+				lost(nonce, err)
+			})
+		}
+	}
+	b.process.step()
+	inner, err := b.Backend.Open(ctx, config)
+	b.process.step()
+	s.inner = inner
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Inspect tells who holds a lock.
+func (b border) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
+	b.process.step()
+	defer b.process.step()
+	return b.Backend.Inspect(ctx, resource)
+}
+
+// borderSession tells the judge what is asked for and granted.
+type borderSession struct {
+	process *process
+	id      lease.SessionID
+	inner   lease.Session
+
+	mu     sync.Mutex
+	grants map[lease.Nonce]held
+}
+
+func attemptOf(id lease.SessionID, nonce lease.Nonce) promise.Attempt {
+	return promise.Attempt(fmt.Sprintf("%s:%d", id.String()[:12], nonce))
+}
+
+// Acquire asks for a grant.
+func (s *borderSession) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+	p, name, attempt := s.process, request.Resources[0], attemptOf(s.id, request.Nonce)
+	p.step()
+	p.story.tell(promise.Event{Kind: promise.Asked, Who: p.name, Resource: name, Attempt: attempt})
+	grant, err := s.inner.Acquire(ctx, request)
+	p.step()
+	switch {
+	case err == nil:
+		s.mu.Lock()
+		s.grants[request.Nonce] = held{name, grant.Token}
+		s.mu.Unlock()
+		p.told(attempt, name, grant.Token)
+	case errors.Is(err, lease.ErrHeld) && !errors.Is(err, lease.ErrUncertain) && ctx.Err() == nil:
+		p.story.tell(promise.Event{Kind: promise.Refused, Who: p.name, Resource: name, Attempt: attempt})
+	}
+	return grant, err
+}
+
+// over tells that a grant is used no more.
+func (s *borderSession) over(nonce lease.Nonce) {
+	s.mu.Lock()
+	h, ok := s.grants[nonce]
+	s.mu.Unlock()
+	if ok {
+		s.process.over(h.resource, h.token)
+	}
+}
+
+// Renew prolongs the session.
+func (s *borderSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
+	s.process.step()
+	defer s.process.step()
+	return s.inner.Renew(ctx)
+}
+
+// Release ends an attempt.
+func (s *borderSession) Release(ctx context.Context, nonce lease.Nonce) error {
+	s.process.step()
+	s.over(nonce)
+	defer s.process.step()
+	return s.inner.Release(ctx, nonce)
+}
+
+// Close ends the session.
+func (s *borderSession) Close(ctx context.Context) error {
+	s.process.step()
+	defer s.process.step()
+	return s.inner.Close(ctx)
+}

@@ -1,0 +1,232 @@
+package virtual
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// resources of all runs.
+var resources = []fencing.Resource{"a", "b"}
+
+// crew is the processes of a run and their workers.
+type crew struct {
+	story     *story
+	storage   *registers
+	processes []*process
+	backend   func() lease.Backend
+	policy    lease.Policy
+	rename    func(promise.Attempt, fencing.Token) promise.Attempt // see process
+
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// start puts processes to work.
+func (c *crew) start(number int, h habits, rates []float64, seed uint64) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	for i := range number {
+		p, err := newProcess(c.story, i, rates[i%len(rates)], c.backend(), c.policy)
+		if err != nil {
+			return err
+		}
+		c.add(p)
+		for j := range 2 {
+			w := &worker{process: p, habits: h, storage: c.storage, dice: rand.New(rand.NewPCG(seed, uint64(2*i+j)))}
+			c.work.Go(func() { w.run(ctx) })
+		}
+	}
+	return nil
+}
+
+func (c *crew) add(p *process) {
+	if c.rename != nil {
+		p.rename = c.rename
+	}
+	c.processes = append(c.processes, p)
+}
+
+// works reports whether anyone works under a grant.
+func (c *crew) works(name fencing.Resource, token fencing.Token) bool {
+	return slices.ContainsFunc(c.processes, func(p *process) bool { return p.works(name, token) })
+}
+
+// stop ends the work.
+func (c *crew) stop() {
+	c.cancel()
+	for _, p := range c.processes {
+		p.resume()
+	}
+	c.work.Wait()
+	for _, p := range c.processes {
+		if err := p.close(); err != nil {
+			c.story.broken("%v", err)
+		}
+	}
+}
+
+// serve shows that every lock can be had once nothing is broken any more.
+func (c *crew) serve() {
+	c.story.tell(promise.Event{Kind: promise.Healed})
+	p, err := newProcess(c.story, len(c.processes), 1, c.backend(), c.policy)
+	if err != nil {
+		c.story.broken("%v", err)
+		return
+	}
+	if c.rename != nil {
+		p.rename = c.rename
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	all := true
+	for _, name := range append([]fencing.Resource{"unused"}, resources...) {
+		l, err := p.client.Acquire(ctx, name)
+		if err != nil {
+			all = false
+			c.story.broken("%s cannot be had after healing: %v", name, err)
+			continue
+		}
+		p.over(name, l.Token())
+		if err := l.Release(ctx); err != nil {
+			c.story.broken("%s cannot be released after healing: %v", name, err)
+		}
+	}
+	if all {
+		c.story.tell(promise.Event{Kind: promise.Served})
+	}
+	if err := p.close(); err != nil {
+		c.story.broken("%v", err)
+	}
+}
+
+// checks sets how many cases rapid makes, unless the command line does.
+func checks(t *testing.T, n int) {
+	t.Helper()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
+	n = promise.Budget(n)
+	if os.Getenv(promise.ReportFile) == "" {
+		n = max(1, n/plainShare)
+	}
+	before := flag.Lookup("rapid.checks").Value.String()
+	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(n)))
+	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
+}
+
+// plainShare is what part of its budget a plain go test uses.
+const plainShare = 4
+
+// history runs one history in a bubble, judges it, and adds its figures.
+func history(t *rapid.T, total *promise.Report, setting string, run func(t *rapid.T, s *story)) {
+	var s *story
+	rapid.SyncTest(t, func(t *rapid.T) {
+		s = newStory(setting)
+		run(t, s)
+		wait(context.Background(), time.Minute) // with the main goroutine time ends, also for those who only finish
+	})
+	if err := s.secondOpinion(); err != nil {
+		s.broken("%v", err)
+	}
+	report, wrong := s.verdict()
+	total.Add(report)
+	if wrong != "" {
+		t.Fatalf("%s", wrong)
+	}
+}
+
+// publish prints the figures of a test.
+func publish(t *testing.T, total promise.Report) {
+	t.Helper()
+	t.Log(total)
+	require.NoError(t, promise.Publish(total))
+}
+
+// rough are the habits of those who do everything wrong but one thing: they
+// enter the gate before they read.
+var rough = habits{resources: resources, think: time.Second, lag: 50 * time.Millisecond, stubborn: 30, forget: 15, lose: 3, inspect: 20}
+
+// Everything may happen: no promise that rests on the log or on the gate is
+// broken by it.
+func TestCorrectnessUnderFaults(t *testing.T) {
+	checks(t, 100)
+	total := promise.Report{Setting: "virtual time, correctness"}
+	rapid.Check(t, func(t *rapid.T) {
+		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
+			size := rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "nodes")
+			ttl := rapid.SampledFrom([]time.Duration{time.Second, 4 * time.Second, 10 * time.Second}).Draw(t, "ttl")
+			seed := rapid.Uint64().Draw(t, "seed")
+			kinds := append(append([]string{"restore"}, nodeFaults...), clientFaults...)
+			faults := rapid.SliceOfN(faultOf(kinds, 12*time.Second), 4, 40).Draw(t, "faults")
+			runCluster(s, size, lease.Policy{TTL: ttl}, seed, faults, rough, []float64{1, 1.02, 0.98, 1.5})
+		})
+	})
+	publish(t, total)
+}
+
+// runCluster lets a crew work on a cluster while faults happen.
+func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []fault, h habits, rates []float64) {
+	s.judge.Log = true
+	c, err := startCluster(s, size, seed)
+	defer c.close()
+	if err != nil {
+		s.broken("start: %v", err)
+		return
+	}
+	crew := &crew{story: s, storage: newRegisters(s), policy: policy, rename: c.witness.name, backend: func() lease.Backend { return front{c} }}
+	if err := crew.start(4, h, rates, seed); err != nil {
+		s.broken("start: %v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	c.work.Go(func() { c.supervise(ctx) })
+	sweeping, stopSweeping := context.WithCancel(ctx)
+	defer stopSweeping()
+	restored := false
+	for len(faults) > 0 { // a restore is done while nothing else is broken
+		n := 0
+		for n < len(faults) && faults[n].kind != "restore" {
+			n++
+		}
+		schedule(faults[:n], func(f fault) {
+			if p := crew.processes[f.target%len(crew.processes)]; slices.Contains(clientFaults, f.kind) {
+				strikeClient(p, f)
+			} else {
+				c.strike(ctx, f)
+			}
+		})
+		if n < len(faults) {
+			c.restore(ctx, faults[n].lasts)
+			if !restored {
+				restored = true
+				c.work.Go(func() { c.sweep(sweeping, crew) })
+			}
+			n++
+		}
+		faults = faults[n:]
+	}
+	stopSweeping()
+	crew.stop()
+	crew.serve()
+	crew.storage.found(resources)
+	if err := c.agree(ctx); err != nil {
+		s.broken("%v", err)
+	}
+}
