@@ -91,12 +91,24 @@ func pausedWriter(s *stage, g Pauser) {
 	s.holds(g, door, 2, "new")
 }
 
-// pausedTokenless is a writer without a token that meets the first fence. Once
-// Enter has returned, its write must have landed already, or never land.
-func pausedTokenless(s *stage, g Pauser) {
+// pausedEqual is a writer that finds the mark at its own token, because another
+// handle has raised it, and so has no reason to write it. It must hold it all
+// the same.
+func pausedEqual(s *stage, g Pauser) {
+	require.NoError(s, s.handle().Enter(s.ctx, door, 1))
+	pausedAndEntered(s, g, 1)
+}
+
+// pausedTokenless is a writer without a token that meets the first fence.
+func pausedTokenless(s *stage, g Pauser) { pausedAndEntered(s, g, fencing.None) }
+
+// pausedAndEntered lets a newer holder enter and read while an older writer
+// stands still. Once Enter has returned, the older write must have landed
+// already, or never land.
+func pausedAndEntered(s *stage, g Pauser, older fencing.Token) {
 	newer := s.handle()
 	seen := ""
-	p := pauseWrite(s.ctx, g, door, fencing.None, "free")
+	p := pauseWrite(s.ctx, g, door, older, "old")
 	wait := p.during(s, func() error {
 		if err := newer.Enter(s.ctx, door, 2); err != nil {
 			return err

@@ -63,6 +63,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"a failed write leaves mark and data", failedWrite},
 		{"a panic in the write leaves mark and data", panickingWrite},
 		{"paused between check and commit", pausedWriter},
+		{"paused on a mark that another raised", pausedEqual},
 		{"paused without a token", pausedTokenless},
 		{"cancelled between check and commit", cancelledInside},
 		{"cancelled while waiting for another holder", cancelledWaiting},

@@ -76,6 +76,33 @@ func TestSerializableWritersAreRunAgain(t *testing.T) {
 	require.Equal(t, "one", seen, "the snapshot of the newer writer must be from after the older one's commit")
 }
 
+// TestALostConnectionAtCommitIsUncertain has the server close the connection
+// while it works on the commit: a deferred trigger waits there for a lock.
+func TestALostConnectionAtCommitIsUncertain(t *testing.T) {
+	s := newStorage(t, sqlgate.Postgres)
+	execute(t, s, `CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$`,
+		`CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON contents DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION wait_at_commit()`)
+	db, gate := s.open(t), s.gate(t, fencing.Rule{})
+	blocker, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = blocker.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		done <- gate.Do(t.Context(), "door", 3, func(tx *sql.Tx) error { return s.put(t.Context(), tx, "door", "maybe") })
+	}()
+	require.Eventually(t, func() bool {
+		var killed bool
+		err := db.QueryRowContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&killed)
+		return err == nil && killed
+	}, gracious, tick)
+	require.ErrorIs(t, <-done, storagegate.ErrUncertain)
+	require.Zero(t, gate.Counts(), "an unknown outcome is no decision")
+	require.NoError(t, blocker.Rollback())
+}
+
 func TestErrorsSayWhatToDo(t *testing.T) {
 	s := newStorage(t, sqlgate.SQLite)
 	execute(t, s, `DROP TABLE leased_marks`)

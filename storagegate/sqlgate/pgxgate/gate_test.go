@@ -109,6 +109,44 @@ func TestBatch(t *testing.T) {
 	})
 }
 
+// TestABatchHoldsItsMark stops a batch after its check, by a lock that one of
+// its statements waits for. A newer token must wait until the batch is over.
+func TestABatchHoldsItsMark(t *testing.T) {
+	open := database(t)
+	pool := open(t)
+	gate, other := pgxgate.New(pool, fencing.Rule{}), pgxgate.New(open(t), fencing.Rule{})
+	require.NoError(t, other.Enter(t.Context(), "door", 1))
+	blocker, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = blocker.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
+	require.NoError(t, err)
+	waiting := func() (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
+		return n
+	}
+	batch, newer := make(chan error, 1), make(chan error, 1)
+	go func() {
+		batch <- gate.Batch(t.Context(), "door", 1, func(b *pgx.Batch) {
+			b.Queue(`SELECT pg_advisory_xact_lock(42)`)
+			b.Queue(putSQL, "door", "old")
+		})
+	}()
+	for waiting() < 1 {
+	}
+	go func() { newer <- other.Enter(t.Context(), "door", 2) }()
+	for waiting() < 2 {
+		select {
+		case err := <-newer:
+			require.FailNow(t, "the newer token did not wait for the batch", "%v", err)
+		default:
+		}
+	}
+	require.NoError(t, blocker.Rollback(t.Context()))
+	require.NoError(t, <-batch)
+	require.NoError(t, <-newer)
+}
+
 func TestAFailingStatementUndoesTheBatch(t *testing.T) {
 	pool := database(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{})
