@@ -41,5 +41,5 @@ var commandGroups = []commandGroup{
 	{"service", "The service:", []func() *cobra.Command{newDev, newServe}},
 	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newRelease, newInspect, newList, newWatch, newBreak}},
 	{"operation", "Operation:", []func() *cobra.Command{newPolicy, newCluster, newSnapshot, newRedis}},
-	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newVersion}},
+	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newTorture, newVersion}},
 }

@@ -1,0 +1,190 @@
+//go:build linux
+
+package torture
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/proptest/linear"
+	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/spacetime"
+)
+
+const (
+	linearLimit = 30 * time.Second
+	// mostViolations of one history are told.
+	mostViolations = 10
+	excerptEvents  = 45
+)
+
+// history is what happened to the locks of one mode in one generation.
+type history struct {
+	name       string // as "c/17"
+	mode       string
+	generation int // -1: always
+	events     []promise.Event
+	rows       []promise.Event // what the storage did, in its order
+	found      []promise.Event
+	faults     []promise.Event
+}
+
+func newHistory(name string) *history {
+	h := &history{name: name, generation: -1}
+	mode, generation, _ := strings.Cut(name, "/")
+	h.mode = mode
+	if n, err := strconv.Atoi(generation); err == nil {
+		h.generation = n
+	}
+	return h
+}
+
+// during is the part of the faults that happened in the time of the history.
+func (h *history) during(faults []promise.Event) []promise.Event {
+	if len(h.events) == 0 {
+		return nil
+	}
+	first, last := h.events[0].At, h.events[0].At
+	for _, e := range h.events {
+		first, last = min(first, e.At), max(last, e.At)
+	}
+	var part []promise.Event
+	for _, e := range faults {
+		if e.At >= first-10*time.Second && e.At <= last {
+			part = append(part, e)
+		}
+	}
+	return part
+}
+
+// verdict is what came out.
+type verdict struct {
+	report    promise.Report
+	undecided bool // whether it is linearizable
+	sections  []spacetime.Section
+	sample    *spacetime.Section // a refusal, where nothing is wrong
+}
+
+// judge holds the history against the promises. The order in which the judge is
+// told is one that may have been: clients and faults by time; then what the
+// storage did, in its own order; then what clients were told of that. No promise
+// of the gate depends on the time, and none of the tokens on the storage.
+func (h *history) judge() verdict {
+	h.date()
+	var first, answers, stale []promise.Event
+	for _, e := range h.events {
+		switch {
+		case e.Kind == promise.Rejected && e.Note != noteRead:
+			stale = append(stale, promise.Event{At: e.At, Kind: promise.Stale, Who: storageName, Resource: e.Resource, Op: e.Op, Token: e.Token})
+			if e.Note == "" {
+				answers = append(answers, e)
+			}
+		case e.Note == noteEnter || e.Note == noteRead: // for the other judge
+		case e.Kind == promise.Acknowledged:
+			answers = append(answers, e)
+		default:
+			first = append(first, e)
+		}
+	}
+	first = append(first, h.faults...)
+	byTime(first)
+	judge := promise.NewJudge("torture")
+	v := verdict{}
+	var broken []*promise.Violation
+	for _, e := range slices.Concat(first, h.rows, stale, answers, h.found) {
+		var violation *promise.Violation
+		if errors.As(judge.See(e), &violation) {
+			broken = append(broken, violation)
+		}
+	}
+	v.report = judge.Report(true)
+	// Each fault is in several histories; the run counts it once.
+	v.report.Faults, v.report.Time, v.report.Setting = nil, 0, ""
+	if more := len(v.report.Violations) - mostViolations; more > 0 {
+		v.report.Violations = append(v.report.Violations[:mostViolations], fmt.Sprintf("and %d more in %s", more, h.name))
+	}
+	h.linearize(&v)
+	story := slices.Concat(first, h.rows, stale, answers, h.found)
+	byTime(story)
+	v.draw(h.name, story, broken, stale)
+	return v
+}
+
+// date gives what the storage did a time by the clock of the clients: after it
+// was sent and before it was answered. The order of the storage is kept.
+func (h *history) date() {
+	sent, answered := map[uint64]time.Duration{}, map[uint64]time.Duration{}
+	for _, e := range h.events {
+		switch e.Kind {
+		case promise.Sent:
+			sent[e.Op] = e.At
+		case promise.Acknowledged:
+			answered[e.Op] = e.At
+		}
+	}
+	var last time.Duration
+	for i := range h.rows {
+		e := &h.rows[i]
+		if t, ok := answered[e.Op]; ok {
+			e.At = min(e.At, t)
+		}
+		e.At = max(e.At, sent[e.Op], last)
+		last = e.At
+	}
+}
+
+// byTime sorts events. What happened at one time stays in its order.
+func byTime(events []promise.Event) {
+	slices.SortStableFunc(events, func(a, b promise.Event) int { return cmp.Compare(a.At, b.At) })
+}
+
+// linearize asks the second opinion, from what clients saw alone.
+func (h *history) linearize(v *verdict) {
+	index := map[uint64]int{}
+	var ops []linear.Op
+	for _, e := range h.events {
+		switch e.Kind {
+		case promise.Sent:
+			op := linear.Op{Client: int(e.Op >> 24), Resource: e.Resource, Token: e.Token, Value: e.Version, Kind: linear.Write, Call: e.At}
+			switch e.Note {
+			case noteEnter:
+				op.Kind = linear.Enter
+			case noteRead:
+				op.Kind = linear.Read
+			}
+			index[e.Op] = len(ops)
+			ops = append(ops, op)
+		case promise.Acknowledged, promise.Rejected:
+			op := &ops[index[e.Op]]
+			op.Return, op.Outcome = e.At, linear.Done
+			if e.Kind == promise.Rejected {
+				op.Outcome = linear.Stale
+			}
+			if op.Kind == linear.Read {
+				op.Value = e.Version
+			}
+		}
+	}
+	switch err := linear.Check(ops, linearLimit, nil); {
+	case errors.Is(err, linear.ErrTimeout):
+		v.undecided = true
+	case err != nil:
+		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: what clients saw of %s: %v", promise.G2, h.name, err))
+	}
+}
+
+// draw chooses what to show: the first violations, or else a refusal.
+func (v *verdict) draw(name string, story []promise.Event, broken []*promise.Violation, stale []promise.Event) {
+	for _, b := range broken[:min(len(broken), 2)] {
+		v.sections = append(v.sections, spacetime.Section{Title: name, Events: spacetime.Excerpt(story, b.Event, excerptEvents), Bad: []*promise.Violation{b}})
+	}
+	if len(broken) == 0 && len(stale) > 0 {
+		v.sample = &spacetime.Section{Title: name, Note: "Nothing was broken. This is how a late write was refused.",
+			Events: spacetime.Excerpt(story, stale[0], excerptEvents)}
+	}
+}

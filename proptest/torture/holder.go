@@ -1,0 +1,183 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// The timings of a holder.
+const (
+	// leaseTTL is short, so that a pause outlasts it.
+	leaseTTL     = time.Second
+	acquireLimit = 4 * time.Second
+	storageLimit = 5 * time.Second
+	releaseLimit = 3 * time.Second
+	thinkTime    = 60 * time.Millisecond
+)
+
+// What an operation at the gate is, in the Note of its events. A write has none.
+const (
+	noteEnter = "enter"
+	noteRead  = "read"
+)
+
+// holder takes locks and writes under them, and tells what it does.
+type holder struct {
+	name    string
+	life    string // tells its attempts from those of a former process of this name
+	client  *lease.Client
+	backend *remote.Backend
+	storage Storage
+	random  *rand.Rand
+	firstOp uint64
+
+	mu       sync.Mutex
+	tell     func(promise.Event)
+	log      io.Writer
+	ops      uint64
+	attempts int
+}
+
+// newHolder connects to the members. Close it when done.
+func newHolder(s Spec, storage Storage, log io.Writer, tell func(promise.Event)) (*holder, error) {
+	config, err := trust(s.CA)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := remote.New(s.Endpoints, remote.WithTLS(config))
+	if err != nil {
+		return nil, err
+	}
+	client, err := lease.New(backend, lease.WithName(s.Name))
+	if err != nil {
+		_ = backend.Close()
+		return nil, err
+	}
+	return &holder{name: s.Name, life: fmt.Sprintf("%s.%d", s.Name, s.Life), client: client, backend: backend, storage: storage,
+		random: rand.New(rand.NewPCG(s.Seed, uint64(s.Number)<<32|uint64(s.Life))), tell: tell, log: log,
+		firstOp: uint64(s.Number)<<44 | uint64(s.Life)<<24}, nil
+}
+
+func (h *holder) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	_ = h.client.Close(ctx)
+	_ = h.backend.Close()
+}
+
+// say tells an event, with the time: an event that begins something is told
+// before that, one that ends something after it.
+func (h *holder) say(e promise.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e.At, e.Who = monotonic(), h.name
+	h.tell(e)
+}
+
+// attempt takes a lock, writes under it and releases it. It reports whether all
+// of that was done.
+func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
+	h.attempts++
+	event := promise.Event{Resource: resource, Attempt: promise.Attempt(fmt.Sprintf("%s/%d", h.life, h.attempts))}
+	as := func(kind promise.Kind) promise.Event { e := event; e.Kind = kind; return e }
+	options := []lease.AcquireOption{lease.WithTTL(leaseTTL)}
+	leaves := h.random.IntN(20) == 0 // without a release
+	if leaves {
+		options = append(options, lease.WithoutRenewal())
+	}
+	limited, cancel := context.WithTimeout(ctx, acquireLimit)
+	defer cancel()
+	h.say(as(promise.Asked))
+	l, err := h.client.Acquire(limited, resource, options...)
+	if err != nil {
+		if errors.Is(err, lease.ErrHeld) || errors.Is(err, lease.ErrUnavailable) {
+			h.say(as(promise.Refused))
+		}
+		h.note("%s: not granted: %v", resource, err)
+		return false
+	}
+	event.Token = l.Token()
+	h.say(as(promise.Told))
+	var once sync.Once
+	end := func() { once.Do(func() { h.say(as(promise.Ended)) }) }
+	stop := context.AfterFunc(l.Context(), end) // its own clock says that it is over
+	done := h.work(ctx, l)
+	end()
+	stop()
+	if !leaves {
+		released, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+		defer cancel()
+		_ = l.Release(released) // it may be lost
+	}
+	return done
+}
+
+// work enters the gate, reads and writes a few times. A heedless holder never
+// looks at its lease again, as one that was paused right after it had looked.
+func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
+	heedless := h.random.IntN(2) == 0
+	resource, token := l.GateResource(), l.Token()
+	if _, ok := h.operation(ctx, promise.Event{Resource: resource, Token: token, Note: noteEnter}, func(ctx context.Context, _ uint64) (uint64, error) {
+		return 0, h.storage.Enter(ctx, resource, token)
+	}); !ok {
+		return false
+	}
+	seen, ok := h.operation(ctx, promise.Event{Resource: resource, Token: token, Note: noteRead}, func(ctx context.Context, _ uint64) (uint64, error) {
+		return h.storage.Read(ctx, resource)
+	})
+	if !ok {
+		return false
+	}
+	for range 1 + h.random.IntN(4) {
+		if !wait(ctx, time.Duration(h.random.Int64N(int64(thinkTime)))) || !heedless && l.Err() != nil {
+			return false
+		}
+		next := seen + 1
+		seen, ok = h.operation(ctx, promise.Event{Resource: resource, Token: token, Seen: seen, Version: next}, func(ctx context.Context, op uint64) (uint64, error) {
+			return next, h.storage.Write(ctx, Write{Op: op, Resource: resource, Token: token, Seen: next - 1, Version: next})
+		})
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// operation is one use of the storage. ok is false if it was refused, or if
+// nobody knows: then it is not said how it ended.
+func (h *holder) operation(ctx context.Context, e promise.Event, do func(ctx context.Context, op uint64) (uint64, error)) (version uint64, ok bool) {
+	h.ops++
+	e.Op, e.Kind = h.firstOp|h.ops, promise.Sent
+	h.say(e)
+	limited, cancel := context.WithTimeout(ctx, storageLimit)
+	defer cancel()
+	version, err := do(limited, e.Op)
+	switch {
+	case err == nil:
+		e.Kind, e.Version = promise.Acknowledged, version
+		h.say(e)
+		return version, true
+	case errors.Is(err, fencing.ErrStale):
+		e.Kind = promise.Rejected
+		h.say(e)
+	}
+	h.note("%s: %v", e.Resource, err)
+	return 0, false
+}
+
+// note keeps what went wrong, for whoever looks into it later.
+func (h *holder) note(format string, args ...any) {
+	fmt.Fprintf(h.log, "%v %s\n", monotonic(), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,239 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+func (n *nemesis) workerTroubles(workers []*worker) []trouble {
+	any := func(r *rand.Rand) *worker { return workers[r.IntN(len(workers))] }
+	return []trouble{
+		{1, func(ctx context.Context, r *rand.Rand) { // stopped for longer than its lease, or not
+			v := any(r)
+			n.paused(v.spec.Name, "worker paused")
+			v.process.signal(syscall.SIGSTOP)
+			wait(ctx, some(r, 100*time.Millisecond, 3*leaseTTL))
+			n.resumed(v.spec.Name)
+			v.process.signal(syscall.SIGCONT)
+		}},
+		{1, func(_ context.Context, r *rand.Rand) {
+			v := any(r)
+			v.process.kill()
+			n.fault(v.spec.Name, "worker killed")
+			if err := v.begin(); err != nil {
+				n.wrong(err)
+			}
+		}},
+	}
+}
+
+func (n *nemesis) memberTroubles() []trouble {
+	all := []trouble{
+		{30, func(ctx context.Context, r *rand.Rand) {
+			m := n.member(ctx, r)
+			m.process.kill()
+			n.fault(m.who(), "member killed")
+			wait(ctx, some(r, 0, 1500*time.Millisecond))
+			n.back(ctx, r, m)
+		}},
+		{30, func(ctx context.Context, r *rand.Rand) {
+			m := n.member(ctx, r)
+			n.paused(m.who(), "member paused")
+			m.process.signal(syscall.SIGSTOP)
+			wait(ctx, some(r, 100*time.Millisecond, 3*time.Second))
+			n.resumed(m.who())
+			m.process.signal(syscall.SIGCONT)
+		}},
+		{5, func(ctx context.Context, r *rand.Rand) { // rolling restart
+			for _, m := range n.world.members {
+				n.fault(m.who(), "member restarted")
+				m.process.end(syscall.SIGTERM, stopLimit)
+				n.back(ctx, r, m)
+			}
+		}},
+	}
+	if n.world.network.namespaces {
+		all = append(all, trouble{15, func(ctx context.Context, r *rand.Rand) { n.partition(ctx, r, true) }},
+			trouble{15, func(ctx context.Context, r *rand.Rand) { n.partition(ctx, r, false) }})
+	}
+	if n.tracer != "" {
+		all = append(all,
+			trouble{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "disk EIO", "error=EIO") }},
+			trouble{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "disk full", "error=ENOSPC") }},
+			trouble{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "slow fsync", "delay_exit=200000") }})
+	}
+	return all
+}
+
+// member chooses whom to break: mostly the leader. It first starts those again
+// that have ended by themselves, as one does that was stopped during a write to
+// disk.
+func (n *nemesis) member(ctx context.Context, r *rand.Rand) *member {
+	for _, m := range n.world.members {
+		if runs, expected := m.process.alive(); !runs {
+			if !expected {
+				n.fault(m.who(), "member ended by itself")
+			}
+			n.start(m)
+		}
+	}
+	if r.IntN(100) < 60 {
+		if m := n.world.leader(ctx); m != nil {
+			return m
+		}
+	}
+	return n.world.members[r.IntN(len(n.world.members))]
+}
+
+func (n *nemesis) start(m *member) {
+	if err := m.revive(); err != nil {
+		n.wrong(err)
+	}
+}
+
+// back starts a member again, and mostly waits until it is well, so that a
+// majority is.
+func (n *nemesis) back(ctx context.Context, r *rand.Rand, m *member) {
+	n.start(m)
+	if r.IntN(8) > 0 {
+		until(ctx, 5*time.Second, m.knowsLeader)
+	}
+}
+
+// partition cuts a member off: from the other members, from clients and Redis,
+// or from one of them only; in both directions or in one.
+func (n *nemesis) partition(ctx context.Context, r *rand.Rand, symmetric bool) {
+	m := n.member(ctx, r)
+	var others []int
+	for _, other := range n.world.members {
+		if other != m {
+			others = append(others, other.number)
+		}
+	}
+	switch r.IntN(4) {
+	case 0:
+		others = others[:1]
+	case 1:
+		others = []int{here}
+	case 2:
+		others = append(others, here)
+	}
+	note := "partition"
+	if !symmetric {
+		note = "one-way partition"
+	}
+	out := r.IntN(2) == 0
+	n.fault(m.who(), note)
+	for _, other := range others {
+		for _, way := range [][2]int{{m.number, other}, {other, m.number}} {
+			if !symmetric && (way[0] == m.number) != out {
+				continue
+			}
+			if err := n.world.network.cut(way[0], way[1]); err != nil {
+				n.wrong(err)
+			}
+		}
+	}
+	wait(ctx, some(r, 500*time.Millisecond, 4*time.Second))
+	if err := n.world.network.heal(); err != nil {
+		n.wrong(err)
+	}
+}
+
+// disk makes a member's disk fail or slow for a while. If it fails, the member
+// ends by itself, and is started again.
+func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string) {
+	m := n.member(ctx, r)
+	const calls = "fsync,fdatasync"
+	tracer := exec.Command(n.tracer, "-f", "-qq", "-o", "/dev/null", "-p", fmt.Sprint(m.process.pid()), "-e", "trace="+calls, "-e", "inject="+calls+":"+injection)
+	tracer.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := tracer.Start(); err != nil {
+		n.wrong(err)
+		return
+	}
+	n.fault(m.who(), note)
+	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { runs, _ := m.process.alive(); return !runs })
+	_ = tracer.Process.Signal(syscall.SIGTERM) // it lets go of the member
+	_ = tracer.Wait()
+	if runs, _ := m.process.alive(); !runs {
+		n.back(ctx, r, m)
+	}
+}
+
+func (n *nemesis) redisTroubles() []trouble {
+	any := func(r *rand.Rand) *master { return n.world.masters[r.IntN(len(n.world.masters))] }
+	all := []trouble{
+		{25, func(ctx context.Context, r *rand.Rand) {
+			m := any(r)
+			m.server.Kill()
+			n.fault(m.who(), "redis killed")
+			wait(ctx, some(r, 0, time.Second))
+			n.revive(m)
+		}},
+		{25, func(ctx context.Context, r *rand.Rand) {
+			m := any(r)
+			n.paused(m.who(), "redis paused")
+			m.server.Pause()
+			wait(ctx, some(r, 100*time.Millisecond, 2*leaseTTL))
+			n.resumed(m.who())
+			m.server.Resume()
+		}},
+		{15, func(ctx context.Context, r *rand.Rand) { n.empty(ctx, any(r)) }},
+	}
+	if n.world.masters[0].clock != "" {
+		all = append(all, trouble{25, func(ctx context.Context, r *rand.Rand) {
+			m := any(r)
+			n.fault(m.who(), "redis clock moved")
+			by := some(r, time.Second, 45*time.Second)
+			if r.IntN(2) == 0 {
+				by = -by
+			}
+			n.clock(m, by)
+			wait(ctx, some(r, time.Second, 4*time.Second))
+			n.clock(m, 0)
+		}})
+	}
+	return all
+}
+
+func (n *nemesis) clock(m *master, by time.Duration) {
+	if err := m.moveClock(by); err != nil {
+		n.wrong(err)
+	}
+}
+
+func (n *nemesis) revive(m *master) {
+	if err := m.revive(); err != nil {
+		n.wrong(err)
+	}
+}
+
+// empty takes a master's data away. The promise needs that a majority keeps its
+// data: so not while two others are without.
+func (n *nemesis) empty(ctx context.Context, m *master) {
+	votes, known := n.world.votes(ctx)
+	if !known {
+		return
+	}
+	missing := 0
+	for i, votes := range votes {
+		if !votes && i != m.number {
+			missing++
+		}
+	}
+	if missing > 1 {
+		return
+	}
+	if err := m.server.Wipe(); err != nil {
+		n.wrong(err)
+		return
+	}
+	n.fault(m.who(), "redis emptied")
+	n.revive(m)
+}

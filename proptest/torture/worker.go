@@ -1,0 +1,101 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// How locks are named. Those of one generation are used for a while and then
+// left; those of always are used now and then, in the whole run.
+const (
+	correctness = "c"
+	efficiency  = "e"
+	always      = "always"
+
+	generationTime = 20 * time.Second
+	locksOfOne     = 3 // in each mode and generation
+)
+
+var modes = []string{correctness, efficiency}
+
+// resourceName is the name of a lock.
+func resourceName(mode, generation string, number int) fencing.Resource {
+	return fencing.Resource(fmt.Sprintf("%s/%s/%d", mode, generation, number))
+}
+
+// historyOf is the history that a lock belongs to, as "c/17".
+func historyOf(resource fencing.Resource) string {
+	name := string(resource)
+	return name[:max(strings.LastIndexByte(name, '/'), 0)]
+}
+
+// Spec says to a worker who it is.
+type Spec struct {
+	Name         string
+	Number, Life int
+	Seed         uint64
+	Endpoints    []string
+	CA, DSN      string
+	Began        time.Duration // of the run, on the monotonic clock
+}
+
+// specVariable is where a worker finds its Spec, as JSON.
+const specVariable = "LEASED_TORTURE_WORKER"
+
+func (s Spec) env() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // it has only words and numbers
+	}
+	return specVariable + "=" + string(text)
+}
+
+// Work is the main function of a worker's process. It tells what it does on out,
+// until in ends.
+func Work(ctx context.Context, in io.Reader, out io.Writer) error {
+	return workOn(ctx, in, out, func(s Spec) (Storage, error) { return openDatabase(ctx, s.DSN) })
+}
+
+func workOn(ctx context.Context, in io.Reader, out io.Writer, open func(Spec) (Storage, error)) error {
+	var s Spec
+	if err := json.Unmarshal([]byte(os.Getenv(specVariable)), &s); err != nil {
+		return fmt.Errorf("%s is not set: this command is for `leased torture` itself", specVariable)
+	}
+	storage, err := open(s)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(out) // one write a line: what was told survives a kill
+	h, err := newHolder(s, storage, os.Stderr, func(e promise.Event) { _ = encoder.Encode(e) })
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		stop()
+	}()
+	for ctx.Err() == nil {
+		mode := modes[h.random.IntN(len(modes))]
+		generation := fmt.Sprint(int((monotonic() - s.Began) / generationTime))
+		if h.random.IntN(40) == 0 {
+			generation = always
+		}
+		h.attempt(ctx, resourceName(mode, generation, h.random.IntN(locksOfOne)))
+		wait(ctx, rand.N(thinkTime))
+	}
+	return nil
+}

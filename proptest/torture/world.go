@@ -1,0 +1,214 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+const (
+	memberCount = 3
+	redisCount  = 5
+	// redisMaxTTL is how long an emptied master is kept out.
+	redisMaxTTL = 2 * time.Second
+	startLimit  = time.Minute
+	stopLimit   = 20 * time.Second
+)
+
+// world is everything that is started, and by what it can be reached.
+type world struct {
+	config    Config
+	began     time.Duration
+	network   *network
+	authority *authority
+	members   []*member
+	masters   []*master
+	postgres  *testserver.Server
+	database  *database
+	workers   []*worker
+	without   []string // faults that cannot be had here, and why
+}
+
+// newWorld starts everything but the workers. On an error nothing is left.
+func newWorld(ctx context.Context, c Config) (*world, error) {
+	w := &world{config: c, began: monotonic(), network: newNetwork(memberCount)}
+	if w.network.why != "" && !w.network.namespaces {
+		w.without = append(w.without, w.network.why)
+	}
+	for _, step := range []func(context.Context) error{w.startStorage, w.startMasters, w.startMembers} {
+		if err := step(ctx); err != nil {
+			w.stop()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// now is the time since the beginning.
+func (w *world) now() time.Duration { return monotonic() - w.began }
+
+func (w *world) startStorage(ctx context.Context) (err error) {
+	if w.postgres, err = testserver.StartPostgres(); err != nil {
+		return err
+	}
+	if w.database, err = openDatabase(ctx, w.postgres.DSN); err != nil {
+		return err
+	}
+	return w.database.install(ctx)
+}
+
+func (w *world) startMasters(ctx context.Context) error {
+	preload, why := fakeClock()
+	if why != "" {
+		w.without = append(w.without, why)
+	}
+	for i := range redisCount {
+		m, err := newMaster(w, i, preload)
+		if err != nil {
+			return err
+		}
+		w.masters = append(w.masters, m)
+	}
+	config := redlockadapter.Config{MaxTTL: redisMaxTTL}
+	for _, m := range w.masters {
+		config.Nodes = append(config.Nodes, &redis.Options{Addr: m.addr})
+	}
+	return redlockadapter.Init(ctx, config, fencing.None)
+}
+
+// policies are those of both modes: the mode is that of the lock, by its name.
+const policies = `policies:
+  - prefix: "c/"
+    mode: correctness
+    ttl: 1s
+  - prefix: "e/"
+    mode: efficiency
+    ttl: 1s
+`
+
+func (w *world) startMembers(ctx context.Context) error {
+	dir := filepath.Join(w.config.Dir, "members")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	settings := filepath.Join(dir, "settings.yaml")
+	if err := os.WriteFile(settings, []byte(policies), 0o600); err != nil {
+		return err
+	}
+	var err error
+	if w.authority, err = newAuthority(dir); err != nil {
+		return fmt.Errorf("make certificates: %w", err)
+	}
+	var apis, redises []string
+	for i := range memberCount {
+		m := &member{world: w, number: i, name: string(rune('a' + i)), api: w.freeAddr(i, "7420"), raft: w.freeAddr(i, "7421")}
+		w.members, apis = append(w.members, m), append(apis, m.api)
+	}
+	for _, m := range w.masters {
+		redises = append(redises, m.addr)
+	}
+	for i, m := range w.members {
+		certificate, err := w.authority.issue(m.name, w.network.address(i))
+		if err != nil {
+			return fmt.Errorf("make certificates: %w", err)
+		}
+		args := append(append([]string{}, w.config.Member...), "--config="+settings, "--id="+m.name, "--data="+filepath.Join(dir, m.name),
+			"--listen="+m.api, "--raft-listen="+m.raft, "--bootstrap-expect=3", "--join="+strings.Join(apis, ","),
+			"--redis="+strings.Join(redises, ","), "--redis-max-ttl="+redisMaxTTL.String())
+		m.process = &process{name: "member " + m.name, args: w.network.in(i, append(args, certificate...)),
+			log: filepath.Join(w.config.Dir, "member-"+m.name+".log")}
+		if err := m.process.start(); err != nil {
+			return err
+		}
+	}
+	for _, m := range w.members {
+		if !until(ctx, startLimit, m.knowsLeader) {
+			return fmt.Errorf("member %s was not ready within %v; its log is %s", m.name, startLimit, m.process.log)
+		}
+	}
+	return nil
+}
+
+// freeAddr is an address for member i: at this port where it has a namespace
+// of its own, else at one that nobody listens at right now, and that the kernel
+// gives to no connection.
+func (w *world) freeAddr(i int, port string) string {
+	if w.network.namespaces {
+		return net.JoinHostPort(w.network.address(i), port)
+	}
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+}
+
+// endpoints are the APIs of all members.
+func (w *world) endpoints() []string {
+	var all []string
+	for _, m := range w.members {
+		all = append(all, m.api)
+	}
+	return all
+}
+
+// heal puts right whatever is broken. It may be called at any time when the
+// nemesis does nothing.
+func (w *world) heal() error {
+	var errs []error
+	if w.network.namespaces {
+		errs = append(errs, w.network.heal())
+	}
+	for _, m := range w.masters {
+		errs = append(errs, m.moveClock(0), m.revive())
+	}
+	for _, m := range w.members {
+		m.process.signal(syscall.SIGCONT)
+		errs = append(errs, m.revive())
+	}
+	for _, v := range w.workers {
+		v.process.signal(syscall.SIGCONT)
+	}
+	return errors.Join(errs...)
+}
+
+// stop ends everything that was started, and nothing else.
+func (w *world) stop() {
+	for _, v := range w.workers {
+		v.process.kill()
+	}
+	for _, m := range w.members {
+		if m.process != nil {
+			m.process.kill()
+		}
+	}
+	for _, m := range w.masters {
+		m.server.Close()
+	}
+	if w.database != nil {
+		w.database.pool.Close()
+	}
+	if w.postgres != nil {
+		w.postgres.Stop()
+	}
+	if w.network.namespaces {
+		w.network.remove(memberCount)
+	}
+}
