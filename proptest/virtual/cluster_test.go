@@ -19,7 +19,7 @@ const patience = 10 * time.Minute
 // member is a place for a node: its disk stays when the node crashes.
 type member struct {
 	name string
-	busy chan struct{} // held by the one fault that opens and closes it
+	busy chan struct{} // held by the one fault that changes disk and node
 	disk *disk
 	wire *wire
 	node *raftstore.Node // nil while it is down
@@ -72,8 +72,29 @@ func startCluster(s *story, size int, seed uint64) (*cluster, error) {
 	return c, nil
 }
 
-// open starts the node of a member, on what its disk has.
+// open starts the node of a member, on what its disk has. One that ends at once,
+// because its disk is too slow, is started again.
 func (c *cluster) open(m *member) error {
+	for range 100 {
+		node, wire, err := c.start(m)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", m.name, err)
+		}
+		if node != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			m.node, m.wire = node, wire
+			return c.look()
+		}
+		c.network.unplug(wire)
+		wait(context.Background(), time.Second)
+	}
+	return fmt.Errorf("open %s: it never starts", m.name)
+}
+
+// start makes one try. The node is nil if it ended, and with it the goroutine
+// that started it, as a process would.
+func (c *cluster) start(m *member) (*raftstore.Node, *wire, error) {
 	config := c.config
 	config.ID, config.Storage, config.Observer = m.name, m.disk.open(), &replica{c.witness, m.name}
 	wire := c.network.plug(m.name)
@@ -85,14 +106,15 @@ func (c *cluster) open(m *member) error {
 		}
 		c.network.unplug(wire)
 	}
-	node, err := raftstore.Open(config)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", m.name, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m.node, m.wire = node, wire
-	return c.look()
+	var node *raftstore.Node
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		node, err = raftstore.Open(config)
+	}()
+	<-ended
+	return node, wire, err
 }
 
 // look makes a new view. The caller holds mu.
@@ -107,7 +129,7 @@ func (c *cluster) look() error {
 		return nil // clients go on with the old ones, in vain
 	}
 	var err error
-	v.backend, err = raftstore.NewBackend(v.nodes, raftstore.WithPatience(time.Second))
+	v.backend, err = raftstore.NewBackend(v.nodes, raftstore.WithPatience(0)) // as in the server: clients try again
 	c.view = v
 	return err
 }
@@ -149,19 +171,6 @@ func (c *cluster) crash(m *member) {
 	_ = node.Close() // what it would still write is lost
 }
 
-// wipe gives a member an empty disk.
-func (c *cluster) wipe(m *member) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m.disk = newDisk()
-}
-
-func (c *cluster) diskOf(m *member) *disk {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return m.disk
-}
-
 // join brings a member into the cluster, again and again until it is in.
 func (c *cluster) join(ctx context.Context, m *member) error {
 	return c.insist(ctx, func(leader *raftstore.Node) error {
@@ -184,6 +193,26 @@ func (c *cluster) remove(ctx context.Context, m *member) error {
 		defer cancel()
 		return leader.Remove(limited, m.name)
 	})
+}
+
+// settle waits until every node knows that all of them vote. The engine refuses
+// to elect a node that the voter does not know as one yet: if the others that
+// know of a promotion lose their data before all do, nobody can ever be elected.
+func (c *cluster) settle(ctx context.Context) error {
+	for ctx.Err() == nil {
+		settled := 0
+		for _, n := range c.nodes() {
+			members := n.Members()
+			if len(members) == len(c.members) && !slices.ContainsFunc(members, func(m raftstore.Member) bool { return !m.Voter }) {
+				settled++
+			}
+		}
+		if settled == len(c.members) {
+			return nil
+		}
+		wait(ctx, 200*time.Millisecond)
+	}
+	return fmt.Errorf("not all nodes know of each other by the end: %w", context.Cause(ctx))
 }
 
 // insist is an operator who tries until it works.

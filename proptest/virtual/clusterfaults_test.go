@@ -43,7 +43,7 @@ func (c *cluster) split(mask int) (ways []way) {
 // strike makes something happen to the cluster, and returns when it is over.
 func (c *cluster) strike(ctx context.Context, f fault) {
 	m := c.members[f.target%len(c.members)]
-	if f.kind == "isolate-leader" {
+	if f.kind == "isolate-leader" || f.kind == "transfer" {
 		if leader := c.leader(); leader != nil {
 			m = c.named(leader.ID())
 		}
@@ -63,17 +63,6 @@ func (c *cluster) strike(ctx context.Context, f fault) {
 		mend := c.network.hamper(c.ways(m.name, true, true), time.Duration(f.dice)*8*time.Millisecond, f.dice%60)
 		wait(ctx, f.lasts)
 		mend()
-	case "slow-disk": // beyond the node's own deadline it ends
-		c.story.fault(f.kind, m.name)
-		d := c.diskOf(m)
-		d.setSlow(time.Duration(f.dice*f.dice) * time.Millisecond)
-		wait(ctx, f.lasts)
-		d.setSlow(0)
-	case "transfer":
-		if leader := c.leader(); leader != nil {
-			c.story.fault(f.kind, leader.ID())
-			_ = leader.Transfer(ctx, "") // if it fails it leads on, or another does
-		}
 	default:
 		c.strikeMember(ctx, m, f)
 	}
@@ -116,6 +105,7 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 	if f.kind == "leave" || f.kind == "crash-empty" { // a majority keeps its data, or nothing is promised
 		c.leaving <- struct{}{}
 		defer func() { <-c.leaving }()
+		c.must(c.settle(ctx))
 	}
 	c.story.fault(f.kind, m.name)
 	switch f.kind {
@@ -127,10 +117,17 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 		for _, one := range struck {
 			c.must(c.open(one))
 		}
+	case "slow-disk": // beyond the node's own deadline it ends
+		m.disk.setSlow(time.Duration(f.dice*f.dice) * time.Millisecond)
+		wait(ctx, f.lasts)
+		m.disk.setSlow(0)
+		wait(ctx, 2*raftstore.DefaultStoreDeadline) // a write that began late may still end the node
+	case "transfer": // not beside a crash: the engine then never answers (hashicorp/raft 498), which a bubble cannot bear
+		_ = m.node.Transfer(ctx, "") // if it fails it leads on, or another does
 	case "crash-empty": // as it happens: it is back on an empty disk before anyone knows
 		c.crash(m)
 		wait(ctx, f.lasts)
-		c.wipe(m)
+		m.disk = newDisk()
 		c.must(c.open(m))
 		c.must(c.remove(ctx, m))
 		c.must(c.join(ctx, m))
@@ -139,7 +136,7 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 		wait(ctx, f.lasts)
 		c.crash(m)
 		if f.dice%2 == 0 {
-			c.wipe(m)
+			m.disk = newDisk()
 		}
 		c.must(c.open(m))
 		c.must(c.join(ctx, m))

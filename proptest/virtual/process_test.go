@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -220,6 +222,12 @@ func (s *borderSession) Release(ctx context.Context, nonce lease.Nonce) error {
 // Close ends the session.
 func (s *borderSession) Close(ctx context.Context) error {
 	s.process.step()
+	s.mu.Lock()
+	nonces := slices.Collect(maps.Keys(s.grants))
+	s.mu.Unlock()
+	for _, nonce := range nonces {
+		s.over(nonce)
+	}
 	defer s.process.step()
 	return s.inner.Close(ctx)
 }

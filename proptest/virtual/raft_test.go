@@ -180,6 +180,28 @@ func TestCorrectnessUnderFaults(t *testing.T) {
 	publish(t, total)
 }
 
+// careful are the habits of those who stop when their lease has ended.
+var careful = habits{resources: resources, think: time.Second, lag: 20 * time.Millisecond, forget: 10, inspect: 20}
+
+// Clients whose clocks run with the service's, that are not paused and stop when
+// they are told, never work side by side, whatever happens to the service: a
+// failover may make a lease longer, never shorter.
+func TestCorrectnessExcludes(t *testing.T) {
+	checks(t, 100)
+	total := promise.Report{Setting: "virtual time, correctness, sound clients"}
+	rapid.Check(t, func(t *rapid.T) {
+		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
+			size := rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "nodes")
+			ttl := rapid.SampledFrom([]time.Duration{time.Second, 4 * time.Second}).Draw(t, "ttl")
+			seed := rapid.Uint64().Draw(t, "seed")
+			faults := rapid.SliceOfN(faultOf(nodeFaults, 12*time.Second), 4, 40).Draw(t, "faults")
+			s.exclusive = true
+			runCluster(s, size, lease.Policy{TTL: ttl}, seed, faults, careful, []float64{1})
+		})
+	})
+	publish(t, total)
+}
+
 // runCluster lets a crew work on a cluster while faults happen.
 func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []fault, h habits, rates []float64) {
 	s.judge.Log = true

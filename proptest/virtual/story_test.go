@@ -31,6 +31,10 @@ type story struct {
 	ops     []linear.Op
 	lastOp  uint64
 	newest  map[fencing.Resource]fencing.Token // that anyone was told of
+	// exclusive: nobody may work beside another. That is promised only to those
+	// who are not paused, and whose clocks run with the service's.
+	exclusive bool
+	overlaps  int
 }
 
 func newStory(setting string) *story {
@@ -55,6 +59,10 @@ func (s *story) tell(e promise.Event) {
 	}
 	if e.Kind == promise.Told {
 		s.newest[e.Resource] = max(s.newest[e.Resource], e.Token)
+		if n := s.judge.Report(false).Overlaps; s.exclusive && n > s.overlaps {
+			s.overlaps = n
+			s.fail("two clients work under one lock: " + e.String())
+		}
 	}
 }
 

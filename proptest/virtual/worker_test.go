@@ -79,7 +79,6 @@ func (w *worker) hold(ctx context.Context, l *lease.Lease, forget bool) {
 		w.step()
 		w.over(l.Resource(), l.Token())
 	})
-	defer stop()
 	stubborn := w.chance(w.stubborn)
 	alive := func() bool { w.step(); return ctx.Err() == nil && (stubborn || l.Err() == nil) }
 	if alive() && w.enter(l) {
@@ -98,6 +97,7 @@ func (w *worker) hold(ctx context.Context, l *lease.Lease, forget bool) {
 	if forget && ctx.Err() == nil {
 		return // it runs out by itself, and the context then tells
 	}
+	stop()
 	w.over(l.Resource(), l.Token())
 	_ = l.Release(ctx) // if it fails the client tries again
 	w.step()
