@@ -92,6 +92,17 @@ func (p *process) told(attempt promise.Attempt, name fencing.Resource, token fen
 	p.story.tell(promise.Event{Kind: promise.Told, Who: p.name, Resource: name, Attempt: attempt, Token: token})
 }
 
+// begin notes that work begins, and reports false if it is over already.
+func (p *process) begin(name fencing.Resource, token fencing.Token) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended[p.held[held{name, token}]] {
+		return false
+	}
+	p.story.begins(name, token)
+	return true
+}
+
 // over tells, once, that the process works under a grant no more.
 func (p *process) over(name fencing.Resource, token fencing.Token) {
 	p.mu.Lock()
@@ -100,6 +111,7 @@ func (p *process) over(name fencing.Resource, token fencing.Token) {
 	p.ended[attempt] = true
 	p.mu.Unlock()
 	if first {
+		p.story.ends(name, token)
 		p.story.tell(promise.Event{Kind: promise.Ended, Who: p.name, Resource: name, Attempt: attempt, Token: token})
 	}
 }

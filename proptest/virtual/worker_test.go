@@ -75,6 +75,9 @@ func (w *worker) run(ctx context.Context) {
 // hold works under a lease. It always enters before it reads; it does not
 // always look whether the lease is still its own.
 func (w *worker) hold(ctx context.Context, l *lease.Lease, forget bool) {
+	if l.Err() != nil || !w.begin(l.Resource(), l.Token()) {
+		return
+	}
 	stop := context.AfterFunc(l.Context(), func() {
 		w.step()
 		w.over(l.Resource(), l.Token())
