@@ -29,13 +29,15 @@ type linking struct {
 	words []byte // of what has happened, not yet hashed
 }
 
+// linkingWords is how much is collected before it is hashed.
+const linkingWords = 512
+
 // begin takes the entry itself.
 func (c Chain) begin(index uint64, data []byte) *linking {
-	l := &linking{index: index, hash: sha256.New()}
+	l := &linking{index: index, hash: sha256.New(), words: make([]byte, 0, linkingWords)}
 	l.hash.Write(c.Hash[:])
 	l.put(index, uint64(len(data)))
-	l.hash.Write(l.words)
-	l.words = l.words[:0]
+	l.flush()
 	l.hash.Write(data)
 	return l
 }
@@ -53,13 +55,21 @@ func (l *linking) add(r machine.Result, events []machine.Event) {
 
 func (l *linking) put(words ...uint64) {
 	for _, w := range words {
-		l.words = binary.BigEndian.AppendUint64(l.words, w)
+		l.words = binary.AppendUvarint(l.words, w)
 	}
+	if len(l.words) > linkingWords*3/4 {
+		l.flush()
+	}
+}
+
+func (l *linking) flush() {
+	l.hash.Write(l.words)
+	l.words = l.words[:0]
 }
 
 // end is the new chain.
 func (l *linking) end() Chain {
-	l.hash.Write(l.words)
+	l.flush()
 	next := Chain{Index: l.index}
 	l.hash.Sum(next.Hash[:0])
 	return next

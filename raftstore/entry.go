@@ -27,12 +27,15 @@ func (c Chain) link() link { return link{index: c.Index, hash: [linkSize]byte(c.
 // encodeEntry is the form of commands in the log. Without commands it is a
 // barrier.
 func encodeEntry(l link, commands []machine.Command) []byte {
-	batch := machine.Encode(commands...)
-	data := make([]byte, 0, 1+binary.MaxVarintLen64+linkSize+len(batch))
+	size := 1 + binary.MaxVarintLen64 + linkSize
+	for _, c := range commands {
+		size += weight(c)
+	}
+	data := make([]byte, 0, size)
 	data = append(data, entryVersion)
 	data = binary.AppendUvarint(data, l.index)
 	data = append(data, l.hash[:]...)
-	return append(data, batch...)
+	return machine.AppendEncoded(data, commands...)
 }
 
 func decodeEntry(data []byte) (link, []machine.Command, error) {

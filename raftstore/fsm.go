@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -19,6 +20,8 @@ type fsm struct {
 	fatal    func(error)
 	observer observer
 
+	unread []machine.Result // of an entry whose results nobody waits for
+
 	mu      sync.Mutex
 	machine *machine.Machine
 	chain   Chain
@@ -28,7 +31,11 @@ type fsm struct {
 // held: it must not block. What it returns is run once the lock is free.
 type observer interface {
 	applied(c machine.Command, result machine.Result, events []machine.Event) (later []func())
-	// answered is told of every entry, without fsm.mu.
+	// awaits says whether somebody on this node waits for what comes of an
+	// entry: its proposer.
+	awaits(data []byte) bool
+	// answered is told of every entry, without fsm.mu. The results are valid
+	// until it returns.
 	answered(data []byte, results []machine.Result)
 	// restored is told that the machine was replaced, with fsm.mu held.
 	restored(old, now *machine.Machine) (later []func())
@@ -75,12 +82,16 @@ func (f *fsm) Apply(log *raft.Log) any {
 		f.mu.Unlock()
 		return f.fail(&DivergenceError{Node: f.node, Index: l.index, Have: fmt.Sprintf("%x", mine.hash), Want: fmt.Sprintf("%x", l.hash)})
 	}
-	results := make([]machine.Result, len(commands))
+	awaited := f.observer.awaits(log.Data)
+	results := f.unread[:0]
+	if awaited {
+		results = make([]machine.Result, 0, len(commands))
+	}
 	var later []func()
 	chain := f.chain.begin(log.Index, log.Data)
-	for i, c := range commands {
+	for _, c := range commands {
 		result, events := f.machine.Apply(c)
-		results[i] = result
+		results = append(results, result)
 		chain.add(result, events)
 		f.observer.saw(log.Index, events) // before anyone is answered
 		later = append(later, f.observer.applied(c, result, events)...)
@@ -91,8 +102,16 @@ func (f *fsm) Apply(log *raft.Log) any {
 	for _, run := range later {
 		run()
 	}
+	if !awaited {
+		f.unread = results
+		return errNotAwaited
+	}
 	return &response{results: results}
 }
+
+// errNotAwaited is the answer to an entry that this node did not propose, or
+// has given up: its results are not kept.
+var errNotAwaited = errors.New("nobody on this node waits for the entry")
 
 // fail ends the node. In tests, where fatal returns, the goroutine ends: no
 // further entry is applied.

@@ -223,6 +223,9 @@ func (n *Node) applied(c machine.Command, result machine.Result, events []machin
 	return later
 }
 
+// awaits: this node has proposed the entry.
+func (n *Node) awaits(data []byte) bool { return n.proposer.awaited(data) != nil }
+
 // answered hears of every entry that the machine has run.
 func (n *Node) answered(data []byte, results []machine.Result) { n.proposer.applied(data, results) }
 

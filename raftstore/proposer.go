@@ -223,7 +223,15 @@ func (p *proposer) commit(asked []*operation) {
 // run it: the callers need not wait for the engine to tell the proposer. The
 // engine hands the machine the very bytes that were proposed.
 func (p *proposer) applied(data []byte, results []machine.Result) {
-	if b := p.sent.Load(); b != nil && &b.data[0] == &data[0] {
+	if b := p.awaited(data); b != nil {
 		b.answer(results, nil)
 	}
+}
+
+// awaited is the batch of an entry, nil if it is none that was sent here.
+func (p *proposer) awaited(data []byte) *batch {
+	if b := p.sent.Load(); b != nil && &b.data[0] == &data[0] {
+		return b
+	}
+	return nil
 }

@@ -69,5 +69,6 @@ func (f *recoveryFSM) Snapshot() (raft.FSMSnapshot, error) {
 type deaf struct{}
 
 func (deaf) applied(machine.Command, machine.Result, []machine.Event) []func() { return nil }
+func (deaf) awaits([]byte) bool                                                { return false }
 func (deaf) answered([]byte, []machine.Result)                                 {}
 func (deaf) restored(_, _ *machine.Machine) []func()                           { return nil }

@@ -57,16 +57,19 @@ func (c *Acquire) apply(m *Machine) Result {
 		return Result{Code: Held}
 	}
 	s.requests[r.nonce] = r
+	if granted { // it need not queue
+		for _, name := range r.resources {
+			m.lock(name)
+		}
+		m.grant(r)
+		return m.outcome(r)
+	}
 	m.waiters++
 	for _, name := range r.resources {
 		l := m.lock(name)
 		l.queue = append(l.queue, r)
 	}
-	if granted {
-		m.grant(r)
-	} else {
-		m.emit(EventQueued, r)
-	}
+	m.emit(EventQueued, r)
 	return m.outcome(r)
 }
 
@@ -156,21 +159,28 @@ func (m *Machine) grantable(r *request) bool {
 	return true
 }
 
-// grant makes a waiter a holder.
+// grant makes a request a holder. It has been taken out of the queues.
 func (m *Machine) grant(r *request) {
 	if r.kind == lease.Permit {
 		r.slot = m.locks[r.resources[0]].freeSlot(r.permits)
 	}
 	m.lastToken++
 	r.token = m.lastToken
-	m.waiters--
 	m.holders++
 	for _, name := range r.resources {
 		l := m.locks[name]
-		l.queue = remove(l.queue, r)
 		l.holders = append(l.holders, r)
 	}
 	m.emit(EventGranted, r)
+}
+
+// dequeue takes a waiter out of its queues.
+func (m *Machine) dequeue(r *request) {
+	m.waiters--
+	for _, name := range r.resources {
+		l := m.locks[name]
+		l.queue = remove(l.queue, r)
+	}
 }
 
 // free takes a request out of all its locks. A holder that did not let go by
@@ -213,6 +223,7 @@ func (m *Machine) settle(resources []fencing.Resource) {
 		for i := 0; i < len(l.queue); {
 			r := l.queue[i]
 			if m.grantable(r) {
+				m.dequeue(r)
 				m.grant(r)
 				continue
 			}

@@ -41,6 +41,9 @@ func (w *writer) resources(names []fencing.Resource) {
 
 func (w *writer) metadata(metadata map[string]string) {
 	w.int(len(metadata))
+	if len(metadata) == 0 {
+		return
+	}
 	for _, key := range sortedKeys(metadata) {
 		w.text(key)
 		w.text(metadata[key])
@@ -52,6 +55,7 @@ func (w *writer) metadata(metadata map[string]string) {
 type reader struct {
 	data []byte
 	err  error
+	last string // that sameText has read
 }
 
 func (r *reader) fail(format string, args ...any) {
@@ -111,6 +115,15 @@ func (r *reader) max(limit uint64) uint64 {
 func (r *reader) count() int { return int(r.max(uint64(len(r.data)))) }
 
 func (r *reader) text() string { return string(r.take(r.count())) }
+
+// sameText reads a text that is often the same as the one before: it is kept
+// once then.
+func (r *reader) sameText() string {
+	if b := r.take(r.count()); string(b) != r.last {
+		r.last = string(b)
+	}
+	return r.last
+}
 
 func (r *reader) dur() time.Duration {
 	return time.Duration(r.max(1<<63 - 1))

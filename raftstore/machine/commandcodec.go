@@ -27,7 +27,12 @@ const (
 
 // Encode writes commands as one entry of the log. They are applied in order.
 func Encode(commands ...Command) []byte {
-	w := &writer{data: make([]byte, 0, 64*len(commands)+8)}
+	return AppendEncoded(make([]byte, 0, 64*len(commands)+8), commands...)
+}
+
+// AppendEncoded appends what Encode returns to data.
+func AppendEncoded(data []byte, commands ...Command) []byte {
+	w := &writer{data: data}
 	w.byte(commandVersion)
 	w.int(len(commands))
 	for _, c := range commands {
@@ -45,8 +50,9 @@ func Decode(data []byte) ([]Command, error) {
 	}
 	n := r.count()
 	commands := make([]Command, 0, n)
-	for range n {
-		c := decodeCommand(r)
+	room := slab{left: n}
+	for ; room.left > 0; room.left-- {
+		c := decodeCommand(r, &room)
 		if r.err != nil {
 			return nil, r.err
 		}
@@ -58,7 +64,36 @@ func Decode(data []byte) ([]Command, error) {
 	return commands, r.end()
 }
 
-func decodeCommand(r *reader) Command {
+// slab has room for the commands of which an entry has many: one allocation
+// for a number of them. Nobody keeps a command after it was applied.
+type slab struct {
+	acquires []Acquire
+	releases []Release
+	left     int // how many commands are still to come
+}
+
+// slabSize bounds what is reserved for commands that may be of another kind.
+const slabSize = 32
+
+func (s *slab) acquire() *Acquire {
+	if len(s.acquires) == 0 {
+		s.acquires = make([]Acquire, min(s.left, slabSize))
+	}
+	c := &s.acquires[0]
+	s.acquires = s.acquires[1:]
+	return c
+}
+
+func (s *slab) release() *Release {
+	if len(s.releases) == 0 {
+		s.releases = make([]Release, min(s.left, slabSize))
+	}
+	c := &s.releases[0]
+	s.releases = s.releases[1:]
+	return c
+}
+
+func decodeCommand(r *reader, room *slab) Command {
 	switch op := r.byte(); op {
 	case opLead:
 		return &Lead{}
@@ -67,9 +102,13 @@ func decodeCommand(r *reader) Command {
 	case opCloseSession:
 		return &CloseSession{Session: r.session()}
 	case opAcquire:
-		return &Acquire{Session: r.session(), Request: r.request()}
+		c := room.acquire()
+		c.Session, c.Request = r.session(), r.request()
+		return c
 	case opRelease:
-		return &Release{Session: r.session(), Nonce: lease.Nonce(r.uint())}
+		c := room.release()
+		c.Session, c.Nonce = r.session(), lease.Nonce(r.uint())
+		return c
 	case opExpire:
 		return &Expire{Session: r.session(), Generation: r.uint()}
 	case opBreak:
@@ -163,7 +202,7 @@ func (w *writer) request(q *lease.Request) {
 func (r *reader) request() lease.Request {
 	return lease.Request{
 		Nonce: lease.Nonce(r.uint()), Resources: r.resources(), Kind: lease.Kind(r.byte()), Permits: int(r.max(lease.MaxPermits)),
-		Mode: lease.Mode(r.byte()), Wait: r.bool(), Holder: r.text(), Metadata: r.metadata(),
+		Mode: lease.Mode(r.byte()), Wait: r.bool(), Holder: r.sameText(), Metadata: r.metadata(),
 	}
 }
 

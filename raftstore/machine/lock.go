@@ -35,9 +35,10 @@ type request struct {
 // none for a resource that nobody uses: tokens are global, so that nothing has
 // to be remembered of it.
 type lock struct {
-	holders []*request // in the order of their tokens
-	queue   []*request // in their order
-	delay   uint64     // not 0 while a lock-delay runs: its number
+	holders []*request  // in the order of their tokens
+	queue   []*request  // in their order
+	delay   uint64      // not 0 while a lock-delay runs: its number
+	first   [1]*request // where the only holder of most locks is kept
 }
 
 func (l *lock) unused() bool { return len(l.holders) == 0 && len(l.queue) == 0 && l.delay == 0 }

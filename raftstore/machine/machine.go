@@ -123,6 +123,7 @@ func (m *Machine) lock(resource fencing.Resource) *lock {
 	l := m.locks[resource]
 	if l == nil {
 		l = &lock{}
+		l.holders = l.first[:0]
 		m.locks[resource] = l
 	}
 	return l
