@@ -6,7 +6,7 @@
 // It does not look for new mutants: a line that no mutant removes may still be
 // untested.
 //
-//	go run ./proptest/mutants [-run regexp]
+//	go run ./proptest/mutants [-run regexp] [-group fast]
 //
 // A mutant is a file testdata/mutants/NAME.mutant beside the test that must
 // catch it:
@@ -15,6 +15,7 @@
 //	file: path/of/the/source.go
 //	test: -run 'TestName' ./package
 //	runs: 5 (how often the test may run until it catches it; 1 if left out)
+//	group: fast (make prop tries it, too: its test takes seconds, and needs no server)
 //	--- old
 //	whole lines that occur in the file exactly once
 //	--- new
@@ -36,20 +37,21 @@ import (
 
 func main() {
 	only := flag.String("run", "", "run only the mutants whose names match this regular expression")
+	group := flag.String("group", "", "run only the mutants of this group: fast")
 	list := flag.Bool("list", false, "list the mutants and check that they fit the source; run nothing")
 	flag.Parse()
-	if err := run(*only, *list); err != nil {
+	if err := run(*only, *group, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, list bool) error {
+func run(only, group string, list bool) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return err
 	}
-	mutants, err := find(os.DirFS("."))
+	mutants, err := find(os.DirFS("."), pattern, group)
 	if err != nil {
 		return err
 	}
@@ -59,9 +61,6 @@ func run(only string, list bool) error {
 	ran, escaped := 0, 0
 	sound := map[string]bool{} // tests that pass without a mutant
 	for _, m := range mutants {
-		if !pattern.MatchString(m.Name) {
-			continue
-		}
 		ran++
 		if list {
 			fmt.Fprintf(out, "%s\t-\t-\t%s\n", m.Name, m.What)
@@ -85,7 +84,7 @@ func run(only string, list bool) error {
 		out.Flush()
 	}
 	if ran == 0 {
-		return fmt.Errorf("no mutant matches %q", only)
+		return fmt.Errorf("no mutant matches %q in group %q", only, group)
 	}
 	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped\n", ran, ran-escaped, escaped)
 	if escaped > 0 {

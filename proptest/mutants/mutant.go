@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -15,15 +16,23 @@ type mutant struct {
 	What  string            // what it breaks
 	Test  []string          // arguments of go test
 	Runs  int               // how often the test may run until it catches it
+	Group string            // "fast" if make prop tries it, else empty
 	Files map[string]string // the edited sources, by path
 }
 
-// find reads all mutants below the root and lays them over its sources.
-func find(root fs.FS) ([]mutant, error) {
+// find reads the mutants below the root whose names match, and lays them over
+// its sources. If a group is named it takes only those in it.
+func find(root fs.FS, names *regexp.Regexp, group string) ([]mutant, error) {
 	var mutants []mutant
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) != ".mutant" {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".mutant" || !names.MatchString(nameOf(name)) {
 			return err
+		}
+		if group != "" {
+			text, err := fs.ReadFile(root, name)
+			if err != nil || !strings.Contains(string(text), "\ngroup: "+group+"\n") {
+				return err
+			}
 		}
 		m, err := read(root, name)
 		if err != nil {
@@ -36,13 +45,16 @@ func find(root fs.FS) ([]mutant, error) {
 	return mutants, err
 }
 
+// nameOf is the name of the mutant in a file.
+func nameOf(file string) string { return strings.TrimSuffix(path.Base(file), ".mutant") }
+
 // read parses one mutant and applies its edits.
 func read(root fs.FS, name string) (mutant, error) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
 		return mutant{}, err
 	}
-	m := mutant{Name: strings.TrimSuffix(path.Base(name), ".mutant"), Runs: 1, Files: map[string]string{}}
+	m := mutant{Name: nameOf(name), Runs: 1, Files: map[string]string{}}
 	head, body, found := strings.Cut(string(text), "\n")
 	if !found {
 		return m, fmt.Errorf("it has one line only")
@@ -56,6 +68,10 @@ func read(root fs.FS, name string) (mutant, error) {
 		switch {
 		case key == "file":
 			file = strings.TrimSpace(value)
+		case key == "group":
+			if m.Group = strings.TrimSpace(value); m.Group != "fast" {
+				return m, fmt.Errorf("group: there is only \"fast\", not %q", m.Group)
+			}
 		case key == "runs":
 			if m.Runs, err = strconv.Atoi(value); err != nil || m.Runs < 1 {
 				return m, fmt.Errorf("runs: %q is not a number above 0", value)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"testing"
 	"testing/fstest"
 
@@ -11,7 +12,7 @@ import (
 // The mutants of this tree must fit its sources at every change, also when
 // nobody runs them.
 func TestAllMutantsFit(t *testing.T) {
-	mutants, err := find(os.DirFS("../.."))
+	mutants, err := find(os.DirFS("../.."), regexp.MustCompile(""), "")
 	require.NoError(t, err)
 	require.NotEmpty(t, mutants)
 	seen := map[string]bool{}
@@ -35,6 +36,7 @@ func TestRead(t *testing.T) {
 		{"no such file", "strict\nfile: b.go\ntest: ./a\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", "b.go"},
 		{"noise", "strict\nfile: a/a.go\nwhat?\n", "cannot read the line"},
 		{"runs", "strict\nruns: some\n", "not a number"},
+		{"group", "strict\ngroup: slow\n", "only"},
 		{"quote", "strict\ntest: -run 'X\n", "not closed"},
 	}
 	for _, tt := range tests {
@@ -43,7 +45,7 @@ func TestRead(t *testing.T) {
 				"a/a.go":                         {Data: []byte(source)},
 				"a/testdata/mutants/it-s.mutant": {Data: []byte(tt.text)},
 			}
-			mutants, err := find(root)
+			mutants, err := find(root, regexp.MustCompile("it"), "")
 			if tt.says != "" {
 				require.ErrorContains(t, err, tt.says)
 				return
@@ -53,4 +55,18 @@ func TestRead(t *testing.T) {
 				Files: map[string]string{"a/a.go": "package a\n\nfunc f(x int) bool { return x > 1 }\n"}}}, mutants)
 		})
 	}
+}
+
+func TestFindTakesAGroup(t *testing.T) {
+	text := "strict\nfile: a.go\ntest: ./a\n--- old\nx\n--- new\ny\n"
+	root := fstest.MapFS{"a.go": {Data: []byte("x\n")}, "slow.mutant": {Data: []byte(text)},
+		"quick.mutant": {Data: []byte("group: no\ngroup: fast\n" + text[7:])}}
+	for group, want := range map[string]int{"": 2, "fast": 1} {
+		mutants, err := find(root, regexp.MustCompile(""), group)
+		require.NoError(t, err)
+		require.Len(t, mutants, want)
+	}
+	mutants, err := find(root, regexp.MustCompile("^slow$"), "")
+	require.NoError(t, err)
+	require.Len(t, mutants, 1)
 }

@@ -21,6 +21,7 @@ type verdict struct {
 var (
 	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	rapidAfter = regexp.MustCompile(`\[rapid\] (?:failed|panic) after (\d+) tests?`)
+	seedsAfter = regexp.MustCompile(`failed after (\d+) runs`)
 )
 
 // baseline runs a mutant's test on the tree as it is: a test that fails without
@@ -91,6 +92,9 @@ func test(m mutant, overlay string) (verdict, error) {
 		if n, err := strconv.Atoi(match[1]); err == nil {
 			v.After = plural(n+1, "case")
 		}
+	}
+	if match := seedsAfter.FindStringSubmatch(string(output)); match != nil {
+		v.After = match[1] + " seeds"
 	}
 	return v, nil
 }

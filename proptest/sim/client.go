@@ -253,7 +253,9 @@ func (c *client) read(a *attempt) {
 		found := *c.w.store.data[a.name]
 		answer(func() {
 			c.w.saw(note, found.value, linear.Done)
-			c.step(AboutToCheck, func() { c.check(a, found.version) })
+			c.w.timer(c.party, c.w.random(c.w.plan.Work), func() { // it works out what to write
+				c.step(AboutToCheck, func() { c.check(a, found.version) })
+			})
 		})
 	}, func() { c.close(a) })
 }
@@ -314,7 +316,7 @@ func (c *client) next(a *attempt) {
 		c.close(a)
 		return
 	}
-	c.w.timer(c.party, c.w.random(c.w.plan.Work), func() { c.step(AboutToRead, func() { c.read(a) }) })
+	c.step(AboutToRead, func() { c.read(a) })
 }
 
 func outcome(done bool) linear.Outcome {

@@ -68,7 +68,7 @@ func (m *member) request(id lease.SessionID, patience time.Duration, before func
 	}
 	m.guess %= len(m.w.cluster.slots)
 	slot, done, life, begun := m.w.cluster.slots[m.guess], false, m.life, m.w.now
-	opening := !m.opened && !m.w.plan.Flaws.LateOpen
+	opening := !m.opened
 	again := func(pause time.Duration, hint int) {
 		done = true
 		m.guess++
@@ -82,7 +82,7 @@ func (m *member) request(id lease.SessionID, patience time.Duration, before func
 	}
 	m.w.send(m.party, slot.party, false, func() {
 		if opening && m.w.now-begun > patience {
-			return // who asked has hung up: the service opens nothing for it
+			return // who asked has hung up: see what is not checked in proptest/README.md
 		}
 		do(slot.replica, func(a answer) {
 			m.w.send(slot.party, m.party, false, func() {

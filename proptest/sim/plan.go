@@ -24,7 +24,7 @@ type Plan struct {
 	TTL     time.Duration
 	Think   time.Duration // a client's pause between two leases, at most
 	Writes  int           // under one lease, at most
-	Work    time.Duration // between two of them, at most
+	Work    time.Duration // between a read and its write, at most
 	Latency time.Duration // of a message, at least
 	Jitter  time.Duration // on top of it, at most
 	Length  time.Duration // of the part with faults
@@ -38,7 +38,6 @@ type Flaws struct {
 	NoEnter      bool // holders read before they have entered the gate
 	TornGate     bool // the gate checks, and writes a little later
 	LateValidity bool // the time of a lease counts from when the answer came
-	LateOpen     bool // the service opens sessions for clients that have long hung up
 	KeepsWriting bool // a holder goes on after a write whose outcome it does not know
 }
 
@@ -123,10 +122,11 @@ func (p Plan) Honest() bool {
 	return p.Mode == lease.Correctness
 }
 
-// Random is the plan of a seed.
-func Random(seed uint64) Plan {
+// Random is the plan of a seed. Of the kinds of faults it has those that are
+// named, or those that the seed has a taste for.
+func Random(seed uint64, kinds ...What) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-	p := Plan{Seed: seed, Mode: lease.Correctness, Nodes: pick(r, 3, 3, 3, 5, 1), Clients: 2 + r.IntN(5), Locks: 1 + r.IntN(3),
+	p := Plan{Seed: seed, Mode: lease.Correctness, Nodes: pick(r, 3, 3, 3, 5, 1), Clients: 2 + r.IntN(5), Locks: pick(r, 1, 2, 3, 8),
 		TTL: pick(r, time.Second, 2*time.Second, 4*time.Second), Length: 30*time.Second + time.Duration(r.IntN(300))*time.Second,
 		Think: pick(r, 50*time.Millisecond, 200*time.Millisecond, time.Second), Writes: pick(r, 4, 10, 40),
 		Latency: pick(r, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)}
@@ -135,11 +135,14 @@ func Random(seed uint64) Plan {
 	}
 	p.Work = p.TTL / time.Duration(pick(r, 4, 50, 400))
 	p.Jitter = p.Latency * time.Duration(pick(r, 1, 3, 10))
-	tastes := pick(r, everything, everything, everything, honest, network_, times, nodes)
+	tastes := Tastes[pick(r, "everything", "everything", "everything", "honest", "network", "times", "nodes", "emptied")]
+	if len(kinds) > 0 {
+		tastes = kinds
+	}
 	every := pick(r, 700*time.Millisecond, 3*time.Second, 10*time.Second)
 	for at := time.Duration(0); at < p.Length; at += time.Duration(r.Int64N(int64(2 * every))) {
 		f := Fault{At: at, What: tastes[r.IntN(len(tastes))], Target: r.IntN(60), Other: r.IntN(60),
-			For: time.Duration(r.Int64N(int64(pick(r, 1, 3, 10)) * int64(p.TTL))), Step: Step(r.IntN(int(steps)))}
+			For: time.Duration(r.Int64N(int64(pick(r, 1, 3, 10)) * int64(p.TTL))), Step: pick(r, Step(r.IntN(int(steps))), AboutToWrite)}
 		f.Size = f.size(r)
 		p.Faults = append(p.Faults, f)
 	}
@@ -161,14 +164,16 @@ func (f Fault) size(r *rand.Rand) int {
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
-// What a run has a taste for. In honest ones M2 must hold.
-var (
-	everything = all(func(What) bool { return true })
-	honest     = all(func(k What) bool { return !k.spoilsTime() })
-	network_   = all(func(k What) bool { return k >= Isolate && k <= DelayMessages })
-	times      = all(func(k What) bool { return k <= StopNode && k != CrashNode && k != EmptyNode && k != CrashClient })
-	nodes      = all(func(k What) bool { return k == PauseNode || k == CrashNode || k == EmptyNode || k >= Depose })
-)
+// Tastes are the kinds of faults that a run is made of. In honest ones M2 must
+// hold.
+var Tastes = map[string][]What{
+	"everything": all(func(What) bool { return true }),
+	"honest":     all(func(k What) bool { return !k.spoilsTime() }),
+	"network":    all(func(k What) bool { return k >= Isolate && k <= DelayMessages }),
+	"times":      all(func(k What) bool { return k <= StopNode && k != CrashNode && k != EmptyNode && k != CrashClient }),
+	"nodes":      all(func(k What) bool { return k == PauseNode || k == CrashNode || k == EmptyNode || k >= Depose }),
+	"emptied":    {EmptyNode, EmptyNode, EmptyNode, CrashNode, CutOneWay, LoseMessages, DelayMessages},
+}
 
 func all(keep func(What) bool) []What {
 	var kept []What

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
@@ -77,27 +79,29 @@ func Run(plan Plan, options ...Option) *Result {
 	for _, option := range options {
 		option(w.record)
 	}
+	w.live()
+	return w.finish()
+}
+
+// live lets everything happen. That the code under test panics is a violation
+// like any other, and the end.
+func (w *World) live() {
+	defer func() {
+		if p := recover(); p != nil {
+			w.wrong(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
 	w.populate()
-	for _, f := range plan.Faults {
+	for _, f := range w.plan.Faults {
 		w.later(f.At, func() { w.inject(f) })
 	}
-	w.run(plan.Length, func() bool { return false })
-	w.now = plan.Length
+	w.run(w.plan.Length, func() bool { return false })
+	w.now = w.plan.Length
 	w.heal()
-	left := len(w.locks)
-	w.run(plan.Length+grace, func() bool {
-		left = 0
-		for _, served := range w.served {
-			if !served {
-				left++
-			}
-		}
-		return left == 0
-	})
-	if left == 0 {
+	w.run(w.plan.Length+grace, func() bool { return !slices.Contains(w.served, false) })
+	if !slices.Contains(w.served, false) {
 		w.tell(promise.Event{Kind: promise.Served})
 	}
-	return w.finish()
 }
 
 // populate brings everybody in: the nodes first, so that their numbers are their

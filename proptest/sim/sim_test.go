@@ -21,16 +21,20 @@ import (
 	"github.com/leased-project/leased/proptest/spacetime"
 )
 
-var only = flag.Uint64("sim.seed", 0, "run this seed alone, and tell its whole story")
+var (
+	only  = flag.Uint64("sim.seed", 0, "run this seed alone, and tell its whole story")
+	taste = flag.String("sim.taste", "", "run only faults of this taste")
+	many  = flag.Int("sim.runs", 16, "how many seeds to run, before they are scaled by "+promise.ScaleFactor)
+)
 
 // TestSeeds runs random plans. A plain go test makes a few; make prop many.
 func TestSeeds(t *testing.T) {
 	if *only != 0 {
-		one(t, Random(*only))
+		one(t, Random(*only, Tastes[*taste]...))
 		return
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little lives long here
-	first, runs := promise.FirstSeed(), promise.Budget(16)
+	first, runs := promise.FirstSeed(), promise.Budget(*many)
 	var total [2]promise.Report
 	var mu sync.Mutex
 	var next atomic.Uint64
@@ -39,7 +43,7 @@ func TestSeeds(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for n := next.Add(1) - 1; n < uint64(runs) && !t.Failed(); n = next.Add(1) - 1 {
-				plan := Random(first + n)
+				plan := Random(first+n, Tastes[*taste]...)
 				result := try(t, plan, &undecided)
 				mu.Lock()
 				total[plan.Mode-lease.Efficiency].Add(result)
@@ -78,7 +82,7 @@ func try(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
 		result.Report.Violations = append(result.Report.Violations, err.Error())
 	}
 	if len(result.Bad) > 0 {
-		t.Errorf("%v\n%s", result.Bad[0], story(t, plan))
+		t.Errorf("%v\n%s\nfailed after %d runs", result.Bad[0], story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)+again(plan), plan.Seed-promise.FirstSeed()+1)
 	}
 	return result.Report
 }
@@ -86,7 +90,7 @@ func try(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
 // one runs a plan and leaves its story.
 func one(t *testing.T, plan Plan) {
 	result := Run(plan)
-	t.Log(story(t, plan))
+	t.Log(story(t, fmt.Sprintf("seed-%d", plan.Seed), plan))
 	t.Log(result.Report)
 	require.Empty(t, result.Bad)
 }
@@ -94,7 +98,7 @@ func one(t *testing.T, plan Plan) {
 // story runs a plan again, since that gives the same, and writes down all that
 // happens up to the first broken promise, or to the end: as a text, and the end
 // of it as a picture.
-func story(t testing.TB, plan Plan) string {
+func story(t require.TestingT, name string, plan Plan) string {
 	result := Run(plan, WithEvents())
 	events := result.Events
 	var bad []*promise.Violation
@@ -108,8 +112,8 @@ func story(t testing.TB, plan Plan) string {
 			}
 		}
 	}
-	dir, err := os.MkdirTemp("", "leased-sim")
-	require.NoError(t, err)
+	dir := filepath.Join(os.TempDir(), "leased-sim-"+name)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	text, err := os.Create(filepath.Join(dir, "story.txt"))
 	require.NoError(t, err)
 	defer text.Close()
@@ -124,9 +128,17 @@ func story(t testing.TB, plan Plan) string {
 	require.NoError(t, err)
 	defer picture.Close()
 	const drawn = 400
-	require.NoError(t, spacetime.Write(picture, fmt.Sprintf("simulator, seed %d", plan.Seed), events[max(0, len(events)-drawn):], bad...))
-	return fmt.Sprintf("seed %d: the story is in %s and %s\nthe same again: go test ./proptest/sim -run 'TestSeeds$' -sim.seed=%d",
-		plan.Seed, text.Name(), picture.Name(), plan.Seed)
+	require.NoError(t, spacetime.Write(picture, fmt.Sprintf("simulator, %s", name), events[max(0, len(events)-drawn):], bad...))
+	return fmt.Sprintf("the story is in %s and %s", text.Name(), picture.Name())
+}
+
+// again is how to see a seed again.
+func again(plan Plan) string {
+	command := fmt.Sprintf("go test ./proptest/sim -run 'TestSeeds$' -sim.seed=%d", plan.Seed)
+	if *taste != "" {
+		command += " -sim.taste=" + *taste
+	}
+	return "\nthe same again: " + command
 }
 
 // TestASeedReplays: the same plan gives the same history, to the last event.

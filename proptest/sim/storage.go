@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -55,7 +56,7 @@ func (s *storage) admit(e promise.Event, err error) bool {
 		s.w.tell(e)
 		return false
 	}
-	panic(err) // tokens never jump this far
+	panic(fmt.Errorf("the gate, at mark %d: %w", s.fence.Mark(e.Resource), err)) // tokens never jump this far
 }
 
 // write is check and write in one step, and then answers.
@@ -74,7 +75,7 @@ func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, va
 		answer(true)
 	}
 	if s.w.plan.Flaws.TornGate { // the check was one step, the write is another
-		s.w.timer(s.party, s.w.random(20*time.Millisecond), apply)
+		s.w.timer(s.party, s.w.random(300*time.Millisecond), apply)
 		return
 	}
 	apply()

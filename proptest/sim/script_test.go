@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// script draws a plan fault by fault, so that a failure shrinks to a short
+// story: few parties, few faults, as early and as short as can be. The network
+// is quick and takes always the same time, unless a fault says otherwise.
+func script(t *rapid.T) Plan {
+	p := Plan{TTL: time.Second, Think: 50 * time.Millisecond, Latency: time.Millisecond, Length: 20 * time.Second}
+	p.Mode = rapid.SampledFrom([]lease.Mode{lease.Correctness, lease.Efficiency}).Draw(t, "mode")
+	p.Nodes = rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "nodes")
+	p.Clients = rapid.IntRange(2, 4).Draw(t, "clients")
+	p.Locks = rapid.IntRange(1, 3).Draw(t, "locks")
+	p.Writes = rapid.IntRange(1, 10).Draw(t, "writes")
+	p.Work = millis(t, "work", 400)
+	p.Seed = rapid.Uint64Range(1, 8).Draw(t, "habits of the clients")
+	fault := rapid.Custom(func(t *rapid.T) Fault {
+		return Fault{What: What(rapid.IntRange(0, int(whats)-1).Draw(t, "what")), At: millis(t, "at", 20_000),
+			Target: rapid.IntRange(0, 8).Draw(t, "target"), Other: rapid.IntRange(0, 8).Draw(t, "other"),
+			For: millis(t, "for", 5000), Size: rapid.IntRange(0, 2000).Draw(t, "size"),
+			Step: Step(rapid.IntRange(0, int(steps)-1).Draw(t, "step"))}
+	})
+	p.Faults = rapid.SliceOfN(fault, 0, 30).Draw(t, "faults")
+	return p
+}
+
+func millis(t *rapid.T, label string, most int) time.Duration {
+	return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Millisecond
+}
+
+// TestScripts holds drawn plans against the promises. What fails is shrunk, and
+// its story told.
+func TestScripts(t *testing.T) {
+	total := promise.Report{Setting: "simulator, drawn faults"}
+	rapid.Check(t, func(t *rapid.T) {
+		plan := script(t)
+		result := Run(plan)
+		total.Add(result.Report)
+		if len(result.Bad) == 0 {
+			return
+		}
+		t.Logf("%d nodes, %d clients, %d locks, %s mode", plan.Nodes, plan.Clients, plan.Locks, plan.Mode)
+		for _, f := range plan.Faults {
+			t.Logf("fault: %s", f)
+		}
+		t.Fatalf("%v\n%s", result.Bad[0], story(t, "script", plan))
+	})
+	total.Seeds = nil
+	require.NoError(t, promise.Publish(total))
+}
