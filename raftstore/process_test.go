@@ -50,7 +50,7 @@ type call struct {
 	Nonce                lease.Nonce
 	Resource             fencing.Resource
 	ID, Address, Control string
-	Remembers            bool
+	Remembers, Wait      bool
 	Index                uint64
 	Data                 []byte
 }
@@ -125,7 +125,9 @@ func (n *Node) answerCall(c call) (a answered) {
 		_, err = backend.Open(ctx, s.config)
 	case "acquire":
 		var grant lease.Grant
-		grant, err = s.Acquire(ctx, lockRequest(c.Nonce, c.Resource))
+		request := lockRequest(c.Nonce, c.Resource)
+		request.Wait = c.Wait
+		grant, err = s.Acquire(ctx, request)
 		a.Token = grant.Token
 	case "release":
 		err = s.Release(ctx, c.Nonce)

@@ -1,0 +1,141 @@
+package raftstore
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/logstore"
+)
+
+func TestDiskErrorsEndTheProcess(t *testing.T) {
+	tracer, err := exec.LookPath("strace")
+	require.NoError(t, err, "install strace")
+	for _, kind := range kinds {
+		for _, fault := range []struct{ calls, code string }{
+			{"fsync,fdatasync", "EIO"}, {"fsync,fdatasync", "ENOSPC"}, {"pwrite64,fallocate,ftruncate", "ENOSPC"},
+		} {
+			t.Run(fmt.Sprintf("%s %s of %s", kind, fault.code, fault.calls), func(t *testing.T) {
+				p := newProcess(t, "p0", kind)
+				p.start(tracer, "-f", "-qq", "-o", "/dev/null", "-e", "trace="+fault.calls, "-e", "inject="+fault.calls+":error="+fault.code+":when=60+")
+				ps := &processes{t: t, all: []*process{p}}
+				acknowledged := newReceipts(t, ps)
+				acknowledged.takeUntilDeath(t, p)
+				p.start()
+				acknowledged.check(t, ps)
+			})
+		}
+	}
+}
+
+// A disk that is really full: the node's folder is a file system of its own.
+func TestFullDiskEndsTheProcess(t *testing.T) {
+	for kind, size := range map[logstore.Kind]string{
+		logstore.Bolt: "2m",
+		logstore.WAL:  "66m", // of which a segment takes 64, used or not
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			p := newProcess(t, "p0", kind)
+			require.NoError(t, syscall.Mount("tmpfs", p.spec.Dir, "tmpfs", 0, "size="+size), "run as root, with the right to mount")
+			t.Cleanup(func() {
+				p.kill()
+				require.NoError(t, syscall.Unmount(p.spec.Dir, syscall.MNT_DETACH))
+			})
+			p.start()
+			ps := &processes{t: t, all: []*process{p}}
+			acknowledged := newReceipts(t, ps)
+			for range 20 {
+				require.True(t, acknowledged.take(t, p))
+			}
+			ballast := filepath.Join(p.spec.Dir, "ballast")
+			fill(t, ballast)
+			if kind == logstore.WAL { // its log has the room that it will need for long: the snapshot has not
+				_, err := p.call(call{Op: "save"})
+				require.Error(t, err)
+			}
+			acknowledged.takeUntilDeath(t, p)
+
+			require.NoError(t, os.Remove(ballast))
+			p.start()
+			acknowledged.check(t, ps)
+			require.True(t, acknowledged.take(t, p), "and it goes on")
+		})
+	}
+}
+
+// fill leaves no room on the file system of a file.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+}
+
+// receipts are the grants that a client was told of.
+type receipts struct {
+	session lease.SessionID
+	next    lease.Nonce
+	tokens  map[lease.Nonce]fencing.Token
+}
+
+// newReceipts begins a cluster of one process, and a session.
+func newReceipts(t *testing.T, ps *processes) *receipts {
+	t.Helper()
+	p := ps.all[0]
+	_, err := p.call(call{Op: "bootstrap"})
+	require.NoError(t, err)
+	ps.leader()
+	r := &receipts{session: lease.NewSessionID(), tokens: map[lease.Nonce]fencing.Token{}}
+	_, err = p.call(call{Op: "open", Session: r.session})
+	require.NoError(t, err)
+	return r
+}
+
+func (r *receipts) acquire(nonce lease.Nonce) call {
+	return call{Op: "acquire", Session: r.session, Nonce: nonce, Resource: fencing.Resource(fmt.Sprint("lock ", nonce))}
+}
+
+// take takes one more lock, and reports whether it was granted.
+func (r *receipts) take(t *testing.T, p *process) bool {
+	t.Helper()
+	r.next++
+	a, err := p.call(r.acquire(r.next))
+	if err != nil {
+		require.True(t, a.Unknown || a.Refused, "a failing disk is never a refusal: %v", err)
+		return false
+	}
+	r.tokens[r.next] = a.Token
+	return true
+}
+
+// takeUntilDeath takes locks until the node has ended by itself.
+func (r *receipts) takeUntilDeath(t *testing.T, p *process) {
+	t.Helper()
+	for r.take(t, p) {
+	}
+	<-p.exited
+	require.Equal(t, 3, p.cmd.ProcessState.ExitCode(), "it ends by itself")
+	require.NotEmpty(t, r.tokens)
+}
+
+// check asks for everything that was acknowledged again.
+func (r *receipts) check(t *testing.T, ps *processes) {
+	t.Helper()
+	ps.leader()
+	for nonce, token := range r.tokens {
+		a, err := ps.ask(r.acquire(nonce))
+		require.NoError(t, err)
+		require.Equal(t, token, a.Token, "attempt %d", nonce)
+	}
+}
