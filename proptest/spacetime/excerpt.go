@@ -23,17 +23,17 @@ func Excerpt(events []promise.Event, of promise.Event, n int) []promise.Event {
 			kept++
 		}
 	}
-	parties := map[string]bool{}
+	parties, tokens := map[string]bool{}, map[grantKey]bool{{of.Resource, of.Token}: true}
 	for i := first; i < len(events) && i <= at+after; i++ {
 		if e := events[i]; e.Resource != "" && concerns(e) {
-			parties[e.Who] = true
+			parties[e.Who], tokens[grantKey{e.Resource, e.Token}] = true, true
 		}
 	}
-	// How the lease of the event came to be, however long ago.
+	// How the leases came to be, however long ago.
 	var part []promise.Event
 	for i := range first {
 		e := events[i]
-		if of.Token != 0 && e.Kind == promise.Told && e.Token == of.Token && e.Resource == of.Resource {
+		if e.Kind == promise.Told && tokens[grantKey{e.Resource, e.Token}] {
 			part = append(part, e)
 			parties[e.Who] = true
 		}

@@ -11,7 +11,7 @@ import (
 // The measures of a drawing, in pixels.
 const (
 	leastWidth = 1160
-	laneWidth  = 150 // at least
+	laneWidth  = 94 // at least
 	axisWidth  = 84
 	rightWidth = 210 // for the words beside the storage
 	headHeight = 54

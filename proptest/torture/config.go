@@ -48,7 +48,7 @@ func (c *Config) validate() error {
 	case c.Workers < 2 || c.Workers > maxWorkers:
 		return fmt.Errorf("workers (%d) must be from 2 to %d: one alone meets nobody", c.Workers, maxWorkers)
 	case len(c.Member) == 0 || len(c.Worker) == 0 || c.Dir == "":
-		return errors.New("Member, Worker and Dir must be given")
+		return errors.New("the programs of members and workers, and a folder, must be given")
 	}
 	return nil
 }

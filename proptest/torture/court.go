@@ -125,6 +125,13 @@ func (c *court) happened(e promise.Event) {
 	clear(c.holds[e.Who])
 }
 
+// holding reports whether a worker holds a lock, as far as it has told.
+func (c *court) holding(who string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.holds[who]) > 0
+}
+
 func (c *court) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 	linearLimit = 30 * time.Second
 	// mostViolations of one history are told.
 	mostViolations = 10
-	excerptEvents  = 45
+	excerptEvents  = 30
 )
 
 // history is what happened to the locks of one mode in one generation.

@@ -24,7 +24,7 @@ const (
 	acquireLimit = 4 * time.Second
 	storageLimit = 5 * time.Second
 	releaseLimit = 3 * time.Second
-	thinkTime    = 60 * time.Millisecond
+	thinkTime    = 100 * time.Millisecond
 )
 
 // What an operation at the gate is, in the Note of its events. A write has none.

@@ -17,8 +17,9 @@ import (
 type nemesis struct {
 	world  *world
 	tell   func(promise.Event)
-	wrong  func(error) // what it could not do, which ends the run
-	tracer string      // strace, if it is there
+	wrong  func(error)       // what it could not do, which ends the run
+	holds  func(string) bool // whether a worker holds a lock
+	tracer string            // strace, if it is there
 }
 
 // trouble is one thing to do, and how often among the others.
@@ -27,8 +28,8 @@ type trouble struct {
 	do     func(ctx context.Context, r *rand.Rand)
 }
 
-func newNemesis(w *world, tell func(promise.Event), wrong func(error)) *nemesis {
-	n := &nemesis{world: w, tell: tell, wrong: wrong}
+func newNemesis(w *world, c *court) *nemesis {
+	n := &nemesis{world: w, tell: c.happened, wrong: c.fail, holds: c.holding}
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
 		w.without = append(w.without, "no disk errors: strace is missing (Debian: apt-get install strace)")

@@ -78,5 +78,5 @@ func (r *Result) Picture(w io.Writer) error {
 	if len(sections) == 0 && r.sample != nil {
 		sections = []spacetime.Section{*r.sample}
 	}
-	return spacetime.WritePage(w, fmt.Sprintf("leased torture, seed %d", r.Seeds), sections...)
+	return spacetime.WritePage(w, "leased torture, seed "+strings.Trim(fmt.Sprint(r.Seeds), "[]"), sections...)
 }

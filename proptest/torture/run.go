@@ -47,7 +47,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	defer w.stop()
 	court := newCourt(w)
-	n := newNemesis(w, court.happened, court.fail)
+	n := newNemesis(w, court)
 	for _, why := range w.without {
 		fmt.Fprintln(c.Progress, why)
 	}

@@ -13,9 +13,21 @@ import (
 
 func (n *nemesis) workerTroubles(workers []*worker) []trouble {
 	any := func(r *rand.Rand) *worker { return workers[r.IntN(len(workers))] }
+	// A pause is worst for one that holds a lock.
+	holding := func(r *rand.Rand) *worker {
+		v := any(r)
+		for range 20 * len(workers) {
+			if n.holds(v.spec.Name) {
+				break
+			}
+			v = any(r)
+			wait(context.Background(), time.Millisecond)
+		}
+		return v
+	}
 	return []trouble{
 		{1, func(ctx context.Context, r *rand.Rand) { // stopped for longer than its lease, or not
-			v := any(r)
+			v := holding(r)
 			n.paused(v.spec.Name, "worker paused")
 			v.process.signal(syscall.SIGSTOP)
 			wait(ctx, some(r, 100*time.Millisecond, 3*leaseTTL))

@@ -1,0 +1,122 @@
+//go:build linux
+
+package torture
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// teller makes the events of a history, one a millisecond.
+type teller struct {
+	h   *history
+	now time.Duration
+}
+
+func (t *teller) event(kind promise.Kind, who string, token fencing.Token, op, seen, version uint64, note string) {
+	t.now += time.Millisecond
+	t.h.events = append(t.h.events, promise.Event{At: t.now, Kind: kind, Who: who, Resource: "c/1/0", Attempt: promise.Attempt(who), Token: token, Op: op, Seen: seen, Version: version, Note: note})
+}
+
+func (t *teller) row(kind promise.Kind, token fencing.Token, op, seen, version uint64) {
+	t.h.rows = append(t.h.rows, promise.Event{At: t.now, Kind: kind, Who: storageName, Resource: "c/1/0", Token: token, Op: op, Seen: seen, Version: version})
+}
+
+// holds is a grant, an entry and a read.
+func (t *teller) holds(who string, token fencing.Token, op, version uint64) {
+	t.event(promise.Asked, who, 0, 0, 0, 0, "")
+	t.event(promise.Told, who, token, 0, 0, 0, "")
+	t.event(promise.Sent, who, token, op, 0, 0, noteEnter)
+	t.row(promise.Entered, token, 0, 0, 0)
+	t.event(promise.Acknowledged, who, token, op, 0, 0, noteEnter)
+	t.event(promise.Sent, who, token, op+1, 0, 0, noteRead)
+	t.event(promise.Acknowledged, who, token, op+1, 0, version, noteRead)
+}
+
+// writes is a write that was applied.
+func (t *teller) writes(who string, token fencing.Token, op, version uint64) {
+	t.event(promise.Sent, who, token, op, version-1, version, "")
+	t.row(promise.Wrote, token, op, version-1, version)
+	t.event(promise.Acknowledged, who, token, op, version-1, version, "")
+}
+
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		story  func(*teller)
+		breaks []string
+	}{
+		"a pause, and a refusal": {func(s *teller) {
+			s.holds("a", 1, 10, 0)
+			s.holds("b", 2, 20, 0)
+			s.writes("b", 2, 22, 1)
+			s.event(promise.Sent, "a", 1, 12, 0, 1, "")
+			s.event(promise.Rejected, "a", 1, 12, 0, 1, "")
+		}, nil},
+		"a write of a worker that was killed, applied later": {func(s *teller) {
+			s.holds("a", 1, 10, 0)
+			s.event(promise.Sent, "a", 1, 12, 0, 1, "")
+			s.row(promise.Wrote, 1, 12, 0, 1)
+			s.holds("b", 2, 20, 1)
+			s.writes("b", 2, 22, 2)
+		}, nil},
+		"a stale write that was applied": {func(s *teller) {
+			s.holds("a", 1, 10, 0)
+			s.holds("b", 2, 20, 0)
+			s.writes("b", 2, 22, 1)
+			s.writes("a", 1, 12, 1)
+		}, []string{"G1", "acknowledged", "linearizable"}}, // the judge takes it for not applied
+		"an answer without a write": {func(s *teller) {
+			s.holds("a", 1, 10, 0)
+			s.event(promise.Sent, "a", 1, 12, 0, 1, "")
+			s.event(promise.Acknowledged, "a", 1, 12, 0, 1, "")
+		}, []string{"acknowledged"}},
+		"one token for two": {func(s *teller) {
+			s.holds("a", 1, 10, 0)
+			s.holds("b", 1, 20, 0)
+		}, []string{"T1"}},
+		"a token that went back": {func(s *teller) {
+			s.holds("a", 2, 10, 0)
+			s.event(promise.Asked, "b", 0, 0, 0, 0, "")
+			s.event(promise.Told, "b", 1, 0, 0, 0, "")
+		}, []string{"T2"}},
+		"a read of the past": {func(s *teller) {
+			s.holds("a", 1, 10, 0)
+			s.writes("a", 1, 12, 1)
+			s.holds("b", 2, 20, 0)
+		}, []string{"linearizable"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &teller{h: newHistory("c/1")}
+			c.story(s)
+			v := s.h.judge()
+			require.Len(t, v.report.Violations, len(c.breaks), "%v", v.report.Violations)
+			for i, part := range c.breaks {
+				require.Contains(t, v.report.Violations[i], part)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	require.Equal(t, "c/17", historyOf(resourceName(correctness, "17", 2)))
+	require.Equal(t, 17, newHistory("c/17").generation)
+	require.Equal(t, -1, newHistory(historyOf(resourceName(efficiency, always, 0))).generation)
+	require.NoError(t, resourceName(efficiency, always, 0).Validate())
+}
+
+// A worker that was killed cannot say that its leases are over.
+func TestAKilledWorkerHoldsNothing(t *testing.T) {
+	c := newCourt(&world{})
+	c.take(promise.Event{At: 1, Kind: promise.Asked, Who: "a", Resource: "e/1/0", Attempt: "a1"})
+	c.take(promise.Event{At: 2, Kind: promise.Told, Who: "a", Resource: "e/1/0", Attempt: "a1", Token: 1})
+	c.happened(promise.Event{At: 3, Kind: promise.Fault, Who: "a", Note: "worker killed"})
+	c.take(promise.Event{At: 4, Kind: promise.Asked, Who: "b", Resource: "e/1/0", Attempt: "b1"})
+	c.take(promise.Event{At: 5, Kind: promise.Told, Who: "b", Resource: "e/1/0", Attempt: "b1", Token: 2})
+	require.Zero(t, c.open["e/1"].judge().report.Overlaps)
+	require.Equal(t, map[string]int{"worker killed": 1}, c.kinds)
+}

@@ -1,0 +1,5 @@
+//go:build linux && race
+
+package torture
+
+func init() { buildFlags = []string{"-race"} }

@@ -1,0 +1,150 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// leased is the program of the members, and buildFlags those it is built with.
+var (
+	leased     string
+	buildFlags []string
+)
+
+// This binary is also the workers, with storages that no program has.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "worker" {
+		if err := workOn(context.Background(), os.Stdin, os.Stdout, openSleepy); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	dir, err := os.MkdirTemp("", "leased-torture-test-")
+	if err != nil {
+		panic(err)
+	}
+	leased = filepath.Join(dir, "leased")
+	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", leased, "../../cmd/leased")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// ungatedVariable tells a worker of a test to write past the gate.
+const ungatedVariable = "LEASED_TORTURE_UNGATED"
+
+// sleepy is a storage whose worker is stopped now and then, at the worst moment:
+// when everything was checked that can be checked, just before the write.
+type sleepy struct {
+	*database
+	ungated bool
+	writes  int
+}
+
+func openSleepy(s Spec) (Storage, error) {
+	d, err := openDatabase(context.Background(), s.DSN)
+	return &sleepy{database: d, ungated: os.Getenv(ungatedVariable) != ""}, err
+}
+
+func (s *sleepy) Write(ctx context.Context, w Write) error {
+	if s.writes++; s.writes%8 == 0 {
+		if err := doze(); err != nil {
+			return err
+		}
+		ctx = context.WithoutCancel(ctx) // the time that it slept does not count
+	}
+	if !s.ungated {
+		return s.database.Write(ctx, w)
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return write(ctx, tx, w) })
+}
+
+// Enter of the one without a gate raises no mark.
+func (s *sleepy) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	if s.ungated {
+		return nil
+	}
+	return s.database.Enter(ctx, resource, token)
+}
+
+// doze stops this process for longer than a lease. A child wakes it up.
+func doze() error {
+	alarm := exec.Command("sh", "-c", fmt.Sprintf("sleep %.1f; kill -CONT %d", 2*leaseTTL.Seconds(), os.Getpid()))
+	if err := alarm.Start(); err != nil {
+		return err
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return alarm.Wait()
+}
+
+// sleep tortures with workers of this binary until enough has been seen.
+func sleep(t *testing.T, seen func(*Result) bool) *Result {
+	t.Helper()
+	for seed := uint64(1); ; seed++ {
+		var progress strings.Builder
+		r, err := Run(t.Context(), Config{Duration: 10 * time.Second, Seed: seed, Workers: 6, Dir: t.TempDir(), Progress: &progress,
+			Member: []string{leased, "serve"}, Worker: []string{os.Args[0], "worker"}})
+		require.NoError(t, err, "%s", &progress)
+		t.Logf("%s%s", &progress, r)
+		if seen(r) || seed == 5 {
+			return r
+		}
+	}
+}
+
+// The negative control: the same workers, past the gate.
+func TestWithoutAGateUpdatesAreLost(t *testing.T) {
+	t.Setenv(ungatedVariable, "1")
+	r := sleep(t, func(r *Result) bool { return len(r.Violations) > 0 })
+	require.NotEmpty(t, r.Violations)
+	require.Contains(t, strings.Join(r.Violations, "\n"), "G")
+	var page strings.Builder
+	require.NoError(t, r.Picture(&page))
+	require.Contains(t, page.String(), "Broken: G")
+	require.Contains(t, page.String(), "circle class=\"wrote bad\"")
+}
+
+func TestWithAGateNothingIsLost(t *testing.T) {
+	r := sleep(t, func(r *Result) bool { return r.Stale > 0 || len(r.Violations) > 0 })
+	require.Empty(t, r.Violations)
+	require.Positive(t, r.Stale, "late writes were refused")
+	require.NoError(t, r.Picture(io.Discard))
+}
+
+func TestConfig(t *testing.T) {
+	good := Config{Duration: time.Second, Member: []string{"a"}, Worker: []string{"b"}, Dir: "c"}
+	require.NoError(t, good.validate())
+	require.Equal(t, DefaultWorkers, good.Workers)
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Duration = 0 },
+		func(c *Config) { c.Workers = 1 },
+		func(c *Config) { c.Member = nil },
+	} {
+		c := good
+		change(&c)
+		_, err := Run(t.Context(), c)
+		require.Error(t, err)
+	}
+}
