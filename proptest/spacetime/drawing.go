@@ -108,6 +108,8 @@ func (d *drawing) event(i int, e promise.Event) {
 		d.fault(i, e)
 	case promise.Healed:
 		d.across(y, "event healed", "good", "all is well again")
+	case promise.Restored:
+		d.across(y, "event", "warn", "restored from an old state")
 	case promise.Served:
 		d.mark(who, i, "served")
 	case promise.Ended:

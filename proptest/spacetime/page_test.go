@@ -150,7 +150,7 @@ func TestNothingHappened(t *testing.T) {
 // Every kind can be drawn, with parties that nothing else tells of.
 func TestEveryKind(t *testing.T) {
 	var events []promise.Event
-	for k := promise.Asked; k <= promise.Served; k++ {
+	for k := promise.Asked; k <= promise.Restored; k++ {
 		events = append(events, promise.Event{At: time.Duration(k), Kind: k, Who: "x", Resource: "r", Attempt: "a", Token: 1, Op: uint64(k)}, promise.Event{Kind: k})
 	}
 	var page bytes.Buffer

@@ -152,7 +152,8 @@ func (c *court) closeOld(ctx context.Context) {
 	c.mu.Lock()
 	var old []*history
 	for name, h := range c.open {
-		if h.generation < 0 || now < time.Duration(h.generation+1)*generationTime+closeAfter || slices.Contains(slices.Collect(maps.Values(c.at)), name) {
+		left := max(time.Duration(h.generation+1)*generationTime, h.events[len(h.events)-1].At)
+		if h.generation < 0 || now < left+closeAfter || slices.Contains(slices.Collect(maps.Values(c.at)), name) {
 			continue
 		}
 		old = append(old, h)

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// healLimit is how long after the last fault a lock may take to be granted.
-	healLimit = time.Minute
+	// healLimit is how long after the last fault a lock may take to be granted:
+	// one that was taken on a Redis whose clock was ahead stays there for as long,
+	// and the machine may be busy.
+	healLimit = 2 * time.Minute
 )
 
 // worker is a worker's process.

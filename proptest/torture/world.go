@@ -26,7 +26,7 @@ const (
 	redisCount  = 5
 	// redisMaxTTL is how long an emptied master is kept out.
 	redisMaxTTL = 2 * time.Second
-	startLimit  = time.Minute
+	startLimit  = 2 * time.Minute
 	stopLimit   = 20 * time.Second
 )
 
