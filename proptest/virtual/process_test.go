@@ -25,6 +25,8 @@ type process struct {
 	client *lease.Client
 	// rename is how the judge knows a grant.
 	rename func(promise.Attempt, fencing.Token) promise.Attempt
+	// disconnect ends its way to the service.
+	disconnect func()
 
 	mu     sync.Mutex
 	paused chan struct{} // closed when it goes on; nil while it runs
@@ -39,11 +41,15 @@ type held struct {
 	token    fencing.Token
 }
 
-func newProcess(s *story, number int, rate float64, backend lease.Backend, policy lease.Policy) (*process, error) {
+// newProcess starts a process. connect is its way to the service.
+func newProcess(s *story, number int, rate float64, connect func(*process) (lease.Backend, error), policy lease.Policy) (*process, error) {
 	p := &process{story: s, name: fmt.Sprint("client ", number), number: number, clock: newClock(rate),
 		held: map[held]promise.Attempt{}, ended: map[promise.Attempt]bool{},
 		rename: func(a promise.Attempt, _ fencing.Token) promise.Attempt { return a }}
-	var err error
+	backend, err := connect(p)
+	if err != nil {
+		return nil, err
+	}
 	p.client, err = lease.New(border{backend, p}, lease.WithClock(p.clock), lease.WithPolicies(policy), lease.WithName(p.name))
 	return p, err
 }
@@ -132,6 +138,9 @@ func (p *process) close() error {
 	defer cancel()
 	err := p.client.Close(ctx)
 	p.work.Wait()
+	if p.disconnect != nil {
+		p.disconnect()
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s cannot be closed: %w", p.name, err)
 	}

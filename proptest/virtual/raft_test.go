@@ -27,7 +27,7 @@ type crew struct {
 	story     *story
 	storage   *registers
 	processes []*process
-	backend   func() lease.Backend
+	connect   func(*process) (lease.Backend, error)
 	policy    lease.Policy
 	rename    func(promise.Attempt, fencing.Token) promise.Attempt // see process
 
@@ -35,18 +35,18 @@ type crew struct {
 	work   sync.WaitGroup
 }
 
-// start puts processes to work.
-func (c *crew) start(number int, h habits, rates []float64, seed uint64) error {
+// start puts processes to work, each with some hands.
+func (c *crew) start(number, hands int, h habits, rates []float64, seed uint64) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	for i := range number {
-		p, err := newProcess(c.story, i, rates[i%len(rates)], c.backend(), c.policy)
+		p, err := newProcess(c.story, i, rates[i%len(rates)], c.connect, c.policy)
 		if err != nil {
 			return err
 		}
 		c.add(p)
-		for j := range 2 {
-			w := &worker{process: p, habits: h, storage: c.storage, dice: rand.New(rand.NewPCG(seed, uint64(2*i+j)))}
+		for j := range hands {
+			w := &worker{process: p, habits: h, storage: c.storage, dice: rand.New(rand.NewPCG(seed, uint64(hands*i+j)))}
 			c.work.Go(func() { w.run(ctx) })
 		}
 	}
@@ -82,7 +82,7 @@ func (c *crew) stop() {
 // serve shows that every lock can be had once nothing is broken any more.
 func (c *crew) serve() {
 	c.story.tell(promise.Event{Kind: promise.Healed})
-	p, err := newProcess(c.story, len(c.processes), 1, c.backend(), c.policy)
+	p, err := newProcess(c.story, len(c.processes), 1, c.connect, c.policy)
 	if err != nil {
 		c.story.broken("%v", err)
 		return
@@ -113,25 +113,31 @@ func (c *crew) serve() {
 	}
 }
 
-// checks sets how many cases rapid makes, unless the command line does.
-func checks(t *testing.T, n int) {
-	t.Helper()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if given {
-		return
-	}
-	n = promise.Budget(n)
-	if os.Getenv(promise.ReportFile) == "" {
-		n = max(1, n/plainShare)
-	}
-	before := flag.Lookup("rapid.checks").Value.String()
-	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(n)))
-	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
+// chosen: the command line says how many cases there are.
+var chosen bool
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "rapid.checks" })
+	os.Exit(m.Run())
 }
 
-// plainShare is what part of its budget a plain go test uses.
-const plainShare = 4
+// checks sets how many cases rapid makes, unless the command line does: few in
+// a plain go test, which has the race detector, and more where a report is
+// asked for.
+func checks(t *testing.T, plain, full int) {
+	t.Helper()
+	if chosen {
+		return
+	}
+	n := plain
+	if os.Getenv(promise.ReportFile) != "" {
+		n = full
+	}
+	before := flag.Lookup("rapid.checks").Value.String()
+	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(promise.Budget(n))))
+	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
+}
 
 // history runs one history in a bubble, judges it, and adds its figures.
 func history(t *rapid.T, total *promise.Report, setting string, run func(t *rapid.T, s *story)) {
@@ -165,7 +171,7 @@ var rough = habits{resources: resources, think: time.Second, lag: 50 * time.Mill
 // Everything may happen: no promise that rests on the log or on the gate is
 // broken by it.
 func TestCorrectnessUnderFaults(t *testing.T) {
-	checks(t, 100)
+	checks(t, 20, 200)
 	total := promise.Report{Setting: "virtual time, correctness"}
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
@@ -187,7 +193,7 @@ var careful = habits{resources: resources, think: time.Second, lag: 20 * time.Mi
 // they are told, never work side by side, whatever happens to the service: a
 // failover may make a lease longer, never shorter.
 func TestCorrectnessExcludes(t *testing.T) {
-	checks(t, 100)
+	checks(t, 20, 200)
 	total := promise.Report{Setting: "virtual time, correctness, sound clients"}
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
@@ -211,8 +217,9 @@ func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []f
 		s.broken("start: %v", err)
 		return
 	}
-	crew := &crew{story: s, storage: newRegisters(s), policy: policy, rename: c.witness.name, backend: func() lease.Backend { return front{c} }}
-	if err := crew.start(4, h, rates, seed); err != nil {
+	crew := &crew{story: s, storage: newRegisters(s), policy: policy, rename: c.witness.name,
+		connect: func(*process) (lease.Backend, error) { return front{c}, nil }}
+	if err := crew.start(4, 2, h, rates, seed); err != nil {
 		s.broken("start: %v", err)
 		return
 	}
