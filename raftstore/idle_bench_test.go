@@ -1,0 +1,91 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// cpuTime is what this process has used of the processors.
+func cpuTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// holdLeases has one session take so many locks.
+func holdLeases(b *testing.B, s lease.Session, leases int) {
+	const callers = 256
+	errs := make(chan error, callers)
+	for caller := range callers {
+		go func() {
+			for i := caller; i < leases; i += callers {
+				_, err := s.Acquire(context.Background(), lockRequest(lease.Nonce(i+1), fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))))
+				if err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range callers {
+		require.NoError(b, <-errs)
+	}
+}
+
+// BenchmarkKeepAlive is what one session's keep-alive costs three nodes on real
+// disks, as a part of one processor: heartbeats and proofs included, three
+// renewals a second.
+//
+//	go test -run '^$' -bench KeepAlive -benchtime 15x ./raftstore
+func BenchmarkKeepAlive(b *testing.B) {
+	const pause = time.Second / 3
+	for _, leases := range []int{0, 1, 100_000} {
+		b.Run(fmt.Sprintf("leases=%d", leases), func(b *testing.B) {
+			c := startDisk(b, 3, DefaultLog, patient)
+			s := openSession(b, c.backend(), time.Hour)
+			holdLeases(b, s, leases)
+			c.agree()
+			heapInUse() // the collection of what it took to get here is not part of it
+			before, began := cpuTime(b), lease.MonotonicClock().Now()
+			b.ResetTimer()
+			for range b.N {
+				_, err := s.Renew(context.Background())
+				require.NoError(b, err)
+				pass(pause)
+			}
+			b.StopTimer()
+			used, took := cpuTime(b)-before, lease.MonotonicClock().Now().Since(began)
+			b.ReportMetric(100*used.Seconds()/took.Seconds(), "%cpu")
+			b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-us/renewal")
+			require.Equal(b, leases, c.leader().Status().Counts.Holders)
+		})
+	}
+}
+
+// BenchmarkRenew is a renewal alone: it names the session, and looks at nothing
+// that it holds.
+func BenchmarkRenew(b *testing.B) {
+	for _, leases := range []int{1, 100_000} {
+		b.Run(fmt.Sprintf("leases=%d", leases), func(b *testing.B) {
+			c := startMemory(b, 1)
+			s := openSession(b, c.backend(), time.Hour)
+			holdLeases(b, s, leases)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				if _, err := s.Renew(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
