@@ -146,6 +146,36 @@ func TestGateOnACluster(t *testing.T) {
 	}
 }
 
+// justBefore is a hook that runs something right before a script is sent.
+type justBefore struct{ run func() }
+
+func (h justBefore) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h justBefore) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h justBefore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			h.run()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A newer holder enters at the last moment. Whatever the gate has asked before,
+// the check that counts must be the one in the script.
+func TestTheScriptChecks(t *testing.T) {
+	client := empty(t)
+	newer := redisgate.New(connect(t, client.Options().Addr), fencing.Rule{})
+	client.AddHook(justBefore{func() { require.NoError(t, newer.Enter(t.Context(), "door", 2)) }})
+	gate := redisgate.New(client, fencing.Rule{})
+	err := gate.Do(t.Context(), "door", 1, func(tx *redisgate.Tx) error { tx.Set("door", "stale"); return nil })
+	require.ErrorIs(t, err, fencing.ErrStale)
+	require.ErrorIs(t, client.Get(t.Context(), "door").Err(), redis.Nil)
+}
+
 // Large tokens must be stored in full, not as 9.007199254741e+15.
 func TestMarkIsStoredExactly(t *testing.T) {
 	client := empty(t)

@@ -75,7 +75,7 @@ func longAnswer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	chunk := make([]byte, 1<<20)
-	for range 64 {
+	for range 32 {
 		if _, err := w.Write(chunk); err != nil {
 			return
 		}
@@ -98,7 +98,7 @@ func deafClient(t *testing.T, g *rig) {
 // A client that does not read a long answer must not hold up the resource.
 func TestClientThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	g := newRig(t, http.HandlerFunc(longAnswer), func(c *proxy.Config) {
-		c.Buffer, c.ReadTimeout, c.WaitTimeout = 100, 10*time.Millisecond, 20*time.Second
+		c.Buffer, c.ReadTimeout, c.WaitTimeout = 100, 10*time.Millisecond, 40*time.Second
 	})
 	deafClient(t, g)
 	require.NoError(t, g.Enter(t.Context(), orders, 2))
@@ -130,7 +130,7 @@ func TestAbandonedWhileTheClientDoesNotRead(t *testing.T) {
 	served := inBackground(func() error { g.ServeHTTP(w, r); return nil })
 	<-w.writing
 	require.ErrorIs(t, g.Reopen(t.Context(), orders, false), proxy.ErrInFlight)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	require.NoError(t, g.Reopen(ctx, orders, true))
 	require.NoError(t, g.Enter(t.Context(), orders, 2))

@@ -118,6 +118,7 @@ func TestABatchHoldsItsMark(t *testing.T) {
 	require.NoError(t, other.Enter(t.Context(), "door", 1))
 	blocker, err := pool.Begin(t.Context())
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // else a test that fails never ends
 	_, err = blocker.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
 	require.NoError(t, err)
 	waiting := func() (n int) {
@@ -187,6 +188,7 @@ func TestALostConnectionAtCommitIsUncertain(t *testing.T) {
 	require.NoError(t, err)
 	blocker, err := pool.Begin(t.Context())
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // else a test that fails never ends
 	_, err = blocker.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
 	require.NoError(t, err)
 
