@@ -24,61 +24,59 @@ type attempt struct {
 	nonce     lease.Nonce
 	name      string // the nonce as the nodes know it, unique in the world
 	resources []fencing.Resource
-	locks     []string // the keys of the locks
-	info      string
+	locks     []string // as the nodes know them
+	body      string   // its name, and info for people
 	epoch     string
-
-	keys struct{ acquire, pair, release []any } // what the scripts are called with
-	tomb any                                    // the key of its tombstone
+	short     args // its lock and its body; of a set, none
 
 	sent lease.Instant // before the first send, or before the last renewal
 
 	stop    atomic.Bool   // what was not sent need not be
 	decided chan struct{} // closed with the decision
-	heard   chan struct{} // closed when every node has answered the acquire, or will not
+	heard   chan struct{} // of one who waits: closed when every node has answered the acquire, or will not
 
 	mu       sync.Mutex
 	votes    []quorum.Vote
-	unknown  []bool // a script may have been carried out, or may still be
-	errs     []error
-	silent   int // nodes that have not answered the acquire
+	unknown  uint64  // the nodes where a script may have been carried out, or may still be
+	errs     []error // why nodes did not vote; nil if all did
+	silent   int     // nodes that have not answered the acquire
 	proposed fencing.Token
 	outcome  quorum.Outcome
 	token    fencing.Token // once granted
 	ended    bool          // released or lost
 }
 
-// newAttempt prepares a try. waiter is the process's name if it wants to be
-// woken, else "".
-func newAttempt(s *session, request *lease.Request, name string, epoch uint64, waiter string) *attempt {
-	b := s.backend
-	n := len(b.lanes)
+// newAttempt prepares a try.
+func newAttempt(s *session, request *lease.Request, name string, epoch uint64) *attempt {
+	n := len(s.backend.lanes)
 	a := &attempt{session: s, nonce: request.Nonce, name: name, resources: request.Resources, epoch: epochText(epoch),
-		info: infoOf(s.ttl, request), decided: make(chan struct{}), heard: make(chan struct{}), silent: n,
-		votes: make([]quorum.Vote, n), unknown: make([]bool, n), errs: make([]error, n)}
-	a.tomb = b.keys.tomb + name
-	for _, r := range request.Resources {
-		lock := b.keys.lock + string(r)
-		a.locks = append(a.locks, lock)
-		boxed, counter, waiting := any(lock), any(b.keys.counter+string(r)), any(b.keys.waiting+string(r))
-		a.keys.pair = append(a.keys.pair, boxed, counter)
-		if waiter != "" {
-			a.keys.acquire = append(a.keys.acquire, boxed, counter, waiting)
-		}
-		a.keys.release = append(a.keys.release, boxed, waiting)
-	}
-	if waiter == "" {
-		a.keys.acquire = a.keys.pair
+		body: name + "\n" + infoOf(s.ttlText, request), decided: make(chan struct{}), silent: n, votes: make([]quorum.Vote, n)}
+	a.locks = locksOf(request.Resources)
+	if len(a.locks) == 1 {
+		a.short = newArgs(a.locks[0], a.body)
 	}
 	return a
 }
 
+// long are the args of a script: what it is told first, the locks and the body.
+func (a *attempt) long(first string) args {
+	all := make([]string, 0, 2+len(a.locks))
+	all = append(append(append(all, first), a.locks...), a.body)
+	return newArgs(all...)
+}
+
 // ask sends the attempt to all nodes at once.
 func (a *attempt) ask(waiter string) {
-	a.sent = a.session.config.Clock.Now()
-	o := op{script: acquireScript, epoch: a.epoch, keys: a.keys.acquire, stop: &a.stop, answer: a.voted,
-		args: []any{a.name, a.session.ttlText, a.info, strconv.Itoa(len(a.locks)), waiter}}
-	for _, l := range a.session.backend.lanes {
+	s := a.session
+	o := &op{script: acquireScript, head: s.headOf(a.epoch), args: a.short, stop: &a.stop, answer: a.voted}
+	if waiter != "" || len(a.locks) > 1 {
+		o.args = a.long("*" + strconv.Itoa(len(a.locks)) + " " + waiter)
+	}
+	if waiter != "" {
+		a.heard = make(chan struct{})
+	}
+	a.sent = s.config.Clock.Now()
+	for _, l := range s.backend.lanes {
 		l.push(o)
 	}
 }
@@ -88,11 +86,14 @@ func (a *attempt) voted(node int, got answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &a.votes[node]
-	raising := v.Raising
-	*v, a.errs[node] = voteOf(got)
-	v.Raising = raising
-	a.unknown[node] = got.sent
-	if a.silent--; a.silent == 0 {
+	vote, err := voteOf(got)
+	vote.Raising = v.Raising
+	*v = vote
+	a.failed(node, err)
+	if got.sent {
+		a.unknown |= 1 << node
+	}
+	if a.silent--; a.silent == 0 && a.heard != nil {
 		close(a.heard)
 	}
 	if a.ended {
@@ -105,6 +106,17 @@ func (a *attempt) voted(node int, got answer) {
 		return
 	}
 	a.decide()
+}
+
+// failed notes why a node did not vote. The caller holds mu.
+func (a *attempt) failed(node int, err error) {
+	if err == nil {
+		return
+	}
+	if a.errs == nil {
+		a.errs = make([]error, len(a.votes))
+	}
+	a.errs[node] = err
 }
 
 // voteOf reads the answer of the acquire script.
@@ -166,8 +178,8 @@ func (a *attempt) decide() {
 // propose asks a node to accept a larger value. The caller holds mu.
 func (a *attempt) propose(node int, token fencing.Token) {
 	a.votes[node].Raising = true
-	a.session.backend.lanes[node].push(op{script: raiseScript, epoch: a.epoch, keys: a.keys.pair, stop: &a.stop,
-		args:   []any{a.name, token.String(), strconv.Itoa(len(a.locks))},
+	a.session.backend.lanes[node].push(&op{script: raiseScript, head: newArgs(a.epoch), stop: &a.stop,
+		args:   a.long(strconv.Itoa(len(a.locks)) + " " + token.String()),
 		answer: func(node int, got answer) { a.raised(node, token, got) }})
 }
 
@@ -184,9 +196,11 @@ func (a *attempt) raised(node int, token fencing.Token, got answer) {
 		v.State, v.Token = quorum.Accepted, max(v.Token, token)
 	case v.State == quorum.Accepted && v.Token >= token: // it had accepted more by itself
 	case got.err != nil:
-		v.State, a.errs[node] = quorum.Failed, got.err
+		v.State = quorum.Failed
+		a.failed(node, got.err)
 	default:
-		v.State, a.errs[node] = quorum.Refused, fmt.Errorf("node answered %q", got.text)
+		v.State = quorum.Refused
+		a.failed(node, fmt.Errorf("node answered %q", got.text))
 	}
 	if !a.ended {
 		a.decide()
@@ -195,8 +209,8 @@ func (a *attempt) raised(node int, token fencing.Token, got answer) {
 
 // await returns when the votes have decided, or after limit, or when ctx ends.
 func (a *attempt) await(ctx context.Context, limit time.Duration) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	timer := startTimer(limit)
+	defer stopTimer(timer)
 	select {
 	case <-a.decided:
 		return nil
@@ -205,6 +219,20 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// timers are kept for the next one who needs one: every attempt does.
+var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
+
+func startTimer(d time.Duration) *time.Timer {
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(d)
+	return timer
+}
+
+func stopTimer(timer *time.Timer) {
+	timer.Stop()
+	timers.Put(timer)
 }
 
 // hear gives the other nodes a moment to answer too. Who has lost and wants to
@@ -267,6 +295,6 @@ func (a *attempt) freeAfter() time.Duration {
 
 // infoOf is what a lock carries for those who look: the TTL in milliseconds, the
 // holder and its metadata, a line each.
-func infoOf(ttl time.Duration, request *lease.Request) string {
-	return strconv.FormatInt(ttl.Milliseconds(), 10) + "\n" + request.Holder + "\n" + encodeMetadata(request.Metadata)
+func infoOf(ttl string, request *lease.Request) string {
+	return ttl + "\n" + request.Holder + "\n" + encodeMetadata(request.Metadata)
 }

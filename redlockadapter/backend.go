@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +18,9 @@ import (
 type Backend struct {
 	config  Config
 	keys    keys
+	nodeArg string      // the key of a node, as it is sent
 	process string      // the name of this process in the lists of who waits
 	clock   lease.Clock // for what no session's clock is at hand
-	idle    string      // Config.IdleCounters in milliseconds
 	quorum  int
 
 	nodes  []*node
@@ -45,8 +44,8 @@ var _ lease.Backend = (*Backend)(nil)
 func wallClock() time.Time { return lease.MonotonicClock().Now().Time() }
 
 func newBackend(config Config) *Backend {
-	b := &Backend{config: config, keys: keysOf(config.Namespace), process: lease.NewSessionID().String()[:16],
-		clock: lease.MonotonicClock(), idle: strconv.FormatInt(config.IdleCounters.Milliseconds(), 10),
+	b := &Backend{config: config, keys: keysOf(config.Namespace), nodeArg: newArgs(keysOf(config.Namespace).node).text, process: lease.NewSessionID().String()[:16],
+		clock:  lease.MonotonicClock(),
 		quorum: quorum.Size(len(config.Nodes)), sessions: map[lease.SessionID]*session{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.epochs = newEpochs(b)
@@ -54,7 +53,7 @@ func newBackend(config Config) *Backend {
 	for i, options := range config.Nodes {
 		n := newNode(config, options, b.epochs.poke)
 		b.nodes = append(b.nodes, n)
-		b.lanes = append(b.lanes, newLane(b, i, n.client))
+		b.lanes = append(b.lanes, newLane(b, i, n))
 	}
 	return b
 }
@@ -74,20 +73,18 @@ func New(ctx context.Context, config Config) (*Backend, error) {
 		return nil, err
 	}
 	b.epochs.look(ctx)
-	for _, l := range b.lanes {
-		go l.run()
-	}
 	go b.epochs.run(b.ctx)
-	b.listenAll()
+	b.connectAll()
 	return b, nil
 }
 
-// listenAll begins to hear wake-ups, and gives the nodes a moment to confirm:
-// who waits before that waits for its timer.
-func (b *Backend) listenAll() {
+// connectAll makes the lanes and begins to hear wake-ups, and gives the nodes a
+// moment to confirm: who waits before that waits for its timer.
+func (b *Backend) connectAll() {
 	var asked sync.WaitGroup
+	asked.Add(2 * len(b.nodes))
 	for i, n := range b.nodes {
-		asked.Add(1)
+		go b.lanes[i].run(asked.Done)
 		b.wakers.Go(func() { b.listen(i, n, asked.Done) })
 	}
 	all := make(chan struct{})
@@ -144,23 +141,6 @@ func (b *Backend) states(ctx context.Context) ([]state, []error) {
 	states, errs := make([]state, len(b.nodes)), make([]error, len(b.nodes))
 	b.each(func(i int, n *node) { states[i], errs[i] = n.ask(ctx, wallClock) })
 	return states, errs
-}
-
-// head is what begins a script call: the keys and arguments that all of its ops
-// have in common.
-func (b *Backend) head(s *script, epoch string) (keys, args []any) {
-	k := &b.keys
-	switch s {
-	case acquireScript:
-		return []any{k.max, k.epoch, k.floor, k.tombs}, []any{epoch, b.idle, k.tomb}
-	case raiseScript:
-		return []any{k.max, k.epoch}, []any{epoch, b.idle}
-	case renewScript:
-		return []any{k.max}, []any{b.idle}
-	case releaseScript:
-		return []any{k.tombs}, []any{k.channel, k.tomb}
-	}
-	return []any{k.max}, nil
 }
 
 // refused is told when a node as a whole refuses to vote.

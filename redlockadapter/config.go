@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	// and one that is put right under way ends locks early. Default:
 	// DefaultMaxSkew.
 	MaxSkew time.Duration
-	// IdleCounters is how long the counter of an unused lock is kept. Default:
+	// IdleCounters is how long the counter of an unused lock is kept at least. Default:
 	// DefaultIdle.
 	IdleCounters time.Duration
 }
@@ -115,16 +116,16 @@ func (c Config) options(node *redis.Options) *redis.Options {
 	return &o
 }
 
-// keys are the names of what is kept on a node.
+// keys are the names of what is kept on a node, see scripts/state.md.
 type keys struct {
-	max, epoch, floor, join, since, run, tombs string // one each
-	lock, counter, waiting                     string // beginnings, followed by the resource
-	tomb                                       string // beginning, followed by the nonce
-	channel                                    string // beginning, followed by the process
+	node    string
+	channel string // beginning, followed by the process
 }
 
 func keysOf(namespace string) keys {
-	p := "{" + namespace + "}:"
-	return keys{max: p + "max", epoch: p + "epoch", floor: p + "floor", join: p + "join", since: p + "since", run: p + "run", tombs: p + "tombs",
-		lock: p + "lock:", counter: p + "ctr:", waiting: p + "wait:", tomb: p + "tomb:", channel: p + "wake:"}
+	p := "{" + namespace + "}"
+	return keys{node: p, channel: p + ":wake:"}
 }
+
+// lockOf is the field of a lock.
+func lockOf(resource fencing.Resource) string { return ":" + string(resource) }

@@ -20,7 +20,8 @@
 //   - [Config]: the nodes and the timings; [New] checks both.
 //   - [Backend]: the lease.Backend; it holds what the process knows of locks.
 //   - session, attempt: what a client has asked for, and one try at it.
-//   - lane: the one ordered stream of scripts to a node.
+//   - lane, exchange, link: the one ordered stream of scripts to a node, what it
+//     sends in one go, and the connection it sends it on.
 //   - queue: who waits in this process, and who is woken next.
 //   - keeper of epochs: detects emptied nodes and brings them back.
 //   - package quorum: the decisions, as pure functions.

@@ -26,7 +26,7 @@ type epochs struct {
 	wake    chan struct{}
 	done    chan struct{}
 
-	round sync.Mutex // one look at a time
+	round chan struct{} // held by the one who looks: not a mutex, since a look takes time
 	looks atomic.Uint64
 
 	mu      sync.Mutex
@@ -34,7 +34,7 @@ type epochs struct {
 }
 
 func newEpochs(b *Backend) *epochs {
-	return &epochs{backend: b, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &epochs{backend: b, round: make(chan struct{}, 1), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // poke has the nodes looked at soon. It never blocks.
@@ -49,10 +49,15 @@ func (e *epochs) run(ctx context.Context) {
 	defer close(e.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	turn := time.NewTicker(min(e.backend.config.IdleCounters/4, time.Hour))
+	defer turn.Stop()
 	for {
 		select {
 		case <-e.wake:
 		case <-timer.C:
+		case <-turn.C:
+			e.backend.turn(ctx)
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -80,9 +85,13 @@ func (e *epochs) usable() (uint64, error) {
 // refresh looks at the nodes now, unless someone has since the caller saw look
 // number seen.
 func (e *epochs) refresh(ctx context.Context, seen uint64) {
-	e.round.Lock()
+	select {
+	case e.round <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
 	stale := e.looks.Load() == seen
-	e.round.Unlock()
+	<-e.round
 	if stale {
 		e.look(ctx)
 	}
@@ -91,8 +100,12 @@ func (e *epochs) refresh(ctx context.Context, seen uint64) {
 // look asks all nodes how they are, and does what is to be done. It reports
 // whether all of them are well.
 func (e *epochs) look(ctx context.Context) bool {
-	e.round.Lock()
-	defer e.round.Unlock()
+	select {
+	case e.round <- struct{}{}:
+		defer func() { <-e.round }()
+	case <-ctx.Done():
+		return false
+	}
 	defer e.looks.Add(1)
 	states, errs := e.backend.states(ctx)
 	reports := reportsOf(states, errs)
@@ -162,7 +175,7 @@ func (e *epochs) prepare(ctx context.Context, epoch uint64) []quorum.Report {
 	b := e.backend
 	reports := make([]quorum.Report, len(b.nodes))
 	b.each(func(i int, n *node) {
-		reply, err := run(ctx, n.client, prepareScript, []string{n.keys.max, n.keys.epoch}, epoch)
+		reply, err := run(ctx, n.client, prepareScript, []string{n.keys.node}, epoch)
 		if err != nil || reply[0] != "ok" || len(reply) != 2 {
 			return
 		}
@@ -180,7 +193,7 @@ func (e *epochs) rejoin(ctx context.Context, index int) error {
 	b := e.backend
 	n := b.nodes[index]
 	nonce := lease.NewSessionID().String()
-	reply, err := run(ctx, n.client, joinScript, []string{n.keys.max, n.keys.join, n.keys.since}, nonce)
+	reply, err := run(ctx, n.client, joinScript, []string{n.keys.node}, nonce)
 	if err != nil || reply[0] == "data" {
 		return err
 	}
@@ -205,8 +218,7 @@ func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor
 	n.mu.Lock()
 	runID := n.runID
 	n.mu.Unlock()
-	k := n.keys
-	reply, err := run(ctx, n.client, initScript, []string{k.max, k.epoch, k.floor, k.join, k.since, k.run},
+	reply, err := run(ctx, n.client, initScript, []string{n.keys.node},
 		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID)
 	if err != nil {
 		return err
@@ -215,6 +227,14 @@ func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor
 		return fmt.Errorf("%w: init of %s: %s", lease.ErrUnavailable, n.addr, strings.Join(reply, " "))
 	}
 	return nil
+}
+
+// turn has every node forget the locks that nobody uses. A node that cannot be
+// asked now is asked the next time.
+func (b *Backend) turn(ctx context.Context) {
+	b.each(func(_ int, n *node) {
+		_, _ = run(ctx, n.client, turnScript, []string{n.keys.node}, b.config.IdleCounters.Milliseconds())
+	})
 }
 
 func epochText(epoch uint64) string { return strconv.FormatUint(epoch, 10) }

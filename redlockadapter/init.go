@@ -74,7 +74,7 @@ func (b *Backend) initEmpty(ctx context.Context, states []state, epoch uint64, f
 		return errors.Join(failed...)
 	}
 	err := step(func(_ int, n *node) error {
-		_, err := run(ctx, n.client, joinScript, []string{n.keys.max, n.keys.join, n.keys.since}, nonce)
+		_, err := run(ctx, n.client, joinScript, []string{n.keys.node}, nonce)
 		return err
 	})
 	if err != nil {

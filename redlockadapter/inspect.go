@@ -28,24 +28,24 @@ type sighting struct {
 }
 
 // parseSighting reads the answer of the inspect script.
-func parseSighting(text string) (sighting, error) {
-	fields := strings.Split(text, "\x00")
-	if len(fields) != 3 {
-		return sighting{}, fmt.Errorf("node answered %q", text)
-	}
-	var s sighting
-	s.name, s.info, _ = strings.Cut(fields[0], "\n")
-	millis, _ := strconv.ParseInt(fields[1], 10, 64)
-	s.left = max(0, time.Duration(millis)*time.Millisecond)
-	if fields[2] != "" {
-		token, err := fencing.ParseToken(fields[2])
-		if err != nil {
-			return sighting{}, err
+func parseSighting(text string) (s sighting, err error) {
+	counter, rest, held := strings.Cut(text, " ")
+	if counter != "" {
+		if s.counter, err = fencing.ParseToken(counter); err != nil {
+			return sighting{}, fmt.Errorf("node answered %q: %w", text, err)
 		}
-		s.counter = token
+	}
+	if held {
+		left, body, _ := strings.Cut(rest, " ")
+		s.name, s.info, _ = strings.Cut(body, "\n")
+		millis, _ := strconv.ParseInt(left, 10, 64)
+		s.left = time.Duration(millis) * time.Millisecond
 	}
 	return s, nil
 }
+
+// body is what the node has of the holder.
+func (s sighting) body() string { return s.name + "\n" + s.info }
 
 // look asks all nodes what they know of a lock.
 func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([]sighting, error) {
@@ -59,7 +59,7 @@ func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([]sighti
 		left = len(b.lanes)
 		done = make(chan struct{})
 	)
-	o := op{script: inspectScript, keys: []any{b.keys.lock + string(resource), b.keys.counter + string(resource)}}
+	o := &op{script: inspectScript, args: newArgs(lockOf(resource))}
 	o.answer = func(_ int, got answer) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -187,14 +187,13 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	if !ok || s.counter != token {
 		return fmt.Errorf("break %q: %w with token %d", string(resource), lease.ErrNotHeld, token)
 	}
-	lock := b.keys.lock + string(resource)
+	lock := lockOf(resource)
 	if a := b.holding(lock, s.name, token); a != nil {
 		defer a.session.lose(a, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))
 	}
 	f := newFarewell(len(b.lanes), b.quorum)
-	o := op{script: releaseScript, answer: f.answered,
-		keys: []any{lock, b.keys.waiting + string(resource)},
-		args: []any{s.name, tombLife(max(s.ttl(), b.config.MaxTTL)), wakeNext, "1"}}
+	o := &op{script: releaseScript, answer: f.answered,
+		args: newArgs("*1 "+tombLife(max(s.ttl(), b.config.MaxTTL))+" "+wakeNext, lock, s.body())}
 	for _, l := range b.lanes {
 		l.push(o)
 	}

@@ -1,7 +1,6 @@
 package redlockadapter
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"strings"
@@ -9,25 +8,40 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leased-project/leased/lease"
 )
 
-// op is one attempt's part of a script call. Its keys and args are made once and
-// shared by all lanes. answer is called exactly once for each lane, on the
-// lane's goroutine, and must not block.
+// op is one attempt's part of a script call. It is shared by all lanes, and not
+// changed once it is pushed. answer is called exactly once for each lane, on the lane's goroutine
+// or before push returns, and must not block.
 type op struct {
 	script *script
-	epoch  string // of the attempt, where the script asks for it
-	keys   []any
-	args   []any
+	head   args // what the ops of one call have in common
+	args   args
 	answer func(node int, a answer)
 	// late, if not nil, gives the args when the op is sent: by then what was sent
 	// before it on the lane has been answered, or has failed.
-	late func(node int) []any
+	late func(node int) args
 	// stop, if not nil and true, makes a lane drop what it has not sent yet.
 	stop *atomic.Bool
+}
+
+// args are arguments of a script, as they are sent.
+type args struct {
+	text  string
+	count int
+}
+
+func newArgs(all ...string) args {
+	size := 0
+	for _, arg := range all {
+		size += len(arg) + 12
+	}
+	b := make([]byte, 0, size)
+	for _, arg := range all {
+		b = appendArg(b, arg)
+	}
+	return args{string(b), len(all)}
 }
 
 // answer is what a node says to an op. With err set text is empty; sent then
@@ -45,48 +59,69 @@ const (
 	maxBackoff = time.Second
 )
 
-// lane is the one ordered stream of scripts to a node. While one exchange is
-// under way the next collects: that is where concurrent callers share round
-// trips, system calls and script calls. In an exchange releases come first, so
-// that a lock passed on inside the process is free when the next asks for it.
+// lane is the one ordered stream of scripts to a node. Who finds it idle writes
+// to the node at once. While an exchange is under way the next collects: that is
+// where concurrent callers share round trips, system calls and script calls. In an
+// exchange releases come first, so that a lock passed on inside the process is
+// free when the next asks for it.
 type lane struct {
 	backend *Backend
 	index   int
-	client  *redis.Client
+	node    *node
 
-	wake chan struct{}
+	wake chan struct{} // there is something to send, and no link
 	done chan struct{} // closed when run has ended
 
-	mu      sync.Mutex
-	pending []op
-	closed  bool
+	mu       sync.Mutex
+	link     *link // nil while there is none
+	busy     bool  // an exchange is under way
+	pending  []*op
+	closed   bool
+	exchange exchange
+	began    lease.Instant // the exchange
+	watch    *time.Timer   // nil if nobody watches over the exchange
 
 	// Only run uses these.
 	failures int
 	failed   lease.Instant
 	lastErr  error
+	scratch  scratch
 }
 
-func newLane(b *Backend, index int, client *redis.Client) *lane {
-	return &lane{backend: b, index: index, client: client, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newLane(b *Backend, index int, n *node) *lane {
+	return &lane{backend: b, index: index, node: n, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// push puts an op behind those that wait. It never blocks.
-func (l *lane) push(o op) {
+// push puts an op behind those that wait, or sends it. It does not wait for the
+// node.
+func (l *lane) push(o *op) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		o.answer(l.index, answer{err: errLaneClosed})
 		return
 	}
-	l.pending = append(l.pending, o)
-	first := len(l.pending) == 1
-	l.mu.Unlock()
-	if first {
-		select {
-		case l.wake <- struct{}{}:
-		default:
+	if l.link == nil || l.busy {
+		l.pending = append(l.pending, o)
+		down := l.link == nil
+		l.mu.Unlock()
+		if down {
+			l.poke()
 		}
+		return
+	}
+	l.busy = true
+	k := l.link
+	l.mu.Unlock()
+	if !l.send(k, []*op{o}, new(scratch)) && !l.sendPending(k, new(scratch)) {
+		k.close() // the lane was closed meanwhile, and this was the last
+	}
+}
+
+func (l *lane) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -94,185 +129,229 @@ func (l *lane) push(o op) {
 func (l *lane) close() {
 	l.mu.Lock()
 	l.closed = true
-	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
+	if l.link != nil && !l.busy {
+		l.link.close()
 	}
+	l.mu.Unlock()
+	l.poke()
 	<-l.done
 }
 
-func (l *lane) run() {
+// run makes links and reads from them. ready is called when the first link is
+// made, or could not be.
+func (l *lane) run(ready func()) {
 	defer close(l.done)
-	var spare []op
+	err := l.connect()
+	ready()
+	if err == nil {
+		l.serve()
+	}
+	l.poke() // to look at what was pushed, or at the end, meanwhile
 	for range l.wake {
 		for {
-			// Those who can run now may have something for the same exchange.
-			// Where nobody can, this costs nothing.
-			runtime.Gosched()
 			l.mu.Lock()
-			batch, closed := l.pending, l.closed
-			l.pending = spare[:0]
+			idle, closed := len(l.pending) == 0, l.closed
 			l.mu.Unlock()
-			if len(batch) == 0 {
-				if closed {
-					return
-				}
-				spare = batch
+			if idle && closed {
+				return
+			}
+			if idle {
 				break
 			}
-			l.exchange(batch)
-			clear(batch)
-			spare = batch
+			if err := l.connect(); err != nil {
+				l.giveUp(err)
+				continue
+			}
+			l.serve()
 		}
 	}
 }
 
-// laneOrder is the order of the scripts within one exchange.
-var laneOrder = [...]*script{releaseScript, acquireScript, raiseScript, renewScript, inspectScript}
-
-// call is one script call of an exchange, with the ops that it carries.
-type call struct {
-	cmd *redis.StringSliceCmd
-	ops []op
-}
-
-// exchange sends a batch and hands out the answers.
-func (l *lane) exchange(batch []op) {
+// connect makes a link, unless that has failed a moment ago.
+func (l *lane) connect() error {
 	if l.failures > 0 && l.backend.clock.Now().Since(l.failed) < min(minBackoff<<min(l.failures, 6), maxBackoff) {
-		for _, o := range batch {
-			o.answer(l.index, answer{err: l.lastErr})
-		}
-		return
+		return l.lastErr
 	}
-	var calls []call
-	for _, s := range laneOrder {
-		calls = l.collect(calls, s, batch)
+	k, err := l.node.dialLink(l.backend.config.NodeTimeout)
+	if err != nil {
+		return l.note(err)
 	}
-	if len(calls) == 0 {
-		return
+	if l.failures > 0 {
+		l.backend.epochs.poke() // it may have come back without its data
 	}
-	err := l.send(calls)
-	l.note(err)
-	for _, c := range calls {
-		l.hand(c)
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.link, l.busy = k, true
+	return nil
 }
 
-// collect groups the ops of one script into calls.
-func (l *lane) collect(calls []call, s *script, batch []op) []call {
-	var ops []op
-	nkeys := 0
-	for _, o := range batch {
-		if o.script != s {
-			continue
-		}
-		if o.stop != nil && o.stop.Load() {
-			o.answer(l.index, answer{err: errNotSent})
-			continue
-		}
-		if len(ops) > 0 && (len(ops) == maxBatch || nkeys+len(o.keys) > 4*maxBatch || s == inspectScript || ops[0].epoch != o.epoch) {
-			calls = append(calls, l.call(s, ops, nkeys))
-			ops, nkeys = nil, 0
-		}
-		ops = append(ops, o)
-		nkeys += len(o.keys)
-	}
-	if len(ops) > 0 {
-		calls = append(calls, l.call(s, ops, nkeys))
-	}
-	return calls
-}
-
-// call makes the command for some ops of one script.
-func (l *lane) call(s *script, ops []op, nkeys int) call {
-	keys, args := l.backend.head(s, ops[0].epoch)
-	all := make([]any, 0, 3+len(keys)+nkeys+len(args)+5*len(ops))
-	all = append(all, "evalsha", s.sha, len(keys)+nkeys)
-	all = append(all, keys...)
-	for i := range ops {
-		all = append(all, ops[i].keys...)
-	}
-	all = append(all, args...)
-	for i := range ops {
-		if ops[i].late != nil {
-			all = append(all, ops[i].late(l.index)...)
-		} else {
-			all = append(all, ops[i].args...)
-		}
-	}
-	return call{cmd: redis.NewStringSliceCmd(context.Background(), all...), ops: ops}
-}
-
-// send makes the exchange. A node that does not know a script has not run it:
-// it is told the scripts, and asked again.
-func (l *lane) send(calls []call) error {
-	err := l.process(calls)
-	if err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		return err
-	}
-	if err := loadScripts(context.Background(), l.client); err != nil {
-		return err
-	}
-	var again []call
-	for _, c := range calls {
-		if err := c.cmd.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			c.cmd.SetErr(nil)
-			again = append(again, c)
-		}
-	}
-	return l.process(again)
-}
-
-func (l *lane) process(calls []call) error {
-	ctx := context.Background() // the client's own timeouts bound it
-	if len(calls) == 1 {
-		return l.client.Process(ctx, calls[0].cmd)
-	}
-	pipe := l.client.Pipeline()
-	for _, c := range calls {
-		_ = pipe.Process(ctx, c.cmd) // queued; the error comes with Exec
-	}
-	_, err := pipe.Exec(ctx)
-	return err
-}
-
-// note keeps the books of failures. An answer, also an unwelcome one, is none.
-func (l *lane) note(err error) {
-	var reply redis.Error
-	if err == nil || errors.As(err, &reply) {
-		if l.failures > 0 {
-			l.backend.epochs.poke() // it may have come back without its data
-		}
-		l.failures = 0
-		return
-	}
+// note keeps the books of failures.
+func (l *lane) note(err error) error {
 	l.failures++
 	l.lastErr = errors.Join(errNodeDown, err)
 	l.failed = l.backend.clock.Now()
+	return l.lastErr
 }
 
-// hand gives each op its answer.
-func (l *lane) hand(c call) {
-	reply, err := c.cmd.Result()
-	if err == nil && len(reply) > 0 && reply[0] == "ok" {
-		if c.ops[0].script == inspectScript {
-			c.ops[0].answer(l.index, answer{text: strings.Join(reply[1:], "\x00")})
-			return
-		}
-		if len(reply) == 1+len(c.ops) {
-			for i := range c.ops {
-				c.ops[i].answer(l.index, answer{text: reply[1+i]})
+// giveUp answers what is pending.
+func (l *lane) giveUp(err error) {
+	l.mu.Lock()
+	batch := l.pending
+	l.pending = nil
+	l.mu.Unlock()
+	for _, o := range batch {
+		o.answer(l.index, answer{err: err})
+	}
+}
+
+// serve reads the answers on the link, and sends what has been collected
+// meanwhile, until the link breaks or the lane is closed.
+func (l *lane) serve() {
+	k := l.link // set by connect; only this goroutine changes it
+	for l.sendPending(k, &l.scratch) {
+		again := true
+		for again {
+			text, err := k.read()
+			var no refusal
+			if err != nil && !errors.As(err, &no) {
+				l.broken(k, err)
+				return
 			}
-			return
+			l.failures = 0
+			if again, err = l.heard(text, err); err != nil {
+				l.broken(k, err)
+				return
+			}
 		}
 	}
-	a := answer{err: err, sent: err != nil}
-	if err == nil {
-		a.text = strings.Join(reply, " ") // the node as a whole has refused
-		l.backend.refused(a.text)
+	l.mu.Lock()
+	l.link, l.busy = nil, false
+	l.mu.Unlock()
+	k.close()
+}
+
+// sendPending sends what has collected. It reports whether there is anything to
+// read for: not if the lane is closed.
+func (l *lane) sendPending(k *link, room *scratch) bool {
+	for {
+		l.mu.Lock()
+		if l.link != k {
+			l.mu.Unlock()
+			return true // it broke; what is pending goes over the next
+		}
+		batch := l.pending
+		if len(batch) == 0 {
+			l.busy = false
+			closed := l.closed
+			l.mu.Unlock()
+			return !closed
+		}
+		l.pending = room.batch[:0]
+		room.batch = batch
+		l.busy = true
+		l.mu.Unlock()
+		if l.send(k, batch, room) {
+			return true
+		}
 	}
-	for i := range c.ops {
-		c.ops[i].answer(l.index, a)
+}
+
+// send begins an exchange. The caller has made the lane busy. It reports whether
+// anything was sent, or will be.
+func (l *lane) send(k *link, batch []*op, room *scratch) bool {
+	x := l.collect(batch, room)
+	clear(batch)
+	if len(x.calls) == 0 {
+		return false
 	}
+	room.commands = x.encode(l, room.commands[:0])
+	now := l.backend.clock.Now()
+	l.mu.Lock()
+	if l.link != k { // it broke when it was idle, so nothing is lost yet
+		l.mu.Unlock()
+		for _, c := range x.calls {
+			for _, o := range c.ops {
+				l.push(o)
+			}
+		}
+		return true
+	}
+	l.exchange, l.began = x, now
+	if l.watch == nil {
+		l.watch = time.AfterFunc(l.backend.config.NodeTimeout, l.overdue)
+	}
+	l.mu.Unlock()
+	k.write(room.commands)
+	return true
+}
+
+// overdue ends a link whose node does not answer.
+func (l *lane) overdue() {
+	now := l.backend.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := l.backend.config.NodeTimeout - now.Since(l.began)
+	switch {
+	case !l.busy || l.link == nil:
+		l.watch = nil
+	case left <= 0:
+		l.watch = nil
+		_ = l.link.conn.Close() // whoever reads from it tells
+	default:
+		l.watch.Reset(left)
+	}
+}
+
+// broken ends a link. What was asked and not answered may have been done.
+func (l *lane) broken(k *link, err error) {
+	k.close()
+	l.mu.Lock()
+	l.link, l.busy = nil, false
+	x := l.exchange
+	l.exchange = exchange{}
+	l.mu.Unlock()
+	if x.next == len(x.calls) { // nobody waited; a new link is made when it is needed
+		l.backend.epochs.poke()
+		return
+	}
+	err = l.note(err)
+	for _, c := range append(x.again, x.calls[x.next:]...) {
+		for _, o := range c.ops {
+			o.answer(l.index, answer{err: err, sent: true})
+		}
+	}
+}
+
+// heard takes in an answer. It reports whether more are to be read before
+// anything else is sent.
+func (l *lane) heard(text string, err error) (again bool, _ error) {
+	l.mu.Lock()
+	x := &l.exchange
+	if x.next == len(x.calls) {
+		l.mu.Unlock()
+		return false, errProtocol
+	}
+	c := &x.calls[x.next]
+	x.next++
+	over := x.next == len(x.calls)
+	unknown := err != nil && !x.taught && strings.HasPrefix(err.Error(), "NOSCRIPT")
+	if unknown { // it was not run
+		x.again = append(x.again, *c)
+	}
+	l.mu.Unlock()
+	if !unknown {
+		l.hand(c, text, err)
+	}
+	if !over {
+		return true, nil
+	}
+	if len(x.again) > 0 {
+		l.teach(x.again)
+		return true, nil
+	}
+	if x.ops > 1 {
+		// Those who were answered may have something for the next exchange.
+		runtime.Gosched()
+	}
+	return false, nil
 }

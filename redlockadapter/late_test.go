@@ -3,6 +3,7 @@ package redlockadapter_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,7 +52,7 @@ func infoField(t *testing.T, c *redis.Client, name string) string {
 type proxy struct {
 	addr    string
 	swallow atomic.Bool
-	carried atomic.Int64 // scripts that reached the node
+	carried atomic.Int64 // scripts that reached the node; the text of a rare one is sent with it
 }
 
 func newProxy(t *testing.T, to string) *proxy {
@@ -99,7 +100,7 @@ func (p *proxy) carry(client net.Conn, to string) {
 		if err != nil {
 			return
 		}
-		if scripts := bytes.Count(buf[:n], []byte("evalsha")); scripts > 0 && p.swallow.Load() {
+		if scripts := bytes.Count(buf[:n], []byte("evalsha")) + bytes.Count(buf[:n], []byte("-- floor:")); scripts > 0 && p.swallow.Load() {
 			hangUp.Store(true)
 			p.carried.Add(int64(scripts))
 		}
@@ -115,35 +116,37 @@ func TestScriptsAreSentOnce(t *testing.T) {
 	f := startFleet(t, 1).init(t)
 	p := newProxy(t, f.servers[0].Addr)
 	f.config.Nodes[0] = &redis.Options{Addr: p.addr}
-	s := open(t, f.backend(t), time.Second)
+	b := f.backend(t)
+	s := open(t, b, time.Second)
 	p.swallow.Store(true)
 	_, err := s.Acquire(patient(t), request(1, "a"))
 	require.ErrorIs(t, err, lease.ErrUnavailable)
 	require.EqualValues(t, 1, p.carried.Load(), "the acquire reached the node once")
+	p.carried.Store(0)
+	require.ErrorIs(t, b.RaiseFloor(patient(t), 5), lease.ErrUnavailable)
+	require.EqualValues(t, 1, p.carried.Load(), "so do scripts that are sent with their text")
 }
 
 func TestTombstoneRefusesALateAcquire(t *testing.T) {
 	server := testserver.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer c.Close()
-	run := func(name string, keys []string, args ...any) []string {
+	run := func(name string, args ...any) string {
 		text, err := redlockadapter.Script(name)
 		require.NoError(t, err)
-		reply, err := c.Eval(context.Background(), text, keys, args...).StringSlice()
+		reply, err := c.Eval(context.Background(), text, []string{"node"}, args...).Text()
 		require.NoError(t, err)
 		return reply
 	}
-	require.NoError(t, c.MSet(context.Background(), "max", "7", "epoch", "1").Err())
-	acquire := func(nonce string) []string {
-		return run("acquire", []string{"max", "epoch", "floor", "tombs", "lock", "ctr"}, 1, 100000, "tomb:", nonce, 100000, "info", 1, "")
-	}
-	run("release", []string{"tombs", "lock", "wait"}, "wake:", "tomb:", "1", 100000, "none", 1)
-	require.Equal(t, []string{"ok", "ended"}, acquire("1"))
-	require.Equal(t, []string{"ok", "8"}, acquire("2"))
-	require.Equal(t, []string{"ok", "8"}, acquire("2"), "asked twice, the same answer")
-	run("release", []string{"tombs", "lock", "wait"}, "wake:", "tomb:", "1", 0, "none", 1)
-	require.Contains(t, acquire("3")[1], "held", "a release of another attempt frees nothing")
-	require.Equal(t, []string{"ok", "ended"}, run("renew", []string{"max", "tomb:1", "lock", "ctr"}, 100000, "1", "8", 100000, "info", 1))
+	require.NoError(t, c.HSet(context.Background(), "node", "state", "1 0 7 0").Err())
+	acquire := func(nonce string) string { return run("acquire", 1, 100000, ":a", nonce+"\ninfo") }
+	run("release", "*1 100000 none", ":a", "1\ninfo")
+	require.Equal(t, "ended", acquire("1"))
+	require.Equal(t, "8", acquire("2"))
+	require.Equal(t, "8", acquire("2"), "asked twice, the same answer")
+	run("release", ":a", "1\ninfo")
+	require.Contains(t, acquire("3"), "held", "a release of another attempt frees nothing")
+	require.Equal(t, "ended", run("renew", "1 100000 8", ":a", "1\ninfo"))
 }
 
 // What a paused node was asked is carried out when it goes on. Nothing of an
@@ -161,10 +164,40 @@ func TestPausedNodeKeepsNothingOfAnEndedAttempt(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Release(patient(t), nonce))
 		require.Eventually(t, func() bool {
-			n, err := c.Exists(patient(t), "{leased}:lock:a").Result()
-			return err == nil && n == 0
+			lock, err := c.HGet(patient(t), "{leased}", ":a").Result()
+			return err == nil && !strings.Contains(lock, " ") || errors.Is(err, redis.Nil)
 		}, 10*time.Second, time.Millisecond, "well before its TTL")
 	}
+}
+
+// What was released because nobody answered can be asked for again: the
+// tombstones are those of the first try.
+func TestSameNonceAgainAfterAnOutage(t *testing.T) {
+	f := startFleet(t, 3).init(t)
+	s := open(t, f.backend(t), 2*time.Second)
+	_, err := s.Acquire(patient(t), request(1, "a"))
+	require.NoError(t, err)
+	require.NoError(t, s.Release(patient(t), 1))
+	for _, server := range f.servers {
+		server.Pause()
+	}
+	_, err = s.Acquire(patient(t), request(2, "a"))
+	for _, server := range f.servers {
+		server.Resume()
+	}
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	for _, node := range f.config.Nodes[:2] {
+		c := redis.NewClient(node)
+		defer c.Close()
+		require.Eventually(t, func() bool {
+			tombs, err := c.Keys(patient(t), "{leased}:tomb:*").Result()
+			return err == nil && len(tombs) > 0
+		}, patience, time.Millisecond)
+	}
+	require.Eventually(t, func() bool {
+		_, err := s.Acquire(patient(t), request(2, "a"))
+		return err == nil
+	}, 20*time.Second, time.Millisecond, "well before a tombstone ends")
 }
 
 // moveClock sets a node's clock off by some time, under way.

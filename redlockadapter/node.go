@@ -21,10 +21,11 @@ const fullMargin = 1 << 32
 
 // node is one Redis master: what was found when a connection was made to it.
 type node struct {
-	addr   string
-	client *redis.Client
-	keys   keys
-	poke   func() // something is to be looked at
+	addr    string
+	options *redis.Options
+	client  *redis.Client
+	keys    keys
+	poke    func() // something is to be looked at
 
 	mu    sync.Mutex
 	runID string
@@ -42,7 +43,7 @@ func newNode(c Config, options *redis.Options, poke func()) *node {
 		}
 		return n.admit(ctx, conn)
 	}
-	n.client = redis.NewClient(o)
+	n.options, n.client = o, redis.NewClient(o)
 	return n
 }
 
@@ -76,7 +77,7 @@ func (n *node) admit(ctx context.Context, conn *redis.Conn) error {
 	if err == nil && facts.durable(fsync["appendfsync"]) {
 		durable = "1"
 	}
-	reply, err := run(ctx, conn, admitScript, []string{n.keys.max, n.keys.run}, facts["run_id"], durable)
+	reply, err := run(ctx, conn, admitScript, []string{n.keys.node}, facts["run_id"], durable)
 	if err != nil {
 		return err
 	}
@@ -126,6 +127,8 @@ func (f facts) check(addr string) error {
 		return setupError(addr, "it is a replica of %s:%s; a replica must not vote: use independent masters", f["master_host"], f["master_port"])
 	case f["maxmemory_policy"] != "noeviction":
 		return setupError(addr, "its maxmemory-policy is %s, which may drop locks; set it to noeviction", f["maxmemory_policy"])
+	case f["arch_bits"] == "32":
+		return setupError(addr, "it is a 32-bit build, whose scripts cannot count to 2^53; use a 64-bit one")
 	case f["run_id"] == "":
 		return setupError(addr, "its INFO has no run_id, so a restart cannot be noticed")
 	}
@@ -153,7 +156,7 @@ type state struct {
 // ask reads the node's state.
 func (n *node) ask(ctx context.Context, now func() time.Time) (state, error) {
 	before := now()
-	reply, err := run(ctx, n.client, statusScript, []string{n.keys.max, n.keys.epoch, n.keys.floor, n.keys.since})
+	reply, err := run(ctx, n.client, statusScript, []string{n.keys.node})
 	if err != nil {
 		return state{}, fmt.Errorf("%s: %w", n.addr, err)
 	}

@@ -163,9 +163,8 @@ func TestUnfitNodesAreRefusedAtStart(t *testing.T) {
 		"full": {nil, func(f *fleet) {
 			c := redis.NewClient(f.config.Nodes[0])
 			defer c.Close()
-			require.NoError(t, c.Set(patient(t), "{leased}:max", strconv.Itoa(1<<53-5), 0).Err())
-			id := infoField(t, c, "run_id")
-			require.NoError(t, c.Set(patient(t), "{leased}:run", id, 0).Err())
+			state := "1 0 " + strconv.Itoa(1<<53-5) + " 0"
+			require.NoError(t, c.HSet(patient(t), "{leased}", "state", state, "run", infoField(t, c, "run_id")).Err())
 		}, "2^53"},
 		"even": {nil, func(f *fleet) { f.config.Nodes = append(f.config.Nodes, &redis.Options{Addr: plain.Addr}) }, "odd"},
 		"listed twice": {nil, func(f *fleet) {

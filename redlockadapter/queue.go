@@ -53,7 +53,6 @@ type queue struct {
 // queues.
 type waiter struct {
 	locks  []string
-	since  time.Time
 	signal chan struct{} // look again
 	woken  uint64        // the nodes that said that the lock is free
 	tried  bool          // it has asked the nodes, and knows that others hold
@@ -63,10 +62,10 @@ type waiter struct {
 
 func newQueues(b *Backend) *queues { return &queues{backend: b, locks: map[string]*queue{}} }
 
-// ticket is what the nodes know a waiter by. The clocks of processes need not
-// agree: it decides only who is woken first.
-func (w *waiter) ticket(process string) string {
-	return fmt.Sprintf("%015d-%s", w.since.UnixMicro()%1e15, process)
+// newTicket is what the nodes know a waiter by: since when it waits. The clocks
+// of processes need not agree: it decides only who is woken first.
+func newTicket(process string) string {
+	return fmt.Sprintf("%015d-%s", wallClock().UnixMicro()%1e15, process)
 }
 
 func (w *waiter) poke() {
@@ -103,7 +102,7 @@ func (q *queues) held(a *attempt) {
 }
 
 func (q *queues) join(locks []string) *waiter {
-	w := &waiter{locks: locks, signal: make(chan struct{}, 1), since: wallClock()}
+	w := &waiter{locks: locks, signal: make(chan struct{}, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, lock := range locks {
@@ -214,7 +213,7 @@ func (q *queues) pokeFirst(locks []string, f *farewell) {
 	go func() {
 		<-f.done
 		f.mu.Lock()
-		woken := f.woken > 0
+		woken := f.woken
 		f.mu.Unlock()
 		now := q.backend.clock.Now()
 		q.mu.Lock()
@@ -264,10 +263,8 @@ func (q *queues) freed(node int, lock string) {
 // the lock.
 func (s *session) acquireInTurn(ctx context.Context, request *lease.Request, e *entry) (*attempt, error) {
 	q := s.backend.queues
-	w := q.join(s.backend.lockKeys(request.Resources))
+	w := q.join(locksOf(request.Resources))
 	defer q.leave(w)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	splits, ticket := 0, "" // who finds the lock free needs none
 	for {
 		nap := q.ready(w)
@@ -278,7 +275,7 @@ func (s *session) acquireInTurn(ctx context.Context, request *lease.Request, e *
 			case err == nil:
 				return a, nil
 			case ticket == "" && errors.As(err, &lost) && errors.Is(err, lease.ErrHeld):
-				ticket = w.ticket(s.backend.process)
+				ticket = newTicket(s.backend.process)
 				continue
 			case errors.Is(err, errSplit):
 				q.putOff(w, splitPause(splits))
@@ -295,14 +292,24 @@ func (s *session) acquireInTurn(ctx context.Context, request *lease.Request, e *
 			request.Queued()
 			request.Queued = nil
 		}
-		timer.Reset(nap)
-		select {
-		case <-w.signal:
-		case <-timer.C:
-		case <-e.gone:
-			return nil, attemptEnded(request.Nonce)
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := s.nap(ctx, w, e, request.Nonce, nap); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// nap waits until w is poked, or for some time, unless its attempt or the
+// context ends.
+func (s *session) nap(ctx context.Context, w *waiter, e *entry, nonce lease.Nonce, d time.Duration) error {
+	timer := startTimer(d)
+	defer stopTimer(timer)
+	select {
+	case <-w.signal:
+	case <-timer.C:
+	case <-s.goneOf(e):
+		return attemptEnded(nonce)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }

@@ -17,6 +17,9 @@ const (
 	wakeAny  = "any"  // the same, whoever had the lock
 )
 
+// noTomb is the life of no tombstone.
+const noTomb = "0"
+
 // farewell is a release under way. It goes to all nodes; its caller waits for a
 // majority at most.
 type farewell struct {
@@ -26,7 +29,7 @@ type farewell struct {
 	mu        sync.Mutex
 	left      int
 	confirmed int
-	woken     int
+	woken     bool
 	err       error
 }
 
@@ -41,9 +44,7 @@ func (f *farewell) answered(_ int, got answer) {
 	before := f.confirmed
 	if got.err == nil {
 		f.confirmed++
-		if woken, err := strconv.Atoi(got.text); err == nil {
-			f.woken += woken
-		}
+		f.woken = f.woken || got.text == "1"
 	} else {
 		f.err = got.err
 	}
@@ -75,19 +76,22 @@ func (f *farewell) await(ctx context.Context) error {
 func (a *attempt) release(wake string) *farewell {
 	b := a.session.backend
 	f := newFarewell(len(b.lanes), b.quorum)
-	count := strconv.Itoa(len(a.locks))
 	answered := func(node int, got answer) {
 		f.answered(node, got)
 		if got.err != nil {
 			a.releaseLater(node, 0)
 		}
 	}
-	plain, buried := []any{a.name, "0", wake, count}, []any{a.name, tombLife(a.session.ttl), wake, count}
-	o := op{script: releaseScript, keys: a.keys.release, answer: answered, late: func(node int) []any {
+	plain := a.short
+	if wake != wakeNext || len(a.locks) > 1 {
+		plain = a.farewell(noTomb, wake)
+	}
+	o := &op{script: releaseScript, answer: answered, late: func(node int) args {
 		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.unknown[node] {
-			return buried
+		unknown := a.unknown>>node&1 == 1
+		a.mu.Unlock()
+		if unknown {
+			return a.farewell(tombLife(a.session.ttl), wake)
 		}
 		return plain
 	}}
@@ -101,6 +105,11 @@ func (a *attempt) release(wake string) *farewell {
 	return f
 }
 
+// farewell are the args of a release.
+func (a *attempt) farewell(tomb, wake string) args {
+	return a.long("*" + strconv.Itoa(len(a.locks)) + " " + tomb + " " + wake)
+}
+
 // releaseAgain is when a node that could not be told is told again. After that
 // it is left to the TTL.
 var releaseAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 1600 * time.Millisecond}
@@ -112,8 +121,7 @@ func (a *attempt) releaseLater(node, times int) {
 	if times == len(releaseAgain) || releaseAgain[times] > a.session.ttl || b.ctx.Err() != nil {
 		return
 	}
-	again := op{script: releaseScript, keys: a.keys.release,
-		args: []any{a.name, tombLife(a.session.ttl), wakeNext, strconv.Itoa(len(a.locks))},
+	again := &op{script: releaseScript, args: a.farewell(tombLife(a.session.ttl), wakeNext),
 		answer: func(node int, got answer) {
 			if got.err != nil {
 				a.releaseLater(node, times+1)

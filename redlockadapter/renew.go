@@ -68,8 +68,8 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 // ask sends the renewal of one grant to all nodes.
 func (r *renewal) ask(one *renewing) {
 	a := one.attempt
-	o := op{script: renewScript, keys: append([]any{a.tomb}, a.keys.pair...), stop: &a.stop,
-		args: []any{a.name, a.token.String(), r.session.ttlText, a.info, strconv.Itoa(len(a.locks))}}
+	o := &op{script: renewScript, stop: &a.stop,
+		args: a.long(strconv.Itoa(len(a.locks)) + " " + r.session.ttlText + " " + a.token.String())}
 	o.answer = func(_ int, got answer) { r.answered(one, got) }
 	for _, l := range r.session.backend.lanes {
 		l.push(o)

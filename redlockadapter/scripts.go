@@ -13,6 +13,7 @@ var scriptFiles embed.FS
 // script is one Lua script; a node knows it by the hash of its text.
 type script struct {
 	name, text, sha string
+	begin           []byte // how a call of it begins, as it is sent
 }
 
 var (
@@ -27,6 +28,7 @@ var (
 	initScript    = readScript("init")
 	admitScript   = readScript("admit")
 	floorScript   = readScript("floor")
+	turnScript    = readScript("turn")
 )
 
 // laneScripts are loaded when a connection is made; the others are rare, and
@@ -39,7 +41,9 @@ func readScript(name string) *script {
 		panic(err) // the file is part of the program
 	}
 	sum := sha1.Sum([]byte(text))
-	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+	s := &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+	s.begin = []byte(newArgs("evalsha", s.sha, "1").text)
+	return s
 }
 
 // Script is the text of a script by its name, such as "acquire", for those who

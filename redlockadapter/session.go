@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/lease"
@@ -32,6 +33,8 @@ type session struct {
 	id      string
 	ttl     time.Duration
 	ttlText string
+	head    atomic.Pointer[acquireHead]
+	tries   atomic.Uint64
 
 	mu      sync.Mutex
 	closed  bool
@@ -43,10 +46,10 @@ type session struct {
 
 // entry is what the session knows of a nonce.
 type entry struct {
-	turn     chan struct{} // held by the one call of Acquire that works on it
-	tries    int
+	working  bool          // one call of Acquire works on it
+	free     chan struct{} // if another one waits: closed when it does not any more
 	released bool
-	gone     chan struct{} // closed when it is released
+	gone     chan struct{} // if someone waits: closed when it is released
 	granted  *attempt
 }
 
@@ -56,25 +59,90 @@ func newSession(b *Backend, config lease.SessionConfig) *session {
 		leaving: map[lease.Nonce]*attempt{}, rotated: b.clock.Now()}
 }
 
+// acquireHead is what the acquires of a session in one epoch have in common.
+type acquireHead struct {
+	epoch string
+	args  args
+}
+
+func (s *session) headOf(epoch string) args {
+	h := s.head.Load()
+	if h == nil || h.epoch != epoch {
+		h = &acquireHead{epoch, newArgs(epoch, s.ttlText)}
+		s.head.Store(h)
+	}
+	return h.args
+}
+
 // drift is what Redlock takes off a validity for clocks that differ in rate.
 func (s *session) drift() time.Duration { return s.ttl/100 + 2*time.Millisecond }
 
-// begin finds the entry of a nonce, or makes it.
-func (s *session) begin(nonce lease.Nonce) (*entry, error) {
+// begin finds the entry of a nonce, or makes it, and waits for its turn to work
+// on it. finish must follow.
+func (s *session) begin(ctx context.Context, nonce lease.Nonce) (*entry, error) {
+	for {
+		e, free, err := s.enter(nonce)
+		if free == nil {
+			return e, err
+		}
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// enter is begin without the waiting: free is not nil if someone works on it.
+func (s *session) enter(nonce lease.Nonce) (e *entry, free chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+		return nil, nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
 	}
 	if s.ended[0][nonce] || s.ended[1][nonce] {
-		return nil, attemptEnded(nonce)
+		return nil, nil, attemptEnded(nonce)
 	}
-	e := s.known[nonce]
+	e = s.known[nonce]
 	if e == nil {
-		e = &entry{turn: make(chan struct{}, 1), gone: make(chan struct{})}
+		e = &entry{}
 		s.known[nonce] = e
 	}
-	return e, nil
+	if e.working {
+		if e.free == nil {
+			e.free = make(chan struct{})
+		}
+		return nil, e.free, nil
+	}
+	e.working = true
+	return e, nil, nil
+}
+
+// finish lets the next one work on an entry. One that came to nothing is
+// forgotten: nobody holds it, and if it is asked again it is tried again.
+func (s *session) finish(nonce lease.Nonce, e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.working = false
+	if e.free != nil {
+		close(e.free)
+		e.free = nil
+	} else if s.known[nonce] == e && e.granted == nil {
+		delete(s.known, nonce)
+	}
+}
+
+// goneOf is closed when an entry is released.
+func (s *session) goneOf(e *entry) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.gone == nil {
+		e.gone = make(chan struct{})
+		if e.released {
+			close(e.gone)
+		}
+	}
+	return e.gone
 }
 
 func attemptEnded(nonce lease.Nonce) error {
@@ -86,20 +154,14 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	if err := s.check(&request); err != nil {
 		return lease.Grant{}, err
 	}
-	e, err := s.begin(request.Nonce)
+	e, err := s.begin(ctx, request.Nonce)
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	select {
-	case e.turn <- struct{}{}:
-		defer func() { <-e.turn }()
-	case <-ctx.Done():
-		return lease.Grant{}, context.Cause(ctx)
-	}
+	defer s.finish(request.Nonce, e)
 	a := s.grantOf(e)
 	if a == nil {
 		if a, err = s.acquire(ctx, &request, e); err != nil {
-			s.drop(request.Nonce, e)
 			return lease.Grant{}, err
 		}
 	}
@@ -132,16 +194,6 @@ func (s *session) sentOf(a *attempt) lease.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return a.sent
-}
-
-// drop forgets an entry that came to nothing: nobody holds it, and if it is asked
-// again it is tried again.
-func (s *session) drop(nonce lease.Nonce, e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known[nonce] == e && e.granted == nil && len(e.turn) == 1 {
-		delete(s.known, nonce)
-	}
 }
 
 // acquire tries until the outcome is certain, or nobody waits for it.
@@ -199,7 +251,7 @@ func (s *session) try(ctx context.Context, request *lease.Request, e *entry, wai
 		if err != nil {
 			return nil, err
 		}
-		a := newAttempt(s, request, s.name(request.Nonce, e), epoch, waiter)
+		a := newAttempt(s, request, s.name(request.Nonce), epoch)
 		a.ask(waiter)
 		err = a.await(ctx, min(2*s.backend.config.NodeTimeout, s.ttl/2))
 		if err == nil {
@@ -224,13 +276,10 @@ func (s *session) try(ctx context.Context, request *lease.Request, e *entry, wai
 	}
 }
 
-// name is what the nodes know the next try of a nonce by.
-func (s *session) name(nonce lease.Nonce, e *entry) string {
-	name := s.id + ":" + strconv.FormatUint(uint64(nonce), 10)
-	if e.tries++; e.tries > 1 {
-		name += "." + strconv.Itoa(e.tries)
-	}
-	return name
+// name is what the nodes know the next try of a nonce by: no two tries share one,
+// for the tombstone of the first would refuse the second.
+func (s *session) name(nonce lease.Nonce) string {
+	return s.id + ":" + strconv.FormatUint(uint64(nonce), 10) + "." + strconv.FormatUint(s.tries.Add(1), 10)
 }
 
 // settle makes a decided attempt a grant, if a majority voted for it, its time
@@ -295,8 +344,8 @@ func (s *session) end(nonce lease.Nonce) (a *attempt, again bool) {
 		return s.leaving[nonce], true
 	}
 	delete(s.known, nonce)
-	if !e.released {
-		e.released = true
+	e.released = true
+	if e.gone != nil {
 		close(e.gone)
 	}
 	if e.granted != nil {

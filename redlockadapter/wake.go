@@ -26,7 +26,7 @@ func (b *Backend) listen(index int, n *node, ready func()) {
 				break
 			}
 			if m, ok := message.(*redis.Message); ok {
-				b.queues.freed(index, m.Payload)
+				b.queues.freed(index, lockOf(fencing.Resource(m.Payload)))
 			}
 		}
 		if stop() {
@@ -41,18 +41,15 @@ func (b *Backend) listen(index int, n *node, ready func()) {
 
 // passOn has a node wake the next one who waits for a lock.
 func (b *Backend) passOn(node int, lock string) {
-	name := b.process + ":pass"
-	resource := lock[len(b.keys.lock):]
-	b.lanes[node].push(op{script: releaseScript, answer: func(int, answer) {},
-		keys: []any{lock, b.keys.waiting + resource},
-		args: []any{name, "0", wakeAny, "1"}})
+	b.lanes[node].push(&op{script: releaseScript, answer: func(int, answer) {},
+		args: newArgs("*1 "+noTomb+" "+wakeAny, lock, b.process+":pass")})
 }
 
-// lockKeys are the keys of some locks.
-func (b *Backend) lockKeys(resources []fencing.Resource) []string {
+// locksOf are the names of locks as the nodes know them.
+func locksOf(resources []fencing.Resource) []string {
 	locks := make([]string, len(resources))
 	for i, r := range resources {
-		locks[i] = b.keys.lock + string(r)
+		locks[i] = lockOf(r)
 	}
 	return locks
 }

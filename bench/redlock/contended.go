@@ -61,7 +61,7 @@ func (s settings) contended(out io.Writer, addrs []string) error {
 	}
 	row := func(what, wanted string, value func(t tally) float64) {
 		theirs, ours := value(results["redsync"]), value(results["leased"])
-		fmt.Fprintf(out, "%d callers in %d processes, %s\t%.1f\t%.1f\t%.2f\t%s\n", processes*perProcess, processes, what, theirs, ours, ours/theirs, wanted)
+		fmt.Fprintf(out, "%d callers in %d processes, %s\t%.1f\t\t%.1f\t%.2f\t%s\n", processes*perProcess, processes, what, theirs, ours, ours/theirs, wanted)
 	}
 	row("handoffs/s", ">= 5", func(t tally) float64 { return t.handoffs })
 	row("holds/s", "", func(t tally) float64 { return t.holds })

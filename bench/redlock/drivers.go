@@ -25,6 +25,8 @@ func newDriver(kind string, addrs []string) (driver, error) {
 	switch kind {
 	case "redsync":
 		return newRedsync(addrs), nil
+	case "bare":
+		return newBare(addrs)
 	case "leased":
 		return newLeased(addrs)
 	}

@@ -39,7 +39,7 @@ func main() {
 	flag.DurationVar(&s.length, "time", 3*time.Second, "how long each measurement takes")
 	flag.IntVar(&s.rounds, "rounds", 3, "how often each is taken; the median counts")
 	flag.BoolVar(&s.fsync, "fsync", false, "appendfsync always on all servers")
-	flag.StringVar(&s.driver, "driver", "", "redsync or leased: only this one")
+	flag.StringVar(&s.driver, "driver", "", "redsync, bare or leased: only this one")
 	flag.StringVar(&s.only, "only", "", "256, 64, 1 or contended: only this row")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process")
 	child := flag.String("child", "", "internal: contend for one lock with this driver")
@@ -91,7 +91,7 @@ func compare(s settings) error {
 	out := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	defer out.Flush()
 	fmt.Fprintf(out, "%d Redis servers, fsync %v, median of %d rounds of %v\n", s.nodes, s.fsync, s.rounds, s.length)
-	fmt.Fprintln(out, "\tredsync\tleased\tratio\twanted")
+	fmt.Fprintln(out, "\tredsync\tbare\tleased\tratio\twanted")
 	for _, callers := range []int{256, 64, 1} {
 		if s.only != "" && s.only != fmt.Sprint(callers) {
 			continue

@@ -92,11 +92,11 @@ func own(d driver, m *meter, callers int, length time.Duration) figures {
 		cpu: perThousand(onServers + m.client() - cpu), serverPart: perThousand(onServers)}
 }
 
-// own measures both in turn, so that what else runs on the machine hits both.
+// own measures all in turn, so that what else runs on the machine hits all.
 func (s settings) own(out io.Writer, m *meter, addrs []string, callers int) error {
 	results := map[string][]figures{}
 	for range s.rounds {
-		for _, kind := range []string{"redsync", "leased"} {
+		for _, kind := range []string{"redsync", "bare", "leased"} {
 			if s.driver != "" && s.driver != kind {
 				results[kind] = append(results[kind], figures{})
 				continue
@@ -110,8 +110,8 @@ func (s settings) own(out io.Writer, m *meter, addrs []string, callers int) erro
 		}
 	}
 	row := func(what, wanted string, value func(f figures) float64) {
-		theirs, ours := median(results["redsync"], value), median(results["leased"], value)
-		fmt.Fprintf(out, "%d callers, %s\t%.1f\t%.1f\t%.2f\t%s\n", callers, what, theirs, ours, ours/theirs, wanted)
+		theirs, bare, ours := median(results["redsync"], value), median(results["bare"], value), median(results["leased"], value)
+		fmt.Fprintf(out, "%d callers, %s\t%.1f\t%.1f\t%.1f\t%.2f\t%s\n", callers, what, theirs, bare, ours, ours/theirs, wanted)
 	}
 	wanted := map[int]string{256: ">= 6", 64: ">= 4"}
 	row("pairs/s", wanted[callers], func(f figures) float64 { return f.pairs })

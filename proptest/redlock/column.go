@@ -9,6 +9,10 @@ const (
 	maxJoins    = 3
 )
 
+// slack is how much more than needed a node raises max by. In production it is
+// larger.
+const slack = 1
+
 // Message is where a question is: it can be late, its answer can be late, and
 // both can stay on their way for ever.
 type Message uint8
@@ -88,13 +92,15 @@ func (c *Column) acquire(attempt int, epoch uint8) Reply {
 	case !c.adopt(epoch):
 		return Reply{Kind: quorum.Refused}
 	case c.Lock == me:
-		return Reply{Kind: quorum.Accepted, Token: c.base()}
+		return Reply{Kind: quorum.Accepted, Token: c.Ctr}
 	case c.Lock != 0:
 		return Reply{Kind: quorum.Held}
 	}
 	c.Lock = me
 	c.Ctr = c.base() + 1
-	c.Max = max(c.Max, c.Ctr)
+	if c.Ctr > c.Max {
+		c.Max = c.Ctr + slack
+	}
 	return Reply{Kind: quorum.Accepted, Token: c.Ctr}
 }
 
@@ -110,6 +116,14 @@ func (c *Column) raise(attempt int, token, epoch uint8) Reply {
 	c.Ctr = token
 	c.Max = max(c.Max, token)
 	return Reply{Kind: quorum.Accepted, Token: token}
+}
+
+// release is scripts/release.lua for one lock. The search has locks end at any
+// moment, so it needs none.
+func (c *Column) release(attempt int) {
+	if c.Lock == uint8(attempt)+1 {
+		c.Lock = 0
+	}
 }
 
 // renew is scripts/renew.lua for one lock.
@@ -152,6 +166,20 @@ func (c *Column) init(join int, epoch, floor uint8) bool {
 	}
 	c.Data, c.Epoch, c.Floor, c.Max, c.Join = true, epoch, floor, floor, 0
 	return true
+}
+
+// raiseFloor is scripts/floor.lua.
+func (c *Column) raiseFloor(token uint8) bool {
+	if !c.Data {
+		return false
+	}
+	c.Floor, c.Max = max(c.Floor, token), max(c.Max, token)
+	return true
+}
+
+// distrust is scripts/admit.lua after a restart with old data, less what is old.
+func (c *Column) distrust() {
+	c.Data, c.Max = false, 0
 }
 
 // lose is a restart without data.

@@ -19,13 +19,20 @@ import (
 type server struct {
 	t      *testing.T
 	client *redis.Client
+	last   int // attempt
 }
 
-func (s *server) run(name string, keys []string, args ...any) []string {
+// run calls a script; a text that it answers is a list of one.
+func (s *server) run(name string, args ...any) []string {
 	s.t.Helper()
 	text, err := redlockadapter.Script(name)
 	require.NoError(s.t, err)
-	reply, err := s.client.Eval(context.Background(), text, keys, args...).StringSlice()
+	text = strings.Replace(text, "local slack = 64", "local slack = "+number(slack), 1)
+	cmd := s.client.Eval(context.Background(), text, []string{"node"}, args...)
+	if reply, err := cmd.Text(); err == nil {
+		return []string{reply}
+	}
+	reply, err := cmd.StringSlice()
 	require.NoError(s.t, err)
 	return reply
 }
@@ -34,65 +41,127 @@ func number(n uint8) string { return strconv.Itoa(int(n)) }
 
 // say is the answer of a script in the words of a Column.
 func say(reply []string) Reply {
-	if len(reply) == 2 {
-		if token, err := strconv.Atoi(reply[1]); err == nil {
-			return Reply{Kind: quorum.Accepted, Token: uint8(token)}
-		}
-		if strings.HasPrefix(reply[1], "held") {
-			return Reply{Kind: quorum.Held}
-		}
+	last := reply[len(reply)-1]
+	if token, err := strconv.Atoi(last); err == nil {
+		return Reply{Kind: quorum.Accepted, Token: uint8(token)}
+	}
+	if strings.HasPrefix(last, "held") {
+		return Reply{Kind: quorum.Held}
 	}
 	return Reply{Kind: quorum.Refused}
 }
 
+// fields reads a hash.
+func (s *server) fields(key string) map[string]string {
+	s.t.Helper()
+	fields, err := s.client.HGetAll(context.Background(), key).Result()
+	require.NoError(s.t, err)
+	return fields
+}
+
+// lock reads the lock, also if it was put aside.
+func (s *server) lock() string {
+	if lock, ok := s.fields("node")[":a"]; ok {
+		return lock
+	}
+	return s.fields("node:old")[":a"]
+}
+
 // state reads what a Column holds.
 func (s *server) state() Column {
-	s.t.Helper()
-	values, err := s.client.MGet(context.Background(), "max", "lock", "ctr", "floor", "epoch", "join").Result()
-	require.NoError(s.t, err)
-	get := func(i int) uint8 {
-		text, _ := values[i].(string)
-		text, _, _ = strings.Cut(text, "\n")
+	get := func(text string) uint8 {
 		n, _ := strconv.Atoi(text)
 		return uint8(n)
 	}
-	return Column{Data: values[0] != nil, Max: get(0), Lock: get(1), Ctr: get(2), Floor: get(3), Epoch: get(4), Join: get(5)}
+	fields := s.fields("node")
+	c := Column{Join: get(fields["join"])}
+	if state := strings.Fields(fields["state"]); len(state) == 4 {
+		c.Data, c.Epoch, c.Floor, c.Max = state[2] != "-", get(state[0]), get(state[1]), get(state[2])
+	}
+	lock := strings.Fields(s.lock())
+	if len(lock) > 0 {
+		c.Ctr = get(lock[0])
+	}
+	if len(lock) > 2 && lock[1] != "1" { // not expired
+		c.Lock = get(lock[2])
+	}
+	return c
+}
+
+// turn puts the locks aside. What was put aside before is forgotten, and that it
+// was held too: it would have been renewed.
+func (s *server) turn(c *Column) {
+	_, inUse := s.fields("node")[":a"]
+	_, begun := s.fields("node")["turned"]
+	s.run("turn", 0)
+	if c.Data && begun && !inUse {
+		c.Lock, c.Ctr = 0, 0
+	}
 }
 
 // same is a step on the model and on the server.
 func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 	attempt, epoch, token, join := r.IntN(3), uint8(1+r.IntN(3)), uint8(1+r.IntN(12)), r.IntN(2)
-	name := number(uint8(attempt) + 1)
-	switch r.IntN(10) {
+	if r.IntN(2) == 0 { // what is likely to be accepted
+		attempt, epoch, token = s.last, max(1, c.Epoch), c.Ctr+uint8(r.IntN(3))
+	}
+	s.last = attempt
+	name := number(uint8(attempt)+1) + "\ninfo"
+	switch r.IntN(14) {
 	case 0, 1, 2:
-		reply := s.run("acquire", []string{"max", "epoch", "floor", "tombs", "lock", "ctr"}, epoch, 100000, "tomb:", name, 100000, "info", 1, "")
+		args := []any{epoch, 100000, ":a", name}
+		if r.IntN(2) == 0 { // the long way
+			args = []any{epoch, 100000, "*1 ", ":a", name}
+		}
+		reply := s.run("acquire", args...)
 		return "acquire", c.acquire(attempt, epoch), say(reply)
 	case 3:
-		reply := s.run("raise", []string{"max", "epoch", "lock", "ctr"}, epoch, 100000, name, number(token), 1)
+		reply := s.run("raise", epoch, "1 "+number(token), ":a", name)
 		return "raise", c.raise(attempt, token, epoch), say(reply)
 	case 4:
-		reply := s.run("renew", []string{"max", "tomb", "lock", "ctr"}, 100000, name, number(token), 100000, "info", 1)
+		reply := s.run("renew", "1 100000 "+number(token), ":a", name)
 		return "renew", c.renew(attempt, token), say(reply).Kind == quorum.Accepted
 	case 5:
-		reply := s.run("prepare", []string{"max", "epoch"}, epoch)
+		reply := s.run("prepare", epoch)
 		top, ok := c.prepare(epoch)
 		return "prepare", [2]any{top, ok}, [2]any{say(reply).Token, reply[0] == "ok"}
 	case 6:
-		reply := s.run("join", []string{"max", "join", "since"}, number(uint8(join)+1))
+		reply := s.run("join", number(uint8(join)+1))
 		return "join", c.join(join), reply[0] == "ok"
 	case 7:
-		reply := s.run("init", []string{"max", "epoch", "floor", "join", "since", "run"}, number(uint8(join)+1), epoch, number(token), 0, "run")
+		reply := s.run("init", number(uint8(join)+1), epoch, number(token), 0, "run")
 		return "init", c.init(join, epoch, token), reply[0] == "ok"
-	case 8:
-		require.NoError(s.t, s.client.Del(context.Background(), "lock").Err())
+	case 8: // the lock expires
+		if lock := strings.Fields(s.lock()); len(lock) > 2 {
+			past := lock[0] + " 1 " + lock[2] + "\ninfo"
+			require.NoError(s.t, s.client.HSet(context.Background(), "node", ":a", past).Err())
+		}
 		c.Lock = 0
 	case 9:
 		if r.IntN(4) == 0 {
 			require.NoError(s.t, s.client.FlushAll(context.Background()).Err())
 			c.lose()
 		} else if c.Lock == 0 {
-			require.NoError(s.t, s.client.Del(context.Background(), "ctr").Err())
+			require.NoError(s.t, s.client.HDel(context.Background(), "node", ":a").Err())
+			require.NoError(s.t, s.client.HDel(context.Background(), "node:old", ":a").Err())
 			c.Ctr = 0
+		}
+	case 10:
+		args := []any{":a", name}
+		if r.IntN(2) == 0 {
+			args = []any{"*1 0 next", ":a", name}
+		}
+		c.release(attempt)
+		return "release", []string{"0"}, s.run("release", args...)
+	case 11:
+		s.turn(c)
+	case 12:
+		reply := s.run("floor", number(token))
+		return "floor", c.raiseFloor(token), reply[0] == "ok"
+	case 13:
+		if r.IntN(4) == 0 { // restarted with what was on disk
+			s.run("admit", "another run", "0")
+			c.distrust()
 		}
 	}
 	return "loss", nil, nil

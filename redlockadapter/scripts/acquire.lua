@@ -1,90 +1,131 @@
 -- acquire: vote on attempts, many in one call.
 --
--- KEYS  max, epoch, floor, tombs (is there any tombstone)
---       then for each attempt and each of its resources: lock, counter, and, if it
---       waits, the list of who waits
--- ARGV  the caller's epoch, how long an idle counter is kept (ms), the beginning of
---       the keys of tombstones (looked for only if there are any)
---       then for each attempt: nonce, TTL (ms), info, number of resources,
---       ticket: since when it waits, a hyphen, its process ("" if it does not wait)
--- Answer: "ok" and for each attempt a token that this node accepts for it,
---       "held", the time left (ms) and who holds, "ended" if its tombstone is here,
---       or "full"; or, without any vote, only "empty", or only "epoch" with the
---       node's larger one.
+-- KEYS  the node: a hash of its state and its locks, see state.md
+-- ARGV  the caller's epoch, TTL (ms)
+--       then for each attempt: its lock, and its body: nonce, line break, info;
+--       or, with several locks or one who waits: "*", number of locks, space, ticket
+--       (since when it waits, a hyphen, its process; or nothing), then locks and body
+-- Answer: a line for each attempt: a token that this node accepts for it, "held", the
+--       time left (ms) and who holds, "ended" if its tombstone is here, or "full";
+--       or, without any vote, only "empty", or only "epoch" with the node's larger one.
 --
 -- A node accepts a value once and for one nonce: counters only grow, and only
 -- for who takes the lock. Asked again for the same nonce it gives the same answer.
-local call, K, A = redis.call, KEYS, ARGV
-local seen = call('MGET', unpack(K))
-local max, epoch, floor = seen[1], seen[2] or '0', tonumber(seen[3] or '0')
-if not max then return {'empty'} end
-if epoch ~= A[1] then
-  if tonumber(epoch) > tonumber(A[1]) then return {'epoch ' .. epoch} end
-  call('SET', K[2], A[1])
-end
+-- max is raised by more than is needed, so that it need not be written each time.
+local slack = 64
+local call, node, A = redis.call, KEYS[1], ARGV
+local match, format, byte, size = string.match, string.format, string.byte, #ARGV
+
+local epoch, floor, max, tombs = match(call('HGET', node, 'state') or '', '^(%d+) (%d+) (%d+) (%d+)$')
+if not max then return 'empty' end
+local changed = epoch ~= A[1]
+if changed and tonumber(epoch) > tonumber(A[1]) then return 'epoch ' .. epoch end
 max = tonumber(max)
-local before, answers, taken, k = max, {'ok'}, {}, 5
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Small numbers print exactly without a format, which is quicker.
-local function text(token)
-  if token < 1e14 then return tostring(token) end
-  return string.format('%.0f', token)
+if size == 4 and tombs == '0' and not changed then
+  -- The short way for most calls: one attempt on a lock that was released. What
+  -- it does not do is left to the long way.
+  local counter = tonumber(call('HGET', node, A[3]) or '')
+  if counter and counter < max and (floor == '0' or counter >= tonumber(floor)) then
+    call('HSET', node, A[3], format('%d %d ', counter + 1, now + A[2]) .. A[4])
+    return format('%d', counter + 1)
+  end
 end
+floor, tombs = tonumber(floor), tonumber(tombs)
+if tombs ~= 0 and tombs <= now then tombs, changed = 0, true end
 
-for a = 4, #A, 5 do
-  local mark, n, ticket = A[a] .. '\n', tonumber(A[a + 3]), A[a + 4]
-  local tomb = seen[4] and call('EXISTS', A[3] .. A[a]) == 1
-  local stride = ticket == '' and 2 or 3
-  local last = k + (n - 1) * stride
-  local left, holder, mine, top = -1, '', true, floor
-  for i = k, last, stride do
-    local lock, counter = seen[i], seen[i + 1]
-    if taken[K[i]] then -- an earlier attempt of this call has changed it
-      lock, counter = call('GET', K[i]), call('GET', K[i + 1])
-    end
-    if not lock then
+local fields, f, i = {}, 0, 3
+while i <= size do
+  local locks = 1
+  if byte(A[i]) == 42 then locks, i = tonumber(match(A[i], '%d+')), i + 1 end
+  for k = i, i + locks - 1 do f = f + 1; fields[f] = A[k] end
+  i = i + locks + 1
+end
+local seen = call('HMGET', node, unpack(fields))
+local life = format(' %d ', now + A[2])
+local answers, a, writes, w, taken, s = {}, 0, {}, 0, {}, 0
+i = 3
+
+while i <= size do
+  local locks, ticket = 1, ''
+  if byte(A[i]) == 42 then
+    locks, ticket = match(A[i], '^%*(%d+) (.*)$')
+    locks, i = tonumber(locks), i + 1
+  end
+  local last = i + locks - 1
+  local body = A[last + 1]
+  local ended = tombs > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1
+  local ms, holder, mine, top, waited = -1, '', true, 0, nil
+  for k = i, last do
+    s = s + 1
+    local lock = taken[A[k]] or seen[s] or call('HGET', node .. ':old', A[k])
+    local counter = tonumber(lock or max)
+    if counter then
       mine = false
-    elseif string.sub(lock, 1, #mark) ~= mark then
-      local ms = call('PTTL', K[i])
-      if ms > left then left, holder = ms, string.match(lock, '^[^\n]*') end
-      if stride == 3 and not tomb then
-        local list = call('GET', K[i + 2]) or ''
-        if not string.find(list, string.match(ticket, '%-.*$'), 1, true) then
-          call('SET', K[i + 2], list .. ' ' .. ticket, 'PX', math.max(ms, 1) + 60000)
+    else
+      local flag, text, deadline, who = match(lock, '^(!?)(%d+) ?(%d*) ?(.*)$')
+      counter = tonumber(text)
+      if flag ~= '' then waited = waited or {}; waited[k] = true end
+      if deadline == '' or tonumber(deadline) <= now then
+        mine = false
+      elseif who ~= body then
+        if deadline - now > ms then ms, holder = deadline - now, match(who, '^[^\n]*') end
+        if ticket ~= '' and not ended then
+          local key = node .. ':wait:' .. string.sub(A[k], 2)
+          local list = call('GET', key) or ''
+          if not string.find(list, match(ticket, '%-.*$'), 1, true) then
+            call('SET', key, list .. ' ' .. ticket, 'PX', deadline - now + 60000)
+          end
+          if flag == '' then
+            taken[A[k]] = '!' .. lock
+            writes[w + 1], writes[w + 2] = A[k], '!' .. lock
+            w = w + 2
+          end
         end
       end
     end
-    if not counter then mine = false end -- what was accepted is forgotten: vote anew
-    counter = tonumber(counter or max)
     if counter > top then top = counter end
   end
   local answer
-  if tomb then
+  if ended then
     answer = 'ended'
-  elseif left >= 0 then
-    answer = 'held ' .. left .. ' ' .. holder
+  elseif ms >= 0 then
+    answer = 'held ' .. ms .. ' ' .. holder
   elseif mine then
-    answer = text(top)
-  elseif top >= 9007199254740991 then
+    answer = format('%d', top)
+  elseif top >= 9007199254740991 or floor >= 9007199254740991 then
     answer = 'full'
   else
+    if top < floor then top = floor end
     top = top + 1
-    answer = text(top)
-    local value = mark .. A[a + 2]
-    for i = k, last, stride do
-      call('SET', K[i], value, 'PX', A[a + 1])
-      call('SET', K[i + 1], answer, 'PX', A[2])
-      taken[K[i]] = true
-      if stride == 3 and seen[i + 2] then -- its process need not be woken any more
-        local list = call('GET', K[i + 2]) or ''
-        local process = string.gsub(string.match(ticket, '%-.*$'), '%p', '%%%0')
-        call('SET', K[i + 2], (string.gsub(list, ' %d+' .. process, '')), 'KEEPTTL')
+    if top > max then max, changed = top + slack, true end
+    answer = format('%d', top)
+    local value = answer .. life .. body
+    for k = i, last do
+      local put = value
+      if waited and waited[k] then -- its own process need not be woken any more
+        local key = node .. ':wait:' .. string.sub(A[k], 2)
+        local list, process = call('GET', key) or '', match(ticket, '%-.*$')
+        if process then
+          list = string.gsub(list, ' %d+' .. string.gsub(process, '%p', '%%%0'), '')
+          if list == '' then call('DEL', key) else call('SET', key, list, 'KEEPTTL') end
+        end
+        if list ~= '' then put = '!' .. value end
       end
+      writes[w + 1], writes[w + 2] = A[k], put
+      w = w + 2
+      taken[A[k]] = put
     end
-    if top > max then max = top end
   end
-  answers[#answers + 1] = answer
-  k = last + stride
+  a = a + 1
+  answers[a] = answer
+  i = last + 2
 end
-if max > before then call('SET', K[1], text(max)) end
-return answers
+if changed then
+  writes[w + 1], writes[w + 2] = 'state', format('%s %d %d %d', A[1], floor, max, tombs)
+  w = w + 2
+end
+if w > 0 then call('HSET', node, unpack(writes)) end
+return table.concat(answers, '\n')
