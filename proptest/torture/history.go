@@ -66,6 +66,7 @@ func (h *history) during(faults []promise.Event) []promise.Event {
 type verdict struct {
 	report    promise.Report
 	undecided bool // whether it is linearizable
+	unpaused  int  // overlaps that no pause explains
 	sections  []spacetime.Section
 	sample    *spacetime.Section // a refusal, where nothing is wrong
 }
@@ -94,7 +95,7 @@ func (h *history) judge() verdict {
 	first = append(first, h.faults...)
 	byTime(first)
 	judge := promise.NewJudge("torture")
-	v := verdict{}
+	v := verdict{unpaused: unpaused(first)}
 	var broken []*promise.Violation
 	for _, e := range slices.Concat(first, h.rows, stale, answers, h.found) {
 		var violation *promise.Violation

@@ -120,3 +120,22 @@ func TestAKilledWorkerHoldsNothing(t *testing.T) {
 	require.Zero(t, c.open["e/1"].judge().report.Overlaps)
 	require.Equal(t, map[string]int{"worker killed": 1}, c.kinds)
 }
+
+func TestOverlapsThatNoPauseExplains(t *testing.T) {
+	told := func(at time.Duration, who string) promise.Event {
+		return promise.Event{At: at * time.Second, Kind: promise.Told, Who: who, Resource: "c/1/0", Attempt: promise.Attempt(who)}
+	}
+	as := func(e promise.Event, kind promise.Kind) promise.Event { e.Kind = kind; return e }
+	for name, c := range map[string]struct {
+		events []promise.Event
+		want   int
+	}{
+		"one after the other": {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Ended), told(3, "b")}, 0},
+		"side by side":        {[]promise.Event{told(1, "a"), told(3, "b")}, 1},
+		"while it is stopped": {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Paused), told(3, "b")}, 0},
+		"when it wakes up":    {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Paused), as(told(3, "a"), promise.Resumed), told(3, "b")}, 0},
+		"long after that":     {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Paused), as(told(3, "a"), promise.Resumed), told(9, "b")}, 1},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, unpaused(c.events)) })
+	}
+}

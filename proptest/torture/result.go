@@ -16,6 +16,8 @@ import (
 // Figures are those of one mode.
 type Figures struct {
 	Grants, Writes, Stale, Overlaps int
+	// Unpaused are the overlaps whose former holder was not paused.
+	Unpaused int
 }
 
 // Result is what came out of a run.
@@ -42,6 +44,7 @@ func (r *Result) add(h *history, v verdict) {
 	f.Writes += v.report.Writes
 	f.Stale += v.report.Stale
 	f.Overlaps += v.report.Overlaps
+	f.Unpaused += v.unpaused
 	r.Modes[modeNames[h.mode]] = f
 	switch {
 	case v.undecided:
@@ -63,7 +66,7 @@ func (r *Result) String() string {
 	b.WriteString(r.Report.String())
 	for _, mode := range slices.Sorted(maps.Keys(r.Modes)) {
 		f := r.Modes[mode]
-		fmt.Fprintf(&b, "  %s: %d grants, %d writes, %d stale writes refused, %d overlaps of holders\n", mode, f.Grants, f.Writes, f.Stale, f.Overlaps)
+		fmt.Fprintf(&b, "  %s: %d grants, %d writes, %d stale writes refused, %d overlaps of holders, %d of them with no pause\n", mode, f.Grants, f.Writes, f.Stale, f.Overlaps, f.Unpaused)
 	}
 	fmt.Fprintf(&b, "  %d histories linearizable by a second opinion, %d undecided\n", r.Linearizable, r.Undecided)
 	for _, w := range r.Without {

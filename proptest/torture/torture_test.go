@@ -20,11 +20,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// leased is the program of the members, and buildFlags those it is built with.
-var (
-	leased     string
-	buildFlags []string
-)
+// buildFlags are those that the program of the members is built with.
+var buildFlags []string
 
 // This binary is also the workers, with storages that no program has.
 func TestMain(m *testing.M) {
@@ -35,19 +32,16 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	dir, err := os.MkdirTemp("", "leased-torture-test-")
-	if err != nil {
-		panic(err)
-	}
-	leased = filepath.Join(dir, "leased")
-	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", leased, "../../cmd/leased")...)
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	code := 1
-	if err := build.Run(); err == nil {
-		code = m.Run()
-	}
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(m.Run())
+}
+
+// program builds the program of the members.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "leased")
+	out, err := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", path, "../../cmd/leased")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
 }
 
 // ungatedVariable tells a worker of a test to write past the gate.
@@ -102,10 +96,11 @@ func doze() error {
 // sleep tortures with workers of this binary until enough has been seen.
 func sleep(t *testing.T, seen func(*Result) bool) *Result {
 	t.Helper()
+	member := program(t)
 	for seed := uint64(1); ; seed++ {
 		var progress strings.Builder
 		r, err := Run(t.Context(), Config{Duration: 10 * time.Second, Seed: seed, Workers: 6, Dir: t.TempDir(), Progress: &progress,
-			Member: []string{leased, "serve"}, Worker: []string{os.Args[0], "worker"}})
+			Member: []string{member, "serve"}, Worker: []string{os.Args[0], "worker"}})
 		require.NoError(t, err, "%s", &progress)
 		t.Logf("%s%s", &progress, r)
 		if seen(r) || seed == 5 {
