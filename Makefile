@@ -14,7 +14,7 @@ STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test quick fuzz bench soak mutants lint fmt clean deps gofmt vet staticcheck bench-module
+.PHONY: help build run test quick fuzz bench prop soak shuffle mutants lint fmt clean deps gofmt vet staticcheck bench-module
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,7 @@ run: ## Run the main job: the whole service on this machine, to try it out
 
 test: deps lint bench-module ## Install what the tests need, check the code, run all tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(PKG)
+	$(MAKE) prop
 
 quick: ## Run the tests that need no server, without the race detector
 	$(GO) test $$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' $(PKG) | \
@@ -43,18 +44,14 @@ fuzz: ## Fuzz every target for FUZZTIME (20s each)
 bench: ## Run the Go benchmarks whose name matches BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG)
 
-soak: deps ## Repeat the tests in random order until DURATION (10m; 90s, 2h) has passed or one fails
-	@case '$(DURATION)' in \
-		*h) left=$$(( $(patsubst %h,%,$(DURATION)) * 3600 ));; \
-		*m) left=$$(( $(patsubst %m,%,$(DURATION)) * 60 ));; \
-		*s) left=$$(( $(patsubst %s,%,$(DURATION)) ));; \
-		*) echo 'DURATION must be a number with s, m or h: $(DURATION)' >&2; exit 2;; \
-	esac; \
-	end=$$(( $$(date +%s) + left )); round=0; \
-	while [ "$$(date +%s)" -lt "$$end" ]; do \
-		round=$$(( round + 1 )); echo "soak: round $$round"; \
-		CGO_ENABLED=1 $(GO) test -race -count=1 -shuffle=on -timeout 30m $(PKG) || exit 1; \
-	done
+prop: ## Hold the promises against the code with the larger budget, and print how much was checked; SEED=n for other seeds
+	$(GO) run ./proptest/prop $(if $(SEED),-seed $(SEED))
+
+soak: deps ## The same with new seeds until DURATION (10m; 90s, 2h) has passed, with a leg of real processes
+	$(GO) run ./proptest/prop -duration $(DURATION) -seed $(or $(SEED),$$(date +%s))
+
+shuffle: deps ## Repeat all tests in random order until one fails
+	while CGO_ENABLED=1 $(GO) test -race -count=1 -shuffle=on -timeout 30m $(PKG); do :; done
 
 mutants: deps ## Break the code in every known way and see that a test notices; RUN=regexp for some
 	$(GO) run ./proptest/mutants $(if $(RUN),-run '$(RUN)')

@@ -19,6 +19,7 @@ type chronicle struct {
 	w       *World
 	index   uint64
 	members []uint32 // as of index
+	leads   uint64   // how many Lead there were: the generation, counted a second time
 	witness *model.Witness
 	lives   map[lease.SessionID]int            // how often it was opened after its end
 	ended   map[lease.SessionID]bool           //
@@ -63,6 +64,8 @@ func (l *chronicle) before(c machine.Command) {
 	case *machine.Acquire:
 		l.asked[turn{c.Session, c.Request.Nonce}] = c.Request
 		l.witness.Asked(c.Session, c.Request)
+	case *machine.Lead:
+		l.leads++
 	case *machine.OpenSession:
 		if l.ended[c.Session] {
 			l.ended[c.Session] = false
@@ -85,6 +88,9 @@ func (l *chronicle) after(c machine.Command, result machine.Result, events []mac
 			l.endSession(c.Session)
 		case *machine.Expire:
 			l.endSession(c.Session)
+			if c.Generation != l.leads {
+				l.content(fmt.Errorf("what was decided under generation %d has ended a session in generation %d", c.Generation, l.leads))
+			}
 		case *machine.RaiseFloor:
 			l.witness.Raised(result.Token)
 		}
@@ -129,6 +135,7 @@ func (l *chronicle) judge(e *machine.Event) {
 func (l *chronicle) restored(m *machine.Machine) {
 	l.w.tell(promise.Event{Kind: promise.Restored, Who: "log"})
 	clear(l.holding)
+	l.leads = m.Generation()
 	l.witness = model.NewWitness()
 	var holders []holding
 	for _, name := range l.w.locks {

@@ -109,6 +109,13 @@ func (c *client) want() {
 	lock := c.w.rng.IntN(len(c.w.locks))
 	a := &attempt{lock: lock, name: c.w.locks[lock], nonce: c.nonces, key: c.key(c.nonces), wait: c.w.chance(75), asked: c.w.now,
 		writes: 1 + c.w.rng.IntN(c.w.plan.Writes)}
+	if c.w.healed { // what nobody was granted since, and shortly
+		for i, served := range c.w.served {
+			if !served {
+				a.lock, a.name, a.writes, a.wait = i, c.w.locks[i], 1, true
+			}
+		}
+	}
 	c.current = a
 	c.w.tell(promise.Event{Kind: promise.Asked, Who: c.name, Resource: a.name, Attempt: a.key})
 	c.service.ask(a)

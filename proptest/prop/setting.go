@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// setting is where the promises are held against the code.
+type setting struct {
+	name   string
+	folder string
+	tests  string  // a pattern of their names
+	scale  float64 // how much more than a plain go test they do in one round
+	rapid  bool    // they take their seed from rapid
+	// counts finds, in what the tests print, how much was visited where nothing
+	// is published.
+	counts *regexp.Regexp
+}
+
+// settings are those that need no processes of their own.
+var settings = []setting{
+	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestScripts)$", scale: 34, rapid: true},
+	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
+	{name: "every interleaving", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks)$", scale: 1,
+		counts: regexp.MustCompile(`(\d+) (?:worlds|steps)`)},
+}
+
+// run runs the tests of a setting, and returns what they have published.
+func (s setting) run(ctx context.Context, file string, seed uint64, scale float64) ([]promise.Report, error) {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	args := []string{"test", "-count=1", "-vet=off", "-timeout=20m", "-v", "-run", s.tests, s.folder}
+	if s.rapid {
+		args = append(args, "-rapid.seed="+strconv.FormatUint(seed, 10), "-rapid.nofailfile")
+	}
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Env = append(os.Environ(), promise.ReportFile+"="+file, promise.ScaleFactor+"="+strconv.FormatFloat(s.scale*scale, 'f', -1, 64),
+		promise.Seed+"="+strconv.FormatUint(seed, 10))
+	output, err := c.CombinedOutput()
+	reports, readErr := s.published(file, string(output), seed)
+	if err != nil {
+		err = fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, tail(string(output), 60))
+	}
+	return reports, errors.Join(err, readErr)
+}
+
+func (s setting) published(file, output string, seed uint64) ([]promise.Report, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) && s.counts != nil {
+		visited := 0
+		for _, match := range s.counts.FindAllStringSubmatch(output, -1) {
+			n, _ := strconv.Atoi(match[1])
+			visited += n
+		}
+		fmt.Printf("%s: %d states and steps\n\n", s.name, visited)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no test of %s has published figures: %w", s.folder, err)
+	}
+	defer f.Close()
+	reports, err := promise.Reports(f)
+	for i := range reports {
+		if len(reports[i].Seeds) == 0 {
+			reports[i].Seeds = []uint64{seed}
+		}
+	}
+	return reports, err
+}
+
+// tail is the last lines of a text.
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// fastMutants breaks the code in the ways of the fast group.
+func fastMutants(ctx context.Context) error {
+	c := exec.CommandContext(ctx, "go", "run", "./proptest/mutants", "-group", "fast")
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("mutants: %w", err)
+	}
+	return nil
+}

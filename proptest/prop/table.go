@@ -1,0 +1,72 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// merged adds up the reports of each setting, in the order in which they came.
+func merged(reports []promise.Report) []promise.Report {
+	var all []promise.Report
+	for _, r := range reports {
+		i := slices.IndexFunc(all, func(m promise.Report) bool { return m.Setting == r.Setting })
+		if i < 0 {
+			all = append(all, promise.Report{Setting: r.Setting})
+			i = len(all) - 1
+		}
+		all[i].Add(r)
+	}
+	return all
+}
+
+// table prints the figures of each setting and of all, and returns the latter.
+func table(w io.Writer, reports []promise.Report) promise.Report {
+	total := promise.Report{Setting: "total"}
+	out := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "SETTING\tSEEDS\tRUNS\tTIME\tOPERATIONS\tFAULTS\tGRANTS\tSTALE WRITES REFUSED\tOVERLAPS\tVIOLATIONS\t")
+	row := func(r promise.Report, seeds string) {
+		fmt.Fprintf(out, "%s\t%s\t%d\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Setting, seeds, r.Runs, r.Time.Round(time.Second), r.Operations,
+			r.Injected(), r.Grants, r.Stale, r.Overlaps, len(r.Violations))
+	}
+	for _, r := range merged(reports) {
+		row(r, span(r.Seeds))
+		total.Add(r)
+	}
+	row(total, "")
+	out.Flush()
+	kinds := slices.SortedFunc(maps.Keys(total.Faults), func(a, b string) int {
+		return cmp.Or(cmp.Compare(total.Faults[b], total.Faults[a]), strings.Compare(a, b))
+	})
+	fmt.Fprintln(w, "\nfaults by kind:")
+	for _, kind := range kinds {
+		fmt.Fprintf(w, "%10d  %s\n", total.Faults[kind], kind)
+	}
+	fmt.Fprintln(w, "\nhow often each promise was looked at:")
+	for _, p := range promise.All {
+		fmt.Fprintf(w, "%10d  %s\n", total.Checks[p], p)
+	}
+	for _, v := range total.Violations {
+		fmt.Fprintln(w, "VIOLATION", v)
+	}
+	return total
+}
+
+// span is the first and the last of some seeds.
+func span(seeds []uint64) string {
+	if len(seeds) == 0 {
+		return "-"
+	}
+	first, last := slices.Min(seeds), slices.Max(seeds)
+	if first == last {
+		return fmt.Sprint(first)
+	}
+	return fmt.Sprintf("%d-%d", first, last)
+}
