@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -43,19 +44,24 @@ func main() {
 	}
 }
 
+var clock = lease.MonotonicClock()
+
+// since is how long something took, in whole seconds.
+func since(begun lease.Instant) time.Duration { return clock.Now().Since(begun).Round(time.Second) }
+
 // once is make prop.
 func once(ctx context.Context, seed uint64, mutants bool) error {
-	begun := time.Now()
+	begun := clock.Now()
 	reports, err := round(ctx, seed, 1)
 	if err != nil {
 		return err
 	}
 	total := table(os.Stdout, reports)
-	fmt.Printf("checked in %v\n\n", time.Since(begun).Round(time.Second))
+	fmt.Printf("checked in %v\n\n", since(begun))
 	err = enough(total, 24*time.Hour, 2_000_000, 5_000)
 	if mutants {
 		err = errors.Join(err, fastMutants(ctx))
-		fmt.Printf("in all %v\n", time.Since(begun).Round(time.Second))
+		fmt.Printf("in all %v\n", since(begun))
 	}
 	return err
 }

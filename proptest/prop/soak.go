@@ -23,20 +23,20 @@ const (
 
 // soak is make soak: rounds with new seeds, then real processes, then one report.
 func soak(ctx context.Context, seed uint64, duration time.Duration) error {
-	begun := time.Now()
+	begun := clock.Now()
 	virtual := duration * (100 - realShare) / 100
 	var reports []promise.Report
-	for n := uint64(0); n == 0 || time.Since(begun) < virtual; n++ {
+	for n := uint64(0); n == 0 || since(begun) < virtual; n++ {
 		found, err := round(ctx, seed+n*stride, 1)
 		reports = merged(append(reports, found...))
 		if err != nil {
 			return err
 		}
-		fmt.Printf("soak: round %d, %v\n", n+1, time.Since(begun).Round(time.Second))
+		fmt.Printf("soak: round %d, %v\n", n+1, since(begun))
 	}
-	real, err := processes(ctx, seed, max(time.Minute, duration-time.Since(begun)))
+	real, err := processes(ctx, seed, max(time.Minute, duration-since(begun)))
 	total := table(os.Stdout, append(reports, real))
-	fmt.Printf("soaked for %v\n", time.Since(begun).Round(time.Second))
+	fmt.Printf("soaked for %v\n", since(begun))
 	hours := duration.Hours()
 	at := func(perHour int) int { return int(hours * float64(perHour)) }
 	return errors.Join(err, enough(total, time.Duration(hours*250*float64(time.Hour)), at(10_000_000), at(20_000)),
