@@ -27,6 +27,7 @@ type process struct {
 	rename func(promise.Attempt, fencing.Token) promise.Attempt
 	// disconnect ends its way to the service.
 	disconnect func()
+	post       *post // nil if what it says arrives at once
 
 	mu     sync.Mutex
 	paused chan struct{} // closed when it goes on; nil while it runs
@@ -201,7 +202,7 @@ func (s *borderSession) Acquire(ctx context.Context, request lease.Request) (lea
 	p, name, attempt := s.process, request.Resources[0], attemptOf(s.id, request.Nonce)
 	p.step()
 	p.story.tell(promise.Event{Kind: promise.Asked, Who: p.name, Resource: name, Attempt: attempt})
-	grant, err := s.inner.Acquire(ctx, request)
+	grant, err := send(ctx, p, func(ctx context.Context) (lease.Grant, error) { return s.inner.Acquire(ctx, request) })
 	p.step()
 	switch {
 	case err == nil:
@@ -229,7 +230,7 @@ func (s *borderSession) over(nonce lease.Nonce) {
 func (s *borderSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	s.process.step()
 	defer s.process.step()
-	return s.inner.Renew(ctx)
+	return send(ctx, s.process, s.inner.Renew)
 }
 
 // Release ends an attempt.
@@ -237,7 +238,8 @@ func (s *borderSession) Release(ctx context.Context, nonce lease.Nonce) error {
 	s.process.step()
 	s.over(nonce)
 	defer s.process.step()
-	return s.inner.Release(ctx, nonce)
+	_, err := send(ctx, s.process, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.inner.Release(ctx, nonce) })
+	return err
 }
 
 // Close ends the session.

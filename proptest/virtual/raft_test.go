@@ -87,7 +87,7 @@ func (c *crew) serve() {
 		c.story.broken("%v", err)
 		return
 	}
-	if c.rename != nil {
+	if p.post = nil; c.rename != nil {
 		p.rename = c.rename
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -218,7 +218,10 @@ func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []f
 		return
 	}
 	crew := &crew{story: s, storage: newRegisters(s), policy: policy, rename: c.witness.name,
-		connect: func(*process) (lease.Backend, error) { return front{c}, nil }}
+		connect: func(p *process) (lease.Backend, error) {
+			p.post = &post{dice: rand.New(rand.NewPCG(seed, uint64(p.number))), lag: 5 * time.Millisecond}
+			return front{c}, nil
+		}}
 	if err := crew.start(4, 2, h, rates, seed); err != nil {
 		s.broken("start: %v", err)
 		return

@@ -1,0 +1,249 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+// quarantine is how long an emptied server is kept out.
+const quarantine = 10 * time.Second
+
+var errRefused = errors.New("connection refused")
+
+// redisServer is one Redis master: miniredis with a clock of its own. What it
+// says of itself is what the adapter asks a real one.
+type redisServer struct {
+	name    string
+	mini    *miniredis.Miniredis
+	clock   *clock
+	weather *weather
+	busy    chan struct{} // held by the one fault that stops or empties it
+	durable bool          // a restart keeps everything, as with appendfsync always
+
+	mu    sync.Mutex
+	up    bool
+	lives int
+}
+
+func newRedisServer(number int, seed uint64) *redisServer {
+	s := &redisServer{name: fmt.Sprint("redis ", number), mini: miniredis.NewMiniRedis(), clock: newClock(1),
+		weather: &weather{dice: rand.New(rand.NewPCG(seed, uint64(number)))}, busy: make(chan struct{}, 1), durable: number%2 == 0}
+	s.mini.SetTime(s.clock.Time())
+	s.mini.ClockTTL(true)
+	s.start()
+	return s
+}
+
+// start lets clients in.
+func (s *redisServer) start() {
+	conn, err := s.mini.Dial() // starts it
+	if err != nil {
+		panic(err)
+	}
+	s.mini.Server().SetPreHook(s.before)
+	conn.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.up = true
+	s.lives++
+}
+
+// stop ends all connections.
+func (s *redisServer) stop() {
+	s.mu.Lock()
+	s.up = false
+	s.mu.Unlock()
+	s.mini.Close()
+}
+
+// before sees every command before the server does. The clock is set when a
+// script begins: nothing else here depends on it.
+func (s *redisServer) before(c *server.Peer, command string, args ...string) bool {
+	switch {
+	case command == "EVAL" || command == "EVALSHA":
+		s.mini.SetTime(s.clock.Time())
+	case command == "INFO":
+		c.WriteBulk(s.info())
+		return true
+	case command == "CONFIG" && len(args) == 2 && strings.EqualFold(args[0], "get"):
+		c.WriteLen(2)
+		c.WriteBulk(args[1])
+		c.WriteBulk("always")
+		return true
+	}
+	return false
+}
+
+func (s *redisServer) info() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	aof := 0
+	if s.durable {
+		aof = 1
+	}
+	return fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\naof_enabled:%d\r\n"+
+		"master_replid2:%040d\r\nrun_id:%s life %d\r\n", aof, 0, s.name, s.lives)
+}
+
+// dial is how a process reaches the server.
+func (s *redisServer) dial(p *process) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.up {
+		return nil, errRefused
+	}
+	conn, err := s.mini.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return cable(p, s.weather, conn), nil
+}
+
+// fleet is the servers of a run.
+type fleet struct {
+	story   *story
+	servers []*redisServer
+	without chan struct{} // one for each server that may be without its data
+	watcher *redlockadapter.Backend
+}
+
+func startFleet(s *story, size int, seed uint64) (*fleet, error) {
+	f := &fleet{story: s, without: make(chan struct{}, (size-1)/2)}
+	for i := range size {
+		f.servers = append(f.servers, newRedisServer(i, seed))
+	}
+	outsider := &process{story: s}
+	if err := redlockadapter.Init(context.Background(), f.config(outsider), fencing.None); err != nil {
+		return f, err
+	}
+	var err error
+	f.watcher, err = redlockadapter.New(context.Background(), f.config(outsider))
+	return f, err
+}
+
+func (f *fleet) config(p *process) redlockadapter.Config {
+	c := redlockadapter.Config{MaxTTL: quarantine, MaxSkew: 1e5 * time.Hour}
+	for _, s := range f.servers {
+		c.Nodes = append(c.Nodes, &redis.Options{Addr: s.name,
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return s.dial(p) }})
+	}
+	return c
+}
+
+// connect gives a process a backend of its own.
+func (f *fleet) connect(p *process) (lease.Backend, error) {
+	b, err := redlockadapter.New(context.Background(), f.config(p))
+	if err != nil {
+		return nil, err
+	}
+	p.disconnect = func() { _ = b.Close(context.Background()) } // what it cannot tell runs out
+	return b, nil
+}
+
+// rejoined waits until a server has its vote again.
+func (f *fleet) rejoined(ctx context.Context, number int) {
+	for ctx.Err() == nil {
+		if s := f.watcher.NodeStatuses(ctx)[number]; s.Err == nil && !s.Empty {
+			return
+		}
+		wait(ctx, time.Second)
+	}
+	f.story.broken("%s has not got its vote back by the end", f.servers[number].name)
+}
+
+// close ends the servers.
+func (f *fleet) close() {
+	if f.watcher != nil {
+		_ = f.watcher.Close(context.Background())
+	}
+	for _, s := range f.servers {
+		s.stop()
+	}
+}
+
+// redisFaults are what can happen to a fleet.
+var redisFaults = []string{"stop", "empty", "restart-empty", "redis-clock-jump", "redis-clock-day", "redis-clock-rate", "cut", "late", "lost-replies"}
+
+// strike makes something happen to a server, and returns when it is over.
+func (f *fleet) strike(ctx context.Context, one fault) {
+	number := one.target % len(f.servers)
+	s := f.servers[number]
+	switch one.kind {
+	case "redis-clock-jump":
+		f.story.fault(one.kind, s.name)
+		s.clock.jump(time.Duration(one.dice-50) * time.Second)
+	case "redis-clock-day": // idle counters are forgotten
+		f.story.fault(one.kind, s.name)
+		s.clock.jump(25 * time.Hour)
+	case "redis-clock-rate":
+		f.story.fault(one.kind, s.name)
+		s.clock.setRate(0.2 + float64(one.dice)/33)
+		wait(ctx, one.lasts)
+		s.clock.setRate(1)
+	case "cut":
+		f.story.fault(one.kind, s.name)
+		release := s.weather.hold()
+		wait(ctx, one.lasts)
+		release()
+	case "late", "lost-replies":
+		f.story.fault(one.kind, s.name)
+		if one.kind == "late" {
+			s.weather.set(time.Duration(one.dice)*20*time.Millisecond, false)
+		} else {
+			s.weather.set(0, true)
+		}
+		wait(ctx, one.lasts)
+		s.weather.set(0, false)
+	default:
+		f.strikeServer(ctx, number, one)
+	}
+}
+
+// strikeServer is for faults that stop or empty a server. No more than a
+// minority is without its data at a time, or nothing is promised.
+func (f *fleet) strikeServer(ctx context.Context, number int, one fault) {
+	s := f.servers[number]
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	default:
+		return
+	}
+	forgets := one.kind != "stop" || !s.durable
+	if forgets {
+		select {
+		case f.without <- struct{}{}:
+			defer func() { <-f.without }()
+		default:
+			return
+		}
+	}
+	f.story.fault(one.kind, s.name)
+	if one.kind == "empty" {
+		s.mini.FlushAll()
+	} else {
+		s.stop()
+		if one.kind == "restart-empty" {
+			s.mini.FlushAll()
+		}
+		wait(ctx, one.lasts)
+		s.start()
+	}
+	if forgets {
+		f.rejoined(ctx, number)
+	}
+}
