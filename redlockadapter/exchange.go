@@ -1,6 +1,9 @@
 package redlockadapter
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // exchange is what is sent to a node in one go, and what has been answered.
 type exchange struct {
@@ -84,6 +87,9 @@ func (x *exchange) callFor(first int, o *op, a args) *call {
 func (x *exchange) encode(l *lane, b []byte) []byte {
 	for i := range x.calls {
 		c := &x.calls[i]
+		if len(c.args) == 1 {
+			b = slices.Grow(b, 128+len(c.head.text)+len(c.args[0].text))
+		}
 		if c.load != nil {
 			b = appendCount(b, 3)
 			b = appendArg(appendArg(appendArg(b, "script"), "load"), c.load.text)

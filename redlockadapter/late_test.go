@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -134,9 +135,9 @@ func TestTombstoneRefusesALateAcquire(t *testing.T) {
 	run := func(name string, args ...any) string {
 		text, err := redlockadapter.Script(name)
 		require.NoError(t, err)
-		reply, err := c.Eval(context.Background(), text, []string{"node"}, args...).Text()
+		reply, err := c.Eval(context.Background(), text, []string{"node"}, args...).Result()
 		require.NoError(t, err)
-		return reply
+		return fmt.Sprint(reply)
 	}
 	require.NoError(t, c.HSet(context.Background(), "node", "state", "1 0 7 0").Err())
 	acquire := func(nonce string) string { return run("acquire", 1, 100000, ":a", nonce+"\ninfo") }

@@ -95,6 +95,8 @@ func (k *link) read() (string, error) {
 	switch line[0] {
 	case '-':
 		return "", refusal(rest)
+	case ':':
+		return string(rest), nil
 	case '$':
 		size, err := strconv.Atoi(string(rest))
 		if err != nil || size < 0 || size > 1<<24 {

@@ -22,7 +22,7 @@ type server struct {
 	last   int // attempt
 }
 
-// run calls a script; a text that it answers is a list of one.
+// run calls a script; a text or a number is a list of one.
 func (s *server) run(name string, args ...any) []string {
 	s.t.Helper()
 	text, err := redlockadapter.Script(name)
@@ -31,6 +31,9 @@ func (s *server) run(name string, args ...any) []string {
 	cmd := s.client.Eval(context.Background(), text, []string{"node"}, args...)
 	if reply, err := cmd.Text(); err == nil {
 		return []string{reply}
+	}
+	if reply, err := cmd.Int(); err == nil {
+		return []string{strconv.Itoa(reply)}
 	}
 	reply, err := cmd.StringSlice()
 	require.NoError(s.t, err)

@@ -5,7 +5,7 @@
 --       then for each attempt: its lock, and its body: nonce, line break, info;
 --       or, with several locks or one who waits: "*", number of locks, space, ticket
 --       (since when it waits, a hyphen, its process; or nothing), then locks and body
--- Answer: a line for each attempt: a token that this node accepts for it, "held", the
+-- Answer: a line for each attempt (a number is a line too): a token that this node accepts for it, "held", the
 --       time left (ms) and who holds, "ended" if its tombstone is here, or "full";
 --       or, without any vote, only "empty", or only "epoch" with the node's larger one.
 --
@@ -30,7 +30,7 @@ if size == 4 and tombs == '0' and not changed then
   local counter = tonumber(call('HGET', node, A[3]) or '')
   if counter and counter < max and (floor == '0' or counter >= tonumber(floor)) then
     call('HSET', node, A[3], format('%d %d ', counter + 1, now + A[2]) .. A[4])
-    return format('%d', counter + 1)
+    return counter + 1
   end
 end
 floor, tombs = tonumber(floor), tonumber(tombs)

@@ -4,7 +4,7 @@
 -- ARGV  for each attempt: its lock and its body; or "*", number of locks, life of a
 --       tombstone (ms, 0 for none), whom to wake ("none"; "next" if a lock was mine, which
 --       is what the short form means; "any" always), with spaces between, then locks and body
--- Answer: a line for each attempt: "1" if a waiter was woken, else "0".
+-- Answer: a line for each attempt (a number is a line too): "1" if a waiter was woken, else "0".
 --
 -- The tombstone refuses a copy of the acquire that is still on its way. Wake-ups
 -- are hints: the one who has waited longest is told, on the channel of its
@@ -18,7 +18,7 @@ if size == 2 then -- the short way for most calls: one lock, and nobody waits
   local counter, at = match(lock, '^(%d+) %d+ ()')
   if counter and sub(lock, at) == A[2] then
     call('HSET', node, A[1], counter)
-    return '0'
+    return 0
   end
 end
 
