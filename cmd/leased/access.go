@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -31,6 +33,9 @@ const (
 	electionTime  = 10 * time.Second
 	electionPause = 200 * time.Millisecond
 )
+
+// errUnreached: no member was reached, so nothing was asked of the service.
+var errUnreached = fmt.Errorf("%w: no member was reached", lease.ErrUnavailable)
 
 // access is how a command reaches the service: flags that all of them share.
 type access struct {
@@ -60,9 +65,13 @@ func fromEnv(name, byDefault string) string {
 func (a *access) endpoints() ([]string, error) {
 	var all []string
 	for part := range strings.SplitSeq(a.endpoint, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			all = append(all, part)
+		if part = strings.TrimSpace(part); part == "" {
+			continue
 		}
+		if _, port, err := net.SplitHostPort(part); err != nil || port == "" {
+			return nil, usageError(fmt.Errorf("endpoint (%s) must be host:port, as %s", part, defaultEndpoint))
+		}
+		all = append(all, part)
 	}
 	if len(all) == 0 {
 		return nil, usageError(errors.New("endpoint is empty; give host:port of a member"))
@@ -119,14 +128,24 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 		case connectivity.Ready:
 			return conn, nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			conn.Close()
-			return nil, fmt.Errorf("%w: nobody answers at %s", lease.ErrUnavailable, address)
+			defer conn.Close()
+			return nil, fmt.Errorf("%w at %s: %w", errUnreached, address, a.whyNot(ctx, conn))
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			conn.Close()
-			return nil, fmt.Errorf("%w: no answer from %s within %v", lease.ErrUnavailable, address, connectTime)
+			return nil, fmt.Errorf("%w at %s within %v", errUnreached, address, connectTime)
 		}
 	}
+}
+
+// whyNot is why a connection failed: a call that does not wait is told.
+func (a *access) whyNot(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
+	text := status.Convert(err).Message()
+	if a.caFile == "" && strings.Contains(text, "error reading server preface") {
+		text += "; does the service use TLS? Give --tls-ca then"
+	}
+	return errors.New(text)
 }
 
 // onAny runs a call on the first endpoint that can be reached.

@@ -48,7 +48,7 @@ func newAcquire() *cobra.Command {
 func newRelease() *cobra.Command {
 	r := &pb.ReleaseRequest{}
 	c := &cobra.Command{Use: "release RESOURCE --token TOKEN", Short: "Give a lease back", Args: exactly(1, "the name of a lock")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.Flags().Uint64Var(&r.Token, "token", 0, "token of the lease, as `leased acquire` printed it")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if r.Resource = args[0]; r.Token == 0 {
@@ -63,8 +63,7 @@ func newRelease() *cobra.Command {
 			if !got.Released {
 				text = "was not held any more:"
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s %s, token %d\n", text, r.Resource, r.Token)
-			return err
+			return o.say(c, got, "%s %s, token %d", text, r.Resource, r.Token)
 		})
 	}
 	return c

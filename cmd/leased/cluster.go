@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -18,8 +21,8 @@ func newCluster() *cobra.Command {
 }
 
 func newClusterStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Show the members, and how those at --endpoint are doing", Args: cobra.NoArgs,
-		Long: "Show the members, and how those at --endpoint, and the leader, are doing. Members with the same\n" +
+	c := &cobra.Command{Use: "status", Short: "Show the members, and how they are doing", Args: cobra.NoArgs,
+		Long: "Show the members, and how those that can be reached are doing. Members with the same\n" +
 			"CHAIN index must have the same hash. LAG is how many entries of the leader's log a member does not have."}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -46,8 +49,8 @@ func newClusterStatus() *cobra.Command {
 	return c
 }
 
-// statuses asks every endpoint, and the leader if none of them is it. At least
-// one answers.
+// statuses asks every endpoint, and all members that they know of. At least one
+// answers.
 func (a *access) statuses(c *cobra.Command) ([]*pb.StatusResponse, error) {
 	addresses, err := a.endpoints()
 	if err != nil {
@@ -57,30 +60,37 @@ func (a *access) statuses(c *cobra.Command) ([]*pb.StatusResponse, error) {
 	known := map[string]bool{}
 	var failed error
 	for i := 0; i < len(addresses); i++ {
-		conn, err := a.connect(c.Context(), addresses[i])
+		s, err := a.statusOf(c, addresses[i])
 		if err != nil {
 			failed = err
-			continue
-		}
-		s, err := pb.NewClusterServiceClient(conn).Status(c.Context(), &pb.StatusRequest{})
-		conn.Close()
-		if err != nil {
-			failed = wire.FromStatus(err)
 			continue
 		}
 		if !known[s.Id] {
 			known[s.Id] = true
 			answers = append(answers, s)
 		}
-		if s.Leader != "" && !known[s.Leader] && s.LeaderApiAddress != "" && i == len(addresses)-1 {
-			addresses = append(addresses, s.LeaderApiAddress)
-			known[s.Leader] = known[s.Leader] || len(addresses) > 16
+		for _, m := range s.Members {
+			if m.ApiAddress != "" && !slices.Contains(addresses, m.ApiAddress) {
+				addresses = append(addresses, m.ApiAddress)
+			}
 		}
 	}
 	if len(answers) == 0 {
 		return nil, failed
 	}
 	return answers, nil
+}
+
+func (a *access) statusOf(c *cobra.Command, address string) (*pb.StatusResponse, error) {
+	conn, err := a.connect(c.Context(), address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(c.Context(), connectTime)
+	defer cancel()
+	s, err := pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
+	return s, wire.FromStatus(err)
 }
 
 func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*pb.StatusResponse) {
@@ -100,7 +110,7 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 			votes = "yes"
 		}
 		if s == nil {
-			state := "not asked"
+			state := "unreachable"
 			if m.Leader {
 				state = "leader"
 			}
@@ -124,14 +134,14 @@ func lagText(m *pb.Member) string {
 func newClusterJoin() *cobra.Command {
 	c := &cobra.Command{Use: "join ADDRESS", Short: "Make the new member at --endpoint join the cluster of the member at ADDRESS",
 		Example: "  leased cluster join 10.0.0.1:7420 --endpoint 10.0.0.4:7420", Args: exactly(1, "the API of a member, as host:port")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.onAny(c.Context(), func(conn *grpc.ClientConn) error {
-			_, err := pb.NewClusterServiceClient(conn).Join(c.Context(), &pb.JoinRequest{Address: args[0]})
-			if err == nil {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "joined the cluster of %s\n", args[0])
+			got, err := pb.NewClusterServiceClient(conn).Join(c.Context(), &pb.JoinRequest{Address: args[0]})
+			if err != nil {
+				return err
 			}
-			return err
+			return o.say(c, got, "joined the cluster of %s", args[0])
 		})
 	}
 	return c
@@ -141,14 +151,14 @@ func newClusterRemove() *cobra.Command {
 	c := &cobra.Command{Use: "remove MEMBER", Short: "Take a member out of the cluster, dead or alive",
 		Long: "Take a member out of the cluster, dead or alive. Stop it first if it runs. Its folder must not be\n" +
 			"used again: empty it before the member joins anew.", Args: exactly(1, "the id of a member")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			_, err := pb.NewClusterServiceClient(conn).Remove(c.Context(), &pb.RemoveRequest{Id: args[0]})
-			if err == nil {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "removed %s\n", args[0])
+			got, err := pb.NewClusterServiceClient(conn).Remove(c.Context(), &pb.RemoveRequest{Id: args[0]})
+			if err != nil {
+				return err
 			}
-			return err
+			return o.say(c, got, "removed %s", args[0])
 		})
 	}
 	return c
@@ -156,15 +166,15 @@ func newClusterRemove() *cobra.Command {
 
 func newClusterTransfer() *cobra.Command {
 	c := &cobra.Command{Use: "transfer [MEMBER]", Short: "Hand leadership to a member, or to the one most up to date", Args: cobra.MaximumNArgs(1)}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		to := prefixOf(args)
+		to := strings.Join(args, "")
 		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			_, err := pb.NewClusterServiceClient(conn).Transfer(c.Context(), &pb.TransferRequest{To: to})
-			if err == nil {
-				_, err = fmt.Fprintln(c.OutOrStdout(), "handed over")
+			got, err := pb.NewClusterServiceClient(conn).Transfer(c.Context(), &pb.TransferRequest{To: to})
+			if err != nil {
+				return err
 			}
-			return err
+			return o.say(c, got, "handed over")
 		})
 	}
 	return c

@@ -63,6 +63,14 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if _, err := f.settings(data, &redisfleet.Fleet{}); err != nil { // before anything is started
+		return usageError(err)
+	}
+	unlock, err := lockFolder(data)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	fleet, err := redisfleet.Start(ctx, kind, data, devMasters)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -92,7 +91,8 @@ var outcomes = []struct {
 	{lease.ErrHeld, exitHeld, "see who holds it with `leased inspect`, or wait for it with --wait"},
 	{lease.ErrLost, exitLost, "stop writing; acquire again for a new token"},
 	{lease.ErrReleased, exitLost, ""},
-	{lease.ErrUnavailable, exitUnavailable, "is the service running? Start one with `leased dev`, or name it with --endpoint or LEASED_ENDPOINT"},
+	{errUnreached, exitUnavailable, "is the service running? Start one with `leased dev`, or name it with --endpoint or LEASED_ENDPOINT"},
+	{lease.ErrUnavailable, exitUnavailable, "nothing has happened: try again in a moment"},
 	{lease.ErrInvalid, exitUsage, ""},
 	{fencing.ErrInvalidResource, exitUsage, ""},
 }
@@ -107,9 +107,6 @@ func codeOf(err error) int {
 		if errors.Is(err, o.err) {
 			return o.code
 		}
-	}
-	if strings.HasPrefix(err.Error(), "unknown command") {
-		return exitUsage // cobra has no type for it
 	}
 	return exitError
 }

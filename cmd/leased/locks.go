@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"text/tabwriter"
 	"time"
 
@@ -71,8 +69,9 @@ func number[T int32 | int64 | uint64](n T) string {
 
 func newList() *cobra.Command {
 	c := &cobra.Command{Use: "list [PREFIX]", Short: "List the locks in use",
-		Long: "List the locks in use whose names begin with PREFIX, or all. Locks of the efficiency mode are\n" +
-			"not listed: no Redis node knows them all. Inspect each by its name.",
+		Long: "List the locks in use whose names begin with PREFIX, or all. Of the efficiency mode those are listed\n" +
+			"that the present leader has granted, or whose holders it has heard of: a best effort. `leased inspect`\n" +
+			"asks Redis.",
 		Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -109,80 +108,27 @@ func newList() *cobra.Command {
 	return c
 }
 
-func newWatch() *cobra.Command {
-	c := &cobra.Command{Use: "watch RESOURCE|PREFIX*", Short: "Print what happens to a lock, or to all with a prefix",
-		Long: "Print what happens to a lock, or with a * at the end to all locks whose names begin so, until\n" +
-			"Ctrl-C. The present holders and waiters come first.",
-		Example: "  leased watch account/7\n  leased watch 'account/*'", Args: exactly(1, "the name of a lock, or a prefix and *")}
-	a, o := addAccess(c), addOutput(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		request := &pb.WatchRequest{Resource: args[0]}
-		if prefix, ok := trimStar(args[0]); ok {
-			request = &pb.WatchRequest{Prefix: &prefix}
-		}
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
-		err := a.onLeader(ctx, func(conn *grpc.ClientConn) error {
-			stream, err := pb.NewLeaseServiceClient(conn).Watch(ctx, request)
-			for err == nil {
-				var event *pb.Event
-				if event, err = stream.Recv(); err == nil {
-					err = o.event(c.OutOrStdout(), event)
-				}
-			}
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		})
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	}
-	return c
-}
-
-// event prints one event as a line.
-func (o *output) event(w io.Writer, e *pb.Event) error {
-	if o.format == "json" {
-		return printJSON(w, e, "")
-	}
-	if e.Type == "synced" {
-		return nil
-	}
-	text := fmt.Sprintf("%-9s  %s  %s", e.Type, e.Resource, e.Party.GetHolder())
-	if token := e.Party.GetToken(); token != 0 {
-		text += fmt.Sprintf("  token %d", token)
-	}
-	if e.Place > 0 {
-		text += fmt.Sprintf("  place %d", e.Place)
-	}
-	_, err := fmt.Fprintf(w, "%s  waiting %d\n", text, e.Waiters)
-	return err
-}
-
 func newBreak() *cobra.Command {
 	var token uint64
 	c := &cobra.Command{Use: "break RESOURCE --token TOKEN", Short: "Take a lease away from its holder",
 		Long: "Take a lease away from its holder. The next in the queue gets the lock at once. What the holder\n" +
 			"writes is refused from when the next token has entered the gate, not before.",
 		Args: exactly(1, "the name of a lock")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.Flags().Uint64Var(&token, "token", 0, "token of the lease, as `leased inspect` shows it")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if token == 0 {
 			return usageError(fmt.Errorf("token must be given: see `leased inspect %s`", args[0]))
 		}
 		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			_, err := pb.NewLeaseServiceClient(conn).Break(c.Context(), &pb.BreakRequest{Resource: args[0], Token: token})
+			got, err := pb.NewLeaseServiceClient(conn).Break(c.Context(), &pb.BreakRequest{Resource: args[0], Token: token})
 			if errors.Is(wire.FromStatus(err), lease.ErrNotHeld) {
 				return &codeError{exitLost, fmt.Errorf("nobody holds %s with token %d; see `leased inspect %s`", args[0], token, args[0])}
 			}
-			if err == nil {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "broke the lease on %s with token %d\n", args[0], token)
+			if err != nil {
+				return err
 			}
-			return err
+			return o.say(c, got, "broke the lease on %s with token %d", args[0], token)
 		})
 	}
 	return c

@@ -7,6 +7,20 @@
 // Each command has a file of its own; root.go lists them.
 package main
 
-import "os"
+import (
+	"context"
+	"os"
 
-func main() { os.Exit(execute(newRoot(), os.Args[1:])) }
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	redis.SetLogger(silent{}) // every failure is in an error that is told once
+	os.Exit(execute(newRoot(), os.Args[1:]))
+}
+
+// silent is a logger of go-redis.
+type silent struct{}
+
+// Printf prints nothing.
+func (silent) Printf(context.Context, string, ...any) {}

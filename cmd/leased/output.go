@@ -43,6 +43,15 @@ func (o *output) print(w io.Writer, m proto.Message, table func(t *tabwriter.Wri
 	return t.Flush()
 }
 
+// say writes a message of the API as JSON, or else a sentence for people.
+func (o *output) say(c *cobra.Command, m proto.Message, format string, args ...any) error {
+	if o.format == "json" {
+		return printJSON(c.OutOrStdout(), m, "  ")
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), format+"\n", args...)
+	return err
+}
+
 // printJSON writes a message with the names that the HTTP API uses.
 func printJSON(w io.Writer, m proto.Message, indent string) error {
 	encoder := json.NewEncoder(w)

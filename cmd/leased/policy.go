@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -45,7 +46,7 @@ func newPolicySet() *cobra.Command {
 		Long: "Set the policy of the locks whose names begin with PREFIX. Locks in use keep their mode, so a\n" +
 			"change of mode is refused while there are any.",
 		Example: "  leased policy set 'report/*' --mode efficiency --ttl 30s", Args: exactly(1, "a prefix and *")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&p.Mode, "mode", "", "efficiency or correctness")
 	flags.StringVar(&p.Ttl, "ttl", "", "how long a lease lasts when it is not renewed")
@@ -58,11 +59,12 @@ func newPolicySet() *cobra.Command {
 		}
 		p.Prefix = prefixOf(args)
 		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			_, err := pb.NewPolicyServiceClient(conn).SetPolicy(c.Context(), &pb.SetPolicyRequest{Policy: p})
-			if err == nil {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "locks %s* have mode %s\n", p.Prefix, p.Mode)
+			defer sayIfSlow(c)()
+			got, err := pb.NewPolicyServiceClient(conn).SetPolicy(c.Context(), &pb.SetPolicyRequest{Policy: p})
+			if err != nil {
+				return err
 			}
-			return err
+			return o.say(c, got, "locks %s* have mode %s", p.Prefix, p.Mode)
 		})
 	}
 	return c
@@ -70,15 +72,24 @@ func newPolicySet() *cobra.Command {
 
 func newPolicyDelete() *cobra.Command {
 	c := &cobra.Command{Use: "delete PREFIX*", Short: "Delete the policy for a prefix", Args: exactly(1, "a prefix and *")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			_, err := pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefixOf(args)})
-			if err == nil {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "deleted the policy of %s*\n", prefixOf(args))
+			defer sayIfSlow(c)()
+			got, err := pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefixOf(args)})
+			if err != nil {
+				return err
 			}
-			return err
+			return o.say(c, got, "deleted the policy of %s*", prefixOf(args))
 		})
 	}
 	return c
+}
+
+// sayIfSlow tells what takes so long, until the returned function is called.
+func sayIfSlow(c *cobra.Command) (done func()) {
+	timer := time.AfterFunc(2*time.Second, func() {
+		fmt.Fprintln(c.ErrOrStderr(), "waiting until no lease of the efficiency mode is left on these locks; if you stop here, repeat the command to finish the change")
+	})
+	return func() { timer.Stop() }
 }

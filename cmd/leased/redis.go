@@ -103,7 +103,7 @@ func newRedisInit() *cobra.Command {
 			"data. You answer for the floor: no token above it must ever have been granted; the gates know. Wait\n" +
 			"for the longest ttl first if holders may still be at work. Where a majority has its data nothing\n" +
 			"changes: the others rejoin by themselves.", Args: cobra.NoArgs}
-	a, f := addAccess(c), addFleet(c)
+	a, f, o := addAccess(c), addFleet(c), addOutput(c)
 	c.Flags().Uint64Var(&floor, "floor", 0, "the largest token that was ever granted")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !c.Flags().Changed("floor") {
@@ -116,8 +116,7 @@ func newRedisInit() *cobra.Command {
 		if err := redlockadapter.Init(c.Context(), config, fencing.Token(floor)); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%d masters may vote\n", len(config.Nodes))
-		return err
+		return o.say(c, mastersOf(config), "%d masters may vote", len(config.Nodes))
 	}
 	return c
 }
@@ -126,7 +125,7 @@ func newRedisRejoin() *cobra.Command {
 	c := &cobra.Command{Use: "rejoin", Short: "Bring emptied Redis masters back, and wait until all vote",
 		Long: "Bring emptied Redis masters back while a majority has its data, and wait until all vote. Running\n" +
 			"members do this by themselves; an emptied master is kept out for the longest ttl.", Args: cobra.NoArgs}
-	a, f := addAccess(c), addFleet(c)
+	a, f, o := addAccess(c), addFleet(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, stop := untilInterrupted(c.Context())
 		defer stop()
@@ -139,12 +138,25 @@ func newRedisRejoin() *cobra.Command {
 			return err
 		}
 		defer func() { _ = backend.Close(context.WithoutCancel(ctx)) }()
-		return awaitVotes(ctx, c, backend)
+		if err := awaitVotes(ctx, c, backend); err != nil {
+			return err
+		}
+		return o.say(c, mastersOf(config), "all %d masters vote", len(config.Nodes))
 	}
 	return c
 }
 
-// awaitVotes prints what is missing, each time that it changes.
+// mastersOf are the masters as a message.
+func mastersOf(config redlockadapter.Config) *pb.StatusResponse {
+	s := &pb.StatusResponse{}
+	for _, n := range config.Nodes {
+		s.Redis = append(s.Redis, &pb.RedisNode{Address: n.Addr})
+	}
+	return s
+}
+
+// awaitVotes returns when all vote. It prints what is missing, each time that it
+// changes.
 func awaitVotes(ctx context.Context, c *cobra.Command, backend *redlockadapter.Backend) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -163,8 +175,7 @@ func awaitVotes(ctx context.Context, c *cobra.Command, backend *redlockadapter.B
 			}
 		}
 		if len(missing) == 0 {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "all %d masters vote\n", len(statuses))
-			return err
+			return nil
 		}
 		if 2*empty > len(statuses) {
 			return &codeError{exitUnavailable, redlockadapter.ErrNoData}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,39 @@ func newRoot() *cobra.Command {
 		}
 	}
 	root.AddCommand(newRunGuard())
+	root.InitDefaultCompletionCmd()
+	strict(root)
 	return root
+}
+
+// strict makes a wrong number of arguments, or a command that does not exist, an
+// error of usage.
+func strict(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		strict(sub)
+	}
+	if c.HasSubCommands() && !c.Runnable() {
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			return usageError(fmt.Errorf("unknown command %q; see `%s --help`", args[0], c.CommandPath()))
+		}
+		return
+	}
+	check := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		err := check(c, args)
+		var coded *codeError
+		if err == nil || errors.As(err, &coded) {
+			return err
+		}
+		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
+	}
 }
 
 // commandGroup is a part of the help.

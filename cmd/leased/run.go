@@ -71,8 +71,6 @@ func newRun() *cobra.Command {
 	flags.StringVar(&f.mode, "mode", "", "the mode that the lock must have: efficiency or correctness")
 	flags.StringVar(&f.holder, "holder", defaultHolder(), "who holds it, for people who inspect the lock")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing while waiting")
-	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
-	c.MarkFlagsMutuallyExclusive("shared", "permits")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return f.run(c.Context(), fencing.Resource(args[0]), args[1:])
 	}
@@ -114,7 +112,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	}
 	if err != nil {
 		farewell(client, l, farewellTime)
-		return notAcquired(err)
+		return f.notAcquired(err, line.notQueued())
 	}
 	command := supervise.Command{Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTL: f.ttl, Grace: f.grace,
 		Guard: []string{self, guardCommand}, Signals: signals,
@@ -125,8 +123,12 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 
 // notAcquired is the exit code for a lock that was not had in time. That the
 // last answer was not heard does not matter: the client has given up whatever
-// it may have been granted.
-func notAcquired(err error) error {
+// it may have been granted. Who waited and was in no queue has not met others
+// who hold the lock, but a service that could not be used: trouble says why.
+func (f *runFlags) notAcquired(err, trouble error) error {
+	if errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait {
+		return &codeError{exitUnavailable, fmt.Errorf("waited %v in vain for the service: %w; is it running? Name it with --endpoint or LEASED_ENDPOINT", f.wait, trouble)}
+	}
 	if errors.Is(err, lease.ErrHeld) {
 		return &codeError{exitHeld, fmt.Errorf("%w; see who holds it with `leased inspect`", err)}
 	}
@@ -179,6 +181,12 @@ func (f *runFlags) acquire(ctx context.Context, client *lease.Client, resource f
 func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]lease.AcquireOption, error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
+	}
+	switch {
+	case f.wait != 0 && f.noWait:
+		return nil, usageError(fmt.Errorf("wait (%v) and no-wait exclude each other", f.wait))
+	case f.shared && f.permits != 0:
+		return nil, usageError(fmt.Errorf("shared and permits (%d) exclude each other", f.permits))
 	}
 	if f.ttl == 0 {
 		f.ttl = f.access.policyTTL(ctx, resource)

@@ -26,7 +26,7 @@ func newSnapshot() *cobra.Command {
 
 func newSnapshotSave() *cobra.Command {
 	c := &cobra.Command{Use: "save FILE", Short: "Write the state of the member at --endpoint to a new file", Args: exactly(1, "the name of a file")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if _, err := os.Lstat(args[0]); err == nil {
 			return usageError(fmt.Errorf("%s exists; give the name of a new file", args[0]))
@@ -54,13 +54,13 @@ func newSnapshotSave() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return keepSnapshot(c, file, args[0])
+		return keepSnapshot(c, o, file, args[0])
 	}
 	return c
 }
 
 // keepSnapshot checks what arrived, and gives it its name.
-func keepSnapshot(c *cobra.Command, file *os.File, name string) error {
+func keepSnapshot(c *cobra.Command, o *output, file *os.File, name string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
@@ -71,8 +71,7 @@ func keepSnapshot(c *cobra.Command, file *os.File, name string) error {
 	if err := errors.Join(file.Sync(), os.Rename(file.Name(), name)); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "saved %s: entry %d, last token %d, %d locks\n", name, info.Index, info.LastToken, info.Counts.Locks)
-	return err
+	return o.say(c, snapshotInfo(info), "saved %s: entry %d, last token %d, %d locks", name, info.Index, info.LastToken, info.Counts.Locks)
 }
 
 func newSnapshotInspect() *cobra.Command {
@@ -88,9 +87,7 @@ func newSnapshotInspect() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		m := &pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256, ChainIndex: info.ChainIndex,
-			ChainHash: info.ChainHash, LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
-			Locks: int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)}
+		m := snapshotInfo(info)
 		return o.print(c.OutOrStdout(), m, func(t *tabwriter.Writer) {
 			row(t, "entry", m.Index)
 			row(t, "term", m.Term)
@@ -107,13 +104,19 @@ func newSnapshotInspect() *cobra.Command {
 	return c
 }
 
+func snapshotInfo(info raftstore.SnapshotInfo) *pb.SnapshotInfo {
+	return &pb.SnapshotInfo{Index: info.Index, Term: info.Term, Size: info.Size, Sha256: info.SHA256, ChainIndex: info.ChainIndex,
+		ChainHash: info.ChainHash, LastToken: uint64(info.LastToken), Generation: info.Generation, Sessions: int64(info.Counts.Sessions),
+		Locks: int64(info.Counts.Locks), Holders: int64(info.Counts.Holders), Waiters: int64(info.Counts.Waiters)}
+}
+
 func newSnapshotRestore() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{Use: "restore FILE --yes", Short: "Replace the state of the whole cluster by a saved one",
 		Long: "Replace the state of the whole cluster by a saved one. All that was granted since is forgotten,\n" +
 			"and its holders lose it. All later tokens are larger by at least 2^32, so that gates refuse the old ones.",
 		Args: exactly(1, "the name of a file")}
-	a := addAccess(c)
+	a, o := addAccess(c), addOutput(c)
 	c.Flags().BoolVar(&yes, "yes", false, "yes, replace the state of the whole cluster")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !yes {
@@ -128,10 +131,10 @@ func newSnapshotRestore() *cobra.Command {
 				return err
 			}
 			got, err := stream.CloseAndRecv()
-			if err == nil {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "restored %s; tokens go on above %d\n", args[0], got.Floor)
+			if err != nil {
+				return err
 			}
-			return err
+			return o.say(c, got, "restored %s; tokens go on above %d", args[0], got.Floor)
 		})
 	}
 	return c

@@ -1,24 +1,24 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
 )
 
 // version is set when a release is built: -ldflags "-X main.version=v1.2.3".
 var version = ""
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "leased %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
+	c := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
+	o := addOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return o.say(c, &pb.StatusResponse{Version: versionText()}, "leased %s %s %s/%s", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	}
+	return c
 }
 
 // versionText is the release, or what the build knows of the source.

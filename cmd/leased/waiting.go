@@ -33,6 +33,7 @@ type waitingLine struct {
 	status  *lease.Status
 	since   map[fencing.Token]time.Time // when a holder was first seen here
 	trouble error
+	queued  bool // the service has said that the lock is held
 	drawn   bool
 }
 
@@ -46,17 +47,30 @@ func newWaitingLine(out *os.File, backend lease.Backend, resource fencing.Resour
 // waiting is the hook of the client: an attempt waits, or has failed and is
 // tried again.
 func (l *waitingLine) waiting(e lease.Event) {
+	l.mu.Lock()
+	l.trouble, l.queued = e.Err, e.Err == nil
+	l.mu.Unlock()
 	if l.quiet {
 		return
 	}
-	l.mu.Lock()
-	l.trouble = e.Err
-	l.mu.Unlock()
 	l.once.Do(func() {
 		l.began = time.Now()
 		l.work.Go(l.watch)
 		l.work.Go(l.draw)
 	})
+}
+
+// notQueued is why an attempt that waits is in no queue; nil if it is in one.
+func (l *waitingLine) notQueued() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.queued:
+		return nil
+	case l.trouble != nil:
+		return l.trouble
+	}
+	return errUnreached
 }
 
 // end removes the line.

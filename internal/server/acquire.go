@@ -10,6 +10,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // unary is one call of Acquire, outside of a stream.
@@ -31,7 +32,7 @@ func (s *service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 	grant, err := u.run(ctx)
 	if err != nil {
 		u.giveUp(ctx, err)
-		return nil, err
+		return nil, u.sayWho(ctx, err)
 	}
 	response := &pb.AcquireResponse{Token: uint64(grant.Token), SessionId: u.entry.id.String(), Nonce: uint64(u.request.Nonce),
 		Mode: wire.ModeText(grant.Mode), Holder: u.request.Holder, Ttl: wire.DurationText(u.entry.ttl), Slot: int32(grant.Slot)}
@@ -49,6 +50,9 @@ func (s *service) newUnary(ctx context.Context, r *pb.AcquireRequest) (*unary, e
 	names := r.Resources
 	if r.Resource != "" {
 		names = append([]string{r.Resource}, names...)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: resource must be given, the name of a lock; or resources, for a set", lease.ErrInvalid)
 	}
 	u := &unary{service: s, named: r.Nonce != 0, request: lease.Request{Nonce: lease.Nonce(r.Nonce), Resources: wire.Resources(names...), Permits: int(r.Permits),
 		Holder: r.Holder, Metadata: r.Metadata}}
@@ -83,7 +87,7 @@ func (s *service) newUnary(ctx context.Context, r *pb.AcquireRequest) (*unary, e
 	if err != nil {
 		return nil, err
 	}
-	if u.entry, err = s.sessions.attach(ctx, id, 0); err != nil {
+	if u.entry, err = s.sessions.attach(ctx, id); err != nil {
 		return nil, err
 	}
 	if r.Nonce == 0 {
@@ -122,11 +126,7 @@ func (u *unary) run(ctx context.Context) (lease.Grant, error) {
 		grant, err := u.entry.Acquire(waitCtx, u.request)
 		done <- outcome{grant, err}
 	}()
-	every := u.entry.ttl / 3
-	if every == 0 {
-		every = lease.DefaultTTL / 3
-	}
-	alive := time.NewTicker(every)
+	alive := time.NewTicker(u.entry.ttl / 3)
 	defer alive.Stop()
 	for {
 		select {
@@ -144,6 +144,28 @@ func (u *unary) run(ctx context.Context) (lease.Grant, error) {
 			}
 		}
 	}
+}
+
+// sayWho adds to the error of a lock that is held who holds it, as this member
+// knows.
+func (u *unary) sayWho(ctx context.Context, err error) error {
+	if !errors.Is(err, lease.ErrHeld) || errors.Is(err, lease.ErrUncertain) {
+		return err
+	}
+	for _, name := range u.request.Resources {
+		status, inspectErr := u.service.router.node.Inspect(ctx, name, raftstore.Stale)
+		if inspectErr != nil {
+			continue
+		}
+		for _, h := range append(status.Holders, u.service.book.status(name).Holders...) {
+			holder := h.Holder
+			if holder == "" {
+				holder = "someone without a name"
+			}
+			return fmt.Errorf("%w: %q by %s with token %d", err, string(name), holder, h.Token)
+		}
+	}
+	return err
 }
 
 // giveUp ends an attempt that nobody waits for: a call that has failed leaves

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -80,11 +81,8 @@ func (a *admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResp
 		if m.LagKnown {
 			member.Lag = &m.Lag
 		}
-		switch m.ID {
-		case s.ID:
+		if member.ApiAddress = a.router.apiOf(m.ID); m.ID == s.ID {
 			member.ApiAddress = a.address
-		case s.Leader:
-			member.ApiAddress = leaderAPI
 		}
 		response.Members = append(response.Members, member)
 	}
@@ -138,7 +136,22 @@ func (a *admin) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.Ad
 	if err != nil {
 		return nil, err
 	}
+	_ = a.router.setAPI(ctx, r.Id, r.ApiAddress) // else it announces itself
 	return &pb.AddLearnerResponse{Index: index}, nil
+}
+
+// Announce notes where the API of a member is.
+func (a *admin) Announce(ctx context.Context, r *pb.AnnounceRequest) (*pb.AnnounceResponse, error) {
+	if err := a.knownMember(r.Id); err != nil {
+		return nil, err
+	}
+	if _, _, err := net.SplitHostPort(r.ApiAddress); err != nil || strings.Contains(r.ApiAddress, "/") {
+		return nil, fmt.Errorf("%w: apiAddress (%s) must be host:port", lease.ErrInvalid, r.ApiAddress)
+	}
+	if err := a.router.setAPI(ctx, r.Id, r.ApiAddress); err != nil {
+		return nil, err
+	}
+	return &pb.AnnounceResponse{}, nil
 }
 
 // Promote gives a learner a vote.
@@ -158,6 +171,13 @@ func (a *admin) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinResponse, 
 	if r.Address == "" {
 		return nil, fmt.Errorf("%w: join needs the address of the API of a member", lease.ErrInvalid)
 	}
+	if members := a.router.node.Members(); len(members) > 0 && a.knownMember(a.router.node.ID()) == nil {
+		return nil, fmt.Errorf("%w: member %s belongs to a cluster of %d already; only a new member can join one",
+			lease.ErrInvalid, a.router.node.ID(), len(members))
+	}
+	if err := a.reach(ctx, r.Address); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
 	if err := a.Server.Join(ctx, r.Address); err != nil {
@@ -168,21 +188,51 @@ func (a *admin) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinResponse, 
 
 // Remove takes a member out of the cluster.
 func (a *admin) Remove(ctx context.Context, r *pb.RemoveRequest) (*pb.RemoveResponse, error) {
-	known := false
-	for _, m := range a.router.node.Members() {
-		known = known || m.ID == r.Id
+	if err := a.knownMember(r.Id); err != nil {
+		return nil, err
 	}
-	if !known {
-		return nil, fmt.Errorf("%w: there is no member %q; Status lists them", lease.ErrInvalid, r.Id)
+	if a.voters(r.Id) == 0 {
+		return nil, fmt.Errorf("%w: %s is the only member that votes; without it there is no cluster", lease.ErrInvalid, r.Id)
 	}
 	if err := a.router.node.Remove(ctx, r.Id); err != nil {
 		return nil, err
 	}
+	_ = a.router.setAPI(ctx, r.Id, "") // nobody asks for it any more
 	return &pb.RemoveResponse{}, nil
+}
+
+func (a *admin) knownMember(id string) error {
+	for _, m := range a.router.node.Members() {
+		if m.ID == id {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: there is no member %q; Status lists them", lease.ErrInvalid, id)
+}
+
+// voters is how many members vote, but for one.
+func (a *admin) voters(but string) (n int) {
+	for _, m := range a.router.node.Members() {
+		if m.Voter && m.ID != but {
+			n++
+		}
+	}
+	return n
 }
 
 // Transfer hands leadership over.
 func (a *admin) Transfer(ctx context.Context, r *pb.TransferRequest) (*pb.TransferResponse, error) {
+	if a.voters(a.router.node.ID()) == 0 { // the engine would stop leading to find out
+		return nil, fmt.Errorf("%w: there is no other member that votes, so nobody can take over", lease.ErrInvalid)
+	}
+	if r.To != "" {
+		if err := a.knownMember(r.To); err != nil {
+			return nil, err
+		}
+	}
+	if r.To == a.router.node.ID() && a.router.node.Leads() {
+		return &pb.TransferResponse{}, nil
+	}
 	if err := a.router.node.Transfer(ctx, r.To); err != nil {
 		return nil, err
 	}

@@ -3,109 +3,116 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
-	"github.com/leased-project/leased/fencing"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
 const (
-	// leaderLock is a lock whose holder is the leader, with the address of its
-	// API in the metadata. It is only how members find that address: who leads
-	// is decided by Raft.
-	leaderLock fencing.Resource = reserved + "leader"
-	// leaderAddress is the key of the address.
-	leaderAddress = "api"
-	// leaderTTL is how long the announcement lasts when it is not renewed.
-	leaderTTL = time.Minute
+	// apiMark begins the prefix of a policy that only says where the API of a
+	// member is: its id, a slash and the address follow. Policies are replicated
+	// and last, so each member knows all addresses, also after an election.
+	apiMark = reserved + "api/"
 	// leadershipPause is how often a member looks whether it leads.
 	leadershipPause = 20 * time.Millisecond
-	// announceTime bounds one try to announce.
-	announceTime = 5 * time.Second
+	// announceTime bounds one try to announce, announcePause is between two.
+	announceTime  = 5 * time.Second
+	announcePause = 200 * time.Millisecond
 )
 
-// announcer keeps the address of the leader's API in the replicated state.
+// announcer keeps the address of this member's API in the replicated state.
 type announcer struct {
-	router  *router
-	address string
-
-	session lease.Session
-	renewed lease.Instant
+	server *Server
 }
 
-// run announces this member whenever it leads, until ctx ends.
+// run announces this member whenever the state does not have its address, until
+// ctx ends.
 func (a *announcer) run(ctx context.Context) {
-	tick := time.NewTicker(leadershipPause)
+	tick := time.NewTicker(announcePause)
 	defer tick.Stop()
 	for {
+		if s := a.server; s.router.apiOf(s.config.Node.ID()) != s.address {
+			_ = a.announce(ctx) // the next look tries again
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if a.router.node.Leads() {
-			a.look(ctx)
-		}
 	}
 }
 
-// look announces if another member is announced, and else renews in time.
-func (a *announcer) look(ctx context.Context) {
+// announce writes the address if this member leads, and else asks the leader to.
+func (a *announcer) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
-	if a.session == nil || a.router.leaderAPI() != a.address {
-		_ = a.announce(ctx) // the next look tries again
-		return
+	s, id := a.server, a.server.config.Node.ID()
+	if s.config.Node.Leads() {
+		return s.router.setAPI(ctx, id, s.address)
 	}
-	if now := a.router.clock.Now(); now.Since(a.renewed) > leaderTTL/3 {
-		_, err := a.session.Renew(ctx)
-		switch {
-		case err == nil:
-			a.renewed = now
-		case errors.Is(err, lease.ErrLost):
-			a.session = nil
-		}
+	leader := s.router.leaderAPI()
+	if leader == "" {
+		return lease.ErrUnavailable
 	}
+	return s.dial(leader, func(conn *grpc.ClientConn) error {
+		_, err := pb.NewClusterServiceClient(conn).Announce(ctx, &pb.AnnounceRequest{Id: id, ApiAddress: s.address})
+		return err
+	})
 }
 
-// announce takes the lock from whoever announced before.
-func (a *announcer) announce(ctx context.Context) error {
-	policies, version, err := a.router.node.Policies(ctx, raftstore.Linearizable)
+// setAPI notes where the API of a member is, and forgets where it was. An empty
+// address forgets only. It is for a leader only.
+func (r *router) setAPI(ctx context.Context, id, address string) error {
+	policies, version, err := r.node.Policies(ctx, raftstore.Linearizable)
 	if err != nil {
 		return err
 	}
-	if policies.For(leaderLock).Prefix != reserved {
-		own := lease.Policy{Prefix: reserved, Mode: lease.Correctness}
-		if _, err := a.router.node.SetPolicy(ctx, own, version); err != nil {
+	set := []string{reserved} // no policy of an operator must decide about these names
+	if address != "" {
+		set = append(set, apiMark+id+"/"+address)
+	}
+	for _, prefix := range set {
+		if hasPolicy(policies, prefix) {
+			continue
+		}
+		if version, err = r.node.SetPolicy(ctx, lease.Policy{Prefix: prefix, Mode: lease.Correctness}, version); err != nil {
 			return err
 		}
 	}
-	status, err := a.router.raft.Inspect(ctx, leaderLock)
-	if err != nil {
-		return err
-	}
-	sent := a.router.clock.Now()
-	session, err := a.router.raft.Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: leaderTTL, Clock: a.router.clock})
-	if err != nil {
-		return err
-	}
-	for _, h := range status.Holders {
-		if err := a.router.raft.Break(ctx, leaderLock, h.Token); err != nil && !errors.Is(err, lease.ErrNotHeld) {
-			return err
+	for _, p := range policies.All() {
+		if old := apiIn(p.Prefix, id); old != "" && old != address {
+			if version, err = r.node.DeletePolicy(ctx, p.Prefix, version); err != nil {
+				return err
+			}
 		}
 	}
-	_, err = session.Acquire(ctx, lease.Request{Nonce: 1, Resources: []fencing.Resource{leaderLock},
-		Holder: a.router.node.ID(), Metadata: map[string]string{leaderAddress: a.address}})
-	if err != nil {
-		return err
-	}
-	if a.session != nil { // its lock is broken, the rest of it is not needed
-		go func(old lease.Session) { _ = old.Close(context.WithoutCancel(ctx)) }(a.session)
-	}
-	a.session, a.renewed = session, sent
 	return nil
+}
+
+// apiIn is the address that a mark tells for a member, empty if it is no mark of
+// it.
+func apiIn(prefix, id string) string {
+	address, ok := strings.CutPrefix(prefix, apiMark+id+"/")
+	if !ok || strings.Contains(address, "/") { // another member, whose id has a slash
+		return ""
+	}
+	return address
+}
+
+// apiOf is where the API of a member is, empty if this member does not know.
+func (r *router) apiOf(id string) string {
+	for _, p := range r.local().policies.All() {
+		if address := apiIn(p.Prefix, id); address != "" {
+			return address
+		}
+	}
+	return ""
 }
 
 // leaderAPI is where the API of the leader is, empty if this member does not
@@ -115,16 +122,7 @@ func (r *router) leaderAPI() string {
 	if leader == "" {
 		return ""
 	}
-	status, err := r.node.Inspect(context.Background(), leaderLock, raftstore.Stale)
-	if err != nil {
-		return ""
-	}
-	for _, h := range status.Holders {
-		if h.Holder == leader {
-			return h.Metadata[leaderAddress]
-		}
-	}
-	return ""
+	return r.apiOf(leader)
 }
 
 // notLeader is the error of a member that does not lead.

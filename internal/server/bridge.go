@@ -98,10 +98,17 @@ func dashed(name string) string {
 	return text.String()
 }
 
+// strangers refuses what the page of a stranger makes a browser send.
+var strangers = http.NewCrossOriginProtection()
+
 // ServeHTTP answers a call.
 func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if err := strangers.Check(r); err != nil {
+		b.fail(w, http.StatusForbidden, fmt.Errorf("%w: %w", lease.ErrInvalid, err))
+		return
+	}
 	b.mux.ServeHTTP(w, r)
 }
 

@@ -35,6 +35,8 @@ type FloorRaiser interface {
 type Config struct {
 	// Node is this member of the Raft cluster.
 	Node *raftstore.Node
+	// Feed must be the Observer of the Node too.
+	Feed *Feed
 	// Redis serves the efficiency mode. Nil: locks of that mode are refused.
 	Redis Efficiency
 	// RedisMaxTTL is MaxTTL of the Redis backend's Config. Default:
@@ -46,8 +48,9 @@ type Config struct {
 	// TLS, if not nil, is the certificate of the API, and what else is asked of
 	// clients.
 	TLS *tls.Config
-	// PeerTLS is how the APIs of other members are reached. Nil: without TLS.
-	PeerTLS *tls.Config
+	// PeerTLS is how the APIs of other members are reached now. Nil, or one that
+	// returns nil: without TLS.
+	PeerTLS func() *tls.Config
 	// RaftFloor and RedisFloor replace the engines' own RaiseFloor.
 	RaftFloor, RedisFloor FloorRaiser
 	// Version is what Status tells.
@@ -61,8 +64,14 @@ func (c Config) filled() (Config, error) {
 	if c.Node == nil {
 		return c, fmt.Errorf("%w: there is no node", ErrConfig)
 	}
+	if c.Feed == nil {
+		return c, fmt.Errorf("%w: there is no feed; make one with NewFeed, and let it be the node's Observer too", ErrConfig)
+	}
 	if c.RedisMaxTTL == 0 {
 		c.RedisMaxTTL = redlockadapter.DefaultMaxTTL
+	}
+	if c.PeerTLS == nil {
+		c.PeerTLS = func() *tls.Config { return nil }
 	}
 	if c.Clock == nil {
 		c.Clock = lease.SystemClock()

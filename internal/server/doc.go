@@ -4,7 +4,8 @@
 // What it does not give: it authenticates nobody yet, so without TLS it serves
 // loopback addresses only. Leases of the efficiency mode are kept by the leader;
 // when it fails they are found again where Redis still has them, else they are
-// lost, and their holders are told.
+// lost, and their holders are told. List and a watch by prefix know of that mode
+// what the leader remembers.
 //
 // The nouns, in reading order:
 //
@@ -15,5 +16,7 @@
 //   - registry, entry: the sessions that this member knows.
 //   - router: which mode a lock has, and so which engine serves it.
 //   - mover: how a lock gets from one mode to the other.
-//   - announcer: how members know where the leader's API is.
+//   - book, feed: what is known of the locks of the efficiency mode, and how
+//     those who watch hear of changes.
+//   - announcer: how members know where each other's API is.
 package server

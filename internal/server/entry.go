@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,27 +18,22 @@ import (
 // the Redis engine when it is first needed. It is a lease.Session.
 type entry struct {
 	router *router
+	book   *book
 	id     lease.SessionID
-	ttl    time.Duration // 0 if this member does not know
+	ttl    time.Duration
 	raft   lease.Session
-	forget func()            // takes it out of the registry
-	ended  func(lease.Nonce) // notes why an attempt has ended, for who watches
+	forget func() // takes it out of the registry
 
 	mu        sync.Mutex
 	redis     lease.Session
 	fast      map[lease.Nonce]fastGrant // what it holds in the efficiency mode
+	over      map[lease.Nonce]bool      // released before Redis was reached
 	listeners map[*stream]bool
 	used      lease.Instant // the last renewal
 	nonces    lease.Nonce   // the last one that this member chose
 }
 
 var _ lease.Session = (*entry)(nil)
-
-// fastGrant is a grant of the efficiency mode.
-type fastGrant struct {
-	resources []fencing.Resource
-	token     fencing.Token
-}
 
 // Acquire asks the engine of the lock's mode.
 func (e *entry) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
@@ -64,59 +61,6 @@ func (e *entry) Acquire(ctx context.Context, request lease.Request) (lease.Grant
 	return e.raft.Acquire(ctx, request)
 }
 
-// acquireFast asks Redis, and looks at the policies again when it has granted.
-func (e *entry) acquireFast(ctx context.Context, request lease.Request) (lease.Grant, error) {
-	v, err := e.router.fresh(ctx)
-	if err == nil {
-		err = v.allowsEfficiency(request.Resources, request.Mode)
-	}
-	if err != nil {
-		return lease.Grant{}, err
-	}
-	session, err := e.openFast(ctx)
-	if err != nil {
-		return lease.Grant{}, err
-	}
-	grant, err := session.Acquire(ctx, request)
-	if err != nil {
-		return lease.Grant{}, err
-	}
-	v, err = e.router.fresh(ctx)
-	if err != nil { // the next leader finds out; a release would forbid it to
-		return lease.Grant{}, fmt.Errorf("%w: granted, but the policies cannot be read: %w", lease.ErrUncertain, err)
-	}
-	if err := v.allowsEfficiency(request.Resources, request.Mode); err != nil {
-		_ = session.Release(context.WithoutCancel(ctx), request.Nonce) // else it expires: it is not renewed
-		return lease.Grant{}, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.fast[request.Nonce] = fastGrant{resources: request.Resources, token: grant.Token}
-	return grant, nil
-}
-
-// openFast opens the session in the Redis engine, which asks nobody.
-func (e *entry) openFast(ctx context.Context) (lease.Session, error) {
-	if e.router.redis == nil {
-		return nil, errNoRedis
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.redis != nil {
-		return e.redis, nil
-	}
-	ttl := e.ttl
-	if ttl == 0 {
-		ttl = lease.DefaultTTL
-	}
-	session, err := e.router.redis.Open(ctx, lease.SessionConfig{ID: e.id, TTL: ttl, Clock: e.router.clock, Lost: e.lost})
-	if err != nil {
-		return nil, err
-	}
-	e.redis = session
-	return session, nil
-}
-
 // Renew prolongs the session in both engines. What is held in the efficiency
 // mode is prolonged only while the policies say that it may be.
 func (e *entry) Renew(ctx context.Context) ([]lease.Nonce, error) {
@@ -128,18 +72,20 @@ func (e *entry) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	}
 	e.mu.Lock()
 	e.used = e.router.clock.Now()
-	session, fast := e.redis, len(e.fast)
+	session, fast := e.redis, slices.Collect(maps.Keys(e.fast))
 	e.mu.Unlock()
-	if session == nil || fast == 0 {
+	if session == nil || len(fast) == 0 {
 		return nil, nil
 	}
 	if err := e.dropMoved(ctx); err != nil {
 		return nil, err
 	}
+	sent := e.router.clock.Now()
 	failed, err := session.Renew(ctx)
 	if err != nil {
 		return nil, err
 	}
+	e.book.prolonged(e.id, fast, failed, sent)
 	return failed, e.dropMoved(ctx)
 }
 
@@ -171,17 +117,24 @@ func (e *entry) dropMoved(ctx context.Context) error {
 // ended in both engines, so that a late copy of its Acquire finds that it has
 // ended, whatever mode the lock has then.
 func (e *entry) Release(ctx context.Context, nonce lease.Nonce) error {
-	e.ended(nonce)
 	e.mu.Lock()
 	_, fast := e.fast[nonce]
 	delete(e.fast, nonce)
 	e.mu.Unlock()
+	if fast {
+		e.book.ended(e.id, nonce, "released")
+	}
 	if e.router.redis != nil {
 		session, err := e.openFast(ctx)
 		if err == nil {
 			err = session.Release(ctx, nonce)
-		} else if !fast && errors.Is(err, lease.ErrInvalid) {
-			err = nil // the session's TTL is too long for that mode: nothing was asked of it
+		} else if !fast && (errors.Is(err, lease.ErrInvalid) || errors.Is(err, lease.ErrUnavailable)) {
+			// The session's TTL is too long for that mode, or Redis was never
+			// reached: nothing was asked of it, and nothing will be.
+			e.mu.Lock()
+			e.over[nonce] = true
+			e.mu.Unlock()
+			err = nil
 		}
 		if err != nil || fast {
 			return err
@@ -194,20 +147,21 @@ func (e *entry) Release(ctx context.Context, nonce lease.Nonce) error {
 func (e *entry) Close(ctx context.Context) error {
 	e.mu.Lock()
 	session := e.redis
-	for nonce := range e.fast {
-		e.ended(nonce)
-	}
+	fast := slices.Collect(maps.Keys(e.fast))
 	clear(e.fast)
 	e.mu.Unlock()
-	var fast error
+	for _, nonce := range fast {
+		e.book.ended(e.id, nonce, "released")
+	}
+	var fastErr error
 	if session != nil {
-		fast = session.Close(ctx)
+		fastErr = session.Close(ctx)
 	}
 	err := e.raft.Close(ctx)
 	if err == nil {
 		e.forget()
 	}
-	return errors.Join(err, fast)
+	return errors.Join(err, fastErr)
 }
 
 // holds is what the session holds now, as this member knows.
@@ -236,12 +190,16 @@ func (e *entry) holds(ctx context.Context) (map[lease.Nonce]fencing.Token, error
 // lost passes a loss on to the streams of the client.
 func (e *entry) lost(nonce lease.Nonce, err error) {
 	e.mu.Lock()
+	_, fast := e.fast[nonce]
 	delete(e.fast, nonce)
 	listeners := make([]*stream, 0, len(e.listeners))
 	for s := range e.listeners {
 		listeners = append(listeners, s)
 	}
 	e.mu.Unlock()
+	if fast {
+		e.book.ended(e.id, nonce, "")
+	}
 	for _, s := range listeners {
 		s.tellLost(e.id, nonce, err)
 	}

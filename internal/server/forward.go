@@ -1,6 +1,9 @@
 package server
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -57,12 +60,10 @@ func (b *bridge) forward(w http.ResponseWriter, r *http.Request) bool {
 func (b *bridge) pass(w http.ResponseWriter, r *http.Request, leader string) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			scheme := "http"
-			if b.server.config.PeerTLS != nil {
-				scheme = "https"
-			}
-			p.SetURL(&url.URL{Scheme: scheme, Host: leader})
+			p.SetURL(&url.URL{Scheme: "http", Host: leader}) // the transport adds TLS
 			p.SetXForwarded()
+			p.Out.Header.Del("Origin") // it was looked at here, where it belongs
+			p.Out.Header.Del("Sec-Fetch-Site")
 			p.Out.Header.Set(forwarded, b.server.config.Node.ID())
 		},
 		Transport:     b.transport(),
@@ -76,9 +77,18 @@ func (b *bridge) pass(w http.ResponseWriter, r *http.Request, leader string) {
 
 func (b *bridge) transport() *http.Transport {
 	b.once.Do(func() {
-		b.peers = &http.Transport{TLSClientConfig: b.server.config.PeerTLS, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+		b.peers = &http.Transport{DialContext: b.dialPeer, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
 	})
 	return b.peers
+}
+
+// dialPeer connects to another member, with the TLS of now.
+func (b *bridge) dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: reachTime}
+	if config := b.server.config.PeerTLS(); config != nil {
+		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	}
+	return dialer.DialContext(ctx, network, address)
 }
 
 // forwardError says that a request was lost on its way to the leader. It may have

@@ -16,8 +16,12 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// joinPause is the time between two tries to reach the leader.
-const joinPause = 200 * time.Millisecond
+const (
+	// joinPause is the time between two tries to reach the leader.
+	joinPause = 200 * time.Millisecond
+	// reachTime is how long a member may take to answer at all.
+	reachTime = 5 * time.Second
+)
 
 // Join brings this member, whose node is new, into the cluster that the API at
 // one of these addresses belongs to. It tries until ctx ends, while none of them
@@ -25,6 +29,20 @@ const joinPause = 200 * time.Millisecond
 func (s *Server) Join(ctx context.Context, addresses ...string) error {
 	p := &peers{server: s, seeds: addresses}
 	return s.config.Node.Join(ctx, p)
+}
+
+// reach fails if no member answers at an address.
+func (s *Server) reach(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	err := s.dial(address, func(conn *grpc.ClientConn) error {
+		_, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: no member answers at %s: %w", lease.ErrUnavailable, address, err)
+	}
+	return nil
 }
 
 // peers is a raftstore.Membership over the API of other members: the way to the
@@ -100,8 +118,8 @@ func (p *peers) ask(ctx context.Context, call func(pb.ClusterServiceClient) erro
 // dial connects to the API of another member.
 func (s *Server) dial(address string, use func(*grpc.ClientConn) error) error {
 	how := insecure.NewCredentials()
-	if s.config.PeerTLS != nil {
-		how = credentials.NewTLS(s.config.PeerTLS)
+	if config := s.config.PeerTLS(); config != nil {
+		how = credentials.NewTLS(config)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how))
 	if err != nil {

@@ -87,7 +87,7 @@ func TestCallerLeaves(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	s := startOne(t)
 	for _, c := range []struct{ name, path, body, says string }{
-		{"no resource", "/v1/acquire", `{}`, "a set has 1 to"},
+		{"no resource", "/v1/acquire", `{}`, "resource must be given"},
 		{"unknown field", "/v1/acquire", `{"resuorce":"a"}`, "resuorce"},
 		{"bad ttl", "/v1/acquire", `{"resource":"a","ttl":"soon"}`, "soon"},
 		{"ttl out of bounds", "/v1/acquire", `{"resource":"a","ttl":"1ms"}`, "ttl (1ms) must be from"},
@@ -139,5 +139,20 @@ func TestPolicyVersions(t *testing.T) {
 	_, lease := post(t, s.Address(), "/v1/acquire", `{"resource":"a/x"}`)
 	require.Equal(t, "3s", lease["ttl"], "the policy's ttl")
 	code, answer = post(t, s.Address(), "/v1/delete-policy", `{"prefix":"c/"}`)
-	require.Equal(t, http.StatusNotFound, code, answer)
+	require.Equal(t, http.StatusBadRequest, code, answer)
+}
+
+// TestStrangersInABrowser: a page of another site cannot make a browser call the
+// API, also where no content type is asked for.
+func TestStrangersInABrowser(t *testing.T) {
+	s := startOne(t)
+	for header, value := range map[string]string{"Origin": "http://example.com", "Sec-Fetch-Site": "cross-site"} {
+		request, err := http.NewRequest(http.MethodPost, "http://"+s.Address()+"/v1/restore-snapshot", strings.NewReader("x"))
+		require.NoError(t, err)
+		request.Header.Set(header, value)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusForbidden, response.StatusCode)
+	}
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -55,14 +57,19 @@ func runMember(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet,
+	feed := server.NewFeed()
+	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet, Observer: feed,
 		Fatal: func(err error) { fmt.Fprintln(os.Stderr, spec.ID, err); os.Exit(3) }})
 	if err != nil {
 		return err
 	}
-	config := server.Config{Node: node, RedisMaxTTL: redisMaxTTL, Logger: quiet}
+	config := server.Config{Node: node, Feed: feed, RedisMaxTTL: redisMaxTTL, Logger: quiet}
 	if len(spec.Redis) > 0 {
-		if config.Redis, err = redlockadapter.New(context.Background(), redisConfig(spec.Redis)); err != nil {
+		config.Redis, err = redlockadapter.New(context.Background(), redisConfig(spec.Redis))
+		for errors.Is(err, lease.ErrUnavailable) { // a busy machine
+			config.Redis, err = redlockadapter.New(context.Background(), redisConfig(spec.Redis))
+		}
+		if err != nil {
 			return err
 		}
 	}

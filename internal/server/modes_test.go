@@ -32,7 +32,12 @@ func startRedis(t testing.TB, n int) (addresses []string) {
 // in the efficiency mode.
 func startBoth(t testing.TB) (*server.Server, *redlockadapter.Backend) {
 	t.Helper()
-	addresses := startRedis(t, 3)
+	return startOn(t, startRedis(t, 3))
+}
+
+// startOn is startBoth on masters that run.
+func startOn(t testing.TB, addresses []string) (*server.Server, *redlockadapter.Backend) {
+	t.Helper()
 	engine, err := redlockadapter.New(patient(t), redisConfig(addresses))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close(context.Background())) })

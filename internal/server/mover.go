@@ -40,6 +40,9 @@ func (m *mover) set(ctx context.Context, p lease.Policy, version uint64) (uint64
 	if err := checkPrefix(p.Prefix); err != nil {
 		return 0, err
 	}
+	if p.Mode == lease.Efficiency && p.TTL > m.config.RedisMaxTTL {
+		return 0, fmt.Errorf("%w: ttl (%v) must be at most redis-max-ttl (%v) in the efficiency mode", lease.ErrInvalid, p.TTL, m.config.RedisMaxTTL)
+	}
 	return m.change(ctx, version, func(lease.Policies) (change, error) {
 		return change{prefix: p.Prefix, after: p.Mode, commit: func(ctx context.Context, version uint64) (uint64, error) {
 			return m.router.node.SetPolicy(ctx, p, version)
@@ -59,7 +62,7 @@ func (m *mover) delete(ctx context.Context, prefix string, version uint64) (uint
 			return change{prefix: prefix, after: (view{next}).modeOf(fencing.Resource(prefix)),
 				commit: func(_ context.Context, version uint64) (uint64, error) { return version, nil }}, nil
 		case !found:
-			return change{}, fmt.Errorf("%w: there is no policy for %q", lease.ErrNotHeld, prefix)
+			return change{}, fmt.Errorf("%w: there is no policy for %q; ListPolicies tells those there are", lease.ErrInvalid, prefix)
 		}
 		return change{prefix: prefix, after: (view{next}).modeOf(fencing.Resource(prefix)), commit: func(ctx context.Context, version uint64) (uint64, error) {
 			return m.router.node.DeletePolicy(ctx, prefix, version)

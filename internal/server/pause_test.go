@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,8 +54,9 @@ func TestPauseAfterGrant(t *testing.T) {
 			moved <- code
 		}()
 		eventually(t, "others are refused", func() bool {
-			code, _ := post(t, address, "/v1/acquire", `{"resource":"fast/other","ttl":"100ms"}`)
-			return code == http.StatusServiceUnavailable
+			_, answer := post(t, address, "/v1/acquire", `{"resource":"fast/other","ttl":"100ms"}`)
+			why, _ := answer["message"].(string)
+			return strings.Contains(why, "on the move")
 		})
 	}}
 	s := startOne(t, func(c *server.Config) {

@@ -10,8 +10,7 @@ import (
 // keptReasons is how many of the last reasons are kept.
 const keptReasons = 8192
 
-// reasons remembers for a while why leases ended, for those who watch. All calls
-// go through the leader, so what it has not been asked for was an expiry.
+// reasons remembers for a while why leases ended, for those who watch.
 type reasons struct {
 	mu    sync.Mutex
 	known map[reasonKey]string
@@ -19,7 +18,7 @@ type reasons struct {
 	next  int
 }
 
-// reasonKey is an attempt, a whole session (nonce 0), or a token of a lock.
+// reasonKey is an attempt, or a token of a lock.
 type reasonKey struct {
 	session  lease.SessionID
 	nonce    lease.Nonce
@@ -42,14 +41,26 @@ func (r *reasons) note(key reasonKey, why string) {
 	r.known[key] = why
 }
 
-// why tells how a holder's lease has ended.
-func (r *reasons) why(resource fencing.Resource, p *lease.Party) string {
+// forget takes back what was noted for something that did not happen.
+func (r *reasons) forget(key reasonKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, key := range []reasonKey{{resource: resource, token: p.Token}, {session: p.Session, nonce: p.Nonce}, {session: p.Session}} {
+	delete(r.known, key)
+}
+
+// why tells how a holder's lease has ended. Redis tells nobody that one has
+// expired, so in the efficiency mode that is what it was if nothing else is
+// known; else it is "ended".
+func (r *reasons) why(resource fencing.Resource, mode lease.Mode, p *lease.Party) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range []reasonKey{{resource: resource, token: p.Token}, {session: p.Session, nonce: p.Nonce}} {
 		if why, ok := r.known[key]; ok {
 			return why
 		}
 	}
-	return "expired"
+	if mode == lease.Efficiency {
+		return "expired"
+	}
+	return "ended"
 }

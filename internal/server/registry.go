@@ -19,15 +19,15 @@ const sweepGrace = 5 * time.Second
 // machine; what is here can be found again, but for leases of the efficiency
 // mode, which the client must tell.
 type registry struct {
-	router  *router
-	reasons *reasons
+	router *router
+	book   *book
 
 	mu      sync.Mutex
 	entries map[lease.SessionID]*entry
 }
 
-func newRegistry(r *router, why *reasons) *registry {
-	return &registry{router: r, reasons: why, entries: map[lease.SessionID]*entry{}}
+func newRegistry(r *router, b *book) *registry {
+	return &registry{router: r, book: b, entries: map[lease.SessionID]*entry{}}
 }
 
 // open makes a session known to the service, or finds it again.
@@ -45,13 +45,12 @@ func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Durati
 		}
 		e.forget()
 	}
-	return r.add(ctx, id, ttl, ttl)
+	return r.add(ctx, id, ttl)
 }
 
-// attach finds a session that exists, and never makes one that lasts: should it
-// end in between, an empty one of the shortest TTL takes its place. ttl is 0 if
-// the caller does not know it.
-func (r *registry) attach(ctx context.Context, id lease.SessionID, ttl time.Duration) (*entry, error) {
+// attach finds a session that exists: should it end in between, an empty one
+// takes its place, which nobody renews.
+func (r *registry) attach(ctx context.Context, id lease.SessionID) (*entry, error) {
 	if e := r.find(id); e != nil {
 		if _, err := e.raft.Renew(ctx); err != nil {
 			if errors.Is(err, lease.ErrLost) {
@@ -61,14 +60,14 @@ func (r *registry) attach(ctx context.Context, id lease.SessionID, ttl time.Dura
 		}
 		return e, nil
 	}
-	_, err := r.router.node.Session(ctx, id, raftstore.Linearizable)
+	ttl, err := r.router.node.SessionTTL(ctx, id, raftstore.Linearizable)
 	if errors.Is(err, lease.ErrNotHeld) {
 		return nil, fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return r.add(ctx, id, lease.MinTTL, ttl)
+	return r.add(ctx, id, ttl)
 }
 
 func (r *registry) find(id lease.SessionID) *entry {
@@ -79,11 +78,10 @@ func (r *registry) find(id lease.SessionID) *entry {
 
 // add opens the session in the Raft machine and notes it here. If two callers
 // do so at once they share one entry.
-func (r *registry) add(ctx context.Context, id lease.SessionID, openTTL, ttl time.Duration) (*entry, error) {
-	e := &entry{router: r.router, id: id, ttl: ttl, fast: map[lease.Nonce]fastGrant{}, listeners: map[*stream]bool{}}
+func (r *registry) add(ctx context.Context, id lease.SessionID, ttl time.Duration) (*entry, error) {
+	e := &entry{router: r.router, book: r.book, id: id, ttl: ttl, fast: map[lease.Nonce]fastGrant{}, over: map[lease.Nonce]bool{}, listeners: map[*stream]bool{}}
 	e.forget = func() { r.drop(e) }
-	e.ended = func(nonce lease.Nonce) { r.reasons.note(reasonKey{session: id, nonce: nonce}, "released") }
-	session, err := r.router.raft.Open(ctx, lease.SessionConfig{ID: id, TTL: openTTL, Clock: r.router.clock, Lost: e.lost})
+	session, err := r.router.raft.Open(ctx, lease.SessionConfig{ID: id, TTL: ttl, Clock: r.router.clock, Lost: e.lost})
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +121,12 @@ func (e *entry) nextNonce() lease.Nonce {
 func (r *registry) sweep() {
 	now := r.router.clock.Now()
 	leads := r.router.node.Leads()
+	r.book.sweep(leads)
 	r.mu.Lock()
 	var old []*entry
 	for id, e := range r.entries {
 		e.mu.Lock()
-		ttl := e.ttl
-		if ttl == 0 {
-			ttl = lease.MaxTTL
-		}
-		if now.Since(e.used) > 2*ttl+sweepGrace {
+		if now.Since(e.used) > 2*e.ttl+sweepGrace {
 			old = append(old, e)
 			delete(r.entries, id)
 		}

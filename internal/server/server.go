@@ -66,8 +66,8 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	s := &Server{config: config, split: newSplitter(listener, config.TLS), address: config.Advertise, health: health.NewServer(),
 		router: &router{node: config.Node, raft: backend, redis: config.Redis, clock: config.Clock}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	why := newReasons()
-	s.lease = &service{Server: s, router: s.router, sessions: newRegistry(s.router, why), reasons: why}
+	fast := newBook(config.Clock, config.Feed)
+	s.lease = &service{Server: s, router: s.router, sessions: newRegistry(s.router, fast), book: fast, reasons: config.Feed.why}
 	s.admin = &admin{Server: s, mover: &mover{config: &s.config, router: s.router}}
 	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
 		grpc.UnaryInterceptor(s.unaryErrors), grpc.StreamInterceptor(s.streamErrors),
@@ -87,7 +87,7 @@ func (s *Server) Address() string { return s.address }
 
 // Serve answers until Close, and returns nil then. It is called once.
 func (s *Server) Serve() error {
-	s.work.Go(func() { (&announcer{router: s.router, address: s.address}).run(s.ctx) })
+	s.work.Go(func() { (&announcer{server: s}).run(s.ctx) })
 	s.work.Go(s.keepHouse)
 	s.work.Go(func() { _ = s.grpc.Serve(s.split.grpc) }) // ends with the splitter
 	s.work.Go(func() { _ = s.http.Serve(s.split.http) })

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -21,6 +23,7 @@ type service struct {
 	*Server
 	router   *router
 	sessions *registry
+	book     *book
 	reasons  *reasons
 }
 
@@ -70,9 +73,8 @@ func (s *service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.sessions.attach(ctx, id, 0)
+	e, err := s.sessions.attach(ctx, id)
 	if err == nil {
-		s.reasons.note(reasonKey{session: id}, "released")
 		err = e.Close(ctx)
 	}
 	if err != nil && !errors.Is(err, lease.ErrLost) {
@@ -89,7 +91,7 @@ func (s *service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 	case r.SessionId != "" && r.Resource == "":
 		var id lease.SessionID
 		if id, err = lease.ParseSessionID(r.SessionId); err == nil {
-			e, err = s.sessions.attach(ctx, id, 0)
+			e, err = s.sessions.attach(ctx, id)
 		}
 	case r.SessionId == "" && r.Resource != "" && r.Token != 0:
 		var found *lease.Party
@@ -153,7 +155,7 @@ func (s *service) holder(ctx context.Context, resource string, token uint64) (*l
 // adopt finds the session of a holder, and its lease if another member has
 // granted it in the efficiency mode.
 func (s *service) adopt(ctx context.Context, name fencing.Resource, p *lease.Party) (*entry, error) {
-	e, err := s.sessions.attach(ctx, p.Session, 0)
+	e, err := s.sessions.attach(ctx, p.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -168,21 +170,14 @@ func (s *service) adopt(ctx context.Context, name fencing.Resource, p *lease.Par
 
 // Release gives a lease back.
 func (s *service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
-	id, nonce, err := s.named(ctx, r)
-	if errors.Is(err, lease.ErrNotHeld) {
-		return &pb.ReleaseResponse{}, nil
-	}
-	var e *entry
-	if err == nil {
-		e, err = s.sessions.attach(ctx, id, 0)
-	}
-	if errors.Is(err, lease.ErrLost) {
+	e, nonce, err := s.named(ctx, r)
+	if errors.Is(err, lease.ErrNotHeld) || errors.Is(err, lease.ErrLost) {
 		return &pb.ReleaseResponse{}, nil
 	}
 	if err == nil {
 		err = e.Release(ctx, nonce)
 	}
-	if err == nil && [4]byte(id[:4]) == single {
+	if err == nil && [4]byte(e.id[:4]) == single {
 		err = s.closeSingle(ctx, e)
 	}
 	if err != nil {
@@ -191,20 +186,26 @@ func (s *service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Releas
 	return &pb.ReleaseResponse{Released: true}, nil
 }
 
-// named is which attempt a release is about.
-func (s *service) named(ctx context.Context, r *pb.ReleaseRequest) (id lease.SessionID, nonce lease.Nonce, err error) {
+// named is which attempt a release is about. What another member has granted in
+// the efficiency mode must be found before it can be released.
+func (s *service) named(ctx context.Context, r *pb.ReleaseRequest) (*entry, lease.Nonce, error) {
 	switch {
 	case r.Resource != "" && r.Token != 0:
 		p, err := s.holder(ctx, r.Resource, r.Token)
 		if err != nil {
-			return id, 0, err
+			return nil, 0, err
 		}
-		return p.Session, p.Nonce, nil
+		e, err := s.adopt(ctx, fencing.Resource(r.Resource), p)
+		return e, p.Nonce, err
 	case r.SessionId != "" && r.Nonce != 0:
-		id, err = lease.ParseSessionID(r.SessionId)
-		return id, lease.Nonce(r.Nonce), err
+		id, err := lease.ParseSessionID(r.SessionId)
+		if err != nil {
+			return nil, 0, err
+		}
+		e, err := s.sessions.attach(ctx, id)
+		return e, lease.Nonce(r.Nonce), err
 	}
-	return id, 0, fmt.Errorf("%w: release needs resource and token, or sessionId and nonce", lease.ErrInvalid)
+	return nil, 0, fmt.Errorf("%w: release needs resource and token, or sessionId and nonce", lease.ErrInvalid)
 }
 
 // closeSingle ends the session of one lease, unless it was used for more.
@@ -236,7 +237,11 @@ func (s *service) inspect(ctx context.Context, name fencing.Resource) (lease.Sta
 	if err != nil {
 		return lease.Status{}, err
 	}
-	return engine.Inspect(ctx, name)
+	status, err := engine.Inspect(ctx, name)
+	if err == nil && status.Mode == lease.Efficiency {
+		status.Waiters = s.book.status(name).Waiters // all wait at the leader
+	}
+	return status, err
 }
 
 // List tells of the locks in use.
@@ -249,18 +254,26 @@ func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	case size == 0:
 		size = defaultPage
 	}
-	list, err := s.router.node.List(ctx, r.Prefix, fencing.Resource(r.PageToken), size, raftstore.Linearizable)
+	after := fencing.Resource(r.PageToken)
+	list, err := s.router.node.List(ctx, r.Prefix, after, size, raftstore.Linearizable)
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range s.book.names(r.Prefix, after, size) {
+		list = append(list, s.book.status(name))
+	}
+	slices.SortFunc(list, func(x, y lease.Status) int { return cmp.Compare(x.Resource, y.Resource) })
 	response := &pb.ListResponse{}
-	for _, status := range list {
+	for i, status := range list {
+		if i == size {
+			break
+		}
 		if checkName(status.Resource) == nil {
 			response.Locks = append(response.Locks, wire.FromStatusOf(status))
 		}
-	}
-	if len(list) == size {
-		response.NextPageToken = string(list[size-1].Resource)
+		if i == size-1 {
+			response.NextPageToken = string(status.Resource)
+		}
 	}
 	return response, nil
 }
@@ -275,8 +288,12 @@ func (s *service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 	if err != nil {
 		return nil, err
 	}
-	s.reasons.note(reasonKey{resource: name, token: fencing.Token(r.Token)}, "broken")
+	key := reasonKey{resource: name, token: fencing.Token(r.Token)}
+	if engine == lease.Backend(s.router.redis) { // the machine tells by itself
+		s.reasons.note(key, "broken")
+	}
 	if err := engine.Break(ctx, name, fencing.Token(r.Token)); err != nil {
+		s.reasons.forget(key)
 		return nil, err
 	}
 	return &pb.BreakResponse{}, nil

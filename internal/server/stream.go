@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,7 +136,7 @@ func (st *stream) call(op *pb.Operation, a *pb.Answer) error {
 		e, err := st.service.sessions.open(st.ctx, id, time.Duration(call.Open.TtlNanos))
 		return st.know(e, err)
 	case *pb.Operation_Attach:
-		e, err := st.service.sessions.attach(st.ctx, id, time.Duration(call.Attach.TtlNanos))
+		e, err := st.service.sessions.attach(st.ctx, id)
 		if err := st.know(e, err); err != nil {
 			return err
 		}
@@ -200,16 +202,15 @@ func (st *stream) acquire(e *entry, call *pb.AcquireCall, a *pb.Answer) error {
 // efficiency mode through another member is asked for again: the same attempt
 // gets the same token if Redis still has it.
 func (st *stream) holds(e *entry, held []*pb.AcquireCall, a *pb.Answer) error {
-	var work sync.WaitGroup
+	slices.SortFunc(held, func(x, y *pb.AcquireCall) int { return cmp.Compare(x.Nonce, y.Nonce) }) // see findFast
 	for _, call := range held {
 		request, err := wire.ToRequest(call)
 		if err != nil {
 			return err
 		}
 		request.Wait = false
-		work.Go(func() { _, _ = e.Acquire(st.ctx, request) }) // what fails is not among the holds
+		_, _ = e.Acquire(st.ctx, request) // what fails is not among the holds
 	}
-	work.Wait()
 	holds, err := e.holds(st.ctx)
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func TestAddresses(t *testing.T) {
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	_, err = server.New(server.Config{Node: node}, listener)
+	_, err = server.New(server.Config{Node: node, Feed: server.NewFeed()}, listener)
 	require.ErrorIs(t, err, server.ErrConfig, "the server refuses it too")
 }
 

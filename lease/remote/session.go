@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -28,8 +30,9 @@ type session struct {
 
 // held is a grant.
 type held struct {
-	token fencing.Token
-	call  *pb.AcquireCall // of the efficiency mode, to find it again
+	token   fencing.Token
+	call    *pb.AcquireCall // of the efficiency mode, to find it again
+	leaving bool            // it is being given back
 }
 
 var _ lease.Session = (*session)(nil)
@@ -133,12 +136,27 @@ func (s *session) attach(ctx context.Context, l *link) error {
 	return nil
 }
 
+// leave marks grants that are being given back. Until the service has heard of
+// it the next leader must be told of them, since only then it finds them in
+// Redis; but nobody has to be told of their loss.
+func (s *session) leave(nonces ...lease.Nonce) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, nonce := range nonces {
+		if h, ok := s.held[nonce]; ok {
+			h.leaving = true
+			s.held[nonce] = h
+		}
+	}
+}
+
 // lost passes a loss on.
 func (s *session) lost(nonce lease.Nonce, err error) {
 	s.mu.Lock()
+	leaving := s.held[nonce].leaving
 	delete(s.held, nonce)
 	s.mu.Unlock()
-	if s.config.Lost != nil {
+	if s.config.Lost != nil && !leaving {
 		s.config.Lost(nonce, err)
 	}
 }
@@ -149,10 +167,9 @@ func (s *session) end(err error) {
 	if s.gone == nil {
 		s.gone = err
 	}
-	all := s.held
-	s.held = map[lease.Nonce]held{}
+	all := slices.Collect(maps.Keys(s.held))
 	s.mu.Unlock()
-	for nonce := range all {
+	for _, nonce := range all {
 		s.lost(nonce, err)
 	}
 }
@@ -232,23 +249,25 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 
 // Release ends an attempt. That the session is gone is as good.
 func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
-	s.mu.Lock()
-	delete(s.held, nonce)
-	s.mu.Unlock()
+	s.leave(nonce)
 	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) {
 		op.Call = &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(nonce)}}
 	})
 	if err != nil && !errors.Is(err, lease.ErrLost) {
 		return fmt.Errorf("release: %w", err)
 	}
+	s.mu.Lock()
+	delete(s.held, nonce)
+	s.mu.Unlock()
 	return nil
 }
 
 // Close ends the session.
 func (s *session) Close(ctx context.Context) error {
 	s.mu.Lock()
-	clear(s.held)
+	all := slices.Collect(maps.Keys(s.held))
 	s.mu.Unlock()
+	s.leave(all...)
 	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Close{Close: &pb.CloseCall{}} })
 	if err != nil && !errors.Is(err, lease.ErrLost) {
 		return fmt.Errorf("close session: %w", err)

@@ -659,7 +659,7 @@ type Member struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RaftAddress string                 `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
-	// Empty if the member that was asked does not know.
+	// Where clients reach it. Empty if it has not told yet.
 	ApiAddress string `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
 	Voter      bool   `protobuf:"varint,4,opt,name=voter,proto3" json:"voter,omitempty"`
 	Leader     bool   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`
@@ -1142,6 +1142,94 @@ func (*PromoteResponse) Descriptor() ([]byte, []int) {
 	return file_leased_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
+type AnnounceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ApiAddress    string                 `protobuf:"bytes,2,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnnounceRequest) Reset() {
+	*x = AnnounceRequest{}
+	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnnounceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnnounceRequest) ProtoMessage() {}
+
+func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
+func (*AnnounceRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AnnounceRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AnnounceRequest) GetApiAddress() string {
+	if x != nil {
+		return x.ApiAddress
+	}
+	return ""
+}
+
+type AnnounceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnnounceResponse) Reset() {
+	*x = AnnounceResponse{}
+	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnnounceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnnounceResponse) ProtoMessage() {}
+
+func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
+func (*AnnounceResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{18}
+}
+
 type JoinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the API of any member of the cluster, as "10.0.0.1:7420".
@@ -1152,7 +1240,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	mi := &file_leased_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1252,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	mi := &file_leased_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1177,7 +1265,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JoinRequest) GetAddress() string {
@@ -1195,7 +1283,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	mi := &file_leased_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1295,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	mi := &file_leased_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1308,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 type RemoveRequest struct {
@@ -1232,7 +1320,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[19]
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1332,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[19]
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1345,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -1275,7 +1363,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[20]
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1375,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[20]
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1388,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 type TransferRequest struct {
@@ -1313,7 +1401,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1413,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1426,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TransferRequest) GetTo() string {
@@ -1356,7 +1444,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1456,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1469,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 type SaveSnapshotRequest struct {
@@ -1392,7 +1480,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1492,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1505,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 // Chunk is a part of a file, in order.
@@ -1430,7 +1518,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1530,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1543,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1485,7 +1573,7 @@ type SnapshotInfo struct {
 
 func (x *SnapshotInfo) Reset() {
 	*x = SnapshotInfo{}
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1585,7 @@ func (x *SnapshotInfo) String() string {
 func (*SnapshotInfo) ProtoMessage() {}
 
 func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1598,7 @@ func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotInfo.ProtoReflect.Descriptor instead.
 func (*SnapshotInfo) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SnapshotInfo) GetIndex() uint64 {
@@ -1607,7 +1695,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1707,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1720,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RestoreSnapshotResponse) GetFloor() uint64 {
@@ -1738,7 +1826,12 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x0ePromoteRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\x11\n" +
-	"\x0fPromoteResponse\"'\n" +
+	"\x0fPromoteResponse\"B\n" +
+	"\x0fAnnounceRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\vapi_address\x18\x02 \x01(\tR\n" +
+	"apiAddress\"\x12\n" +
+	"\x10AnnounceResponse\"'\n" +
 	"\vJoinRequest\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\"\x0e\n" +
 	"\fJoinResponse\"\x1f\n" +
@@ -1775,13 +1868,14 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\rPolicyService\x12F\n" +
 	"\tSetPolicy\x12\x1b.leased.v1.SetPolicyRequest\x1a\x1c.leased.v1.SetPolicyResponse\x12O\n" +
 	"\fDeletePolicy\x12\x1e.leased.v1.DeletePolicyRequest\x1a\x1f.leased.v1.DeletePolicyResponse\x12O\n" +
-	"\fListPolicies\x12\x1e.leased.v1.ListPoliciesRequest\x1a\x1f.leased.v1.ListPoliciesResponse2\xa7\x05\n" +
+	"\fListPolicies\x12\x1e.leased.v1.ListPoliciesRequest\x1a\x1f.leased.v1.ListPoliciesResponse2\xec\x05\n" +
 	"\x0eClusterService\x12=\n" +
 	"\x06Status\x12\x18.leased.v1.StatusRequest\x1a\x19.leased.v1.StatusResponse\x12=\n" +
 	"\x06Health\x12\x18.leased.v1.HealthRequest\x1a\x19.leased.v1.HealthResponse\x12I\n" +
 	"\n" +
 	"AddLearner\x12\x1c.leased.v1.AddLearnerRequest\x1a\x1d.leased.v1.AddLearnerResponse\x12@\n" +
-	"\aPromote\x12\x19.leased.v1.PromoteRequest\x1a\x1a.leased.v1.PromoteResponse\x127\n" +
+	"\aPromote\x12\x19.leased.v1.PromoteRequest\x1a\x1a.leased.v1.PromoteResponse\x12C\n" +
+	"\bAnnounce\x12\x1a.leased.v1.AnnounceRequest\x1a\x1b.leased.v1.AnnounceResponse\x127\n" +
 	"\x04Join\x12\x16.leased.v1.JoinRequest\x1a\x17.leased.v1.JoinResponse\x12=\n" +
 	"\x06Remove\x12\x18.leased.v1.RemoveRequest\x1a\x19.leased.v1.RemoveResponse\x12C\n" +
 	"\bTransfer\x12\x1a.leased.v1.TransferRequest\x1a\x1b.leased.v1.TransferResponse\x12B\n" +
@@ -1801,7 +1895,7 @@ func file_leased_v1_admin_proto_rawDescGZIP() []byte {
 	return file_leased_v1_admin_proto_rawDescData
 }
 
-var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_leased_v1_admin_proto_goTypes = []any{
 	(*Policy)(nil),                  // 0: leased.v1.Policy
 	(*SetPolicyRequest)(nil),        // 1: leased.v1.SetPolicyRequest
@@ -1820,16 +1914,18 @@ var file_leased_v1_admin_proto_goTypes = []any{
 	(*AddLearnerResponse)(nil),      // 14: leased.v1.AddLearnerResponse
 	(*PromoteRequest)(nil),          // 15: leased.v1.PromoteRequest
 	(*PromoteResponse)(nil),         // 16: leased.v1.PromoteResponse
-	(*JoinRequest)(nil),             // 17: leased.v1.JoinRequest
-	(*JoinResponse)(nil),            // 18: leased.v1.JoinResponse
-	(*RemoveRequest)(nil),           // 19: leased.v1.RemoveRequest
-	(*RemoveResponse)(nil),          // 20: leased.v1.RemoveResponse
-	(*TransferRequest)(nil),         // 21: leased.v1.TransferRequest
-	(*TransferResponse)(nil),        // 22: leased.v1.TransferResponse
-	(*SaveSnapshotRequest)(nil),     // 23: leased.v1.SaveSnapshotRequest
-	(*Chunk)(nil),                   // 24: leased.v1.Chunk
-	(*SnapshotInfo)(nil),            // 25: leased.v1.SnapshotInfo
-	(*RestoreSnapshotResponse)(nil), // 26: leased.v1.RestoreSnapshotResponse
+	(*AnnounceRequest)(nil),         // 17: leased.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),        // 18: leased.v1.AnnounceResponse
+	(*JoinRequest)(nil),             // 19: leased.v1.JoinRequest
+	(*JoinResponse)(nil),            // 20: leased.v1.JoinResponse
+	(*RemoveRequest)(nil),           // 21: leased.v1.RemoveRequest
+	(*RemoveResponse)(nil),          // 22: leased.v1.RemoveResponse
+	(*TransferRequest)(nil),         // 23: leased.v1.TransferRequest
+	(*TransferResponse)(nil),        // 24: leased.v1.TransferResponse
+	(*SaveSnapshotRequest)(nil),     // 25: leased.v1.SaveSnapshotRequest
+	(*Chunk)(nil),                   // 26: leased.v1.Chunk
+	(*SnapshotInfo)(nil),            // 27: leased.v1.SnapshotInfo
+	(*RestoreSnapshotResponse)(nil), // 28: leased.v1.RestoreSnapshotResponse
 }
 var file_leased_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: leased.v1.SetPolicyRequest.policy:type_name -> leased.v1.Policy
@@ -1843,27 +1939,29 @@ var file_leased_v1_admin_proto_depIdxs = []int32{
 	11, // 8: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
 	13, // 9: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
 	15, // 10: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
-	17, // 11: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
-	19, // 12: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
-	21, // 13: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
-	23, // 14: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
-	24, // 15: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
-	24, // 16: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
-	2,  // 17: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
-	4,  // 18: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
-	6,  // 19: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
-	8,  // 20: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
-	12, // 21: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
-	14, // 22: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
-	16, // 23: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
-	18, // 24: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
-	20, // 25: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
-	22, // 26: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
-	24, // 27: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
-	25, // 28: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
-	26, // 29: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
-	17, // [17:30] is the sub-list for method output_type
-	4,  // [4:17] is the sub-list for method input_type
+	17, // 11: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
+	19, // 12: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
+	21, // 13: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
+	23, // 14: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
+	25, // 15: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
+	26, // 16: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
+	26, // 17: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
+	2,  // 18: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
+	4,  // 19: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
+	6,  // 20: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
+	8,  // 21: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
+	12, // 22: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
+	14, // 23: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
+	16, // 24: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
+	18, // 25: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
+	20, // 26: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
+	22, // 27: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
+	24, // 28: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
+	26, // 29: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
+	27, // 30: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
+	28, // 31: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
+	18, // [18:32] is the sub-list for method output_type
+	4,  // [4:18] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1881,7 +1979,7 @@ func file_leased_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_admin_proto_rawDesc), len(file_leased_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

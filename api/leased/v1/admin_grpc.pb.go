@@ -221,6 +221,7 @@ const (
 	ClusterService_Health_FullMethodName          = "/leased.v1.ClusterService/Health"
 	ClusterService_AddLearner_FullMethodName      = "/leased.v1.ClusterService/AddLearner"
 	ClusterService_Promote_FullMethodName         = "/leased.v1.ClusterService/Promote"
+	ClusterService_Announce_FullMethodName        = "/leased.v1.ClusterService/Announce"
 	ClusterService_Join_FullMethodName            = "/leased.v1.ClusterService/Join"
 	ClusterService_Remove_FullMethodName          = "/leased.v1.ClusterService/Remove"
 	ClusterService_Transfer_FullMethodName        = "/leased.v1.ClusterService/Transfer"
@@ -245,6 +246,8 @@ type ClusterServiceClient interface {
 	AddLearner(ctx context.Context, in *AddLearnerRequest, opts ...grpc.CallOption) (*AddLearnerResponse, error)
 	// Promote gives a learner that has caught up a vote. Called by that node.
 	Promote(ctx context.Context, in *PromoteRequest, opts ...grpc.CallOption) (*PromoteResponse, error)
+	// Announce tells where the API of a member is. Called by that member.
+	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
 	// Join makes the member that is asked, which is new, join the cluster of
 	// another, given by the address of its API.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
@@ -306,6 +309,16 @@ func (c *clusterServiceClient) Promote(ctx context.Context, in *PromoteRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PromoteResponse)
 	err := c.cc.Invoke(ctx, ClusterService_Promote_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnnounceResponse)
+	err := c.cc.Invoke(ctx, ClusterService_Announce_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -403,6 +416,8 @@ type ClusterServiceServer interface {
 	AddLearner(context.Context, *AddLearnerRequest) (*AddLearnerResponse, error)
 	// Promote gives a learner that has caught up a vote. Called by that node.
 	Promote(context.Context, *PromoteRequest) (*PromoteResponse, error)
+	// Announce tells where the API of a member is. Called by that member.
+	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
 	// Join makes the member that is asked, which is new, join the cluster of
 	// another, given by the address of its API.
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
@@ -441,6 +456,9 @@ func (UnimplementedClusterServiceServer) AddLearner(context.Context, *AddLearner
 }
 func (UnimplementedClusterServiceServer) Promote(context.Context, *PromoteRequest) (*PromoteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Promote not implemented")
+}
+func (UnimplementedClusterServiceServer) Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Announce not implemented")
 }
 func (UnimplementedClusterServiceServer) Join(context.Context, *JoinRequest) (*JoinResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Join not implemented")
@@ -553,6 +571,24 @@ func _ClusterService_Promote_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_Announce_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnnounceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).Announce(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_Announce_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).Announce(ctx, req.(*AnnounceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_Join_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(JoinRequest)
 	if err := dec(in); err != nil {
@@ -654,6 +690,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Promote",
 			Handler:    _ClusterService_Promote_Handler,
+		},
+		{
+			MethodName: "Announce",
+			Handler:    _ClusterService_Announce_Handler,
 		},
 		{
 			MethodName: "Join",

@@ -1107,7 +1107,8 @@ func (x *ListResponse) GetNextPageToken() string {
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One lock, or all whose names begin with prefix (the empty prefix is all
-	// locks). Not both. Locks of the efficiency mode are watched by name only.
+	// locks). Not both. With a prefix, locks of the efficiency mode are told as
+	// List tells them: best effort.
 	Resource      string  `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Prefix        *string `protobuf:"bytes,2,opt,name=prefix,proto3,oneof" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1164,7 +1165,8 @@ func (x *WatchRequest) GetPrefix() string {
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "granted", "waiting", "cancelled" (left the queue), "released", "expired",
-	// "broken", or "synced": all that was there when the watch began has been told.
+	// "broken", "ended" (it is not known any more how), or "synced": all that was
+	// there when the watch began has been told.
 	Type     string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
 	Mode     string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`

@@ -72,8 +72,9 @@ type LeaseServiceClient interface {
 	// Inspect tells who holds a lock and who waits for it.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
 	// List tells of the locks in use whose names begin with a prefix, page by
-	// page. Locks of the efficiency mode are not listed: no Redis node knows them
-	// all. Inspect finds each by its name.
+	// page. For locks of the efficiency mode this is a best effort: those are
+	// listed that the present leader has granted, or whose holders it has heard of
+	// since it leads, as it remembers them. Inspect asks Redis.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Watch tells what happens to a lock, or to all with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.
@@ -235,8 +236,9 @@ type LeaseServiceServer interface {
 	// Inspect tells who holds a lock and who waits for it.
 	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)
 	// List tells of the locks in use whose names begin with a prefix, page by
-	// page. Locks of the efficiency mode are not listed: no Redis node knows them
-	// all. Inspect finds each by its name.
+	// page. For locks of the efficiency mode this is a best effort: those are
+	// listed that the present leader has granted, or whose holders it has heard of
+	// since it leads, as it remembers them. Inspect asks Redis.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Watch tells what happens to a lock, or to all with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.

@@ -83,3 +83,15 @@ func (a *authority) flags(name string) []string {
 }
 
 func (a *authority) ca() string { return "--tls-ca=" + filepath.Join(a.dir, "ca.pem") }
+
+// alsoTrust adds another authority to the file of this one.
+func (a *authority) alsoTrust(other *authority) {
+	a.t.Helper()
+	text, err := os.ReadFile(filepath.Join(other.dir, "ca.pem"))
+	require.NoError(a.t, err)
+	file, err := os.OpenFile(filepath.Join(a.dir, "ca.pem"), os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(a.t, err)
+	_, err = file.Write(text)
+	require.NoError(a.t, err)
+	require.NoError(a.t, file.Close())
+}

@@ -123,3 +123,15 @@ func TestDevWithoutRedis(t *testing.T) {
 	_, err := os.Stat(filepath.Join(path, "dev", "raft"))
 	require.NoError(t, err)
 }
+
+// A second dev on the same folder would write to the files of the first one's
+// masters: it is refused before it starts anything.
+func TestDevHasItsFolderAlone(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "dev")
+	_, api := dev(t, data)
+	out, code := call(t, nil, leased, "dev", "--data="+data, "--listen="+freeAddr(t), "--raft-listen=127.0.0.1:0")
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "is in use by another `leased dev`")
+	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")
+	must(t, endpoint(api), leased, "acquire", "fast/1")
+}

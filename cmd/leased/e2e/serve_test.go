@@ -72,6 +72,65 @@ func TestReload(t *testing.T) {
 	require.Zero(t, p.code())
 }
 
+// SIGHUP takes a new authority too: members and clients can change to it without
+// a stop of the service.
+func TestReloadAuthority(t *testing.T) {
+	c := newTrio(t)
+	old, next := newAuthority(t), newAuthority(t)
+	old.issue("member", "127.0.0.1")
+	old.issue("client", "127.0.0.1")
+	next.issue("client", "127.0.0.1")
+	for i := range c.commands {
+		c.commands[i] = append(append(c.commands[i], "--tls-clients"), old.flags("member")...)
+		c.start(i)
+	}
+	status := func(flags []string) (string, int) {
+		return call(t, c.env(), append([]string{leased, "cluster", "status"}, flags...)...)
+	}
+	eventually(t, func() bool { out, _ := status(old.flags("client")); return strings.Count(out, " yes ") == 3 }, "for three votes")
+	both := append(old.flags("client")[2:], next.flags("client")[:2]...) // trusts the old one, shows one of the next
+	_, code := status(both)
+	require.NotZero(t, code, "a stranger was let in")
+
+	reload := func() {
+		for _, p := range c.servers {
+			before := strings.Count(p.output.String(), "reloaded")
+			p.signal(syscall.SIGHUP)
+			eventually(t, func() bool { return strings.Count(p.output.String(), "reloaded") > before }, "for a reload")
+		}
+	}
+	old.alsoTrust(next)
+	reload()
+	out, code := status(both)
+	require.Zero(t, code, out)
+
+	next.issue("member", "127.0.0.1")
+	for _, end := range []string{"member.pem", "member.key"} {
+		text, err := os.ReadFile(filepath.Join(next.dir, end))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(old.dir, end), text, 0o600))
+	}
+	reload()
+	leader := -1
+	eventually(t, func() bool {
+		out, _ := status(next.flags("client"))
+		for line := range strings.Lines(out) {
+			if fields := strings.Fields(line); len(fields) > 1 && fields[1] == "leader" {
+				leader = int(fields[0][0] - 'a')
+			}
+		}
+		return leader >= 0
+	}, "for a leader with the new certificate")
+	other := (leader + 1) % 3 // all of its connections are new
+	c.servers[other].signal(syscall.SIGKILL)
+	c.servers[other].code()
+	c.start(other)
+	eventually(t, func() bool {
+		out, _ := status(next.flags("client"))
+		return strings.Count(out, "follower") == 2
+	}, "for the member that came back")
+}
+
 // serial is that of the certificate which an API shows.
 func serial(t *testing.T, api string) int64 {
 	t.Helper()
@@ -115,14 +174,20 @@ func TestAFolderHasOneMember(t *testing.T) {
 
 func TestErrorsSayWhatToDo(t *testing.T) {
 	for want, args := range map[string][]string{
-		"Start one with `leased dev`":             {"list", "--endpoint=127.0.0.1:1"},
-		"see `leased inspect --help`":             {"inspect"},
-		"then -- and a command":                   {"run", "nightly"},
-		"ttl (10ms) must be at least 1s":          {"run", "nightly", "--ttl=10ms", "--", "true"},
-		"output (xml) must be table or json":      {"list", "--output=xml"},
-		"floor must be given: 0 for masters":      {"redis", "init"},
-		"unknown flag: --wat":                     {"list", "--wat"},
-		"unknown command \"lock\" for \"leased\"": {"lock"},
+		"Start one with `leased dev`":               {"list", "--endpoint=127.0.0.1:1"},
+		"see `leased inspect --help`":               {"inspect"},
+		"then -- and a command":                     {"run", "nightly"},
+		"ttl (10ms) must be at least 1s":            {"run", "nightly", "--ttl=10ms", "--", "true"},
+		"output (xml) must be table or json":        {"list", "--output=xml"},
+		"floor must be given: 0 for masters":        {"redis", "init"},
+		"unknown flag: --wat":                       {"list", "--wat"},
+		"unknown command \"lock\"":                  {"lock"},
+		"unknown command \"nope\"":                  {"cluster", "nope"},
+		"see `leased acquire --help`":               {"acquire"},
+		"accepts at most 1 arg(s)":                  {"list", "a", "b"},
+		"wait (1s) and no-wait exclude each other":  {"run", "x", "--wait=1s", "--no-wait", "--", "true"},
+		"shared and permits (2) exclude each other": {"run", "x", "--shared", "--permits=2", "--", "true"},
+		"endpoint (nonsense) must be host:port":     {"inspect", "x", "--endpoint=nonsense"},
 	} {
 		out, code := call(t, nil, append([]string{leased}, args...)...)
 		require.Contains(t, out, want)
@@ -133,4 +198,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		}
 	}
 	require.Contains(t, must(t, nil, leased, "completion", "bash"), "leased")
+
+	// A service that is not there does not hold a lock.
+	out, code := call(t, endpoint("127.0.0.1:1"), leased, "run", "x", "--wait=1s", "--", "true")
+	require.Equal(t, 122, code, out)
+	require.NotContains(t, out, "is held")
 }

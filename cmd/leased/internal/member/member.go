@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,8 @@ type Member struct {
 	certs    *certificates
 	peers    *peers
 	node     *raftstore.Node
+	known    atomic.Pointer[raftstore.Node] // node, once it is open
+	masters  *masters                       // nil without Redis
 	server   *server.Server
 	policies atomic.Pointer[[]lease.Policy]
 	reloaded chan struct{}
@@ -50,33 +53,33 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 2)}
 	m.policies.Store(&s.Policies)
 	var err error
-	if m.certs, err = newCertificates(s); err != nil {
+	if m.certs, err = newCertificates(s, m.hosts); err != nil {
 		return nil, err
 	}
-	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers()}
+	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers}
 	if err := claim(ctx, s, m.peers); err != nil {
 		return nil, err
 	}
-	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers(), Version: version,
-		RedisMaxTTL: s.RedisMaxTTL, Logger: logger}
+	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
+		RedisMaxTTL: s.RedisMaxTTL, Logger: logger, Feed: server.NewFeed()}
 	if len(s.Redis) > 0 {
-		backend, err := connectRedis(ctx, s)
-		if err != nil {
+		if m.masters, err = connectRedis(ctx, s, logger); err != nil {
 			return nil, err
 		}
-		config.Redis = backend
+		config.Redis = m.masters
 	}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen (%s): %w; is another member running here?", s.Listen, err)
 	}
 	m.node, err = raftstore.Open(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
-		TLS: m.certs.raft(), HeartbeatTimeout: s.Heartbeat, Logger: logger})
+		TLS: m.certs.raft(), HeartbeatTimeout: s.Heartbeat, Logger: logger, Observer: config.Feed})
 	if err != nil {
 		listener.Close()
 		return nil, err
 	}
 	config.Node = m.node
+	m.known.Store(m.node)
 	if config.Advertise == "" {
 		config.Advertise = listener.Addr().String()
 	}
@@ -103,20 +106,9 @@ func (m *Member) run() {
 		}
 	})
 	m.work.Go(func() { m.police(ctx) })
-}
-
-// connectRedis connects to the masters. The backend is never closed: that would
-// release leases that clients keep through another member.
-func connectRedis(ctx context.Context, s *settings.Settings) (*redlockadapter.Backend, error) {
-	config, err := RedisConfig(s)
-	if err != nil {
-		return nil, err
+	if m.masters != nil {
+		m.work.Go(func() { m.masters.run(ctx) })
 	}
-	backend, err := redlockadapter.New(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("redis (%s): %w", strings.Join(s.Redis, ","), err)
-	}
-	return backend, nil
 }
 
 // RedisConfig is what the settings say about Redis.
@@ -145,8 +137,19 @@ func (m *Member) Node() *raftstore.Node { return m.node }
 // Address is where clients reach the API.
 func (m *Member) Address() string { return m.server.Address() }
 
-// Reload takes the policies of new settings, and reads the certificate again.
-// Other changes need a restart.
+// hosts are the hosts of all members that this one knows of.
+func (m *Member) hosts() []string {
+	addresses := slices.Clone(m.settings.Join)
+	if node := m.known.Load(); node != nil {
+		for _, other := range node.Members() {
+			addresses = append(addresses, other.Address)
+		}
+	}
+	return hostsOf(addresses)
+}
+
+// Reload takes the policies of new settings, and reads certificate and authority
+// again. Other changes need a restart.
 func (m *Member) Reload(s *settings.Settings) error {
 	if err := m.certs.reload(); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // peers are the APIs that this member was told of, its own perhaps among them.
 type peers struct {
 	addresses []string
-	tls       *tls.Config
+	tls       func() *tls.Config // nil is no TLS
 }
 
 // ask asks all at once how they are, and returns the answers by address.
@@ -47,8 +47,8 @@ func (p *peers) ask(ctx context.Context) map[string]*pb.StatusResponse {
 
 func (p *peers) dial(address string) (*grpc.ClientConn, error) {
 	how := insecure.NewCredentials()
-	if p.tls != nil {
-		how = credentials.NewTLS(p.tls)
+	if config := p.tls(); config != nil {
+		how = credentials.NewTLS(config)
 	}
 	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how))
 }

@@ -1,10 +1,7 @@
 package settings
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -16,45 +13,69 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// policyEntry is a policy as the file has it.
-type policyEntry struct {
-	Prefix    string `yaml:"prefix"`
-	Mode      string `yaml:"mode"`
-	TTL       string `yaml:"ttl,omitempty"`
-	Renew     string `yaml:"renew,omitempty"`
-	Drift     string `yaml:"drift,omitempty"`
-	LockDelay string `yaml:"lock-delay,omitempty"`
-}
-
 // readFile takes the values of a YAML file.
 func (s *Settings) readFile(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	var nodes map[string]yaml.Node
-	if err := yaml.Unmarshal(data, &nodes); err != nil {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
 	}
-	for name, node := range nodes {
-		source := fmt.Sprintf("%s:%d", path, node.Line)
+	if len(document.Content) == 0 {
+		return nil // an empty file
+	}
+	return eachField(path, "config", document.Content[0], "settings", func(name string, node *yaml.Node) error {
+		source := sourceOf(path, node)
 		if name == "policies" {
-			if err := s.readPolicies(source, &node); err != nil {
-				return err
-			}
-			continue
+			return s.readPolicies(path, node)
 		}
 		i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
 		if i < 0 {
-			return &Error{Key: name, Value: node.Value, Source: source, Rule: "is no setting; see `leased serve --help` for those there are"}
+			return &Error{Key: name, Value: describe(node), Source: source, Rule: "is no setting; see `leased serve --help` for those there are"}
 		}
-		value, rule := scalar(&node, keys[i].list)
-		s.give(name, value, source)
+		value, rule := scalar(node, keys[i].list)
 		if rule != "" {
-			return s.broken(name, rule)
+			return &Error{Key: name, Value: describe(node), Source: source, Rule: rule}
+		}
+		s.give(name, value, source)
+		return nil
+	})
+}
+
+// eachField calls f for each field of a map. what is what its fields are.
+func eachField(path, key string, node *yaml.Node, what string, f func(name string, value *yaml.Node) error) error {
+	if node.Kind != yaml.MappingNode {
+		return &Error{Key: key, Value: describe(node), Source: sourceOf(path, node), Rule: "must be a map of " + what + ", a line each, as `name: value`"}
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i].Value, node.Content[i+1]
+		if seen[name] {
+			return &Error{Key: name, Value: describe(value), Source: sourceOf(path, value), Rule: "must be given once; it is in this file before"}
+		}
+		seen[name] = true
+		if err := f(name, value); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func sourceOf(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
+
+// describe is a value for an error.
+func describe(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		return orEmpty(node.Value)
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.MappingNode:
+		return "a map"
+	}
+	return "something else"
 }
 
 // scalar is the value of a node as a flag would have it.
@@ -76,48 +97,62 @@ func scalar(node *yaml.Node, list bool) (value, rule string) {
 	return "", "must be one value"
 }
 
-func (s *Settings) readPolicies(source string, node *yaml.Node) error {
-	raw, err := yaml.Marshal(node)
-	if err != nil {
-		return fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, source, err)
+func (s *Settings) readPolicies(path string, node *yaml.Node) error {
+	if node.Tag == "!!null" {
+		return nil
 	}
-	var entries []policyEntry
-	decoder := yaml.NewDecoder(bytes.NewReader(raw))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, source, err)
+	if node.Kind != yaml.SequenceNode {
+		return &Error{Key: "policies", Value: describe(node), Source: sourceOf(path, node), Rule: "must be a list of policies, each with prefix and mode"}
 	}
-	for _, e := range entries {
-		p, err := e.policy()
+	for _, entry := range node.Content {
+		p, err := readPolicy(path, entry)
 		if err != nil {
-			return fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, source, err)
+			return err
 		}
 		s.Policies = append(s.Policies, p)
 	}
 	if _, err := lease.NewPolicies(s.Policies...); err != nil {
-		return fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, source, err)
+		return fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, sourceOf(path, node), err)
 	}
 	return nil
 }
 
-func (e policyEntry) policy() (lease.Policy, error) {
-	mode, err := lease.ParseMode(e.Mode)
-	if err != nil {
-		return lease.Policy{}, fmt.Errorf("policy for %q: mode (%s) must be efficiency or correctness", e.Prefix, e.Mode)
-	}
-	p := lease.Policy{Prefix: e.Prefix, Mode: mode}
-	for _, field := range []struct {
-		name, text string
-		value      *time.Duration
-	}{{"ttl", e.TTL, &p.TTL}, {"renew", e.Renew, &p.Renew}, {"drift", e.Drift, &p.Drift}, {"lock-delay", e.LockDelay, &p.LockDelay}} {
-		if field.text == "" {
-			continue
+// readPolicy reads one policy, which is valid.
+func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
+	durations := map[string]*time.Duration{"ttl": &p.TTL, "renew": &p.Renew, "drift": &p.Drift, "lock-delay": &p.LockDelay}
+	err = eachField(path, "policies", entry, "prefix, mode, ttl, renew, drift and lock-delay", func(name string, node *yaml.Node) (err error) {
+		broken := func(rule string) error {
+			return &Error{Key: "policies: " + name, Value: describe(node), Source: sourceOf(path, node), Rule: rule}
 		}
-		if *field.value, err = time.ParseDuration(field.text); err != nil {
-			return lease.Policy{}, fmt.Errorf("policy for %q: %s (%s) must be a duration such as 10s", e.Prefix, field.name, field.text)
+		length, timed := durations[name]
+		switch {
+		case node.Kind != yaml.ScalarNode:
+			return broken("must be one value")
+		case name == "prefix":
+			p.Prefix = node.Value
+		case name == "mode":
+			if p.Mode, err = lease.ParseMode(node.Value); err != nil {
+				return broken("must be efficiency or correctness")
+			}
+		case timed:
+			if *length, err = time.ParseDuration(node.Value); err != nil {
+				return broken("must be a duration such as 10s")
+			}
+		default:
+			return broken("is no field of a policy; there are prefix, mode, ttl, renew, drift and lock-delay")
 		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return p, err
+	case p.Mode == lease.AnyMode:
+		return p, &Error{Key: "policies: mode", Value: "empty", Source: sourceOf(path, entry), Rule: "must be efficiency or correctness"}
 	}
-	return p, p.Validate()
+	if err := p.Validate(); err != nil {
+		return p, fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, sourceOf(path, entry), err)
+	}
+	return p, nil
 }
 
 // printPolicies is the policies as the file has them.

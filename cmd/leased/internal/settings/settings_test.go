@@ -69,7 +69,7 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		"heartbeat-timeout (soon, from --heartbeat-timeout) must be a duration":            append(least, "--heartbeat-timeout=soon"),
 		"heartbeat-timeout (1ms, from --heartbeat-timeout) must be at least 5ms":           append(least, "--heartbeat-timeout=1ms"),
 		"log-level (loud, from --log-level) must be debug":                                 append(least, "--log-level=loud"),
-		"join (x, from --join) must be host:port, separated by commas; this is not: x":     append(least, "--join=x"),
+		"join (x, from --join) must be host:port, as 127.0.0.1:7420; this is not: x":       append(least, "--join=x"),
 		"tls-ca (empty, from default) must be given with tls-cert (c): members check each": append(least, "--tls-cert=c", "--tls-key=k"),
 	} {
 		_, err := load(t, "", nil, args...)
@@ -85,14 +85,41 @@ func TestErrorsOfTheFileNameTheLine(t *testing.T) {
 		"data: d\nlissten: x\n":                                    "leased.yaml:2) is no setting",
 		"data: [d]\n":                                              "leased.yaml:1) must be one value",
 		"data: d\nid: a\nredis: {a: b}\n":                          "leased.yaml:3) must be a list",
-		"policies: [{prefix: x, mode: fast}]\n":                    "policy for \"x\": mode (fast) must be efficiency or correctness",
+		"policies: [{prefix: x, mode: fast}]\n":                    "policies: mode (fast, from ",
 		"policies: [{prefix: x, mode: correctness, ttl: 1ms}]\n":   "policy for \"x\": ttl (1ms) must be from 10ms",
-		"policies: [{prefix: x, mode: correctness, tll: 10s}]\n":   "field tll not found",
-		"policies: [{prefix: x, mode: correctness, ttl: later}]\n": "ttl (later) must be a duration",
+		"policies: [{prefix: x, mode: correctness, tll: 10s}]\n":   "policies: tll (10s, from ",
+		"policies: [{prefix: x, mode: correctness, ttl: later}]\n": "policies: ttl (later, from ",
 		"data: d\n  id: a":                                         "leased.yaml",
 	} {
 		_, err := load(t, file, nil, least...)
 		require.ErrorIs(t, err, settings.ErrInvalid)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// Errors of the file name key, value, line and rule, and no types of ours.
+func TestErrorsOfTheFile(t *testing.T) {
+	policies := "data: d\nbootstrap-expect: 1\npolicies:\n"
+	for want, file := range map[string]string{
+		"config (a list, from ":              "- a\n",
+		"must be a map of settings":          "- a\n",
+		"listen (a map, from ":               "listen: {a: b}\n",
+		"yaml:3) must be given once":         "data: d\nbootstrap-expect: 1\ndata: e\n",
+		"policies (5, from ":                 "policies: 5\n",
+		"must be a list of policies":         "policies: 5\n",
+		"policies: tttl (5s, from ":          policies + "  - {prefix: a, mode: efficiency, tttl: 5s}\n",
+		"yaml:6) is no field of a policy":    policies + "  - prefix: a\n    mode: efficiency\n    tttl: 5s\n",
+		"policies: mode (x, from ":           policies + "  - {prefix: a, mode: x}\n",
+		"policies: mode (empty, from ":       policies + "  - {prefix: a}\n",
+		"policies: ttl (soon, from ":         policies + "  - {prefix: a, mode: efficiency, ttl: soon}\n",
+		`two policies for the prefix "a"`:    policies + "  - {prefix: a, mode: efficiency}\n  - {prefix: a, mode: correctness}\n",
+		"redis-max-ttl (1m0s, from default)": policies + "  - {prefix: a, mode: efficiency, ttl: 5m}\n",
+		"listen (127.0.0.1:99999, from ":     "data: d\nbootstrap-expect: 1\nlisten: 127.0.0.1:99999\n",
+		"must have a port from 0 to 65535":   "data: d\nbootstrap-expect: 1\nlisten: 127.0.0.1:99999\n",
+	} {
+		_, err := load(t, file, nil)
+		require.ErrorIs(t, err, settings.ErrInvalid, file)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "settings.")
 	}
 }

@@ -1,9 +1,12 @@
 package settings
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"strconv"
+
+	"github.com/leased-project/leased/lease"
 )
 
 // validate fills what depends on other settings, and reports the first rule
@@ -11,6 +14,7 @@ import (
 func (s *Settings) validate() error {
 	if s.ID == "" {
 		s.ID, _ = os.Hostname()
+		s.give("id", s.ID, "the host's name")
 	}
 	switch {
 	case s.ID == "":
@@ -34,6 +38,11 @@ func (s *Settings) validate() error {
 	case len(s.Redis)%2 == 0 && len(s.Redis) > 0:
 		return s.broken("redis", "must be an odd number of masters: an even one survives no more losses")
 	}
+	for _, p := range s.Policies {
+		if p.Mode == lease.Efficiency && p.TTL > s.RedisMaxTTL {
+			return s.broken("redis-max-ttl", fmt.Sprintf("must be at least the ttl (%v) of the policy for %q", p.TTL, p.Prefix))
+		}
+	}
 	return s.validateAddresses()
 }
 
@@ -43,9 +52,9 @@ func (s *Settings) validateAddresses() error {
 		if address == "" && (key == "advertise" || key == "raft-advertise") {
 			continue
 		}
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return s.broken(key, "must be host:port, as 127.0.0.1:7420")
+		host, rule := hostOf(address)
+		if rule != "" {
+			return s.broken(key, rule)
 		}
 		if s.TLSCert == "" && !loopback(host) {
 			return s.broken(key, "must be a loopback address while there is no tls-cert: anyone who reaches the port could take and break leases; "+
@@ -54,12 +63,24 @@ func (s *Settings) validateAddresses() error {
 	}
 	for key, addresses := range map[string][]string{"join": s.Join, "redis": s.Redis} {
 		for _, address := range addresses {
-			if _, _, err := net.SplitHostPort(address); err != nil {
-				return s.broken(key, "must be host:port, separated by commas; this is not: "+address)
+			if _, rule := hostOf(address); rule != "" {
+				return s.broken(key, rule+"; this is not: "+address)
 			}
 		}
 	}
 	return nil
+}
+
+// hostOf is the host of an address, or the rule that it breaks.
+func hostOf(address string) (host, rule string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", "must be host:port, as 127.0.0.1:7420"
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return "", "must have a port from 0 to 65535"
+	}
+	return host, ""
 }
 
 // loopback reports whether every address of the host is this machine only.

@@ -1,0 +1,106 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Policies are set, listed and deleted; the locks follow.
+func TestPolicyCommands(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	require.Contains(t, must(t, env, leased, "policy", "set", "job/*", "--mode=correctness", "--ttl=42s"), "locks job/* have mode correctness")
+	require.Regexp(t, `job/\* +correctness +42s`, must(t, env, leased, "policy", "list"))
+	require.Contains(t, must(t, env, leased, "acquire", "job/1", "--output=json"), `"ttl": "42s"`)
+	require.Contains(t, must(t, env, leased, "policy", "delete", "job/*"), "deleted the policy of job/*")
+	require.NotContains(t, must(t, env, leased, "policy", "list"), "job/")
+	require.Contains(t, must(t, env, leased, "acquire", "job/2", "--output=json"), `"ttl": "10s"`)
+	out, code := call(t, env, leased, "policy", "delete", "job/*")
+	require.Equal(t, 2, code)
+	require.Contains(t, out, `there is no policy for "job/"`)
+	out, code = call(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	require.Equal(t, 124, code, out)
+}
+
+// A new member that found nobody joins when it is told where.
+func TestClusterJoin(t *testing.T) {
+	_, api := single(t)
+	other := freeAddr(t)
+	start(t, nil, leased, "serve", "--id=two", "--data="+filepath.Join(t.TempDir(), "two"), "--listen="+other, "--raft-listen=127.0.0.1:0",
+		"--join=127.0.0.1:1").says("waiting to form a cluster")
+	out, code := call(t, endpoint(other), leased, "cluster", "join", "127.0.0.1:1")
+	require.Equal(t, 122, code, out)
+	require.Contains(t, out, "no member answers at 127.0.0.1:1")
+	require.Contains(t, must(t, endpoint(other), leased, "cluster", "join", api), "joined the cluster of "+api)
+	healthy(t, other)
+	out = must(t, endpoint(other), leased, "cluster", "status")
+	require.Regexp(t, `(?m)^one +leader +yes .* `+api, out)
+	require.Regexp(t, `(?m)^two +follower +yes .* `+other, out)
+	out, code = call(t, endpoint(other), leased, "cluster", "join", api)
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "belongs to a cluster of 2 already")
+}
+
+// All members are shown with their APIs, whichever is asked.
+func TestStatusShowsAllAPIs(t *testing.T) {
+	c := startTrio(t)
+	for _, api := range c.apis {
+		eventually(t, func() bool {
+			var text string
+			require.NoError(t, curl(t, "http://"+api+"/v1/status", "{}", &text))
+			var status struct{ Members []struct{ APIAddress string } }
+			require.NoError(t, json.Unmarshal([]byte(text), &status))
+			var known []string
+			for _, m := range status.Members {
+				known = append(known, m.APIAddress)
+			}
+			return len(known) == 3 && strings.Contains(strings.Join(known, " "), c.apis[0]) &&
+				strings.Contains(strings.Join(known, " "), c.apis[1]) && strings.Contains(strings.Join(known, " "), c.apis[2])
+		}, "for %s to know all members", api)
+	}
+}
+
+// What a cluster of one cannot do is refused, and changes nothing.
+func TestAloneNobodyTakesOver(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	for want, args := range map[string][]string{
+		"nobody can take over":              {"cluster", "transfer"},
+		`there is no member "x"`:            {"cluster", "remove", "x"},
+		"is the only member that votes":     {"cluster", "remove", "one"},
+		"belongs to a cluster of 1":         {"cluster", "join", api},
+		"resource must be given":            {"acquire", ""},
+		"ttl (2m0s) must be at most":        {"policy", "set", "x*", "--mode=efficiency", "--ttl=2m"},
+		"must be from 10ms to 24h0m0s":      {"acquire", "x", "--ttl=1ms"},
+		"names that begin with \"leased:\"": {"acquire", "leased:x"},
+	} {
+		out, code := call(t, env, append([]string{leased}, args...)...)
+		require.Equal(t, 2, code, "%v: %s", args, out)
+		require.Contains(t, out, want)
+	}
+	require.Contains(t, must(t, env, leased, "cluster", "status", "--output=json"), `"generation": 1`, "leadership was given up to find out")
+}
+
+// Every command that prints something prints JSON when it is asked to.
+func TestJSONOfEveryCommand(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	token := tokenOf(t, env, "job/1", "--ttl=1m")
+	other := tokenOf(t, env, "job/2", "--ttl=1m")
+	for _, args := range [][]string{
+		{"inspect", "job/1"}, {"list"}, {"release", "job/1", "--token=" + token}, {"break", "job/2", "--token=" + other},
+		{"policy", "set", "job/*", "--mode=correctness"}, {"policy", "list"}, {"policy", "delete", "job/*"}, {"cluster", "status"},
+		{"snapshot", "save", file}, {"snapshot", "inspect", file}, {"snapshot", "restore", file, "--yes"}, {"version"},
+	} {
+		out := must(t, env, append(append([]string{leased}, args...), "--output=json")...)
+		require.True(t, json.Valid([]byte(out)), "%v: %s", args, out)
+		require.True(t, strings.HasPrefix(out, "{"), "%v: %s", args, out)
+	}
+}

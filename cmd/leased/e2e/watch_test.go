@@ -1,0 +1,66 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tokenOf takes a lock by command and returns its token as text.
+func tokenOf(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	var got struct{ Token json.Number }
+	text := must(t, env, append([]string{leased, "acquire", "--output=json"}, args...)...)
+	require.NoError(t, json.Unmarshal([]byte(text), &got), text)
+	return got.Token.String()
+}
+
+// A watch tells what happens and how it ended, each once, and goes on when the
+// leader is killed.
+func TestWatchGoesOnWithTheNextLeader(t *testing.T) {
+	c := startTrio(t)
+	env := c.env()
+	all := start(t, env, leased, "watch", "job/*")
+	one := start(t, env, leased, "watch", "job/1", "--output=json")
+	one.says(`"type":"synced"`)
+
+	first := tokenOf(t, env, "job/1", "--ttl=10m", "--holder=ann")
+	second := tokenOf(t, env, "job/2", "--ttl=10m", "--holder=ben")
+	tokenOf(t, env, "other/1")
+	for _, text := range []string{"granted    job/1  ann  token " + first, "granted    job/2  ben  token " + second} {
+		all.says(text)
+	}
+	one.says(`"holder":"ann"`)
+
+	c.servers[c.leader()].signal(syscall.SIGKILL)
+	for _, p := range []*process{all, one} {
+		p.says("watching on as soon as there is a leader")
+	}
+	must(t, env, leased, "release", "job/1", "--token="+first)
+	must(t, env, leased, "break", "job/2", "--token="+second)
+	tokenOf(t, env, "job/3", "--holder=cid")
+	all.says("granted    job/3  cid")
+	eventually(t, func() bool {
+		out := all.output.String()
+		return (strings.Contains(out, "released   job/1") || strings.Contains(out, "ended      job/1")) &&
+			(strings.Contains(out, "broken     job/2") || strings.Contains(out, "ended      job/2"))
+	}, "for the ends of two leases")
+	require.Equal(t, 1, strings.Count(all.output.String(), "granted    job/1"), "it was told twice")
+	require.NotContains(t, all.output.String(), "expired")
+	require.NotContains(t, all.output.String(), "other/1")
+	for _, p := range []*process{all, one} {
+		p.signal(syscall.SIGINT)
+		require.Equal(t, 128+int(syscall.SIGINT), p.code())
+	}
+}
+
+// Without a service there is nothing to wait for.
+func TestWatchWithoutService(t *testing.T) {
+	out, code := call(t, endpoint("127.0.0.1:1"), leased, "watch", "job/*")
+	require.Equal(t, 122, code, out)
+}

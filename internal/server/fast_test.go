@@ -1,0 +1,142 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+// TestEfficiencyIsListedAndWatched: locks of the efficiency mode are listed and
+// watched by prefix, with who waits and how each lease has ended.
+func TestEfficiencyIsListedAndWatched(t *testing.T) {
+	s, _ := startBoth(t)
+	address, prefix := s.Address(), "fast/"
+	next := events(t, address, &pb.WatchRequest{Prefix: &prefix})
+	byName := events(t, address, &pb.WatchRequest{Resource: "fast/a"})
+	for _, watch := range []func() *pb.Event{next, byName} {
+		require.Equal(t, "synced", watch().Type)
+	}
+	_, first := post(t, address, "/v1/acquire", `{"resource":"fast/a","ttl":"2s","holder":"ann","metadata":{"k":"v"}}`)
+	waiting := make(chan map[string]any, 1)
+	for _, watch := range []func() *pb.Event{next, byName} {
+		e := watch()
+		require.Equal(t, []any{"granted", "fast/a", "efficiency", "ann", first["token"]}, []any{e.Type, e.Resource, e.Mode, e.Party.Holder, float64(e.Party.Token)})
+	}
+	go func() {
+		_, second := post(t, address, "/v1/acquire", `{"resource":"fast/a","ttl":"2s","holder":"ben","wait":"1m"}`)
+		waiting <- second
+	}()
+	for _, watch := range []func() *pb.Event{next, byName} {
+		e := watch()
+		require.Equal(t, []any{"waiting", "ben", int32(1)}, []any{e.Type, e.Party.Holder, e.Place})
+	}
+	_, inspected := post(t, address, "/v1/inspect", `{"resource":"fast/a"}`)
+	require.Contains(t, fmt.Sprint(inspected), "holder:ben")
+
+	_, _ = post(t, address, "/v1/acquire", `{"resource":"a-slow-one"}`)
+	_, page := post(t, address, "/v1/list", `{"pageSize":1}`)
+	require.Contains(t, fmt.Sprint(page["locks"]), "a-slow-one")
+	require.Equal(t, "a-slow-one", page["nextPageToken"])
+	_, page = post(t, address, "/v1/list", `{"pageToken":"a-slow-one"}`)
+	require.Contains(t, fmt.Sprint(page["locks"]), "fast/a")
+	require.Contains(t, fmt.Sprint(page["locks"]), "holder:ann")
+	require.Contains(t, fmt.Sprint(page["locks"]), "waiters:[map[holder:ben")
+	require.Nil(t, page["nextPageToken"])
+
+	post(t, address, "/v1/release", fmt.Sprintf(`{"resource":"fast/a","token":%v}`, first["token"]))
+	second := <-waiting
+	for _, watch := range []func() *pb.Event{next, byName} {
+		require.Equal(t, "released", watch().Type)
+		require.Eventually(t, func() bool { return watch().Type == "granted" }, patience, time.Millisecond) // perhaps after "cancelled"
+	}
+	code, answer := post(t, address, "/v1/break", fmt.Sprintf(`{"resource":"fast/a","token":%v}`, second["token"]))
+	require.Equal(t, http.StatusOK, code, answer)
+	for _, watch := range []func() *pb.Event{next, byName} {
+		require.Equal(t, "broken", watch().Type)
+	}
+	_, third := post(t, address, "/v1/acquire", `{"resource":"fast/a","ttl":"100ms"}`)
+	for _, watch := range []func() *pb.Event{next, byName} {
+		require.Equal(t, third["token"], float64(watch().Party.Token))
+		require.Equal(t, "expired", watch().Type)
+	}
+	_, page = post(t, address, "/v1/list", `{"prefix":"fast/"}`)
+	require.Empty(t, page["locks"])
+}
+
+// TestFoundAgainAfterManyTries: what another member was granted at a later try is
+// found by the same nonce too.
+func TestFoundAgainAfterManyTries(t *testing.T) {
+	s, id, token := grantedElsewhere(t)
+	code, found := post(t, s.Address(), "/v1/acquire",
+		fmt.Sprintf(`{"resource":"fast/a","sessionId":%q,"nonce":5,"holder":"ann","metadata":{"k":"v"}}`, id))
+	require.Equal(t, http.StatusOK, code, found)
+	require.Equal(t, float64(token), found["token"])
+}
+
+// TestFoundAgainAfterManyTriesIsReleased: it can be released by its token.
+func TestFoundAgainAfterManyTriesIsReleased(t *testing.T) {
+	s, _, token := grantedElsewhere(t)
+	_, released := post(t, s.Address(), "/v1/release", fmt.Sprintf(`{"resource":"fast/a","token":%d}`, token))
+	require.Equal(t, true, released["released"])
+	_, inspected := post(t, s.Address(), "/v1/inspect", `{"resource":"fast/a"}`)
+	require.NotContains(t, fmt.Sprint(inspected), "holders")
+}
+
+// grantedElsewhere is a server, a session that it knows, and the token that the
+// session was granted on fast/a with nonce 5, by the engine of another member and
+// not at its first try.
+func grantedElsewhere(t *testing.T) (*server.Server, lease.SessionID, fencing.Token) {
+	t.Helper()
+	addresses := startRedis(t, 3)
+	s, _ := startOn(t, addresses)
+	engine, err := redlockadapter.New(patient(t), redisConfig(addresses))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Close(patient(t))) })
+	_, opened := post(t, s.Address(), "/v1/open-session", fmt.Sprintf(`{"ttl":%q}`, redisMaxTTL))
+	id, err := lease.ParseSessionID(opened["sessionId"].(string))
+	require.NoError(t, err)
+	mine, err := engine.Open(patient(t), lease.SessionConfig{ID: id, TTL: redisMaxTTL})
+	require.NoError(t, err)
+	for nonce := lease.Nonce(1); nonce < 5; nonce++ {
+		_, err := mine.Acquire(patient(t), lease.Request{Nonce: nonce, Resources: []fencing.Resource{"fast/b"}})
+		require.NoError(t, err)
+		require.NoError(t, mine.Release(patient(t), nonce))
+	}
+	_, other := post(t, s.Address(), "/v1/acquire", `{"resource":"fast/a","ttl":"2s"}`)
+	request := lease.Request{Nonce: 5, Resources: []fencing.Resource{"fast/a"}, Holder: "ann", Metadata: map[string]string{"k": "v"}}
+	queued, granted := make(chan struct{}), make(chan lease.Grant, 1)
+	request.Wait, request.Queued = true, func() { close(queued) }
+	go func() {
+		grant, err := mine.Acquire(patient(t), request)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- grant
+	}()
+	<-queued // it has tried
+	post(t, s.Address(), "/v1/release", fmt.Sprintf(`{"resource":"fast/a","token":%v}`, other["token"]))
+	grant := <-granted
+	_, err = mine.Renew(patient(t))
+	require.NoError(t, err)
+	return s, id, grant.Token
+}
+
+// TestHeldSaysByWhom: the error of a lock that is held names the holder.
+func TestHeldSaysByWhom(t *testing.T) {
+	s, _ := startBoth(t)
+	for _, name := range []string{"slow/a", "fast/a"} {
+		_, granted := post(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":%q,"ttl":"2s","holder":"ann"}`, name))
+		code, refused := post(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":%q,"ttl":"2s"}`, name))
+		require.Equal(t, http.StatusConflict, code)
+		require.Contains(t, refused["message"], fmt.Sprintf("%q by ann with token %v", name, granted["token"]))
+	}
+}
