@@ -115,6 +115,16 @@ func (c *cluster) bootstrap() {
 	for _, n := range c.nodes[1:] {
 		require.NoError(c.t, n.Join(testContext(c.t), c.nodes[0]))
 	}
+	// A vote is given to a node that is a little behind. Tests begin with nodes
+	// of which each could lead next.
+	eventually(c.t, "all nodes have the whole log", func() bool {
+		for _, n := range c.nodes {
+			if n.Status().LastIndex != c.nodes[0].Status().LastIndex {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // leader waits for the one node that serves.

@@ -19,7 +19,10 @@ import (
 func TestQueueSurvivesFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
-		b := c.backend()
+		// Each leader below is cut off as soon as it serves: those who wait may
+		// meet none of them in the time that they usually look for one.
+		b, err := NewBackend(c.nodes, WithPatience(patience))
+		require.NoError(t, err)
 		holder := openSession(t, b, time.Minute)
 		first, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
