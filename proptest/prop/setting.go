@@ -28,7 +28,7 @@ type setting struct {
 
 // settings are those that need no processes of their own.
 var settings = []setting{
-	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestScripts)$", scale: 34, rapid: true},
+	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestScripts)$", scale: 90, rapid: true},
 	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
 	{name: "every interleaving", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks)$", scale: 1,
 		counts: regexp.MustCompile(`(\d+) (?:worlds|steps)`)},

@@ -8,31 +8,31 @@ import (
 
 type resource = fencing.Resource
 
+// slack is by how much more than needed a node raises max.
+const slack = 64
+
 // redisNode is the rules of redlockadapter/scripts for one node, with a clock of
 // its own. A test compares them with the scripts.
 type redisNode struct {
 	*party
-	data  bool // without it the node may not vote
-	max   fencing.Token
-	floor fencing.Token
-	epoch uint64
-	join  string
-	since time.Duration // when it was first seen to be empty; 0 if it was not
-	locks map[resource]value
-	ctrs  map[resource]counter
-	tombs map[string]time.Duration // until when
+	data   bool // without it the node may not vote
+	max    fencing.Token
+	floor  fencing.Token
+	epoch  uint64
+	buried time.Duration // until when there may be tombstones
+	join   string
+	since  time.Duration // when it was first seen to be empty; 0 if it was not
+	turned time.Duration // when the locks were last put aside; 0 if never
+	locks  map[resource]value
+	old    map[resource]value       // that were put aside
+	tombs  map[string]time.Duration // until when
 }
 
-// value is a lock that is held until a moment.
+// value is the counter of a lock, and who holds it until when.
 type value struct {
-	name  string
-	until time.Duration
-}
-
-// counter is the last accepted token of a lock, forgotten at a moment.
-type counter struct {
-	token fencing.Token
-	until time.Duration
+	counter fencing.Token
+	until   time.Duration // 0 if it was released
+	name    string
 }
 
 // reply is the first word of a script's answer, and the number in it.
@@ -52,22 +52,20 @@ func newRedisNode(p *party) *redisNode {
 
 // lose is a restart without data.
 func (n *redisNode) lose() {
-	n.data, n.max, n.floor, n.epoch, n.join, n.since = false, 0, 0, 0, "", 0
-	n.locks, n.ctrs, n.tombs = map[resource]value{}, map[resource]counter{}, map[string]time.Duration{}
+	*n = redisNode{party: n.party, locks: map[resource]value{}, old: map[resource]value{}, tombs: map[string]time.Duration{}}
 }
 
-// lock is the holder of a lock, "" if it is free.
-func (n *redisNode) lock(name resource, now time.Duration) (value, bool) {
-	v, ok := n.locks[name]
-	return v, ok && v.until > now
-}
-
-// ctr is the counter of a lock, or what it falls back to.
-func (n *redisNode) ctr(name resource, now time.Duration) (token fencing.Token, known bool) {
-	if c, ok := n.ctrs[name]; ok && c.until > now {
-		return c.token, true
+// lock is what is known of a lock.
+func (n *redisNode) lock(name resource) (v value, known bool) {
+	if v, known = n.locks[name]; !known {
+		v, known = n.old[name]
 	}
-	return n.max, false
+	return v, known
+}
+
+// ended reports whether there is a tombstone for an attempt.
+func (n *redisNode) ended(attempt string, now time.Duration) bool {
+	return n.buried > now && n.tombs[attempt] > now
 }
 
 // adopt is what every vote begins with: an older epoch is refused, a newer one
@@ -84,60 +82,63 @@ func (n *redisNode) adopt(epoch uint64) (reply, bool) {
 }
 
 // acquire is acquire.lua for one attempt and one lock.
-func (n *redisNode) acquire(now time.Duration, name resource, attempt string, ttl, keep time.Duration, epoch uint64) reply {
+func (n *redisNode) acquire(now time.Duration, name resource, attempt string, ttl time.Duration, epoch uint64) reply {
 	if r, ok := n.adopt(epoch); !ok {
 		return r
 	}
-	held, locked := n.lock(name, now)
-	token, known := n.ctr(name, now)
-	top := max(token, n.floor)
-	switch {
-	case n.tombs[attempt] > now:
-		return reply{word: "ended"}
-	case locked && held.name != attempt:
-		return reply{word: "held", left: held.until - now, holder: held.name}
-	case locked && known:
-		return reply{word: "ok", token: top}
+	if n.buried <= now {
+		n.buried = 0
 	}
-	top++
-	n.locks[name] = value{attempt, now + ttl}
-	n.ctrs[name] = counter{top, now + keep}
-	n.max = max(n.max, top)
+	v, known := n.lock(name)
+	if !known {
+		v.counter = n.max
+	}
+	switch {
+	case n.ended(attempt, now):
+		return reply{word: "ended"}
+	case v.until > now && v.name != attempt:
+		return reply{word: "held", left: v.until - now, holder: v.name}
+	case v.until > now:
+		return reply{word: "ok", token: v.counter}
+	}
+	top := max(v.counter, n.floor) + 1
+	if top > n.max {
+		n.max = top + slack
+	}
+	n.locks[name] = value{top, now + ttl, attempt}
 	return reply{word: "ok", token: top}
 }
 
 // raise is raise.lua.
-func (n *redisNode) raise(now time.Duration, name resource, attempt string, to fencing.Token, keep time.Duration, epoch uint64) reply {
+func (n *redisNode) raise(now time.Duration, name resource, attempt string, to fencing.Token, epoch uint64) reply {
 	if r, ok := n.adopt(epoch); !ok {
 		return r
 	}
-	held, locked := n.lock(name, now)
-	if token, _ := n.ctr(name, now); !locked || held.name != attempt || token > to {
+	v, _ := n.lock(name)
+	if v.until <= now || v.name != attempt || v.counter > to {
 		return reply{word: "refused"}
 	}
-	n.ctrs[name] = counter{to, now + keep}
+	n.locks[name] = value{to, v.until, attempt}
 	n.max = max(n.max, to)
 	return reply{word: "ok", token: to}
 }
 
 // renew is renew.lua.
-func (n *redisNode) renew(now time.Duration, name resource, attempt string, token fencing.Token, ttl, keep time.Duration) reply {
+func (n *redisNode) renew(now time.Duration, name resource, attempt string, token fencing.Token, ttl time.Duration) reply {
 	if !n.data {
 		return reply{word: "empty"}
 	}
-	held, locked := n.lock(name, now)
-	last, known := n.ctr(name, now)
-	switch {
-	case n.tombs[attempt] > now:
+	v, known := n.lock(name)
+	if !known {
+		v.counter = n.max
+	}
+	switch free := v.until <= now; {
+	case n.ended(attempt, now):
 		return reply{word: "ended"}
-	case locked && held.name != attempt || !locked && last > token:
+	case free && v.counter > token || !free && v.name != attempt:
 		return reply{word: "taken"}
 	}
-	n.locks[name] = value{attempt, now + ttl}
-	if !known {
-		last = 0
-	}
-	n.ctrs[name] = counter{max(last, token), now + keep}
+	n.locks[name] = value{max(v.counter, token), now + ttl, attempt}
 	n.max = max(n.max, token)
 	return reply{word: "ok", token: token}
 }
@@ -146,10 +147,29 @@ func (n *redisNode) renew(now time.Duration, name resource, attempt string, toke
 func (n *redisNode) release(now time.Duration, name resource, attempt string, tomb time.Duration) {
 	if tomb > 0 {
 		n.tombs[attempt] = now + tomb
+		if n.data {
+			n.buried = max(n.buried, now+tomb)
+		}
 	}
-	if held, locked := n.lock(name, now); locked && held.name == attempt {
-		delete(n.locks, name)
+	if v, known := n.lock(name); known && v.until != 0 && v.name == attempt {
+		n.locks[name] = value{counter: v.counter}
 	}
+}
+
+// turn is turn.lua: it forgets locks that nobody has used for a while.
+func (n *redisNode) turn(now, keep time.Duration) reply {
+	if !n.data {
+		return reply{word: "empty"}
+	}
+	passed := now - n.turned
+	switch {
+	case n.turned != 0 && passed >= 0 && passed < keep:
+		return reply{word: "ok"}
+	case n.turned != 0 && passed >= 0:
+		n.old, n.locks = n.locks, map[resource]value{}
+	}
+	n.turned = now
+	return reply{word: "ok"}
 }
 
 // prepare is prepare.lua.
@@ -189,6 +209,6 @@ func (n *redisNode) init(now time.Duration, nonce string, epoch uint64, floor fe
 		}
 		return reply{word: "wait", left: min(left, quarantine)}
 	}
-	n.data, n.max, n.epoch, n.floor, n.join, n.since = true, floor, epoch, floor, "", 0
+	n.data, n.max, n.epoch, n.floor, n.buried, n.join, n.since = true, floor, epoch, floor, 0, "", 0
 	return reply{word: "ok"}
 }

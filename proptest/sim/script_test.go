@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"flag"
+	"os"
 	"testing"
 	"time"
 
@@ -41,6 +43,9 @@ func millis(t *rapid.T, label string, most int) time.Duration {
 // its story told.
 func TestScripts(t *testing.T) {
 	total := promise.Report{Setting: "simulator, drawn faults"}
+	if os.Getenv(promise.ReportFile) == "" && flag.Lookup("rapid.checks").Value.String() == "100" {
+		require.NoError(t, flag.Set("rapid.checks", "25")) // a plain go test
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		plan := script(t)
 		result := Run(plan)

@@ -24,7 +24,7 @@ import (
 var (
 	only  = flag.Uint64("sim.seed", 0, "run this seed alone, and tell its whole story")
 	taste = flag.String("sim.taste", "", "run only faults of this taste")
-	many  = flag.Int("sim.runs", 16, "how many seeds to run, before they are scaled by "+promise.ScaleFactor)
+	many  = flag.Int("sim.runs", 6, "how many seeds to run, before they are scaled by "+promise.ScaleFactor)
 )
 
 // TestSeeds runs random plans. A plain go test makes a few; make prop many.

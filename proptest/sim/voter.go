@@ -42,7 +42,7 @@ type ballot struct {
 }
 
 // keep is how long an idle counter is kept. In production it is a day.
-func (v *voter) keep() time.Duration { return 6 * v.policy.TTL }
+func (v *voter) keep() time.Duration { return 3 * v.policy.TTL }
 
 func (v *voter) start() {
 	v.epoch, v.looking = 0, false
@@ -52,6 +52,9 @@ func (v *voter) start() {
 // patrol looks at the nodes now and then.
 func (v *voter) patrol() {
 	v.look()
+	for _, n := range v.w.redises {
+		v.reach(n, func(now time.Duration) reply { return n.turn(now, v.keep()) }, nil)
+	}
 	v.w.timer(v.party, 500*time.Millisecond+v.w.random(2*time.Second), v.patrol)
 }
 
@@ -89,7 +92,7 @@ func (v *voter) ask(a *attempt) {
 		b.unknown[i] = true
 		heard := false
 		v.reach(node, func(now time.Duration) reply {
-			return node.acquire(now, a.name, b.name, v.policy.TTL, v.keep(), b.epoch)
+			return node.acquire(now, a.name, b.name, v.policy.TTL, b.epoch)
 		}, func(r reply) {
 			if !heard {
 				heard = true
@@ -180,7 +183,7 @@ func (v *voter) propose(b *ballot, i int, to fencing.Token) {
 		v.decide(b)
 	}
 	v.reach(node, func(now time.Duration) reply {
-		return node.raise(now, b.attempt.name, b.name, to, v.keep(), b.epoch)
+		return node.raise(now, b.attempt.name, b.name, to, b.epoch)
 	}, got)
 	v.w.timer(v.party, nodeTimeout, func() { got(reply{}) })
 }
@@ -260,7 +263,7 @@ func (v *voter) renew(b *ballot) {
 		for _, node := range v.w.redises {
 			heard := false
 			v.reach(node, func(now time.Duration) reply {
-				return node.renew(now, b.attempt.name, b.name, b.token, v.policy.TTL, v.keep())
+				return node.renew(now, b.attempt.name, b.name, b.token, v.policy.TTL)
 			}, func(r reply) {
 				if heard || b.attempt.over {
 					return
