@@ -26,19 +26,12 @@ type call struct {
 	size   int    // arguments of the ops
 }
 
-// scratch is room that exchanges use one after the other.
-type scratch struct {
-	batch    []*op
-	calls    []call
-	commands []byte
-}
-
 // laneOrder is the order of the scripts within one exchange.
 var laneOrder = [...]*script{releaseScript, acquireScript, raiseScript, renewScript, inspectScript}
 
 // collect groups ops into calls. What need not be sent any more is answered.
-func (l *lane) collect(batch []*op, room *scratch) exchange {
-	x := exchange{calls: room.calls[:0]}
+func (l *lane) collect(k *link, batch []*op) exchange {
+	x := exchange{calls: k.calls[:0]}
 	for _, s := range laneOrder {
 		first := len(x.calls)
 		for _, o := range batch {
@@ -58,7 +51,7 @@ func (l *lane) collect(batch []*op, room *scratch) exchange {
 			c.ops, c.args, c.size = append(c.ops, o), append(c.args, a), c.size+a.count
 		}
 	}
-	room.calls = x.calls
+	k.calls = x.calls
 	return x
 }
 

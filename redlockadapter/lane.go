@@ -85,35 +85,49 @@ type lane struct {
 	failures int
 	failed   lease.Instant
 	lastErr  error
-	scratch  scratch
 }
 
 func newLane(b *Backend, index int, n *node) *lane {
 	return &lane{backend: b, index: index, node: n, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// push puts an op behind those that wait, or sends it. It does not wait for the
-// node.
+// push puts an op behind those that wait, or sends it, with those that were held
+// back. It does not wait for the node.
 func (l *lane) push(o *op) {
+	if l.hold(o) {
+		l.flush()
+	}
+}
+
+// hold is push, but leaves the sending to whoever pushes next, or to a flush that
+// must follow. It reports whether it can be sent at once.
+func (l *lane) hold(o *op) bool {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		o.answer(l.index, answer{err: errLaneClosed})
-		return
+		return false
 	}
-	if l.link == nil || l.busy {
-		l.pending = append(l.pending, o)
-		down := l.link == nil
+	l.pending = append(l.pending, o)
+	down, idle := l.link == nil, !l.busy
+	l.mu.Unlock()
+	if down {
+		l.poke()
+	}
+	return !down && idle
+}
+
+// flush sends what is pending if nothing is under way.
+func (l *lane) flush() {
+	l.mu.Lock()
+	if l.link == nil || l.busy || len(l.pending) == 0 {
 		l.mu.Unlock()
-		if down {
-			l.poke()
-		}
 		return
 	}
 	l.busy = true
 	k := l.link
 	l.mu.Unlock()
-	if !l.send(k, []*op{o}, new(scratch)) && !l.sendPending(k, new(scratch)) {
+	if !l.sendPending(k, nil) {
 		k.close() // the lane was closed meanwhile, and this was the last
 	}
 }
@@ -208,7 +222,7 @@ func (l *lane) giveUp(err error) {
 // meanwhile, until the link breaks or the lane is closed.
 func (l *lane) serve() {
 	k := l.link // set by connect; only this goroutine changes it
-	for l.sendPending(k, &l.scratch) {
+	for l.sendPending(k, k.commands[:0]) {
 		again := true
 		for again {
 			text, err := k.read()
@@ -230,9 +244,9 @@ func (l *lane) serve() {
 	k.close()
 }
 
-// sendPending sends what has collected. It reports whether there is anything to
+// sendPending sends what has collected, written into room. It reports whether there is anything to
 // read for: not if the lane is closed.
-func (l *lane) sendPending(k *link, room *scratch) bool {
+func (l *lane) sendPending(k *link, room []byte) bool {
 	for {
 		l.mu.Lock()
 		if l.link != k {
@@ -246,8 +260,7 @@ func (l *lane) sendPending(k *link, room *scratch) bool {
 			l.mu.Unlock()
 			return !closed
 		}
-		l.pending = room.batch[:0]
-		room.batch = batch
+		l.pending, k.batch = k.batch[:0], batch
 		l.busy = true
 		l.mu.Unlock()
 		if l.send(k, batch, room) {
@@ -258,13 +271,13 @@ func (l *lane) sendPending(k *link, room *scratch) bool {
 
 // send begins an exchange. The caller has made the lane busy. It reports whether
 // anything was sent, or will be.
-func (l *lane) send(k *link, batch []*op, room *scratch) bool {
-	x := l.collect(batch, room)
+func (l *lane) send(k *link, batch []*op, room []byte) bool {
+	x := l.collect(k, batch)
 	clear(batch)
 	if len(x.calls) == 0 {
 		return false
 	}
-	room.commands = x.encode(l, room.commands[:0])
+	commands := x.encode(l, room)
 	now := l.backend.clock.Now()
 	l.mu.Lock()
 	if l.link != k { // it broke when it was idle, so nothing is lost yet
@@ -281,7 +294,10 @@ func (l *lane) send(k *link, batch []*op, room *scratch) bool {
 		l.watch = time.AfterFunc(l.backend.config.NodeTimeout, l.overdue)
 	}
 	l.mu.Unlock()
-	k.write(room.commands)
+	k.write(commands)
+	if room != nil {
+		k.commands = commands // only the lane's goroutine gives room
+	}
 	return true
 }
 

@@ -22,6 +22,13 @@ type link struct {
 	client *redis.Client
 	conn   net.Conn
 	reader *bufio.Reader
+
+	// Room that exchanges use one after the other. Whoever has made the lane busy
+	// uses it; commands only the lane's goroutine, since a write may still look at
+	// them when the answer is there.
+	batch    []*op
+	calls    []call
+	commands []byte
 }
 
 // dialLink makes a connection that the server has been admitted on.
@@ -43,7 +50,7 @@ func (n *node) dialLink(timeout time.Duration) (*link, error) {
 		return conn, err
 	}
 	o.PoolSize, o.MaxConcurrentDials = 1, 1
-	k := &link{client: redis.NewClient(&o)}
+	k := &link{client: redis.NewClient(&o), commands: make([]byte, 0, 1<<12)}
 	if err := k.client.Conn().Ping(ctx).Err(); err != nil {
 		_ = k.client.Close() // the error that matters is the other one
 		return nil, err

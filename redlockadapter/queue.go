@@ -187,9 +187,7 @@ func (q *queues) release(a *attempt) *farewell {
 	q.mu.Unlock()
 
 	if next != nil {
-		f := a.release(wakeNone)
-		next.poke()
-		return f
+		return a.handOn(next)
 	}
 	f := a.release(wakeNext)
 	q.pokeFirst(a.locks, f)

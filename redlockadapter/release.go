@@ -3,6 +3,7 @@ package redlockadapter
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -74,6 +75,30 @@ func (f *farewell) await(ctx context.Context) error {
 // answered there is no such copy, since nothing is sent twice. Which of them it is
 // is known when the release is sent, for it follows the acquire on its lane.
 func (a *attempt) release(wake string) *farewell {
+	f, o := a.farewellOp(wake)
+	for _, l := range a.session.backend.lanes {
+		l.push(o)
+	}
+	return f
+}
+
+// handOn is release, with the lock meant for one who waits in this process: its
+// acquire should go with the release, in one round trip.
+func (a *attempt) handOn(next *waiter) *farewell {
+	f, o := a.farewellOp(wakeNone)
+	for _, l := range a.session.backend.lanes {
+		l.hold(o)
+	}
+	next.poke()
+	runtime.Gosched() // to next
+	for _, l := range a.session.backend.lanes {
+		l.flush()
+	}
+	return f
+}
+
+// farewellOp ends the attempt here, and makes the op that ends it on a node.
+func (a *attempt) farewellOp(wake string) (*farewell, *op) {
 	b := a.session.backend
 	f := newFarewell(len(b.lanes), b.quorum)
 	answered := func(node int, got answer) {
@@ -99,10 +124,7 @@ func (a *attempt) release(wake string) *farewell {
 	a.ended = true
 	a.stop.Store(true)
 	a.mu.Unlock()
-	for _, l := range b.lanes {
-		l.push(o)
-	}
-	return f
+	return f, o
 }
 
 // farewell are the args of a release.
