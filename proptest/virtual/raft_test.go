@@ -171,7 +171,7 @@ var rough = habits{resources: resources, think: time.Second, lag: 50 * time.Mill
 // Everything may happen: no promise that rests on the log or on the gate is
 // broken by it.
 func TestCorrectnessUnderFaults(t *testing.T) {
-	checks(t, 20, 200)
+	checks(t, 20, 350)
 	total := promise.Report{Setting: "virtual time, correctness"}
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
@@ -193,7 +193,7 @@ var careful = habits{resources: resources, think: time.Second, lag: 20 * time.Mi
 // they are told, never work side by side, whatever happens to the service: a
 // failover may make a lease longer, never shorter.
 func TestCorrectnessExcludes(t *testing.T) {
-	checks(t, 20, 200)
+	checks(t, 20, 350)
 	total := promise.Report{Setting: "virtual time, correctness, sound clients"}
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, &total, total.Setting, func(t *rapid.T, s *story) {

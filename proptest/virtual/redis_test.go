@@ -29,7 +29,7 @@ func init() {
 // tokens keep their promise, and with them the gate. That two hold one lock at a
 // time is not promised here; how often it happens is printed.
 func TestEfficiencyUnderFaults(t *testing.T) {
-	checks(t, 3, 20)
+	checks(t, 3, 16)
 	total := promise.Report{Setting: "virtual time, efficiency"}
 	rapid.Check(t, func(t *rapid.T) {
 		forgetTimers()

@@ -30,7 +30,7 @@ type story struct {
 	failure []string        // the first violation, with what came before it
 	ops     []linear.Op
 	lastOp  uint64
-	newest  map[fencing.Resource]fencing.Token // that anyone was told of
+	newest  map[fencing.Resource]fencing.Token // that anyone was told of; nil after a restore
 	// exclusive: nobody may work beside another. That is promised only to those
 	// who are not paused, and whose clocks run with the service's.
 	exclusive bool
@@ -58,7 +58,7 @@ func (s *story) tell(e promise.Event) {
 	if err != nil {
 		s.fail(err.Error())
 	}
-	if e.Kind == promise.Told {
+	if e.Kind == promise.Told && s.newest != nil {
 		s.newest[e.Resource] = max(s.newest[e.Resource], e.Token)
 	}
 }
@@ -92,11 +92,11 @@ func (s *story) largest(name fencing.Resource) fencing.Token {
 }
 
 // forget: from here on older grants may be shown again, since the service was
-// put back to an earlier state.
+// put back to an earlier state, and newer ones are still on their way.
 func (s *story) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.newest)
+	s.newest = nil
 }
 
 // fail keeps the first violation with the events before it. The caller holds mu.
