@@ -39,6 +39,9 @@ func (r Resource) Validate() error {
 			ErrInvalidResource, len(r), MaxResourceLen)
 	}
 	for i, c := range string(r) {
+		if ' ' <= c && c <= '~' {
+			continue // as most are
+		}
 		if c == utf8.RuneError {
 			if _, size := utf8.DecodeRuneInString(string(r[i:])); size <= 1 {
 				return fmt.Errorf("%w: %q is not UTF-8 at byte %d", ErrInvalidResource, string(r), i)

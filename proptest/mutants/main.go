@@ -86,6 +86,10 @@ func run(only, group string, list bool) error {
 	if ran == 0 {
 		return fmt.Errorf("no mutant matches %q in group %q", only, group)
 	}
+	if list {
+		fmt.Fprintf(out, "%d mutants fit the source\n", ran)
+		return nil
+	}
 	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped\n", ran, ran-escaped, escaped)
 	if escaped > 0 {
 		return fmt.Errorf("%d mutants escaped: each is a claim without a test", escaped)
