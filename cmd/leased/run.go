@@ -160,14 +160,23 @@ func (f *runFlags) finish(client *lease.Client, l *lease.Lease, result supervise
 }
 
 // farewell releases the lease and closes the session, if the service can be
-// told in that time. If not, both run out.
+// told in that time. If not, both run out: a renewal that is under way and not
+// answered must not keep the program from ending.
 func farewell(client *lease.Client, l *lease.Lease, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if l != nil && l.Err() == nil {
-		_ = l.Release(ctx)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		if l != nil && l.Err() == nil {
+			_ = l.Release(ctx)
+		}
+		_ = client.Close(ctx)
+	}()
+	select {
+	case <-told:
+	case <-ctx.Done():
 	}
-	_ = client.Close(ctx)
 }
 
 func (f *runFlags) acquire(ctx context.Context, client *lease.Client, resource fencing.Resource, options []lease.AcquireOption) (*lease.Lease, error) {
