@@ -26,7 +26,7 @@ const (
 const maxBatch = 64
 
 // Config says which nodes to use, and how. A zero field takes its default. All
-// processes that use the same locks must have the same Namespace and MaxTTL.
+// processes that use the same locks must have the same Namespace.
 type Config struct {
 	// Nodes are the Redis masters, independent of each other: an odd number, 5
 	// to survive the loss of two, 1 for a single point of failure. What this
@@ -38,8 +38,9 @@ type Config struct {
 	// every TTL. Default: DefaultNodeTimeout.
 	NodeTimeout time.Duration
 	// MaxTTL is the longest TTL of a session, and the quarantine of a node that
-	// was emptied: by then every lock that it forgot has ended. Default:
-	// DefaultMaxTTL.
+	// was emptied: by then every lock that it forgot has ended. Processes need not
+	// have the same: the nodes keep the longest of all that ever connected, and
+	// that is the quarantine for everyone. Default: DefaultMaxTTL.
 	MaxTTL time.Duration
 	// MaxSkew is how far a node's clock may be off at start. Tokens do not
 	// depend on clocks; a clock that is far off is a sign of a broken machine,

@@ -124,7 +124,7 @@ func (e *epochs) look(ctx context.Context) bool {
 			well = false
 		case !states[i].data:
 			well = false
-			if s := states[i]; !s.joined || majority && s.since >= e.backend.config.MaxTTL {
+			if s := states[i]; !s.joined || majority && s.since >= e.backend.quarantine(states) {
 				_ = e.rejoin(ctx, i) // it is tried again, and Status tells
 			}
 		}
@@ -202,7 +202,7 @@ func (e *epochs) rejoin(ctx context.Context, index int) error {
 	if !ok {
 		return ErrNoData
 	}
-	quarantine := b.config.MaxTTL
+	quarantine := b.quarantine(states)
 	if left := quarantine - states[index].since; left > 0 {
 		return fmt.Errorf("%w: %s is in quarantine for %v more", lease.ErrUnavailable, n.addr, left)
 	}
@@ -210,16 +210,27 @@ func (e *epochs) rejoin(ctx context.Context, index int) error {
 	if !ok {
 		return ErrNoData
 	}
-	return n.initialise(ctx, nonce, epoch, floor, quarantine)
+	return n.initialise(ctx, nonce, epoch, floor, quarantine, quarantine)
+}
+
+// quarantine is how long an emptied node is kept out: the longest TTL of any
+// process. Whoever was granted something has told its MaxTTL to a majority, and
+// so has who brings a node back heard of a majority.
+func (b *Backend) quarantine(states []state) time.Duration {
+	longest := b.config.MaxTTL
+	for _, s := range states {
+		longest = max(longest, s.maxTTL)
+	}
+	return longest
 }
 
 // initialise is the last step of a rejoin.
-func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor fencing.Token, quarantine time.Duration) error {
+func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor fencing.Token, quarantine, maxTTL time.Duration) error {
 	n.mu.Lock()
 	runID := n.runID
 	n.mu.Unlock()
 	reply, err := run(ctx, n.client, initScript, []string{n.keys.node},
-		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID)
+		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID, maxTTL.Milliseconds())
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,9 @@ import (
 )
 
 func TestRaiseFloor(t *testing.T) {
-	f := startFleet(t, 3).init(t)
+	f := startFleet(t, 3)
 	f.config.MaxTTL = 500 * time.Millisecond
+	f.init(t)
 	b := f.backend(t)
 	k := newTaker(t, b)
 	k.take() // the lock has a counter of its own

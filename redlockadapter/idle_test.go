@@ -13,8 +13,9 @@ import (
 // Locks that nobody uses are forgotten, so that nothing leaks; tokens do not go
 // back, and a lock that is held stays held.
 func TestIdleLocksAreForgotten(t *testing.T) {
-	f := startFleet(t, 3).init(t)
+	f := startFleet(t, 3)
 	f.config.MaxTTL, f.config.IdleCounters = 400*time.Millisecond, 400*time.Millisecond
+	f.init(t)
 	b := f.backend(t)
 	keeper, err := lease.New(b, lease.WithPolicies(lease.Policy{TTL: 400 * time.Millisecond}))
 	require.NoError(t, err)

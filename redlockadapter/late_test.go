@@ -153,8 +153,9 @@ func TestTombstoneRefusesALateAcquire(t *testing.T) {
 // What a paused node was asked is carried out when it goes on. Nothing of an
 // attempt that was given up meanwhile may stay.
 func TestPausedNodeKeepsNothingOfAnEndedAttempt(t *testing.T) {
-	f := startFleet(t, 3).init(t)
+	f := startFleet(t, 3)
 	f.config.MaxTTL = 20 * time.Second
+	f.init(t)
 	s := open(t, f.backend(t), 20*time.Second)
 	c := redis.NewClient(f.config.Nodes[2])
 	defer c.Close()

@@ -25,6 +25,7 @@ type node struct {
 	options *redis.Options
 	client  *redis.Client
 	keys    keys
+	maxTTL  time.Duration
 	poke    func() // something is to be looked at
 
 	mu    sync.Mutex
@@ -32,7 +33,7 @@ type node struct {
 }
 
 func newNode(c Config, options *redis.Options, poke func()) *node {
-	n := &node{addr: options.Addr, keys: keysOf(c.Namespace), poke: poke}
+	n := &node{addr: options.Addr, keys: keysOf(c.Namespace), maxTTL: c.MaxTTL, poke: poke}
 	o := c.options(options)
 	theirs := o.OnConnect
 	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
@@ -77,7 +78,7 @@ func (n *node) admit(ctx context.Context, conn *redis.Conn) error {
 	if err == nil && facts.durable(fsync["appendfsync"]) {
 		durable = "1"
 	}
-	reply, err := run(ctx, conn, admitScript, []string{n.keys.node}, facts["run_id"], durable)
+	reply, err := run(ctx, conn, admitScript, []string{n.keys.node}, facts["run_id"], durable, n.maxTTL.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -150,6 +151,7 @@ type state struct {
 	since      time.Duration // since it was first seen to be empty
 	clock      time.Time
 	skew       time.Duration
+	maxTTL     time.Duration // of all who connected to it
 	runID      string
 }
 
@@ -161,7 +163,7 @@ func (n *node) ask(ctx context.Context, now func() time.Time) (state, error) {
 		return state{}, fmt.Errorf("%s: %w", n.addr, err)
 	}
 	after := now()
-	if len(reply) != 5 {
+	if len(reply) != 6 {
 		return state{}, fmt.Errorf("%s: status has %d fields", n.addr, len(reply))
 	}
 	var s state
@@ -181,6 +183,8 @@ func (n *node) ask(ctx context.Context, now func() time.Time) (state, error) {
 	s.since = time.Duration(since) * time.Millisecond
 	millis, _ := strconv.ParseInt(reply[4], 10, 64)
 	s.clock = time.UnixMilli(millis)
+	millis, _ = strconv.ParseInt(reply[5], 10, 64)
+	s.maxTTL = time.Duration(millis) * time.Millisecond
 	switch { // off only by what the time of the exchange cannot explain
 	case s.clock.Before(before.Add(-time.Millisecond)):
 		s.skew = s.clock.Sub(before)

@@ -56,8 +56,9 @@ func healthy(b *redlockadapter.Backend) bool {
 }
 
 func TestEmptiedNodeRejoinsByItself(t *testing.T) {
-	f := startFleet(t, 3).init(t)
+	f := startFleet(t, 3)
 	f.config.MaxTTL = 500 * time.Millisecond
+	f.init(t)
 	b := f.backend(t)
 	k := newTaker(t, b)
 	for range 10 {
@@ -88,6 +89,26 @@ func TestQuarantineIsVisible(t *testing.T) {
 		return s.Err == nil && s.Empty && s.Quarantine > 0 && s.Quarantine <= f.config.MaxTTL
 	}, patience, 10*time.Millisecond)
 	newTaker(t, b).take()
+}
+
+// The quarantine is that of the process whose leases last longest, also where
+// another one brings the node back.
+func TestQuarantineIsTheLongestOfAll(t *testing.T) {
+	f := startFleet(t, 3)
+	f.config.MaxTTL = time.Minute
+	f.init(t)
+	newTaker(t, f.backend(t)).take()
+	f.config.MaxTTL = 300 * time.Millisecond
+	b := f.backend(t)
+	require.NoError(t, f.servers[1].Wipe())
+	require.NoError(t, f.servers[1].Start())
+	var left time.Duration
+	require.Eventually(t, func() bool {
+		s := b.NodeStatuses(patient(t))[1]
+		left = max(left, s.Quarantine)
+		return s.Err == nil && (s.Empty || s.Max > 0) // it is kept out, or it is back
+	}, patience, time.Millisecond)
+	require.Greater(t, left, 10*time.Second)
 }
 
 func TestTooFewNodesWithDataNeedAnOperator(t *testing.T) {
@@ -131,8 +152,9 @@ func TestRestartedNodeIsBelievedOnlyIfDurable(t *testing.T) {
 		"every second on disk":  {[]testserver.RedisOption{testserver.RedisConfig("appendonly", "yes"), testserver.RedisConfig("appendfsync", "everysec")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := startFleet(t, 3, c.options...).init(t)
+			f := startFleet(t, 3, c.options...)
 			f.config.MaxTTL = 300 * time.Millisecond
+			f.init(t)
 			b := f.backend(t)
 			k := newTaker(t, b)
 			k.take()

@@ -44,7 +44,8 @@ type queues struct {
 // queue is what is known of one lock. It exists while there is something to
 // know.
 type queue struct {
-	holder  *attempt // of this process, if it holds the lock
+	holder  *attempt      // of this process, if it holds the lock
+	asked   lease.Instant // since then a TTL has to pass before the nodes are asked whether it still does
 	waiters []*waiter
 	streak  int // handed on inside the process so many times in a row
 }
@@ -94,10 +95,12 @@ func (q *queues) tidy(lock string) {
 
 // held notes that this process holds the locks of a.
 func (q *queues) held(a *attempt) {
+	now := q.backend.clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, lock := range a.locks {
-		q.of(lock).holder = a
+		one := q.of(lock)
+		one.holder, one.asked = a, now
 	}
 }
 
@@ -128,8 +131,9 @@ func (q *queues) leave(w *waiter) {
 }
 
 // ready says how long w must wait before it may ask the nodes: 0 if it may now.
-// While this process holds the lock itself there is nothing to ask: its release
-// will say so, and the timer is for a holder that is lost.
+// While this process holds the lock itself there is little to ask: its release
+// will say so. But the holder may be lost without one, so that the nodes are
+// asked once in a TTL, whoever waits then.
 func (q *queues) ready(w *waiter) time.Duration {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
@@ -141,7 +145,7 @@ func (q *queues) ready(w *waiter) time.Duration {
 			return time.Hour // it is poked when its turn comes
 		}
 		if one.holder != nil {
-			nap = max(nap, one.holder.session.ttl)
+			nap = max(nap, now.Until(one.asked.Add(one.holder.session.ttl)))
 		}
 	}
 	nap = max(nap, now.Until(w.notYet))
@@ -150,6 +154,9 @@ func (q *queues) ready(w *waiter) time.Duration {
 	}
 	if nap > 0 {
 		return nap
+	}
+	for _, lock := range w.locks {
+		q.locks[lock].asked = now
 	}
 	w.woken, w.tried = 0, false
 	return 0

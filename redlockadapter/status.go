@@ -36,7 +36,7 @@ func (b *Backend) NodeStatuses(ctx context.Context) []NodeStatus {
 		}
 		all[i].Empty, all[i].Epoch, all[i].Max, all[i].Floor, all[i].Skew = !s.data, s.epoch, s.max, s.floor, s.skew
 		if !s.data {
-			all[i].Quarantine = max(0, b.config.MaxTTL-s.since)
+			all[i].Quarantine = max(0, b.quarantine(states)-s.since)
 		}
 	}
 	return all

@@ -1,11 +1,12 @@
 -- init: give an emptied node its vote back.
 --
 -- KEYS  the node
--- ARGV  the join nonce, the epoch, the floor, the quarantine (ms), the run id of the server
+-- ARGV  the join nonce, the epoch, the floor, the quarantine (ms), the run id of the server,
+--       the longest TTL of all (ms)
 -- Answer: "ok"; "data" if the node is not empty; "superseded" if the join nonce is
 --       another one; "wait" and the rest of the quarantine (ms); "epoch" and the node's larger one.
 local call, node = redis.call, KEYS[1]
-local state, join, since = unpack(call('HMGET', node, 'state', 'join', 'since'))
+local state, join, since, ttl = unpack(call('HMGET', node, 'state', 'join', 'since', 'ttl'))
 local epoch, max = string.match(state or '0 0 - 0', '^(%d+) %d+ (%S+) %d+$')
 if max ~= '-' then return {'data'} end
 if join ~= ARGV[1] then return {'superseded'} end
@@ -20,4 +21,5 @@ if left > 0 then
 end
 call('HSET', node, 'state', table.concat({ARGV[2], ARGV[3], ARGV[3], '0'}, ' '), 'run', ARGV[5])
 call('HDEL', node, 'join', 'since')
+if ARGV[6] and tonumber(ARGV[6]) > tonumber(ttl or '0') then call('HSET', node, 'ttl', ARGV[6]) end
 return {'ok'}

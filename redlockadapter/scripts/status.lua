@@ -3,10 +3,11 @@
 -- KEYS  the node
 -- ARGV  none
 -- Answer: max ("" if the node is empty), epoch, floor, the time (ms) since it was
---       first seen to be empty ("" if it was not), the node's clock (ms).
-local state, since = unpack(redis.call('HMGET', KEYS[1], 'state', 'since'))
+--       first seen to be empty ("" if it was not), the node's clock (ms), the longest TTL
+--       that anyone who connected may ask for (ms).
+local state, since, ttl = unpack(redis.call('HMGET', KEYS[1], 'state', 'since', 'ttl'))
 local epoch, floor, max = string.match(state or '0 0 - 0', '^(%d+) (%d+) (%S+) %d+$')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if since then since = string.format('%d', math.max(0, now - tonumber(since))) end
-return {max == '-' and '' or max, epoch, floor, since or '', string.format('%d', now)}
+return {max == '-' and '' or max, epoch, floor, since or '', string.format('%d', now), ttl or '0'}
