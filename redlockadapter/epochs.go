@@ -217,7 +217,10 @@ func (e *epochs) rejoin(ctx context.Context, index int) error {
 // process. Whoever was granted something has told its MaxTTL to a majority, and
 // so has who brings a node back heard of a majority.
 func (b *Backend) quarantine(states []state) time.Duration {
-	longest := b.config.MaxTTL
+	return max(b.config.MaxTTL, longestTTL(states))
+}
+
+func longestTTL(states []state) (longest time.Duration) {
 	for _, s := range states {
 		longest = max(longest, s.maxTTL)
 	}

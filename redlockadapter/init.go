@@ -83,5 +83,5 @@ func (b *Backend) initEmpty(ctx context.Context, states []state, epoch uint64, f
 	for _, r := range b.epochs.prepare(ctx, epoch) {
 		floor = max(floor, r.Max)
 	}
-	return step(func(_ int, n *node) error { return n.initialise(ctx, nonce, epoch, floor, 0, b.quarantine(states)) })
+	return step(func(_ int, n *node) error { return n.initialise(ctx, nonce, epoch, floor, 0, longestTTL(states)) })
 }

@@ -50,6 +50,7 @@ func (n *node) dialLink(timeout time.Duration) (*link, error) {
 		return conn, err
 	}
 	o.PoolSize, o.MaxConcurrentDials = 1, 1
+	o.OnConnect = n.onConnect(n.maxTTL)
 	k := &link{client: redis.NewClient(&o), commands: make([]byte, 0, 1<<12)}
 	if err := k.client.Conn().Ping(ctx).Err(); err != nil {
 		_ = k.client.Close() // the error that matters is the other one

@@ -23,6 +23,7 @@ const fullMargin = 1 << 32
 type node struct {
 	addr    string
 	options *redis.Options
+	theirs  func(context.Context, *redis.Conn) error // the user's OnConnect
 	client  *redis.Client
 	keys    keys
 	maxTTL  time.Duration
@@ -34,18 +35,24 @@ type node struct {
 
 func newNode(c Config, options *redis.Options, poke func()) *node {
 	n := &node{addr: options.Addr, keys: keysOf(c.Namespace), maxTTL: c.MaxTTL, poke: poke}
-	o := c.options(options)
-	theirs := o.OnConnect
-	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
-		if theirs != nil {
-			if err := theirs(ctx, conn); err != nil {
+	n.options = c.options(options)
+	n.theirs = n.options.OnConnect
+	n.options.OnConnect = n.onConnect(0)
+	n.client = redis.NewClient(n.options)
+	return n
+}
+
+// onConnect has a server looked at. maxTTL is the longest TTL that will be asked
+// for on this connection.
+func (n *node) onConnect(maxTTL time.Duration) func(context.Context, *redis.Conn) error {
+	return func(ctx context.Context, conn *redis.Conn) error {
+		if n.theirs != nil {
+			if err := n.theirs(ctx, conn); err != nil {
 				return err
 			}
 		}
-		return n.admit(ctx, conn)
+		return n.admit(ctx, conn, maxTTL)
 	}
-	n.options, n.client = o, redis.NewClient(o)
-	return n
 }
 
 // loadScripts makes the scripts known to the server.
@@ -61,7 +68,7 @@ func loadScripts(ctx context.Context, c redis.Cmdable) error {
 // admit is run on every new connection before it is used. A server that was
 // restarted has closed all the old ones, so nobody gets its vote before this
 // has looked whether its data can be trusted.
-func (n *node) admit(ctx context.Context, conn *redis.Conn) error {
+func (n *node) admit(ctx context.Context, conn *redis.Conn, maxTTL time.Duration) error {
 	info, err := conn.Info(ctx).Result()
 	if err != nil {
 		return fmt.Errorf("ask %s what it is: %w", n.addr, err)
@@ -78,7 +85,7 @@ func (n *node) admit(ctx context.Context, conn *redis.Conn) error {
 	if err == nil && facts.durable(fsync["appendfsync"]) {
 		durable = "1"
 	}
-	reply, err := run(ctx, conn, admitScript, []string{n.keys.node}, facts["run_id"], durable, n.maxTTL.Milliseconds())
+	reply, err := run(ctx, conn, admitScript, []string{n.keys.node}, facts["run_id"], durable, maxTTL.Milliseconds())
 	if err != nil {
 		return err
 	}
