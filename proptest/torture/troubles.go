@@ -202,9 +202,11 @@ func (n *nemesis) redisTroubles() []trouble {
 		all = append(all, trouble{25, func(ctx context.Context, r *rand.Rand) {
 			m := any(r)
 			n.fault(m.who(), "redis clock moved")
-			by := some(r, time.Second, 45*time.Second)
+			// A lock that is taken while the clock is ahead stays for as long
+			// after it was put right, if its holder is killed.
+			by := some(r, time.Second, 15*time.Second)
 			if r.IntN(2) == 0 {
-				by = -by
+				by = -3 * by
 			}
 			n.clock(m, by)
 			wait(ctx, some(r, time.Second, 4*time.Second))
