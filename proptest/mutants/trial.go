@@ -71,7 +71,9 @@ func plural(n int, noun string) string {
 // test runs the test once.
 func test(m mutant, overlay string) (verdict, error) {
 	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=60s"}, m.Test...)
-	output, err := exec.Command("go", args...).CombinedOutput()
+	c := exec.Command("go", args...)
+	c.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(overlay)) // what a failure leaves goes with the overlay
+	output, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
