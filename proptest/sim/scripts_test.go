@@ -175,7 +175,7 @@ func TestNodesFollowTheScripts(t *testing.T) {
 	server := testserver.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	defer client.Close()
-	for seed := range uint64(40) {
+	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		require.NoError(t, client.FlushAll(context.Background()).Err())
 		n := &redisNode{}
