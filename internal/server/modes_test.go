@@ -32,17 +32,17 @@ func startRedis(t testing.TB, n int) (addresses []string) {
 // in the efficiency mode.
 func startBoth(t testing.TB) (*server.Server, *redlockadapter.Backend) {
 	t.Helper()
-	return startOn(t, startRedis(t, 3))
+	return startOn(t, redisConfig(startRedis(t, 3)))
 }
 
 // startOn is startBoth on masters that run.
-func startOn(t testing.TB, addresses []string) (*server.Server, *redlockadapter.Backend) {
+func startOn(t testing.TB, config redlockadapter.Config) (*server.Server, *redlockadapter.Backend) {
 	t.Helper()
-	engine, err := redlockadapter.New(patient(t), redisConfig(addresses))
+	engine, err := redlockadapter.New(patient(t), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close(context.Background())) })
 	s := startOne(t, func(c *server.Config) {
-		c.Redis, c.RedisMaxTTL = engine, redisMaxTTL
+		c.Redis, c.RedisMaxTTL = engine, config.MaxTTL
 	})
 	setMode(t, s.Address(), "fast/", lease.Efficiency)
 	return s, engine

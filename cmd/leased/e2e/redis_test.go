@@ -41,14 +41,14 @@ func TestRedisInitAndRejoin(t *testing.T) {
 }
 
 // startMasters starts masters that keep their data and may vote.
-func startMasters(t *testing.T, n int) (masters []*testserver.RedisServer, flags []string) {
+func startMasters(t *testing.T, n int, maxTTL string) (masters []*testserver.RedisServer, flags []string) {
 	t.Helper()
 	var addresses []string
 	for range n {
 		m := testserver.Redis(t, testserver.RedisAppendOnly())
 		masters, addresses = append(masters, m), append(addresses, m.Addr)
 	}
-	flags = []string{"--redis=" + strings.Join(addresses, ","), "--redis-max-ttl=20s"}
+	flags = []string{"--redis=" + strings.Join(addresses, ","), "--redis-max-ttl=" + maxTTL}
 	must(t, nil, append([]string{leased, "redis", "init", "--floor=0"}, flags...)...)
 	return masters, flags
 }
@@ -56,7 +56,7 @@ func startMasters(t *testing.T, n int) (masters []*testserver.RedisServer, flags
 // A member that cannot reach its masters serves the correctness mode, says why
 // it does not serve the other, and serves it when they are there.
 func TestServeWithoutItsRedis(t *testing.T) {
-	masters, flags := startMasters(t, 3)
+	masters, flags := startMasters(t, 3, "20s")
 	api := freeAddr(t)
 	args := append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0",
 		"--bootstrap-expect=1"}, flags...)
@@ -94,7 +94,7 @@ func TestServeWithoutItsRedis(t *testing.T) {
 // A leader that stops releases nothing: a lease of the efficiency mode goes on
 // at the next one, which can prolong and release it, and lists it again.
 func TestStopReleasesNothing(t *testing.T) {
-	_, flags := startMasters(t, 3)
+	_, flags := startMasters(t, 3, "5m")
 	c := newTrio(t)
 	for i := range c.commands {
 		c.commands[i] = append(c.commands[i], flags...)
@@ -103,7 +103,7 @@ func TestStopReleasesNothing(t *testing.T) {
 	healthy(t, c.apis...)
 	env := c.env()
 	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
-	token := tokenOf(t, env, "report/1", "--ttl=20s", "--holder=ann")
+	token := tokenOf(t, env, "report/1", "--ttl=5m", "--holder=ann")
 	require.Regexp(t, `report/1 +efficiency +ann +`+token, must(t, env, leased, "list"))
 
 	old := c.leader()
