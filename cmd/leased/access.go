@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -32,6 +33,9 @@ const (
 	// leader, electionPause the time between two looks.
 	electionTime  = 10 * time.Second
 	electionPause = 200 * time.Millisecond
+	// silentTime is how long a member may say nothing before it is asked whether
+	// it is alive: one that is stopped must not keep a watch waiting.
+	silentTime = 10 * time.Second
 )
 
 // errUnreached: no member was reached, so nothing was asked of the service.
@@ -115,7 +119,8 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 	if config != nil {
 		how = credentials.NewTLS(config)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silentTime, Timeout: connectTime}))
 	if err != nil {
 		return nil, err
 	}

@@ -64,3 +64,15 @@ func TestWatchWithoutService(t *testing.T) {
 	out, code := call(t, endpoint("127.0.0.1:1"), leased, "watch", "job/*")
 	require.Equal(t, 122, code, out)
 }
+
+// A leader that is stopped, and so says nothing, does not keep a watch waiting.
+func TestWatchLeavesALeaderThatIsSilent(t *testing.T) {
+	c := startTrio(t)
+	w := start(t, c.env(), leased, "watch", "job/*", "--output=json")
+	w.says(`"type":"synced"`)
+	old := c.leader()
+	c.servers[old].signal(syscall.SIGSTOP)
+	w.says("watching on as soon as there is a leader")
+	tokenOf(t, c.env(), "job/1", "--holder=ann")
+	w.says(`"holder":"ann"`)
+}
