@@ -59,7 +59,9 @@ func New(db *sql.DB, dialect Dialect, rule fencing.Rule, options ...Option) (*Ga
 	return g, nil
 }
 
-// Do implements storagegate.Gate. write must not commit or roll back.
+// Do implements storagegate.Gate. write must not commit or roll back, by
+// statements either: MariaDB and MySQL commit by themselves before DDL and LOCK
+// TABLES, and roll back after a deadlock. Do returns ErrTransactionEnded then.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
 	return g.run(ctx, g.options, resource, token, write)
 }
@@ -93,7 +95,16 @@ func nothing(*sql.Tx) error { return nil }
 
 func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
 	g.prepare(ctx)
-	tx, err := g.db.BeginTx(ctx, options)
+	begin, enclose, intact := g.db.BeginTx, unchecked, unchecked
+	if g.dialect == MySQL {
+		s, err := openSession(ctx, g.db)
+		if err != nil {
+			return fmt.Errorf("begin the gated transaction: %w", err)
+		}
+		defer s.close(ctx)
+		begin, enclose, intact = s.conn.BeginTx, s.enclose, s.intact
+	}
+	tx, err := begin(ctx, options)
 	if err != nil {
 		return fmt.Errorf("begin the gated transaction: %w", err)
 	}
@@ -101,10 +112,16 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 	if err := g.admit(ctx, tx, true, resource, token); err != nil {
 		return err
 	}
+	if err := enclose(ctx, tx); err != nil {
+		return err
+	}
 	if err := write(tx); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := intact(ctx, tx); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -120,7 +137,9 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 // locks and raises the mark in tx, and the caller then writes in tx and commits.
 // Call it before the first read, and roll back if it returns an error. It is
 // one statement. The decision is counted here; whether it lasts is decided by
-// the caller's commit. In PostgreSQL at REPEATABLE READ and SERIALIZABLE, call
+// the caller's commit. In MariaDB and MySQL run no DDL and no LOCK TABLES in tx,
+// and end it after a deadlock (error 1213): these end the transaction, and what
+// follows would be written without a lock on the mark. In PostgreSQL at REPEATABLE READ and SERIALIZABLE, call
 // Enter before the transaction begins.
 func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) error {
 	if err := valid(resource, token); err != nil {
