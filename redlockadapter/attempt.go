@@ -27,7 +27,8 @@ type attempt struct {
 	locks     []string // as the nodes know them
 	body      string   // its name, and info for people
 	epoch     string
-	short     args // its lock and its body; of a set, none
+	claim     claim
+	short     args // its lock and its body; none of a set or a claim that others share
 
 	sent lease.Instant // before the first send, or before the last renewal
 
@@ -47,16 +48,20 @@ type attempt struct {
 }
 
 // newAttempt prepares a try.
-func newAttempt(s *session, request *lease.Request, name string, epoch uint64) *attempt {
+func newAttempt(s *session, request *lease.Request, name string, epoch uint64, c claim) *attempt {
 	n := len(s.backend.lanes)
-	a := &attempt{session: s, nonce: request.Nonce, name: name, resources: request.Resources, epoch: epochText(epoch),
-		body: name + "\n" + infoOf(s.ttlText, request), decided: make(chan struct{}), silent: n, votes: make([]quorum.Vote, n)}
+	a := &attempt{session: s, nonce: request.Nonce, name: name, resources: request.Resources, epoch: epochText(epoch), claim: c,
+		body: name + "\n" + infoOf(c.after(s.ttlText), request), decided: make(chan struct{}), silent: n, votes: make([]quorum.Vote, n)}
 	a.locks = locksOf(request.Resources)
-	if len(a.locks) == 1 {
+	if a.plain() {
 		a.short = newArgs(a.locks[0], a.body)
 	}
 	return a
 }
+
+// plain reports whether it is for one lock alone, which the scripts are quickest
+// with.
+func (a *attempt) plain() bool { return len(a.locks) == 1 && a.claim.kind == lease.Exclusive }
 
 // long are the args of a script: what it is told first, the locks and the body.
 func (a *attempt) long(first string) args {
@@ -69,8 +74,8 @@ func (a *attempt) long(first string) args {
 func (a *attempt) ask(waiter string) {
 	s := a.session
 	o := &op{script: acquireScript, head: s.headOf(a.epoch), args: a.short, stop: &a.stop, answer: a.voted}
-	if waiter != "" || len(a.locks) > 1 {
-		o.args = a.long("*" + strconv.Itoa(len(a.locks)) + " " + waiter)
+	if waiter != "" || !a.plain() {
+		o.args = a.long(a.claim.asked("*" + strconv.Itoa(len(a.locks)) + " " + waiter))
 	}
 	if waiter != "" {
 		a.heard = make(chan struct{})
@@ -140,6 +145,11 @@ func voteOf(got answer) (quorum.Vote, error) {
 		return quorum.Vote{State: quorum.Refused}, errNodeEmpty
 	case "epoch":
 		return quorum.Vote{State: quorum.Refused}, errOldEpoch
+	case "busy":
+		return quorum.Vote{State: quorum.Refused}, errBusy
+	case "slot":
+		free, _ := strconv.Atoi(rest)
+		return quorum.Vote{State: quorum.Refused}, slotTaken{free}
 	case "full":
 		return quorum.Vote{State: quorum.Refused}, errFull
 	}
@@ -257,7 +267,9 @@ func (a *attempt) refusal() error {
 		return lease.ErrHeld
 	case a.any(errOldEpoch):
 		return errOldEpoch
-	case a.any(lease.ErrHeld):
+	case otherSlot(a.errs) > 0:
+		return slotTaken{otherSlot(a.errs)}
+	case a.any(lease.ErrHeld) || a.any(errBusy):
 		return errSplit
 	}
 	return fmt.Errorf("%w: no majority of the Redis nodes votes: %w", lease.ErrUnavailable, errors.Join(a.errs...))
@@ -293,8 +305,8 @@ func (a *attempt) freeAfter() time.Duration {
 	return quorum.FreeAfter(a.votes)
 }
 
-// infoOf is what a lock carries for those who look: the TTL in milliseconds, the
-// holder and its metadata, a line each.
+// infoOf is what a lock carries for those who look: the TTL in milliseconds and
+// the claim, the holder, and its metadata, a line each.
 func infoOf(ttl string, request *lease.Request) string {
 	return ttl + "\n" + request.Holder + "\n" + encodeMetadata(request.Metadata)
 }

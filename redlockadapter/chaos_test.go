@@ -46,7 +46,7 @@ func (l *ledger) before(r fencing.Resource) fencing.Token {
 	return l.newest[r]
 }
 
-func (l *ledger) granted(r fencing.Resource, before, token fencing.Token) {
+func (l *ledger) granted(r fencing.Resource, kind lease.Kind, before, token fencing.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.grants++
@@ -60,15 +60,32 @@ func (l *ledger) granted(r fencing.Resource, before, token fencing.Token) {
 		l.wrong = append(l.wrong, fmt.Sprintf("token %d of %s was granted after %d", token, r, before))
 	}
 	l.newest[r] = max(l.newest[r], token)
+	if kind != lease.Exclusive {
+		return // others may be in
+	}
 	if l.holding[r]++; l.holding[r] > 1 {
 		l.overlaps++
 	}
 }
 
-func (l *ledger) ended(r fencing.Resource) {
+func (l *ledger) ended(r fencing.Resource, kind lease.Kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holding[r]--
+	if kind == lease.Exclusive {
+		l.holding[r]--
+	}
+}
+
+// kindFor is how a lock is wanted: most alone, one by readers too, and one with
+// permits.
+func kindFor(r fencing.Resource, dice *rand.Rand) (lease.Kind, int) {
+	switch {
+	case r == "e" && dice.IntN(4) > 0:
+		return lease.Shared, 0
+	case r == "f" && dice.IntN(4) > 0:
+		return lease.Permit, 2
+	}
+	return lease.Exclusive, 0
 }
 
 func (l *ledger) failed(err error) {
@@ -90,6 +107,7 @@ func (l *ledger) work(ctx context.Context, s lease.Session, resources []fencing.
 	for ctx.Err() == nil {
 		resource := resources[r.IntN(len(resources))]
 		request := request(nonces(), resource)
+		request.Kind, request.Permits = kindFor(resource, r)
 		request.Wait = r.IntN(4) > 0
 		limited, cancel := context.WithTimeout(ctx, time.Duration(1+r.IntN(1000))*time.Millisecond)
 		before := l.before(resource)
@@ -100,14 +118,14 @@ func (l *ledger) work(ctx context.Context, s lease.Session, resources []fencing.
 			_ = s.Release(context.WithoutCancel(ctx), request.Nonce)
 			continue
 		}
-		l.granted(resource, before, grant.Token)
+		l.granted(resource, request.Kind, before, grant.Token)
 		left := chaosTTL - chaosTTL/100 - 2*time.Millisecond - clock.Now().Since(grant.Sent)
 		if r.IntN(60) == 0 { // it holds until its time is over
-			time.AfterFunc(left, func() { l.ended(resource) })
+			time.AfterFunc(left, func() { l.ended(resource, request.Kind) })
 			continue
 		}
 		runtime.Gosched()
-		l.ended(resource)
+		l.ended(resource, request.Kind)
 		if err := s.Release(ctx, request.Nonce); err != nil {
 			l.failed(err)
 		}
@@ -161,7 +179,7 @@ func chaosTime(t *testing.T) time.Duration {
 // It begins with the nodes so that a node that is touched again has its data:
 // then no more than two are without at a time, which is what the promise needs.
 func TestTokensHoldInChaos(t *testing.T) {
-	f := &fleet{config: redlockadapter.Config{MaxTTL: chaosTTL, NodeTimeout: 200 * time.Millisecond}}
+	f := &fleet{config: redlockadapter.Config{MaxTTL: chaosTTL, NodeTimeout: 200 * time.Millisecond, Shared: true}}
 	for _, options := range [][]testserver.RedisOption{
 		{testserver.RedisAppendOnly()}, {testserver.RedisAppendOnly()},
 		{testserver.RedisConfig("appendonly", "yes"), testserver.RedisConfig("appendfsync", "everysec")}, {}, {},

@@ -50,6 +50,9 @@ type Config struct {
 	// IdleCounters is how long the counter of an unused lock is kept at least. Default:
 	// DefaultIdle.
 	IdleCounters time.Duration
+	// Shared switches shared leases and permits on. All processes that use the
+	// same locks must know of them.
+	Shared bool
 }
 
 func (c Config) filled() Config {

@@ -13,12 +13,12 @@ func TestConforms(t *testing.T) {
 	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
 			f := startFleet(t, n).init(t)
+			f.config.Shared = true
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 				return leasetest.Subject{
-					Backend:     func() lease.Backend { return f.backend(t) },
-					Mode:        lease.Efficiency,
-					TTL:         600 * time.Millisecond,
-					Unsupported: []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits},
+					Backend: func() lease.Backend { return f.backend(t) },
+					Mode:    lease.Efficiency,
+					TTL:     time.Second,
 				}
 			})
 		})

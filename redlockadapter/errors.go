@@ -38,6 +38,7 @@ var (
 	errNotSent    = errors.New("attempt ended before it was sent")
 	errLaneClosed = errors.New("backend is closed")
 	errFull       = errors.New("counter has reached 2^53")
+	errBusy       = errors.New("another one who shares the lock is just getting its token")
 )
 
 // setupProblem says why a node is not fit to vote. It wraps nothing: go-redis
@@ -56,8 +57,9 @@ func setupError(addr, format string, args ...any) error {
 	return &setupProblem{addr, fmt.Sprintf(format, args...)}
 }
 
-func unsupported(what, why string) error {
-	return fmt.Errorf("%w: %s in the efficiency mode: %s; use a lock of the correctness mode", lease.ErrUnsupported, what, why)
+func unsupported(what string) error {
+	return fmt.Errorf("%w: %s in the efficiency mode are not switched on (Config.Shared); switch them on in all processes, or use a lock of the correctness mode",
+		lease.ErrUnsupported, what)
 }
 
 // Why an attempt was lost though the lock may be free: it is tried again.

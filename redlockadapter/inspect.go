@@ -1,6 +1,7 @@
 package redlockadapter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,41 +21,49 @@ import (
 // expires, so there is no way around looking.
 const watchEvery = 50 * time.Millisecond
 
-// sighting is what one node says of a lock.
+// sighting is what one node says of a holder.
 type sighting struct {
-	name, info string // "" if the lock is free
+	name, info string
 	left       time.Duration
 	counter    fencing.Token
 }
 
-// parseSighting reads the answer of the inspect script.
-func parseSighting(text string) (s sighting, err error) {
-	counter, rest, held := strings.Cut(text, " ")
-	if counter != "" {
-		if s.counter, err = fencing.ParseToken(counter); err != nil {
-			return sighting{}, fmt.Errorf("node answered %q: %w", text, err)
+// parseSightings reads the answer of the inspect script: who has the lock alone,
+// and who shares it.
+func parseSightings(text string) ([]sighting, error) {
+	var all []sighting
+	for _, part := range strings.Split(text, "\x00") {
+		counter, rest, held := strings.Cut(part, " ")
+		if counter == "" {
+			continue
+		}
+		token, err := fencing.ParseToken(counter)
+		if err != nil {
+			return nil, fmt.Errorf("node answered %q: %w", text, err)
+		}
+		if held {
+			s := sighting{counter: token}
+			left, body, _ := strings.Cut(rest, " ")
+			s.name, s.info, _ = strings.Cut(body, "\n")
+			millis, _ := strconv.ParseInt(left, 10, 64)
+			s.left = time.Duration(millis) * time.Millisecond
+			all = append(all, s)
 		}
 	}
-	if held {
-		left, body, _ := strings.Cut(rest, " ")
-		s.name, s.info, _ = strings.Cut(body, "\n")
-		millis, _ := strconv.ParseInt(left, 10, 64)
-		s.left = time.Duration(millis) * time.Millisecond
-	}
-	return s, nil
+	return all, nil
 }
 
 // body is what the node has of the holder.
 func (s sighting) body() string { return s.name + "\n" + s.info }
 
 // look asks all nodes what they know of a lock.
-func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([]sighting, error) {
+func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([][]sighting, error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
 	}
 	var (
 		mu   sync.Mutex
-		seen []sighting
+		seen [][]sighting
 		errs []error
 		left = len(b.lanes)
 		done = make(chan struct{})
@@ -63,7 +72,7 @@ func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([]sighti
 	o.answer = func(_ int, got answer) {
 		mu.Lock()
 		defer mu.Unlock()
-		s, err := parseSighting(got.text)
+		s, err := parseSightings(got.text)
 		if err = errors.Join(got.err, err); err != nil {
 			errs = append(errs, err)
 		} else {
@@ -87,26 +96,31 @@ func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([]sighti
 	return seen, nil
 }
 
-// holder is the one whom a majority has, with one token; ok is false if there is
-// none. left is how long a majority will have it.
-func (b *Backend) holder(seen []sighting) (s sighting, ok bool) {
-	for _, candidate := range seen {
-		if candidate.name == "" {
-			continue
-		}
-		var left []time.Duration
-		for _, other := range seen {
-			if other.name == candidate.name && other.counter == candidate.counter {
-				left = append(left, other.left)
+// holders are those whom a majority has, each with one token, in the order of
+// their tokens. left is how long a majority will have them.
+func (b *Backend) holders(seen [][]sighting) []sighting {
+	type who struct {
+		name    string
+		counter fencing.Token
+	}
+	left := map[who][]time.Duration{}
+	var all []sighting
+	for _, node := range seen {
+		for _, s := range node {
+			key := who{s.name, s.counter}
+			left[key] = append(left[key], s.left)
+			if len(left[key]) == b.quorum {
+				all = append(all, s)
 			}
 		}
-		if len(left) >= b.quorum {
-			slices.Sort(left)
-			candidate.left = left[len(left)-b.quorum]
-			return candidate, true
-		}
 	}
-	return sighting{}, false
+	for i := range all {
+		times := left[who{all[i].name, all[i].counter}]
+		slices.Sort(times)
+		all[i].left = times[len(times)-b.quorum]
+	}
+	slices.SortFunc(all, func(x, y sighting) int { return cmp.Compare(x.counter, y.counter) })
+	return all
 }
 
 // Inspect tells who holds the lock.
@@ -116,8 +130,8 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (lease
 		return lease.Status{}, err
 	}
 	status := lease.Status{Resource: resource, Mode: lease.Efficiency}
-	if s, ok := b.holder(seen); ok {
-		status.Holders = []lease.Party{s.party()}
+	for _, s := range b.holders(seen) {
+		status.Holders = append(status.Holders, s.party())
 	}
 	return status, nil
 }
@@ -128,7 +142,8 @@ func (s sighting) party() lease.Party {
 	session, _ := lease.ParseSessionID(id)
 	number, _ := strconv.ParseUint(nonce, 10, 64)
 	lines := strings.SplitN(s.info, "\n", 3)
-	p := lease.Party{Session: session, Nonce: lease.Nonce(number), Kind: lease.Exclusive, Token: s.counter, TTL: s.left}
+	c := s.claim()
+	p := lease.Party{Session: session, Nonce: lease.Nonce(number), Kind: c.kind, Slot: c.slot, Token: s.counter, TTL: s.left}
 	if len(lines) == 3 {
 		p.Holder = lines[1]
 		p.Metadata = decodeMetadata(lines[2])
@@ -138,9 +153,17 @@ func (s sighting) party() lease.Party {
 
 // ttl is the TTL that the holder asked for.
 func (s sighting) ttl() time.Duration {
-	text, _, _ := strings.Cut(s.info, "\n")
+	line, _, _ := strings.Cut(s.info, "\n")
+	text, _, _ := strings.Cut(line, " ")
 	millis, _ := strconv.ParseInt(text, 10, 64)
 	return time.Duration(millis) * time.Millisecond
+}
+
+// claim is what the holder has.
+func (s sighting) claim() claim {
+	line, _, _ := strings.Cut(s.info, "\n")
+	_, text, _ := strings.Cut(line, " ")
+	return parseClaim(text)
 }
 
 // Watch looks again and again, and tells what has changed.
@@ -153,9 +176,9 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 		switch {
 		case err == nil:
 			told := status
-			if len(status.Holders) > 0 { // time passing is no change
-				told.Holders = slices.Clone(status.Holders)
-				told.Holders[0].TTL = 0
+			told.Holders = slices.Clone(status.Holders)
+			for i := range told.Holders {
+				told.Holders[i].TTL = 0 // time passing is no change
 			}
 			if first || !reflect.DeepEqual(told, last) {
 				changed(status)
@@ -183,17 +206,18 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	if err != nil {
 		return err
 	}
-	s, ok := b.holder(seen)
-	if !ok || s.counter != token {
+	holders := b.holders(seen)
+	i := slices.IndexFunc(holders, func(s sighting) bool { return s.counter == token })
+	if i < 0 {
 		return fmt.Errorf("break %q: %w with token %d", string(resource), lease.ErrNotHeld, token)
 	}
-	lock := lockOf(resource)
-	if a := b.holding(lock, s.name, token); a != nil {
+	s := holders[i]
+	if a := b.holding(s.name); a != nil {
 		defer a.session.lose(a, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))
 	}
 	f := newFarewell(len(b.lanes), b.quorum)
-	o := &op{script: releaseScript, answer: f.answered,
-		args: newArgs("*1 "+tombLife(max(s.ttl(), b.config.MaxTTL))+" "+wakeNext, lock, s.body())}
+	o := &op{script: releaseScript, answer: f.answered, args: newArgs(
+		s.claim().after("*1 "+tombLife(max(s.ttl(), b.config.MaxTTL))+" "+wakeNext), lockOf(resource), s.body())}
 	for _, l := range b.lanes {
 		l.push(o)
 	}

@@ -108,7 +108,7 @@ func (a *attempt) farewellOp(wake string) (*farewell, *op) {
 		}
 	}
 	plain := a.short
-	if wake != wakeNext || len(a.locks) > 1 {
+	if wake != wakeNext || !a.plain() {
 		plain = a.farewell(noTomb, wake)
 	}
 	o := &op{script: releaseScript, answer: answered, late: func(node int) args {
@@ -129,7 +129,21 @@ func (a *attempt) farewellOp(wake string) (*farewell, *op) {
 
 // farewell are the args of a release.
 func (a *attempt) farewell(tomb, wake string) args {
-	return a.long("*" + strconv.Itoa(len(a.locks)) + " " + tomb + " " + wake)
+	return a.long(a.claim.after("*" + strconv.Itoa(len(a.locks)) + " " + tomb + " " + wake))
+}
+
+// stay has a reader or a permit pass on the lock that it took for its token, and
+// stay in. A node that does not hear of it learns by the next renewal.
+func (a *attempt) stay() {
+	if a.claim.kind == lease.Exclusive {
+		return
+	}
+	first := a.claim.after("*" + strconv.Itoa(len(a.locks)) + " " + noTomb + " " + wakeNext)
+	o := &op{script: releaseScript, stop: &a.stop, answer: func(int, answer) {},
+		args: a.long(first + " " + a.session.ttlText + " " + a.token.String())}
+	for _, l := range a.session.backend.lanes {
+		l.push(o)
+	}
 }
 
 // releaseAgain is when a node that could not be told is told again. After that

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -69,7 +68,7 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 func (r *renewal) ask(one *renewing) {
 	a := one.attempt
 	o := &op{script: renewScript, stop: &a.stop,
-		args: a.long(strconv.Itoa(len(a.locks)) + " " + r.session.ttlText + " " + a.token.String())}
+		args: a.long(a.claim.after(strconv.Itoa(len(a.locks)) + " " + r.session.ttlText + " " + a.token.String()))}
 	o.answer = func(_ int, got answer) { r.answered(one, got) }
 	for _, l := range r.session.backend.lanes {
 		l.push(o)
@@ -150,12 +149,22 @@ func (s *session) lose(a *attempt, err error) {
 }
 
 // holding finds the grant of this process with this name.
-func (b *Backend) holding(lock, name string, token fencing.Token) *attempt {
-	b.queues.mu.Lock()
-	defer b.queues.mu.Unlock()
-	one := b.queues.locks[lock]
-	if one == nil || one.holder == nil || one.holder.name != name || one.holder.token != token {
-		return nil
+func (b *Backend) holding(name string) *attempt {
+	b.mu.Lock()
+	sessions := make([]*session, 0, len(b.sessions))
+	for _, s := range b.sessions {
+		sessions = append(sessions, s)
 	}
-	return one.holder
+	b.mu.Unlock()
+	for _, s := range sessions {
+		s.mu.Lock()
+		for _, e := range s.known {
+			if e.granted != nil && e.granted.name == name {
+				s.mu.Unlock()
+				return e.granted
+			}
+		}
+		s.mu.Unlock()
+	}
+	return nil
 }

@@ -22,6 +22,8 @@ const (
 	trySplits = 5
 	// tryEpochs is how often an attempt may meet a new epoch.
 	tryEpochs = 5
+	// trySlots is how often it may find its slot taken and another one free.
+	trySlots = 5
 )
 
 // session is a lease.Session. It lives in this process: it owns the grants that
@@ -165,7 +167,7 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 			return lease.Grant{}, err
 		}
 	}
-	return lease.Grant{Token: a.token, Mode: lease.Efficiency, Sent: s.sentOf(a)}, nil
+	return lease.Grant{Token: a.token, Mode: lease.Efficiency, Slot: a.claim.slot, Sent: s.sentOf(a)}, nil
 }
 
 func (s *session) check(request *lease.Request) error {
@@ -175,11 +177,8 @@ func (s *session) check(request *lease.Request) error {
 	if request.Mode == lease.Correctness {
 		return &lease.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: lease.Efficiency}
 	}
-	switch request.Kind {
-	case lease.Shared:
-		return unsupported("shared leases", "the votes of this mode are for one holder at a time")
-	case lease.Permit:
-		return unsupported("permits", "the votes of this mode are for one holder at a time")
+	if request.Kind != lease.Exclusive && !s.backend.config.Shared {
+		return unsupported("shared leases and permits")
 	}
 	return nil
 }
@@ -245,13 +244,14 @@ func (l *lostAttempt) Unwrap() error { return l.error }
 // try makes attempts until one is decided in the present epoch. The error
 // matches ErrHeld, errSplit, ErrUnavailable or the context's.
 func (s *session) try(ctx context.Context, request *lease.Request, e *entry, waiter string) (*attempt, error) {
-	for epochs := 0; ; epochs++ {
+	c := newClaim(request)
+	for epochs, slots := 0, 0; ; {
 		looked := s.backend.epochs.looks.Load()
 		epoch, err := s.backend.epochs.usable()
 		if err != nil {
 			return nil, err
 		}
-		a := newAttempt(s, request, s.name(request.Nonce), epoch)
+		a := newAttempt(s, request, s.name(request.Nonce), epoch, c)
 		a.ask(waiter)
 		err = a.await(ctx, min(2*s.backend.config.NodeTimeout, s.ttl/2))
 		if err == nil {
@@ -260,19 +260,28 @@ func (s *session) try(ctx context.Context, request *lease.Request, e *entry, wai
 				a.hear(ctx, s.backend.config.NodeTimeout)
 			}
 			if err = s.settle(request.Nonce, e, a); err == nil {
+				a.stay()
 				return a, nil
 			}
 		}
 		if !a.over() {
 			a.release(wakeNext) // others may have seen it hold, and sleep
 		}
-		if !errors.Is(err, errOldEpoch) {
+		var other slotTaken
+		switch {
+		case errors.As(err, &other) && slots == trySlots:
+			return nil, errSplit
+		case errors.As(err, &other):
+			c.slot = other.free
+			slots++
+		case !errors.Is(err, errOldEpoch):
 			return nil, err
-		}
-		if epochs == tryEpochs {
+		case epochs == tryEpochs:
 			return nil, fmt.Errorf("%w: the Redis nodes keep changing their epoch", lease.ErrUnavailable)
+		default:
+			epochs++
+			s.backend.epochs.refresh(ctx, looked)
 		}
-		s.backend.epochs.refresh(ctx, looked)
 	}
 }
 
@@ -300,7 +309,9 @@ func (s *session) settle(nonce lease.Nonce, e *entry, a *attempt) error {
 		return attemptEnded(nonce)
 	}
 	e.granted = a
-	s.backend.queues.held(a)
+	if a.claim.kind == lease.Exclusive {
+		s.backend.queues.held(a)
+	}
 	return nil
 }
 

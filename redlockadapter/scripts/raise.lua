@@ -24,7 +24,7 @@ while i <= size do
   local ok, writes = true, {}
   for k = i + 1, last do
     local lock = call('HGET', node, A[k]) or call('HGET', node .. ':old', A[k]) or ''
-    local flag, counter, deadline, who = match(lock, '^(!?)(%d+) (%d+) (.*)$')
+    local flag, counter, deadline, who = match(lock, '^([!&~]*)(%d+) (%d+) (.*)$')
     ok = ok and who == A[last + 1] and tonumber(deadline) > now and tonumber(counter) <= number
     if ok then
       writes[#writes + 1] = A[k]

@@ -3,15 +3,18 @@
 -- KEYS  the node
 -- ARGV  for each attempt: its lock and its body; or "*", number of locks, life of a
 --       tombstone (ms, 0 for none), whom to wake ("none"; "next" if a lock was mine, which
---       is what the short form means; "any" always), with spaces between, then locks and body
--- Answer: a line for each attempt (a number is a line too): "1" if a waiter was woken, else "0".
+--       is what the short form means; "any" always), for readers and permits "s" or "p" and
+--       slot, and to stay in TTL (ms) and token, with spaces between, then locks and body
+-- Answer: a line for each attempt (a number is a line too): "1" if a waiter was woken,
+--       else "0".
 --
 -- The tombstone refuses a copy of the acquire that is still on its way. Wake-ups
 -- are hints: the one who has waited longest is told, on the channel of its
 -- process, the name of the lock. All nodes choose by the same tickets, so that they
--- choose the same one.
+-- choose the same one. A reader, or a permit, that stays in gives back the lock
+-- that it took for its token, and is kept among those who are in.
 local call, node, A = redis.call, KEYS[1], ARGV
-local match, sub, byte, size = string.match, string.sub, string.byte, #ARGV
+local match, find, sub, byte, size = string.match, string.find, string.sub, string.byte, #ARGV
 
 if size == 2 then -- the short way for most calls: one lock, and nobody waits
   local lock = call('HGET', node, A[1]) or ''
@@ -33,10 +36,27 @@ local seen = call('HMGET', node, unpack(fields))
 local answers, a, writes, w, s = {}, 0, {}, 0, 0
 i = 1
 
+-- leave takes one out of those who are in, or, if its lock has not run out, puts it
+-- there. It returns whether it was in, and whether anyone is now.
+local function leave(lock, kind, body, ttl, token, deadline)
+  local key, field = node .. ':in:' .. sub(lock, 2), kind
+  if kind == 's' then field = 's' .. match(body, '^[^\n]*') end
+  local was = match(call('HGET', key, field) or '', '^%d+ %d+ (.*)$') == body
+  local time = call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  if ttl ~= '' and now < tonumber(deadline) then
+    call('HSET', key, field, string.format('%d %s ', now + ttl, token) .. body)
+    if call('PTTL', key) < tonumber(ttl) then call('PEXPIRE', key, ttl) end
+  elseif ttl == '' and was then
+    call('HDEL', key, field)
+  end
+  return was, call('EXISTS', key) == 1
+end
+
 while i <= size do
-  local locks, tomb, wake, woken = 1, '0', 'next', '0'
+  local locks, tomb, wake, kind, ttl, token, woken = 1, '0', 'next', '', '', '', '0'
   if byte(A[i]) == 42 then
-    locks, tomb, wake = match(A[i], '^%*(%d+) (%d+) (%a+)$')
+    locks, tomb, wake, kind, ttl, token = match(A[i], '^%*(%d+) (%d+) (%a+) ?(%w*) ?(%d*) ?(%d*)$')
     locks, i = tonumber(locks), i + 1
   end
   local last = i + locks - 1
@@ -51,10 +71,15 @@ while i <= size do
   for k = i, last do
     s = s + 1
     local lock = seen[s] or call('HGET', node .. ':old', A[k]) or ''
-    local counter, at = match(lock, '^!?(%d+) %d+ ()')
-    local mine = counter and sub(lock, at) == body
-    local waited = mine and byte(lock) == 33
-    if wake == 'any' or wake == 'next' and waited then
+    local flag, counter, deadline, at = match(lock, '^([!&~]*)(%d+) ?(%d*) ?()')
+    local mine, freed, any = counter and at <= #lock and sub(lock, at) == body, false, false
+    if flag and kind ~= '' and (mine or ttl == '') then
+      freed, any = leave(A[k], kind, body, ttl, token, deadline)
+    elseif flag then
+      any = find(flag, '&', 1, true)
+    end
+    local waited = flag and find(flag, '!', 1, true)
+    if wake == 'any' or wake == 'next' and waited and (mine or freed) then
       local key, told = node .. ':wait:' .. sub(A[k], 2), 0
       local list = call('GET', key) or ''
       while list ~= '' and told == 0 do
@@ -62,7 +87,7 @@ while i <= size do
         for ticket in string.gmatch(list, '%S+') do
           if not best or ticket < best then best = ticket end
         end
-        local from, to = string.find(list, ' ' .. best, 1, true)
+        local from, to = find(list, ' ' .. best, 1, true)
         list = sub(list, 1, from - 1) .. sub(list, to + 1)
         told = math.min(1, call('PUBLISH', node .. ':wake:' .. match(best, '%-(.*)$'), sub(A[k], 2)))
       end
@@ -71,7 +96,8 @@ while i <= size do
       waited = list ~= ''
     end
     if mine then
-      writes[w + 1], writes[w + 2] = A[k], waited and '!' .. counter or counter
+      if waited or any then counter = (waited and '!' or '') .. (any and '&' or '') .. counter end
+      writes[w + 1], writes[w + 2] = A[k], counter
       w = w + 2
     end
   end
