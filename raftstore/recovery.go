@@ -9,6 +9,10 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
+// recoveredTerms is how far the term moves in a recovery: further than the lost
+// members can have come without this one.
+const recoveredTerms = 1 << 20
+
 // Recover makes the node in this folder, which must not run, the only member of
 // its cluster: what remains when a majority is lost for good. Entries that the
 // others had and this one has not are gone, acknowledged grants among them, so
@@ -29,7 +33,10 @@ func Recover(config Config) (floor fencing.Token, err error) {
 		return 0, err
 	}
 	defer n.transport.Close()
-	f := &recoveryFSM{fsm: newFSM(config.ID, func(e error) { err = e }, deaf{})}
+	if err := n.storage.appendFloor(); err != nil {
+		return 0, fmt.Errorf("recover: %w", err)
+	}
+	f := newFSM(config.ID, func(e error) { err = e }, deaf{})
 	members := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(config.ID), Address: n.transport.LocalAddr()}}}
 	done := make(chan error, 1)
 	go func() { // an entry that cannot be applied ends this goroutine
@@ -42,27 +49,56 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
-	config.Logger.Warn("recovered as the only member; tokens go on above the floor", "floor", f.floor)
-	return f.floor, nil
+	f.read(func(m *machine.Machine) { floor = m.LastToken() })
+	config.Logger.Warn("recovered as the only member; tokens go on above the floor", "floor", floor)
+	return floor, nil
 }
 
-// recoveryFSM replays a log, and raises the token floor in what it leaves.
-type recoveryFSM struct {
-	*fsm
-	floor fencing.Token
-}
-
-// Snapshot is the state with the floor raised.
-func (f *recoveryFSM) Snapshot() (raft.FSMSnapshot, error) {
-	f.mu.Lock()
-	state := encodeState(f.chain, f.machine)
-	f.mu.Unlock()
-	raised, floor, err := raiseFloor(state, fencing.None)
+// appendFloor puts the raise of the floor behind everything in the log, in a
+// term of its own. It must be an entry: were it only in the state, a log that a
+// lost member brings back would fit to ours, and nobody would send it the state.
+func (s *Storage) appendFloor() error {
+	last, err := s.lastEntry()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f.floor = floor
-	return stateImage(raised), nil
+	term, err := s.Stable.GetUint64([]byte("CurrentTerm"))
+	if err != nil && err.Error() != "not found" { // the engine's contract for a StableStore
+		return fmt.Errorf("read term: %w", err)
+	}
+	term = max(term, last.Term) + recoveredTerms
+	raise := encodeEntry(link{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}})
+	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand, Data: raise}); err != nil {
+		return fmt.Errorf("write log: %w", err)
+	}
+	if err := s.Stable.SetUint64([]byte("CurrentTerm"), term); err != nil {
+		return fmt.Errorf("write term: %w", err)
+	}
+	return nil
+}
+
+// lastEntry is the last entry of the log, or where the newest snapshot ends.
+func (s *Storage) lastEntry() (last raft.Log, err error) {
+	index, err := s.Log.LastIndex()
+	if err != nil {
+		return last, fmt.Errorf("read log: %w", err)
+	}
+	if index > 0 {
+		if err := s.Log.GetLog(index, &last); err != nil {
+			return last, fmt.Errorf("read log: %w", err)
+		}
+	}
+	snapshots, err := s.Snapshots.List()
+	if err != nil {
+		return last, fmt.Errorf("read snapshots: %w", err)
+	}
+	if len(snapshots) > 0 && snapshots[0].Index > last.Index {
+		last.Index, last.Term = snapshots[0].Index, snapshots[0].Term
+	}
+	if last.Index == 0 {
+		return last, fmt.Errorf("%w: the folder is empty, there is nothing to recover", ErrConfig)
+	}
+	return last, nil
 }
 
 // deaf hears nothing.

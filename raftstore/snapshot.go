@@ -167,22 +167,18 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 
 // replaceState has the engine install a state, and serves again when it is done,
 // whether or not the caller waits for that: under a leadership the machine must
-// not be replaced. Where the engine does not say that it did nothing, the
-// outcome is unknown.
+// not be replaced. The engine first replaces its own state, and then has the
+// others follow; it does not say which of the two an error is of, not even that
+// it leads no more. So the outcome of any error is unknown.
 func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state []byte) error {
 	err := n.wait(ctx, futureFunc(func() error {
 		defer n.takeOver()
 		return n.raft.Restore(meta, bytes.NewReader(state), 0)
 	}))
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
-		return n.notLeader()
-	case errors.Is(err, lease.ErrUncertain):
+	if err == nil || errors.Is(err, lease.ErrUncertain) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", lease.ErrUncertain, err)
+	return fmt.Errorf("%w: %w; look at the token floor of the next leader before you restore again", lease.ErrUncertain, err)
 }
 
 // raiseFloor changes a state so that its next token is more than FloorStep

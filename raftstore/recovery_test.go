@@ -1,0 +1,90 @@
+package raftstore
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// A lost member comes back with its folder, which it must not, and its log is
+// longer than that of the one that was recovered. What it has must not stand in
+// for what the cluster has since decided: the floor.
+func TestTheFloorOfARecoveryOutlivesAnOldFolder(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			c := startDisk(t, 3, kind)
+			ctx := testContext(t)
+			s := openSession(t, c.backend(), time.Hour)
+			c.agree()
+			behind, ahead := 2, 1
+			if c.leader() == c.nodes[behind] {
+				behind, ahead = 1, 2
+			}
+			require.NoError(t, c.nodes[behind].Close())
+			for nonce := range lease.Nonce(20) {
+				_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
+				require.NoError(t, err)
+			}
+			for i, n := range c.nodes {
+				if i != behind {
+					require.NoError(t, n.Close())
+				}
+			}
+			floor, err := Recover(c.configs[behind])
+			require.NoError(t, err)
+
+			recovered := openNode(t, c.configs[behind])
+			alone := &cluster{t: t, nodes: []*Node{recovered}}
+			alone.leader()
+			old := openNode(t, c.configs[ahead])
+			_, err = recovered.AddLearner(ctx, Joiner{ID: old.ID(), Address: old.Address()})
+			require.NoError(t, err)
+			eventually(t, "the floor", func() bool { return old.Status().LastToken >= floor })
+		})
+	}
+}
+
+// cutting is a store of snapshots whose owner loses its peers when it has
+// written one.
+type cutting struct {
+	raft.SnapshotStore
+	cut func()
+}
+
+func (c *cutting) Create(v raft.SnapshotVersion, index, term uint64, members raft.Configuration, of uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := c.SnapshotStore.Create(v, index, term, members, of, t)
+	if err == nil && c.cut != nil {
+		c.cut()
+	}
+	return sink, err
+}
+
+// The leader has replaced its state, and then leads no more. When its peers come
+// back they may follow: nobody knows.
+func TestARestoreThatLosesItsLeaderIsInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := map[string]*cutting{}
+		c := startMemory(t, 3, func(config *Config) {
+			stores[config.ID] = &cutting{SnapshotStore: config.Storage.Snapshots}
+			config.Storage.Snapshots = stores[config.ID]
+		})
+		openSession(t, c.backend(), time.Hour)
+		leader := c.leader()
+		var saved bytes.Buffer
+		_, err := leader.SaveSnapshot(testContext(t), &saved)
+		require.NoError(t, err)
+		stores[leader.ID()].cut = func() { c.isolate(leader); pass(3 * DefaultHeartbeatTimeout) }
+		_, err = leader.RestoreSnapshot(testContext(t), &saved)
+		stores[leader.ID()].cut = nil
+		require.GreaterOrEqual(t, leader.Status().LastToken, fencing.FloorStep, "it did happen here")
+		require.ErrorIs(t, err, lease.ErrUncertain)
+	})
+}
