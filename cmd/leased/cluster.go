@@ -16,7 +16,7 @@ import (
 
 func newCluster() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "See and change the members of the cluster", Args: cobra.NoArgs}
-	c.AddCommand(newClusterStatus(), newClusterJoin(), newClusterRemove(), newClusterTransfer())
+	c.AddCommand(newClusterStatus(), newClusterJoin(), newClusterRemove(), newClusterTransfer(), newClusterRecover())
 	return c
 }
 

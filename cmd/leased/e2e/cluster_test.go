@@ -288,6 +288,33 @@ func TestMembersChange(t *testing.T) {
 	require.NotRegexp(t, `(?m)^`+name+` `, must(t, c.env(), leased, "cluster", "status"))
 }
 
+// Two of three are lost for good; the third goes on alone, with larger tokens.
+func TestRecovery(t *testing.T) {
+	c := startTrio(t)
+	before, err := post(t, c.apis[c.leader()], "Acquire", `{"resource":"account/7","ttl":"10m"}`)
+	require.NoError(t, err)
+	left := c.leader() // it has what was acknowledged
+	for i, server := range c.servers {
+		server.signal(syscall.SIGKILL)
+		server.code()
+		if i != left {
+			require.NoError(t, os.RemoveAll(c.commands[i][5])) // --data
+		}
+	}
+	recover := append([]string{leased, "cluster", "recover"}, c.commands[left][2:]...)
+	out, code := call(t, nil, recover...)
+	require.Equal(t, 2, code, "it asks first: %s", out)
+	require.Contains(t, must(t, nil, append(recover, "--yes")...), "the only member now")
+
+	api := c.apis[left]
+	start(t, nil, append(c.commands[left][:10:10], "--bootstrap-expect=1")...) // serve, its id, folder and addresses
+	healthy(t, api)
+	require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), fmt.Sprint(before.Token))
+	after, err := post(t, api, "Acquire", `{"resource":"account/8"}`)
+	require.NoError(t, err)
+	require.Greater(t, after.Token, before.Token+1<<32)
+}
+
 // A snapshot brings locks back, and tokens only grow.
 func TestSnapshot(t *testing.T) {
 	_, api := single(t)
