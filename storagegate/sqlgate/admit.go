@@ -18,7 +18,7 @@ import (
 func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource fencing.Resource, token fencing.Token) error {
 	if g.dialect == Postgres && outermost && g.hints.Likely(resource, token) {
 		var mark fencing.Token
-		err := tx.QueryRowContext(ctx, pgsql.Hold, string(resource)).Scan(&mark)
+		err := tx.QueryRowContext(ctx, pgsql.Hold, string(resource), int64(token)).Scan(&mark)
 		if err == nil && mark == token {
 			return nil
 		}

@@ -56,7 +56,8 @@ type statements struct {
 var dialects = map[Dialect]statements{
 	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
 	MySQL: {
-		admit: `CALL leased_try(?, ?, ?)`,
+		// Go sends UTF-8, whatever the connection is said to speak.
+		admit: `CALL leased_try(CAST(? AS BINARY), ?, ?)`,
 		mark:  `SELECT mark FROM leased_marks WHERE resource = ?`,
 	},
 	SQLite: {

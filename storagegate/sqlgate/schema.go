@@ -101,7 +101,7 @@ func (g *Gate) Install(ctx context.Context) error {
 // that has used them, and everyone else would wait behind it.
 const (
 	installedMySQL = `SELECT
-		(SELECT count(*) FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_comment = 'leased 1') +
+		(SELECT count(*) FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_comment = 'leased 2') +
 		(SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = DATABASE() AND trigger_name LIKE 'leased\\_keep\\_mark\\_%')`
 	objectsMySQL = 8
 )

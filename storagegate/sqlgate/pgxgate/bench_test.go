@@ -78,7 +78,7 @@ func BenchmarkPostgres(b *testing.B) {
 			}, func(writer, n int) error {
 				id := pick(writer, n)
 				var batch pgx.Batch
-				batch.Queue(pgsql.Hold, string(names[id]))
+				batch.Queue(pgsql.Hold, string(names[id]), 1)
 				batch.Queue(paySQL, id)
 				return pool.SendBatch(b.Context(), &batch).Close()
 			})

@@ -148,7 +148,7 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 	var batch pgx.Batch
 	batch.Queue(begin)
 	if likely {
-		batch.Queue(pgsql.Hold, string(resource))
+		batch.Queue(pgsql.Hold, string(resource), int64(token))
 	} else {
 		batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
 	}

@@ -9,15 +9,22 @@ import "strings"
 // then, which is the token if and only if that was admitted.
 const Admit = `SELECT leased_try($1, $2, $3)`
 
+// claim notes for the guard of a table, until the transaction or savepoint ends,
+// that the token $2 was admitted for the resource $1. It is never empty.
+const claim = `set_config('leased.claims', concat(current_setting('leased.claims', true), $2::bigint, ' ', $1::text, E'\n'), true)`
+
+// held locks the row of the resource $1. It is a subquery, so that what is made
+// of its mark comes after a wait for the lock.
+const held = `(SELECT mark FROM leased_marks WHERE resource = $1::text FOR NO KEY UPDATE)`
+
 // Hold locks the row of the resource $1 and returns its mark. If that is the
-// token, the token is admitted, and all is done: a holder's writes after its
-// first need no more, and it costs half of what Admit does. The guard of a table
-// recognises such a lock only if it was not taken inside a savepoint.
-const Hold = `SELECT mark FROM leased_marks WHERE resource = $1 FOR NO KEY UPDATE`
+// token $2, the token is admitted, and all is done: a holder's writes after its
+// first need no more, and it costs half of what Admit does.
+const Hold = `SELECT CASE WHEN h.mark <> $2::bigint THEN h.mark WHEN ` + claim + ` <> '' THEN h.mark END FROM ` + held + ` h`
 
 // Fence is Admit that raises an exception for a refusal, so that the statements
 // after it in a batch have no effect. It takes the way of Hold if it can.
-const Fence = `SELECT CASE WHEN (SELECT mark FROM leased_marks WHERE resource = $1::text FOR NO KEY UPDATE) = $2::bigint THEN $2::bigint
+const Fence = `SELECT CASE WHEN ` + held + ` = $2::bigint AND ` + claim + ` <> '' THEN $2::bigint
 	ELSE leased_fence($1::text, $2::bigint, $3::bigint) END`
 
 const (

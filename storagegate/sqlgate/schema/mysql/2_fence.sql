@@ -15,13 +15,16 @@
 -- this transaction's writes. Errors have SQLSTATE 45000 and the number 31001
 -- for a stale token, 31002 for a missing one, 31003 for one that jumps too far,
 -- 31004 for what is no token or name.
+--
+-- These procedures take the name as text, so that it is the same bytes, in
+-- utf8mb4, whatever character set the connection has.
 DELIMITER $$
 -- leased_raise locks the row and raises the mark if the rule allows it, and
 -- hands back the mark that the row has then: it is the token if and only if the
 -- token was admitted.
 DROP PROCEDURE IF EXISTS leased_raise $$
 CREATE PROCEDURE leased_raise(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT, OUT out_mark BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
 BEGIN
     IF in_token IS NULL OR in_token NOT BETWEEN 0 AND 9007199254740991
             OR in_resource IS NULL OR length(in_resource) NOT BETWEEN 1 AND 512 THEN
@@ -34,7 +37,7 @@ BEGIN
 END $$
 DROP PROCEDURE IF EXISTS leased_admit $$
 CREATE PROCEDURE leased_admit(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
 BEGIN
     DECLARE found_mark BIGINT DEFAULT 0;
     DECLARE said VARCHAR(128);
@@ -51,30 +54,30 @@ BEGIN
     END IF;
 END $$
 DROP PROCEDURE IF EXISTS leased_fence_bounded $$
-CREATE PROCEDURE leased_fence_bounded(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
+CREATE PROCEDURE leased_fence_bounded(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4, IN in_token BIGINT, IN in_max_jump BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
 BEGIN
     CALL leased_admit(in_resource, in_token, in_max_jump);
     -- What this session claims, for the guard of a table. It proves nothing by
     -- itself: the guard holds it against the mark again.
-    SET @leased_resource = in_resource, @leased_token = in_token;
+    SET @leased_resource = CAST(in_resource AS BINARY), @leased_token = in_token;
 END $$
 -- leased_try is leased_fence_bounded for callers that want the mark instead of
 -- an error: it selects the mark, and a mark other than the token is a refusal.
 DROP PROCEDURE IF EXISTS leased_try $$
-CREATE PROCEDURE leased_try(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
+CREATE PROCEDURE leased_try(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4, IN in_token BIGINT, IN in_max_jump BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
 BEGIN
     DECLARE found_mark BIGINT DEFAULT 0;
     CALL leased_raise(in_resource, in_token, in_max_jump, found_mark);
     IF found_mark = in_token THEN
-        SET @leased_resource = in_resource, @leased_token = in_token;
+        SET @leased_resource = CAST(in_resource AS BINARY), @leased_token = in_token;
     END IF;
     SELECT found_mark;
 END $$
 DROP PROCEDURE IF EXISTS leased_fence $$
-CREATE PROCEDURE leased_fence(IN in_resource VARBINARY(513), IN in_token BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
+CREATE PROCEDURE leased_fence(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4, IN in_token BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
 BEGIN
     CALL leased_fence_bounded(in_resource, in_token, 0);
 END $$
@@ -83,7 +86,7 @@ END $$
 -- none.
 DROP PROCEDURE IF EXISTS leased_guard $$
 CREATE PROCEDURE leased_guard(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 1'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
 BEGIN
     CALL leased_admit(in_resource, coalesce(in_token, IF(@leased_resource = in_resource, @leased_token, 0), 0), in_max_jump);
 END $$

@@ -8,32 +8,44 @@
 --
 -- The row with id 7 then belongs to the resource account/7. A resource that was
 -- never fenced can be written without a token. It is an AFTER trigger, so that
--- no other trigger can change the row behind its back.
+-- no other trigger can change the row behind its back. The name of the column is
+-- written as the database has it: in lower case, unless it was quoted when the
+-- table was made. Choose a column whose text is the same for everybody: an
+-- integer, a uuid or a text, and no time or float, which depend on settings.
+--
+-- A row whose resource cannot be told is refused with LF007: the column is
+-- missing (a typing error, or it was renamed since) or NULL, or its text ends
+-- with a space, as char(n) is padded.
 CREATE OR REPLACE FUNCTION leased_guard() RETURNS trigger
     LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    name   text;
-    before text;
-    after  text;
-    claim  bigint;
+    row_now jsonb;
+    name    text;
+    done    text;
+    claim   bigint;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         RAISE EXCEPTION 'table % is fenced and cannot be truncated', TG_TABLE_NAME
             USING ERRCODE = 'LF002', DETAIL = '0', HINT = 'Delete the rows under their leases.';
     END IF;
-    IF TG_OP <> 'INSERT' THEN
-        before := TG_ARGV[0] || (to_jsonb(OLD) ->> TG_ARGV[1]);
-    END IF;
-    IF TG_OP <> 'DELETE' THEN
-        after := TG_ARGV[0] || (to_jsonb(NEW) ->> TG_ARGV[1]);
-    END IF;
-    FOREACH name IN ARRAY array_remove(ARRAY[before, CASE WHEN after IS DISTINCT FROM before THEN after END], NULL) LOOP
+    FOREACH row_now IN ARRAY CASE TG_OP
+            WHEN 'INSERT' THEN ARRAY[to_jsonb(NEW)]
+            WHEN 'DELETE' THEN ARRAY[to_jsonb(OLD)]
+            ELSE ARRAY[to_jsonb(OLD), to_jsonb(NEW)] END LOOP
+        name := TG_ARGV[0] || (row_now ->> TG_ARGV[1]);
+        IF name IS NULL OR right(name, 1) = ' ' THEN
+            RAISE EXCEPTION 'the resource of a row of table % cannot be told from its column %', TG_TABLE_NAME, quote_nullable(TG_ARGV[1])
+                USING ERRCODE = 'LF007', HINT = 'The column must exist, under this name, must not be NULL and must not end with a space: use text instead of char(n).';
+        END IF;
+        CONTINUE WHEN name = done;
+        done := name;
         SELECT max(split_part(line, ' ', 1)::bigint) INTO claim
         FROM unnest(string_to_array(current_setting('leased.claims', true), E'\n')) AS line
         WHERE line <> '' AND substr(line, strpos(line, ' ') + 1) = name;
-        -- Without a claim it may still hold the lock that a gate took for it.
-        IF claim IS NOT NULL OR NOT EXISTS (SELECT FROM leased_marks m WHERE m.resource = name
-                AND pg_current_xact_id()::xid IN (m.xmin, m.xmax)) THEN
+        -- A lock on the row of the mark is no proof: a foreign key takes one too.
+        -- So the claim is held against the mark, under a lock of its own.
+        PERFORM FROM leased_marks m WHERE m.resource = name AND m.mark = claim AND claim > 0 FOR NO KEY UPDATE;
+        IF NOT FOUND THEN
             PERFORM leased_fence(name, coalesce(claim, 0));
         END IF;
     END LOOP;
