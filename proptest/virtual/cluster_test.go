@@ -171,18 +171,30 @@ func (c *cluster) crash(m *member) {
 	_ = node.Close() // what it would still write is lost
 }
 
+// revive opens a node again that has ended by itself. The caller holds m.
+func (c *cluster) revive(m *member) error {
+	if m.node.Failure() == nil {
+		return nil
+	}
+	c.crash(m)
+	return c.open(m)
+}
+
 // join brings a member into the cluster, again and again until it is in.
 func (c *cluster) join(ctx context.Context, m *member) error {
 	return c.insist(ctx, func(leader *raftstore.Node) error {
-		if m.node.Failure() != nil {
-			c.crash(m)
-			if err := c.open(m); err != nil {
-				return err
-			}
+		if err := c.revive(m); err != nil {
+			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		return m.node.Join(limited, leader)
+		err := m.node.Join(limited, leader)
+		if errors.Is(err, lease.ErrInvalid) { // it has begun to join under a leader that was deposed: once more
+			c.crash(m)
+			m.disk = newDisk()
+			return errors.Join(c.open(m), leader.Remove(limited, m.name), err)
+		}
+		return err
 	})
 }
 
@@ -195,15 +207,23 @@ func (c *cluster) remove(ctx context.Context, m *member) error {
 	})
 }
 
-// settle waits until every node knows that all of them vote. The engine refuses
+// settle waits until every node has what is committed, and knows that all of
+// them vote. The engine refuses
 // to elect a node that the voter does not know as one yet: if the others that
 // know of a promotion lose their data before all do, nobody can ever be elected.
-func (c *cluster) settle(ctx context.Context) error {
+// The caller holds mine.
+func (c *cluster) settle(ctx context.Context, mine *member) error {
 	for ctx.Err() == nil {
-		settled := 0
+		if err := c.revive(mine); err != nil {
+			return err
+		}
+		settled, commit := 0, uint64(0)
+		if leader := c.leader(); leader != nil {
+			commit = leader.Status().Commit
+		}
 		for _, n := range c.nodes() {
 			members := n.Members()
-			if len(members) == len(c.members) && !slices.ContainsFunc(members, func(m raftstore.Member) bool { return !m.Voter }) {
+			if commit > 0 && n.Status().Applied >= commit && len(members) == len(c.members) && !slices.ContainsFunc(members, func(m raftstore.Member) bool { return !m.Voter }) {
 				settled++
 			}
 		}

@@ -105,7 +105,7 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 	if f.kind == "leave" || f.kind == "crash-empty" { // a majority keeps its data, or nothing is promised
 		c.leaving <- struct{}{}
 		defer func() { <-c.leaving }()
-		c.must(c.settle(ctx))
+		c.must(c.settle(ctx, m))
 	}
 	c.story.fault(f.kind, m.name)
 	switch f.kind {
@@ -127,19 +127,11 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 	case "crash-empty": // as it happens: it is back on an empty disk before anyone knows
 		c.crash(m)
 		wait(ctx, f.lasts)
-		m.disk = newDisk()
-		c.must(c.open(m))
-		c.must(c.remove(ctx, m))
-		c.must(c.join(ctx, m))
-	case "leave": // it is stopped then: the engine of a leader that removes itself has ended
+		c.reset(ctx, m)
+	case "leave": // it is stopped then, and its folder emptied
 		c.must(c.remove(ctx, m))
 		wait(ctx, f.lasts)
-		c.crash(m)
-		if f.dice%2 == 0 {
-			m.disk = newDisk()
-		}
-		c.must(c.open(m))
-		c.must(c.join(ctx, m))
+		c.reset(ctx, m)
 	}
 }
 
@@ -150,22 +142,60 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// supervise opens nodes again that have ended by themselves, until ctx ends.
+// supervise opens nodes again that have ended by themselves, until ctx ends, and
+// replaces those that the engine has brought into a loop.
 func (c *cluster) supervise(ctx context.Context) {
+	made := map[*disk]int{}
 	for ctx.Err() == nil {
 		wait(ctx, time.Second)
 		for _, m := range c.members {
 			select {
 			case m.busy <- struct{}{}:
-				if m.node != nil && m.node.Failure() != nil {
-					c.crash(m)
-					c.must(c.open(m))
-				}
-				<-m.busy
 			default:
+				continue
 			}
+			n := m.disk.snapshots.count()
+			loops := n-made[m.disk] > loopSnapshots
+			made[m.disk] = n
+			switch {
+			case m.node != nil && m.node.Failure() != nil:
+				c.must(c.revive(m))
+			case m.node != nil && loops:
+				c.work.Go(func() {
+					c.replace(ctx, m)
+					<-m.busy
+				})
+				continue
+			}
+			<-m.busy
 		}
 	}
+}
+
+// loopSnapshots is how many snapshots a second are no coincidence.
+const loopSnapshots = 50
+
+// replace is what an operator does with a node that is sent the same snapshot
+// again and again: the engine keeps an entry of a former leader right behind it,
+// and refuses what comes instead (hashicorp/raft 697).
+func (c *cluster) replace(ctx context.Context, m *member) {
+	select {
+	case c.leaving <- struct{}{}:
+		defer func() { <-c.leaving }()
+	default:
+		return // another is out: later
+	}
+	c.story.fault("snapshot-loop", m.name)
+	c.reset(ctx, m)
+}
+
+// reset empties a member that is down or of no use, and brings it back.
+func (c *cluster) reset(ctx context.Context, m *member) {
+	c.crash(m)
+	m.disk = newDisk()
+	c.must(c.open(m))
+	c.must(c.remove(ctx, m))
+	c.must(c.join(ctx, m))
 }
 
 // restore takes a snapshot, lets time pass, and puts the cluster back to it.

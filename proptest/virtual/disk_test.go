@@ -16,6 +16,7 @@ var errCrashed = errors.New("the machine has crashed")
 // after a crash nothing more of the node's earlier life reaches it.
 type disk struct {
 	*raftstore.Storage
+	snapshots snapshots
 
 	mu   sync.Mutex
 	life int
@@ -44,7 +45,7 @@ func (d *disk) open() *raftstore.Storage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := &head{disk: d, life: d.life}
-	return &raftstore.Storage{Log: &diskLog{d.Log, h}, Stable: &diskStable{d.Stable, h}, Snapshots: d.Snapshots, Close: func() error { return nil }}
+	return &raftstore.Storage{Log: &diskLog{d.Log, h}, Stable: &diskStable{d.Stable, h}, Snapshots: &diskSnapshots{&d.snapshots, h}, Close: func() error { return nil }}
 }
 
 // head is the way of one life to the disk.

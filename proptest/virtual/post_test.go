@@ -32,10 +32,13 @@ func (p *post) roll(percent int) bool {
 }
 
 func (p *post) trip() time.Duration {
-	most := p.lag
 	if p.roll(longTrips) {
-		most = longTrip
+		return p.some(longTrip)
 	}
+	return p.some(p.lag)
+}
+
+func (p *post) some(most time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Duration(p.dice.Int64N(int64(most) + 1))
@@ -62,7 +65,7 @@ func send[T any](ctx context.Context, p *process, call func(context.Context) (T,
 		answer <- reply[T]{value, err}
 	})
 	if p.post.roll(copies) {
-		again := there + p.post.trip() + p.post.trip()
+		again := there + p.post.some(longTrip)
 		p.work.Go(func() {
 			wait(context.Background(), again)
 			limited, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -3,6 +3,7 @@ package virtual
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
@@ -57,7 +58,9 @@ func (r *replica) Applied(index uint64, events []machine.Event) {
 	r.last, r.first = index, r
 	for _, e := range events {
 		for _, name := range e.Resources {
-			r.see(e, name)
+			if !strings.HasPrefix(string(name), markPrefix) {
+				r.see(e, name)
+			}
 		}
 	}
 }
