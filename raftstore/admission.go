@@ -39,8 +39,10 @@ const (
 	admitted
 )
 
-// newAdmission looks at what a node remembers. A folder with snapshots but
-// without terms has lost its votes, and is refused.
+// newAdmission looks at what a node remembers. A term alone is nothing: it is
+// what a Bootstrap leaves that was interrupted. A folder with snapshots but
+// without terms has lost its votes, and is refused. A node that was catching up
+// goes on: it was let in since its folder was empty.
 func newAdmission(n *Node) (*admission, error) {
 	a := &admission{Transport: n.transport, node: n, heard: make(chan raft.RPC)}
 	term, err := n.storage.Stable.GetUint64([]byte("CurrentTerm"))
@@ -51,15 +53,16 @@ func newAdmission(n *Node) (*admission, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
 	}
-	if term > 0 || last > 0 {
-		a.stage.Store(alone)
-		return a, nil
-	}
 	snapshots, err := n.storage.Snapshots.List()
 	if err != nil {
 		return nil, fmt.Errorf("read snapshots: %w", err)
 	}
-	if len(snapshots) > 0 {
+	switch {
+	case n.catchUp.pending():
+		a.stage.Store(admitted)
+	case last > 0 || term > 0 && len(snapshots) > 0:
+		a.stage.Store(alone)
+	case len(snapshots) > 0:
 		return nil, fmt.Errorf("%w: the folder has snapshots but neither log nor votes; remove the node from its cluster, "+
 			"empty the folder and join again", ErrForgotten)
 	}
@@ -75,11 +78,17 @@ func (a *admission) remembers() bool { return a.stage.Load() != forgotten }
 // admit lets peers in, as far as they are members.
 func (a *admission) admit() { a.stage.CompareAndSwap(forgotten, alone) }
 
+// follow lets peers in, whatever this node believes of itself meanwhile.
+func (a *admission) follow() { a.stage.Store(admitted) }
+
 // run passes requests on until the node stops.
 func (a *admission) run() {
 	for {
 		select {
 		case rpc := <-a.Transport.Consumer():
+			if err := a.node.catchUp.settle(); err != nil {
+				a.node.logger.Error("cannot end catching up", "error", err)
+			}
 			if !a.open() {
 				a.refuse(rpc)
 				continue

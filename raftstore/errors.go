@@ -27,6 +27,9 @@ var (
 	// folder, and with it what it voted for. Remove it from the cluster, then
 	// join. It matches lease.ErrInvalid.
 	ErrForgotten = fmt.Errorf("%w: node has forgotten its votes", lease.ErrInvalid)
+	// ErrStranger: a node that asks to join has a history, and is no member of
+	// this cluster. Empty its folder, then join. It matches lease.ErrInvalid.
+	ErrStranger = fmt.Errorf("%w: node is no member, and its folder is not empty", lease.ErrInvalid)
 	// ErrSnapshot: bytes are no snapshot that can be restored.
 	ErrSnapshot = errors.New("not a usable snapshot")
 )

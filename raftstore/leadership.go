@@ -54,12 +54,17 @@ func (n *Node) watchLeadership() {
 
 // takeOver makes a node that the engine has elected serve: Lead is committed,
 // which ends whatever former leaders decided, then every session has its full
-// time again, then calls are let in. It gives up when the engine does.
+// time again, then calls are let in. It gives up when the engine does. A node
+// that has not caught up was elected by nobody but its own past.
 func (n *Node) takeOver() {
 	n.leadMu.Lock()
 	defer n.leadMu.Unlock()
 	n.retire()
 	n.progress.begin()
+	if n.CatchingUp() {
+		n.logger.Error("does not lead: it has not caught up since it joined")
+		return
+	}
 	for n.raft.State() == raft.Leader {
 		sent := n.config.Clock.Now()
 		result, err := n.proposer.propose(context.Background(), nil, &machine.Lead{})

@@ -40,7 +40,8 @@ type Joiner struct {
 	Address string
 	// Remembers: it has the log and the votes that it had. A node on an empty
 	// folder does not, and is not let in while the cluster counts it as a
-	// voter.
+	// voter. One that remembers is let in only if it is a member: else what it
+	// remembers is another cluster, or a time before it was removed.
 	Remembers bool
 }
 
@@ -49,7 +50,8 @@ type Joiner struct {
 type Membership interface {
 	// AddLearner makes a node receive the log without a vote. It returns an
 	// index that the node must reach before it may vote. ErrForgotten says that
-	// the node is a voter, and does not remember what it voted for.
+	// the node is a voter, and does not remember what it voted for, ErrStranger
+	// that it remembers, and is no member.
 	AddLearner(ctx context.Context, j Joiner) (index uint64, err error)
 	// Promote gives a learner that has applied so much a vote.
 	Promote(ctx context.Context, id string, applied uint64) error
@@ -66,10 +68,16 @@ var _ Membership = (*Node)(nil)
 // There is no way to begin with several voters: one of them that has lost its
 // folder could not be told from one that is new.
 func (n *Node) Bootstrap() error {
+	if n.CatchingUp() {
+		return fmt.Errorf("bootstrap: %w: it was let in, and has not caught up; join again", ErrBootstrapped)
+	}
 	c := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(n.ID()), Address: raft.ServerAddress(n.Address())}}}
 	err := n.wait(context.Background(), n.raft.BootstrapCluster(c))
 	if errors.Is(err, raft.ErrCantBootstrap) {
 		err = ErrBootstrapped
+		if len(n.Members()) == 0 {
+			err = fmt.Errorf("%w: it was interrupted when it began one; empty its folder", ErrBootstrapped)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
@@ -82,14 +90,23 @@ func (n *Node) Bootstrap() error {
 // without a vote, and with one when it has caught up. A node that voted with an
 // empty log would make the cluster count on what it does not have.
 func (n *Node) Join(ctx context.Context, leader Membership) error {
-	index, err := leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), Remembers: n.admission.remembers()})
+	remembers := n.admission.remembers()
+	index, err := leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), Remembers: remembers})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	n.admission.admit() // that it has no vote was committed after its start
+	if !remembers || n.CatchingUp() {
+		if err := n.catchUp.begin(index); err != nil {
+			return fmt.Errorf("join: %w", err)
+		}
+		n.admission.follow() // that it has no vote was committed after its start
+	}
 	for {
 		applied := n.raft.AppliedIndex()
 		if applied >= index {
+			if err := n.catchUp.settle(); err != nil { // a voter may have to vote at once
+				return fmt.Errorf("join: %w", err)
+			}
 			err := leader.Promote(ctx, n.ID(), applied)
 			if err == nil {
 				return nil
@@ -120,6 +137,9 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	switch {
 	case voter && !j.Remembers:
 		return 0, forgottenVoter(j.ID)
+	case j.Remembers && m.ID == "":
+		return 0, fmt.Errorf("add %s: %w: its folder is of another cluster, or of a time before it was removed; "+
+			"stop it, empty its folder and join again", j.ID, ErrStranger)
 	case voter && m.Address == j.Address:
 		return n.raft.LastIndex(), nil
 	}
@@ -135,7 +155,7 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	return f.Index(), nil
 }
 
-// voter finds a member that has a vote.
+// voter finds a member, and whether it has a vote.
 func (n *Node) voter(id string) (Member, bool) {
 	for _, m := range n.Members() {
 		if m.ID == id {

@@ -33,6 +33,7 @@ type Node struct {
 	logger    *slog.Logger
 	transport Transport
 	admission *admission
+	catchUp   *catchUp
 	storage   *Storage
 	snapshots raft.SnapshotStore // of storage, guarded
 	raft      *raft.Raft
@@ -87,6 +88,10 @@ func Open(config Config) (*Node, error) {
 }
 
 func (n *Node) startEngine() (err error) {
+	n.catchUp = &catchUp{node: n}
+	if err := n.catchUp.load(); err != nil {
+		return err
+	}
 	if n.admission, err = newAdmission(n); err != nil {
 		return err
 	}
@@ -94,7 +99,11 @@ func (n *Node) startEngine() (err error) {
 	if err != nil {
 		return err
 	}
-	n.raft, err = raft.NewRaft(n.config.engine(n.notify), n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, steady{n.admission, &n.progress})
+	engine := n.config.engine(n.notify)
+	if n.catchUp.pending() {
+		engine.HeartbeatTimeout, engine.ElectionTimeout = calmTimeout, calmTimeout
+	}
+	n.raft, err = raft.NewRaft(engine, n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, steady{n.admission, &n.progress})
 	return err
 }
 
@@ -134,7 +143,7 @@ func (n *Node) openTransport() error {
 }
 
 // guarded is the storage as the engine sees it: any failure ends the node, and
-// votes are written whole.
+// votes are written whole, if at all.
 func (n *Node) guarded() (*Storage, error) {
 	guard := logstore.NewGuard(n.config.StoreDeadline, n.die)
 	log, err := raft.NewLogCache(cachedEntries, guard.Log(n.storage.Log))
@@ -142,7 +151,8 @@ func (n *Node) guarded() (*Storage, error) {
 		return nil, err
 	}
 	n.snapshots = guard.Snapshots(n.storage.Snapshots)
-	return &Storage{Log: log, Stable: logstore.NewVotes(guard.Stable(n.storage.Stable)), Snapshots: n.snapshots}, nil
+	votes := logstore.NewVotes(guard.Stable(n.storage.Stable))
+	return &Storage{Log: log, Stable: ballot{votes, n.catchUp}, Snapshots: n.snapshots}, nil
 }
 
 // die ends the node because it must not go on.

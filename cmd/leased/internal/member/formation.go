@@ -41,21 +41,24 @@ func (m *Member) form(ctx context.Context) error {
 // and else what is missing.
 func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err error) {
 	known := m.node.Members()
-	if len(known) > 0 && !m.learns(known) {
+	part := len(known) > 0
+	if m.node.CatchingUp() { // it was stopped, and what it knows may be of the past
+		part = true
+	} else if part && !m.learns(known) {
 		return true, "", nil
 	}
-	if len(known) == 0 && m.settings.BootstrapExpect == 1 {
+	if !part && m.settings.BootstrapExpect == 1 {
 		return true, "", m.bootstrap()
 	}
 	answers := m.peers.ask(ctx)
 	for address, status := range answers {
-		if len(status.Members) == 0 {
+		if len(status.Members) == 0 || status.Id == m.settings.ID {
 			continue
 		}
 		m.logger.Info("joining the cluster", "through", address)
 		return true, "", m.server.Join(ctx, address)
 	}
-	if len(known) > 0 || m.settings.BootstrapExpect == 0 {
+	if part || m.settings.BootstrapExpect == 0 {
 		return false, "a member of the cluster at " + strings.Join(m.peers.addresses, ", "), nil
 	}
 	members, err := founders(answers)

@@ -1,11 +1,16 @@
 package member
 
 import (
+	"log/slog"
 	"testing"
+	"testing/synctest"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // A cluster must not begin with one member counted twice.
@@ -24,4 +29,30 @@ func TestFoundersAreDifferentMembers(t *testing.T) {
 		"h1:7420": {Id: "a", RaftAddress: "h:7421"}, "h2:7420": {Id: "b", RaftAddress: "h:7421"}})
 	require.ErrorIs(t, err, ErrFormation)
 	require.ErrorContains(t, err, "both have raft-advertise h:7421")
+}
+
+// A member that was stopped before it had caught up may believe to be the only
+// one. It asks to join again, and begins nothing.
+func TestAMemberThatIsCatchingUpIsNotDone(t *testing.T) {
+	for _, began := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			storage := raftstore.MemoryStorage()
+			require.NoError(t, storage.Stable.SetUint64([]byte("CatchUp"), 1<<40))
+			if began {
+				entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
+					Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"}}})}
+				require.NoError(t, storage.Log.StoreLog(entry))
+			}
+			_, transport := raft.NewInmemTransport("a")
+			node, err := raftstore.Open(raftstore.Config{ID: "a", Transport: transport, Storage: storage, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			defer node.Close()
+			m := &Member{node: node, settings: &settings.Settings{ID: "a", BootstrapExpect: 1}, peers: &peers{}}
+			done, missing, err := m.formOnce(t.Context())
+			require.NoError(t, err)
+			require.False(t, done)
+			require.Contains(t, missing, "a member of the cluster")
+			require.Equal(t, began, len(node.Members()) == 1)
+		})
+	}
 }

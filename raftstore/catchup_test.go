@@ -1,0 +1,205 @@
+package raftstore
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// beginning is the transport of a node that hears how history began, the first
+// entry or the first snapshot, and then nothing. Its answer is lost, too.
+type beginning struct {
+	Transport
+	heard chan raft.RPC
+	close func()
+}
+
+func onlyTheBeginning(from Transport) *beginning {
+	over := make(chan struct{})
+	b := &beginning{from, make(chan raft.RPC), sync.OnceFunc(func() { close(over) })}
+	go func() {
+		for cut := false; ; {
+			select {
+			case rpc := <-from.Consumer():
+				if cut {
+					continue
+				}
+				rpc, cut = first(rpc)
+				select {
+				case b.heard <- rpc:
+				case <-over:
+					return
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	return b
+}
+
+func (b *beginning) Consumer() <-chan raft.RPC { return b.heard }
+
+func (b *beginning) Close() error {
+	b.close()
+	return b.Transport.Close()
+}
+
+// first cuts a request down to the beginning of history, if it has that.
+func first(rpc raft.RPC) (raft.RPC, bool) {
+	switch request := rpc.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		if request.PrevLogEntry > 0 || len(request.Entries) == 0 {
+			return rpc, false
+		}
+		less := *request
+		less.Entries, less.LeaderCommitIndex = request.Entries[:1], 1
+		rpc.Command = &less
+	case *raft.InstallSnapshotRequest:
+	default:
+		return rpc, false
+	}
+	rpc.RespChan = make(chan raft.RPCResponse, 1)
+	return rpc, true
+}
+
+// rejoin removes a node of a memory cluster, empties it and lets it join again.
+// It comes as far as the time when it was the only member.
+func (c *cluster) rejoin(t *testing.T, i int) *Node {
+	t.Helper()
+	old := c.nodes[i]
+	require.NoError(t, old.Stop(testContext(t)))
+	rest := &cluster{t: t}
+	for _, n := range c.nodes {
+		if n != old {
+			rest.nodes = append(rest.nodes, n)
+		}
+	}
+	leader := rest.leader()
+	require.NoError(t, leader.Remove(testContext(t), old.ID()))
+	c.configs[i].Storage = MemoryStorage()
+	c.heal()
+	config := c.configs[i]
+	config.Transport = onlyTheBeginning(config.Transport)
+	c.nodes[i] = openNode(t, config)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.ErrorIs(t, c.nodes[i].Join(ctx, leader), ErrBehind)
+	return c.nodes[i]
+}
+
+// staysQuiet: a node that believes to be the only voter does not act on it.
+func staysQuiet(t *testing.T, n *Node) {
+	t.Helper()
+	require.True(t, n.CatchingUp())
+	require.Equal(t, []Member{{ID: n.ID(), Address: n.Address(), Voter: true}}, n.Members(), "the test is about this moment")
+	term := n.raft.CurrentTerm()
+	pass(time.Minute)
+	require.Equal(t, term, n.raft.CurrentTerm(), "it does not stand for election")
+	require.NoError(t, n.catchUp.timeouts(DefaultHeartbeatTimeout))
+	pass(5 * DefaultHeartbeatTimeout)
+	require.Greater(t, n.raft.CurrentTerm(), term, "now it does")
+	require.NotEqual(t, raft.Leader, n.raft.State(), "it has elected itself")
+	require.False(t, n.Leads())
+	require.NoError(t, n.catchUp.timeouts(calmTimeout)) // else it deposes whoever comes
+}
+
+// The founder of a cluster replays a time when it was the only voter.
+func TestARejoinedFounderDoesNotElectItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		staysQuiet(t, c.rejoin(t, 0))
+		c.leader()
+	})
+}
+
+func TestARejoinedFounderThatRestartsCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		require.NoError(t, c.rejoin(t, 0).Close())
+		back := c.restart(0)
+		c.isolate(back)
+		staysQuiet(t, back)
+		require.ErrorIs(t, back.Bootstrap(), ErrBootstrapped)
+
+		c.heal()
+		eventually(t, "it follows the cluster", func() bool { return !back.CatchingUp() })
+		require.Len(t, back.Members(), 3)
+		require.NoError(t, back.Join(testContext(t), c.leader()))
+		_, voter := c.leader().voter(back.ID())
+		require.True(t, voter)
+		c.agree()
+		require.NoError(t, back.Close())
+		require.False(t, c.restart(0).CatchingUp(), "it stays so")
+	})
+}
+
+// So does one that was recovered, in the snapshot that this left.
+func TestARejoinedSurvivorDoesNotElectItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		for _, n := range c.nodes {
+			require.NoError(t, n.Close())
+		}
+		_, err := Recover(c.configs[2])
+		require.NoError(t, err)
+		c.heal()
+		survivor := c.restart(2)
+		eventually(t, "it leads", survivor.Leads)
+		for i := range 2 {
+			c.configs[i].Storage = MemoryStorage()
+			require.NoError(t, c.restart(i).Join(testContext(t), survivor))
+		}
+		c.agree()
+		staysQuiet(t, c.rejoin(t, 2))
+		c.leader()
+	})
+}
+
+// Were it elected after all, it would not serve.
+func TestANodeThatIsCatchingUpDoesNotServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startMemory(t, 1).nodes[0]
+		require.NoError(t, n.catchUp.note(1<<40))
+		n.takeOver()
+		require.Equal(t, raft.Leader, n.raft.State())
+		require.False(t, n.Leads())
+	})
+}
+
+// What a removed node remembers is no part of the cluster any more.
+func TestARemovedNodeJoinsOnlyWithAnEmptyFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		ctx := testContext(t)
+		leader, removed := c.nodes[0], c.nodes[2]
+		require.NoError(t, leader.Remove(ctx, removed.ID()))
+		err := removed.Join(ctx, leader)
+		require.ErrorIs(t, err, ErrStranger)
+		require.ErrorContains(t, err, "empty its folder and join again")
+		require.NoError(t, removed.Close())
+		c.configs[2].Storage = MemoryStorage()
+		require.NoError(t, c.restart(2).Join(ctx, leader))
+	})
+}
+
+// The engine writes the term before the first entry. A node that was stopped
+// between the two remembers nothing.
+func TestAnInterruptedBootstrapIsNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 2)
+		require.NoError(t, c.nodes[1].Close())
+		c.configs[1].Storage = MemoryStorage()
+		require.NoError(t, c.configs[1].Storage.Stable.SetUint64([]byte("CurrentTerm"), 1))
+		n := c.restart(1)
+		require.False(t, n.admission.remembers())
+		err := n.Bootstrap()
+		require.ErrorIs(t, err, ErrBootstrapped)
+		require.ErrorContains(t, err, "empty its folder")
+	})
+}
