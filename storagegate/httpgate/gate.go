@@ -50,7 +50,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if err != nil {
 		return err
 	}
-	read := IsRead(r.Method) && !g.gateReads
+	read := IsRead(r) && !g.gateReads
 	if read && token == fencing.None {
 		next.ServeHTTP(w, r)
 		return nil

@@ -236,3 +236,20 @@ func TestOptionsAreChecked(t *testing.T) {
 	_, err := httpgate.New(nil, nil)
 	require.Error(t, err)
 }
+
+// A handler that honours such a header or parameter would write on a GET.
+func TestMethodOverridesAreWrites(t *testing.T) {
+	gate, written := newGate(t), false
+	h := gate.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { written = r.Method == http.MethodGet }))
+	require.Equal(t, http.StatusOK, send(t, h, "PUT", "/orders/42", "34", "").StatusCode)
+	for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X_HTTP_Method_Override"} {
+		r := httptest.NewRequest("GET", "/orders/42", nil)
+		r.Header[header] = []string{"PUT"}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, http.StatusPreconditionFailed, w.Code, header)
+	}
+	require.Equal(t, http.StatusPreconditionFailed, send(t, h, "GET", "/orders/42?_method=PUT", "", "").StatusCode)
+	require.False(t, written)
+	require.Equal(t, http.StatusOK, send(t, h, "GET", "/orders/42?x=1", "", "").StatusCode)
+}

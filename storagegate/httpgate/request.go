@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate/callgate"
@@ -21,14 +23,30 @@ func SetToken(r *http.Request, token fencing.Token) {
 	r.Header.Set(fencing.Header, token.String())
 }
 
-// IsRead reports whether a request of this method changes nothing by the rules
-// of HTTP.
-func IsRead(method string) bool {
-	switch method {
+// IsRead reports whether a request changes nothing by the rules of HTTP, and
+// does not ask to be taken for one of another method.
+func IsRead(r *http.Request) bool {
+	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
+		return !overrides(r)
 	}
 	return false
+}
+
+// overrides reports whether a service may take the request for one of another
+// method.
+func overrides(r *http.Request) bool {
+	for name, values := range r.Header {
+		// Some services take an underscore in a name for a dash.
+		switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
+		case "x-http-method-override", "x-http-method", "x-method-override":
+			if strings.Join(values, "") != "" {
+				return true
+			}
+		}
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	return err != nil || query.Has("_method") // what cannot be read may be anything
 }
 
 // BufferBody reads up to size bytes of the body ahead. The request then has a

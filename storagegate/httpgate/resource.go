@@ -35,7 +35,8 @@ func FromHeader(name string) ResourceFunc {
 // the request is refused.
 //
 // A path that can be spelled in a second way ("//", "..", an encoded slash, a
-// slash at the end) is refused, since the service might read it as another
+// slash at the end, a semicolon, a backslash, a space or dot at the end of a
+// segment) is refused, since the service might read it as another
 // path than the fence did.
 func FromPath(rules ...string) (ResourceFunc, error) {
 	if len(rules) == 0 {
@@ -65,11 +66,27 @@ func FromPath(rules ...string) (ResourceFunc, error) {
 
 func plainPath(r *http.Request) error {
 	p := r.URL.Path
-	if p == "" || p[0] != '/' || path.Clean(p) != p || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
-		return fmt.Errorf("%w: the path %.200q is not in its plain form; send it without empty, dot or encoded segments",
+	if p == "" || p[0] != '/' || path.Clean(p) != p || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || ambiguous(p) {
+		return fmt.Errorf("%w: the path %.200q is not in its plain form; send it without empty, dot or encoded segments, "+
+			"semicolons, backslashes, and spaces or dots at the end of a segment",
 			fencing.ErrInvalidResource, r.URL.EscapedPath())
 	}
 	return nil
+}
+
+// ambiguous reports whether some services would drop a part of the path: what
+// follows a semicolon, a dot or a space at the end of a name. Some take a
+// backslash for a slash.
+func ambiguous(p string) bool {
+	if strings.ContainsAny(p, `;\`) {
+		return true
+	}
+	for segment := range strings.SplitSeq(p, "/") {
+		if strings.HasSuffix(segment, " ") || strings.HasSuffix(segment, ".") {
+			return true
+		}
+	}
+	return false
 }
 
 // pathRule is a parsed "PATTERN=NAME".

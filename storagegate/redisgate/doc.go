@@ -13,6 +13,8 @@
 //     files with fsync, and WAIT where that is not enough.
 //   - An eviction policy that drops keys without an expiry ("allkeys-...") drops
 //     marks, and so does FLUSHALL. [Gate.Verify] finds the first.
+//   - A client that spreads keys over servers that do not know each other has no
+//     place for a mark: a redis.Ring is refused.
 //   - A lost connection leaves the outcome unknown (storagegate.ErrUncertain).
 //     The gate never sends a write a second time, whatever MaxRetries of the
 //     client says: if the first one had written and a newer token came between,

@@ -20,6 +20,7 @@ type Gate struct {
 	rule    fencing.Rule
 	maxJump string // of rule, as scripts take it
 	anySlot bool
+	refused error // why the gate cannot be used, nil if it can
 }
 
 var _ storagegate.Gate[*Tx] = (*Gate)(nil)
@@ -32,9 +33,14 @@ type Option func(*Gate)
 func AnySlot() Option { return func(g *Gate) { g.anySlot = true } }
 
 // New returns a Gate that applies rule to what it writes through client. It
-// does not connect; Verify does.
+// does not connect; Verify does. A *redis.Ring cannot be gated, and every call
+// says so: when one of its servers is gone it moves the keys to another, which
+// does not have their marks.
 func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Gate {
 	g := &Gate{client: client, rule: rule, maxJump: rule.MaxJump.String()}
+	if _, ok := client.(*redis.Ring); ok {
+		g.refused = ErrRing
+	}
 	for _, option := range options {
 		option(g)
 	}
@@ -44,6 +50,9 @@ func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Ga
 // Verify asks the server whether a gate can rely on it: it must be a master,
 // and must not evict keys that have no expiry, as marks are.
 func (g *Gate) Verify(ctx context.Context) error {
+	if g.refused != nil {
+		return g.refused
+	}
 	info, err := g.client.Info(ctx).Result()
 	if err != nil {
 		return fmt.Errorf("ask Redis about itself: %w", err)
@@ -118,6 +127,9 @@ func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Tok
 	if err := resource.Validate(); err != nil {
 		return fencing.None, err
 	}
+	if g.refused != nil {
+		return fencing.None, g.refused
+	}
 	if ctx.Err() != nil {
 		return fencing.None, context.Cause(ctx)
 	}
@@ -133,6 +145,9 @@ func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Tok
 
 // run runs a script, records what it decided, and returns its value.
 func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resource, token fencing.Token, keys []string, args []any) (any, error) {
+	if g.refused != nil {
+		return nil, g.refused
+	}
 	words := append(make([]any, reserved, reserved+3+len(keys)+len(args)), MarkKey(resource))
 	for _, key := range keys {
 		words = append(words, key)

@@ -3,6 +3,7 @@ package redisgate
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/leased-project/leased/fencing"
 )
@@ -24,8 +25,11 @@ type Tx struct {
 }
 
 // Do adds a command that writes one key, such as Do("ZADD", key, 1, "x"). The
-// key is always its first argument.
+// key is always its first argument. Commands that take several keys, such as
+// RENAME, COPY or MSET, are refused, as is what this package does not know:
+// [Gate.Run] can do those, with a script.
 func (tx *Tx) Do(command, key string, args ...any) {
+	command = strings.ToUpper(command)
 	switch {
 	case tx.err != nil:
 		return
@@ -34,6 +38,9 @@ func (tx *Tx) Do(command, key string, args ...any) {
 		return
 	case len(args) > maxArgs:
 		tx.err = fmt.Errorf("%s %q has %d arguments, at most %d are possible; use several commands", command, key, len(args), maxArgs)
+		return
+	}
+	if tx.err = checkCommand(command, len(args)); tx.err != nil {
 		return
 	}
 	if tx.err = checkKey(tx.resource, key, tx.anySlot); tx.err != nil {

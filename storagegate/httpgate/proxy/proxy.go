@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
-	"strings"
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
@@ -113,7 +111,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	read := httpgate.IsRead(r.Method) && !overrides(r) && !p.config.GateReads
+	read := httpgate.IsRead(r) && !p.config.GateReads
 	if read && token == fencing.None {
 		p.reads.ServeHTTP(w, r)
 		return nil
@@ -136,22 +134,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 		return p.enter(w, r, resource, token)
 	}
 	return p.write(w, r, resource, token)
-}
-
-// overrides reports whether the service may take the request for one of another
-// method.
-func overrides(r *http.Request) bool {
-	for name, values := range r.Header {
-		// Some services take an underscore in a name for a dash.
-		switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
-		case "x-http-method-override", "x-http-method", "x-method-override":
-			if strings.Join(values, "") != "" {
-				return true
-			}
-		}
-	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	return err != nil || query.Has("_method") // what cannot be read may be anything
 }
 
 // enter raises the mark when nothing is in flight, and then forwards the read.
