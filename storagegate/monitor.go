@@ -12,8 +12,12 @@ type Outcome uint8
 
 // The outcomes of a decision.
 const (
-	// Admitted: the token passed the fence. Whether the write then succeeded is
-	// the writer's business.
+	// Admitted: the token passed the fence, and the storage confirmed it. Gates
+	// that raise the mark together with the write (SQL, bbolt, files, objects,
+	// memory) count when that is committed: a write that failed, and one whose
+	// outcome is unknown, is no decision. Gates that raise it before (HTTP, gRPC,
+	// Connect, the proxy, Admit in a caller's transaction) count then, whatever
+	// becomes of the write; Redis does if a later command of several fails.
 	Admitted Outcome = iota + 1
 	// Stale: the token was below the mark.
 	Stale

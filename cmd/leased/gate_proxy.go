@@ -67,7 +67,7 @@ func newGateProxy() *cobra.Command {
 	f.DurationVar(&flags.drain, "drain-timeout", 30*time.Second, "how long to wait for answers when the proxy is stopped")
 	f.Int64Var(&flags.config.Buffer, "buffer", 1<<20, "bytes of a body that are read before a request takes its turn")
 	f.BoolVar(&flags.config.GateReads, "gate-reads", false, "gate GET, HEAD, OPTIONS and TRACE like writes")
-	f.IntSliceVar(&flags.config.UnknownStatus, "unknown-status", []int{502, 504}, "answers that do not say whether the request is over")
+	f.IntSliceVar(&flags.config.UnknownStatus, "unknown-status", proxy.DefaultUnknownStatus(), "answers that do not say whether the request is over")
 	c.AddCommand(newProxyFlights(), newProxyReopen())
 	return c
 }

@@ -1,7 +1,9 @@
 package filegate
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -26,7 +28,12 @@ type handle interface {
 type osDisk struct{}
 
 func (osDisk) create(path string) (handle, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	// A new file, so that a writer that lost its lock cannot go on writing into
+	// one that has been given its name since.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
 func (osDisk) rename(from, to string) error { return os.Rename(from, to) }

@@ -2,7 +2,8 @@
 //
 // What it does not give: it needs a local file system where rename is atomic
 // and flock works between processes; network file systems often lack one of
-// them. It guards only replacements made through it: any program can still
+// them. Removing files in the folder .leased takes the protection away: a lock
+// that was removed is noticed before the first change, a mark is not. It guards only replacements made through it: any program can still
 // write to the file. And mark and data are two files, so a failure or a crash
 // between them can leave the mark raised and the data as it was. That refuses
 // older holders early, and is never unsafe: data newer than its mark cannot

@@ -68,15 +68,15 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	if err := valid(resource, token); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, g.beside(resource, ".lock"))
+	held, err := lock(ctx, g.beside(resource, ".lock"))
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	return g.Record(resource, token, g.locked(ctx, resource, token, write))
+	defer held.release()
+	return g.Record(resource, token, g.locked(ctx, held, resource, token, write))
 }
 
-func (g *Gate) locked(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(file *File) error) error {
+func (g *Gate) locked(ctx context.Context, lock *held, resource fencing.Resource, token fencing.Token, write func(file *File) error) error {
 	mark, err := g.readMark(resource)
 	if err != nil {
 		return err
@@ -95,6 +95,9 @@ func (g *Gate) locked(ctx context.Context, resource fencing.Resource, token fenc
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if mark, err = g.again(lock, resource, token); err != nil {
+		return err
+	}
 	switch {
 	case token > mark:
 		if err := g.raise(resource, token); err != nil {
@@ -108,6 +111,19 @@ func (g *Gate) locked(ctx context.Context, resource fencing.Resource, token fenc
 		g.durable.Store(resource, token)
 	}
 	return file.replace()
+}
+
+// again checks before the first change what was checked before the write, which
+// may have taken long: a lock protects nothing once its file was removed.
+func (g *Gate) again(lock *held, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
+	mark, err = g.readMark(resource)
+	if err == nil {
+		err = g.rule.Admit(resource, mark, token)
+	}
+	if err == nil {
+		err = lock.still()
+	}
+	return mark, err
 }
 
 // isDurable reports whether this gate knows that the mark is on disk.

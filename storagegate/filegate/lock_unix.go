@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -21,34 +22,77 @@ const (
 // lock takes the lock of a resource against every other process, and against
 // other goroutines of this one: each call opens the file anew, and flock tells
 // open files apart. The system drops the lock when the process dies. The file
-// stays: removing it would let two writers lock two different files.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
+// stays: removing it would let two writers lock two different files. If somebody
+// else removes it, the lock counts only as long as it is on the file that has
+// the name.
+func lock(ctx context.Context, path string) (*held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock: %w", err)
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("open the lock: %w", err)
+		}
+		if err := wait(ctx, f); err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		h := &held{file: f, path: path}
+		err = h.still()
+		if err == nil {
+			return h, nil
+		}
+		h.release()
+		if !errors.Is(err, ErrLockRemoved) {
+			return nil, err
+		}
 	}
-	wait := firstWait
+}
+
+// held is a lock that was taken.
+type held struct {
+	file *os.File
+	path string
+}
+
+func (h *held) release() { _ = h.file.Close() }
+
+// still returns an error if the file that is locked has lost its name.
+func (h *held) still() error {
+	locked, err := h.file.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the lock: %w", err)
+	}
+	named, err := os.Stat(h.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(locked, named) {
+		return ErrLockRemoved
+	}
+	if err != nil {
+		return fmt.Errorf("look at the lock: %w", err)
+	}
+	return nil
+}
+
+// wait waits for the lock on an open file.
+func wait(ctx context.Context, f *os.File) error {
+	pause := firstWait
 	for {
 		err := flock(f)
 		if err == nil {
-			return func() { _ = f.Close() }, nil
+			return nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			_ = f.Close()
-			return nil, fmt.Errorf("take the lock: %w", err)
+			return fmt.Errorf("take the lock: %w", err)
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			_ = f.Close()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
-		wait = min(2*wait, longestWait)
+		pause = min(2*pause, longestWait)
 	}
 }
 

@@ -3,6 +3,7 @@ package gatetest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -79,10 +80,11 @@ func perform(t *testing.T, fresh func(t *testing.T) Opener, run func(s *stage)) 
 	run(&stage{T: t, ctx: ctx, open: fresh(t)})
 }
 
-// probe runs the case if a subject of this storage is an S; one that is not has
-// no such moment in its life.
+// probe runs the case if a subject of this storage is an S, and says so if not:
+// its gate has no such moment in its life, or its test cannot make one.
 func probe[S Subject](t *testing.T, fresh func(t *testing.T) Opener, name string, run func(s *stage, subject S)) {
 	if _, ok := fresh(t)(t, fencing.Rule{}).(S); !ok {
+		t.Logf("case not run: %q, since the subject of this storage is no %s", name, reflect.TypeFor[S]())
 		return
 	}
 	t.Run(name, func(t *testing.T) {

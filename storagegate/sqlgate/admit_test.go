@@ -109,3 +109,19 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	err := s.gate(t, fencing.Rule{}).Enter(t.Context(), "door", 1)
 	require.ErrorContains(t, err, "was Install called?")
 }
+
+// A COMMIT that PostgreSQL answers with ROLLBACK has a known outcome.
+func TestASwallowedErrorIsACertainFailure(t *testing.T) {
+	s := newStorage(t, sqlgate.Postgres)
+	gate := s.gate(t, fencing.Rule{})
+	err := gate.Do(t.Context(), "door", 3, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `SELECT 1/0`)
+		require.Error(t, err)
+		return nil
+	})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, storagegate.ErrUncertain)
+	mark, err := gate.Mark(t.Context(), "door")
+	require.NoError(t, err)
+	require.Equal(t, fencing.None, mark)
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
@@ -82,6 +83,9 @@ func (d Dialect) explain(err error) pgsql.Meaning {
 		if errors.As(err, &e) {
 			return pgsql.Explain(e.SQLState())
 		}
+		if err != nil && rolledBack(err.Error()) {
+			return pgsql.RolledBack
+		}
 	case MySQL:
 		// 1213 is a deadlock, 1205 a lock wait that took too long, 1020 a row
 		// that changed after the snapshot.
@@ -97,6 +101,14 @@ func (d Dialect) explain(err error) pgsql.Meaning {
 		}
 	}
 	return pgsql.Unknown
+}
+
+// rolledBack reports whether a driver says that PostgreSQL answered a COMMIT
+// with ROLLBACK, as it does after a failed statement. That is an answer, and
+// no error of the server: the drivers, pgx and lib/pq, make up their own.
+func rolledBack(message string) bool {
+	return strings.Contains(message, "commit unexpectedly resulted in rollback") ||
+		strings.Contains(message, "Could not complete operation in a failed transaction")
 }
 
 // mysqlNumber is the number of a server's error. The usual driver keeps it in a

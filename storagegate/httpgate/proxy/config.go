@@ -43,7 +43,9 @@ type Config struct {
 	// GateReads gates reads like writes.
 	GateReads bool
 	// UnknownStatus are the answers that do not say whether the request is
-	// over, 502 and 504.
+	// over: 502, 503, 504, and 520 to 524, with which proxies and content
+	// networks in front of a service say that it did not answer. A service that
+	// says 503 only before it does anything can have a list without it.
 	UnknownStatus []int
 	// Log is told of closed resources and failures, slog.Default().
 	Log *slog.Logger
@@ -56,6 +58,12 @@ const (
 	defaultTimeout = 30 * time.Second
 	defaultBuffer  = 1 << 20
 )
+
+// DefaultUnknownStatus are the answers that do not say whether a request is over,
+// unless Config names others.
+func DefaultUnknownStatus() []int {
+	return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, 520, 521, 522, 523, 524}
+}
 
 // withDefaults checks c and fills in what is not set.
 func (c Config) withDefaults() (Config, error) {
@@ -94,7 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Buffer = defaultBuffer
 	}
 	if c.UnknownStatus == nil {
-		c.UnknownStatus = []int{http.StatusBadGateway, http.StatusGatewayTimeout}
+		c.UnknownStatus = DefaultUnknownStatus()
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()

@@ -144,6 +144,8 @@ func TestUnknownOutcomeClosesUntilReopened(t *testing.T) {
 		"broken connection": breakConnection,
 		"bad gateway":       status(http.StatusBadGateway),
 		"gateway timeout":   status(http.StatusGatewayTimeout),
+		"unavailable":       status(http.StatusServiceUnavailable),
+		"edge timed out":    status(522),
 		"broken answer": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Length", "1000")
 			w.Write([]byte("half of it"))
