@@ -20,6 +20,8 @@ type Search struct {
 	seed    maphash.Seed
 	seen    fingerprints
 	then    func(next *World, err error, e event) error // what to do with a step
+	named   World                                       // room for key
+	free    []*World                                    // room for worlds to come
 }
 
 // Run returns the first violation, with the way that leads to it.
@@ -54,16 +56,49 @@ func (s *Search) Walk(w World, r *rand.Rand, left int) error {
 	return happened.led(s.Walk(chosen, r, left-1))
 }
 
-// key is a fingerprint of a World. It puts the columns in order first, so that
-// it does not depend on theirs.
+// key is a fingerprint of a World that is the same for worlds which differ only
+// in names: of nodes, of attempts, and of joins.
 func (s *Search) key(w *World) uint64 {
-	columns := w.columns()
+	used := unsafe.Offsetof(w.Columns) + uintptr(w.Nodes)*unsafe.Sizeof(w.Columns[0])
+	best := ^uint64(0)
+	for range max(1, s.Attempts) {
+		for range max(1, s.Joins) {
+			s.named = *w
+			sortColumns(s.named.columns())
+			best = min(best, maphash.Bytes(s.seed, raw(&s.named)[:used]))
+			w.rotateJoins(s.Joins)
+		}
+		w.rotateAttempts(s.Attempts)
+	}
+	return best
+}
+
+// fork is a copy of a World for a step to change; follow goes on with it.
+func (s *Search) fork(w *World) *World {
+	if len(s.free) == 0 {
+		s.free = append(s.free, new(World))
+	}
+	next := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	*next = *w
+	return next
+}
+
+func (s *Search) follow(next *World, err error, e event) error {
+	err = s.then(next, err, e)
+	s.drop(next)
+	return err
+}
+
+func (s *Search) drop(next *World) { s.free = append(s.free, next) }
+
+// sortColumns puts columns in order.
+func sortColumns(columns []Column) {
 	for i := 1; i < len(columns); i++ {
 		for j := i; j > 0 && bytes.Compare(raw(&columns[j]), raw(&columns[j-1])) < 0; j-- {
 			columns[j], columns[j-1] = columns[j-1], columns[j]
 		}
 	}
-	return maphash.Bytes(s.seed, raw(w))
 }
 
 // raw is the memory of a value that has no pointers and no padding.
@@ -102,17 +137,16 @@ func (s *Search) steps(w *World) error {
 	for node := range w.columns() {
 		c := &w.Columns[node]
 		if c.Lock != 0 {
-			next := *w
+			next := s.fork(w)
 			next.Columns[node].Lock = 0
-			if err := s.then(&next, nil, event{what: "the lock of an attempt ends on a node", who: int(c.Lock) - 1}); err != nil {
+			if err := s.follow(next, nil, event{what: "the lock of an attempt ends on a node", who: int(c.Lock) - 1}); err != nil {
 				return err
 			}
 		}
-		next := *w
-		if next.lose(node) {
-			if err := s.then(&next, nil, event{what: "a node loses its data; max, epoch", a: c.Max, b: c.Epoch}); err != nil {
-				return err
-			}
+		if next := s.fork(w); !next.lose(node) {
+			s.drop(next)
+		} else if err := s.follow(next, nil, event{what: "a node loses its data; max, epoch", a: c.Max, b: c.Epoch}); err != nil {
+			return err
 		}
 		for a := range s.Attempts {
 			if err := s.talk(w, a, node); err != nil {
@@ -137,9 +171,9 @@ func (s *Search) starts(w *World) error {
 		}
 		usable, _ := quorum.EpochOf(w.reports())
 		for epoch := uint8(usable); epoch >= 1; epoch-- {
-			next := *w
+			next := s.fork(w)
 			next.start(a, epoch)
-			if err := s.then(&next, nil, event{what: "an attempt starts; epoch", who: a, a: epoch}); err != nil {
+			if err := s.follow(next, nil, event{what: "an attempt starts; epoch", who: a, a: epoch}); err != nil {
 				return err
 			}
 		}
@@ -152,38 +186,41 @@ func (s *Search) starts(w *World) error {
 func (s *Search) talk(w *World, a, node int) error {
 	c := &w.Columns[node]
 	t := &c.Talks[a]
-	next := *w
 	switch t.Acquire {
 	case Asked:
+		next := s.fork(w)
 		next.answerAcquire(a, node)
 		says := next.Columns[node].Talks[a].AcquireSays
-		if err := s.then(&next, nil, event{what: "an acquire arrives; answer, token, counter", who: a, a: uint8(says.Kind), b: says.Token, c: next.Columns[node].Ctr}); err != nil {
+		if err := s.follow(next, nil, event{what: "an acquire arrives; answer, token, counter", who: a, a: uint8(says.Kind), b: says.Token, c: next.Columns[node].Ctr}); err != nil {
 			return err
 		}
 	case Answered:
+		next := s.fork(w)
 		err := next.hearAcquire(a, node)
-		if err := s.then(&next, err, event{what: "an attempt hears of its acquire; answer, token", who: a, a: uint8(t.AcquireSays.Kind), b: t.AcquireSays.Token}); err != nil {
+		if err := s.follow(next, err, event{what: "an attempt hears of its acquire; answer, token", who: a, a: uint8(t.AcquireSays.Kind), b: t.AcquireSays.Token}); err != nil {
 			return err
 		}
 	}
-	next = *w
 	switch {
 	case t.Raise == Asked && t.Acquire != Asked: // a lane keeps the order
+		next := s.fork(w)
 		next.answerRaise(a, node)
-		if err := s.then(&next, nil, event{what: "a raise arrives; token, counter", who: a, a: t.RaiseTo, b: next.Columns[node].Ctr}); err != nil {
+		if err := s.follow(next, nil, event{what: "a raise arrives; token, counter", who: a, a: t.RaiseTo, b: next.Columns[node].Ctr}); err != nil {
 			return err
 		}
 	case t.Raise == Answered && t.Acquire != Answered:
+		next := s.fork(w)
 		err := next.hearRaise(a, node)
-		if err := s.then(&next, err, event{what: "an attempt hears of its raise; answer, token", who: a, a: uint8(t.RaiseSays.Kind), b: t.RaiseSays.Token}); err != nil {
+		if err := s.follow(next, err, event{what: "an attempt hears of its raise; answer, token", who: a, a: uint8(t.RaiseSays.Kind), b: t.RaiseSays.Token}); err != nil {
 			return err
 		}
 	}
 	if s.Renew && w.Attempts[a].Outcome == quorum.Granted {
-		next = *w
+		next := s.fork(w)
 		if next.Columns[node].renew(a, w.Attempts[a].Token) && next.Columns[node] != *c {
-			return s.then(&next, nil, event{what: "an attempt renews on a node", who: a})
+			return s.follow(next, nil, event{what: "an attempt renews on a node", who: a})
 		}
+		s.drop(next)
 	}
 	return nil
 }
@@ -197,25 +234,26 @@ func (s *Search) rejoin(w *World, j, node int) error {
 			for i := range answers {
 				answers[i] = mask>>i&1 == 1
 			}
-			next := *w
-			if next.beginJoin(j, node, answers) {
-				if err := s.then(&next, nil, event{what: "a join begins; epoch", who: j, a: next.Joins[j].Epoch}); err != nil {
-					return err
-				}
+			if next := s.fork(w); !next.beginJoin(j, node, answers) {
+				s.drop(next)
+			} else if err := s.follow(next, nil, event{what: "a join begins; epoch", who: j, a: next.Joins[j].Epoch}); err != nil {
+				return err
 			}
 		}
 	}
-	next := *w
 	switch p := c.Prepares[j]; {
 	case p.Target && w.Joins[j].Way == Asked:
+		next := s.fork(w)
 		next.arriveInit(j)
-		return s.then(&next, nil, event{what: "an init arrives; epoch, floor", who: j, a: w.Joins[j].Epoch, b: w.Joins[j].Floor})
+		return s.follow(next, nil, event{what: "an init arrives; epoch, floor", who: j, a: w.Joins[j].Epoch, b: w.Joins[j].Floor})
 	case p.Way == Asked:
+		next := s.fork(w)
 		next.answerPrepare(j, node)
-		return s.then(&next, nil, event{what: "a prepare arrives; max", who: j, a: c.Max})
+		return s.follow(next, nil, event{what: "a prepare arrives; max", who: j, a: c.Max})
 	case p.Way == Answered:
+		next := s.fork(w)
 		next.hearPrepare(j, node)
-		return s.then(&next, nil, event{what: "a join hears of its prepare; max", who: j, a: p.Max})
+		return s.follow(next, nil, event{what: "a join hears of its prepare; max", who: j, a: p.Max})
 	}
 	return nil
 }

@@ -25,13 +25,14 @@ type Joining struct {
 	Floor uint8
 }
 
-// World is one state of everything.
+// World is one state of everything. Columns are last, so that those that are
+// used are next to the rest.
 type World struct {
-	Columns  [maxNodes]Column
 	Attempts [maxAttempts]Attempt
 	Joins    [maxJoins]Joining
 	Nodes    uint8
 	Losses   uint8 // that may still happen
+	Columns  [maxNodes]Column
 }
 
 // NewWorld has n initialised nodes.
@@ -187,4 +188,40 @@ func (w *World) forget(a int) {
 			t.Raise, t.RaiseTo, t.RaiseSays = Unsent, 0, Reply{}
 		}
 	}
+}
+
+// rotateAttempts gives each of the first n attempts the name of the next.
+func (w *World) rotateAttempts(n int) {
+	if n < 2 {
+		return
+	}
+	rotate(w.Attempts[:n])
+	for i := range w.columns() {
+		c := &w.Columns[i]
+		rotate(c.Talks[:n])
+		if c.Lock != 0 {
+			c.Lock = c.Lock%uint8(n) + 1
+		}
+	}
+}
+
+// rotateJoins gives each of the first n joins the name of the next.
+func (w *World) rotateJoins(n int) {
+	if n < 2 {
+		return
+	}
+	rotate(w.Joins[:n])
+	for i := range w.columns() {
+		c := &w.Columns[i]
+		rotate(c.Prepares[:n])
+		if c.Join != 0 {
+			c.Join = c.Join%uint8(n) + 1
+		}
+	}
+}
+
+func rotate[T any](all []T) {
+	last := all[len(all)-1]
+	copy(all[1:], all)
+	all[0] = last
 }
