@@ -58,6 +58,9 @@ func Recover(config Config) (floor fencing.Token, err error) {
 // term of its own. It must be an entry: were it only in the state, a log that a
 // lost member brings back would fit to ours, and nobody would send it the state.
 func (s *Storage) appendFloor() error {
+	if until, err := s.Stable.GetUint64(keyCatchUp); err == nil && until > 0 {
+		return fmt.Errorf("%w: this member has never caught up with its cluster; recover another one, or begin a new cluster and restore a snapshot", ErrForgotten)
+	}
 	last, err := s.lastEntry()
 	if err != nil {
 		return err

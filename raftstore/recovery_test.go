@@ -88,3 +88,12 @@ func TestARestoreThatLosesItsLeaderIsInDoubt(t *testing.T) {
 		require.ErrorIs(t, err, lease.ErrUncertain)
 	})
 }
+
+func TestAMemberThatNeverCaughtUpIsNotRecovered(t *testing.T) {
+	c := startDisk(t, 1, DefaultLog)
+	openSession(t, c.backend(), time.Hour)
+	require.NoError(t, c.nodes[0].storage.Stable.SetUint64(keyCatchUp, 1000))
+	require.NoError(t, c.nodes[0].Close())
+	_, err := Recover(c.configs[0])
+	require.ErrorIs(t, err, ErrForgotten)
+}
