@@ -45,6 +45,9 @@ func try(m mutant) (verdict, error) {
 		return verdict{}, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { // databases of a test run as another user
+		return verdict{}, err
+	}
 	overlay, err := writeOverlay(dir, m)
 	if err != nil {
 		return verdict{}, err
