@@ -19,7 +19,7 @@ const (
 	maxStreak = 32
 	// yieldPause is how long this process then stands back, if someone else was
 	// woken.
-	yieldPause = 10 * time.Millisecond
+	yieldPause = 25 * time.Millisecond
 	// wakeGrace is how long a first wake-up waits for those of the other nodes.
 	wakeGrace = 3 * time.Millisecond
 	// maxSleep bounds how long a waiter relies on being woken. Wake-ups are hints
