@@ -150,22 +150,6 @@ func TestTombstoneRefusesALateAcquire(t *testing.T) {
 	require.Equal(t, "ended", run("renew", "1 100000 8", ":a", "1\ninfo"))
 }
 
-// Two attempts that share a call do not share a lock.
-func TestOneCallGrantsALockOnce(t *testing.T) {
-	server := testserver.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer c.Close()
-	require.NoError(t, c.HSet(patient(t), "node", "state", "1 0 100 0", ":a", "7").Err())
-	text, err := redlockadapter.Script("acquire")
-	require.NoError(t, err)
-	reply, err := c.Eval(patient(t), text, []string{"node"}, 1, 100000, ":a", "1\ninfo", ":a", "2\ninfo", "*1 ", ":a", "3\ninfo").Text()
-	require.NoError(t, err)
-	answers := strings.Split(reply, "\n")
-	require.Equal(t, "8", answers[0])
-	require.Contains(t, answers[1], "held")
-	require.Contains(t, answers[2], "held")
-}
-
 // What a paused node was asked is carried out when it goes on. Nothing of an
 // attempt that was given up meanwhile may stay.
 func TestPausedNodeKeepsNothingOfAnEndedAttempt(t *testing.T) {

@@ -30,7 +30,6 @@ func (s *server) run(name string, args ...any) []string {
 	text = strings.Replace(text, "local slack = 64", "local slack = "+number(slack), 1)
 	cmd := s.client.Eval(context.Background(), text, []string{"node"}, args...)
 	if reply, err := cmd.Text(); err == nil {
-		reply, _, _ = strings.Cut(reply, "\n") // of the first attempt
 		return []string{reply}
 	}
 	if reply, err := cmd.Int(); err == nil {
@@ -103,19 +102,6 @@ func (s *server) turn(c *Column) {
 	}
 }
 
-// ways are the ways to name an attempt: alone, with what the long way is told
-// first, and together with another one whose lock someone else has.
-func (s *server) ways(r *rand.Rand, first, name string) []any {
-	switch r.IntN(3) {
-	case 0:
-		return []any{first, ":a", name}
-	case 1:
-		require.NoError(s.t, s.client.HSet(context.Background(), "node", ":b", "1 99999999999999 someone else").Err())
-		return []any{":a", name, ":b", "nobody"}
-	}
-	return []any{":a", name}
-}
-
 // same is a step on the model and on the server.
 func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 	attempt, epoch, token, join := r.IntN(3), uint8(1+r.IntN(3)), uint8(1+r.IntN(12)), r.IntN(2)
@@ -126,7 +112,11 @@ func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 	name := number(uint8(attempt)+1) + "\ninfo"
 	switch r.IntN(14) {
 	case 0, 1, 2:
-		reply := s.run("acquire", append([]any{epoch, 100000}, s.ways(r, "*1 ", name)...)...)
+		args := []any{epoch, 100000, ":a", name}
+		if r.IntN(2) == 0 { // the long way
+			args = []any{epoch, 100000, "*1 ", ":a", name}
+		}
+		reply := s.run("acquire", args...)
 		return "acquire", c.acquire(attempt, epoch), say(reply)
 	case 3:
 		reply := s.run("raise", epoch, "1 "+number(token), ":a", name)
@@ -160,8 +150,12 @@ func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 			c.Ctr = 0
 		}
 	case 10:
+		args := []any{":a", name}
+		if r.IntN(2) == 0 {
+			args = []any{"*1 0 next", ":a", name}
+		}
 		c.release(attempt)
-		return "release", []string{"0"}, s.run("release", s.ways(r, "*1 0 next", name)...)
+		return "release", []string{"0"}, s.run("release", args...)
 	case 11:
 		s.turn(c)
 	case 12:

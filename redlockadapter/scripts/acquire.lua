@@ -43,15 +43,10 @@ if tombs ~= 0 and tombs <= now then tombs, changed = 0, true end
 
 local fields, f, i = {}, 0, 3
 while i <= size do
-  if byte(A[i]) ~= 42 then
-    f = f + 1
-    fields[f] = A[i]
-    i = i + 2
-  else
-    local last = i + match(A[i], '%d+')
-    for k = i + 1, last do f = f + 1; fields[f] = A[k] end
-    i = last + 2
-  end
+  local locks = 1
+  if byte(A[i]) == 42 then locks, i = tonumber(match(A[i], '%d+')), i + 1 end
+  for k = i, i + locks - 1 do f = f + 1; fields[f] = A[k] end
+  i = i + locks + 1
 end
 local seen = call('HMGET', node, unpack(fields))
 local life = format(' %d ', now + A[2])
@@ -90,112 +85,103 @@ local function inside(lock, kind, body)
 end
 
 while i <= size do
-  local free = tombs == 0 and byte(A[i]) ~= 42 and not taken[A[i]] and tonumber(seen[s + 1] or '')
-  if free and free >= floor and free < max then -- the short way again
-    local text = format('%d', free + 1)
-    local put = text .. life .. A[i + 1]
-    writes[w + 1], writes[w + 2], taken[A[i]] = A[i], put, put
-    s, w, a, i = s + 1, w + 2, a + 1, i + 2
-    answers[a] = text
-  else
-    local locks, ticket, kind = 1, '', ''
-    if byte(A[i]) == 42 then
-      locks, ticket, kind = match(A[i], '^%*(%d+) (%S*) ?(%S*)$')
-      locks, i = tonumber(locks), i + 1
-    end
-    local last = i + locks - 1
-    local body = A[last + 1]
-    local ended = tombs > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1
-    local ms, holder, mine, top, flags, other, busy = -1, '', true, 0, nil, nil, false
-    for k = i, last do
-      s = s + 1
-      local lock = taken[A[k]] or seen[s] or call('HGET', node .. ':old', A[k])
-      local counter = tonumber(lock or max)
-      if counter then
-        mine = false
-      else
-        local flag, text, deadline, who = match(lock, '^([!&~]*)(%d+) ?(%d*) ?(.*)$')
-        local left = deadline == '' and 0 or deadline - now
-        local yours, theirs, their, free, any
-        counter = tonumber(text)
-        if find(flag, '&', 1, true) then yours, theirs, their, free, any = inside(A[k], kind, body) end
-        flags = flags or {}
-        flags[k] = (find(flag, '!', 1, true) and '!' or '') .. (any and '&' or '')
-        if yours then
-          counter = yours
-        elseif left > 0 and who == body then
-          theirs = nil
-        else
-          mine = false
-          if left > 0 and kind ~= '' and find(flag, '~', 1, true) then
-            busy = true
-          elseif left > 0 then
-            theirs, their = math.max(theirs or -1, left), match(who, '^[^\n]*')
-          end
-          other = free or other
-        end
-        if not yours and (theirs or -1) >= 0 then
-          if theirs > ms then ms, holder = theirs, their end
-          if ticket ~= '' and not ended then
-            local key = node .. ':wait:' .. sub(A[k], 2)
-            local list = call('GET', key) or ''
-            if not find(list, match(ticket, '%-.*$'), 1, true) then
-              call('SET', key, list .. ' ' .. ticket, 'PX', theirs + 60000)
-            end
-            if not find(flag, '!', 1, true) then
-              taken[A[k]] = '!' .. lock
-              writes[w + 1], writes[w + 2] = A[k], '!' .. lock
-              w = w + 2
-            end
-          end
-        end
-      end
-      if counter > top then top = counter end
-    end
-    local answer
-    if ended then
-      answer = 'ended'
-    elseif ms >= 0 then
-      answer = 'held ' .. ms .. ' ' .. holder
-    elseif mine then
-      answer = format('%d', top)
-    elseif busy then
-      answer = 'busy'
-    elseif other then
-      answer = 'slot ' .. other
-    elseif top >= 9007199254740991 or floor >= 9007199254740991 then
-      answer = 'full'
-    else
-      if top < floor then top = floor end
-      top = top + 1
-      if top > max then max, changed = top + slack, true end
-      answer = format('%d', top)
-      local value = answer .. life .. body
-      if kind ~= '' then value = '~' .. value end
-      for k = i, last do
-        local put = value
-        if flags and flags[k] then
-          local flag = flags[k]
-          if byte(flag) == 33 then -- its own process need not be woken any more
-            local key = node .. ':wait:' .. sub(A[k], 2)
-            local list, process = call('GET', key) or '', match(ticket, '%-.*$')
-            if process then
-              list = string.gsub(list, ' %d+' .. string.gsub(process, '%p', '%%%0'), '')
-              if list == '' then call('DEL', key) else call('SET', key, list, 'KEEPTTL') end
-            end
-            if list == '' then flag = sub(flag, 2) end
-          end
-          put = flag .. value
-        end
-        writes[w + 1], writes[w + 2] = A[k], put
-        w = w + 2
-        taken[A[k]] = put
-      end
-    end
-    a = a + 1
-    answers[a] = answer
-    i = last + 2
+  local locks, ticket, kind = 1, '', ''
+  if byte(A[i]) == 42 then
+    locks, ticket, kind = match(A[i], '^%*(%d+) (%S*) ?(%S*)$')
+    locks, i = tonumber(locks), i + 1
   end
+  local last = i + locks - 1
+  local body = A[last + 1]
+  local ended = tombs > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1
+  local ms, holder, mine, top, flags, other, busy = -1, '', true, 0, nil, nil, false
+  for k = i, last do
+    s = s + 1
+    local lock = taken[A[k]] or seen[s] or call('HGET', node .. ':old', A[k])
+    local counter = tonumber(lock or max)
+    if counter then
+      mine = false
+    else
+      local flag, text, deadline, who = match(lock, '^([!&~]*)(%d+) ?(%d*) ?(.*)$')
+      local left = deadline == '' and 0 or deadline - now
+      local yours, theirs, their, free, any
+      counter = tonumber(text)
+      if find(flag, '&', 1, true) then yours, theirs, their, free, any = inside(A[k], kind, body) end
+      flags = flags or {}
+      flags[k] = (find(flag, '!', 1, true) and '!' or '') .. (any and '&' or '')
+      if yours then
+        counter = yours
+      elseif left > 0 and who == body then
+        theirs = nil
+      else
+        mine = false
+        if left > 0 and kind ~= '' and find(flag, '~', 1, true) then
+          busy = true
+        elseif left > 0 then
+          theirs, their = math.max(theirs or -1, left), match(who, '^[^\n]*')
+        end
+        other = free or other
+      end
+      if not yours and (theirs or -1) >= 0 then
+        if theirs > ms then ms, holder = theirs, their end
+        if ticket ~= '' and not ended then
+          local key = node .. ':wait:' .. sub(A[k], 2)
+          local list = call('GET', key) or ''
+          if not find(list, match(ticket, '%-.*$'), 1, true) then
+            call('SET', key, list .. ' ' .. ticket, 'PX', theirs + 60000)
+          end
+          if not find(flag, '!', 1, true) then
+            taken[A[k]] = '!' .. lock
+            writes[w + 1], writes[w + 2] = A[k], '!' .. lock
+            w = w + 2
+          end
+        end
+      end
+    end
+    if counter > top then top = counter end
+  end
+  local answer
+  if ended then
+    answer = 'ended'
+  elseif ms >= 0 then
+    answer = 'held ' .. ms .. ' ' .. holder
+  elseif mine then
+    answer = format('%d', top)
+  elseif busy then
+    answer = 'busy'
+  elseif other then
+    answer = 'slot ' .. other
+  elseif top >= 9007199254740991 or floor >= 9007199254740991 then
+    answer = 'full'
+  else
+    if top < floor then top = floor end
+    top = top + 1
+    if top > max then max, changed = top + slack, true end
+    answer = format('%d', top)
+    local value = answer .. life .. body
+    if kind ~= '' then value = '~' .. value end
+    for k = i, last do
+      local put = value
+      if flags and flags[k] then
+        local flag = flags[k]
+        if byte(flag) == 33 then -- its own process need not be woken any more
+          local key = node .. ':wait:' .. sub(A[k], 2)
+          local list, process = call('GET', key) or '', match(ticket, '%-.*$')
+          if process then
+            list = string.gsub(list, ' %d+' .. string.gsub(process, '%p', '%%%0'), '')
+            if list == '' then call('DEL', key) else call('SET', key, list, 'KEEPTTL') end
+          end
+          if list == '' then flag = sub(flag, 2) end
+        end
+        put = flag .. value
+      end
+      writes[w + 1], writes[w + 2] = A[k], put
+      w = w + 2
+      taken[A[k]] = put
+    end
+  end
+  a = a + 1
+  answers[a] = answer
+  i = last + 2
 end
 if changed then
   writes[w + 1], writes[w + 2] = 'state', format('%s %d %d %d', A[1], floor, max, tombs)

@@ -27,15 +27,10 @@ end
 
 local fields, f, i = {}, 0, 1
 while i <= size do
-  if byte(A[i]) ~= 42 then
-    f = f + 1
-    fields[f] = A[i]
-    i = i + 2
-  else
-    local last = i + match(A[i], '%d+')
-    for k = i + 1, last do f = f + 1; fields[f] = A[k] end
-    i = last + 2
-  end
+  local locks = 1
+  if byte(A[i]) == 42 then locks, i = tonumber(match(A[i], '%d+')), i + 1 end
+  for k = i, i + locks - 1 do f = f + 1; fields[f] = A[k] end
+  i = i + locks + 1
 end
 local seen = call('HMGET', node, unpack(fields))
 local answers, a, writes, w, s = {}, 0, {}, 0, 0
@@ -59,64 +54,56 @@ local function leave(lock, kind, body, ttl, token, deadline)
 end
 
 while i <= size do
-  local lock, counter, at = byte(A[i]) ~= 42 and seen[s + 1], nil, nil
-  if lock then counter, at = match(lock, '^(%d+) %d+ ()') end
-  if counter and sub(lock, at) == A[i + 1] then -- the short way again
-    writes[w + 1], writes[w + 2] = A[i], counter
-    s, w, a, i = s + 1, w + 2, a + 1, i + 2
-    answers[a] = '0'
-  else
-    local locks, tomb, wake, kind, ttl, token, woken = 1, '0', 'next', '', '', '', '0'
-    if byte(A[i]) == 42 then
-      locks, tomb, wake, kind, ttl, token = match(A[i], '^%*(%d+) (%d+) (%a+) ?(%w*) ?(%d*) ?(%d*)$')
-      locks, i = tonumber(locks), i + 1
-    end
-    local last = i + locks - 1
-    local body = A[last + 1]
-    if tomb ~= '0' then
-      call('SET', node .. ':tomb:' .. match(body, '^[^\n]*'), '1', 'PX', tomb)
-      local head, tombs = match(call('HGET', node, 'state') or '', '^(.*) (%d+)$')
-      local time = call('TIME')
-      local over = time[1] * 1000 + math.floor(time[2] / 1000) + tomb
-      if head and over > tonumber(tombs) then call('HSET', node, 'state', string.format('%s %d', head, over)) end
-    end
-    for k = i, last do
-      s = s + 1
-      local lock = seen[s] or call('HGET', node .. ':old', A[k]) or ''
-      local flag, counter, deadline, at = match(lock, '^([!&~]*)(%d+) ?(%d*) ?()')
-      local mine, freed, any = counter and at <= #lock and sub(lock, at) == body, false, false
-      if flag and kind ~= '' and (mine or ttl == '') then
-        freed, any = leave(A[k], kind, body, ttl, token, deadline)
-      elseif flag then
-        any = find(flag, '&', 1, true)
-      end
-      local waited = flag and find(flag, '!', 1, true)
-      if wake == 'any' or wake == 'next' and waited and (mine or freed) then
-        local key, told = node .. ':wait:' .. sub(A[k], 2), 0
-        local list = call('GET', key) or ''
-        while list ~= '' and told == 0 do
-          local best
-          for ticket in string.gmatch(list, '%S+') do
-            if not best or ticket < best then best = ticket end
-          end
-          local from, to = find(list, ' ' .. best, 1, true)
-          list = sub(list, 1, from - 1) .. sub(list, to + 1)
-          told = math.min(1, call('PUBLISH', node .. ':wake:' .. match(best, '%-(.*)$'), sub(A[k], 2)))
-        end
-        if list == '' then call('DEL', key) else call('SET', key, list, 'KEEPTTL') end
-        if told > 0 then woken = '1' end
-        waited = list ~= ''
-      end
-      if mine then
-        if waited or any then counter = (waited and '!' or '') .. (any and '&' or '') .. counter end
-        writes[w + 1], writes[w + 2] = A[k], counter
-        w = w + 2
-      end
-    end
-    a = a + 1
-    answers[a] = woken
-    i = last + 2
+  local locks, tomb, wake, kind, ttl, token, woken = 1, '0', 'next', '', '', '', '0'
+  if byte(A[i]) == 42 then
+    locks, tomb, wake, kind, ttl, token = match(A[i], '^%*(%d+) (%d+) (%a+) ?(%w*) ?(%d*) ?(%d*)$')
+    locks, i = tonumber(locks), i + 1
   end
+  local last = i + locks - 1
+  local body = A[last + 1]
+  if tomb ~= '0' then
+    call('SET', node .. ':tomb:' .. match(body, '^[^\n]*'), '1', 'PX', tomb)
+    local head, tombs = match(call('HGET', node, 'state') or '', '^(.*) (%d+)$')
+    local time = call('TIME')
+    local over = time[1] * 1000 + math.floor(time[2] / 1000) + tomb
+    if head and over > tonumber(tombs) then call('HSET', node, 'state', string.format('%s %d', head, over)) end
+  end
+  for k = i, last do
+    s = s + 1
+    local lock = seen[s] or call('HGET', node .. ':old', A[k]) or ''
+    local flag, counter, deadline, at = match(lock, '^([!&~]*)(%d+) ?(%d*) ?()')
+    local mine, freed, any = counter and at <= #lock and sub(lock, at) == body, false, false
+    if flag and kind ~= '' and (mine or ttl == '') then
+      freed, any = leave(A[k], kind, body, ttl, token, deadline)
+    elseif flag then
+      any = find(flag, '&', 1, true)
+    end
+    local waited = flag and find(flag, '!', 1, true)
+    if wake == 'any' or wake == 'next' and waited and (mine or freed) then
+      local key, told = node .. ':wait:' .. sub(A[k], 2), 0
+      local list = call('GET', key) or ''
+      while list ~= '' and told == 0 do
+        local best
+        for ticket in string.gmatch(list, '%S+') do
+          if not best or ticket < best then best = ticket end
+        end
+        local from, to = find(list, ' ' .. best, 1, true)
+        list = sub(list, 1, from - 1) .. sub(list, to + 1)
+        told = math.min(1, call('PUBLISH', node .. ':wake:' .. match(best, '%-(.*)$'), sub(A[k], 2)))
+      end
+      if list == '' then call('DEL', key) else call('SET', key, list, 'KEEPTTL') end
+      if told > 0 then woken = '1' end
+      waited = list ~= ''
+    end
+    if mine then
+      if waited or any then counter = (waited and '!' or '') .. (any and '&' or '') .. counter end
+      writes[w + 1], writes[w + 2] = A[k], counter
+      w = w + 2
+    end
+  end
+  a = a + 1
+  answers[a] = woken
+  i = last + 2
 end
 if w > 0 then call('HSET', node, unpack(writes)) end
 return table.concat(answers, '\n')
