@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -43,4 +44,17 @@ func TestEnough(t *testing.T) {
 func TestSilenceIsAnError(t *testing.T) {
 	_, err := setting{name: "silent", folder: "./silent"}.published(t.TempDir()+"/none", "", 1)
 	require.ErrorContains(t, err, "published")
+}
+
+// What sweeps the temporary folder of the machine for the leftovers of single
+// runs must not find the folder of a soak's run among them, and PostgreSQL, which
+// runs as another user, must be able to work in it.
+func TestTheLegHasAFolderOfItsOwn(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, err := ownFolder()
+	require.NoError(t, err)
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeDir|os.ModeSticky|0o777, info.Mode())
+	require.Contains(t, torture(t.Context(), dir).Environ(), "TMPDIR="+dir)
 }

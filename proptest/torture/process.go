@@ -3,8 +3,10 @@
 package torture
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"sync"
@@ -33,6 +35,9 @@ type process struct {
 // start starts it.
 func (p *process) start() error {
 	log, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("start %s: the folder of this run was removed by somebody else, run it again: %w", p.name, err)
+	}
 	if err != nil {
 		return err
 	}

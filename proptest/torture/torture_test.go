@@ -128,6 +128,13 @@ func TestWithAGateNothingIsLost(t *testing.T) {
 	require.NoError(t, r.Picture(io.Discard))
 }
 
+// Nothing in a run removes its folder. If it goes all the same, the error must
+// not look like a fault of the run.
+func TestAFolderThatWasRemovedIsSaidToBe(t *testing.T) {
+	p := process{name: "worker 1", args: []string{"true"}, log: filepath.Join(t.TempDir(), "removed", "worker-1.log")}
+	require.ErrorContains(t, p.start(), "removed by somebody else")
+}
+
 func TestConfig(t *testing.T) {
 	good := Config{Duration: time.Second, Member: []string{"a"}, Worker: []string{"b"}, Dir: "c"}
 	require.NoError(t, good.validate())
