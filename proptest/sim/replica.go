@@ -161,6 +161,9 @@ func (r *replica) campaign() {
 	if !slices.Contains(r.members(), r.id) {
 		return
 	}
+	if r.role == leader {
+		r.stepDown(r.term) // it was deposed, and has not heard of it
+	}
 	r.term++
 	r.role, r.vote, r.leader, r.votes = candidate, r.id, -1, []uint32{r.id}
 	term, index := r.term, r.last()

@@ -64,6 +64,15 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// TestSeedsThatFailed runs again what has failed once, here or in a soak.
+func TestSeedsThatFailed(t *testing.T) {
+	for seed, why := range map[uint64]string{
+		70372: "a leader that did not know it was deposed stood for election, and went on to append",
+	} {
+		require.Empty(t, Run(Random(seed)).Bad, why)
+	}
+}
+
 // sampled is how many runs there are to one whose history is checked for
 // linearizability, too.
 const sampled = 50
