@@ -1,0 +1,114 @@
+package raftstore
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// A reading that has a monotonic part is compared by that part alone.
+func TestTheLessorsClockCannotBeSet(t *testing.T) {
+	require.Contains(t, newLessor(nil).now().String(), " m=")
+}
+
+// Who is told that its session was prolonged, while the end of it is on its way
+// to the log, believes in a lease that nobody has.
+func TestWhatRunsOutIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := map[string]*disk{}
+		c := startMemory(t, 1, disks(under, make(chan error, 1)), func(c *Config) { c.StoreDeadline = time.Hour })
+		leader := c.leader()
+		s := openSession(t, c.backend(), 10*time.Second)
+		pass(10*time.Second - proofLife/4)
+		openSession(t, c.backend(), time.Minute) // a proof that it leads
+		stuck := make(chan struct{})
+		under[leader.ID()].stuck.Store(&stuck)
+		defer close(stuck)
+		pass(proofLife / 2)
+		_, err := s.Renew(testContext(t))
+		require.ErrorIs(t, err, lease.ErrExpired)
+	})
+}
+
+// ballots is a place for votes that can fail.
+type ballots struct {
+	raft.StableStore
+	fault atomic.Pointer[error]
+}
+
+func (b *ballots) Set(key, value []byte) error {
+	if err := b.fault.Load(); err != nil {
+		return *err
+	}
+	return b.StableStore.Set(key, value)
+}
+
+func (b *ballots) SetUint64(key []byte, value uint64) error {
+	if err := b.fault.Load(); err != nil {
+		return *err
+	}
+	return b.StableStore.SetUint64(key, value)
+}
+
+// A node that has lost a vote could give it twice.
+func TestAFailedVoteEndsTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		under := map[string]*ballots{}
+		ended := make(chan error, 3)
+		c := startMemory(t, 3, func(c *Config) {
+			b := &ballots{StableStore: c.Storage.Stable}
+			under[c.ID], c.Storage.Stable = b, b
+			c.Fatal = func(err error) { ended <- err }
+		})
+		leader := c.leader()
+		broken := errors.New("input/output error")
+		for _, n := range c.nodes {
+			if n != leader {
+				under[n.ID()].fault.Store(&broken)
+			}
+		}
+		c.isolate(leader) // the others have to vote
+		require.ErrorIs(t, firstOf(t, ended), broken)
+	})
+}
+
+// A replica can compare its history only with what the leader tells of its own.
+func TestEntriesCarryTheHashOfTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 3)
+		c := startMemory(t, 3, func(c *Config) { c.Fatal = func(err error) { ended <- err } })
+		leader := c.leader()
+		openSession(t, c.backend(), time.Minute)
+		c.agree()
+		for _, n := range c.nodes {
+			if n != leader {
+				n.fsm.mu.Lock()
+				n.fsm.chain.Hash[0]++
+				n.fsm.mu.Unlock()
+				break
+			}
+		}
+		openSession(t, c.backend(), time.Minute)
+		var diverged *DivergenceError
+		require.ErrorAs(t, firstOf(t, ended), &diverged)
+	})
+}
+
+// firstOf is why the first node has ended, in a bubble.
+func firstOf(t *testing.T, ended <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(time.Hour):
+		require.Fail(t, "no node has ended")
+		return nil
+	}
+}
