@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ type cluster struct {
 	story   *story
 	witness *witness
 	network *network
+	diary   *diary
 	config  raftstore.Config
 
 	leaving chan struct{} // held while a member is out of the cluster
@@ -48,8 +48,9 @@ type view struct {
 
 // startCluster starts a cluster of some size: one node begins, the others join.
 func startCluster(s *story, size int, seed uint64) (*cluster, error) {
-	c := &cluster{story: s, witness: newWitness(s), network: newNetwork(seed), leaving: make(chan struct{}, 1),
-		config: raftstore.Config{Logger: slog.New(slog.DiscardHandler), Clock: lease.MonotonicClock(),
+	d := &diary{}
+	c := &cluster{story: s, witness: newWitness(s), network: newNetwork(seed), diary: d, leaving: make(chan struct{}, 1),
+		config: raftstore.Config{Logger: d.logger(), Clock: lease.MonotonicClock(),
 			SnapshotEntries: 64, SnapshotInterval: 10 * time.Second}}
 	for i := range size {
 		m := &member{name: fmt.Sprint("n", i), busy: make(chan struct{}, 1), disk: newDisk()}
@@ -260,7 +261,7 @@ func (c *cluster) agree(ctx context.Context) error {
 			break
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the nodes stand at %v", indexes)
+			return fmt.Errorf("the nodes stand at %v\n%s", indexes, c.state())
 		}
 		wait(ctx, 100*time.Millisecond)
 	}
