@@ -33,7 +33,8 @@ type process struct {
 	paused chan struct{} // closed when it goes on; nil while it runs
 	held   map[held]promise.Attempt
 	ended  map[promise.Attempt]bool
-	work   sync.WaitGroup
+	gone   bool           // nobody is left to hear of anything
+	work   sync.WaitGroup // of the service only while not gone
 }
 
 // held is how a lease is found again.
@@ -131,6 +132,15 @@ func (p *process) works(name fencing.Resource, token fencing.Token) bool {
 	return known && !p.ended[attempt]
 }
 
+// hear takes news from the service, which must not be blocked by a pause.
+func (p *process) hear(news func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.gone {
+		p.work.Go(news)
+	}
+}
+
 // close ends the client. What it could not tell the service runs out.
 func (p *process) close() error {
 	p.resume()
@@ -138,6 +148,9 @@ func (p *process) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	err := p.client.Close(ctx)
+	p.mu.Lock()
+	p.gone = true
+	p.mu.Unlock()
 	p.work.Wait()
 	if p.disconnect != nil {
 		p.disconnect()
@@ -159,7 +172,7 @@ func (b border) Open(ctx context.Context, config lease.SessionConfig) (lease.Ses
 	s := &borderSession{process: b.process, id: config.ID, grants: map[lease.Nonce]held{}}
 	if lost := config.Lost; lost != nil {
 		config.Lost = func(nonce lease.Nonce, err error) {
-			b.process.work.Go(func() { // the backend must not be blocked by a pause
+			b.process.hear(func() {
 				b.process.step()
 				s.over(nonce)
 				lost(nonce, err)
