@@ -27,6 +27,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -59,24 +60,20 @@ func run(only, group string, list bool) error {
 	defer out.Flush()
 	fmt.Fprintln(out, "MUTANT\tCAUGHT BY\tAFTER\tWHAT IT BREAKS")
 	ran, escaped := 0, 0
-	sound := map[string]bool{} // tests that pass without a mutant
+	var errs []error
+	sound := map[string]error{} // what the tests say without a mutant
 	for _, m := range mutants {
 		ran++
 		if list {
 			fmt.Fprintf(out, "%s\t-\t-\t%s\n", m.Name, m.What)
 			continue
 		}
-		if command := strings.Join(m.Test, " "); !sound[command] {
-			if err := baseline(m); err != nil {
-				return fmt.Errorf("%s: %w", m.Name, err)
-			}
-			sound[command] = true
-		}
-		v, err := try(m)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.Name, err)
-		}
-		if v.Caught == "" {
+		v, err := judge(m, sound)
+		switch {
+		case err != nil: // the others can still be tried
+			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
+			v.Caught = "ERROR"
+		case v.Caught == "":
 			escaped++
 			v.Caught = "NOTHING"
 		}
@@ -90,9 +87,25 @@ func run(only, group string, list bool) error {
 		fmt.Fprintf(out, "%d mutants fit the source\n", ran)
 		return nil
 	}
-	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped\n", ran, ran-escaped, escaped)
+	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped, %d could not be tried\n", ran, ran-escaped-len(errs), escaped, len(errs))
+	out.Flush()
 	if escaped > 0 {
-		return fmt.Errorf("%d mutants escaped: each is a claim without a test", escaped)
+		errs = append(errs, fmt.Errorf("%d mutants escaped: each is a claim without a test", escaped))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// judge tries a mutant whose test passes without it. Of each test that is found
+// out once.
+func judge(m mutant, sound map[string]error) (verdict, error) {
+	command := strings.Join(m.Test, " ")
+	err, known := sound[command]
+	if !known {
+		err = baseline(m)
+		sound[command] = err
+	}
+	if err != nil {
+		return verdict{}, err
+	}
+	return try(m)
 }

@@ -18,7 +18,12 @@ type verdict struct {
 	After  string // how many random cases it took where the test says so, else runs
 }
 
+// limit is how long a test may take. A mutant that makes it hang is caught, but
+// a busy machine must not look like one.
+const limit = "3m"
+
 var (
+	timedOut   = regexp.MustCompile(`(?m)^panic: test timed out`)
 	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	rapidAfter = regexp.MustCompile(`\[rapid\] (?:failed|panic) after (\d+) tests?`)
 	seedsAfter = regexp.MustCompile(`failed after (\d+) runs`)
@@ -28,7 +33,7 @@ var (
 // the mutant does not catch it.
 func baseline(m mutant) error {
 	plain := m
-	plain.Files = nil
+	plain.Files, plain.Runs = nil, 1
 	v, err := try(plain)
 	if err == nil && v.Caught != "" {
 		err = fmt.Errorf("%s fails without any mutant", v.Caught)
@@ -73,7 +78,7 @@ func plural(n int, noun string) string {
 
 // test runs the test once.
 func test(m mutant, overlay string) (verdict, error) {
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=60s"}, m.Test...)
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=" + limit}, m.Test...)
 	c := exec.Command("go", args...)
 	c.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(overlay)) // what a failure leaves goes with the overlay
 	output, err := c.CombinedOutput()
@@ -90,6 +95,9 @@ func test(m mutant, overlay string) (verdict, error) {
 		return verdict{}, fmt.Errorf("it does not compile:\n%s", output)
 	}
 	v := verdict{Caught: "panic or deadlock"}
+	if timedOut.Match(output) {
+		return verdict{Caught: "no end within " + limit}, nil
+	}
 	if match := failedTest.FindAllStringSubmatch(string(output), -1); match != nil {
 		v.Caught = match[len(match)-1][1]
 	}
