@@ -113,6 +113,14 @@ func (a *attempt) voted(node int, got answer) {
 	a.decide()
 }
 
+// sentInVain notes that a node may have carried out what it did not answer, or
+// may do so later: its release must leave a tombstone.
+func (a *attempt) sentInVain(node int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unknown |= 1 << node
+}
+
 // failed notes why a node did not vote. The caller holds mu.
 func (a *attempt) failed(node int, err error) {
 	if err == nil {

@@ -19,7 +19,7 @@ type Backend struct {
 	config  Config
 	keys    keys
 	nodeArg string      // the key of a node, as it is sent
-	process string      // the name of this process in the lists of who waits
+	process string      // the name of this process, among those who wait and in the names of attempts
 	clock   lease.Clock // for what no session's clock is at hand
 	quorum  int
 

@@ -230,10 +230,10 @@ func longestTTL(states []state) (longest time.Duration) {
 // initialise is the last step of a rejoin.
 func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor fencing.Token, quarantine, maxTTL time.Duration) error {
 	n.mu.Lock()
-	runID := n.runID
+	runID, durable := n.runID, n.durable
 	n.mu.Unlock()
 	reply, err := run(ctx, n.client, initScript, []string{n.keys.node},
-		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID, maxTTL.Milliseconds())
+		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID, maxTTL.Milliseconds(), durable)
 	if err != nil {
 		return err
 	}

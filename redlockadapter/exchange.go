@@ -27,7 +27,7 @@ type call struct {
 }
 
 // laneOrder is the order of the scripts within one exchange.
-var laneOrder = [...]*script{releaseScript, acquireScript, raiseScript, renewScript, inspectScript}
+var laneOrder = [...]*script{releaseScript, acquireScript, raiseScript, renewScript, adoptScript, inspectScript}
 
 // collect groups ops into calls. What need not be sent any more is answered.
 func (l *lane) collect(k *link, batch []*op) exchange {

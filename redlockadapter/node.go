@@ -29,8 +29,9 @@ type node struct {
 	maxTTL  time.Duration
 	poke    func() // something is to be looked at
 
-	mu    sync.Mutex
-	runID string
+	mu      sync.Mutex
+	runID   string
+	durable string // "1" if a restart of that run loses nothing that was answered
 }
 
 func newNode(c Config, options *redis.Options, poke func()) *node {
@@ -90,7 +91,7 @@ func (n *node) admit(ctx context.Context, conn *redis.Conn, maxTTL time.Duration
 		return err
 	}
 	n.mu.Lock()
-	n.runID = facts["run_id"]
+	n.runID, n.durable = facts["run_id"], durable
 	n.mu.Unlock()
 	if reply[0] != "ok" {
 		n.poke()

@@ -70,10 +70,10 @@ func (f *farewell) await(ctx context.Context) error {
 }
 
 // release ends the attempt on every node, also on those that failed: they may
-// have voted. Where the answer to the acquire is missing a copy of it may still be
-// on its way, on another connection, so a tombstone is left for it; where it was
-// answered there is no such copy, since nothing is sent twice. Which of them it is
-// is known when the release is sent, for it follows the acquire on its lane.
+// have voted. Where the answer to the acquire, or to a renewal, is missing a copy of
+// it may still be on its way, on another connection, so a tombstone is left for it;
+// where it was answered there is no such copy, since nothing is sent twice. Which of
+// them it is is known when the release is sent, for it follows them on its lane.
 func (a *attempt) release(wake string) *farewell {
 	f, o := a.farewellOp(wake)
 	for _, l := range a.session.backend.lanes {

@@ -30,19 +30,48 @@ type renewing struct {
 
 // Renew prolongs every grant of the session on a majority of the nodes.
 func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
-	r := &renewal{session: s, sent: s.config.Clock.Now(), all: make(chan struct{})}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
 	}
-	var late []*attempt
+	var grants []*attempt
 	for _, e := range s.known {
-		switch a := e.granted; {
-		case a == nil:
-		case r.sent.Since(a.sent) >= s.ttl: // others may hold it by now
+		if e.granted != nil {
+			grants = append(grants, e.granted)
+		}
+	}
+	s.mu.Unlock()
+	return s.prolong(ctx, grants)
+}
+
+// askedAgain prolongs a grant that is asked for again: who asks counts its time
+// from this question. The error matches ErrHeld if the grant is lost.
+func (s *session) askedAgain(ctx context.Context, a *attempt) error {
+	failed, err := s.prolong(ctx, []*attempt{a})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.known[a.nonce]
+	switch {
+	case e == nil || e.granted != a:
+		return attemptEnded(a.nonce)
+	case err != nil:
+		return fmt.Errorf("%w: granted, but not prolonged: %w", lease.ErrUncertain, err)
+	case len(failed) > 0:
+		return fmt.Errorf("%w: granted, but not prolonged", lease.ErrUncertain)
+	}
+	return nil
+}
+
+// prolong renews some grants. It returns what Renew does.
+func (s *session) prolong(ctx context.Context, grants []*attempt) ([]lease.Nonce, error) {
+	r := &renewal{session: s, sent: s.config.Clock.Now(), all: make(chan struct{})}
+	var late []*attempt
+	s.mu.Lock()
+	for _, a := range grants {
+		if r.sent.Since(a.sent) >= s.ttl { // others may hold it by now
 			late = append(late, a)
-		default:
+		} else {
 			r.each = append(r.each, &renewing{attempt: a})
 		}
 	}
@@ -69,7 +98,12 @@ func (r *renewal) ask(one *renewing) {
 	a := one.attempt
 	o := &op{script: renewScript, stop: &a.stop,
 		args: a.long(a.claim.after(strconv.Itoa(len(a.locks)) + " " + r.session.ttlText + " " + a.token.String()))}
-	o.answer = func(_ int, got answer) { r.answered(one, got) }
+	o.answer = func(node int, got answer) {
+		if got.sent {
+			a.sentInVain(node)
+		}
+		r.answered(one, got)
+	}
 	for _, l := range r.session.backend.lanes {
 		l.push(o)
 	}

@@ -21,6 +21,7 @@ var (
 	raiseScript   = readScript("raise")
 	renewScript   = readScript("renew")
 	releaseScript = readScript("release")
+	adoptScript   = readScript("adopt")
 	inspectScript = readScript("inspect")
 	statusScript  = readScript("status")
 	prepareScript = readScript("prepare")
@@ -33,7 +34,7 @@ var (
 
 // laneScripts are loaded when a connection is made; the others are rare, and
 // sent with their text.
-var laneScripts = []*script{acquireScript, raiseScript, renewScript, releaseScript, inspectScript}
+var laneScripts = []*script{acquireScript, raiseScript, renewScript, releaseScript, adoptScript, inspectScript}
 
 func readScript(name string) *script {
 	text, err := Script(name)

@@ -162,12 +162,22 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	}
 	defer s.finish(request.Nonce, e)
 	a := s.grantOf(e)
-	if a == nil {
-		if a, err = s.acquire(ctx, &request, e); err != nil {
-			return lease.Grant{}, err
-		}
+	if a != nil {
+		err = s.askedAgain(ctx, a)
+	} else {
+		a, err = s.acquire(ctx, &request, e)
 	}
-	return lease.Grant{Token: a.token, Mode: lease.Efficiency, Slot: a.claim.slot, Sent: s.sentOf(a)}, nil
+	if err != nil {
+		return lease.Grant{}, err
+	}
+	return s.grant(a), nil
+}
+
+// grant is what is answered for an attempt that was granted.
+func (s *session) grant(a *attempt) lease.Grant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return lease.Grant{Token: a.token, Mode: lease.Efficiency, Slot: a.claim.slot, Sent: a.sent}
 }
 
 func (s *session) check(request *lease.Request) error {
@@ -187,12 +197,6 @@ func (s *session) grantOf(e *entry) *attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.granted
-}
-
-func (s *session) sentOf(a *attempt) lease.Instant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return a.sent
 }
 
 // acquire tries until the outcome is certain, or nobody waits for it.
@@ -285,10 +289,12 @@ func (s *session) try(ctx context.Context, request *lease.Request, e *entry, wai
 	}
 }
 
-// name is what the nodes know the next try of a nonce by: no two tries share one,
-// for the tombstone of the first would refuse the second.
+// name is what the nodes know the next try of a nonce by. No two tries share one,
+// for the tombstone of the first would refuse the second. Nor do two processes
+// that serve one session, one after the other: what one of them releases must not
+// be what the other one holds.
 func (s *session) name(nonce lease.Nonce) string {
-	return s.id + ":" + strconv.FormatUint(uint64(nonce), 10) + "." + strconv.FormatUint(s.tries.Add(1), 10)
+	return s.id + ":" + strconv.FormatUint(uint64(nonce), 10) + "." + s.backend.process + "." + strconv.FormatUint(s.tries.Add(1), 10)
 }
 
 // settle makes a decided attempt a grant, if a majority voted for it, its time

@@ -10,9 +10,6 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// findTime bounds how long a grant of an earlier leader is looked for.
-const findTime = 5 * time.Second
-
 // fastGrant is a grant of the efficiency mode.
 type fastGrant struct {
 	resources []fencing.Resource
@@ -22,8 +19,24 @@ type fastGrant struct {
 // fastTTL is how long a lease of the session lasts in the efficiency mode.
 func (e *entry) fastTTL() time.Duration { return e.ttl }
 
-// acquireFast asks Redis, and looks at the policies again when it has granted.
+// acquireFast asks Redis for a grant.
 func (e *entry) acquireFast(ctx context.Context, request lease.Request) (lease.Grant, error) {
+	return e.askFast(ctx, request, func(session lease.Session) (lease.Grant, error) {
+		return e.newOrFound(ctx, session, request)
+	})
+}
+
+// findFast takes over what another member was granted in Redis for this attempt.
+// It asks for nothing new: a client that says what it holds, and does not, must
+// be told so.
+func (e *entry) findFast(ctx context.Context, request lease.Request) (lease.Grant, error) {
+	return e.askFast(ctx, request, func(session lease.Session) (lease.Grant, error) {
+		return e.adoptFrom(ctx, session, request)
+	})
+}
+
+// askFast asks Redis, and looks at the policies again when it has granted.
+func (e *entry) askFast(ctx context.Context, request lease.Request, ask func(lease.Session) (lease.Grant, error)) (lease.Grant, error) {
 	v, err := e.router.fresh(ctx)
 	if err == nil {
 		err = v.allowsEfficiency(request.Resources, request.Mode)
@@ -41,7 +54,7 @@ func (e *entry) acquireFast(ctx context.Context, request lease.Request) (lease.G
 	if over {
 		return lease.Grant{}, fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, request.Nonce)
 	}
-	grant, err := e.askFast(ctx, session, request)
+	grant, err := ask(session)
 	if err != nil {
 		return lease.Grant{}, err
 	}
@@ -60,10 +73,11 @@ func (e *entry) acquireFast(ctx context.Context, request lease.Request) (lease.G
 	return grant, nil
 }
 
-// askFast asks Redis. An attempt that another member has granted is found again:
-// the client may not have heard of it, or this member not of the client. Who
-// waits finds it by asking again and again, with who does not it takes a look.
-func (e *entry) askFast(ctx context.Context, session lease.Session, request lease.Request) (lease.Grant, error) {
+// newOrFound asks Redis. An attempt that another member has granted is found
+// again: the client may not have heard of it, or this member not of the client.
+// Who waits does not look for it: it gets the lock when the time of the other
+// grant, which nobody prolongs, is over.
+func (e *entry) newOrFound(ctx context.Context, session lease.Session, request lease.Request) (lease.Grant, error) {
 	if request.Wait {
 		queued, left := request.Queued, func() {}
 		request.Queued = func() {
@@ -74,60 +88,38 @@ func (e *entry) askFast(ctx context.Context, session lease.Session, request leas
 		}
 		defer func() { left() }() // if it was granted, the book has that by then
 	}
-	grant, err := session.Acquire(ctx, request)
-	if err == nil {
+	grant, held := session.Acquire(ctx, request)
+	if held == nil {
 		e.book.granted(e, &request, grant.Token, e.router.clock.Now())
 	}
-	if !request.Wait && errors.Is(err, lease.ErrHeld) && e.holdsInRedis(ctx, &request) {
-		return e.findFast(ctx, session, request)
+	if request.Wait || !errors.Is(held, lease.ErrHeld) {
+		return grant, held
+	}
+	grant, err := e.adoptFrom(ctx, session, request)
+	if errors.Is(err, lease.ErrNotHeld) {
+		return lease.Grant{}, held // by someone else
 	}
 	return grant, err
 }
 
-// holdsInRedis reports whether Redis has this very attempt as the holder.
-func (e *entry) holdsInRedis(ctx context.Context, request *lease.Request) bool {
-	status, err := e.router.redis.Inspect(ctx, request.Resources[0])
-	if err != nil {
-		return false // it is held, whoever has it
-	}
-	for i := range status.Holders {
-		if p := &status.Holders[i]; p.Session == e.id && p.Nonce == request.Nonce {
-			return true
-		}
-	}
-	return false
-}
-
-// finder is a session that can take over an attempt which Redis has, whatever
-// the engine of another member called it.
+// finder is a session that can take over what another member was granted for the
+// same attempt.
 type finder interface {
-	Adopt(ctx context.Context, request lease.Request) (lease.Grant, error)
+	Adopt(ctx context.Context, request lease.Request, token fencing.Token) (lease.Grant, error)
 }
 
-// findFast takes over an attempt that Redis has. An engine that is no finder
-// numbers the tries of a session, and only the try that was granted gets the same
-// token again: so it is made to try until it gets there. That finds young
-// sessions only.
-func (e *entry) findFast(ctx context.Context, session lease.Session, request lease.Request) (lease.Grant, error) {
-	limited, cancel := context.WithTimeout(ctx, min(findTime, e.ttl))
-	defer cancel()
-	ask := session.Acquire
-	if f, ok := session.(finder); ok {
-		ask = f.Adopt
+// adoptFrom takes over an attempt that Redis has. The error matches ErrNotHeld if
+// it has not.
+func (e *entry) adoptFrom(ctx context.Context, session lease.Session, request lease.Request) (lease.Grant, error) {
+	f, ok := session.(finder)
+	if !ok {
+		return lease.Grant{}, fmt.Errorf("%w: this engine finds no attempt of another member", lease.ErrNotHeld)
 	}
-	for {
-		grant, err := ask(limited, request)
-		if err == nil {
-			e.book.granted(e, &request, grant.Token, e.router.clock.Now())
-			return grant, nil
-		}
-		if limited.Err() != nil && ctx.Err() == nil {
-			return lease.Grant{}, fmt.Errorf("%w: an earlier try of this attempt holds the lock, and could not be taken over", lease.ErrUncertain)
-		}
-		if !errors.Is(err, lease.ErrHeld) || !e.holdsInRedis(limited, &request) {
-			return lease.Grant{}, err
-		}
+	grant, err := f.Adopt(ctx, request, fencing.None)
+	if err == nil {
+		e.book.granted(e, &request, grant.Token, e.router.clock.Now())
 	}
+	return grant, err
 }
 
 // openFast opens the session in the Redis engine, which asks nobody.

@@ -81,8 +81,8 @@ func TestEfficiencyIsListedAndWatched(t *testing.T) {
 	require.Empty(t, page["locks"])
 }
 
-// TestFoundAgainAfterManyTries: what another member was granted at a later try is
-// found by the same nonce too.
+// TestFoundAgainAfterManyTries: what another member was granted, at a later try,
+// is found by the same nonce.
 func TestFoundAgainAfterManyTries(t *testing.T) {
 	s, id, token := grantedElsewhere(t)
 	code, found := post(t, s.Address(), "/v1/acquire",
@@ -137,6 +137,25 @@ func grantedElsewhere(t *testing.T) (*server.Server, lease.SessionID, fencing.To
 	_, err = mine.Renew(patient(t))
 	require.NoError(t, err)
 	return s, id, grant.Token
+}
+
+// TestAttachAsksForNothingNew: a client that comes to another member says what it
+// held. What Redis does not have any more is lost: were it asked for again, the
+// member would hold a lock, with another token, of which the client knows nothing.
+func TestAttachAsksForNothingNew(t *testing.T) {
+	s, id, token := grantedElsewhere(t)
+	stream, err := pb.NewLeaseServiceClient(dial(t, s.Address())).Session(patient(t))
+	require.NoError(t, err)
+	held := []*pb.AcquireCall{{Nonce: 5, Resources: []string{"fast/a"}}, {Nonce: 6, Resources: []string{"fast/gone"}, Wait: true}}
+	require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{
+		{Id: 1, Session: id[:], Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(time.Minute), Held: held}}}}}))
+	message, err := stream.Recv()
+	require.NoError(t, err)
+	require.Nil(t, message.Answers[0].Error)
+	require.Len(t, message.Answers[0].Holds, 1)
+	require.Equal(t, [2]uint64{5, uint64(token)}, [2]uint64{message.Answers[0].Holds[0].Nonce, message.Answers[0].Holds[0].Token})
+	_, inspected := post(t, s.Address(), "/v1/inspect", `{"resource":"fast/gone"}`)
+	require.NotContains(t, fmt.Sprint(inspected), "holders")
 }
 
 // TestHeldSaysByWhom: the error of a lock that is held names the holder.

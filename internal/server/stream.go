@@ -1,10 +1,8 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -199,17 +197,15 @@ func (st *stream) acquire(e *entry, call *pb.AcquireCall, a *pb.Answer) error {
 }
 
 // holds tells what a session that was attached holds. What it held in the
-// efficiency mode through another member is asked for again: the same attempt
-// gets the same token if Redis still has it.
+// efficiency mode through another member is taken over, with the same token, if
+// Redis still has it.
 func (st *stream) holds(e *entry, held []*pb.AcquireCall, a *pb.Answer) error {
-	slices.SortFunc(held, func(x, y *pb.AcquireCall) int { return cmp.Compare(x.Nonce, y.Nonce) }) // see findFast
 	for _, call := range held {
 		request, err := wire.ToRequest(call)
 		if err != nil {
 			return err
 		}
-		request.Wait = false
-		_, _ = e.Acquire(st.ctx, request) // what fails is not among the holds
+		_, _ = e.findFast(st.ctx, request) // what fails is not among the holds
 	}
 	holds, err := e.holds(st.ctx)
 	if err != nil {

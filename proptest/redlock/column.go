@@ -110,7 +110,7 @@ func (c *Column) raise(attempt int, token, epoch uint8) Reply {
 	if ctr == 0 {
 		ctr = c.Max
 	}
-	if !c.adopt(epoch) || c.Lock != uint8(attempt)+1 || ctr > token {
+	if !c.adopt(epoch) || c.Lock != uint8(attempt)+1 || ctr > token || token <= c.Floor {
 		return Reply{Kind: quorum.Refused}
 	}
 	c.Ctr = token
@@ -129,11 +129,7 @@ func (c *Column) release(attempt int) {
 // renew is scripts/renew.lua for one lock.
 func (c *Column) renew(attempt int, token uint8) bool {
 	me := uint8(attempt) + 1
-	ctr := c.Ctr
-	if ctr == 0 {
-		ctr = c.Max
-	}
-	if !c.Data || c.Lock != me && (c.Lock != 0 || ctr > token) {
+	if !c.Data || c.Lock != me && (c.Lock != 0 || c.base() > token) {
 		return false
 	}
 	c.Lock = me

@@ -99,6 +99,7 @@ func (n *redisNode) acquire(now time.Duration, name resource, attempt string, tt
 	case v.until > now && v.name != attempt:
 		return reply{word: "held", left: v.until - now, holder: v.name}
 	case v.until > now:
+		n.locks[name] = value{v.counter, now + ttl, attempt}
 		return reply{word: "ok", token: v.counter}
 	}
 	top := max(v.counter, n.floor) + 1
@@ -115,7 +116,7 @@ func (n *redisNode) raise(now time.Duration, name resource, attempt string, to f
 		return r
 	}
 	v, _ := n.lock(name)
-	if v.until <= now || v.name != attempt || v.counter > to {
+	if v.until <= now || v.name != attempt || v.counter > to || to <= n.floor {
 		return reply{word: "refused"}
 	}
 	n.locks[name] = value{to, v.until, attempt}
@@ -135,7 +136,7 @@ func (n *redisNode) renew(now time.Duration, name resource, attempt string, toke
 	switch free := v.until <= now; {
 	case n.ended(attempt, now):
 		return reply{word: "ended"}
-	case free && v.counter > token || !free && v.name != attempt:
+	case free && max(v.counter, n.floor) > token || !free && v.name != attempt:
 		return reply{word: "taken"}
 	}
 	n.locks[name] = value{max(v.counter, token), now + ttl, attempt}

@@ -260,15 +260,16 @@ func (v *voter) renew(b *ballot) {
 			return
 		}
 		yes, no, q := 0, 0, quorum.Size(len(v.w.redises))
-		for _, node := range v.w.redises {
-			heard := false
+		for i, node := range v.w.redises {
+			heard, before := false, b.unknown[i]
+			b.unknown[i] = true // a late copy must not take the lock back after its release
 			v.reach(node, func(now time.Duration) reply {
 				return node.renew(now, b.attempt.name, b.name, b.token, v.policy.TTL)
 			}, func(r reply) {
 				if heard || b.attempt.over {
 					return
 				}
-				heard = true
+				heard, b.unknown[i] = true, before
 				switch r.word {
 				case "ok":
 					if yes++; yes == q && sent.Since(b.sent) > 0 {

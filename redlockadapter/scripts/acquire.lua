@@ -12,7 +12,8 @@
 --       had in a moment, "slot" and another one that is free, or "full"; or, without any vote, only "empty", or only "epoch" with the node's larger one.
 --
 -- A node accepts a value once and for one nonce: counters only grow, and only
--- for who takes the lock. Asked again for the same nonce it gives the same answer.
+-- for who takes the lock. Asked again for the same nonce it gives the same answer, and
+-- the TTL anew: who asks counts it from this question.
 -- max is raised by more than is needed, so that it need not be written each time.
 -- Readers and permits take the lock like everyone, for their tokens, and then
 -- pass it on and stay among those who are in: see release.
@@ -84,6 +85,15 @@ local function inside(lock, kind, body)
   return mine, ms, holder, nil, any
 end
 
+-- prolong gives one who is in its TTL anew.
+local function prolong(lock, kind, body)
+  local key, field = node .. ':in:' .. sub(lock, 2), match(kind, '^p%d+') or 's' .. match(body, '^[^\n]*')
+  local token = match(call('HGET', key, field) or '', '^%d+ (%d+) ')
+  if not token then return end
+  call('HSET', key, field, format('%d %s ', now + A[2], token) .. body)
+  if call('PTTL', key) < tonumber(A[2]) then call('PEXPIRE', key, A[2]) end
+end
+
 while i <= size do
   local locks, ticket, kind = 1, '', ''
   if byte(A[i]) == 42 then
@@ -93,7 +103,7 @@ while i <= size do
   local last = i + locks - 1
   local body = A[last + 1]
   local ended = tombs > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1
-  local ms, holder, mine, top, flags, other, busy = -1, '', true, 0, nil, nil, false
+  local ms, holder, mine, top, flags, other, busy, kept = -1, '', true, 0, nil, nil, false, nil
   for k = i, last do
     s = s + 1
     local lock = taken[A[k]] or seen[s] or call('HGET', node .. ':old', A[k])
@@ -111,7 +121,8 @@ while i <= size do
       if yours then
         counter = yours
       elseif left > 0 and who == body then
-        theirs = nil
+        theirs, kept = nil, kept or {}
+        kept[k] = flag .. text .. life .. body
       else
         mine = false
         if left > 0 and kind ~= '' and find(flag, '~', 1, true) then
@@ -146,6 +157,14 @@ while i <= size do
     answer = 'held ' .. ms .. ' ' .. holder
   elseif mine then
     answer = format('%d', top)
+    for k = i, last do
+      if kept and kept[k] then
+        writes[w + 1], writes[w + 2], taken[A[k]] = A[k], kept[k], kept[k]
+        w = w + 2
+      else
+        prolong(A[k], kind, body)
+      end
+    end
   elseif busy then
     answer = 'busy'
   elseif other then

@@ -2,7 +2,7 @@
 --
 -- KEYS  the node
 -- ARGV  the join nonce, the epoch, the floor, the quarantine (ms), the run id of the server,
---       the longest TTL of all (ms)
+--       the longest TTL of all (ms), "1" if a restart of the server loses nothing that was answered
 -- Answer: "ok"; "data" if the node is not empty; "superseded" if the join nonce is
 --       another one; "wait" and the rest of the quarantine (ms); "epoch" and the node's larger one.
 local call, node = redis.call, KEYS[1]
@@ -19,7 +19,7 @@ if left > 0 then
   if passed < 0 then call('HDEL', node, 'since') end
   return {'wait ' .. string.format('%d', math.min(left, tonumber(ARGV[4])))}
 end
-call('HSET', node, 'state', table.concat({ARGV[2], ARGV[3], ARGV[3], '0'}, ' '), 'run', ARGV[5])
+call('HSET', node, 'state', table.concat({ARGV[2], ARGV[3], ARGV[3], '0'}, ' '), 'run', ARGV[5] .. ' ' .. (ARGV[7] or '0'))
 call('HDEL', node, 'join', 'since')
 if ARGV[6] and tonumber(ARGV[6]) > tonumber(ttl or '0') then call('HSET', node, 'ttl', ARGV[6]) end
 return {'ok'}

@@ -6,7 +6,8 @@
 -- Answer: a line for each attempt: the token, or "refused"; or only "empty", or only
 --       "epoch" with the node's larger one.
 --
--- Only while every lock is mine here and no counter is above the token.
+-- Only while every lock is mine here, no counter is above the token, and the
+-- token is above the floor: that may have been raised since the acquire.
 local call, node, A = redis.call, KEYS[1], ARGV
 local match, format, size = string.match, string.format, #ARGV
 local epoch, floor, max, tombs = match(call('HGET', node, 'state') or '', '^(%d+) (%d+) (%d+) (%d+)$')
@@ -21,7 +22,7 @@ local answers, i = {}, 2
 while i <= size do
   local locks, token = match(A[i], '^(%d+) (%d+)$')
   local last, number = i + locks, tonumber(token)
-  local ok, writes = true, {}
+  local ok, writes = number > tonumber(floor), {}
   for k = i + 1, last do
     local lock = call('HGET', node, A[k]) or call('HGET', node .. ':old', A[k]) or ''
     local flag, counter, deadline, who = match(lock, '^([!&~]*)(%d+) (%d+) (.*)$')

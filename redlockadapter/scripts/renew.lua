@@ -6,14 +6,15 @@
 -- Answer: a line for each attempt: its token, "taken" if the lock has passed on, or
 --       "ended" if its tombstone is here; or only "empty".
 --
--- A lock that this node has lost is taken back only if no counter is above the
--- token: nobody can have been granted a newer one with this node's vote then.
+-- A lock that this node has lost is taken back only if neither its counter nor the
+-- floor is above the token: nobody can have been granted a newer one with this node's
+-- vote then, nor been told that none that small will come.
 -- Readers and permits are prolonged where they are in.
 local call, node, A = redis.call, KEYS[1], ARGV
 local match, find, sub, format, size = string.match, string.find, string.sub, string.format, #ARGV
 local epoch, floor, max, tombs = match(call('HGET', node, 'state') or '', '^(%d+) (%d+) (%d+) (%d+)$')
 if not max then return 'empty' end
-max, tombs = tonumber(max), tonumber(tombs)
+floor, max, tombs = tonumber(floor), tonumber(max), tonumber(tombs)
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local before, answers, i = max, {}, 1
@@ -48,7 +49,7 @@ while i <= size do
     local isIn = theirs == body and tonumber(over) > now
     counter = tonumber(counter)
     local so = answer
-    if answer == token and (free and counter > number or not free and who ~= body) then answer = 'taken' end
+    if answer == token and (free and math.max(counter, floor) > number or not free and who ~= body) then answer = 'taken' end
     if answer == token and not mine and barred(key, kind, field) then answer = 'taken' end
     if isIn then answer = so end
     local value = lock
@@ -73,5 +74,5 @@ while i <= size do
   answers[#answers + 1] = answer
   i = last + 2
 end
-if max > before then call('HSET', node, 'state', format('%s %s %d %d', epoch, floor, max, tombs)) end
+if max > before then call('HSET', node, 'state', format('%s %d %d %d', epoch, floor, max, tombs)) end
 return table.concat(answers, '\n')
