@@ -15,13 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -45,6 +44,7 @@ var errUnreached = fmt.Errorf("%w: no member was reached", lease.ErrUnavailable)
 type access struct {
 	endpoint              string
 	caFile, cert, keyFile string
+	secretFile            string
 }
 
 // addAccess adds the flags to a command. The environment gives their defaults.
@@ -55,6 +55,7 @@ func addAccess(c *cobra.Command) *access {
 	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "authority that signed the members' certificates, PEM file (LEASED_TLS_CA)")
 	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "own certificate, PEM file, where the service asks for one (LEASED_TLS_CERT)")
 	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "key of the own certificate, PEM file (LEASED_TLS_KEY)")
+	flags.StringVar(&a.secretFile, "secret-file", fromEnv("LEASED_SECRET_FILE", ""), "file with your secret, of leased user add, where the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
 	return a
 }
 
@@ -109,18 +110,42 @@ func (a *access) tls() (*tls.Config, error) {
 	return config, nil
 }
 
+// secret is empty if none was given: then the service must have no users.
+func (a *access) secret() (string, error) {
+	text, given := os.LookupEnv("LEASED_SECRET")
+	switch {
+	case given && a.secretFile != "":
+		return "", usageError(fmt.Errorf("secret-file (%s) and LEASED_SECRET exclude each other", a.secretFile))
+	case given:
+		if err := secret.Check(text); err != nil {
+			return "", usageError(fmt.Errorf("LEASED_SECRET has %w", err))
+		}
+		return text, nil
+	case a.secretFile == "":
+		return "", nil
+	}
+	text, err := secret.ReadFile(a.secretFile)
+	if err != nil {
+		return "", usageError(fmt.Errorf("secret-file: %w", err))
+	}
+	return text, nil
+}
+
 // connect connects to one address. That it fails says that nothing was sent.
 func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
 	config, err := a.tls()
 	if err != nil {
 		return nil, err
 	}
-	how := insecure.NewCredentials()
-	if config != nil {
-		how = credentials.NewTLS(config)
+	own, err := a.secret()
+	if err != nil {
+		return nil, err
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silentTime, Timeout: connectTime}))
+	if err := secret.CheckAddress(address, config, own); err != nil {
+		return nil, usageError(err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, append(secret.DialOptions(config, own),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silentTime, Timeout: connectTime}))...)
 	if err != nil {
 		return nil, err
 	}

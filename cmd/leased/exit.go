@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // The exit codes of all commands. Those of leased itself are high, so that they
@@ -35,7 +36,7 @@ const exitCodes = `Exit codes, the same for all commands:
   121  the lease was lost, or is not held
   122  the service is out of reach; nothing has happened
   123  uncertain: it may or may not have happened
-  124  refused: the lock has another mode, or the mode cannot do this
+  124  refused: the lock has another mode, the mode cannot do this, or you are no user of the service
   126  run: the command cannot be run
   127  run: the command was not found
   128+n  ended by signal n
@@ -86,6 +87,7 @@ var outcomes = []struct {
 	hint string
 }{
 	{lease.ErrUncertain, exitUncertain, "it may or may not have happened: look with `leased inspect`, then try again"},
+	{wire.ErrUnauthenticated, exitRefused, "the service has users: give your secret with --secret-file, LEASED_SECRET_FILE or LEASED_SECRET; `leased user add` makes one"},
 	{lease.ErrModeMismatch, exitRefused, "leave --mode out to take the lock as it is, or change its policy with `leased policy set`"},
 	{lease.ErrUnsupported, exitRefused, ""},
 	{lease.ErrHeld, exitHeld, "see who holds it with `leased inspect`, or wait for it with --wait"},

@@ -252,8 +252,16 @@ func (a *access) backend() (*remote.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config == nil {
-		return remote.New(addresses)
+	own, err := a.secret()
+	if err != nil {
+		return nil, err
 	}
-	return remote.New(addresses, remote.WithTLS(config))
+	var options []remote.Option
+	if config != nil {
+		options = append(options, remote.WithTLS(config))
+	}
+	if own != "" {
+		options = append(options, remote.WithSecret(own))
+	}
+	return remote.New(addresses, options...)
 }

@@ -30,7 +30,7 @@ func newServe() *cobra.Command {
 		Long: "Run a member of the service. Each setting has one name: a flag (--raft-listen), a variable of the\n" +
 			"environment (LEASED_RAFT_LISTEN) or a key in a YAML file (raft-listen). A flag counts more than the\n" +
 			"environment, which counts more than the file. Policies are in the file only.\n\n" +
-			"SIGHUP reads the certificate, its authority and the policies again. SIGTERM hands leadership over, then stops.",
+			"SIGHUP reads the certificate, its authority, the users, the own secret and the policies again. SIGTERM hands leadership over, then stops.",
 		Example: serveExample,
 		Args:    cobra.NoArgs}
 	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with settings (LEASED_CONFIG)")
@@ -118,7 +118,7 @@ func attend(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, loa
 				logger.Error("nothing was reloaded", "error", err)
 				continue
 			}
-			logger.Info("reloaded certificate, authority and policies; other settings need a restart")
+			logger.Info("reloaded certificate, authority, users, own secret and policies; other settings need a restart")
 		case err := <-m.Failed():
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // rewatchPause is the time between two tries to watch on.
@@ -70,6 +71,8 @@ func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, 
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, wire.ErrUnauthenticated):
+			return err
 		case !w.synced || !errors.Is(err, lease.ErrUncertain) && !errors.Is(err, lease.ErrUnavailable):
 			return err
 		case !told:

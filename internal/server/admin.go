@@ -41,6 +41,12 @@ func (a *admin) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.SetP
 	return &pb.SetPolicyResponse{Version: version}, nil
 }
 
+// SetPolicy adds or replaces a policy, by order of this member itself.
+func (s *Server) SetPolicy(ctx context.Context, p lease.Policy) error {
+	_, err := s.admin.SetPolicy(ctx, &pb.SetPolicyRequest{Policy: wire.FromPolicy(p)})
+	return s.explain(err)
+}
+
 // DeletePolicy removes a policy.
 func (a *admin) DeletePolicy(ctx context.Context, r *pb.DeletePolicyRequest) (*pb.DeletePolicyResponse, error) {
 	version, err := a.mover.delete(ctx, r.Prefix, r.Version)

@@ -109,6 +109,11 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.fail(w, http.StatusForbidden, fmt.Errorf("%w: %w", lease.ErrInvalid, err))
 		return
 	}
+	r, done, ok := b.admitHTTP(w, r)
+	if !ok {
+		return
+	}
+	defer done()
 	b.mux.ServeHTTP(w, r)
 }
 
@@ -116,7 +121,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (b *bridge) call(w http.ResponseWriter, r *http.Request, m method) {
 	response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(w, r, into.(proto.Message)) }, nil)
 	message, _ := response.(proto.Message)
-	b.answer(w, message, err)
+	b.answer(w, message, removed(r.Context(), err))
 }
 
 // decode reads the body. The content type is asked for because a page of a
@@ -174,6 +179,8 @@ func httpCode(err error) int {
 		return http.StatusNotFound
 	case wire.CodeExpired, wire.CodeLost, wire.CodeTaken, wire.CodeReleased:
 		return http.StatusGone
+	case wire.CodeUnauthenticated:
+		return http.StatusUnauthorized
 	case wire.CodeUnsupported:
 		return http.StatusNotImplemented
 	case wire.CodeInvalid, wire.CodeInvalidResource:

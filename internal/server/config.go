@@ -51,6 +51,11 @@ type Config struct {
 	// PeerTLS is how the APIs of other members are reached now. Nil, or one that
 	// returns nil: without TLS.
 	PeerTLS func() *tls.Config
+	// Users are those who may call the API. Nil: whoever reaches it.
+	Users *Users
+	// Secret is what this member shows to the APIs of the others now. Nil, or
+	// one that returns nothing: no secret.
+	Secret func() string
 	// RaftFloor and RedisFloor replace the engines' own RaiseFloor.
 	RaftFloor, RedisFloor FloorRaiser
 	// Version is what Status tells.
@@ -72,6 +77,9 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.PeerTLS == nil {
 		c.PeerTLS = func() *tls.Config { return nil }
+	}
+	if c.Secret == nil {
+		c.Secret = func() string { return "" }
 	}
 	if c.Clock == nil {
 		c.Clock = lease.SystemClock()

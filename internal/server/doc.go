@@ -1,8 +1,8 @@
 // Package server is the service: gRPC and HTTP/JSON on one port, in front of
 // both modes.
 //
-// What it does not give: it authenticates nobody yet, so without TLS it serves
-// loopback addresses only. Leases of the efficiency mode are kept by the leader;
+// What it does not give: rights. Who is let in may do everything, and without
+// [Users] everyone is let in; without TLS it serves loopback addresses only. Leases of the efficiency mode are kept by the leader;
 // when it fails they are found again where Redis still has them, else they are
 // lost, and their holders are told. List and a watch by prefix know of that mode
 // what the leader remembers.
@@ -10,6 +10,7 @@
 // The nouns, in reading order:
 //
 //   - [Config], [Server]: what is wired together, and what runs.
+//   - [Users]: who is let in.
 //   - splitter: tells gRPC from HTTP on one port.
 //   - service, admin: the API. gRPC and the JSON bridge call the same methods.
 //   - stream: one client's session stream.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 const (
@@ -88,7 +89,15 @@ func (b *bridge) dialPeer(ctx context.Context, network, address string) (net.Con
 	if config := b.server.config.PeerTLS(); config != nil {
 		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
 	}
-	return dialer.DialContext(ctx, network, address)
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil || b.server.config.Users == nil {
+		return conn, err
+	}
+	if err := secret.CheckConn(conn); err != nil { // the request has the secret of its user
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // forwardError says that a request was lost on its way to the leader. It may have

@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -102,6 +101,8 @@ func (p *peers) ask(ctx context.Context, call func(pb.ClusterServiceClient) erro
 			return nil
 		case errors.As(err, &not):
 			p.leader = not.Leader
+		case errors.Is(err, wire.ErrUnauthenticated):
+			return fmt.Errorf("%s: %w; is secret-file that of a user of all members?", address, err)
 		case errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain):
 			p.leader = ""
 		default:
@@ -117,11 +118,7 @@ func (p *peers) ask(ctx context.Context, call func(pb.ClusterServiceClient) erro
 
 // dial connects to the API of another member.
 func (s *Server) dial(address string, use func(*grpc.ClientConn) error) error {
-	how := insecure.NewCredentials()
-	if config := s.config.PeerTLS(); config != nil {
-		how = credentials.NewTLS(config)
-	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how))
+	conn, err := grpc.NewClient("passthrough:///"+address, secret.DialOptions(s.config.PeerTLS(), s.config.Secret())...)
 	if err != nil {
 		return fmt.Errorf("reach %s: %w", address, err)
 	}

@@ -70,7 +70,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	s.lease = &service{Server: s, router: s.router, sessions: newRegistry(s.router, fast), book: fast, reasons: config.Feed.why}
 	s.admin = &admin{Server: s, mover: &mover{config: &s.config, router: s.router}}
 	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
-		grpc.UnaryInterceptor(s.unaryErrors), grpc.StreamInterceptor(s.streamErrors),
+		grpc.ChainUnaryInterceptor(s.unaryErrors, s.unaryUsers), grpc.ChainStreamInterceptor(s.streamErrors, s.streamUsers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 	pb.RegisterLeaseServiceServer(s.grpc, s.lease)

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -35,7 +34,8 @@ type Backend struct {
 	endpoints []string
 	patience  time.Duration
 	dial      []grpc.DialOption
-	secure    credentials.TransportCredentials
+	tls       *tls.Config // nil for none
+	secret    string      // empty for none
 	clock     lease.Clock
 
 	connecting chan struct{} // held while the link is being made
@@ -58,7 +58,20 @@ func WithTLS(config *tls.Config) Option {
 		if config == nil {
 			return fmt.Errorf("%w: the TLS configuration is nil", lease.ErrInvalid)
 		}
-		b.secure = credentials.NewTLS(config)
+		b.tls = config
+		return nil
+	}
+}
+
+// WithSecret shows a secret of `leased user add` with each call, where the
+// service has users. It is sent over TLS, or to a loopback address, and nowhere
+// else.
+func WithSecret(text string) Option {
+	return func(b *Backend) error {
+		if err := secret.Check(text); err != nil {
+			return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+		}
+		b.secret = text
 		return nil
 	}
 }
@@ -88,11 +101,16 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, as \"127.0.0.1:7420\"", lease.ErrInvalid)
 	}
-	b := &Backend{endpoints: endpoints, patience: DefaultPatience, secure: insecure.NewCredentials(), clock: lease.MonotonicClock(),
+	b := &Backend{endpoints: endpoints, patience: DefaultPatience, clock: lease.MonotonicClock(),
 		connecting: make(chan struct{}, 1)}
 	for _, option := range options {
 		if err := option(b); err != nil {
 			return nil, err
+		}
+	}
+	for _, address := range endpoints {
+		if err := secret.CheckAddress(address, b.tls, b.secret); err != nil {
+			return nil, fmt.Errorf("%w: %w", lease.ErrInvalid, err)
 		}
 	}
 	return b, nil
@@ -133,6 +151,9 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 		b.next++
 	}
 	b.mu.Unlock()
+	if err := secret.CheckAddress(address, b.tls, b.secret); err != nil { // a member has named it
+		return nil, err
+	}
 	l, err := openLink(ctx, b, address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, address, err)
@@ -196,6 +217,8 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 			uncertain = err
 		case errors.As(err, &not):
 			b.retire(l, not.Leader, err)
+		case errors.Is(err, wire.ErrUnauthenticated):
+			again = false // the next one would say the same
 		case errors.Is(err, lease.ErrUnavailable):
 		default:
 			again = false

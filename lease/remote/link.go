@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -53,7 +54,7 @@ type attempt struct {
 
 // openLink connects to a member and opens the stream.
 func openLink(ctx context.Context, b *Backend, address string) (*link, error) {
-	options := append([]grpc.DialOption{grpc.WithTransportCredentials(b.secure), grpc.WithNoProxy()}, b.dial...)
+	options := append(append(secret.DialOptions(b.tls, b.secret), grpc.WithNoProxy()), b.dial...)
 	conn, err := grpc.NewClient("passthrough:///"+address, options...)
 	if err != nil {
 		return nil, err
@@ -205,6 +206,9 @@ func (l *link) do(ctx context.Context, op *pb.Operation, p *pending, limit time.
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if errors.Is(l.why, wire.ErrUnauthenticated) && !errors.Is(l.why, lease.ErrUncertain) {
+			return nil, l.why // the stream was refused, so nothing on it was looked at
+		}
 		return nil, fmt.Errorf("%w: the connection to %s has ended: %w", lease.ErrUncertain, l.address, l.why)
 	case <-late:
 		l.forget(op.Id, p)

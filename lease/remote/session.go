@@ -55,6 +55,9 @@ func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.S
 		}
 		return err
 	})
+	if errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain) {
+		return nil, fmt.Errorf("%w: open session: %w", lease.ErrInvalid, err) // nothing is held yet: waiting does not help
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}

@@ -31,6 +31,8 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 				changed(status)
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
+			case errors.Is(err, wire.ErrUnauthenticated):
+				return err
 			case errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain):
 				select {
 				case poke <- struct{}{}:
@@ -66,7 +68,8 @@ func (b *Backend) follow(ctx context.Context, resource fencing.Resource, poke ch
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUncertain) {
+		refused := errors.Is(err, wire.ErrUnauthenticated)
+		if refused || !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUncertain) {
 			return fmt.Errorf("watch %q: %w", string(resource), err)
 		}
 		if err := sleep(ctx, maxPause); err != nil {

@@ -32,6 +32,7 @@ const (
 	CodeBehind          = "behind"
 	CodeCanceled        = "canceled"
 	CodeDeadline        = "deadline"
+	CodeUnauthenticated = "unauthenticated"
 )
 
 // ErrOutdated: what was to be changed has changed since it was read. Read it
@@ -40,6 +41,21 @@ var ErrOutdated = errors.New("version is outdated")
 
 // ErrBehind: a node that is to vote has not caught up yet.
 var ErrBehind = errors.New("node is behind")
+
+// ErrUnauthenticated: the service asks who calls, and the call had no secret of
+// one of its users. It was refused at the door: like lease.ErrUnavailable, which
+// it matches, it says nothing of earlier calls, and so not that an attempt has
+// failed for good.
+var ErrUnauthenticated error = doorError("not authenticated")
+
+// doorError is a refusal before anything was looked at.
+type doorError string
+
+// Error is the text.
+func (e doorError) Error() string { return string(e) }
+
+// Is makes errors.Is match lease.ErrUnavailable.
+func (e doorError) Is(target error) bool { return target == lease.ErrUnavailable }
 
 // kind is one code: the error that it stands for, its gRPC code, and what to do.
 type kind struct {
@@ -67,6 +83,8 @@ var kinds = []kind{
 	{CodeOutdated, ErrOutdated, codes.Aborted, "read the policies again and repeat with their version"},
 	{CodeBehind, ErrBehind, codes.FailedPrecondition, "ask again when it has caught up"},
 	{CodeNotLeader, nil, codes.Unavailable, "ask the leader"},
+	{CodeUnauthenticated, ErrUnauthenticated, codes.Unauthenticated, "send the header \"Authorization: Bearer SECRET\" with a secret of `leased user add`; " +
+		"commands take it from --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
 	{CodeUnavailable, lease.ErrUnavailable, codes.Unavailable, "nothing has happened: try again in a moment"},
 	{CodeCanceled, context.Canceled, codes.Canceled, "the caller has ended the call"},
 	{CodeDeadline, context.DeadlineExceeded, codes.DeadlineExceeded, "give the call more time"},

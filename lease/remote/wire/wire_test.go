@@ -17,7 +17,7 @@ import (
 var sentinels = []error{
 	lease.ErrHeld, lease.ErrLost, lease.ErrNotHeld, lease.ErrExpired, lease.ErrTaken, lease.ErrReleased, lease.ErrUnavailable,
 	lease.ErrUncertain, lease.ErrModeMismatch, lease.ErrUnsupported, lease.ErrInvalid, fencing.ErrInvalidResource,
-	wire.ErrOutdated, context.Canceled, context.DeadlineExceeded,
+	wire.ErrOutdated, wire.ErrUnauthenticated, context.Canceled, context.DeadlineExceeded,
 }
 
 // TestErrors: an error matches on the other side what it matched on this one,
@@ -26,7 +26,7 @@ func TestErrors(t *testing.T) {
 	mode := &lease.ModeError{Resource: "a", Want: lease.Efficiency, Have: lease.Correctness}
 	for _, err := range []error{
 		lease.ErrHeld, lease.ErrLost, lease.ErrNotHeld, lease.ErrExpired, lease.ErrTaken, lease.ErrReleased, lease.ErrUnavailable,
-		lease.ErrUncertain, lease.ErrUnsupported, lease.ErrInvalid, fencing.ErrInvalidResource, wire.ErrOutdated,
+		lease.ErrUncertain, lease.ErrUnsupported, lease.ErrInvalid, fencing.ErrInvalidResource, wire.ErrOutdated, wire.ErrUnauthenticated,
 		context.Canceled, context.DeadlineExceeded, mode, &wire.NotLeaderError{Leader: "127.0.0.1:7420", Text: "ask another"},
 	} {
 		wrapped := fmt.Errorf("do something: %w", err)
@@ -54,6 +54,7 @@ func TestErrors(t *testing.T) {
 func TestUncertainWins(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("%w, then %w", lease.ErrUncertain, lease.ErrUnavailable),
+		fmt.Errorf("%w, then %w", lease.ErrUncertain, wire.ErrUnauthenticated),
 		fmt.Errorf("%w: %w", lease.ErrUncertain, context.Canceled),
 		errors.New("something that nobody has thought of"),
 	} {

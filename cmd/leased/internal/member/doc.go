@@ -12,5 +12,6 @@
 //   - identity: the name of a member, kept in its folder.
 //   - formation: how members find each other and begin or join a cluster.
 //   - certificates: TLS that can be reloaded.
+//   - callers: who may call, and as whom this member calls others.
 //   - policing: how the policies of the file reach the cluster.
 package member

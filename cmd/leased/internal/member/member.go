@@ -34,6 +34,7 @@ type Member struct {
 	settings *settings.Settings
 	logger   *slog.Logger
 	certs    *certificates
+	callers  *callers
 	peers    *peers
 	node     *raftstore.Node
 	known    atomic.Pointer[raftstore.Node] // node, once it is open
@@ -56,11 +57,15 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	if m.certs, err = newCertificates(s, m.hosts); err != nil {
 		return nil, err
 	}
-	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers}
+	if m.callers, err = newCallers(s); err != nil {
+		return nil, err
+	}
+	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.callers.secret, logger: logger}
 	if err := claim(ctx, s, m.peers); err != nil {
 		return nil, err
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
+		Users: m.callers.users, Secret: m.callers.secret,
 		RedisMaxTTL: s.RedisMaxTTL, Logger: logger, Feed: server.NewFeed()}
 	if len(s.Redis) > 0 {
 		if m.masters, err = connectRedis(ctx, s, logger); err != nil {
@@ -148,12 +153,18 @@ func (m *Member) hosts() []string {
 	return hostsOf(addresses)
 }
 
-// Reload takes the policies of new settings, and reads certificate and authority
-// again. Other changes need a restart.
+// Reload takes the policies of new settings, and reads certificate, authority,
+// users and own secret again. Other changes need a restart. If one of them is bad
+// all stays as it was.
 func (m *Member) Reload(s *settings.Settings) error {
+	fresh, err := m.callers.read()
+	if err != nil {
+		return err
+	}
 	if err := m.certs.reload(); err != nil {
 		return err
 	}
+	m.callers.take(fresh)
 	m.policies.Store(&s.Policies)
 	select {
 	case m.reloaded <- struct{}{}:

@@ -3,19 +3,23 @@ package member
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"log/slog"
 	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // peers are the APIs that this member was told of, its own perhaps among them.
 type peers struct {
 	addresses []string
 	tls       func() *tls.Config // nil is no TLS
+	secret    func() string      // empty is none
+	logger    *slog.Logger
 }
 
 // ask asks all at once how they are, and returns the answers by address.
@@ -33,6 +37,10 @@ func (p *peers) ask(ctx context.Context) map[string]*pb.StatusResponse {
 			}
 			defer conn.Close()
 			status, err := pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
+			if errors.Is(wire.FromStatus(err), wire.ErrUnauthenticated) {
+				p.logger.Warn("a member does not know the secret of this one", "member", address, "error", err,
+					"rule", "secret-file must have the secret of a user of all members")
+			}
 			if err != nil {
 				return // it is asked again
 			}
@@ -46,9 +54,5 @@ func (p *peers) ask(ctx context.Context) map[string]*pb.StatusResponse {
 }
 
 func (p *peers) dial(address string) (*grpc.ClientConn, error) {
-	how := insecure.NewCredentials()
-	if config := p.tls(); config != nil {
-		how = credentials.NewTLS(config)
-	}
-	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(how))
+	return grpc.NewClient("passthrough:///"+address, secret.DialOptions(p.tls(), p.secret())...)
 }

@@ -4,11 +4,7 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc"
-
-	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -16,7 +12,7 @@ import (
 const policePause = 500 * time.Millisecond
 
 // police sets the policies of the file when this member begins to lead, and
-// after each reload. It goes through the API, which moves locks between modes.
+// after each reload. It asks its own server, which moves locks between modes.
 func (m *Member) police(ctx context.Context) {
 	tick := time.NewTicker(policePause)
 	defer tick.Stop()
@@ -55,19 +51,12 @@ func (m *Member) setPolicies(ctx context.Context) error {
 	for _, p := range present.All() {
 		have[p.Prefix] = p
 	}
-	var conn *grpc.ClientConn
 	for _, p := range wanted {
 		if have[p.Prefix] == p {
 			continue
 		}
-		if conn == nil {
-			if conn, err = m.peers.dial(m.server.Address()); err != nil {
-				return err
-			}
-			defer conn.Close()
-		}
-		if _, err := pb.NewPolicyServiceClient(conn).SetPolicy(ctx, &pb.SetPolicyRequest{Policy: wire.FromPolicy(p)}); err != nil {
-			return wire.FromStatus(err)
+		if err := m.server.SetPolicy(ctx, p); err != nil {
+			return err
 		}
 		m.logger.Info("set a policy", "prefix", p.Prefix, "mode", p.Mode.String())
 	}

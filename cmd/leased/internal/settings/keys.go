@@ -51,6 +51,8 @@ var keys = []key{
 	text("tls-ca", "", "authority that signed the members' certificates (PEM file)", func(s *Settings) *string { return &s.TLSCA }),
 	{name: "tls-clients", byDefault: "false", flag: true, usage: "ask the clients of the API for a certificate of tls-ca too",
 		set: func(s *Settings, v string) (rule string) { s.TLSClients, rule = boolean(v); return }},
+	text("users", "", "file with those who may call the API, see leased user (default: whoever reaches it)", func(s *Settings) *string { return &s.Users }),
+	text("secret-file", "", "file with the secret that this member shows to the others", func(s *Settings) *string { return &s.SecretFile }),
 	{name: "bootstrap-expect", byDefault: "0", usage: "begin a new cluster once so many members are there; all of them are in join",
 		set: func(s *Settings, v string) (rule string) { s.BootstrapExpect, rule = number(v, 0, 9); return }},
 	list("join", "", "APIs of the members of the cluster, as host:port, separated by commas", func(s *Settings) *[]string { return &s.Join }),

@@ -18,6 +18,7 @@ type Settings struct {
 	RaftListen, RaftAdvertise string
 	TLSCert, TLSKey, TLSCA    string
 	TLSClients                bool
+	Users, SecretFile         string
 	BootstrapExpect           int
 	Join                      []string
 	Heartbeat                 time.Duration

@@ -70,6 +70,7 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		"heartbeat-timeout (1ms, from --heartbeat-timeout) must be at least 5ms":           append(least, "--heartbeat-timeout=1ms"),
 		"log-level (loud, from --log-level) must be debug":                                 append(least, "--log-level=loud"),
 		"join (x, from --join) must be host:port, as 127.0.0.1:7420; this is not: x":       append(least, "--join=x"),
+		"secret-file (empty, from default) must be given with users (u) and join":          append(least, "--users=u", "--join=127.0.0.1:1"),
 		"tls-ca (empty, from default) must be given with tls-cert (c): members check each": append(least, "--tls-cert=c", "--tls-key=k"),
 	} {
 		_, err := load(t, "", nil, args...)

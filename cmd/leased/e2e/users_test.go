@@ -1,0 +1,138 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// addUser adds a user to a file, and returns its secret.
+func addUser(t *testing.T, file, name string) string {
+	t.Helper()
+	out, err := exec.Command(leased, "user", "add", name, "--users="+file).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// reload sends SIGHUP and waits for what the log says about it.
+func (p *process) reload(says string) {
+	p.t.Helper()
+	before := strings.Count(p.output.String(), says)
+	p.signal(syscall.SIGHUP)
+	eventually(p.t, func() bool { return strings.Count(p.output.String(), says) > before }, "for the log to say %q", says)
+}
+
+// httpCode is the status of a call with a header.
+func httpCode(t *testing.T, api, path string, headers ...string) string {
+	t.Helper()
+	args := []string{"-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H", "content-type: application/json", "-d", `{"resource":"a"}`}
+	for _, h := range headers {
+		args = append(args, "-H", h)
+	}
+	out, err := exec.CommandContext(t.Context(), "curl", append(args, "http://"+api+path)...).Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// Who has no secret is refused everywhere but for health. SIGHUP lets new users
+// in and removed ones out, also out of what they have under way; a bad file
+// changes nothing. No secret gets into logs.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "users.yaml")
+	alice := addUser(t, file, "alice")
+	p, api := single(t, "--users="+file)
+	env := func(secret string) []string { return append(endpoint(api), "LEASED_SECRET="+secret) }
+
+	out, code := call(t, endpoint(api), leased, "list")
+	require.Equal(t, 124, code, out)
+	require.Contains(t, out, "--secret-file")
+	out, code = call(t, endpoint(api), leased, "run", "nightly", "--", "true")
+	require.Equal(t, 124, code, out)
+	require.Equal(t, "401", httpCode(t, api, "/v1/acquire"))
+	must(t, env(alice), leased, "run", "nightly", "--", "true")
+	path := filepath.Join(dir, "alice.secret")
+	require.NoError(t, os.WriteFile(path, []byte(alice+"\n"), 0o600))
+	must(t, endpoint(api), leased, "list", "--secret-file="+path)
+	require.Equal(t, "200", httpCode(t, api, "/v1/acquire", "Authorization: Bearer "+alice))
+	out, code = call(t, env("hunter2"), leased, "list")
+	require.Equal(t, 2, code)
+	require.NotContains(t, out, "hunter2")
+	out, code = call(t, []string{"LEASED_ENDPOINT=192.0.2.1:7420", "LEASED_SECRET=" + alice}, leased, "list")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "a secret is not sent without TLS to 192.0.2.1:7420")
+
+	bob := addUser(t, file, "bob")
+	require.Equal(t, "alice\nbob\n", must(t, nil, leased, "user", "list", "--users="+file))
+	_, code = call(t, env(bob), leased, "list")
+	require.Equal(t, 124, code, "the file is read again on SIGHUP only")
+	p.reload("reloaded certificate")
+	must(t, env(bob), leased, "list")
+
+	watch := start(t, env(alice), leased, "watch", "x", "--output=json")
+	watch.says("synced")
+	good, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("- {name: bob, hash: hunter2}\n"), 0o600))
+	p.reload("nothing was reloaded")
+	must(t, env(alice), leased, "list")
+	require.NoError(t, os.WriteFile(file, good, 0o600))
+	must(t, nil, leased, "user", "remove", "alice", "--users="+file)
+	p.reload("reloaded certificate")
+	require.Equal(t, 124, watch.code(), "a watch of a removed user ends")
+	_, code = call(t, env(alice), leased, "list")
+	require.Equal(t, 124, code)
+	must(t, env(bob), leased, "list")
+	for _, hidden := range []string{alice, bob, "hunter2"} {
+		require.NotContains(t, p.output.String(), hidden)
+	}
+}
+
+// Members show each other the secret of a user. A follower asks who calls before
+// it forwards, and so does the leader that it forwards to.
+func TestUsersOfACluster(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t)
+	dir := t.TempDir()
+	file, own := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "member.secret")
+	require.NoError(t, os.WriteFile(own, []byte(addUser(t, file, "members")), 0o600))
+	alice := addUser(t, file, "alice")
+
+	out, code := call(t, nil, append(c.commands[0], "--users="+file)...)
+	require.Equal(t, 2, code)
+	require.Contains(t, out, "secret-file (empty, from default) must be given with users")
+	stranger := filepath.Join(dir, "stranger.secret")
+	require.NoError(t, os.WriteFile(stranger, []byte(addUser(t, filepath.Join(dir, "others.yaml"), "x")), 0o600))
+	out, code = call(t, nil, append(c.commands[0], "--users="+file, "--secret-file="+stranger)...)
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "must have the secret of a user in users")
+
+	for i := range c.commands {
+		c.commands[i] = append(c.commands[i], "--users="+file, "--secret-file="+own)
+		c.start(i)
+	}
+	healthy(t, c.apis...)
+	env := append(c.env(), "LEASED_SECRET="+alice)
+	eventually(t, func() bool {
+		out, _ := call(t, env, leased, "cluster", "status")
+		return strings.Count(out, " yes ") == 3
+	}, "for three votes")
+	header := "Authorization: Bearer " + alice
+	for i, api := range c.apis { // one of them leads, the others forward
+		require.Equal(t, "401", httpCode(t, api, "/v1/inspect"))
+		require.Equal(t, "401", httpCode(t, api, "/v1/inspect", "Leased-Forwarded: a"))
+		var code string
+		eventually(t, func() bool { code = httpCode(t, api, "/v1/inspect", header); return code != "503" && code != "504" }, "for a leader")
+		require.Equal(t, "200", code, fmt.Sprint(i))
+	}
+	must(t, env, leased, "run", "nightly", "--", "true")
+}

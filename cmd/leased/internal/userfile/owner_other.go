@@ -1,0 +1,9 @@
+//go:build !unix
+
+package userfile
+
+import "os"
+
+func keepOwner(string, *os.File) error { return nil }
+
+func syncFolder(string) error { return nil }

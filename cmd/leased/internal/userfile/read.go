@@ -1,0 +1,129 @@
+package userfile
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/lease/remote/secret"
+)
+
+// kind begins a hash, so that another kind can come later.
+const kind = "sha256:"
+
+const (
+	nameRule = "must have 1 to 64 letters, digits, or any of . _ @ -, and begin with a letter or digit"
+	hashRule = "must be " + kind + " and 64 hexadecimal digits, as `leased user add` writes it; passwords and other hashes are not taken"
+)
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// CheckName refuses what is no name of a user.
+func CheckName(name string) error {
+	if !nameForm.MatchString(name) {
+		return &Error{Key: "name", Value: shown(name), Rule: nameRule}
+	}
+	return nil
+}
+
+// shown is a value for an error.
+func shown(value string) string {
+	if value == "" {
+		return "empty"
+	}
+	return fmt.Sprintf("%.80s", value)
+}
+
+// Read reads the users of a file.
+func Read(path string) ([]server.User, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
+	}
+	if len(document.Content) == 0 {
+		return nil, nil
+	}
+	list := document.Content[0]
+	if list.Kind != yaml.SequenceNode {
+		return nil, &Error{Key: "users", Value: describe(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
+	}
+	var users []server.User
+	names, hashes := map[string]bool{}, map[secret.Hash]string{}
+	for _, entry := range list.Content {
+		user, err := readUser(path, entry)
+		if err != nil {
+			return nil, err
+		}
+		if names[user.Name] {
+			return nil, &Error{Key: "name", Value: user.Name, Source: at(path, entry), Rule: "must be given once; it is in this file before"}
+		}
+		if other, twice := hashes[user.Hash]; twice {
+			return nil, &Error{Key: "hash", Value: "of " + user.Name, Source: at(path, entry),
+				Rule: "must be of a secret of its own: it is the same as that of " + other}
+		}
+		names[user.Name], hashes[user.Hash] = true, user.Name
+		users = append(users, user)
+	}
+	return users, nil
+}
+
+// readUser reads one entry, which is valid.
+func readUser(path string, entry *yaml.Node) (user server.User, err error) {
+	if entry.Kind != yaml.MappingNode {
+		return user, &Error{Key: "users", Value: describe(entry), Source: at(path, entry), Rule: "must have an entry with name and hash for each user"}
+	}
+	values := map[string]string{}
+	for i := 0; i+1 < len(entry.Content); i += 2 {
+		key, value := entry.Content[i].Value, entry.Content[i+1]
+		broken := func(rule string) error {
+			return &Error{Key: key, Value: describe(value), Source: at(path, value), Rule: rule}
+		}
+		_, twice := values[key]
+		switch {
+		case key != "name" && key != "hash": // the value may be a password
+			return user, &Error{Key: key, Value: "not shown", Source: at(path, value), Rule: "is no field of a user; there are name and hash"}
+		case value.Kind != yaml.ScalarNode:
+			return user, broken("must be one value")
+		case twice:
+			return user, broken("must be given once")
+		}
+		values[key] = value.Value
+	}
+	user.Name = values["name"]
+	if CheckName(user.Name) != nil {
+		return user, &Error{Key: "name", Value: shown(user.Name), Source: at(path, entry), Rule: nameRule}
+	}
+	digits, ok := strings.CutPrefix(values["hash"], kind)
+	hash, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(hash) != len(user.Hash) { // it may be a password: it is not repeated
+		value := "of " + user.Name + ", not shown"
+		if values["hash"] == "" {
+			value = "of " + user.Name + ", empty"
+		}
+		return user, &Error{Key: "hash", Value: value, Source: at(path, entry), Rule: hashRule}
+	}
+	user.Hash = secret.Hash(hash)
+	return user, nil
+}
+
+func at(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
+
+// describe is what a node is, for an error.
+func describe(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.MappingNode:
+		return "a map"
+	}
+	return shown(node.Value)
+}

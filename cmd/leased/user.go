@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+)
+
+func newUser() *cobra.Command {
+	c := &cobra.Command{Use: "user", Short: "Say who may call the API, in the file that `leased serve --users` reads", Args: cobra.NoArgs}
+	c.AddCommand(newUserAdd(), newUserList(), newUserRemove())
+	return c
+}
+
+// addUsers adds the flag that names the file.
+func addUsers(c *cobra.Command) *string {
+	path := c.Flags().String("users", fromEnv("LEASED_USERS", ""), "file with the users, as leased serve has it (LEASED_USERS)")
+	check := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if *path == "" {
+			return usageError(fmt.Errorf("users (empty) must be the file with the users, as --users /etc/leased/users.yaml"))
+		}
+		if check != nil {
+			return check(c, args)
+		}
+		return nil
+	}
+	return path
+}
+
+func newUserAdd() *cobra.Command {
+	c := &cobra.Command{Use: "add NAME", Short: "Add a user, and print its secret, once",
+		Long: "Add a user, and print its secret, which is kept nowhere else. The file has its hash only. Servers\n" +
+			"read the file when they start, and on SIGHUP; all members of a cluster need the same users.",
+		Example: "  leased user add alice --users /etc/leased/users.yaml > alice.secret", Args: exactly(1, "the name of a user")}
+	path := addUsers(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		text, err := userfile.Add(*path, args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "added %s; this is its secret, keep it: it is shown once. Send SIGHUP to the servers.\n", args[0])
+		_, err = fmt.Fprintln(c.OutOrStdout(), text)
+		return err
+	}
+	return c
+}
+
+func newUserList() *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List the users of a file", Args: cobra.NoArgs}
+	path, o := addUsers(c), addOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		users, err := userfile.Read(*path)
+		if err != nil {
+			return usageError(err)
+		}
+		names := []string{}
+		for _, u := range users {
+			names = append(names, u.Name)
+		}
+		if o.format == "json" {
+			return json.NewEncoder(c.OutOrStdout()).Encode(map[string]any{"users": names})
+		}
+		for _, name := range names {
+			fmt.Fprintln(c.OutOrStdout(), name)
+		}
+		return nil
+	}
+	return c
+}
+
+func newUserRemove() *cobra.Command {
+	c := &cobra.Command{Use: "remove NAME", Short: "Remove a user",
+		Long: "Remove a user. A server refuses its calls, and ends those under way, from the next SIGHUP on. What it\n" +
+			"holds stays held until it runs out, or `leased break` takes it.", Args: exactly(1, "the name of a user")}
+	path := addUsers(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := userfile.Remove(*path, args[0]); err != nil {
+			return usageError(err)
+		}
+		_, err := fmt.Fprintf(c.OutOrStdout(), "removed %s; send SIGHUP to the servers\n", args[0])
+		return err
+	}
+	return c
+}

@@ -1,0 +1,203 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// startGuarded starts a server with one user, and returns its secret.
+func startGuarded(t *testing.T) (*server.Server, *server.Users, string) {
+	t.Helper()
+	text := secret.New()
+	users := server.NewUsers([]server.User{{Name: "alice", Hash: secret.HashOf(text)}})
+	return startOne(t, func(c *server.Config) { c.Users = users }), users, text
+}
+
+// dialAs is a connection that shows a secret, none if it is empty.
+func dialAs(t *testing.T, address, text string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, secret.DialOptions(nil, text)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// send makes an HTTP call with a header, none if it is empty.
+func send(t *testing.T, request *http.Request, authorization string) *http.Response {
+	t.Helper()
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	response, err := http.DefaultClient.Do(request.WithContext(patient(t)))
+	require.NoError(t, err)
+	t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+// TestEveryMethodAsksWhoCalls: by gRPC, every method but health is refused
+// without a secret, and nothing has happened.
+func TestEveryMethodAsksWhoCalls(t *testing.T) {
+	s, _, text := startGuarded(t)
+	for _, service := range []grpc.ServiceDesc{pb.LeaseService_ServiceDesc, pb.PolicyService_ServiceDesc, pb.ClusterService_ServiceDesc} {
+		for _, shown := range []string{"", secret.New()} {
+			conn := dialAs(t, s.Address(), shown)
+			for _, m := range service.Methods {
+				err := conn.Invoke(patient(t), "/"+service.ServiceName+"/"+m.MethodName, &pb.HealthRequest{}, &pb.HealthResponse{})
+				if m.MethodName == "Health" {
+					require.NoError(t, err)
+					continue
+				}
+				require.Equal(t, codes.Unauthenticated, status.Code(err), m.MethodName)
+				require.ErrorIs(t, wire.FromStatus(err), wire.ErrUnauthenticated)
+			}
+			for _, m := range service.Streams {
+				stream, err := conn.NewStream(patient(t), &m, "/"+service.ServiceName+"/"+m.StreamName)
+				require.NoError(t, err)
+				err = stream.RecvMsg(&pb.SessionResponse{})
+				require.Equal(t, codes.Unauthenticated, status.Code(err), m.StreamName)
+			}
+		}
+	}
+	_, err := grpc_health_v1.NewHealthClient(dialAs(t, s.Address(), "")).Check(patient(t), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	_, err = pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Acquire(patient(t), &pb.AcquireRequest{Resource: "a"})
+	require.NoError(t, err)
+}
+
+// TestHTTPAsksWhoCalls: the same over HTTP. That a member has forwarded a call is
+// no proof of anything.
+func TestHTTPAsksWhoCalls(t *testing.T) {
+	s, _, text := startGuarded(t)
+	for name, header := range map[string]string{
+		"no secret": "", "another secret": secret.Header(secret.New()), "no kind": text, "basic": "Basic " + text,
+		"a hash": secret.Header("sha256:00"), "a password": secret.Header("hunter2"), "nothing": "Bearer ",
+	} {
+		for _, path := range []string{"/v1/acquire", "/v1/watch", "/v1/save-snapshot", "/v1/status", "/v1/none", "/leased.v1.LeaseService/Acquire"} {
+			for _, by := range []string{"", "n2"} {
+				request := newPost(t, s.Address(), path, `{"resource":"a"}`)
+				if by != "" {
+					request.Header.Set("Leased-Forwarded", by)
+				}
+				response := send(t, request, header)
+				require.Equal(t, http.StatusUnauthorized, response.StatusCode, "%s: %s", name, path)
+				require.Contains(t, response.Header.Get("WWW-Authenticate"), "Bearer")
+				answer, err := io.ReadAll(response.Body)
+				require.NoError(t, err)
+				require.Contains(t, string(answer), `"code":"unauthenticated"`)
+				require.Contains(t, string(answer), "leased user add", "it says what to do")
+				require.NotContains(t, string(answer), text)
+			}
+		}
+	}
+	response, err := http.Get("http://" + s.Address() + "/healthz")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, http.StatusOK, send(t, newPost(t, s.Address(), "/v1/health", `{}`), "").StatusCode)
+	require.Equal(t, http.StatusOK, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"a"}`), secret.Header(text)).StatusCode)
+}
+
+// TestRemovedUser: the next call of a removed user is refused, and what it has
+// under way ends: its session stream, its watches, a call that waits. A user that
+// stays notices nothing.
+func TestRemovedUser(t *testing.T) {
+	s, users, text := startGuarded(t)
+	stays := secret.New()
+	alice, bob := server.User{Name: "alice", Hash: secret.HashOf(text)}, server.User{Name: "bob", Hash: secret.HashOf(stays)}
+	users.Replace([]server.User{alice, bob})
+
+	open := func(text string) pb.LeaseService_SessionClient {
+		stream, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Session(patient(t))
+		require.NoError(t, err)
+		id := lease.NewSessionID()
+		require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 1, Session: id[:],
+			Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(time.Minute)}}}}}))
+		answer, err := stream.Recv()
+		require.NoError(t, err)
+		require.Nil(t, answer.Answers[0].Error)
+		return stream
+	}
+	removed, kept := open(text), open(stays)
+	watch := send(t, newPost(t, s.Address(), "/v1/watch", `{"resource":"a"}`), secret.Header(text))
+	lines := bufio.NewReader(watch.Body)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "synced")
+	require.Equal(t, http.StatusOK, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"b","ttl":"10m"}`), secret.Header(stays)).StatusCode)
+	waits := make(chan error, 1)
+	waiter := pb.NewLeaseServiceClient(dialAs(t, s.Address(), text))
+	ctx := patient(t)
+	go func() {
+		_, err := waiter.Acquire(ctx, &pb.AcquireRequest{Resource: "b", Wait: "10m"})
+		waits <- err
+	}()
+	reader := pb.NewLeaseServiceClient(dialAs(t, s.Address(), stays))
+	eventually(t, "it waits", func() bool {
+		status, err := reader.Inspect(ctx, &pb.InspectRequest{Resource: "b"})
+		return err == nil && len(status.Lock.Waiters) == 1
+	})
+
+	users.Replace([]server.User{bob})
+	_, err = removed.Recv()
+	require.Error(t, err, "the stream goes on")
+	_, err = io.ReadAll(lines)
+	require.NoError(t, err, "the watch ends")
+	require.ErrorIs(t, wire.FromStatus(<-waits), lease.ErrUncertain)
+	_, err = waiter.Inspect(ctx, &pb.InspectRequest{Resource: "a"})
+	require.ErrorIs(t, wire.FromStatus(err), wire.ErrUnauthenticated)
+
+	id := lease.NewSessionID()
+	require.NoError(t, kept.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 2, Session: id[:],
+		Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(time.Minute)}}}}}))
+	_, err = kept.Recv()
+	require.NoError(t, err, "who stays is not disturbed")
+}
+
+// TestClientWithASecret: the Go client shows it on its stream and beside it, and
+// says at once what is wrong with it.
+func TestClientWithASecret(t *testing.T) {
+	s, users, text := startGuarded(t)
+	backend := client(t, []string{s.Address()}, remote.WithSecret(text))
+	locks, err := lease.New(backend)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = locks.Close(context.Background()) })
+	held, err := locks.Acquire(patient(t), "a")
+	require.NoError(t, err)
+	_, err = backend.Inspect(patient(t), "a")
+	require.NoError(t, err)
+	require.NoError(t, held.Release(patient(t)))
+
+	for _, options := range [][]remote.Option{nil, {remote.WithSecret(secret.New())}} {
+		stranger := client(t, []string{s.Address()}, options...)
+		_, err = stranger.Inspect(patient(t), "a")
+		require.ErrorIs(t, err, wire.ErrUnauthenticated)
+		locks, err := lease.New(stranger)
+		require.NoError(t, err)
+		_, err = locks.Acquire(context.Background(), "a") // without a limit: it must not wait
+		require.ErrorIs(t, err, wire.ErrUnauthenticated)
+		require.ErrorIs(t, err, lease.ErrInvalid)
+		require.NotErrorIs(t, err, lease.ErrUncertain, "the stream was refused at the door")
+		require.ErrorIs(t, stranger.Watch(patient(t), "a", func(lease.Status) {}), wire.ErrUnauthenticated)
+		require.NoError(t, locks.Close(patient(t)))
+	}
+	users.Replace(nil)
+	_, err = backend.Inspect(patient(t), "a")
+	require.ErrorIs(t, err, wire.ErrUnauthenticated)
+}
