@@ -12,12 +12,13 @@ import (
 
 // mutant is one known way to be wrong.
 type mutant struct {
-	Name  string
-	What  string            // what it breaks
-	Test  []string          // arguments of go test
-	Runs  int               // how often the test may run until it catches it
-	Group string            // "fast" if make prop tries it, else empty
-	Files map[string]string // the edited sources, by path
+	Name   string
+	Folder string            // the package that it is kept in
+	What   string            // what it breaks
+	Test   []string          // arguments of go test
+	Runs   int               // how often the test may run until it catches it
+	Group  string            // "fast" if make prop tries it, else empty
+	Files  map[string]string // the edited sources, by path
 }
 
 // find reads the mutants below the root whose names match, and lays them over
@@ -54,7 +55,7 @@ func read(root fs.FS, name string) (mutant, error) {
 	if err != nil {
 		return mutant{}, err
 	}
-	m := mutant{Name: nameOf(name), Runs: 1, Files: map[string]string{}}
+	m := mutant{Name: nameOf(name), Folder: path.Dir(path.Dir(path.Dir(name))), Runs: 1, Files: map[string]string{}}
 	head, body, found := strings.Cut(string(text), "\n")
 	if !found {
 		return m, fmt.Errorf("it has one line only")

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// row is one line of the tables in README.md.
+type row struct {
+	line    int
+	measure string
+	mutants []string
+	caught  string
+	design  bool // of a table whose heading names a part of the design
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// rows reads the tables.
+func rows(t *testing.T) []row {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var all []row
+	design := false
+	for i, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(line, "## ") {
+			design = strings.Contains(line, "(design")
+		}
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		if !strings.HasPrefix(line, "| ") || len(cells) != 3 || strings.TrimSpace(cells[0]) == "counter-measure" {
+			continue
+		}
+		r := row{line: i + 1, measure: strings.TrimSpace(cells[0]), caught: strings.TrimSpace(cells[2]), design: design}
+		for _, match := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			r.mutants = append(r.mutants, match[1])
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func tree(t *testing.T) map[string]mutant {
+	t.Helper()
+	mutants, err := find(os.DirFS("../.."), regexp.MustCompile(""), "")
+	require.NoError(t, err)
+	byName := map[string]mutant{}
+	for _, m := range mutants {
+		byName[m.Name] = m
+	}
+	return byName
+}
+
+// Every counter-measure of the design has a mutant, and make test fails with it.
+func TestEveryCounterMeasureHasAMutant(t *testing.T) {
+	known := tree(t)
+	measures := 0
+	for _, r := range rows(t) {
+		if !r.design {
+			continue
+		}
+		measures++
+		var caught []mutant
+		for _, name := range r.mutants {
+			m, ok := known[name]
+			require.True(t, ok, "README.md:%d names %s, which does not exist", r.line, name)
+			caught = append(caught, m)
+		}
+		require.True(t, slices.ContainsFunc(caught, plain), "README.md:%d: make test runs no test of %q as it is in a mutant", r.line, r.measure)
+		require.Equal(t, caughtIn(caught), r.caught, "README.md:%d: the last column of %q", r.line, r.measure)
+	}
+	require.Greater(t, measures, 60, "the tables were not read")
+}
+
+// Every mutant is in a table: by its name, or with all others below a folder.
+func TestEveryMutantIsInTheTable(t *testing.T) {
+	named := map[string]bool{}
+	for _, r := range rows(t) {
+		for _, name := range r.mutants {
+			named[name] = true
+		}
+	}
+	for name, m := range tree(t) {
+		in := named[name]
+		for folder := m.Folder; folder != "."; folder = path.Dir(folder) {
+			in = in || named[folder+"/*"]
+		}
+		require.True(t, in, "%s is in no table of proptest/mutants/README.md: add it to the row of what it takes out", name)
+	}
+}
+
+// The tests that mutants name are there.
+func TestMutantsNameTestsThatExist(t *testing.T) {
+	for _, m := range tree(t) {
+		folder, names := target(m)
+		files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+		require.NoError(t, err)
+		var text strings.Builder
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			text.Write(data)
+		}
+		for _, name := range names {
+			require.True(t, strings.Contains(text.String(), "func "+name), "%s wants %s in %s", m.Name, name, folder)
+		}
+	}
+}
+
+var testName = regexp.MustCompile(`\b(Test|Fuzz)\w+`)
+
+// target is the package of a mutant's test, and the names of the tests; none is
+// all of them.
+func target(m mutant) (folder string, names []string) {
+	for i, word := range m.Test {
+		switch {
+		case strings.HasPrefix(word, "./"):
+			folder = path.Clean(word)
+		case i > 0 && m.Test[i-1] == "-run":
+			names = testName.FindAllString(word, -1)
+		}
+	}
+	slices.Sort(names)
+	return folder, slices.Compact(names)
+}
+
+// caughtIn says which tests catch some mutants, each folder once.
+func caughtIn(mutants []mutant) string {
+	var folders []string
+	tests := map[string][]string{}
+	for _, m := range mutants {
+		folder, names := target(m)
+		if !slices.Contains(folders, folder) {
+			folders = append(folders, folder)
+		}
+		for _, name := range names {
+			if !slices.Contains(tests[folder], name) {
+				tests[folder] = append(tests[folder], name)
+			}
+		}
+	}
+	var cells []string
+	for _, folder := range folders {
+		if names := tests[folder]; len(names) > 0 {
+			folder = fmt.Sprintf("%s: %s", folder, strings.Join(names, ", "))
+		}
+		cells = append(cells, folder)
+	}
+	return strings.Join(cells, "; ")
+}
+
+// seedsOfProp is how many seeds make prop gives to the simulator.
+const seedsOfProp = 540
+
+// plain reports whether make test runs a mutant's test as the mutant does:
+// without a larger budget than its own, and without a choice of faults.
+func plain(m mutant) bool {
+	for _, word := range m.Test {
+		name, value, isFlag := strings.Cut(word, "=")
+		if !isFlag || !strings.HasPrefix(name, "-") {
+			continue
+		}
+		n, _ := strconv.Atoi(value)
+		if name != "-rapid.shrinktime" && name != "-rapid.nofailfile" && (name != "-sim.runs" || n > seedsOfProp) {
+			return false
+		}
+	}
+	return true
+}
