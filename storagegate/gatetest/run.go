@@ -19,7 +19,7 @@ import (
 const grace = 20 * time.Millisecond
 
 // patience is how long a case may take before something must be stuck.
-const patience = 3 * time.Minute
+const patience = 12 * time.Minute
 
 // stage is one case with a storage of its own.
 type stage struct {
