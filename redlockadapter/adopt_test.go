@@ -22,11 +22,11 @@ type adopter interface {
 	Adopt(context.Context, lease.Request, fencing.Token) (lease.Grant, error)
 }
 
-// longFleet is three nodes for leases that do not run out.
+// longFleet is three nodes for leases that do not run out, however slow they are.
 func longFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := startFleet(t, 3)
-	f.config.MaxTTL = longTTL
+	f.config.MaxTTL, f.config.NodeTimeout = longTTL, longTTL/2
 	return f.init(t)
 }
 

@@ -10,6 +10,7 @@ import (
 )
 
 func TestConforms(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
 			f := startFleet(t, n).init(t)
@@ -18,7 +19,7 @@ func TestConforms(t *testing.T) {
 				return leasetest.Subject{
 					Backend: func() lease.Backend { return f.backend(t) },
 					Mode:    lease.Efficiency,
-					TTL:     time.Second,
+					TTL:     1500 * time.Millisecond,
 				}
 			})
 		})

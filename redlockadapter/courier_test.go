@@ -16,8 +16,7 @@ import (
 )
 
 // courier stands between a backend and a node. Once told to, it keeps the calls of
-// one script, and brings them to the node when it is told so, also if the backend
-// has hung up meanwhile.
+// one script, hangs up, and brings them to the node when it is told so.
 type courier struct {
 	addr string
 	sha  []byte // of the script, as it is called
@@ -71,15 +70,15 @@ func (c *courier) accept(t *testing.T, l net.Listener, to string) {
 				case answers <- struct{}{}:
 				default:
 				}
-				_, _ = client.Write(buf[:n]) // it may have hung up; the node answers all the same
+				_, _ = client.Write(buf[:n]) // if that was hung up the node answers all the same
 			}
 		}()
 		go c.carry(client, server, answers)
 	}
 }
 
-// carry takes what the backend sends to the node. The connection to the node is
-// not ended with the backend's.
+// carry takes what the backend sends to the node. The connection to the node
+// outlives the backend's.
 func (c *courier) carry(client, server net.Conn, answers chan struct{}) {
 	buf := make([]byte, 1<<16)
 	for {
@@ -108,6 +107,8 @@ func (c *courier) carry(client, server net.Conn, answers chan struct{}) {
 			}
 		})
 		c.mu.Unlock()
+		client.Close()
+		return
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 // patience ends a test that hangs. It is no measure of speed.
 const patience = time.Minute
 
+// slowNode is how long a node may take on a busy machine.
+const slowNode = 500 * time.Millisecond
+
 func patient(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -33,7 +36,7 @@ type fleet struct {
 // startFleet starts n servers and, unless told otherwise, initialises them.
 func startFleet(t testing.TB, n int, options ...testserver.RedisOption) *fleet {
 	t.Helper()
-	f := &fleet{config: redlockadapter.Config{MaxTTL: 2 * time.Second}}
+	f := &fleet{config: redlockadapter.Config{MaxTTL: 2 * time.Second, NodeTimeout: slowNode}}
 	for range n {
 		s := testserver.Redis(t, options...)
 		f.servers = append(f.servers, s)
@@ -42,16 +45,23 @@ func startFleet(t testing.TB, n int, options ...testserver.RedisOption) *fleet {
 	return f
 }
 
+// settings are the config, with what must fit a MaxTTL that was set later.
+func (f *fleet) settings() redlockadapter.Config {
+	c := f.config
+	c.NodeTimeout = min(c.NodeTimeout, c.MaxTTL)
+	return c
+}
+
 func (f *fleet) init(t testing.TB) *fleet {
 	t.Helper()
-	require.NoError(t, redlockadapter.Init(patient(t), f.config, fencing.None))
+	require.NoError(t, redlockadapter.Init(patient(t), f.settings(), fencing.None))
 	return f
 }
 
 // backend is one more process that uses the fleet.
 func (f *fleet) backend(t testing.TB) *redlockadapter.Backend {
 	t.Helper()
-	b, err := redlockadapter.New(patient(t), f.config)
+	b, err := redlockadapter.New(patient(t), f.settings())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b

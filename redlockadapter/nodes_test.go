@@ -135,9 +135,9 @@ func TestTooFewNodesWithDataNeedAnOperator(t *testing.T) {
 		require.NoError(t, server.Start())
 	}
 	refused(2)
-	require.NoError(t, redlockadapter.Init(patient(t), f.config, 1000))
+	require.NoError(t, redlockadapter.Init(patient(t), f.settings(), 1000))
 	require.Greater(t, k.take(), fencing.Token(1000))
-	require.NoError(t, redlockadapter.Init(patient(t), f.config, 5000), "nothing to decide")
+	require.NoError(t, redlockadapter.Init(patient(t), f.settings(), 5000), "nothing to decide")
 	require.Less(t, k.take(), fencing.Token(5000))
 }
 
