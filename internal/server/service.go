@@ -168,9 +168,21 @@ func (s *service) adopt(ctx context.Context, name fencing.Resource, p *lease.Par
 	return e, err
 }
 
-// Release gives a lease back.
+// errEnded: Redis has a lease of an attempt that was released by session and
+// nonce, at a member that did not know what it held. It cannot be taken over any
+// more, so it is taken away, by its token.
+var errEnded = errors.New("attempt has ended")
+
+// Release gives a lease back. It says whether there was one, as far as this
+// member knows: see named.
 func (s *service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
-	e, nonce, err := s.named(ctx, r)
+	e, nonce, held, err := s.named(ctx, r)
+	if errors.Is(err, errEnded) {
+		err = s.router.redis.Break(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
+		if err == nil {
+			return &pb.ReleaseResponse{Released: true}, nil
+		}
+	}
 	if errors.Is(err, lease.ErrNotHeld) || errors.Is(err, lease.ErrLost) {
 		return &pb.ReleaseResponse{}, nil
 	}
@@ -183,29 +195,41 @@ func (s *service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Releas
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ReleaseResponse{Released: true}, nil
+	return &pb.ReleaseResponse{Released: held}, nil
 }
 
-// named is which attempt a release is about. What another member has granted in
-// the efficiency mode must be found before it can be released.
-func (s *service) named(ctx context.Context, r *pb.ReleaseRequest) (*entry, lease.Nonce, error) {
+// named is which attempt a release is about, and whether it is known to hold
+// anything. What another member has granted in the efficiency mode must be found
+// before it can be released, and without a resource it cannot be: no Redis node
+// has a list. An attempt that holds nothing is ended all the same, so that a late
+// copy of its acquire gets nothing.
+func (s *service) named(ctx context.Context, r *pb.ReleaseRequest) (e *entry, nonce lease.Nonce, held bool, err error) {
 	switch {
 	case r.Resource != "" && r.Token != 0:
 		p, err := s.holder(ctx, r.Resource, r.Token)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 		e, err := s.adopt(ctx, fencing.Resource(r.Resource), p)
-		return e, p.Nonce, err
+		refused := errors.Is(err, lease.ErrHeld) || errors.Is(err, lease.ErrNotHeld)
+		if refused && !errors.Is(err, lease.ErrUncertain) && s.router.redis != nil {
+			err = fmt.Errorf("%w: %w", errEnded, err)
+		}
+		return e, p.Nonce, true, err
 	case r.SessionId != "" && r.Nonce != 0:
 		id, err := lease.ParseSessionID(r.SessionId)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 		e, err := s.sessions.attach(ctx, id)
-		return e, lease.Nonce(r.Nonce), err
+		if err != nil {
+			return nil, 0, false, err
+		}
+		holds, err := e.holds(ctx)
+		_, held := holds[lease.Nonce(r.Nonce)]
+		return e, lease.Nonce(r.Nonce), held, err
 	}
-	return nil, 0, fmt.Errorf("%w: release needs resource and token, or sessionId and nonce", lease.ErrInvalid)
+	return nil, 0, false, fmt.Errorf("%w: release needs resource and token, or sessionId and nonce", lease.ErrInvalid)
 }
 
 // closeSingle ends the session of one lease, unless it was used for more.
