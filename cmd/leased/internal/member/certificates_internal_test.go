@@ -1,0 +1,112 @@
+package member
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+)
+
+// selfSigned writes a certificate for loopback that is its own authority, and its
+// key.
+func selfSigned(t *testing.T, dir, name string) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	certFile, keyFile = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
+	require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return certFile, keyFile
+}
+
+// shake lets two sides meet, and returns what each says.
+func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	told := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			err = tls.Server(conn, server).Handshake()
+			conn.Close()
+		}
+		told <- err
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	clientErr = tls.Client(conn, client).Handshake()
+	if clientErr != nil {
+		conn.Close()
+	}
+	return <-told, clientErr
+}
+
+// A reload takes a new authority, for those who come and those who are called,
+// among members and at the API.
+func TestReloadTakesTheAuthority(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir, "old")
+	nextCert, nextKey := selfSigned(t, dir, "next")
+	authority := filepath.Join(dir, "ca.pem")
+	trust := func(files ...string) {
+		var text []byte
+		for _, file := range files {
+			part, err := os.ReadFile(file)
+			require.NoError(t, err)
+			text = append(text, part...)
+		}
+		require.NoError(t, os.WriteFile(authority, text, 0o600))
+	}
+	trust(cert)
+	c, err := newCertificates(&settings.Settings{TLSCert: cert, TLSKey: key, TLSCA: authority, TLSClients: true},
+		func() []string { return []string{"127.0.0.1"} })
+	require.NoError(t, err)
+	api, members := c.api(), c.raft() // they were handed out, and stay
+	other, err := tls.LoadX509KeyPair(nextCert, nextKey)
+	require.NoError(t, err)
+	stranger := &tls.Config{Certificates: []tls.Certificate{other}, InsecureSkipVerify: true} //nolint:gosec // who is checked is the other side
+
+	come := func() (errs []error) {
+		for _, server := range []*tls.Config{api, members} {
+			serverErr, _ := shake(t, server, stranger)
+			errs = append(errs, serverErr)
+		}
+		_, called := shake(t, stranger, members)
+		return append(errs, called)
+	}
+	for _, err := range come() {
+		require.Error(t, err, "a stranger was let in")
+	}
+	trust(cert, nextCert)
+	require.NoError(t, c.reload())
+	for _, err := range come() {
+		require.NoError(t, err)
+	}
+	trust(cert)
+	require.NoError(t, c.reload())
+	for _, err := range come() {
+		require.Error(t, err, "who is not trusted any more was let in")
+	}
+}

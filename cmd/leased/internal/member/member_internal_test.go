@@ -1,0 +1,116 @@
+package member
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// patience ends a test that hangs. It is no measure of speed.
+const patience = 2 * time.Minute
+
+// startMember starts a cluster of one, with more flags.
+func startMember(t *testing.T, args ...string) (*Member, *settings.Settings) {
+	t.Helper()
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	settings.Flags(flags)
+	require.NoError(t, flags.Parse(append([]string{"--id=one", "--data=" + filepath.Join(t.TempDir(), "one"), "--listen=127.0.0.1:0",
+		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, args...)))
+	s, err := settings.Load(flags, func(string) (string, bool) { return "", false }, "")
+	require.NoError(t, err)
+	m, err := Start(patient(t), s, "test", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Stop()) })
+	return m, s
+}
+
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// dial connects to a member, with a secret if there is one.
+func dial(t *testing.T, m *Member, text string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(m.Address(), secret.DialOptions(nil, text)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// A reload lets new users in and removed ones out. A bad file, or one without the
+// member's own user, changes nothing.
+func TestReloadTakesUsers(t *testing.T) {
+	dir := t.TempDir()
+	file, ownFile := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "own")
+	add := func(name string) string {
+		text, err := userfile.Add(file, name)
+		require.NoError(t, err)
+		return text
+	}
+	alice, own := add("alice"), add("members")
+	require.NoError(t, os.WriteFile(ownFile, []byte(own), 0o600))
+	m, s := startMember(t, "--users="+file, "--secret-file="+ownFile)
+	call := func(text string) error {
+		_, err := pb.NewClusterServiceClient(dial(t, m, text)).Status(patient(t), &pb.StatusRequest{})
+		return wire.FromStatus(err)
+	}
+	require.NoError(t, call(alice))
+	require.ErrorIs(t, call(""), wire.ErrUnauthenticated)
+
+	bob := add("bob")
+	require.ErrorIs(t, call(bob), wire.ErrUnauthenticated)
+	require.NoError(t, userfile.Remove(file, "alice"))
+	require.NoError(t, m.Reload(s))
+	require.NoError(t, call(bob))
+	require.ErrorIs(t, call(alice), wire.ErrUnauthenticated)
+
+	require.NoError(t, userfile.Remove(file, "members"))
+	require.ErrorContains(t, m.Reload(s), "must have the secret of a user")
+	require.NoError(t, call(own))
+	require.NoError(t, os.WriteFile(file, []byte("- {name: eve, hash: hunter2}\n"), 0o600))
+	require.ErrorIs(t, m.Reload(s), userfile.ErrInvalid)
+	require.NoError(t, call(bob))
+
+	next := filepath.Join(dir, "next.yaml") // the member changes its own secret
+	text, err := userfile.Add(next, "members")
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(next, file))
+	require.NoError(t, os.WriteFile(ownFile, []byte(text), 0o600))
+	require.NoError(t, m.Reload(s))
+	require.Equal(t, text, m.callers.secret())
+	require.ErrorIs(t, call(own), wire.ErrUnauthenticated)
+}
+
+// A member whose Redis masters are down starts, and serves the correctness mode.
+func TestStartWithoutRedis(t *testing.T) {
+	m, _ := startMember(t, "--redis=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")
+	leases := pb.NewLeaseServiceClient(dial(t, m, ""))
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	ctx := patient(t)
+	for !m.Node().Leads() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			require.Fail(t, "the only member does not lead")
+		}
+	}
+	_, err := leases.Acquire(ctx, &pb.AcquireRequest{Resource: "a"})
+	require.NoError(t, err)
+}
