@@ -25,6 +25,7 @@ var interesting = []string{
 	"grant: after waiting", "grant: of a set after waiting", "grant: of several readers at once", "grant: on two freed resources",
 	"grant: slot 2 or higher", "grant: beside permits with another number of slots",
 	"session: opened again while open", "session: opened again after its end",
+	"session: asked for something in an earlier life", "session: all ended",
 	"session: ended with holders and waiters", "session: ended with its own waiter behind its own holder",
 	"expire: done", "expire: of an older generation", "expire: no session",
 	"break: done", "break: of a set", "break: wrong token", "break: token of another lock",
@@ -84,7 +85,7 @@ func (c *cases) before(p *pair, command machine.Command) view {
 		v.modes[name] = v.status[name].Mode
 	}
 	if open, ok := command.(*machine.OpenSession); ok {
-		_, v.open = p.machine.SessionTTLs()[open.Session]
+		_, v.open = p.machine.Standings()[open.Session]
 	}
 	return v
 }
@@ -105,6 +106,9 @@ func (v view) find(a model.Attempt) (party lease.Party, holds, found bool) {
 
 func (c *cases) after(p *pair, command machine.Command, v view, result machine.Result, events []machine.Event) {
 	c.commands++
+	if a, ok := command.(*machine.Acquire); ok {
+		c.hit(result.Code == machine.NoSession && p.machine.Standing(a.Session).TTL != 0, "session: asked for something in an earlier life")
+	}
 	granted := c.grants(p, v, events)
 	switch command := command.(type) {
 	case *machine.Acquire:
@@ -120,6 +124,8 @@ func (c *cases) after(p *pair, command machine.Command, v view, result machine.R
 	case *machine.OpenSession:
 		c.hit(v.open, "session: opened again while open")
 		c.hit(!v.open && p.past[command.Session], "session: opened again after its end")
+	case *machine.EndSessions:
+		c.hit(len(events) > 0, "session: all ended")
 	case *machine.CloseSession:
 		c.session(command.Session, v, result)
 	case *machine.Expire:

@@ -62,6 +62,10 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 		h.sessionEnded(command.Session, result)
 	case *machine.Expire:
 		h.sessionEnded(command.Session, result)
+	case *machine.EndSessions:
+		for _, id := range sessions {
+			h.sessionEnded(id, result)
+		}
 	}
 }
 

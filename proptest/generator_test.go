@@ -1,6 +1,7 @@
 package proptest
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -49,18 +50,19 @@ func pick[T any](t *rapid.T, list []T, label string) T { return list[roll(t, len
 type taste struct {
 	name                                                                         string
 	acquire, release, again, open, shut, expire, brk, delay, policy, lead, floor int
+	over                                                                         int // all sessions end
 	sets, shared, permits                                                        int // of 8 requests; the rest is exclusive
 	try                                                                          int // of 8 requests: without waiting
 	almostExhausted                                                              bool
 }
 
 var tastes = []taste{
-	{name: "everything", acquire: 34, release: 12, again: 10, open: 6, shut: 3, expire: 5, brk: 5, delay: 8, policy: 6, lead: 3, floor: 1, sets: 3, shared: 3, permits: 2, try: 2},
+	{name: "everything", over: 1, acquire: 34, release: 12, again: 10, open: 6, shut: 3, expire: 5, brk: 5, delay: 8, policy: 6, lead: 3, floor: 1, sets: 3, shared: 3, permits: 2, try: 2},
 	{name: "queues", acquire: 40, release: 20, again: 6, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, shared: 2, permits: 1, try: 1},
 	{name: "sets", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 4, lead: 1, sets: 7, shared: 4, try: 1},
 	{name: "permits", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, permits: 7, shared: 1, try: 1},
 	{name: "copies", acquire: 20, release: 16, again: 40, open: 8, shut: 3, expire: 3, brk: 3, delay: 3, lead: 2, sets: 2, shared: 2, permits: 2, try: 4},
-	{name: "sessions", acquire: 30, release: 8, again: 8, open: 14, shut: 6, expire: 14, brk: 1, delay: 4, lead: 8, sets: 2, shared: 2, permits: 2, try: 1},
+	{name: "sessions", over: 1, acquire: 30, release: 8, again: 8, open: 14, shut: 6, expire: 14, brk: 1, delay: 4, lead: 8, sets: 2, shared: 2, permits: 2, try: 1},
 	{name: "delays", acquire: 30, release: 8, again: 4, open: 8, shut: 1, expire: 6, brk: 16, delay: 16, policy: 4, lead: 4, sets: 2, shared: 5, permits: 2, try: 1},
 	{name: "policies", acquire: 14, release: 14, again: 6, open: 6, shut: 2, expire: 2, brk: 3, delay: 6, policy: 30, lead: 1, sets: 4, shared: 2, permits: 1, try: 3},
 	{name: "exhaustion", acquire: 30, release: 16, again: 8, open: 6, shut: 2, expire: 2, brk: 2, delay: 3, floor: 6, sets: 2, shared: 2, permits: 2, try: 2, almostExhausted: true},
@@ -75,17 +77,20 @@ type script struct {
 	nonces map[lease.SessionID]lease.Nonce // the last new one
 	given  []machine.Command               // all of them, for late copies
 	delays []machine.EndDelay              // all that ever began
+
+	numbered bool // sessions have incarnations, as in production
 }
 
 func newScript(t *rapid.T, p *pair, taste taste) *script {
-	return &script{pair: p, taste: taste, names: names[:1+roll(t, len(names), "names")], nonces: map[lease.SessionID]lease.Nonce{}}
+	return &script{pair: p, taste: taste, names: names[:1+roll(t, len(names), "names")], nonces: map[lease.SessionID]lease.Nonce{},
+		numbered: coin.Draw(t, "numbered")}
 }
 
 // begin is what every run starts with.
 func (s *script) begin(t *rapid.T) []machine.Command {
 	batch := []machine.Command{&machine.Lead{}}
 	for _, id := range sessions[:2] {
-		batch = append(batch, &machine.OpenSession{Session: id, TTL: time.Second})
+		batch = append(batch, &machine.OpenSession{Session: id, TTL: time.Second, Numbered: s.numbered})
 	}
 	if s.taste.almostExhausted {
 		left := fencing.Token(roll(t, 64, "left"))
@@ -115,6 +120,7 @@ func (s *script) command(t *rapid.T) machine.Command {
 		{s.taste.acquire, s.acquire}, {s.taste.release, s.release}, {s.taste.again, s.again}, {s.taste.open, s.open},
 		{s.taste.shut, s.shut}, {s.taste.expire, s.expire}, {s.taste.brk, s.brk}, {s.taste.delay, s.endDelay},
 		{s.taste.policy, s.policy}, {s.taste.lead, s.lead}, {s.taste.floor, s.floor},
+		{s.taste.over, func(*rapid.T) machine.Command { return &machine.EndSessions{Above: s.machine.Order()} }},
 	}
 	total := 0
 	for _, m := range makers {
@@ -132,11 +138,23 @@ func (s *script) command(t *rapid.T) machine.Command {
 
 // session is mostly one that is open.
 func (s *script) session(t *rapid.T) lease.SessionID {
-	open := slices.DeleteFunc(slices.Clone(sessions), func(id lease.SessionID) bool { return s.machine.SessionTTLs()[id] == 0 })
+	open := slices.DeleteFunc(slices.Clone(sessions), func(id lease.SessionID) bool { return s.machine.Standing(id).TTL == 0 })
 	if len(open) > 0 && roll(t, 8, "any session") > 0 {
 		return pick(t, open, "open session")
 	}
 	return pick(t, sessions, "session")
+}
+
+// incarnation is the present one of a session, or sometimes an earlier one of
+// any; late copies have those too.
+func (s *script) incarnation(t *rapid.T, id lease.SessionID) uint64 {
+	if n := s.machine.Standing(id).Incarnation; n != 0 && roll(t, 16, "earlier life") > 0 {
+		return n
+	}
+	if given := slices.Sorted(maps.Keys(s.lifeOf)); s.numbered {
+		return pick(t, given, "incarnation")
+	}
+	return 0
 }
 
 // parties are the holders or waiters there are, each once.
@@ -186,7 +204,7 @@ func (s *script) acquire(t *rapid.T) machine.Command {
 	if roll(t, 8, "labelled") == 0 {
 		q.Metadata = map[string]string{"on": "host", "by": q.Holder}
 	}
-	return &machine.Acquire{Session: id, Request: q}
+	return &machine.Acquire{Session: id, Incarnation: s.incarnation(t, id), Request: q}
 }
 
 func (s *script) release(t *rapid.T) machine.Command {
@@ -196,10 +214,10 @@ func (s *script) release(t *rapid.T) machine.Command {
 	}
 	if len(live) == 0 || roll(t, 10, "any") == 0 {
 		id := s.session(t) // an old one, or one whose Acquire is yet to come
-		return &machine.Release{Session: id, Nonce: lease.Nonce(1 + roll(t, int(s.nonces[id])+3, "nonce"))}
+		return &machine.Release{Session: id, Incarnation: s.incarnation(t, id), Nonce: lease.Nonce(1 + roll(t, int(s.nonces[id])+3, "nonce"))}
 	}
 	p := pick(t, live, "party")
-	return &machine.Release{Session: p.Session, Nonce: p.Nonce}
+	return &machine.Release{Session: p.Session, Incarnation: s.incarnation(t, p.Session), Nonce: p.Nonce}
 }
 
 // again is a late copy of something that was given before.
@@ -212,11 +230,12 @@ func (s *script) again(t *rapid.T) machine.Command {
 }
 
 func (s *script) open(t *rapid.T) machine.Command {
-	return &machine.OpenSession{Session: pick(t, sessions, "session"), TTL: pick(t, []time.Duration{time.Second, lease.MinTTL, lease.MaxTTL}, "ttl")}
+	return &machine.OpenSession{Session: pick(t, sessions, "session"), TTL: pick(t, []time.Duration{time.Second, lease.MinTTL, lease.MaxTTL}, "ttl"), Numbered: s.numbered}
 }
 
 func (s *script) shut(t *rapid.T) machine.Command {
-	return &machine.CloseSession{Session: s.session(t)}
+	id := s.session(t)
+	return &machine.CloseSession{Session: id, Incarnation: s.incarnation(t, id)}
 }
 
 func (s *script) lead(*rapid.T) machine.Command { return &machine.Lead{} }
@@ -234,7 +253,8 @@ func (s *script) generation(t *rapid.T) uint64 {
 }
 
 func (s *script) expire(t *rapid.T) machine.Command {
-	return &machine.Expire{Session: s.session(t), Generation: s.generation(t)}
+	id := s.session(t)
+	return &machine.Expire{Session: id, Incarnation: s.incarnation(t, id), Generation: s.generation(t)}
 }
 
 func (s *script) brk(t *rapid.T) machine.Command {

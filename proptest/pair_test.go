@@ -23,12 +23,14 @@ type pair struct {
 	cases   *cases
 	history
 
-	// The two number lock-delays each in its own way.
+	// The two number lock-delays and the lives of sessions each in its own way.
 	delayOf map[uint64]uint64 // the machine's number to the model's
+	lifeOf  map[uint64]uint64 // likewise
 }
 
 func newPair(c *cases) *pair {
-	return &pair{machine: machine.New(), model: model.New(), witness: model.NewWitness(), cases: c, history: newHistory(), delayOf: map[uint64]uint64{}}
+	return &pair{machine: machine.New(), model: model.New(), witness: model.NewWitness(), cases: c, history: newHistory(), delayOf: map[uint64]uint64{},
+		lifeOf: map[uint64]uint64{0: 0}}
 }
 
 // apply runs a batch as the log would, and compares after every command.
@@ -45,14 +47,17 @@ func (p *pair) apply(t *rapid.T, batch ...machine.Command) {
 }
 
 func (p *pair) step(t require.TestingT, c machine.Command) {
-	if a, ok := c.(*machine.Acquire); ok {
+	if a, ok := c.(*machine.Acquire); ok && p.model.Open(p.session(a.Session, a.Incarnation)) {
 		p.witness.Asked(a.Session, a.Request)
 	}
 	before := p.cases.before(p, c)
 	result, events := p.machine.Apply(c)
 	wantOutcome, wantEvents := p.ask(c)
 
-	same(t, c, "outcome", wantOutcome, outcomeOf(result))
+	if _, known := p.lifeOf[result.Incarnation]; !known {
+		p.lifeOf[result.Incarnation] = wantOutcome.Life
+	}
+	same(t, c, "outcome", wantOutcome, p.outcomeOf(result))
 	same(t, c, "number of events", len(wantEvents), len(events))
 	for i, e := range events {
 		have := p.eventOf(e, wantEvents[i])
@@ -78,21 +83,31 @@ func content(t require.TestingT, c machine.Command, err error) {
 	}
 }
 
+// session is a session in the model's words. An incarnation that was never given
+// is of no life.
+func (p *pair) session(id lease.SessionID, incarnation uint64) model.Session {
+	life, known := p.lifeOf[incarnation]
+	if !known {
+		life = ^uint64(0)
+	}
+	return model.Session{ID: id, Life: life}
+}
+
 // ask gives the model the same command.
 func (p *pair) ask(c machine.Command) (model.Outcome, []model.Event) {
 	switch c := c.(type) {
 	case *machine.Lead:
 		return p.model.Lead()
 	case *machine.OpenSession:
-		return p.model.OpenSession(c.Session, c.TTL)
+		return p.model.OpenSession(c.Session, c.TTL, c.Numbered)
 	case *machine.CloseSession:
-		return p.model.CloseSession(c.Session)
+		return p.model.CloseSession(p.session(c.Session, c.Incarnation))
 	case *machine.Acquire:
-		return p.model.Acquire(c.Session, c.Request)
+		return p.model.Acquire(p.session(c.Session, c.Incarnation), c.Request)
 	case *machine.Release:
-		return p.model.Release(c.Session, c.Nonce)
+		return p.model.Release(p.session(c.Session, c.Incarnation), c.Nonce)
 	case *machine.Expire:
-		return p.model.Expire(c.Session, c.Generation)
+		return p.model.Expire(p.session(c.Session, c.Incarnation), c.Generation)
 	case *machine.Break:
 		return p.model.Break(c.Resource, c.Token)
 	case *machine.EndDelay:
@@ -103,6 +118,8 @@ func (p *pair) ask(c machine.Command) (model.Outcome, []model.Event) {
 		return p.model.DeletePolicy(c.Prefix, c.Version)
 	case *machine.RaiseFloor:
 		return p.model.RaiseFloor(c.By)
+	case *machine.EndSessions:
+		return p.model.EndSessions()
 	}
 	panic(fmt.Sprintf("the model does not know %T", c))
 }
@@ -119,6 +136,10 @@ func (p *pair) tellWitness(t require.TestingT, c machine.Command, result machine
 		content(t, c, p.witness.SessionEnded(command.Session))
 	case *machine.Expire:
 		content(t, c, p.witness.SessionEnded(command.Session))
+	case *machine.EndSessions:
+		for _, id := range sessions {
+			content(t, c, p.witness.SessionEnded(id))
+		}
 	}
 }
 
@@ -126,7 +147,11 @@ func (p *pair) compareStates(t require.TestingT, c machine.Command) {
 	_, version := p.machine.Policies()
 	same(t, c, "generation", p.model.Generation(), p.machine.Generation())
 	same(t, c, "last token", p.model.LastToken(), p.machine.LastToken())
-	same(t, c, "sessions", p.model.SessionTTLs(), p.machine.SessionTTLs())
+	open := map[lease.SessionID]model.Standing{}
+	for id, s := range p.machine.Standings() {
+		open[id] = model.Standing{TTL: s.TTL, Life: p.session(id, s.Incarnation).Life}
+	}
+	same(t, c, "sessions", p.model.Sessions(), open)
 	same(t, c, "version of the policies", p.model.Version(), version)
 	for _, name := range names {
 		same(t, c, "lock", p.model.Inspect(name), p.machine.Inspect(name))
@@ -138,9 +163,9 @@ func (p *pair) compareStates(t require.TestingT, c machine.Command) {
 	}
 }
 
-func outcomeOf(r machine.Result) model.Outcome {
+func (p *pair) outcomeOf(r machine.Result) model.Outcome {
 	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Mode: r.Mode,
-		Resource: r.Resource, Generation: r.Generation, Version: r.Version}
+		Resource: r.Resource, Generation: r.Generation, Version: r.Version, Life: p.lifeOf[r.Incarnation]}
 }
 
 // eventOf is the machine's event in the model's words. The first time that the
@@ -168,16 +193,16 @@ func show(c machine.Command) string {
 	switch c := c.(type) {
 	case *machine.Acquire:
 		q := c.Request
-		return fmt.Sprintf("Acquire{session %x, nonce %d, %q, %s, permits %d, mode %s, wait %v}",
-			c.Session[0], q.Nonce, q.Resources, q.Kind, q.Permits, q.Mode, q.Wait)
+		return fmt.Sprintf("Acquire{session %x as %d, nonce %d, %q, %s, permits %d, mode %s, wait %v}",
+			c.Session[0], c.Incarnation, q.Nonce, q.Resources, q.Kind, q.Permits, q.Mode, q.Wait)
 	case *machine.Release:
-		return fmt.Sprintf("Release{session %x, nonce %d}", c.Session[0], c.Nonce)
+		return fmt.Sprintf("Release{session %x as %d, nonce %d}", c.Session[0], c.Incarnation, c.Nonce)
 	case *machine.OpenSession:
-		return fmt.Sprintf("OpenSession{session %x, ttl %v}", c.Session[0], c.TTL)
+		return fmt.Sprintf("OpenSession{session %x, ttl %v, numbered %v}", c.Session[0], c.TTL, c.Numbered)
 	case *machine.CloseSession:
-		return fmt.Sprintf("CloseSession{session %x}", c.Session[0])
+		return fmt.Sprintf("CloseSession{session %x as %d}", c.Session[0], c.Incarnation)
 	case *machine.Expire:
-		return fmt.Sprintf("Expire{session %x, generation %d}", c.Session[0], c.Generation)
+		return fmt.Sprintf("Expire{session %x as %d, generation %d}", c.Session[0], c.Incarnation, c.Generation)
 	}
 	return fmt.Sprintf("%T%+v", c, c)
 }

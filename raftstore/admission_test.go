@@ -52,7 +52,7 @@ func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
 				return c.nodes[emptied].admission.refused.Load() >= 3 || c.nodes[behind].Leads() || c.nodes[emptied].Leads()
 			})
 			if c.nodes[behind].Leads() || c.nodes[emptied].Leads() { // what would come of it
-				s, err := c.backend().Open(ctx, s.(*session).config)
+				s, err := c.backend().Open(ctx, s.(*Session).config)
 				require.NoError(t, err)
 				grant, err := s.Acquire(ctx, lockRequest(2, "a"))
 				require.Failf(t, "a leader was elected that does not know a committed entry", "token %d, then %d (%v)", first.Token, grant.Token, err)

@@ -117,18 +117,43 @@ func (b *Backend) worthAnother(ctx context.Context, err error) bool {
 	return errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)
 }
 
-// Open starts a session.
+// Open starts a session, which is a *Session.
 func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
-	s := &session{backend: b, config: config, sent: config.Clock.Now()}
+	s, err := b.begin(ctx, config, func(n *Node) (machine.Standing, error) { return n.open(ctx, config) })
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	return s, nil
+}
+
+// Attach finds a session that is open, whoever has opened it, and renews it. It
+// never opens one: if there is none, or it ends meanwhile, that is
+// lease.ErrExpired. The TTL of config does not matter.
+func (b *Backend) Attach(ctx context.Context, config lease.SessionConfig) (*Session, error) {
+	s, err := b.begin(ctx, config, func(n *Node) (machine.Standing, error) { return n.attach(ctx, config.ID) })
+	if err != nil {
+		return nil, fmt.Errorf("attach session: %w", err)
+	}
+	return s, nil
+}
+
+// begin listens for losses, then has find open or find the session.
+func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find func(*Node) (machine.Standing, error)) (*Session, error) {
+	s := &Session{backend: b, config: config, sent: config.Clock.Now()}
 	if config.Lost != nil {
 		s.listener = &listener{lost: config.Lost}
 		for _, n := range b.nodes {
 			n.hub.listen(config.ID, s.listener)
 		}
 	}
-	if err := b.do(ctx, func(n *Node) error { return n.open(ctx, config) }); err != nil {
+	err := b.do(ctx, func(n *Node) error {
+		found, err := find(n)
+		s.number, s.config.TTL = found.Incarnation, found.TTL
+		return err
+	})
+	if err != nil {
 		s.unlisten()
-		return nil, fmt.Errorf("open session: %w", err)
+		return nil, err
 	}
 	return s, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -30,33 +29,45 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 // open makes a session known, or finds it again and renews it. One that is open
 // with another time is not the caller's, or the caller would count on a time
 // that the service does not give.
-func (n *Node) open(ctx context.Context, config lease.SessionConfig) error {
-	_, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
+func (n *Node) open(ctx context.Context, config lease.SessionConfig) (machine.Standing, error) {
+	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL, Numbered: true})
 	if err != nil {
-		return err
+		return machine.Standing{}, err
 	}
-	var ttl time.Duration
-	n.fsm.read(func(m *machine.Machine) { ttl = m.SessionTTL(config.ID) })
-	if ttl != 0 && ttl != config.TTL { // 0: it has ended since
-		return fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session", lease.ErrInvalid, config.ID, ttl, config.TTL)
+	var found machine.Standing
+	n.fsm.read(func(m *machine.Machine) { found = m.Standing(config.ID) })
+	if found.TTL != config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation { // else it has ended since
+		return machine.Standing{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session",
+			lease.ErrInvalid, config.ID, found.TTL, config.TTL)
 	}
-	err = n.prolong(term, config.ID)
+	err = n.prolong(term, config.ID, result.Incarnation)
 	if err != nil && !errors.Is(err, lease.ErrLost) {
-		return fmt.Errorf("%w: it is open, but perhaps not renewed: %w", lease.ErrUncertain, err)
+		err = fmt.Errorf("%w: it is open, but perhaps not renewed: %w", lease.ErrUncertain, err)
 	}
-	return err
+	return machine.Standing{TTL: config.TTL, Incarnation: result.Incarnation}, err
+}
+
+// attach finds a session that is open, and renews it. It never opens one.
+func (n *Node) attach(ctx context.Context, id lease.SessionID) (found machine.Standing, err error) {
+	if err := n.read(ctx, Linearizable, func(m *machine.Machine) { found = m.Standing(id) }); err != nil {
+		return machine.Standing{}, err
+	}
+	if found.TTL == 0 {
+		return machine.Standing{}, fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
+	}
+	return found, n.renew(ctx, id, found.Incarnation)
 }
 
 // acquire asks for a grant, and waits for it if the request says so.
-func (n *Node) acquire(ctx context.Context, id lease.SessionID, request lease.Request) (machine.Result, error) {
-	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Request: request})
+func (n *Node) acquire(ctx context.Context, id lease.SessionID, incarnation uint64, request lease.Request) (machine.Result, error) {
+	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Incarnation: incarnation, Request: request})
 	if err != nil || result.Code != machine.Queued || !request.Wait {
 		return result, err
 	}
 	if request.Queued != nil {
 		request.Queued()
 	}
-	return n.await(ctx, term, attempt{id, request.Nonce})
+	return n.await(ctx, term, attempt{id, incarnation, request.Nonce})
 }
 
 // await waits for the turn of an attempt that is in the queue. That this node
@@ -65,7 +76,7 @@ func (n *Node) acquire(ctx context.Context, id lease.SessionID, request lease.Re
 func (n *Node) await(ctx context.Context, term *leadership, a attempt) (result machine.Result, err error) {
 	t := n.hub.expect(a)
 	defer n.hub.leave(a, t)
-	n.fsm.read(func(m *machine.Machine) { result = m.Attempt(a.session, a.nonce) })
+	n.fsm.read(func(m *machine.Machine) { result = m.Attempt(a.session, a.incarnation, a.nonce) })
 	if result.Code != machine.Queued { // its turn came before it was expected here
 		return result, nil
 	}
@@ -149,18 +160,6 @@ func (n *Node) addTimes(status *lease.Status) {
 	for i := range status.Holders {
 		status.Holders[i].TTL = n.lessor.left(status.Holders[i].Session)
 	}
-}
-
-// SessionTTL is the time that a session was opened with; lease.ErrNotHeld if
-// there is none.
-func (n *Node) SessionTTL(ctx context.Context, id lease.SessionID, c Consistency) (ttl time.Duration, err error) {
-	if err := n.read(ctx, c, func(m *machine.Machine) { ttl = m.SessionTTL(id) }); err != nil {
-		return 0, fmt.Errorf("read session: %w", err)
-	}
-	if ttl == 0 {
-		return 0, fmt.Errorf("%w: no session %s", lease.ErrNotHeld, id)
-	}
-	return ttl, nil
 }
 
 // Session tells of a session and everything in it; lease.ErrNotHeld if there is

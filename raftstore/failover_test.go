@@ -96,7 +96,7 @@ func TestWaiterLooksBeforeItWaits(t *testing.T) {
 		grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
 		n := c.leader()
-		result, err := n.await(testContext(t), n.leading.Load(), attempt{s.(*session).config.ID, 1})
+		result, err := n.await(testContext(t), n.leading.Load(), attempt{s.(*Session).config.ID, s.(*Session).number, 1})
 		require.NoError(t, err, "its turn came between the answer and the wait")
 		require.Equal(t, grant.Token, result.Token)
 	})
@@ -259,7 +259,7 @@ func TestReadsOfLocksAndSessions(t *testing.T) {
 			after = names[len(names)-1]
 		}
 		require.Equal(t, []fencing.Resource{"p/0", "p/1", "p/2", "p/3", "p/4"}, names)
-		requests, err := n.Session(ctx, s.(*session).config.ID, Linearizable)
+		requests, err := n.Session(ctx, s.(*Session).config.ID, Linearizable)
 		require.NoError(t, err)
 		require.Len(t, requests, 5)
 		_, err = n.Session(ctx, lease.NewSessionID(), Linearizable)

@@ -215,14 +215,14 @@ func TestPausedLeaderPromisesNothing(t *testing.T) {
 		s := openSession(t, c.backend(), time.Minute)
 		_, err := s.Renew(testContext(t))
 		require.NoError(t, err)
-		id := s.(*session).config.ID
+		id := s.(*Session).config.ID
 
 		c.isolate(old)
 		clocks[old.ID()].Suspend(time.Minute) // its timers have not noticed: it believes it leads
 		require.True(t, old.Leads())
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		require.Error(t, old.renew(ctx, id), "a promise without a proof would outlast the next leader's patience")
+		require.Error(t, old.renew(ctx, id, s.(*Session).number), "a promise without a proof would outlast the next leader's patience")
 
 		c.heal()
 		_, err = s.Renew(testContext(t))
@@ -250,7 +250,7 @@ func TestPromisesDoNotDependOnANodesTimings(t *testing.T) {
 		require.True(t, old.Leads(), "it waits for its followers for %v", slow)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.Error(t, old.renew(ctx, s.(*session).config.ID), "the next leader would end before this promise")
+		require.Error(t, old.renew(ctx, s.(*Session).config.ID, s.(*Session).number), "the next leader would end before this promise")
 		c.heal()
 	})
 }
@@ -281,7 +281,7 @@ func TestExpiryOfAFormerLeaderIsDropped(t *testing.T) {
 		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
 
 		// What the old leader decided reaches the log through the new one.
-		result, _, err := c.leader().propose(testContext(t), &machine.Expire{Session: s.(*session).config.ID, Generation: generation})
+		result, _, err := c.leader().propose(testContext(t), &machine.Expire{Session: s.(*Session).config.ID, Incarnation: s.(*Session).number, Generation: generation})
 		require.NoError(t, err)
 		require.Equal(t, machine.Outdated, result.Code)
 		_, err = s.Renew(testContext(t))

@@ -20,8 +20,9 @@ type hub struct {
 
 // attempt is the identity of an Acquire.
 type attempt struct {
-	session lease.SessionID
-	nonce   lease.Nonce
+	session     lease.SessionID
+	incarnation uint64
+	nonce       lease.Nonce
 }
 
 // turn is what the callers who wait for one attempt are told.
@@ -139,7 +140,7 @@ func (h *hub) pass(c machine.Command, events []machine.Event) (later []func()) {
 				}
 			}
 		}
-		a := attempt{e.Session, e.Nonce}
+		a := attempt{e.Session, e.Incarnation, e.Nonce}
 		switch e.Type {
 		case machine.EventGranted:
 			h.answer(a, machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}, nil)
@@ -180,14 +181,14 @@ func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 	for id := range h.holders {
 		_, requests, _ := old.Session(id)
 		for _, r := range requests {
-			a := attempt{id, r.Party.Nonce}
-			if r.Party.Token != fencing.None && now.Attempt(id, a.nonce).Token != r.Party.Token {
+			a := attempt{id, old.Standing(id).Incarnation, r.Party.Nonce}
+			if r.Party.Token != fencing.None && now.Attempt(id, a.incarnation, a.nonce).Token != r.Party.Token {
 				later = append(later, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", lease.ErrNotHeld))...)
 			}
 		}
 	}
 	for a := range h.turns {
-		switch result := now.Attempt(a.session, a.nonce); result.Code {
+		switch result := now.Attempt(a.session, a.incarnation, a.nonce); result.Code {
 		case machine.Queued:
 		case machine.Granted:
 			h.answer(a, result, nil)

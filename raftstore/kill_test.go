@@ -237,8 +237,12 @@ func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	restored, err := ps.leader().call(call{Op: "restore", Data: saved.Data})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, restored.Token, second.Token+fencing.FloorStep)
+	_, err = ps.ask(call{Op: "acquire", Session: id, Nonce: 3, Resource: "b"})
+	require.ErrorContains(t, err, lease.ErrExpired.Error(), "a restore ends all sessions")
+	_, err = ps.ask(call{Op: "open", Session: id})
+	require.NoError(t, err)
 	third, err := ps.ask(call{Op: "acquire", Session: id, Nonce: 3, Resource: "b"})
-	require.NoError(t, err, "the snapshot knows nothing of the second grant")
+	require.NoError(t, err)
 	require.Greater(t, third.Token, restored.Token)
 	ps.agree()
 }

@@ -90,7 +90,7 @@ func (n *Node) serve(generation uint64, sent lease.Instant) bool {
 	current := false
 	n.fsm.read(func(m *machine.Machine) {
 		if current = m.Generation() == generation; current {
-			n.lessor.begin(term, m.SessionTTLs(), m.Delays(), proofLife)
+			n.lessor.begin(term, m.Standings(), m.Delays(), proofLife)
 		}
 	})
 	if current {
@@ -129,7 +129,7 @@ const proofLife = 500 * time.Millisecond
 // renew prolongs a session. It is in memory, but only a node that can show that
 // it still leads may promise anything: a leader whose last proof is too old
 // first commits an empty entry, one for all who renew at that time.
-func (n *Node) renew(ctx context.Context, id lease.SessionID) error {
+func (n *Node) renew(ctx context.Context, id lease.SessionID, incarnation uint64) error {
 	term := n.leading.Load()
 	if term == nil {
 		return n.notLeader()
@@ -139,11 +139,11 @@ func (n *Node) renew(ctx context.Context, id lease.SessionID) error {
 			return err
 		}
 	}
-	return n.prolong(term, id)
+	return n.prolong(term, id, incarnation)
 }
 
-func (n *Node) prolong(term *leadership, id lease.SessionID) error {
-	if n.lessor.renew(term, id) {
+func (n *Node) prolong(term *leadership, id lease.SessionID, incarnation uint64) error {
+	if n.lessor.renew(term, id, incarnation) {
 		return nil
 	}
 	if n.leading.Load() != term {

@@ -34,7 +34,7 @@ type lessor struct {
 
 // tenure is the time of one session.
 type tenure struct {
-	ttl      time.Duration
+	machine.Standing
 	deadline time.Time
 	ending   bool     // its end is proposed: it is not renewed any more
 	due      *dueItem // when it is looked at next; nil while it ends
@@ -48,12 +48,12 @@ func (l *lessor) now() time.Time { return l.clock.Now().Time() }
 
 // begin starts a leadership: every session has its full time again, and grace
 // on top, for what a former leader may have promised last.
-func (l *lessor) begin(term *leadership, ttls map[lease.SessionID]time.Duration, delays []machine.Event, grace time.Duration) {
+func (l *lessor) begin(term *leadership, standings map[lease.SessionID]machine.Standing, delays []machine.Event, grace time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.term, l.sessions, l.due = term, make(map[lease.SessionID]*tenure, len(ttls)), nil
-	for id, ttl := range ttls {
-		l.add(id, ttl, grace)
+	l.term, l.sessions, l.due = term, make(map[lease.SessionID]*tenure, len(standings)), nil
+	for id, standing := range standings {
+		l.add(id, standing, grace)
 	}
 	for i := range delays {
 		l.delay(&delays[i])
@@ -78,14 +78,18 @@ func (l *lessor) applied(c machine.Command, result machine.Result, events []mach
 	switch c := c.(type) {
 	case *machine.OpenSession:
 		if l.sessions[c.Session] == nil {
-			l.add(c.Session, c.TTL, 0)
+			l.add(c.Session, machine.Standing{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
 			l.poke()
 		}
 	case *machine.CloseSession:
-		l.forget(c.Session)
+		l.forget(c.Session, c.Incarnation)
 	case *machine.Expire:
 		if result.Code == machine.Done || result.Code == machine.NoSession {
-			l.forget(c.Session)
+			l.forget(c.Session, c.Incarnation)
+		}
+	case *machine.EndSessions:
+		for id, t := range l.sessions {
+			l.forget(id, t.Incarnation)
 		}
 	}
 	for i := range events {
@@ -97,8 +101,8 @@ func (l *lessor) applied(c machine.Command, result machine.Result, events []mach
 }
 
 // add begins the time of a session. The caller holds mu.
-func (l *lessor) add(id lease.SessionID, ttl, grace time.Duration) {
-	t := &tenure{ttl: ttl, deadline: l.now().Add(ttl + grace)}
+func (l *lessor) add(id lease.SessionID, standing machine.Standing, grace time.Duration) {
+	t := &tenure{Standing: standing, deadline: l.now().Add(standing.TTL + grace)}
 	l.sessions[id] = t
 	l.lookAt(id, t, t.deadline)
 }
@@ -109,9 +113,14 @@ func (l *lessor) lookAt(id lease.SessionID, t *tenure, at time.Time) {
 	heap.Push(&l.due, t.due)
 }
 
-// forget ends the time of a session that is over. The caller holds mu.
-func (l *lessor) forget(id lease.SessionID) {
-	if t := l.sessions[id]; t != nil && t.due != nil {
+// forget ends the time of a session that is over, unless it is another
+// incarnation that has the id now. The caller holds mu.
+func (l *lessor) forget(id lease.SessionID, incarnation uint64) {
+	t := l.sessions[id]
+	if t == nil || t.Incarnation != incarnation {
+		return
+	}
+	if t.due != nil {
 		heap.Remove(&l.due, t.due.index)
 	}
 	delete(l.sessions, id)
@@ -124,15 +133,16 @@ func (l *lessor) delay(e *machine.Event) {
 }
 
 // renew gives a session its full time again, and reports whether there is one
-// that has not run out.
-func (l *lessor) renew(term *leadership, id lease.SessionID) (known bool) {
+// that has not run out, and is this incarnation: who was in an earlier one must
+// hear that it has ended.
+func (l *lessor) renew(term *leadership, id lease.SessionID, incarnation uint64) (known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.sessions[id]
-	if l.term != term || t == nil || t.ending {
+	if l.term != term || t == nil || t.ending || t.Incarnation != incarnation {
 		return false
 	}
-	if deadline := l.now().Add(t.ttl); deadline.After(t.deadline) {
+	if deadline := l.now().Add(t.TTL); deadline.After(t.deadline) {
 		t.deadline = deadline
 	}
 	return true
@@ -143,7 +153,7 @@ func (l *lessor) left(id lease.SessionID) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.sessions[id]; t != nil {
-		return max(0, min(t.ttl, t.deadline.Sub(l.now())))
+		return max(0, min(t.TTL, t.deadline.Sub(l.now())))
 	}
 	return 0
 }
@@ -184,7 +194,7 @@ func (l *lessor) collect() (term *leadership, commands []machine.Command, nap ti
 			continue
 		}
 		t.ending, t.due = true, nil
-		commands = append(commands, &machine.Expire{Session: item.session, Generation: l.term.generation})
+		commands = append(commands, &machine.Expire{Session: item.session, Incarnation: t.Incarnation, Generation: l.term.generation})
 	}
 	nap = idleNap
 	if len(l.due) > 0 {
@@ -209,7 +219,7 @@ func (l *lessor) again(term *leadership, failed []machine.Command) {
 		case *machine.EndDelay:
 			heap.Push(&l.due, &dueItem{at: at, opens: c})
 		case *machine.Expire:
-			if t := l.sessions[c.Session]; t != nil && t.ending {
+			if t := l.sessions[c.Session]; t != nil && t.ending && t.Incarnation == c.Incarnation {
 				t.ending = false
 				l.lookAt(c.Session, t, at)
 			}

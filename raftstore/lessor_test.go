@@ -48,7 +48,7 @@ func TestClosedSessionsAreForgotten(t *testing.T) {
 func TestASessionKeepsItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
-		s := openSession(t, c.backend(), time.Minute).(*session)
+		s := openSession(t, c.backend(), time.Minute).(*Session)
 		other := s.config
 		other.TTL = time.Hour
 		_, err := c.backend().Open(testContext(t), other)

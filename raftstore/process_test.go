@@ -24,6 +24,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // envNode makes the test binary a node: its value is a nodeSpec as JSON.
@@ -114,7 +115,8 @@ func (n *Node) answerCall(c call) (a answered) {
 	defer cancel()
 	backend, err := NewBackend([]*Node{n}, WithPatience(0))
 	must(err)
-	s := &session{backend: backend, config: lease.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: lease.SystemClock()}}
+	s := &Session{backend: backend, config: lease.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: lease.SystemClock()}}
+	n.fsm.read(func(m *machine.Machine) { s.number = m.Standing(c.Session).Incarnation })
 	switch c.Op {
 	case "bootstrap":
 		err = n.Bootstrap()

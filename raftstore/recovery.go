@@ -17,7 +17,7 @@ const recoveredTerms = 1 << 20
 // its cluster: what remains when a majority is lost for good. Entries that the
 // others had and this one has not are gone, acknowledged grants among them, so
 // all later tokens are larger by at least fencing.FloorStep than any in its
-// log. The other nodes must never run again with their old folders: empty them
+// log, and all sessions end: what they hold here may have passed on. The other nodes must never run again with their old folders: empty them
 // and join. It returns the new floor.
 func Recover(config Config) (floor fencing.Token, err error) {
 	config = config.filled()
@@ -50,11 +50,11 @@ func Recover(config Config) (floor fencing.Token, err error) {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
 	f.read(func(m *machine.Machine) { floor = m.LastToken() })
-	config.Logger.Warn("recovered as the only member; tokens go on above the floor", "floor", floor)
+	config.Logger.Warn("recovered as the only member; all sessions have ended, and tokens go on above the floor", "floor", floor)
 	return floor, nil
 }
 
-// appendFloor puts the raise of the floor behind everything in the log, in a
+// appendFloor puts the raise of the floor, and the end of all sessions, behind everything in the log, in a
 // term of its own. It must be an entry: were it only in the state, a log that a
 // lost member brings back would fit to ours, and nobody would send it the state.
 func (s *Storage) appendFloor() error {
@@ -70,7 +70,7 @@ func (s *Storage) appendFloor() error {
 		return fmt.Errorf("read term: %w", err)
 	}
 	term = max(term, last.Term) + recoveredTerms
-	raise := encodeEntry(link{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}})
+	raise := encodeEntry(link{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}, &machine.EndSessions{}})
 	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand, Data: raise}); err != nil {
 		return fmt.Errorf("write log: %w", err)
 	}

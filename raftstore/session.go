@@ -4,26 +4,35 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// session is a lease.Session of a Backend. One keep-alive prolongs it and
-// everything in it.
-type session struct {
+// Session is a lease.Session of a Backend. One keep-alive prolongs it and
+// everything in it. It is one incarnation of a session: when that has ended
+// every call says so, whoever has opened another one under the same id.
+type Session struct {
 	backend  *Backend
-	config   lease.SessionConfig
+	config   lease.SessionConfig // TTL is the one that it was opened with
 	listener *listener
+	number   uint64 // of its incarnation
 
 	mu   sync.Mutex
 	sent lease.Instant // before the last keep-alive that was answered was sent
 }
 
-var _ lease.Session = (*session)(nil)
+var _ lease.Session = (*Session)(nil)
+
+// Incarnation tells it from all other sessions that had or will have its id.
+func (s *Session) Incarnation() uint64 { return s.number }
+
+// TTL is the time that it was opened with.
+func (s *Session) TTL() time.Duration { return s.config.TTL }
 
 // Acquire asks for a grant.
-func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
 	if err := request.Validate(); err != nil {
 		return lease.Grant{}, err
 	}
@@ -37,7 +46,7 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 		if expected == lease.Efficiency {
 			return n.refuseEfficiency(request)
 		}
-		result, err = n.acquire(ctx, s.config.ID, request)
+		result, err = n.acquire(ctx, s.config.ID, s.number, request)
 		return err
 	})
 	if err != nil {
@@ -71,16 +80,16 @@ func (n *Node) refuseEfficiency(request lease.Request) error {
 }
 
 // since is the moment from which the session's time counts.
-func (s *session) since() lease.Instant {
+func (s *Session) since() lease.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent
 }
 
 // Renew prolongs the session.
-func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *Session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	sent := s.config.Clock.Now()
-	if err := s.backend.do(ctx, func(n *Node) error { return n.renew(ctx, s.config.ID) }); err != nil {
+	if err := s.backend.do(ctx, func(n *Node) error { return n.renew(ctx, s.config.ID, s.number) }); err != nil {
 		return nil, fmt.Errorf("renew: %w", err)
 	}
 	s.mu.Lock()
@@ -92,9 +101,9 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 }
 
 // Release ends an attempt. That the session is gone is as good.
-func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
 	return s.backend.do(ctx, func(n *Node) error {
-		if _, _, err := n.propose(ctx, &machine.Release{Session: s.config.ID, Nonce: nonce}); err != nil {
+		if _, _, err := n.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
 		return nil
@@ -102,9 +111,9 @@ func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
 }
 
 // Close ends the session.
-func (s *session) Close(ctx context.Context) error {
+func (s *Session) Close(ctx context.Context) error {
 	err := s.backend.do(ctx, func(n *Node) error {
-		_, _, err := n.propose(ctx, &machine.CloseSession{Session: s.config.ID})
+		_, _, err := n.propose(ctx, &machine.CloseSession{Session: s.config.ID, Incarnation: s.number})
 		return err
 	})
 	if err != nil {
@@ -114,7 +123,7 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) unlisten() {
+func (s *Session) unlisten() {
 	for _, n := range s.backend.nodes {
 		n.hub.unlisten(s.config.ID, s.listener)
 	}

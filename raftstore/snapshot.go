@@ -133,8 +133,12 @@ func readSnapshot(r io.Reader) (SnapshotInfo, []byte, error) {
 // node must lead. Everything granted since is forgotten, so all later tokens
 // are larger by at least fencing.FloorStep than any that either the snapshot or
 // the present state knows: the raise is part of the state that is restored, so
-// that no grant can come before it. Whoever holds a lease that the snapshot
-// does not know loses it.
+// that no grant can come before it.
+//
+// All sessions end, and with them all leases, those of the snapshot too: it does
+// not know which of them were released since, and their clients, which live,
+// would keep them for ever. Each client is told that it has lost what it held,
+// and acquires anew.
 func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token, error) {
 	info, state, err := readSnapshot(r)
 	if err != nil {
@@ -150,9 +154,10 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
-	present := fencing.None
-	n.fsm.read(func(m *machine.Machine) { present = m.LastToken() })
-	state, floor, err := raiseFloor(state, present)
+	var present fencing.Token
+	var order uint64
+	n.fsm.read(func(m *machine.Machine) { present, order = m.LastToken(), m.Order() })
+	state, floor, err := startOver(state, present, order)
 	if err != nil {
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
@@ -161,7 +166,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	if err := n.replaceState(ctx, meta, state); err != nil {
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
-	n.logger.Warn("restored a snapshot; tokens go on above the floor", "index", info.Index, "token", info.LastToken, "present", present, "floor", floor)
+	n.logger.Warn("restored a snapshot; all sessions have ended, and tokens go on above the floor", "index", info.Index, "token", info.LastToken, "present", present, "floor", floor)
 	return floor, nil
 }
 
@@ -181,9 +186,11 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 	return fmt.Errorf("%w: %w; look at the token floor of the next leader before you restore again", lease.ErrUncertain, err)
 }
 
-// raiseFloor changes a state so that its next token is more than FloorStep
-// above its own last one, and above present.
-func raiseFloor(state []byte, present fencing.Token) ([]byte, fencing.Token, error) {
+// startOver changes a state so that nobody holds anything in it, and its next
+// token is more than FloorStep above its own last one, and above present. Nor
+// does it give an incarnation again that was given since: that may be any up to
+// order.
+func startOver(state []byte, present fencing.Token, order uint64) ([]byte, fencing.Token, error) {
 	chain, m, err := decodeState(state)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
@@ -196,5 +203,6 @@ func raiseFloor(state []byte, present fencing.Token) ([]byte, fencing.Token, err
 	if result.Code != machine.Done {
 		return nil, 0, fmt.Errorf("raise the token floor: %s", result.Code)
 	}
+	m.Apply(&machine.EndSessions{Above: order})
 	return encodeState(chain, m), result.Token, nil
 }

@@ -21,7 +21,7 @@ type entry struct {
 	book   *book
 	id     lease.SessionID
 	ttl    time.Duration
-	raft   lease.Session
+	raft   *raftstore.Session
 	forget func() // takes it out of the registry
 
 	mu        sync.Mutex

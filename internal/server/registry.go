@@ -45,29 +45,31 @@ func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Durati
 		}
 		e.forget()
 	}
-	return r.add(ctx, id, ttl)
-}
-
-// attach finds a session that exists: should it end in between, an empty one
-// takes its place, which nobody renews.
-func (r *registry) attach(ctx context.Context, id lease.SessionID) (*entry, error) {
-	if e := r.find(id); e != nil {
-		if _, err := e.raft.Renew(ctx); err != nil {
-			if errors.Is(err, lease.ErrLost) {
-				e.forget()
-			}
+	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
+		session, err := r.router.raft.Open(ctx, lease.SessionConfig{ID: id, TTL: ttl, Clock: r.router.clock, Lost: lost})
+		if err != nil {
 			return nil, err
 		}
-		return e, nil
+		return session.(*raftstore.Session), nil
+	})
+}
+
+// attach finds a session that exists. It never makes one: should it end
+// meanwhile, that is the answer.
+func (r *registry) attach(ctx context.Context, id lease.SessionID) (*entry, error) {
+	if e := r.find(id); e != nil {
+		_, err := e.raft.Renew(ctx)
+		if err == nil {
+			return e, nil
+		}
+		if !errors.Is(err, lease.ErrLost) {
+			return nil, err
+		}
+		e.forget()
 	}
-	ttl, err := r.router.node.SessionTTL(ctx, id, raftstore.Linearizable)
-	if errors.Is(err, lease.ErrNotHeld) {
-		return nil, fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r.add(ctx, id, ttl)
+	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
+		return r.router.raft.Attach(ctx, lease.SessionConfig{ID: id, Clock: r.router.clock, Lost: lost})
+	})
 }
 
 func (r *registry) find(id lease.SessionID) *entry {
@@ -76,19 +78,20 @@ func (r *registry) find(id lease.SessionID) *entry {
 	return r.entries[id]
 }
 
-// add opens the session in the Raft machine and notes it here. If two callers
-// do so at once they share one entry.
-func (r *registry) add(ctx context.Context, id lease.SessionID, ttl time.Duration) (*entry, error) {
-	e := &entry{router: r.router, book: r.book, id: id, ttl: ttl, fast: map[lease.Nonce]fastGrant{}, over: map[lease.Nonce]bool{}, listeners: map[*stream]bool{}}
+// add opens or finds the session in the Raft machine and notes it here. If two
+// callers do so at once they share one entry, unless they have met different
+// incarnations: the later one is what is there now.
+func (r *registry) add(id lease.SessionID, begin func(lost func(lease.Nonce, error)) (*raftstore.Session, error)) (*entry, error) {
+	e := &entry{router: r.router, book: r.book, id: id, fast: map[lease.Nonce]fastGrant{}, over: map[lease.Nonce]bool{}, listeners: map[*stream]bool{}}
 	e.forget = func() { r.drop(e) }
-	session, err := r.router.raft.Open(ctx, lease.SessionConfig{ID: id, TTL: ttl, Clock: r.router.clock, Lost: e.lost})
+	session, err := begin(e.lost)
 	if err != nil {
 		return nil, err
 	}
-	e.raft, e.used = session, r.router.clock.Now()
+	e.raft, e.ttl, e.used = session, session.TTL(), r.router.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if other := r.entries[id]; other != nil {
+	if other := r.entries[id]; other != nil && other.raft.Incarnation() >= session.Incarnation() {
 		return other, nil
 	}
 	r.entries[id] = e

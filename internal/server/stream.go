@@ -161,12 +161,19 @@ func (st *stream) call(op *pb.Operation, a *pb.Answer) error {
 	return fmt.Errorf("%w: an operation without a call that this service knows", lease.ErrInvalid)
 }
 
-// know lets the stream hear of what a session loses.
+// know lets the stream hear of what a session loses. What a client asks for on a
+// stream is for the incarnation that it has met there first. A late copy of its
+// request to open the session may meet another one, after the end of the first,
+// and must not hide that end from the client.
 func (st *stream) know(e *entry, err error) error {
 	if err != nil {
 		return err
 	}
 	st.mu.Lock()
+	if known := st.entries[e.id]; known != nil && known.raft.Incarnation() != e.raft.Incarnation() {
+		st.mu.Unlock()
+		return fmt.Errorf("%w: session %s, as this stream knows it, has ended; open one with another id", lease.ErrExpired, e.id)
+	}
 	st.entries[e.id] = e
 	st.mu.Unlock()
 	e.listen(st)

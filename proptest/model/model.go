@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +27,19 @@ type ask struct {
 	slot    int
 }
 
+// Session is one life of a session: what is asked for in it has no effect on
+// another with the same id.
+type Session struct {
+	ID   lease.SessionID
+	Life uint64
+}
+
+// Standing is what a session was opened with.
+type Standing struct {
+	TTL  time.Duration
+	Life uint64
+}
+
 // Model is the state. Every method is one command; a command that is not valid
 // must not be given to it.
 type Model struct {
@@ -33,10 +47,11 @@ type Model struct {
 	lastToken  fencing.Token
 	version    uint64 // of the policies
 	policies   map[string]lease.Policy
-	sessions   map[lease.SessionID]time.Duration // those that are open, with their TTL
-	asks       []*ask                            // all that were ever made, in their order
-	ended      map[Attempt]bool                  // of the sessions that are open
-	delays     map[fencing.Resource]uint64       // the number of the delay that runs
+	sessions   map[lease.SessionID]Standing // those that are open
+	lastLife   uint64                       // that a session was given
+	asks       []*ask                       // all that were ever made, in their order
+	ended      map[Attempt]bool             // of the sessions that are open
+	delays     map[fencing.Resource]uint64  // the number of the delay that runs
 	lastDelay  uint64
 
 	events []Event // of the command that is being carried out
@@ -44,7 +59,7 @@ type Model struct {
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{policies: map[string]lease.Policy{}, sessions: map[lease.SessionID]time.Duration{},
+	return &Model{policies: map[string]lease.Policy{}, sessions: map[lease.SessionID]Standing{},
 		ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
 }
 
@@ -55,34 +70,53 @@ func (m *Model) Lead() (Outcome, []Event) {
 }
 
 // OpenSession makes a session known. One that is open stays as it is. One that
-// had ended is a new session: nothing of its former life is remembered.
-func (m *Model) OpenSession(id lease.SessionID, ttl time.Duration) (Outcome, []Event) {
+// had ended is a new session: nothing of its former life is remembered, and if
+// lives are numbered it has a number that no other had.
+func (m *Model) OpenSession(id lease.SessionID, ttl time.Duration, numbered bool) (Outcome, []Event) {
 	if _, open := m.sessions[id]; !open {
-		m.sessions[id] = ttl
+		standing := Standing{TTL: ttl}
+		if numbered {
+			m.lastLife++
+			standing.Life = m.lastLife
+		}
+		m.sessions[id] = standing
 	}
-	return Outcome{Code: Done}, nil
+	return Outcome{Code: Done, Life: m.sessions[id].Life}, nil
+}
+
+// Open reports whether a session is open, in this life.
+func (m *Model) Open(s Session) bool {
+	standing, open := m.sessions[s.ID]
+	return open && standing.Life == s.Life
 }
 
 // CloseSession ends a session at its client's wish.
-func (m *Model) CloseSession(id lease.SessionID) (Outcome, []Event) {
-	return m.endSession(id, WasReleased)
+func (m *Model) CloseSession(s Session) (Outcome, []Event) {
+	return m.endSession(s, WasReleased)
 }
 
 // Expire ends a session whose time has passed, in the generation given.
-func (m *Model) Expire(id lease.SessionID, generation uint64) (Outcome, []Event) {
+func (m *Model) Expire(s Session, generation uint64) (Outcome, []Event) {
 	if generation != m.generation {
 		return Outcome{Code: Outdated}, nil
 	}
-	return m.endSession(id, WasExpired)
+	return m.endSession(s, WasExpired)
+}
+
+// EndSessions ends all sessions.
+func (m *Model) EndSessions() (Outcome, []Event) {
+	m.events = nil
+	m.endAll(slices.SortedFunc(maps.Keys(m.sessions), func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) }), WasExpired)
+	return Outcome{Code: Done}, m.events
 }
 
 // Acquire asks for a grant.
-func (m *Model) Acquire(id lease.SessionID, request lease.Request) (Outcome, []Event) {
+func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
 	m.events = nil
-	if _, open := m.sessions[id]; !open {
+	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
 	}
-	attempt := Attempt{id, request.Nonce}
+	attempt := Attempt{s.ID, request.Nonce}
 	if a := m.live(attempt); a != nil {
 		return m.standing(a), nil
 	}
@@ -102,7 +136,7 @@ func (m *Model) Acquire(id lease.SessionID, request lease.Request) (Outcome, []E
 	if m.lastToken == fencing.MaxToken {
 		return Outcome{Code: Exhausted}, nil
 	}
-	a := &ask{session: id, request: request}
+	a := &ask{session: s.ID, request: request}
 	m.asks = append(m.asks, a)
 	switch {
 	case m.mayHold(a):
@@ -118,14 +152,14 @@ func (m *Model) Acquire(id lease.SessionID, request lease.Request) (Outcome, []E
 }
 
 // Release ends an attempt whatever its state, also one that is not known yet.
-func (m *Model) Release(id lease.SessionID, nonce lease.Nonce) (Outcome, []Event) {
+func (m *Model) Release(s Session, nonce lease.Nonce) (Outcome, []Event) {
 	m.events = nil
-	if _, open := m.sessions[id]; !open {
+	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
 	}
-	a := m.live(Attempt{id, nonce})
+	a := m.live(Attempt{s.ID, nonce})
 	if a == nil {
-		m.ended[Attempt{id, nonce}] = true
+		m.ended[Attempt{s.ID, nonce}] = true
 		return Outcome{Code: Ended}, nil
 	}
 	m.end(a, WasReleased)
@@ -205,29 +239,37 @@ func (m *Model) end(a *ask, how Happening) {
 	}
 }
 
-// endSession ends all that a session has, what it waits for first.
-func (m *Model) endSession(id lease.SessionID, how Happening) (Outcome, []Event) {
+func (m *Model) endSession(s Session, how Happening) (Outcome, []Event) {
 	m.events = nil
-	if _, open := m.sessions[id]; !open {
+	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
 	}
+	m.endAll([]lease.SessionID{s.ID}, how)
+	return Outcome{Code: Done}, m.events
+}
+
+// endAll ends all that some sessions have, what they wait for first.
+func (m *Model) endAll(ids []lease.SessionID, how Happening) {
 	var freed []fencing.Resource
 	for _, s := range []state{waiting, holding} {
-		for _, a := range m.asks {
-			if a.session == id && a.state == s {
-				m.end(a, how)
-				freed = append(freed, a.request.Resources...)
+		for _, id := range ids {
+			for _, a := range m.asks {
+				if a.session == id && a.state == s {
+					m.end(a, how)
+					freed = append(freed, a.request.Resources...)
+				}
 			}
 		}
 	}
-	delete(m.sessions, id)
+	for _, id := range ids {
+		delete(m.sessions, id)
+	}
 	for attempt := range m.ended {
-		if attempt.Session == id {
+		if slices.Contains(ids, attempt.Session) {
 			delete(m.ended, attempt)
 		}
 	}
 	m.settle(freed...)
-	return Outcome{Code: Done}, m.events
 }
 
 func (m *Model) tell(what Happening, a *ask) {
@@ -249,8 +291,8 @@ func (m *Model) LastToken() fencing.Token { return m.lastToken }
 // Version is how often the policies have changed.
 func (m *Model) Version() uint64 { return m.version }
 
-// SessionTTLs are the sessions that are open.
-func (m *Model) SessionTTLs() map[lease.SessionID]time.Duration { return m.sessions }
+// Sessions are those that are open.
+func (m *Model) Sessions() map[lease.SessionID]Standing { return m.sessions }
 
 // Delays are the lock-delays that run, by name.
 func (m *Model) Delays() []Event {

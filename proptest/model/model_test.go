@@ -20,6 +20,7 @@ func want(nonce lease.Nonce, kind lease.Kind, names ...fencing.Resource) lease.R
 // TestModelStory is one run that a person can follow with the design at hand.
 func TestModelStory(t *testing.T) {
 	m := model.New()
+	ann, bob, eve := model.Session{ID: ann, Life: 1}, model.Session{ID: bob, Life: 2}, model.Session{ID: eve, Life: 3}
 	says := func(code model.Code, happened ...model.Happening) func(model.Outcome, []model.Event) model.Outcome {
 		return func(o model.Outcome, events []model.Event) model.Outcome {
 			t.Helper()
@@ -33,8 +34,8 @@ func TestModelStory(t *testing.T) {
 		}
 	}
 	says(model.Done)(m.Lead())
-	for _, id := range []lease.SessionID{ann, bob, eve} {
-		says(model.Done)(m.OpenSession(id, time.Second))
+	for _, s := range []model.Session{ann, bob, eve} {
+		require.Equal(t, s.Life, says(model.Done)(m.OpenSession(s.ID, time.Second, true)).Life)
 	}
 	says(model.Done)(m.SetPolicy(lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: time.Minute}, 0))
 
@@ -50,6 +51,11 @@ func TestModelStory(t *testing.T) {
 	says(model.Outdated)(m.Expire(eve, 0))
 	says(model.Done, model.WasExpired, model.WasGranted)(m.Expire(eve, 1))
 	says(model.NoSession)(m.Expire(eve, 1))
+
+	// What was asked for in one life has no effect on the next.
+	require.Equal(t, uint64(4), says(model.Done)(m.OpenSession(eve.ID, time.Second, true)).Life)
+	says(model.NoSession)(m.Acquire(eve, want(2, lease.Exclusive, "e")))
+	says(model.NoSession)(m.CloseSession(eve))
 
 	// A lock-delay keeps a waiter out until its own end.
 	says(model.Granted, model.WasGranted)(m.Acquire(ann, want(3, lease.Exclusive, "slow/x")))
@@ -74,4 +80,6 @@ func TestModelStory(t *testing.T) {
 	says(model.Exhausted)(m.RaiseFloor(fencing.MaxToken))
 	says(model.Done)(m.RaiseFloor(fencing.MaxToken - m.LastToken()))
 	says(model.Exhausted)(m.Acquire(bob, want(9, lease.Exclusive, "z")))
+	says(model.Done, model.WasExpired, model.WasExpired, model.WasExpired, model.WasExpired, model.WasDelayed)(m.EndSessions())
+	says(model.NoSession)(m.Release(bob, 9))
 }

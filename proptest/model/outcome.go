@@ -34,6 +34,7 @@ type Outcome struct {
 	Resource   fencing.Resource
 	Generation uint64
 	Version    uint64
+	Life       uint64 // of a session that was opened
 }
 
 // Happening is the word for what an Event tells.

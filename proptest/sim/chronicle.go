@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -22,15 +20,15 @@ type chronicle struct {
 	leads   uint64   // how many Lead there were: the generation, counted a second time
 	witness *model.Witness
 	lives   map[lease.SessionID]int            // how often it was opened after its end
-	ended   map[lease.SessionID]bool           //
+	present map[lease.SessionID]uint64         // its last incarnation
+	ended   map[lease.SessionID]bool           // of all sessions that there were
 	keys    map[fencing.Token]promise.Attempt  // who was granted what
 	holding map[fencing.Resource]fencing.Token // as the judge was told
-	asked   map[turn]lease.Request             // for a new witness
 }
 
 func newChronicle(w *World) *chronicle {
 	return &chronicle{w: w, witness: model.NewWitness(), lives: map[lease.SessionID]int{}, ended: map[lease.SessionID]bool{},
-		keys: map[fencing.Token]promise.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, asked: map[turn]lease.Request{}}
+		keys: map[fencing.Token]promise.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, present: map[lease.SessionID]uint64{}}
 }
 
 // begin reports whether an index is new, and notes it.
@@ -62,15 +60,16 @@ func (l *chronicle) key(session lease.SessionID, nonce lease.Nonce) promise.Atte
 func (l *chronicle) before(c machine.Command) {
 	switch c := c.(type) {
 	case *machine.Acquire:
-		l.asked[turn{c.Session, c.Request.Nonce}] = c.Request
-		l.witness.Asked(c.Session, c.Request)
+		if l.lives[c.Session] == 0 || l.present[c.Session] == c.Incarnation {
+			l.witness.Asked(c.Session, c.Request)
+		}
 	case *machine.Lead:
 		l.leads++
 	case *machine.OpenSession:
 		if l.ended[c.Session] {
-			l.ended[c.Session] = false
 			l.lives[c.Session]++
 		}
+		l.ended[c.Session] = false
 	}
 }
 
@@ -82,6 +81,7 @@ func (l *chronicle) after(c machine.Command, result machine.Result, events []mac
 			Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: e.DelayID, Delay: e.Delay}))
 		l.judge(e)
 	}
+	l.life(c, result)
 	if result.Code == machine.Done {
 		switch c := c.(type) {
 		case *machine.CloseSession:
@@ -96,6 +96,22 @@ func (l *chronicle) after(c machine.Command, result machine.Result, events []mac
 		}
 	}
 	l.content(l.witness.Settled())
+}
+
+// life holds that what was asked for in one life of a session has no effect on
+// another, and that no two have one number.
+func (l *chronicle) life(c machine.Command, result machine.Result) {
+	switch c := c.(type) {
+	case *machine.OpenSession:
+		if last, again := l.present[c.Session]; again && result.Incarnation < last {
+			l.content(fmt.Errorf("a session was opened as incarnation %d after %d", result.Incarnation, last))
+		}
+		l.present[c.Session] = result.Incarnation
+	case *machine.Acquire:
+		if result.Code != machine.NoSession && c.Incarnation != l.present[c.Session] {
+			l.content(fmt.Errorf("what was asked for in incarnation %d has come to %s in %d", c.Incarnation, result.Code, l.present[c.Session]))
+		}
+	}
 }
 
 func (l *chronicle) endSession(id lease.SessionID) {
@@ -130,48 +146,24 @@ func (l *chronicle) judge(e *machine.Event) {
 	}
 }
 
-// restored begins a new witness with what the restored machine says: who holds
-// and who waits. What the log granted since the backup is forgotten.
+// restored begins a new witness: nobody holds or waits any more. What the log
+// granted is forgotten.
 func (l *chronicle) restored(m *machine.Machine) {
 	l.w.tell(promise.Event{Kind: promise.Restored, Who: "log"})
 	clear(l.holding)
 	l.leads = m.Generation()
 	l.witness = model.NewWitness()
-	var holders []holding
-	for _, name := range l.w.locks {
-		for _, h := range m.Inspect(name).Holders {
-			holders = append(holders, holding{name, h})
-		}
-	}
-	slices.SortFunc(holders, func(a, b holding) int { return cmp.Compare(a.party.Token, b.party.Token) })
-	for _, h := range holders {
-		l.recall(h.party, model.Event{What: model.WasGranted, Resources: []resource{h.lock}, Token: h.party.Token})
-	}
 	for _, name := range l.w.locks {
 		status := m.Inspect(name)
-		for _, waiter := range status.Waiters {
-			l.recall(waiter, model.Event{What: model.WasQueued, Resources: []resource{name}})
-		}
 		if status.Delayed {
 			l.content(l.witness.See(model.Event{What: model.WasDelayed, Resources: []resource{name}}))
 		}
+		if len(status.Holders)+len(status.Waiters) > 0 {
+			l.content(fmt.Errorf("after a restore somebody holds %s, or waits for it", name))
+		}
 	}
 	l.witness.Raised(m.LastToken())
-	ttls := m.SessionTTLs()
-	for _, id := range sortedSessions(ttls) {
-		l.ended[id] = false
+	for id := range l.ended {
+		l.ended[id] = true
 	}
-}
-
-// holding is someone who holds a lock.
-type holding struct {
-	lock  resource
-	party lease.Party
-}
-
-// recall tells the witness of someone who is there after a restore.
-func (l *chronicle) recall(p lease.Party, e model.Event) {
-	e.Session, e.Nonce = p.Session, p.Nonce
-	l.witness.Asked(p.Session, l.asked[turn{p.Session, p.Nonce}])
-	l.content(l.witness.See(e))
 }

@@ -17,8 +17,6 @@ type cluster struct {
 	slots  []*slot
 	log    *chronicle
 	backup []byte // a state of a while ago
-
-	restored bool // it was restored, some time
 }
 
 // slot is a machine on which a replica runs: another one after its data was
@@ -99,9 +97,6 @@ func (c *cluster) operate() {
 	if c.w.chance(10) {
 		c.backup = r.machine.Snapshot()
 	}
-	if c.restored {
-		c.breakOrphans(r)
-	}
 	if r.changing() {
 		return
 	}
@@ -156,7 +151,7 @@ func (c *cluster) expendable(s *slot) bool {
 
 // restore replaces the state of the cluster by the backup, as production does:
 // the leader serves nobody from now on, the floor is raised above what either
-// state knows, and the new state is an entry of the log.
+// state knows, all sessions end, and the new state is an entry of the log.
 func (c *cluster) restore() bool {
 	r := c.anyLeader()
 	if r == nil || c.backup == nil || r.office.restoring || r.office.index != 0 {
@@ -173,24 +168,10 @@ func (c *cluster) restore() bool {
 	if result, _ := m.Apply(&machine.RaiseFloor{By: by}); result.Code != machine.Done {
 		panic(result.Code)
 	}
+	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
 	r.office.restoring = true
-	c.restored = true
 	r.append(entry{data: machine.Encode(), restore: m.Snapshot()})
 	return true
-}
-
-// breakOrphans takes away what a restore has brought back: grants of attempts
-// that their clients have ended since, and will not end again.
-func (c *cluster) breakOrphans(r *replica) {
-	for _, name := range c.w.locks {
-		for _, h := range r.machine.Inspect(name).Holders {
-			owner := c.w.clients[int(h.Session[0])-c.w.clients[0].number]
-			if a := owner.current; a != nil && !a.over && a.dealer == h.Session && a.nonce == h.Nonce {
-				continue
-			}
-			r.propose(&machine.Break{Resource: name, Token: h.Token}, func(answer) {})
-		}
-	}
 }
 
 // policies are set once, by the first leader: some locks have a lock-delay.

@@ -37,13 +37,14 @@ type proposal struct {
 
 // turn is an attempt that waits.
 type turn struct {
-	session lease.SessionID
-	nonce   lease.Nonce
+	session     lease.SessionID
+	incarnation uint64
+	nonce       lease.Nonce
 }
 
 // tenure is the time of one session.
 type tenure struct {
-	ttl      time.Duration
+	machine.Standing
 	deadline time.Duration
 	ending   bool
 }
@@ -61,9 +62,9 @@ func (o *office) lead() {
 		}
 		o.generation, o.proven, o.restoring = a.result.Generation, o.sent, false
 		o.sessions = map[lease.SessionID]*tenure{}
-		ttls := o.machine.SessionTTLs()
-		for _, id := range sortedSessions(ttls) {
-			o.begin(id, ttls[id], proofLife)
+		standings := o.machine.Standings()
+		for _, id := range sortedSessions(standings) {
+			o.begin(id, standings[id], proofLife)
 		}
 		for _, e := range o.machine.Delays() {
 			o.delay(e)
@@ -71,9 +72,9 @@ func (o *office) lead() {
 	})
 }
 
-func sortedSessions(ttls map[lease.SessionID]time.Duration) []lease.SessionID {
-	ids := make([]lease.SessionID, 0, len(ttls))
-	for id := range ttls {
+func sortedSessions(standings map[lease.SessionID]machine.Standing) []lease.SessionID {
+	ids := make([]lease.SessionID, 0, len(standings))
+	for id := range standings {
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) })
@@ -145,13 +146,13 @@ func (o *office) heard(c machine.Command, result machine.Result, events []machin
 	switch c := c.(type) {
 	case *machine.OpenSession:
 		if o.sessions[c.Session] == nil {
-			o.begin(c.Session, c.TTL, 0)
+			o.begin(c.Session, machine.Standing{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
 		}
 	case *machine.CloseSession:
-		delete(o.sessions, c.Session)
+		o.forget(c.Session, c.Incarnation)
 	case *machine.Expire:
 		if result.Code == machine.Done || result.Code == machine.NoSession {
-			delete(o.sessions, c.Session)
+			o.forget(c.Session, c.Incarnation)
 		}
 	}
 	for _, e := range events {
@@ -159,7 +160,7 @@ func (o *office) heard(c machine.Command, result machine.Result, events []machin
 		case machine.EventDelayed:
 			o.delay(e)
 		case machine.EventGranted:
-			t := turn{e.Session, e.Nonce}
+			t := turn{e.Session, e.Incarnation, e.Nonce}
 			if reply := o.expected[t]; reply != nil {
 				delete(o.expected, t)
 				reply(answer{state: served, leader: o.slot, result: machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}})
@@ -169,10 +170,17 @@ func (o *office) heard(c machine.Command, result machine.Result, events []machin
 }
 
 // begin starts the time of a session.
-func (o *office) begin(id lease.SessionID, ttl, grace time.Duration) {
-	t := &tenure{ttl: ttl, deadline: o.clockNow() + ttl + grace}
+func (o *office) begin(id lease.SessionID, s machine.Standing, grace time.Duration) {
+	t := &tenure{Standing: s, deadline: o.clockNow() + s.TTL + grace}
 	o.sessions[id] = t
 	o.watch(id, t)
+}
+
+// forget ends the time of a session that is over.
+func (o *office) forget(id lease.SessionID, incarnation uint64) {
+	if t := o.sessions[id]; t != nil && t.Incarnation == incarnation {
+		delete(o.sessions, id)
+	}
 }
 
 // watch proposes the end of a session whose time has passed.
@@ -186,7 +194,7 @@ func (o *office) watch(id lease.SessionID, t *tenure) {
 			return
 		}
 		t.ending = true
-		o.carry(&machine.Expire{Session: id, Generation: o.generation})
+		o.carry(&machine.Expire{Session: id, Incarnation: t.Incarnation, Generation: o.generation})
 	})
 }
 
@@ -244,7 +252,7 @@ func (r *replica) hint() int {
 func (r *replica) acquire(c *machine.Acquire, reply func(answer)) {
 	r.propose(c, func(a answer) {
 		if a.state == served && a.result.Code == machine.Queued && c.Request.Wait && r.office != nil {
-			r.office.expected[turn{c.Session, c.Request.Nonce}] = reply
+			r.office.expected[turn{c.Session, c.Incarnation, c.Request.Nonce}] = reply
 			return
 		}
 		reply(a)
@@ -253,33 +261,33 @@ func (r *replica) acquire(c *machine.Acquire, reply func(answer)) {
 
 // renew prolongs a session in memory, if a recent entry proves that this replica
 // leads; else an empty one is committed first.
-func (r *replica) renew(id lease.SessionID, reply func(answer)) {
+func (r *replica) renew(id lease.SessionID, incarnation uint64, reply func(answer)) {
 	if r.office == nil || r.office.generation == 0 || r.office.restoring {
 		reply(answer{state: elsewhere, leader: r.hint()})
 		return
 	}
 	if r.clockNow()-r.office.proven < proofLife {
-		reply(answer{state: r.prolong(id), leader: r.slot})
+		reply(answer{state: r.prolong(id, incarnation), leader: r.slot})
 		return
 	}
 	r.office.enqueue(nil, func(a answer) {
 		if a.state == served {
-			a.state = r.prolong(id)
+			a.state = r.prolong(id, incarnation)
 		}
 		reply(a)
 	})
 }
 
 // prolong gives a session its full time again.
-func (r *replica) prolong(id lease.SessionID) state {
+func (r *replica) prolong(id lease.SessionID, incarnation uint64) state {
 	o := r.office
 	if o == nil || o.generation == 0 {
 		return uncertain
 	}
 	t := o.sessions[id]
-	if t == nil || t.ending {
+	if t == nil || t.ending || t.Incarnation != incarnation {
 		return expired
 	}
-	t.deadline = max(t.deadline, r.clockNow()+t.ttl)
+	t.deadline = max(t.deadline, r.clockNow()+t.TTL)
 	return prolonged
 }

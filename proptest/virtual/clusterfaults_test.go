@@ -215,29 +215,3 @@ func (c *cluster) restore(ctx context.Context, after time.Duration) {
 		return err
 	}))
 }
-
-// sweep is the operator after a restore: attempts that have ended since the
-// snapshot are back, and their sessions may live, so that nobody else lets go of
-// what they hold. Grants that are on their way to a client are hit too, now and
-// then.
-func (c *cluster) sweep(ctx context.Context, all *crew) {
-	for ctx.Err() == nil {
-		wait(ctx, 3*time.Second)
-		leader := c.leader()
-		if leader == nil {
-			continue
-		}
-		for _, name := range resources {
-			status, err := leader.Inspect(ctx, name, raftstore.Linearizable)
-			if err != nil {
-				break
-			}
-			for _, holder := range status.Holders {
-				if !all.works(name, holder.Token) {
-					c.story.fault("break", string(name))
-					_ = front{c}.Break(ctx, name, holder.Token) // it is looked at again
-				}
-			}
-		}
-	}
-}

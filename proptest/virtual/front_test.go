@@ -2,14 +2,11 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // front is a lease.Backend on whatever nodes are up: when one was opened again,
@@ -25,30 +22,15 @@ func (f front) view() *view {
 	return f.cluster.view
 }
 
-// Open starts a session, and leaves a mark in it.
+// Open starts a session.
 func (f front) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
 	v := f.view()
 	inner, err := v.backend.Open(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	_, err = inner.Acquire(ctx, lease.Request{Nonce: markNonce, Resources: []fencing.Resource{markOf(config.ID)}, Holder: "mark"})
-	if err != nil {
-		_ = inner.Close(ctx) // else it expires
-		return nil, err
-	}
-	return &frontSession{front: f, config: config, turn: make(chan struct{}, 1), view: v, inner: inner}, nil
+	return &frontSession{front: f, config: config, turn: make(chan struct{}, 1), view: v, inner: inner.(*raftstore.Session)}, nil
 }
-
-// markNonce is the attempt by which a session is told from a later one of the
-// same number: opening one that has ended since it was looked for makes a new
-// one, in which old attempts would be granted again.
-const markNonce lease.Nonce = 1 << 60
-
-// markPrefix begins the names of locks that nobody competes for.
-const markPrefix = "mark/"
-
-func markOf(id lease.SessionID) fencing.Resource { return fencing.Resource(markPrefix + id.String()) }
 
 // Inspect tells who holds a lock.
 func (f front) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
@@ -72,7 +54,7 @@ type frontSession struct {
 
 	turn  chan struct{} // held while it moves
 	view  *view
-	inner lease.Session
+	inner *raftstore.Session
 }
 
 // on is the session in the present view.
@@ -87,37 +69,15 @@ func (s *frontSession) on(ctx context.Context) (lease.Session, error) {
 	if v == s.view {
 		return s.inner, nil
 	}
-	if err := s.marked(ctx, v); err != nil {
-		return nil, err
-	}
-	inner, err := v.backend.Open(ctx, s.config)
+	inner, err := v.backend.Attach(ctx, s.config)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.marked(ctx, v); err != nil {
-		if errors.Is(err, lease.ErrLost) {
-			_ = inner.Close(ctx) // it is another one
-		}
-		return nil, err
+	if inner.Incarnation() != s.inner.Incarnation() {
+		return nil, fmt.Errorf("%w: another session has its number now", lease.ErrExpired)
 	}
 	s.view, s.inner = v, inner
 	return inner, nil
-}
-
-// marked looks whether the session is still the one that was opened.
-func (s *frontSession) marked(ctx context.Context, v *view) error {
-	for _, n := range v.nodes {
-		if !n.Leads() {
-			continue
-		}
-		requests, err := n.Session(ctx, s.config.ID, raftstore.Linearizable)
-		isMark := func(r machine.Request) bool { return r.Party.Nonce == markNonce }
-		if errors.Is(err, lease.ErrNotHeld) || err == nil && !slices.ContainsFunc(requests, isMark) {
-			return lease.ErrExpired
-		}
-		return err
-	}
-	return fmt.Errorf("%w: no leader", lease.ErrUnavailable)
 }
 
 // Acquire asks for a grant.

@@ -124,14 +124,6 @@ func (p *process) over(name fencing.Resource, token fencing.Token) {
 	}
 }
 
-// works reports whether the process works under a grant.
-func (p *process) works(name fencing.Resource, token fencing.Token) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	attempt, known := p.held[held{name, token}]
-	return known && !p.ended[attempt]
-}
-
 // hear takes news from the service, which must not be blocked by a pause.
 func (p *process) hear(news func()) {
 	p.mu.Lock()

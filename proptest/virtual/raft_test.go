@@ -60,11 +60,6 @@ func (c *crew) add(p *process) {
 	c.processes = append(c.processes, p)
 }
 
-// works reports whether anyone works under a grant.
-func (c *crew) works(name fencing.Resource, token fencing.Token) bool {
-	return slices.ContainsFunc(c.processes, func(p *process) bool { return p.works(name, token) })
-}
-
 // stop ends the work.
 func (c *crew) stop() {
 	c.cancel()
@@ -229,9 +224,6 @@ func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []f
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	c.work.Go(func() { c.supervise(ctx) })
-	sweeping, stopSweeping := context.WithCancel(ctx)
-	defer stopSweeping()
-	restored := false
 	for len(faults) > 0 { // a restore is done while nothing else is broken
 		n := 0
 		for n < len(faults) && faults[n].kind != "restore" {
@@ -246,15 +238,10 @@ func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []f
 		})
 		if n < len(faults) {
 			c.restore(ctx, faults[n].lasts)
-			if !restored {
-				restored = true
-				c.work.Go(func() { c.sweep(sweeping, crew) })
-			}
 			n++
 		}
 		faults = faults[n:]
 	}
-	stopSweeping()
 	crew.stop()
 	crew.serve()
 	crew.storage.found(resources)

@@ -3,7 +3,6 @@ package virtual
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
@@ -58,9 +57,7 @@ func (r *replica) Applied(index uint64, events []machine.Event) {
 	r.last, r.first = index, r
 	for _, e := range events {
 		for _, name := range e.Resources {
-			if !strings.HasPrefix(string(name), markPrefix) {
-				r.see(e, name)
-			}
+			r.see(e, name)
 		}
 	}
 }

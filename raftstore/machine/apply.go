@@ -13,25 +13,39 @@ func (c *Lead) apply(m *Machine) Result {
 }
 
 func (c *OpenSession) apply(m *Machine) Result {
-	if m.sessions[c.Session] == nil {
-		m.sessions[c.Session] = &session{id: c.Session, ttlNanos: int64(c.TTL), requests: map[lease.Nonce]*request{}}
+	s := m.sessions[c.Session]
+	if s == nil {
+		s = &session{id: c.Session, ttlNanos: int64(c.TTL), requests: map[lease.Nonce]*request{}}
+		if c.Numbered {
+			s.incarnation = m.nextOrder()
+		}
+		m.sessions[c.Session] = s
 	}
-	return Result{Code: Done}
+	return Result{Code: Done, Incarnation: s.incarnation}
 }
 
 func (c *CloseSession) apply(m *Machine) Result {
-	return m.endSession(c.Session, EventReleased)
+	return m.endSession(m.incarnate(c.Session, c.Incarnation), EventReleased)
 }
 
 func (c *Expire) apply(m *Machine) Result {
 	if c.Generation != m.generation {
 		return Result{Code: Outdated}
 	}
-	return m.endSession(c.Session, EventExpired)
+	return m.endSession(m.incarnate(c.Session, c.Incarnation), EventExpired)
+}
+
+// incarnate is a session, if it is still the one that was opened as this
+// incarnation. Whoever asks for anything in a session goes through here.
+func (m *Machine) incarnate(id lease.SessionID, incarnation uint64) *session {
+	if s := m.sessions[id]; s != nil && s.incarnation == incarnation {
+		return s
+	}
+	return nil
 }
 
 func (c *Acquire) apply(m *Machine) Result {
-	s := m.sessions[c.Session]
+	s := m.incarnate(c.Session, c.Incarnation)
 	if s == nil {
 		return Result{Code: NoSession}
 	}
@@ -74,7 +88,7 @@ func (c *Acquire) apply(m *Machine) Result {
 }
 
 func (c *Release) apply(m *Machine) Result {
-	s := m.sessions[c.Session]
+	s := m.incarnate(c.Session, c.Incarnation)
 	if s == nil {
 		return Result{Code: NoSession}
 	}
@@ -120,6 +134,20 @@ func (c *RaiseFloor) apply(m *Machine) Result {
 	}
 	m.lastToken += c.By
 	return Result{Code: Done, Token: m.lastToken}
+}
+
+// orderStep is how far EndSessions moves the orders, and with them the
+// incarnations: further than they can have come since the log was rolled back.
+const orderStep = 1 << 32
+
+func (c *EndSessions) apply(m *Machine) Result {
+	var all []*session
+	for _, id := range m.sessionIDs() {
+		all = append(all, m.sessions[id])
+	}
+	m.endSessions(all, EventExpired)
+	m.order = max(m.order, c.Above) + orderStep
+	return Result{Code: Done}
 }
 
 // checkModes reports whether all the locks of a request have the mode that it
@@ -238,25 +266,32 @@ func (m *Machine) settle(resources []fencing.Resource) {
 	}
 }
 
-// endSession frees all that a session has: first what it waits for, lest it is
-// granted something on its way out, and told so.
-func (m *Machine) endSession(id lease.SessionID, how EventType) Result {
-	s := m.sessions[id]
+// endSession ends one session, if there is one.
+func (m *Machine) endSession(s *session, how EventType) Result {
 	if s == nil {
 		return Result{Code: NoSession}
 	}
-	requests := requestsOf(s)
+	m.endSessions([]*session{s}, how)
+	return Result{Code: Done}
+}
+
+// endSessions frees all that these sessions have: first what they wait for, lest
+// one is granted something on its way out, and told so.
+func (m *Machine) endSessions(sessions []*session, how EventType) {
 	var touched []fencing.Resource
 	for _, waiting := range []bool{true, false} {
-		for _, r := range requests {
-			if (r.token == fencing.None) == waiting {
-				touched = append(touched, r.resources...)
-				m.free(r, how)
+		for _, s := range sessions {
+			for _, r := range requestsOf(s) {
+				if (r.token == fencing.None) == waiting {
+					touched = append(touched, r.resources...)
+					m.free(r, how)
+				}
 			}
 		}
 	}
-	delete(m.sessions, id)
+	for _, s := range sessions {
+		delete(m.sessions, s.id)
+	}
 	slices.Sort(touched)
 	m.settle(slices.Compact(touched))
-	return Result{Code: Done}
 }

@@ -41,6 +41,10 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 	if ttl := time.Duration(s.ttlNanos); ttl < lease.MinTTL || ttl > lease.MaxTTL {
 		return fmt.Errorf("ttl is %v", ttl)
 	}
+	if s.incarnation > m.order || orders[s.incarnation] {
+		return fmt.Errorf("incarnation %d is above the last order %d or taken", s.incarnation, m.order)
+	}
+	orders[s.incarnation] = s.incarnation != 0
 	for i, x := range s.ended {
 		if x.lo == 0 || x.lo > x.hi || i > 0 && s.ended[i-1].hi >= x.lo-1 {
 			return fmt.Errorf("ended attempts are not a set: %v", s.ended)

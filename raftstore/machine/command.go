@@ -21,37 +21,47 @@ type Command interface {
 type Lead struct{}
 
 // OpenSession makes a session known. Opened twice it is the same session.
+//
+// Numbered gives a new session an incarnation, which the Result names. A late
+// copy of this command, applied after the session has ended, opens another
+// incarnation, and nothing that was asked for in the first has any effect on
+// it. Without Numbered, as in logs of version 1, the incarnation is 0.
 type OpenSession struct {
-	Session lease.SessionID
-	TTL     time.Duration
+	Session  lease.SessionID
+	TTL      time.Duration
+	Numbered bool
 }
 
 // CloseSession ends a session at its client's wish: what it holds is released,
 // and what it waits for is cancelled.
 type CloseSession struct {
-	Session lease.SessionID
+	Session     lease.SessionID
+	Incarnation uint64
 }
 
 // Acquire asks for a grant. It is known by Session and Request.Nonce: applied
 // twice it has one outcome. Request.Mode, if set, must be the lock's.
 type Acquire struct {
-	Session lease.SessionID
-	Request lease.Request
+	Session     lease.SessionID
+	Incarnation uint64
+	Request     lease.Request
 }
 
 // Release ends an attempt whatever its state: it leaves the queue, or frees
 // what it was granted. Applied twice it is a no-op. An attempt that is not
 // known yet is ended too: its Acquire may still be on the way.
 type Release struct {
-	Session lease.SessionID
-	Nonce   lease.Nonce
+	Session     lease.SessionID
+	Incarnation uint64
+	Nonce       lease.Nonce
 }
 
 // Expire ends a session whose time has passed on the leader's clock. It counts
 // only in the generation in which it was decided.
 type Expire struct {
-	Session    lease.SessionID
-	Generation uint64
+	Session     lease.SessionID
+	Incarnation uint64
+	Generation  uint64
 }
 
 // Break takes one grant away from its holder, by order of an operator.
@@ -85,6 +95,15 @@ type DeletePolicy struct {
 // may have rolled the log back.
 type RaiseFloor struct {
 	By fencing.Token
+}
+
+// EndSessions ends every session, and with it every lease: what they hold may
+// have been released since, and what they have released may be held by others.
+// Like RaiseFloor it follows whatever may have rolled the log back. No later
+// incarnation is one that was given before, neither by this machine nor by one
+// that has come as far as Above.
+type EndSessions struct {
+	Above uint64
 }
 
 // Validate reports the first rule that a command breaks.
@@ -129,6 +148,13 @@ func (c *SetPolicy) validate() error {
 }
 
 func (c *DeletePolicy) validate() error { return nil }
+
+func (c *EndSessions) validate() error {
+	if c.Above > maxCount/2 {
+		return fmt.Errorf("%w: incarnations above %d", lease.ErrInvalid, c.Above)
+	}
+	return nil
+}
 
 func (c *RaiseFloor) validate() error {
 	if c.By > fencing.MaxToken {

@@ -7,8 +7,12 @@ import (
 )
 
 // commandVersion is the first byte of every encoded batch. A machine refuses
-// versions it does not know: guessing would make replicas differ.
-const commandVersion = 1
+// versions it does not know: guessing would make replicas differ. What version 1
+// can say means the same in version 2.
+const commandVersion = 2
+
+// opsOfVersion is the last operation code of each version that is read.
+var opsOfVersion = [commandVersion + 1]byte{1: opRaiseFloor, 2: opIncarnation}
 
 // The operation codes of the log. They are never reused.
 const (
@@ -23,6 +27,9 @@ const (
 	opSetPolicy
 	opDeletePolicy
 	opRaiseFloor
+	opOpenNumbered
+	opEndSessions
+	opIncarnation // of the command that follows; those of incarnation 0 have none
 )
 
 // Encode writes commands as one entry of the log. They are applied in order.
@@ -45,12 +52,13 @@ func AppendEncoded(data []byte, commands ...Command) []byte {
 // and whatever it accepts encodes to the same bytes again.
 func Decode(data []byte) ([]Command, error) {
 	r := &reader{data: data}
-	if v := r.byte(); r.err == nil && v != commandVersion {
-		return nil, fmt.Errorf("%w: version %d, this program reads version %d; upgrade it", ErrMalformed, v, commandVersion)
+	version := r.byte()
+	if r.err == nil && (version == 0 || version > commandVersion) {
+		return nil, fmt.Errorf("%w: version %d, this program reads versions up to %d; upgrade it", ErrMalformed, version, commandVersion)
 	}
 	n := r.count()
 	commands := make([]Command, 0, n)
-	room := slab{left: n}
+	room := slab{left: n, ops: opsOfVersion[version]}
 	for ; room.left > 0; room.left-- {
 		c := decodeCommand(r, &room)
 		if r.err != nil {
@@ -69,7 +77,8 @@ func Decode(data []byte) ([]Command, error) {
 type slab struct {
 	acquires []Acquire
 	releases []Release
-	left     int // how many commands are still to come
+	left     int  // how many commands are still to come
+	ops      byte // the last operation that may come
 }
 
 // slabSize bounds what is reserved for commands that may be of another kind.
@@ -94,23 +103,24 @@ func (s *slab) release() *Release {
 }
 
 func decodeCommand(r *reader, room *slab) Command {
-	switch op := r.byte(); op {
+	op := r.byte()
+	if op > room.ops {
+		r.fail("unknown operation %d", op)
+		return nil
+	}
+	switch op {
 	case opLead:
 		return &Lead{}
-	case opOpenSession:
-		return &OpenSession{Session: r.session(), TTL: r.dur()}
-	case opCloseSession:
-		return &CloseSession{Session: r.session()}
-	case opAcquire:
-		c := room.acquire()
-		c.Session, c.Request = r.session(), r.request()
-		return c
-	case opRelease:
-		c := room.release()
-		c.Session, c.Nonce = r.session(), lease.Nonce(r.uint())
-		return c
-	case opExpire:
-		return &Expire{Session: r.session(), Generation: r.uint()}
+	case opOpenSession, opOpenNumbered:
+		return &OpenSession{Session: r.session(), TTL: r.dur(), Numbered: op == opOpenNumbered}
+	case opIncarnation:
+		incarnation := r.uint()
+		if incarnation == 0 {
+			r.fail("incarnation 0 is written out")
+		}
+		return decodeIncarnate(r, r.byte(), incarnation, room)
+	case opCloseSession, opAcquire, opRelease, opExpire:
+		return decodeIncarnate(r, op, 0, room)
 	case opBreak:
 		return &Break{Resource: r.resource(), Token: r.token()}
 	case opEndDelay:
@@ -121,39 +131,76 @@ func decodeCommand(r *reader, room *slab) Command {
 		return &DeletePolicy{Prefix: r.text(), Version: r.uint()}
 	case opRaiseFloor:
 		return &RaiseFloor{By: r.token()}
+	case opEndSessions:
+		return &EndSessions{Above: r.uint()}
 	default:
 		r.fail("unknown operation %d", op)
 		return nil
 	}
 }
 
+// decodeIncarnate reads the commands that are about one incarnation of a
+// session.
+func decodeIncarnate(r *reader, op byte, incarnation uint64, room *slab) Command {
+	switch op {
+	case opCloseSession:
+		return &CloseSession{Session: r.session(), Incarnation: incarnation}
+	case opAcquire:
+		c := room.acquire()
+		c.Session, c.Incarnation, c.Request = r.session(), incarnation, r.request()
+		return c
+	case opRelease:
+		c := room.release()
+		c.Session, c.Incarnation, c.Nonce = r.session(), incarnation, lease.Nonce(r.uint())
+		return c
+	case opExpire:
+		return &Expire{Session: r.session(), Incarnation: incarnation, Generation: r.uint()}
+	default:
+		r.fail("operation %d has no incarnation", op)
+		return nil
+	}
+}
+
 func (c *Lead) encode(w *writer) { w.byte(opLead) }
 
+// incarnate writes an operation on one incarnation of a session.
+func (w *writer) incarnate(op byte, incarnation uint64) {
+	if incarnation != 0 {
+		w.byte(opIncarnation)
+		w.uint(incarnation)
+	}
+	w.byte(op)
+}
+
 func (c *OpenSession) encode(w *writer) {
-	w.byte(opOpenSession)
+	if c.Numbered {
+		w.byte(opOpenNumbered)
+	} else {
+		w.byte(opOpenSession)
+	}
 	w.raw(c.Session[:])
 	w.dur(c.TTL)
 }
 
 func (c *CloseSession) encode(w *writer) {
-	w.byte(opCloseSession)
+	w.incarnate(opCloseSession, c.Incarnation)
 	w.raw(c.Session[:])
 }
 
 func (c *Acquire) encode(w *writer) {
-	w.byte(opAcquire)
+	w.incarnate(opAcquire, c.Incarnation)
 	w.raw(c.Session[:])
 	w.request(&c.Request)
 }
 
 func (c *Release) encode(w *writer) {
-	w.byte(opRelease)
+	w.incarnate(opRelease, c.Incarnation)
 	w.raw(c.Session[:])
 	w.uint(uint64(c.Nonce))
 }
 
 func (c *Expire) encode(w *writer) {
-	w.byte(opExpire)
+	w.incarnate(opExpire, c.Incarnation)
 	w.raw(c.Session[:])
 	w.uint(c.Generation)
 }
@@ -186,6 +233,11 @@ func (c *DeletePolicy) encode(w *writer) {
 func (c *RaiseFloor) encode(w *writer) {
 	w.byte(opRaiseFloor)
 	w.uint(uint64(c.By))
+}
+
+func (c *EndSessions) encode(w *writer) {
+	w.byte(opEndSessions)
+	w.uint(c.Above)
 }
 
 func (w *writer) request(q *lease.Request) {

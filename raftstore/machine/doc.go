@@ -11,7 +11,8 @@
 //     Result and Events; replicas that apply the same commands are equal byte
 //     for byte.
 //   - [Command]: [Lead], [OpenSession], [CloseSession], [Acquire], [Release],
-//     [Expire], [Break], [EndDelay], [SetPolicy], [DeletePolicy], [RaiseFloor].
+//     [Expire], [Break], [EndDelay], [SetPolicy], [DeletePolicy], [RaiseFloor],
+//     [EndSessions].
 //   - [Result] and [Event]: what the proposer is told, and what everyone is.
 //   - [Encode] and [Decode]: commands as bytes for the log.
 //   - [Machine.Snapshot] and [Restore]: the state as bytes.
@@ -21,4 +22,11 @@
 // carry the order in which they were applied, so that is first come, first
 // served; it starves no writer; and it cannot deadlock, since the earliest
 // waiter waits for holders only.
+//
+// Clients choose the ids of their sessions, so that a request to open one can be
+// repeated, and a copy of it can be so late that the session has ended. It then
+// opens another incarnation, with a number that the log has given to no other.
+// Everything that is asked for in a session names the incarnation, and has no
+// effect on another: who was in the first is told that it has ended. See
+// docs/adr/0015-incarnations.md.
 package machine

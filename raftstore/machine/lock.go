@@ -11,10 +11,11 @@ import (
 // attempts that have ended it remembers only the numbers, so that a late copy
 // of one is not taken for a new one.
 type session struct {
-	id       lease.SessionID
-	ttlNanos int64
-	requests map[lease.Nonce]*request
-	ended    spans
+	id          lease.SessionID
+	incarnation uint64 // which of the sessions that had this id; 0 for those of version 1
+	ttlNanos    int64
+	requests    map[lease.Nonce]*request
+	ended       spans
 }
 
 // request is a holder if it has a token, else a waiter.

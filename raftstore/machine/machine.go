@@ -23,7 +23,7 @@ import (
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
-	order      uint64 // the last one given to a request or a delay
+	order      uint64 // the last one given to a request, a delay or an incarnation
 	policies   lease.Policies
 	version    uint64 // of policies
 	sessions   map[lease.SessionID]*session
@@ -53,25 +53,35 @@ func (m *Machine) Generation() uint64 { return m.generation }
 // LastToken is the largest token that was granted or skipped.
 func (m *Machine) LastToken() fencing.Token { return m.lastToken }
 
+// Order is the largest number that was given to a request, a delay or an
+// incarnation.
+func (m *Machine) Order() uint64 { return m.order }
+
 // Policies are the policies of the locks, and their version.
 func (m *Machine) Policies() (lease.Policies, uint64) { return m.policies, m.version }
 
-// SessionTTLs returns the TTL of every session: what a new leader needs to give
-// each its time again.
-func (m *Machine) SessionTTLs() map[lease.SessionID]time.Duration {
-	ttls := make(map[lease.SessionID]time.Duration, len(m.sessions))
-	for _, id := range m.sessionIDs() {
-		ttls[id] = time.Duration(m.sessions[id].ttlNanos)
-	}
-	return ttls
+// Standing is what a session was opened with. The zero Standing is of none.
+type Standing struct {
+	TTL         time.Duration
+	Incarnation uint64
 }
 
-// SessionTTL is the time of a session, 0 if there is none.
-func (m *Machine) SessionTTL(id lease.SessionID) time.Duration {
-	if s := m.sessions[id]; s != nil {
-		return time.Duration(s.ttlNanos)
+// Standings returns the standing of every session: what a new leader needs to
+// give each its time again.
+func (m *Machine) Standings() map[lease.SessionID]Standing {
+	all := make(map[lease.SessionID]Standing, len(m.sessions))
+	for _, id := range m.sessionIDs() {
+		all[id] = m.Standing(id)
 	}
-	return 0
+	return all
+}
+
+// Standing is that of one session, zero if there is none.
+func (m *Machine) Standing(id lease.SessionID) Standing {
+	if s := m.sessions[id]; s != nil {
+		return Standing{TTL: time.Duration(s.ttlNanos), Incarnation: s.incarnation}
+	}
+	return Standing{}
 }
 
 // Delays returns, as events, the lock-delays that run.
@@ -136,7 +146,7 @@ func (m *Machine) nextOrder() uint64 {
 
 func (m *Machine) emit(t EventType, r *request) {
 	m.events = append(m.events, Event{Type: t, Resources: r.resources, Session: r.session.id, Nonce: r.nonce,
-		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder})
+		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder, Incarnation: r.session.incarnation})
 }
 
 func (m *Machine) sessionIDs() []lease.SessionID {

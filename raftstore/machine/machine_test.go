@@ -87,9 +87,8 @@ func TestSessions(t *testing.T) {
 			{write(ann, 1, "a"), "granted #1", ""},
 			{write(ann, 2, "a"), "ended", ""},
 		}},
-		// A session's memory of its attempts ends with it. Session numbers are
-		// random and used once, so only late copies of both commands get here;
-		// nobody renews what they are granted.
+		// A session's memory of its attempts ends with it. In production its
+		// incarnation tells it from the next one.
 		{"opened again after its end it is another session", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{&CloseSession{Session: ann}, "done", "ann/1 released a #1"},
@@ -98,7 +97,7 @@ func TestSessions(t *testing.T) {
 		}},
 	})
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour}, &OpenSession{Session: bob, TTL: time.Minute})
-	require.Equal(t, map[lease.SessionID]time.Duration{ann: time.Second, bob: time.Minute}, m.SessionTTLs())
+	require.Equal(t, map[lease.SessionID]Standing{ann: {TTL: time.Second}, bob: {TTL: time.Minute}}, m.Standings())
 }
 
 func TestBreak(t *testing.T) {

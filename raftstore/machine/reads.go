@@ -47,8 +47,8 @@ func (m *Machine) Session(id lease.SessionID) (ttl time.Duration, requests []Req
 
 // Attempt is what has become of an attempt: Granted, Queued, Ended if it has
 // ended or is not known, or NoSession.
-func (m *Machine) Attempt(id lease.SessionID, nonce lease.Nonce) Result {
-	s := m.sessions[id]
+func (m *Machine) Attempt(id lease.SessionID, incarnation uint64, nonce lease.Nonce) Result {
+	s := m.incarnate(id, incarnation)
 	if s == nil {
 		return Result{Code: NoSession}
 	}

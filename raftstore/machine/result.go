@@ -23,7 +23,8 @@ const (
 	Held
 	// Ended: the attempt was released, or refused, before.
 	Ended
-	// NoSession: the session has ended, or never was.
+	// NoSession: the session has ended, or never was. That another incarnation
+	// has its id by now makes no difference.
 	NoSession
 	// WrongMode: the lock's mode, in Mode, is not the expected one.
 	WrongMode
@@ -58,6 +59,8 @@ type Result struct {
 	Resource   fencing.Resource // of WrongMode: the one with the wrong mode
 	Generation uint64           // of Lead
 	Version    uint64           // of SetPolicy and DeletePolicy: the version now
+
+	Incarnation uint64 // of OpenSession: which session it is
 }
 
 // EventType is what happened to a request, or to a lock.
@@ -108,4 +111,6 @@ type Event struct {
 	Holder    string
 	DelayID   uint64
 	Delay     time.Duration
+
+	Incarnation uint64 // of Session
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// snapshotVersion is the first byte of every snapshot.
-const snapshotVersion = 1
+// snapshotVersion is the first byte of every snapshot. Those of version 1 are
+// read too: their sessions have no incarnations.
+const snapshotVersion = 2
 
 // maxCount is more than any counter of a machine can reach in its life, and so
 // far below the largest number that counting on from it cannot overflow.
@@ -45,6 +46,7 @@ func (m *Machine) Snapshot() []byte {
 func (w *writer) session(s *session) {
 	w.raw(s.id[:])
 	w.uint(uint64(s.ttlNanos))
+	w.uint(s.incarnation)
 	w.int(len(s.ended))
 	for _, x := range s.ended {
 		w.uint(x.lo)
@@ -65,8 +67,9 @@ func (w *writer) session(s *session) {
 // RaiseFloor before the first grant.
 func Restore(data []byte) (*Machine, error) {
 	r := &reader{data: data}
-	if v := r.byte(); r.err == nil && v != snapshotVersion {
-		return nil, fmt.Errorf("%w: snapshot version %d, this program reads version %d; upgrade it", ErrMalformed, v, snapshotVersion)
+	version := r.byte()
+	if r.err == nil && (version == 0 || version > snapshotVersion) {
+		return nil, fmt.Errorf("%w: snapshot version %d, this program reads versions up to %d; upgrade it", ErrMalformed, version, snapshotVersion)
 	}
 	m := New()
 	m.generation, m.lastToken, m.order, m.version = r.max(maxCount), r.token(), r.max(maxCount), r.max(maxCount)
@@ -81,7 +84,7 @@ func Restore(data []byte) (*Machine, error) {
 	if !slices.Equal(m.policies.All(), policies) {
 		r.fail("policies are not in their order")
 	}
-	m.restoreSessions(r)
+	m.restoreSessions(r, version)
 	var last fencing.Resource
 	for i := range r.count() {
 		name := r.resource()
@@ -106,7 +109,7 @@ func Restore(data []byte) (*Machine, error) {
 
 // restoreSessions also rebuilds the locks, which are the requests seen from the
 // other side.
-func (m *Machine) restoreSessions(r *reader) {
+func (m *Machine) restoreSessions(r *reader, version byte) {
 	var requests []*request
 	var last lease.SessionID
 	for i := range r.count() {
@@ -115,6 +118,9 @@ func (m *Machine) restoreSessions(r *reader) {
 			r.fail("sessions are not in ascending order")
 		}
 		last = s.id
+		if version > 1 {
+			s.incarnation = r.max(maxCount)
+		}
 		m.sessions[s.id] = s
 		for range r.count() {
 			s.ended = append(s.ended, span{r.uint(), r.uint()})

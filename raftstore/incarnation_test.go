@@ -1,0 +1,112 @@
+package raftstore
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// standing is what the leader's machine knows of a session.
+func standing(c *cluster, id lease.SessionID) (found machine.Standing) {
+	c.leader().fsm.read(func(m *machine.Machine) { found = m.Standing(id) })
+	return found
+}
+
+// A session expires, and a late copy of the request that opened it arrives. Its
+// client has not heard of the end. It must hear of it now: a renewal that
+// succeeded would prolong a lease that another has.
+func TestALateOpenHidesNoExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		ctx := testContext(t)
+		first := openSession(t, c.backend(), 10*time.Second).(*Session)
+		_, err := first.Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		pass(11 * time.Second)
+		eventually(t, "the expiry", func() bool { return standing(c, first.config.ID) == machine.Standing{} })
+
+		late, err := c.backend().Open(ctx, first.config)
+		require.NoError(t, err)
+		_, err = first.Renew(ctx)
+		require.ErrorIs(t, err, lease.ErrExpired)
+		_, err = first.Acquire(ctx, lockRequest(2, "b"))
+		require.ErrorIs(t, err, lease.ErrExpired)
+		granted, err := late.Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		require.NoError(t, first.Release(ctx, 1))
+		require.NoError(t, first.Close(ctx))
+		status, err := c.backend().Inspect(ctx, "a")
+		require.NoError(t, err)
+		require.Len(t, status.Holders, 1, "what is of the first has no effect on the second")
+		require.Equal(t, granted.Token, status.Holders[0].Token)
+		require.Equal(t, late.(*Session).Incarnation(), standing(c, first.config.ID).Incarnation)
+
+		pass(9 * time.Second)
+		_, err = late.Renew(ctx)
+		require.NoError(t, err, "its time is its own")
+		pass(9 * time.Second)
+		require.NotZero(t, standing(c, first.config.ID))
+		pass(2 * time.Second)
+		eventually(t, "its expiry", func() bool { return standing(c, first.config.ID) == machine.Standing{} })
+	})
+}
+
+// A new leader knows the incarnations too.
+func TestIncarnationsOutliveALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		ctx := testContext(t)
+		first := openSession(t, c.backend(), time.Minute).(*Session)
+		require.NoError(t, first.Close(ctx))
+		second, err := c.backend().Open(ctx, first.config)
+		require.NoError(t, err)
+		old := c.leader()
+		c.isolate(old)
+		eventually(t, "another leader", func() bool { return !old.Leads() && c.leader() != old })
+		_, err = first.Renew(ctx)
+		require.ErrorIs(t, err, lease.ErrExpired)
+		_, err = second.Renew(ctx)
+		require.NoError(t, err)
+		c.heal()
+	})
+}
+
+func TestAttachNeverOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		ctx := testContext(t)
+		first := openSession(t, c.backend(), time.Minute).(*Session)
+		config := lease.SessionConfig{ID: first.config.ID, Clock: lease.MonotonicClock()}
+		found, err := c.backend().Attach(ctx, config)
+		require.NoError(t, err)
+		require.Equal(t, first.Incarnation(), found.Incarnation())
+		require.Equal(t, time.Minute, found.TTL())
+		require.NoError(t, found.Close(ctx))
+		_, err = c.backend().Attach(ctx, config)
+		require.ErrorIs(t, err, lease.ErrExpired)
+		require.Zero(t, c.leader().Status().Counts)
+	})
+}
+
+// What the lessor was told of one incarnation does not end the time of another.
+func TestTheLessorTellsIncarnationsApart(t *testing.T) {
+	n := newBareNode()
+	id := lease.NewSessionID()
+	term := n.lessor.term
+	open := func(incarnation uint64) {
+		n.lessor.applied(&machine.OpenSession{Session: id, TTL: time.Hour, Numbered: true}, machine.Result{Code: machine.Done, Incarnation: incarnation}, nil)
+	}
+	open(2)
+	require.False(t, n.lessor.renew(term, id, 1))
+	n.lessor.applied(&machine.CloseSession{Session: id, Incarnation: 1}, machine.Result{Code: machine.NoSession}, nil)
+	n.lessor.applied(&machine.Expire{Session: id, Incarnation: 1}, machine.Result{Code: machine.NoSession}, nil)
+	require.True(t, n.lessor.renew(term, id, 2))
+	n.lessor.applied(&machine.EndSessions{}, machine.Result{Code: machine.Done}, nil)
+	require.False(t, n.lessor.renew(term, id, 2))
+	require.Empty(t, n.lessor.due)
+}
