@@ -28,6 +28,7 @@ type Machine struct {
 	version    uint64 // of policies
 	sessions   map[lease.SessionID]*session
 	locks      map[fencing.Resource]*lock
+	names      names // of locks
 
 	holders, waiters int // how many requests are which
 
@@ -135,6 +136,7 @@ func (m *Machine) lock(resource fencing.Resource) *lock {
 		l = &lock{}
 		l.holders = l.first[:0]
 		m.locks[resource] = l
+		m.names.add(resource, m.locks)
 	}
 	return l
 }

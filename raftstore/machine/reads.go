@@ -2,7 +2,6 @@ package machine
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -14,13 +13,8 @@ import (
 // where the next page begins.
 func (m *Machine) List(prefix string, after fencing.Resource, limit int) []lease.Status {
 	var list []lease.Status
-	for _, name := range sortedKeys(m.locks) {
-		if len(list) >= limit {
-			break
-		}
-		if name > after && strings.HasPrefix(string(name), prefix) {
-			list = append(list, m.Inspect(name))
-		}
+	for _, name := range m.names.page(prefix, after, limit, m.locks) {
+		list = append(list, m.Inspect(name))
 	}
 	return list
 }

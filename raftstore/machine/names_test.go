@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// listed is what List must find: all names in their order, looked at one by one.
+func listed(m *Machine, prefix string, after fencing.Resource, limit int) (found []fencing.Resource) {
+	for _, name := range sortedKeys(m.locks) {
+		if name > after && strings.HasPrefix(string(name), prefix) && len(found) < limit {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// TestPages holds pages of List against what is there, while locks come and go
+// by the thousand: most of them, then few, then none.
+func TestPages(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	id := lease.SessionID{1}
+	m := opened(id)
+	held := map[fencing.Resource]lease.Nonce{}
+	var nonce lease.Nonce
+	look := func() {
+		t.Helper()
+		prefix := []string{"", "a/", "b/1", "a/123", "c"}[random.IntN(5)]
+		after := fencing.Resource("")
+		if random.IntN(2) == 0 {
+			after = name(random)
+		}
+		limit := 1 + random.IntN(700)
+		var found []fencing.Resource
+		for _, s := range m.List(prefix, after, limit) {
+			found = append(found, s.Resource)
+			require.Len(t, s.Holders, 1)
+		}
+		require.Equal(t, listed(m, prefix, after, limit), found, "%d after %q with %q", limit, after, prefix)
+	}
+	for _, keep := range []int{4000, 30, 2500, 0} { // how many are held, about
+		for range 12_000 {
+			key := name(random)
+			if n, ok := held[key]; ok {
+				m.Apply(&Release{Session: id, Nonce: n})
+				delete(held, key)
+			} else if len(held) < keep {
+				nonce++
+				m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: nonce, Resources: []fencing.Resource{key}}})
+				held[key] = nonce
+			}
+			if random.IntN(400) == 0 {
+				look()
+			}
+		}
+		for _, key := range sortedKeys(held) {
+			if len(held) > keep {
+				m.Apply(&Release{Session: id, Nonce: held[key]})
+				delete(held, key)
+			}
+		}
+		look()
+		require.Len(t, m.locks, len(held))
+		require.Len(t, m.List("", "", 1<<20), len(held))
+		require.True(t, slices.IsSortedFunc(m.names.blocks, func(a, b []fencing.Resource) int { return strings.Compare(string(a[0]), string(b[0])) }))
+		require.LessOrEqual(t, len(m.names.blocks), 8+len(held)/(maxBlock/4), "what is gone takes no room")
+	}
+}
+
+func name(random *rand.Rand) fencing.Resource {
+	return fencing.Resource(fmt.Sprintf("%c/%d", 'a'+random.IntN(2), random.IntN(5000)))
+}
+
+// BenchmarkList reads pages of 100 of 100,000 locks, one lock coming and one
+// going between two pages.
+func BenchmarkList(b *testing.B) {
+	const locks = 100_000
+	id := lease.SessionID{1}
+	m := New()
+	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
+	key := func(i int) fencing.Resource {
+		return fencing.Resource(fmt.Sprintf("orders/region-%d/%08d", i%7, i))
+	}
+	acquire := func(i int) {
+		m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{key(i)}}})
+	}
+	for i := range locks {
+		acquire(i)
+	}
+	next := locks
+	b.ReportAllocs()
+	for b.Loop() {
+		acquire(next)
+		m.Apply(&Release{Session: id, Nonce: lease.Nonce(next - locks + 1)})
+		next++
+		if len(m.List("orders/", key(next*31%locks), 100)) == 0 {
+			b.Fatal("an empty page")
+		}
+	}
+}
