@@ -35,7 +35,7 @@ func newUserAdd() *cobra.Command {
 	c := &cobra.Command{Use: "add NAME", Short: "Add a user, and print its secret, once",
 		Long: "Add a user, and print its secret, which is kept nowhere else. The file has its hash only. Servers\n" +
 			"read the file when they start, and on SIGHUP; all members of a cluster need the same users.",
-		Example: "  leased user add alice --users /etc/leased/users.yaml > alice.secret", Args: exactly(1, "the name of a user")}
+		Example: "  umask 077 # nobody else may read what follows\n  leased user add alice --users /etc/leased/users.yaml > alice.secret", Args: exactly(1, "the name of a user")}
 	path := addUsers(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		text, err := userfile.Add(*path, args[0])
