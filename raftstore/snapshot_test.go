@@ -77,7 +77,16 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 			floor, err := c.leader().RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, floor, later.Token+fencing.FloorStep)
-			require.ElementsMatch(t, []lease.Nonce{1, 2}, []lease.Nonce{<-lost, <-lost}, "whoever holds is told")
+			var told []lease.Nonce
+			for len(told) < 2 {
+				select {
+				case nonce := <-lost:
+					told = append(told, nonce)
+				case <-ctx.Done():
+					require.FailNow(t, "not told", "only %v", told)
+				}
+			}
+			require.ElementsMatch(t, []lease.Nonce{1, 2}, told, "whoever holds is told")
 			_, err = s.Renew(ctx)
 			require.ErrorIs(t, err, lease.ErrExpired)
 			_, err = s.Acquire(ctx, lockRequest(3, "later"))
