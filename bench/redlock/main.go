@@ -6,6 +6,7 @@
 // elsewhere.
 //
 //	go run ./redlock [-nodes 5] [-time 3s] [-rounds 3] [-fsync]
+//	go run ./redlock -instructions
 package main
 
 import (
@@ -41,6 +42,7 @@ func main() {
 	flag.BoolVar(&s.fsync, "fsync", false, "appendfsync always on all servers")
 	flag.StringVar(&s.driver, "driver", "", "redsync, bare or leased: only this one")
 	flag.StringVar(&s.only, "only", "", "256, 64, 1 or contended: only this row")
+	counts := flag.Bool("instructions", false, "count the instructions of the scripts with valgrind instead; needs no quiet machine")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process")
 	child := flag.String("child", "", "internal: contend for one lock with this driver")
 	flag.Parse()
@@ -56,9 +58,12 @@ func main() {
 		defer pprof.StopCPUProfile()
 	}
 	var err error
-	if *child != "" {
+	switch {
+	case *child != "":
 		err = contend(*child, flag.Args(), s.length)
-	} else {
+	case *counts:
+		err = countInstructions(context.Background())
+	default:
 		err = compare(s)
 	}
 	if err != nil {
