@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/redlockadapter"
@@ -196,7 +197,8 @@ func TestALateRenewalTakesNothingBack(t *testing.T) {
 	}
 	_, err = s.Renew(patient(t))
 	require.ErrorIs(t, err, lease.ErrUncertain)
-	require.Eventually(t, func() bool { return s.Release(patient(t), 1) == nil }, patience, time.Millisecond, "once the nodes are asked again")
+	f.awaitLanes(t, s)
+	require.NoError(t, s.Release(patient(t), 1))
 	for i := range f.servers {
 		f.awaitFree(t, i, "a")
 	}
@@ -205,6 +207,31 @@ func TestALateRenewalTakesNothingBack(t *testing.T) {
 	}
 	_, err = open(t, f.backend(t), longTTL).Acquire(patient(t), request(2, "a"))
 	require.NoError(t, err)
+}
+
+// awaitLanes waits until a session reaches every node again.
+func (f *fleet) awaitLanes(t *testing.T, s lease.Session) {
+	t.Helper()
+	var clients []*redis.Client
+	for _, server := range f.servers {
+		c := redis.NewClient(&redis.Options{Addr: server.Addr})
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	nonce := lease.Nonce(1000)
+	require.Eventually(t, func() bool {
+		nonce++
+		name := fmt.Sprint("lane-", nonce)
+		if _, err := s.Acquire(patient(t), request(nonce, fencing.Resource(name))); err != nil {
+			return false
+		}
+		for _, c := range clients {
+			if known, err := c.HExists(patient(t), "{leased}", ":"+name).Result(); err != nil || !known {
+				return false
+			}
+		}
+		return true
+	}, patience, time.Millisecond)
 }
 
 // awaitFree waits until a node has a lock free.
