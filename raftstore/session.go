@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -61,6 +62,8 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 		return lease.Grant{}, fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, request.Nonce)
 	case machine.NoSession:
 		return lease.Grant{}, lease.ErrExpired
+	case machine.Exhausted: // nothing has happened, nor will it
+		return lease.Grant{}, fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", lease.ErrUnavailable, fencing.MaxToken)
 	case machine.WrongMode:
 		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
 	}
