@@ -17,9 +17,9 @@ func newClusterRecover() *cobra.Command {
 	c := &cobra.Command{Use: "recover --yes", Short: "Make the member in --data, stopped, the only one of its cluster",
 		Long: "What remains when a majority of the members is lost for good: the member in --data, which must not\n" +
 			"run, becomes the only one of its cluster. Give it the settings that it is served with.\n\n" +
-			"What the lost members had acknowledged and this one has not is gone. All later tokens are larger by\n" +
-			"at least 2^32 than any that this member knows, so that gates refuse the lost ones. The lost members must\n" +
-			"not run again with their old folders: empty them, and let them join under new names.",
+			"What the lost members had acknowledged and this one has not is gone. All sessions end. All later tokens are\n" +
+			"larger by at least 2^32 than any that this member knows, so that gates refuse the lost ones. The lost\n" +
+			"members must not run again with their old folders: empty them, and let them join under new names.",
 		Args: cobra.NoArgs}
 	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with settings (LEASED_CONFIG)")
 	c.Flags().BoolVar(&yes, "yes", false, "yes, the other members are lost for good")

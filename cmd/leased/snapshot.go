@@ -113,8 +113,9 @@ func snapshotInfo(info raftstore.SnapshotInfo) *pb.SnapshotInfo {
 func newSnapshotRestore() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{Use: "restore FILE --yes", Short: "Replace the state of the whole cluster by a saved one",
-		Long: "Replace the state of the whole cluster by a saved one. All that was granted since is forgotten,\n" +
-			"and its holders lose it. All later tokens are larger by at least 2^32, so that gates refuse the old ones.",
+		Long: "Replace the state of the whole cluster by a saved one. Policies are those of the snapshot; all sessions\n" +
+			"end, and whoever held a lease loses it. All later tokens are larger by at least 2^32, so that gates\n" +
+			"refuse the old ones.",
 		Args: exactly(1, "the name of a file")}
 	a, o := addAccess(c), addOutput(c)
 	c.Flags().BoolVar(&yes, "yes", false, "yes, replace the state of the whole cluster")

@@ -262,8 +262,8 @@ type ClusterServiceClient interface {
 	// the body is the file.
 	InspectSnapshot(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Chunk, SnapshotInfo], error)
 	// RestoreSnapshot replaces the state of the whole cluster by a saved one. All
-	// that was granted since is forgotten; all later tokens are larger by at least
-	// 2^32. Over HTTP the body is the file.
+	// sessions end, and their leases with them; all later tokens are larger by at
+	// least 2^32. Over HTTP the body is the file.
 	RestoreSnapshot(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Chunk, RestoreSnapshotResponse], error)
 }
 
@@ -432,8 +432,8 @@ type ClusterServiceServer interface {
 	// the body is the file.
 	InspectSnapshot(grpc.ClientStreamingServer[Chunk, SnapshotInfo]) error
 	// RestoreSnapshot replaces the state of the whole cluster by a saved one. All
-	// that was granted since is forgotten; all later tokens are larger by at least
-	// 2^32. Over HTTP the body is the file.
+	// sessions end, and their leases with them; all later tokens are larger by at
+	// least 2^32. Over HTTP the body is the file.
 	RestoreSnapshot(grpc.ClientStreamingServer[Chunk, RestoreSnapshotResponse]) error
 	mustEmbedUnimplementedClusterServiceServer()
 }

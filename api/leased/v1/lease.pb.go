@@ -2135,7 +2135,8 @@ type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "held", "lost", "not-held", "expired", "taken", "released", "unavailable",
 	// "not-leader", "uncertain", "mode-mismatch", "unsupported", "invalid",
-	// "invalid-resource", "outdated", "behind", "canceled" or "deadline".
+	// "invalid-resource", "outdated", "behind", "canceled", "deadline" or
+	// "unauthenticated".
 	Code    string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// What to do next.
