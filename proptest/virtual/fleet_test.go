@@ -96,7 +96,7 @@ func (s *redisServer) info() string {
 		aof = 1
 	}
 	return fmt.Sprintf("redis_version:7.4.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\naof_enabled:%d\r\n"+
-		"master_replid2:%040d\r\nrun_id:%s life %d\r\n", aof, 0, s.name, s.lives)
+		"master_replid2:%040d\r\nrun_id:%s-life-%d\r\n", aof, 0, strings.ReplaceAll(s.name, " ", "-"), s.lives) // one word, as of real servers
 }
 
 // dial is how a process reaches the server.
