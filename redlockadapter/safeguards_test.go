@@ -68,6 +68,7 @@ func TestTokensKeepTheirDigits(t *testing.T) {
 	require.Equal(t, "ok", s.run("init", "nonce", 7, "4000000000000000", 0, "run", 1000))
 	require.Equal(t, "4000000000000001", s.run("acquire", 7, 60000, "*1 ", ":a", "one\ninfo"))
 	require.Equal(t, "4000000000000005", s.run("raise", 7, "1 4000000000000005", ":a", "one\ninfo"))
+	require.Equal(t, "refused", s.run("raise", 7, "1 4000000000000003", ":a", "one\ninfo"), "it would go back")
 	require.Equal(t, "4000000000000005", s.run("renew", "1 60000 4000000000000005", ":a", "one\ninfo"))
 	fields, err := s.client.HGetAll(patient(t), "node").Result()
 	require.NoError(t, err)
