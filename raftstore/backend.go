@@ -137,7 +137,8 @@ func (b *Backend) Attach(ctx context.Context, config lease.SessionConfig) (*Sess
 	return s, nil
 }
 
-// begin listens for losses, then has find open or find the session.
+// begin listens for losses, then has find open or find the session, then says
+// which incarnation it is that listens.
 func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find func(*Node) (machine.Standing, error)) (*Session, error) {
 	s := &Session{backend: b, config: config, sent: config.Clock.Now()}
 	if config.Lost != nil {
@@ -155,7 +156,22 @@ func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find fu
 		s.unlisten()
 		return nil, err
 	}
+	if s.listener != nil {
+		for _, n := range b.nodes {
+			n.identify(config.ID, s.listener, s.number)
+		}
+	}
 	return s, nil
+}
+
+// identify says which incarnation of a session a listener is of, and tells it
+// what it has missed.
+func (n *Node) identify(id lease.SessionID, l *listener, incarnation uint64) {
+	var later []func()
+	n.fsm.read(func(m *machine.Machine) { later = n.hub.identify(id, l, incarnation, m) })
+	for _, tell := range later {
+		tell()
+	}
 }
 
 // Inspect tells who holds a lock and who waits for it.

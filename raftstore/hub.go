@@ -14,7 +14,7 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	turns    map[attempt]*turn
-	holders  map[lease.SessionID]map[*listener]bool
+	holders  map[lease.SessionID]map[*listener]*hearing
 	watchers map[fencing.Resource]map[*watcher]bool
 }
 
@@ -33,14 +33,11 @@ type turn struct {
 	users  int
 }
 
-// listener is told of the losses of a session.
-type listener struct{ lost func(lease.Nonce, error) }
-
 // watcher is one call of Watch. changed has room for one.
 type watcher struct{ changed chan struct{} }
 
 func newHub() *hub {
-	return &hub{turns: map[attempt]*turn{}, holders: map[lease.SessionID]map[*listener]bool{}, watchers: map[fencing.Resource]map[*watcher]bool{}}
+	return &hub{turns: map[attempt]*turn{}, holders: map[lease.SessionID]map[*listener]*hearing{}, watchers: map[fencing.Resource]map[*watcher]bool{}}
 }
 
 // expect registers someone who will wait. It comes before the proposal: the
@@ -73,30 +70,6 @@ func (h *hub) answer(a attempt, result machine.Result, err error) {
 		delete(h.turns, a)
 		close(t.ready)
 	}
-}
-
-func (h *hub) listen(id lease.SessionID, l *listener) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.holders[id] == nil {
-		h.holders[id] = map[*listener]bool{}
-	}
-	h.holders[id][l] = true
-}
-
-func (h *hub) unlisten(id lease.SessionID, l *listener) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if delete(h.holders[id], l); len(h.holders[id]) == 0 {
-		delete(h.holders, id)
-	}
-}
-
-// forget drops what belongs to a session that has ended.
-func (h *hub) forget(id lease.SessionID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.holders, id)
 }
 
 func (h *hub) watch(resource fencing.Resource, w *watcher) (stop func()) {
@@ -164,14 +137,6 @@ func cancelled(c machine.Command, nonce lease.Nonce) error {
 	return lease.ErrExpired
 }
 
-// losses are the calls that tell a holder. The caller holds mu.
-func (h *hub) losses(a attempt, err error) (calls []func()) {
-	for l := range h.holders[a.session] {
-		calls = append(calls, func() { l.lost(a.nonce, err) })
-	}
-	return calls
-}
-
 // restored catches up on what nobody was told while the state was replaced by a
 // snapshot: holders that the new state does not know have lost, waiters that it
 // has granted have won, and everyone who watches looks again.
@@ -187,6 +152,7 @@ func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 			}
 		}
 	}
+	h.sweep(now)
 	for a := range h.turns {
 		switch result := now.Attempt(a.session, a.incarnation, a.nonce); result.Code {
 		case machine.Queued:

@@ -222,13 +222,16 @@ func (n *Node) Close() error {
 func (n *Node) applied(c machine.Command, result machine.Result, events []machine.Event) []func() {
 	n.lessor.applied(c, result, events)
 	later := n.hub.pass(c, events)
+	if result.Code != machine.Done { // no session has ended
+		return later
+	}
 	switch c := c.(type) {
 	case *machine.CloseSession:
-		n.hub.forget(c.Session)
+		n.hub.forget(c.Session, c.Incarnation)
 	case *machine.Expire:
-		if result.Code == machine.Done {
-			n.hub.forget(c.Session)
-		}
+		n.hub.forget(c.Session, c.Incarnation)
+	case *machine.EndSessions:
+		n.hub.forgetEnded(n.fsm.machine)
 	}
 	return later
 }

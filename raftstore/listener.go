@@ -1,0 +1,143 @@
+package raftstore
+
+import (
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// listener is told of the losses of one incarnation of a session.
+//
+// It listens before the session is opened or found, lest a loss falls between,
+// and so before anyone knows which incarnation that will be. Of one hub's view
+// these are the orders in which things can come (k1 has the id first, k2 is the
+// one that is found):
+//
+//   - listen, k1 ends, k2 is opened, identify: the end of k1 is not that of the
+//     listener, which stays.
+//   - listen, k2 loses something, identify: the loss is kept, and told by
+//     identify. What k1 lost meanwhile is dropped there.
+//   - listen, k2 is opened and ends, identify: nothing will remove the listener
+//     any more, so identify looks at the machine, and does not let it stay.
+//   - identify, then k1 ends or k2 is opened: this replica lags. What it tells
+//     of k1 is not for the listener.
+//   - identify, k2 ends: the usual one. The listener is told and removed.
+//   - identify, the late copy of a Close of k1: it ends nothing.
+//
+// Nothing can come while identify looks: it has the lock of the machine.
+type listener struct{ lost func(lease.Nonce, error) }
+
+// hearing is what a hub knows of a listener.
+type hearing struct {
+	known       bool   // incarnation is set: 0 is the number of a real one
+	incarnation uint64 // of the session, if known
+	missed      []loss // of any incarnation, until it is known
+}
+
+// of reports whether the listener is certainly one of this incarnation.
+func (e *hearing) of(incarnation uint64) bool { return e.known && e.incarnation == incarnation }
+
+// loss is one that a listener is told of.
+type loss struct {
+	incarnation uint64
+	nonce       lease.Nonce
+	err         error
+}
+
+// listen registers a listener. identify follows, or unlisten.
+func (h *hub) listen(id lease.SessionID, l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.holders[id] == nil {
+		h.holders[id] = map[*listener]*hearing{}
+	}
+	h.holders[id][l] = &hearing{}
+}
+
+// identify says which incarnation a listener is of, and returns the calls that
+// tell it what that has lost since listen. m is the machine of this replica,
+// which the caller has locked.
+func (h *hub) identify(id lease.SessionID, l *listener, incarnation uint64, m *machine.Machine) (later []func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := h.holders[id][l]
+	if e == nil {
+		return nil
+	}
+	for _, x := range e.missed {
+		if x.incarnation == incarnation {
+			later = append(later, func() { l.lost(x.nonce, x.err) })
+		}
+	}
+	*e = hearing{known: true, incarnation: incarnation}
+	if over(m, id, incarnation) {
+		h.remove(id, l)
+	}
+	return later
+}
+
+// over reports whether an incarnation has certainly ended in this replica. One
+// whose number is not given yet is still to come, as this replica lags. Those
+// of version 1 have no number, so that of them nobody can tell.
+func over(m *machine.Machine, id lease.SessionID, incarnation uint64) bool {
+	if now := m.Standing(id); now != (machine.Standing{}) {
+		return now.Incarnation > incarnation
+	}
+	return incarnation != 0 && incarnation <= m.Order()
+}
+
+func (h *hub) unlisten(id lease.SessionID, l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remove(id, l)
+}
+
+// remove takes a listener out. The caller holds mu.
+func (h *hub) remove(id lease.SessionID, l *listener) {
+	if delete(h.holders[id], l); len(h.holders[id]) == 0 {
+		delete(h.holders, id)
+	}
+}
+
+// forget drops who listens for an incarnation that has ended, and nobody else.
+func (h *hub) forget(id lease.SessionID, incarnation uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l, e := range h.holders[id] {
+		if e.of(incarnation) {
+			h.remove(id, l)
+		}
+	}
+}
+
+// forgetEnded drops who listens for what has ended in m, after many sessions
+// have at once.
+func (h *hub) forgetEnded(m *machine.Machine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep(m)
+}
+
+// sweep is forgetEnded. The caller holds mu.
+func (h *hub) sweep(m *machine.Machine) {
+	for id, listeners := range h.holders {
+		for l, e := range listeners {
+			if e.known && over(m, id, e.incarnation) {
+				h.remove(id, l)
+			}
+		}
+	}
+}
+
+// losses are the calls that tell a holder. Who is not identified yet is told
+// then. The caller holds mu.
+func (h *hub) losses(a attempt, err error) (calls []func()) {
+	for l, e := range h.holders[a.session] {
+		switch {
+		case !e.known:
+			e.missed = append(e.missed, loss{a.incarnation, a.nonce, err})
+		case e.of(a.incarnation):
+			calls = append(calls, func() { l.lost(a.nonce, err) })
+		}
+	}
+	return calls
+}
