@@ -22,12 +22,12 @@ func TestEveryInterleaving(t *testing.T) {
 		nodes, attempts, losses, joins int
 		renew                          bool
 	}
-	all := []bounds{{3, 2, 0, 0, true}, {3, 2, 1, 1, false}}
-	if raced {
+	all := []bounds{{3, 2, 0, 0, true}, {3, 2, 1, 1, false}, {3, 3, 0, 0, false}}
+	if raced { // make prop searches the rest
 		all = all[:1]
 	}
-	if os.Getenv("LEASED_SOAK") != "" { // 4 and 28 million worlds, about two minutes more
-		all = append(all, bounds{3, 3, 0, 0, false}, bounds{3, 2, 2, 2, false})
+	if os.Getenv("LEASED_SOAK") != "" { // 28 million worlds, more than two minutes
+		all = append(all, bounds{3, 2, 2, 2, false})
 	}
 	for _, c := range all {
 		name := fmt.Sprintf("%d nodes, %d attempts, %d losses, %d joins, renew %v", c.nodes, c.attempts, c.losses, c.joins, c.renew)
