@@ -18,9 +18,10 @@
 //	2 attempts, 2 losses, 2 tries to bring nodes back   27,669,863 worlds
 //
 // The first three are part of make prop; the last takes more than two minutes by
-// itself, and runs where LEASED_SOAK is set. Random walks go further: 3 attempts with 2 losses, and 5 nodes with 3. Readers and
-// permits are not told apart: for tokens one that passes its lock on is one whose
-// lock ends, which happens here at any moment.
+// itself, and runs where LEASED_SOAK is set. Random walks go further: 3 attempts
+// with 2 losses, and 5 nodes with 3. Readers and permits are not told apart: for
+// tokens one that passes its lock on is one whose lock ends, which happens here at
+// any moment.
 //
 // The nouns, in reading order: [Column], what one node knows and what is under
 // way to and from it; [World], all columns and what the clients know; [Search],
