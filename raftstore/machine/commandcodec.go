@@ -49,7 +49,8 @@ func AppendEncoded(data []byte, commands ...Command) []byte {
 }
 
 // Decode reads what Encode wrote, and checks every command. It never panics,
-// and whatever it accepts encodes to the same bytes again.
+// and whatever it accepts encodes to the same bytes again, except for the first
+// one if that says version 1: Encode writes the present version.
 func Decode(data []byte) ([]Command, error) {
 	r := &reader{data: data}
 	version := r.byte()

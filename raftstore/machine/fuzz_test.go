@@ -85,8 +85,8 @@ func played(t require.TestingT, commands ...Command) *Machine {
 	return m
 }
 
-// FuzzDecode: whatever Decode accepts encodes to the same bytes, and can be
-// applied to a machine in use without breaking an invariant.
+// FuzzDecode: whatever Decode accepts encodes to the same bytes but for the
+// version, and can be applied to a machine in use without breaking an invariant.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(Encode())
