@@ -35,10 +35,12 @@ func newUserAdd() *cobra.Command {
 	c := &cobra.Command{Use: "add NAME", Short: "Add a user, and print its secret, once",
 		Long: "Add a user, and print its secret, which is kept nowhere else. The file has its hash only. Servers\n" +
 			"read the file when they start, and on SIGHUP; all members of a cluster need the same users.",
-		Example: "  umask 077 # nobody else may read what follows\n  leased user add alice --users /etc/leased/users.yaml > alice.secret", Args: exactly(1, "the name of a user")}
+		Example: "  umask 077 # nobody else may read what follows\n  leased user add alice --users /etc/leased/users.yaml > alice.secret\n" +
+			"  leased user add --member members --users /etc/leased/users.yaml > members.secret # for secret-file", Args: exactly(1, "the name of a user")}
 	path := addUsers(c)
+	member := c.Flags().Bool("member", false, "members of the cluster call each other as this user; it may say where they are")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		text, err := userfile.Add(*path, args[0])
+		text, err := userfile.Add(*path, args[0], *member)
 		if err != nil {
 			return usageError(err)
 		}
@@ -57,15 +59,21 @@ func newUserList() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
-		names := []string{}
+		names, members := []string{}, []string{}
 		for _, u := range users {
-			names = append(names, u.Name)
+			if names = append(names, u.Name); u.Member {
+				members = append(members, u.Name)
+			}
 		}
 		if o.format == "json" {
-			return json.NewEncoder(c.OutOrStdout()).Encode(map[string]any{"users": names})
+			return json.NewEncoder(c.OutOrStdout()).Encode(map[string]any{"users": names, "members": members})
 		}
-		for _, name := range names {
-			fmt.Fprintln(c.OutOrStdout(), name)
+		for _, u := range users {
+			text := u.Name
+			if u.Member {
+				text += " (member)"
+			}
+			fmt.Fprintln(c.OutOrStdout(), text)
 		}
 		return nil
 	}

@@ -138,6 +138,11 @@ func (a *admin) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.Ad
 	if r.Id == "" || r.RaftAddress == "" {
 		return nil, fmt.Errorf("%w: a member that joins has an id and a raftAddress", lease.ErrInvalid)
 	}
+	if r.ApiAddress != "" {
+		if err := checkAPI(r.ApiAddress); err != nil {
+			return nil, err
+		}
+	}
 	index, err := a.router.node.AddLearner(ctx, raftstore.Joiner{ID: r.Id, Address: r.RaftAddress, Remembers: r.Remembers})
 	if err != nil {
 		return nil, err
@@ -151,13 +156,21 @@ func (a *admin) Announce(ctx context.Context, r *pb.AnnounceRequest) (*pb.Announ
 	if err := a.knownMember(r.Id); err != nil {
 		return nil, err
 	}
-	if _, _, err := net.SplitHostPort(r.ApiAddress); err != nil || strings.Contains(r.ApiAddress, "/") {
-		return nil, fmt.Errorf("%w: apiAddress (%s) must be host:port", lease.ErrInvalid, r.ApiAddress)
+	if err := checkAPI(r.ApiAddress); err != nil {
+		return nil, err
 	}
 	if err := a.router.setAPI(ctx, r.Id, r.ApiAddress); err != nil {
 		return nil, err
 	}
 	return &pb.AnnounceResponse{}, nil
+}
+
+// checkAPI refuses what is no address of an API.
+func checkAPI(address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil || strings.Contains(address, "/") {
+		return fmt.Errorf("%w: apiAddress (%s) must be host:port", lease.ErrInvalid, address)
+	}
+	return nil
 }
 
 // Promote gives a learner a vote.

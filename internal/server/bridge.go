@@ -77,6 +77,10 @@ func newBridge(s *Server) *bridge {
 // handle registers both paths of a method.
 func (b *bridge) handle(service, name string, f http.HandlerFunc) {
 	routed := func(w http.ResponseWriter, r *http.Request) {
+		if err := mayCall(r.Context(), "/"+service+"/"+name); err != nil {
+			b.fail(w, http.StatusForbidden, err)
+			return
+		}
 		if !local[name] && b.forward(w, r) {
 			return
 		}

@@ -20,12 +20,14 @@ import (
 
 // User is one who may call the API.
 type User struct {
-	Name string
-	Hash secret.Hash // of the secret
+	Name   string
+	Hash   secret.Hash // of the secret
+	Member bool        // members of the cluster call as this user
 }
 
-// Users are those who may call the API. They all may do everything; what each
-// may do is to be decided by the name that goes with a call, see UserFrom.
+// Users are those who may call the API. They all may do everything but for what
+// is for members, see forMembers; what else each may do is to be decided by the
+// name that goes with a call, see UserFrom.
 type Users struct {
 	current atomic.Pointer[[]*account]
 }
@@ -45,9 +47,9 @@ func NewUsers(list []User) *Users {
 	return u
 }
 
-// Replace takes another list. What users that are not in it, or have another
-// secret there, have under way is ended: streams, watches, calls that wait. It is
-// for one caller at a time.
+// Replace takes another list. What users have under way that are not in it, or
+// not as they were, is ended: streams, watches, calls that wait. It is for one
+// caller at a time.
 func (u *Users) Replace(list []User) {
 	old := *u.current.Load()
 	kept := make(map[User]*account, len(old))
@@ -66,7 +68,7 @@ func (u *Users) Replace(list []User) {
 	}
 	u.current.Store(&fresh)
 	for _, a := range kept {
-		a.gone(fmt.Errorf("%w: user %s was removed, or has another secret now", lease.ErrUncertain, a.Name))
+		a.gone(fmt.Errorf("%w: user %s was removed, or is not as it was", lease.ErrUncertain, a.Name))
 	}
 }
 
@@ -146,6 +148,27 @@ var open = map[string]bool{
 	http.MethodPost + " " + pb.ClusterService_Health_FullMethodName: true,
 }
 
+// forMembers are the methods that need the account of a member. Each can say
+// where the API of a member is, and members and clients show their secrets there:
+// Join makes this member show its own, and a snapshot has the addresses of all.
+var forMembers = map[string]bool{
+	pb.ClusterService_AddLearner_FullMethodName:      true,
+	pb.ClusterService_Promote_FullMethodName:         true,
+	pb.ClusterService_Announce_FullMethodName:        true,
+	pb.ClusterService_Join_FullMethodName:            true,
+	pb.ClusterService_RestoreSnapshot_FullMethodName: true,
+}
+
+// mayCall refuses a user what is for members.
+func mayCall(ctx context.Context, method string) error {
+	a, ok := ctx.Value(userKey{}).(*account)
+	if !ok || a.Member || !forMembers[method] {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is for the account of a member, and %s is none; use the secret of one that `leased user add --member` has made",
+		lease.ErrInvalid, method, a.Name)
+}
+
 // headerOf is the header of a gRPC call.
 func headerOf(ctx context.Context) string {
 	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) == 1 {
@@ -164,6 +187,9 @@ func (s *Server) unaryUsers(ctx context.Context, request any, info *grpc.UnarySe
 		return nil, err
 	}
 	defer done()
+	if err := mayCall(ctx, info.FullMethod); err != nil {
+		return nil, err
+	}
 	response, err := handler(ctx, request)
 	return response, removed(ctx, err)
 }
@@ -177,6 +203,10 @@ func (s *Server) streamUsers(server any, stream grpc.ServerStream, info *grpc.St
 	}
 	ctx, done, err := s.config.Users.admit(stream.Context(), headerOf(stream.Context()))
 	if err != nil {
+		return err
+	}
+	if err := mayCall(ctx, info.FullMethod); err != nil {
+		done()
 		return err
 	}
 	ended := make(chan error, 1)

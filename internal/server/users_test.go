@@ -201,3 +201,62 @@ func TestClientWithASecret(t *testing.T) {
 	_, err = backend.Inspect(patient(t), "a")
 	require.ErrorIs(t, err, wire.ErrUnauthenticated)
 }
+
+// TestOnlyMembersSayWhereMembersAre: who can say where the API of a member is
+// gets the secrets that are shown there. A user who is no member cannot, by any
+// way; what is no business of members stays open to it.
+func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
+	s, users, alice := startGuarded(t)
+	member := secret.New()
+	users.Replace([]server.User{{Name: "alice", Hash: secret.HashOf(alice)}, {Name: "members", Hash: secret.HashOf(member), Member: true}})
+	evil := freePort(t)
+	as := func(text string) pb.ClusterServiceClient {
+		return pb.NewClusterServiceClient(dialAs(t, s.Address(), text))
+	}
+	ctx := patient(t)
+	for name, call := range map[string]func(pb.ClusterServiceClient) error{
+		"announce": func(c pb.ClusterServiceClient) error {
+			_, err := c.Announce(ctx, &pb.AnnounceRequest{Id: "n1", ApiAddress: evil})
+			return err
+		},
+		"add-learner": func(c pb.ClusterServiceClient) error {
+			_, err := c.AddLearner(ctx, &pb.AddLearnerRequest{Id: "n1", RaftAddress: evil, ApiAddress: evil})
+			return err
+		},
+		"promote": func(c pb.ClusterServiceClient) error {
+			_, err := c.Promote(ctx, &pb.PromoteRequest{Id: "n1"})
+			return err
+		},
+		"join": func(c pb.ClusterServiceClient) error {
+			_, err := c.Join(ctx, &pb.JoinRequest{Address: evil})
+			return err
+		},
+		"restore-snapshot": func(c pb.ClusterServiceClient) error {
+			stream, err := c.RestoreSnapshot(ctx)
+			if err == nil {
+				_, err = stream.CloseAndRecv()
+			}
+			return err
+		},
+	} {
+		require.ErrorContains(t, call(as(alice)), "is for the account of a member", name)
+		body := `{"id":"n1","raftAddress":"` + evil + `","apiAddress":"` + evil + `"}`
+		for _, by := range []string{"", "n2"} {
+			request := newPost(t, s.Address(), "/v1/"+name, body)
+			if by != "" {
+				request.Header.Set("Leased-Forwarded", by)
+			}
+			require.Equal(t, http.StatusForbidden, send(t, request, secret.Header(alice)).StatusCode, name)
+		}
+	}
+	status, err := as(alice).Status(ctx, &pb.StatusRequest{})
+	require.NoError(t, err)
+	require.Len(t, status.Members, 1)
+	_, err = as(alice).Transfer(ctx, &pb.TransferRequest{})
+	require.ErrorContains(t, err, "there is no other member that votes", "an operator may still ask for it")
+
+	_, err = as(member).AddLearner(ctx, &pb.AddLearnerRequest{Id: "n2", RaftAddress: evil, ApiAddress: "http://" + evil + "/x"})
+	require.ErrorContains(t, err, "must be host:port")
+	_, err = as(member).Announce(ctx, &pb.AnnounceRequest{Id: "n1", ApiAddress: s.Address()})
+	require.NoError(t, err)
+}

@@ -15,9 +15,9 @@ import (
 )
 
 // addUser adds a user to a file, and returns its secret.
-func addUser(t *testing.T, file, name string) string {
+func addUser(t *testing.T, file, name string, flags ...string) string {
 	t.Helper()
-	out, err := exec.Command(leased, "user", "add", name, "--users="+file).Output()
+	out, err := exec.Command(leased, append([]string{"user", "add", name, "--users=" + file}, flags...)...).Output()
 	require.NoError(t, err)
 	return strings.TrimSpace(string(out))
 }
@@ -104,7 +104,7 @@ func TestUsersOfACluster(t *testing.T) {
 	c := newTrio(t)
 	dir := t.TempDir()
 	file, own := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "member.secret")
-	require.NoError(t, os.WriteFile(own, []byte(addUser(t, file, "members")), 0o600))
+	require.NoError(t, os.WriteFile(own, []byte(addUser(t, file, "members", "--member")), 0o600))
 	alice := addUser(t, file, "alice")
 
 	out, code := call(t, nil, append(c.commands[0], "--users="+file)...)

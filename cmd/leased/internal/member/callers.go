@@ -52,10 +52,17 @@ func (c *callers) read() (read calling, err error) {
 	if read.users, err = userfile.Read(c.usersFile); err != nil {
 		return read, fmt.Errorf("users: %w", err)
 	}
-	mine := func(u server.User) bool { return u.Hash == secret.HashOf(read.own) }
-	if read.own != "" && !slices.ContainsFunc(read.users, mine) {
+	if read.own == "" {
+		return read, nil
+	}
+	own := slices.IndexFunc(read.users, func(u server.User) bool { return u.Hash == secret.HashOf(read.own) })
+	switch {
+	case own < 0:
 		return read, fmt.Errorf("secret-file (%s) must have the secret of a user in users (%s): all members have the same users, and let in no other",
 			c.secretFile, c.usersFile)
+	case !read.users[own].Member:
+		return read, fmt.Errorf("secret-file (%s) must have the secret of a member: add `member: true` to user %s in users (%s) of all members, "+
+			"or make one with `leased user add --member`", c.secretFile, read.users[own].Name, c.usersFile)
 	}
 	return read, nil
 }

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -59,7 +60,7 @@ func TestReloadTakesUsers(t *testing.T) {
 	dir := t.TempDir()
 	file, ownFile := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "own")
 	add := func(name string) string {
-		text, err := userfile.Add(file, name)
+		text, err := userfile.Add(file, name, name == "members")
 		require.NoError(t, err)
 		return text
 	}
@@ -80,15 +81,21 @@ func TestReloadTakesUsers(t *testing.T) {
 	require.NoError(t, call(bob))
 	require.ErrorIs(t, call(alice), wire.ErrUnauthenticated)
 
+	good, err := os.ReadFile(file)
+	require.NoError(t, err)
 	require.NoError(t, userfile.Remove(file, "members"))
 	require.ErrorContains(t, m.Reload(s), "must have the secret of a user")
 	require.NoError(t, call(own))
+	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(good, []byte("member: true"), []byte("member: false")), 0o600))
+	require.ErrorContains(t, m.Reload(s), "must have the secret of a member")
+	_, err = newCallers(s)
+	require.ErrorContains(t, err, "leased user add --member", "nor does it start so")
 	require.NoError(t, os.WriteFile(file, []byte("- {name: eve, hash: hunter2}\n"), 0o600))
 	require.ErrorIs(t, m.Reload(s), userfile.ErrInvalid)
 	require.NoError(t, call(bob))
 
 	next := filepath.Join(dir, "next.yaml") // the member changes its own secret
-	text, err := userfile.Add(next, "members")
+	text, err := userfile.Add(next, "members", true)
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(next, file))
 	require.NoError(t, os.WriteFile(ownFile, []byte(text), 0o600))

@@ -29,7 +29,7 @@ func (s *Settings) validate() error {
 		return s.broken("tls-clients", "needs tls-cert and tls-ca")
 	case s.Users != "" && s.SecretFile == "" && len(s.Join) > 0:
 		return s.broken("secret-file", "must be given with users ("+s.Users+") and join: the other members ask this one for a secret too; "+
-			"make one with `leased user add`")
+			"make one with `leased user add --member`")
 	case s.BootstrapExpect == 0 && len(s.Join) == 0:
 		return s.broken("bootstrap-expect", "must be 1 for a cluster of one, or the number of members listed in join; "+
 			"to join a cluster that exists, give the API of a member with join")

@@ -89,8 +89,8 @@ func readUser(path string, entry *yaml.Node) (user server.User, err error) {
 		}
 		_, twice := values[key]
 		switch {
-		case key != "name" && key != "hash": // the value may be a password
-			return user, &Error{Key: key, Value: "not shown", Source: at(path, value), Rule: "is no field of a user; there are name and hash"}
+		case key != "name" && key != "hash" && key != "member": // the value may be a password
+			return user, &Error{Key: key, Value: "not shown", Source: at(path, value), Rule: "is no field of a user; there are name, hash and member"}
 		case value.Kind != yaml.ScalarNode:
 			return user, broken("must be one value")
 		case twice:
@@ -101,6 +101,13 @@ func readUser(path string, entry *yaml.Node) (user server.User, err error) {
 	user.Name = values["name"]
 	if CheckName(user.Name) != nil {
 		return user, &Error{Key: "name", Value: shown(user.Name), Source: at(path, entry), Rule: nameRule}
+	}
+	switch values["member"] {
+	case "true":
+		user.Member = true
+	case "", "false":
+	default:
+		return user, &Error{Key: "member", Value: "of " + user.Name + ", not shown", Source: at(path, entry), Rule: "must be true or false"}
 	}
 	digits, ok := strings.CutPrefix(values["hash"], kind)
 	hash, err := hex.DecodeString(digits)

@@ -14,10 +14,10 @@ import (
 
 func TestUsersComeAndGo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	first, err := userfile.Add(path, "alice")
+	first, err := userfile.Add(path, "alice", false)
 	require.NoError(t, err)
 	require.NoError(t, secret.Check(first))
-	second, err := userfile.Add(path, "bob@example.org")
+	second, err := userfile.Add(path, "bob@example.org", false)
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
 	text, err := os.ReadFile(path)
@@ -33,11 +33,11 @@ func TestUsersComeAndGo(t *testing.T) {
 	require.Equal(t, "alice", users[0].Name)
 	require.Equal(t, secret.HashOf(first), users[0].Hash)
 
-	_, err = userfile.Add(path, "alice")
+	_, err = userfile.Add(path, "alice", false)
 	require.ErrorIs(t, err, userfile.ErrInvalid)
 	require.ErrorContains(t, err, "there is such a user")
 	for _, name := range []string{"", "a b", "-x", "a\nb", strings.Repeat("x", 65), "ä"} {
-		_, err = userfile.Add(path, name)
+		_, err = userfile.Add(path, name, false)
 		require.ErrorIs(t, err, userfile.ErrInvalid, name)
 	}
 	require.NoError(t, userfile.Remove(path, "alice"))
@@ -48,7 +48,7 @@ func TestUsersComeAndGo(t *testing.T) {
 
 	// Two that change it at once do not undo each other's work.
 	require.NoError(t, os.WriteFile(path+".new", nil, 0o600))
-	_, err = userfile.Add(path, "carol")
+	_, err = userfile.Add(path, "carol", false)
 	require.ErrorIs(t, err, userfile.ErrBusy)
 	after, err := userfile.Read(path)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestWeakFormsAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, userfile.ErrInvalid, file)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "hunter2")
-		_, err = userfile.Add(path, "carol")
+		_, err = userfile.Add(path, "carol", false)
 		require.ErrorIs(t, err, userfile.ErrInvalid, "a bad file is not made worse")
 		require.NoFileExists(t, path+".new")
 	}

@@ -17,8 +17,9 @@ import (
 const head = "# Who may call the API. Change it with `leased user`, then send SIGHUP to the servers.\n" +
 	"# The secrets are not here: only those who were given one have it.\n"
 
-// Add adds a user and returns its secret. A file that does not exist is made.
-func Add(path, name string) (text string, err error) {
+// Add adds a user, who may be a member, and returns its secret. A file that does
+// not exist is made.
+func Add(path, name string, member bool) (text string, err error) {
 	if err := CheckName(name); err != nil {
 		return "", err
 	}
@@ -27,7 +28,7 @@ func Add(path, name string) (text string, err error) {
 		if slices.ContainsFunc(users, func(u server.User) bool { return u.Name == name }) {
 			return nil, &Error{Key: "name", Value: name, Source: path, Rule: "must be new: there is such a user; remove it first, or add one with another name"}
 		}
-		return append(users, server.User{Name: name, Hash: secret.HashOf(text)}), nil
+		return append(users, server.User{Name: name, Hash: secret.HashOf(text), Member: member}), nil
 	})
 	if err != nil {
 		return "", err
@@ -91,6 +92,9 @@ func format(users []server.User) string {
 	b.WriteString(head)
 	for _, u := range users {
 		fmt.Fprintf(&b, "- name: %q\n  hash: %s%s\n", u.Name, kind, hex.EncodeToString(u.Hash[:]))
+		if u.Member {
+			b.WriteString("  member: true\n")
+		}
 	}
 	return b.String()
 }
