@@ -33,7 +33,7 @@ func (s *session) Adopt(ctx context.Context, request lease.Request, token fencin
 		if a, err = s.adopt(ctx, &request, token, e); err != nil {
 			return lease.Grant{}, fmt.Errorf("adopt attempt %d: %w", request.Nonce, err)
 		}
-	} else if err := s.askedAgain(ctx, a); err != nil {
+	} else if a, err = s.askedAgain(ctx, &request, e, a); err != nil {
 		return lease.Grant{}, err
 	}
 	if token != fencing.None && a.token != token {

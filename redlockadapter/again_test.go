@@ -160,8 +160,12 @@ func TestANodeGivesOnlyWhatIsHeld(t *testing.T) {
 	require.Equal(t, "8", adopt("8", "old"))
 	require.Equal(t, "8", adopt("8", "old"), "asked twice, the same answer")
 	s.run("release", ":a", "old\ninfo")
-	require.Equal(t, "taken", s.run("renew", "1 100000 8", ":a", "old\ninfo"))
+	require.Equal(t, "ended", s.run("renew", "1 100000 8", ":a", "old\ninfo"))
 	require.Contains(t, s.run("acquire", 1, 100_000, ":a", "third\ninfo"), "held")
+	s.run("release", ":a", "new\ninfo")
+	require.Equal(t, "ended", s.run("renew", "1 100000 8", ":a", "old\ninfo"), "it is free, but was given to another one")
+	require.Equal(t, "ended", s.run("acquire", 1, 100_000, ":a", "old\ninfo"))
+	require.Equal(t, "8", s.get("node", ":a"))
 	require.NoError(t, s.client.HSet(patient(t), "node", "state", "1 0 - 0").Err())
 	require.Equal(t, "empty", adopt("8", "old"))
 }

@@ -2,6 +2,7 @@ package redlockadapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -14,6 +15,7 @@ import (
 type renewal struct {
 	session *session
 	sent    lease.Instant
+	lose    func(*attempt, error)
 	all     chan struct{} // closed when every outcome is certain
 
 	mu   sync.Mutex
@@ -36,36 +38,61 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
 	}
 	var grants []*attempt
-	for _, e := range s.known {
+	var dropped []lease.Nonce
+	for nonce, e := range s.known {
 		if e.granted != nil {
 			grants = append(grants, e.granted)
+		} else if e.dropped {
+			dropped = append(dropped, nonce)
 		}
 	}
 	s.mu.Unlock()
-	return s.prolong(ctx, grants)
+	failed, err := s.prolong(ctx, grants, s.lose)
+	if err != nil {
+		return nil, err
+	}
+	return append(failed, dropped...), nil
 }
 
 // askedAgain prolongs a grant that is asked for again: who asks counts its time
-// from this question. The error matches ErrHeld if the grant is lost.
-func (s *session) askedAgain(ctx context.Context, a *attempt) error {
-	failed, err := s.prolong(ctx, []*attempt{a})
+// from this question. If it is lost, another process may have taken it over, and
+// this one serves its session again: then it is taken back, under a new name, and
+// the client is told of a loss only if that fails. The error matches ErrHeld if
+// the grant is gone.
+func (s *session) askedAgain(ctx context.Context, request *lease.Request, e *entry, a *attempt) (*attempt, error) {
+	var lost error
+	failed, err := s.prolong(ctx, []*attempt{a}, func(a *attempt, why error) {
+		if s.drop(a) {
+			lost = why
+		}
+	})
+	if lost != nil {
+		found, err := s.adopt(ctx, request, a.token, e)
+		if err != nil && s.config.Lost != nil {
+			s.config.Lost(a.nonce, lost)
+		}
+		if errors.Is(err, lease.ErrNotHeld) {
+			err = attemptEnded(a.nonce)
+		}
+		return found, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.known[a.nonce]
 	switch {
-	case e == nil || e.granted != a:
-		return attemptEnded(a.nonce)
+	case e.released || e.granted != a:
+		return nil, attemptEnded(a.nonce)
 	case err != nil:
-		return fmt.Errorf("%w: granted, but not prolonged: %w", lease.ErrUncertain, err)
+		return nil, fmt.Errorf("%w: granted, but not prolonged: %w", lease.ErrUncertain, err)
 	case len(failed) > 0:
-		return fmt.Errorf("%w: granted, but not prolonged", lease.ErrUncertain)
+		return nil, fmt.Errorf("%w: granted, but not prolonged", lease.ErrUncertain)
 	}
-	return nil
+	return a, nil
 }
 
-// prolong renews some grants. It returns what Renew does.
-func (s *session) prolong(ctx context.Context, grants []*attempt) ([]lease.Nonce, error) {
-	r := &renewal{session: s, sent: s.config.Clock.Now(), all: make(chan struct{})}
+// prolong renews some grants, and calls lose for those that are ours no more. It
+// returns what Renew does.
+func (s *session) prolong(ctx context.Context, grants []*attempt, lose func(*attempt, error)) ([]lease.Nonce, error) {
+	r := &renewal{session: s, sent: s.config.Clock.Now(), lose: lose, all: make(chan struct{})}
 	var late []*attempt
 	s.mu.Lock()
 	for _, a := range grants {
@@ -77,7 +104,7 @@ func (s *session) prolong(ctx context.Context, grants []*attempt) ([]lease.Nonce
 	}
 	s.mu.Unlock()
 	for _, a := range late {
-		s.lose(a, fmt.Errorf("%w: it was not renewed in time", lease.ErrExpired))
+		lose(a, fmt.Errorf("%w: it was not renewed in time", lease.ErrExpired))
 	}
 	if len(r.each) == 0 {
 		return nil, nil
@@ -155,7 +182,7 @@ func (r *renewal) result(ctx context.Context) ([]lease.Nonce, error) {
 	s.mu.Unlock()
 	r.mu.Unlock()
 	for _, a := range lost {
-		s.lose(a, fmt.Errorf("%w: a majority of the Redis nodes says so", lease.ErrTaken))
+		r.lose(a, fmt.Errorf("%w: a majority of the Redis nodes says so", lease.ErrTaken))
 	}
 	if len(failed) == len(r.each) {
 		if ctx.Err() != nil {
@@ -168,18 +195,26 @@ func (r *renewal) result(ctx context.Context) ([]lease.Nonce, error) {
 
 // lose ends a grant that is ours no more, and tells the client.
 func (s *session) lose(a *attempt, err error) {
+	if s.drop(a) && s.config.Lost != nil {
+		s.config.Lost(a.nonce, err)
+	}
+}
+
+// drop ends a grant that is ours no more. It reports whether it was till now.
+func (s *session) drop(a *attempt) bool {
 	s.mu.Lock()
 	e := s.known[a.nonce]
 	if e == nil || e.granted != a {
 		s.mu.Unlock()
-		return
+		return false
 	}
-	delete(s.known, a.nonce)
+	e.granted, e.dropped = nil, e.working
+	if !e.working { // else finish does, if nothing comes of it
+		delete(s.known, a.nonce)
+	}
 	s.mu.Unlock()
 	s.backend.queues.release(a) // what some nodes still have of it
-	if s.config.Lost != nil {
-		s.config.Lost(a.nonce, err)
-	}
+	return true
 }
 
 // holding finds the grant of this process with this name.

@@ -53,6 +53,7 @@ type entry struct {
 	released bool
 	gone     chan struct{} // if someone waits: closed when it is released
 	granted  *attempt
+	dropped  bool // it was granted, and the call that works on it looks whether it can be had back
 }
 
 func newSession(b *Backend, config lease.SessionConfig) *session {
@@ -125,7 +126,7 @@ func (s *session) enter(nonce lease.Nonce) (e *entry, free chan struct{}, err er
 func (s *session) finish(nonce lease.Nonce, e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.working = false
+	e.working, e.dropped = false, false
 	if e.free != nil {
 		close(e.free)
 		e.free = nil
@@ -163,7 +164,7 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	defer s.finish(request.Nonce, e)
 	a := s.grantOf(e)
 	if a != nil {
-		err = s.askedAgain(ctx, a)
+		a, err = s.askedAgain(ctx, &request, e, a)
 	} else {
 		a, err = s.acquire(ctx, &request, e)
 	}

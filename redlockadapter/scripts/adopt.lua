@@ -7,12 +7,13 @@
 --       body and that token; or "ended" if its tombstone is here; or only "empty".
 --
 -- Only what is held is given, with the token that it has: no value is accepted
--- here, so nothing changes for tokens. The name changes hands, so that from now on
--- the former process can neither renew nor release it, and the TTL begins anew.
+-- here, so nothing changes for tokens. The name changes hands, and the TTL begins
+-- anew. A tombstone is left for the former name: its process may not know yet, and
+-- must not take the lock back with a renewal when it was released by the new one.
 local call, node, A = redis.call, KEYS[1], ARGV
 local match, size = string.match, #ARGV
-local max, tombs = match(call('HGET', node, 'state') or '', '^%d+ %d+ (%d+) (%d+)$')
-if not max then return 'empty' end
+local head, tombs = match(call('HGET', node, 'state') or '', '^(%d+ %d+ %d+) (%d+)$')
+if not head then return 'empty' end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local answers, i = {}, 1
@@ -32,7 +33,15 @@ while i <= size do
     end
   end
   if tonumber(tombs) > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1 then answer = 'ended' end
-  if answer == token then call('HSET', node, unpack(writes)) end
+  if answer == token then
+    call('HSET', node, unpack(writes))
+    local life = math.max(10 * ttl, 60000)
+    call('SET', node .. ':tomb:' .. match(former, '^[^\n]*'), '1', 'PX', string.format('%d', life))
+    if now + life > tonumber(tombs) then
+      tombs = string.format('%d', now + life)
+      call('HSET', node, 'state', head .. ' ' .. tombs)
+    end
+  end
   answers[#answers + 1] = answer
   i = last + 3
 end
