@@ -76,7 +76,7 @@ func (n *Node) acquire(ctx context.Context, id lease.SessionID, incarnation uint
 func (n *Node) await(ctx context.Context, term *leadership, a attempt) (result machine.Result, err error) {
 	t := n.hub.expect(a)
 	defer n.hub.leave(a, t)
-	n.fsm.read(func(m *machine.Machine) { result = m.Attempt(a.session, a.incarnation, a.nonce) })
+	n.fsm.read(func(m *machine.Machine) { result = prospect(m, a) })
 	if result.Code != machine.Queued { // its turn came before it was expected here
 		return result, nil
 	}
@@ -90,6 +90,17 @@ func (n *Node) await(ctx context.Context, term *leadership, a attempt) (result m
 	case <-n.stopped:
 		return machine.Result{}, ErrStopped
 	}
+}
+
+// prospect is what has become of an attempt, and Exhausted if it is in the queue
+// and no token is left for it, nor ever will be. It stays in the queue until it
+// is released or its session ends, and is in nobody's way.
+func prospect(m *machine.Machine, a attempt) machine.Result {
+	result := m.Attempt(a.session, a.incarnation, a.nonce)
+	if result.Code == machine.Queued && m.LastToken() == fencing.MaxToken {
+		return machine.Result{Code: machine.Exhausted}
+	}
+	return result
 }
 
 // barrier returns when everything that was committed before it was called has

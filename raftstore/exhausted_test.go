@@ -25,3 +25,74 @@ func TestNoTokensAreLeft(t *testing.T) {
 		require.NotErrorIs(t, err, lease.ErrUncertain)
 	})
 }
+
+// Who waits when the last token goes is told at once, though the lock is held:
+// its turn cannot come.
+func TestWaitersHearThatNoTokensAreLeft(t *testing.T) {
+	for name, spend := range map[string]func(t *testing.T, n *Node, s lease.Session){
+		"by the floor": func(t *testing.T, n *Node, _ lease.Session) { raiseFloor(t, n, 0) },
+		"by a grant": func(t *testing.T, n *Node, s lease.Session) {
+			raiseFloor(t, n, 1)
+			grant, err := s.Acquire(testContext(t), lockRequest(3, "b"))
+			require.NoError(t, err)
+			require.Equal(t, fencing.MaxToken, grant.Token)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startMemory(t, 1)
+				s := openSession(t, c.backend(), time.Hour)
+				_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+				require.NoError(t, err)
+				ctx := testContext(t)
+				waiting := lockRequest(2, "a")
+				waiting.Wait = true
+				done := make(chan error, 1)
+				go func() {
+					_, err := s.Acquire(ctx, waiting)
+					done <- err
+				}()
+				pass(time.Second) // nothing moves any more: it waits
+				spend(t, c.leader(), s)
+				requireNoTokens(t, <-done)
+				_, err = s.Acquire(ctx, waiting)
+				requireNoTokens(t, err) // nor does who asks again wait
+			})
+		})
+	}
+}
+
+// A state that was restored may have no tokens left, either.
+func TestWaitersHearThatARestoredStateHasNoTokens(t *testing.T) {
+	leader, follower := newReplica(t), newReplica(t)
+	follower.id = leader.id
+	k1, _ := leader.open("a")
+	waiting := lockRequest(2, "a")
+	waiting.Wait = true
+	result := leader.apply(&machine.Acquire{Session: leader.id, Incarnation: k1, Request: waiting})
+	require.Equal(t, machine.Queued, result.Code)
+	a := attempt{leader.id, k1, 2}
+	turn := follower.node.hub.expect(a)
+	defer follower.node.hub.leave(a, turn)
+	follower.restore(leader)
+	require.Nil(t, turn.err)
+	require.Zero(t, turn.result, "there are tokens, and it waits on")
+	leader.apply(&machine.RaiseFloor{By: fencing.MaxToken - 1})
+	follower.restore(leader)
+	require.Equal(t, machine.Result{Code: machine.Exhausted}, turn.result)
+}
+
+// raiseFloor leaves so many tokens.
+func raiseFloor(t *testing.T, n *Node, left fencing.Token) {
+	by := fencing.MaxToken - n.Status().LastToken - left
+	result, _, err := n.propose(testContext(t), &machine.RaiseFloor{By: by})
+	require.NoError(t, err)
+	require.Equal(t, machine.Done, result.Code)
+}
+
+func requireNoTokens(t *testing.T, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.NotErrorIs(t, err, lease.ErrUncertain)
+	require.ErrorContains(t, err, "all tokens")
+}

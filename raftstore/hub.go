@@ -104,6 +104,7 @@ func (h *hub) pass(c machine.Command, events []machine.Event) (later []func()) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	last := false
 	for i := range events {
 		e := &events[i]
 		if len(h.watchers) > 0 {
@@ -117,6 +118,7 @@ func (h *hub) pass(c machine.Command, events []machine.Event) (later []func()) {
 		switch e.Type {
 		case machine.EventGranted:
 			h.answer(a, machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}, nil)
+			last = last || e.Token == fencing.MaxToken
 		case machine.EventCancelled:
 			h.answer(a, machine.Result{}, cancelled(c, e.Nonce))
 		case machine.EventExpired:
@@ -125,7 +127,24 @@ func (h *hub) pass(c machine.Command, events []machine.Event) (later []func()) {
 			later = append(later, h.losses(a, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))...)
 		}
 	}
+	if last {
+		h.dismiss()
+	}
 	return later
+}
+
+// exhausted tells all who wait that no token is left.
+func (h *hub) exhausted() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dismiss()
+}
+
+// dismiss is exhausted. The caller holds mu.
+func (h *hub) dismiss() {
+	for a := range h.turns {
+		h.answer(a, machine.Result{Code: machine.Exhausted}, nil)
+	}
 }
 
 // cancelled is why a waiter left the queue: it was released, or its session has
@@ -154,9 +173,9 @@ func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 	}
 	h.sweep(now)
 	for a := range h.turns {
-		switch result := now.Attempt(a.session, a.incarnation, a.nonce); result.Code {
+		switch result := prospect(now, a); result.Code {
 		case machine.Queued:
-		case machine.Granted:
+		case machine.Granted, machine.Exhausted:
 			h.answer(a, result, nil)
 		case machine.NoSession:
 			h.answer(a, machine.Result{}, lease.ErrExpired)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -222,10 +223,14 @@ func (n *Node) Close() error {
 func (n *Node) applied(c machine.Command, result machine.Result, events []machine.Event) []func() {
 	n.lessor.applied(c, result, events)
 	later := n.hub.pass(c, events)
-	if result.Code != machine.Done { // no session has ended
+	if result.Code != machine.Done { // nothing has ended
 		return later
 	}
 	switch c := c.(type) {
+	case *machine.RaiseFloor:
+		if result.Token == fencing.MaxToken {
+			n.hub.exhausted()
+		}
 	case *machine.CloseSession:
 		n.hub.forget(c.Session, c.Incarnation)
 	case *machine.Expire:
