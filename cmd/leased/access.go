@@ -47,7 +47,9 @@ type access struct {
 	secretFile            string
 }
 
-// addAccess adds the flags to a command. The environment gives their defaults.
+// addAccess adds the flags to a command. The environment gives their defaults;
+// that of secret-file is read when it is used, since --help prints defaults, and a
+// secret may have got there.
 func addAccess(c *cobra.Command) *access {
 	a := &access{}
 	flags := c.Flags()
@@ -55,7 +57,7 @@ func addAccess(c *cobra.Command) *access {
 	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "authority that signed the members' certificates, PEM file (LEASED_TLS_CA)")
 	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "own certificate, PEM file, where the service asks for one (LEASED_TLS_CERT)")
 	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "key of the own certificate, PEM file (LEASED_TLS_KEY)")
-	flags.StringVar(&a.secretFile, "secret-file", fromEnv("LEASED_SECRET_FILE", ""), "file with your secret, of leased user add, where the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
+	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret, of leased user add, where the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
 	return a
 }
 
@@ -112,19 +114,23 @@ func (a *access) tls() (*tls.Config, error) {
 
 // secret is empty if none was given: then the service must have no users.
 func (a *access) secret() (string, error) {
+	path := a.secretFile
+	if path == "" {
+		path = os.Getenv("LEASED_SECRET_FILE")
+	}
 	text, given := os.LookupEnv("LEASED_SECRET")
 	switch {
-	case given && a.secretFile != "":
-		return "", usageError(fmt.Errorf("secret-file (%s) and LEASED_SECRET exclude each other", a.secretFile))
+	case given && path != "":
+		return "", usageError(fmt.Errorf("secret-file (%s) and LEASED_SECRET exclude each other", path))
 	case given:
 		if err := secret.Check(text); err != nil {
 			return "", usageError(fmt.Errorf("LEASED_SECRET has %w", err))
 		}
 		return text, nil
-	case a.secretFile == "":
+	case path == "":
 		return "", nil
 	}
-	text, err := secret.ReadFile(a.secretFile)
+	text, err := secret.ReadFile(path)
 	if err != nil {
 		return "", usageError(fmt.Errorf("secret-file: %w", err))
 	}

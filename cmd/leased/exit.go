@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -73,7 +74,7 @@ func execute(root *cobra.Command, args []string) int {
 	if errors.As(err, &coded) && coded.err == nil {
 		return coded.code
 	}
-	fmt.Fprintf(os.Stderr, "leased: %s\n", err)
+	fmt.Fprintf(os.Stderr, "leased: %s\n", secret.Hide(err.Error())) // it may repeat an argument
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(os.Stderr, "        %s\n", hint)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/member"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // serveExample begins with three members on one machine. A test runs it.
@@ -125,8 +126,23 @@ func attend(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, loa
 	}
 }
 
+// hideSecrets keeps secrets out of the log, should one have got into a message.
+func hideSecrets(_ []string, a slog.Attr) slog.Attr {
+	switch value := a.Value.Any().(type) {
+	case string:
+		if secret.In(value) {
+			a.Value = slog.StringValue(secret.Hide(value))
+		}
+	case error:
+		if text := value.Error(); secret.In(text) {
+			a.Value = slog.StringValue(secret.Hide(text))
+		}
+	}
+	return a
+}
+
 func newLogger(s *settings.Settings) *slog.Logger {
-	options := &slog.HandlerOptions{Level: s.LogLevel}
+	options := &slog.HandlerOptions{Level: s.LogLevel, ReplaceAttr: hideSecrets}
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +18,12 @@ func newUser() *cobra.Command {
 
 // addUsers adds the flag that names the file.
 func addUsers(c *cobra.Command) *string {
-	path := c.Flags().String("users", fromEnv("LEASED_USERS", ""), "file with the users, as leased serve has it (LEASED_USERS)")
+	path := c.Flags().String("users", "", "file with the users, as leased serve has it (LEASED_USERS)")
 	check := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if *path == "" {
+			*path = os.Getenv("LEASED_USERS") // not as a default, which --help prints
+		}
 		if *path == "" {
 			return usageError(fmt.Errorf("users (empty) must be the file with the users, as --users /etc/leased/users.yaml"))
 		}

@@ -71,6 +71,18 @@ func TestUsers(t *testing.T) {
 	require.Equal(t, 2, code, out)
 	require.Contains(t, out, "a secret is not sent without TLS to 192.0.2.1:7420")
 
+	for _, args := range [][]string{{"list", "--secret-file=" + alice}, {"user", "list", "--users=" + alice}, {"user", "add", alice, "--users=" + file},
+		{"user", "list", "--users=" + path}, {alice}, {"serve", "--data=x", "--bootstrap-expect=1", "--print-config", "--secret-file=" + alice}} {
+		out, code := call(t, endpoint(api), append([]string{leased}, args...)...)
+		require.NotZero(t, code, out)
+		require.NotContains(t, out, alice, "%.12q", args)
+	}
+	for _, args := range [][]string{{"list"}, {"list", "--help"}, {"user", "list"}, {"user", "list", "--help"}} {
+		out, _ := call(t, append(endpoint(api), "LEASED_SECRET_FILE="+alice, "LEASED_USERS="+alice), append([]string{leased}, args...)...)
+		require.NotContains(t, out, alice, "%v", args)
+	}
+	must(t, append(endpoint(api), "LEASED_SECRET_FILE="+path), leased, "list")
+
 	bob := addUser(t, file, "bob")
 	require.Equal(t, "alice\nbob\n", must(t, nil, leased, "user", "list", "--users="+file))
 	_, code = call(t, env(bob), leased, "list")
@@ -84,6 +96,8 @@ func TestUsers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte("- {name: bob, hash: hunter2}\n"), 0o600))
 	p.reload("nothing was reloaded")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	p.reload("the file is empty")
 	must(t, env(alice), leased, "list")
 	require.NoError(t, os.WriteFile(file, good, 0o600))
 	must(t, nil, leased, "user", "remove", "alice", "--users="+file)

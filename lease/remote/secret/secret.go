@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ const (
 
 // ErrForm: a text is no secret that New has made.
 var ErrForm = errors.New("not a secret of `leased user add`")
+
+// ErrPath: a secret was given where the name of its file belongs.
+var ErrPath = errors.New("the name of a file is needed here, and this is a secret itself (not shown); write it into a file, and name that")
 
 // Hash is what a service keeps of a secret.
 //
@@ -50,8 +54,30 @@ func Check(text string) error {
 // HashOf is the hash of a secret.
 func HashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
 
+// inside is a secret, or most of one, inside of a text. A file may well be called
+// leased_members.
+var inside = regexp.MustCompile(prefix + `[0-9A-Fa-f]{16,}`)
+
+// In reports whether a text has a secret in it.
+func In(text string) bool { return inside.MatchString(text) }
+
+// Hide is a text for a message or a log: without the secrets in it.
+func Hide(text string) string { return inside.ReplaceAllString(text, "(a secret, not shown)") }
+
+// CheckPath refuses a secret where the name of a file belongs. The error does not
+// repeat it, as that of a file that does not exist would.
+func CheckPath(path string) error {
+	if In(path) {
+		return ErrPath
+	}
+	return nil
+}
+
 // ReadFile reads a file that has a secret and nothing else.
 func ReadFile(path string) (string, error) {
+	if err := CheckPath(path); err != nil {
+		return "", fmt.Errorf("read the secret: %w", err)
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read the secret: %w", err)

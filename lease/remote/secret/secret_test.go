@@ -42,6 +42,23 @@ func TestForm(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
+// What is shown to people has no secret in it, wherever it was given.
+func TestSecretsAreNotShown(t *testing.T) {
+	text := secret.New()
+	for _, given := range []string{text, text + "\n", "./" + text, text[:40], strings.ToUpper(text[7:])} {
+		given = "leased_" + strings.TrimPrefix(given, "leased_")
+		hidden := secret.Hide("open " + given + ": no such file")
+		require.NotContains(t, hidden, given[10:30])
+		require.Contains(t, hidden, "no such file")
+		_, err := secret.ReadFile(given)
+		require.ErrorIs(t, err, secret.ErrPath)
+		require.NotContains(t, err.Error(), given[10:30])
+	}
+	require.Equal(t, "/etc/leased_members.secret", secret.Hide("/etc/leased_members.secret"))
+	_, err := secret.ReadFile(filepath.Join(t.TempDir(), "leased_members.secret"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
 func TestCheckAddress(t *testing.T) {
 	text := secret.New()
 	for _, address := range []string{"127.0.0.1:7420", "[::1]:7420", "127.9.9.9:1", "a-name:7420"} {

@@ -2,6 +2,7 @@ package member
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 
@@ -25,7 +26,7 @@ type calling struct {
 	own   string
 }
 
-func newCallers(s *settings.Settings) (*callers, error) {
+func newCallers(s *settings.Settings, logger *slog.Logger) (*callers, error) {
 	c := &callers{usersFile: s.Users, secretFile: s.SecretFile}
 	read, err := c.read()
 	if err != nil {
@@ -35,7 +36,19 @@ func newCallers(s *settings.Settings) (*callers, error) {
 		c.users = server.NewUsers(read.users)
 	}
 	c.own.Store(&read.own)
+	c.report(logger, len(read.users))
 	return c, nil
+}
+
+// report tells how many users there are: none at all is seldom meant.
+func (c *callers) report(logger *slog.Logger, n int) {
+	switch {
+	case c.users == nil:
+	case n == 0:
+		logger.Warn("there are no users: nobody is let in", "file", c.usersFile)
+	default:
+		logger.Info("read the users", "file", c.usersFile, "users", n)
+	}
 }
 
 // read reads the files. A member that its own users would not let in is not let

@@ -57,7 +57,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	if m.certs, err = newCertificates(s, m.hosts); err != nil {
 		return nil, err
 	}
-	if m.callers, err = newCallers(s); err != nil {
+	if m.callers, err = newCallers(s, logger); err != nil {
 		return nil, err
 	}
 	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.callers.secret, logger: logger}
@@ -165,6 +165,7 @@ func (m *Member) Reload(s *settings.Settings) error {
 		return err
 	}
 	m.callers.take(fresh)
+	m.callers.report(m.logger, len(fresh.users))
 	m.policies.Store(&s.Policies)
 	select {
 	case m.reloaded <- struct{}{}:

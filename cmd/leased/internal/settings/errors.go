@@ -3,6 +3,8 @@ package settings
 import (
 	"errors"
 	"fmt"
+
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // ErrInvalid: a setting breaks a rule. The error is an *Error.
@@ -16,9 +18,10 @@ type Error struct {
 	Rule   string
 }
 
-// Error names the key, the value, where it was given, and the rule.
+// Error names the key, the value if it is no secret, where it was given, and the
+// rule.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s (%s, from %s) %s", e.Key, e.Value, e.Source, e.Rule)
+	return secret.Hide(fmt.Sprintf("%s (%s, from %s) %s", e.Key, e.Value, e.Source, e.Rule))
 }
 
 // Is makes errors.Is match ErrInvalid.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 func load(t *testing.T, file string, env map[string]string, args ...string) (*settings.Settings, error) {
@@ -52,6 +53,21 @@ func TestPrintedConfigurationCanBeRead(t *testing.T) {
 	require.Equal(t, first.LogLevel, second.LogLevel)
 	require.Equal(t, first.Join, second.Join)
 	require.Contains(t, first.Print(), "redis: [\"x:1\", \"y:2\", \"z:3\"] # --redis\n")
+}
+
+// A secret where the name of its file belongs is refused, and not repeated.
+func TestSecretIsNotRepeated(t *testing.T) {
+	text := secret.New()
+	for _, args := range [][]string{{"--secret-file=" + text}, {"--users=" + text}, {"--id=" + text}} {
+		_, err := load(t, "", nil, append(args, least...)...)
+		require.ErrorContains(t, err, "must not be a secret")
+		require.NotContains(t, err.Error(), text[10:])
+	}
+	for _, file := range []string{"secret: " + text + "\n", text + ": x\n", text + "\n", "secret-file: " + text + "\n"} {
+		_, err := load(t, file, nil, least...)
+		require.ErrorIs(t, err, settings.ErrInvalid)
+		require.NotContains(t, err.Error(), text[10:])
+	}
 }
 
 func TestErrorsNameKeyValueAndRule(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // validate fills what depends on other settings, and reports the first rule
@@ -15,6 +16,11 @@ func (s *Settings) validate() error {
 	if s.ID == "" {
 		s.ID, _ = os.Hostname()
 		s.give("id", s.ID, "the host's name")
+	}
+	for _, k := range keys { // before any of them is printed
+		if secret.In(s.texts[k.name]) {
+			return s.broken(k.name, "must not be a secret: write it into a file, and name that in secret-file")
+		}
 	}
 	switch {
 	case s.ID == "":

@@ -3,12 +3,16 @@ package userfile
 import (
 	"errors"
 	"fmt"
+
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // What a caller can act on. Match with errors.Is.
 var (
 	// ErrInvalid: the file, or a name, breaks a rule. The error is an *Error.
 	ErrInvalid = errors.New("invalid users")
+	// ErrEmpty: the file has nothing in it. It matches ErrInvalid.
+	ErrEmpty = fmt.Errorf("%w: the file is empty; add a user with `leased user add`, or write [] to let in nobody", ErrInvalid)
 	// ErrBusy: another process is changing the file.
 	ErrBusy = errors.New("users are being changed")
 )
@@ -24,9 +28,9 @@ type Error struct {
 // Error names the key, the value, where it is, and the rule.
 func (e *Error) Error() string {
 	if e.Source == "" {
-		return fmt.Sprintf("%s (%s) %s", e.Key, e.Value, e.Rule)
+		return secret.Hide(fmt.Sprintf("%s (%s) %s", e.Key, e.Value, e.Rule))
 	}
-	return fmt.Sprintf("%s (%s, from %s) %s", e.Key, e.Value, e.Source, e.Rule)
+	return secret.Hide(fmt.Sprintf("%s (%s, from %s) %s", e.Key, e.Value, e.Source, e.Rule))
 }
 
 // Is makes errors.Is match ErrInvalid.

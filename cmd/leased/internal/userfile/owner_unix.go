@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a new file the owner of the old one: what root changes must
-// stay readable for the service.
+// keepOwner gives a new file the owner and the group of the old one, and lets the
+// group read it if it could: what root changes must stay readable for the service.
 func keepOwner(old string, file *os.File) error {
 	info, err := os.Stat(old)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -20,11 +20,18 @@ func keepOwner(old string, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	was, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(was.Uid) == os.Geteuid() {
-		return nil
+	fresh, err := file.Stat()
+	if err != nil {
+		return err
 	}
-	return file.Chown(int(was.Uid), int(was.Gid))
+	was, known := info.Sys().(*syscall.Stat_t)
+	is, ok := fresh.Sys().(*syscall.Stat_t)
+	if known && ok && (was.Uid != is.Uid || was.Gid != is.Gid) {
+		if err := file.Chown(int(was.Uid), int(was.Gid)); err != nil {
+			return fmt.Errorf("keep the owner and group of %s; try as root: %w", old, err)
+		}
+	}
+	return file.Chmod(0o600 | info.Mode().Perm()&0o040)
 }
 
 // syncFolder makes a rename last.

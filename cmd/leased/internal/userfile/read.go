@@ -1,8 +1,11 @@
 package userfile
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -16,8 +19,11 @@ import (
 // kind begins a hash, so that another kind can come later.
 const kind = "sha256:"
 
+// mark begins a secret. What begins so is not repeated in errors.
+const mark = "leased_"
+
 const (
-	nameRule = "must have 1 to 64 letters, digits, or any of . _ @ -, and begin with a letter or digit"
+	nameRule = "must have 1 to 64 letters, digits, or any of . _ @ -, and begin with a letter or digit, but not with " + mark + ", as secrets do"
 	hashRule = "must be " + kind + " and 64 hexadecimal digits, as `leased user add` writes it; passwords and other hashes are not taken"
 )
 
@@ -25,7 +31,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 // CheckName refuses what is no name of a user.
 func CheckName(name string) error {
-	if !nameForm.MatchString(name) {
+	if !nameForm.MatchString(name) || strings.HasPrefix(name, mark) {
 		return &Error{Key: "name", Value: shown(name), Rule: nameRule}
 	}
 	return nil
@@ -33,28 +39,23 @@ func CheckName(name string) error {
 
 // shown is a value for an error.
 func shown(value string) string {
-	if value == "" {
+	switch {
+	case value == "":
 		return "empty"
+	case strings.HasPrefix(value, mark):
+		return "not shown: it begins as a secret does"
 	}
 	return fmt.Sprintf("%.80s", value)
 }
 
 // Read reads the users of a file.
 func Read(path string) ([]server.User, error) {
-	data, err := os.ReadFile(path)
+	list, err := readDocument(path)
 	if err != nil {
-		return nil, fmt.Errorf("read users: %w", err)
+		return nil, err
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, path, err)
-	}
-	if len(document.Content) == 0 {
-		return nil, nil
-	}
-	list := document.Content[0]
-	if list.Kind != yaml.SequenceNode {
-		return nil, &Error{Key: "users", Value: describe(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
+	if list.Kind != yaml.SequenceNode { // it may be the file of a secret
+		return nil, &Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
 	}
 	var users []server.User
 	names, hashes := map[string]bool{}, map[secret.Hash]string{}
@@ -76,21 +77,44 @@ func Read(path string) ([]server.User, error) {
 	return users, nil
 }
 
+// readDocument reads the one document of a file.
+func readDocument(path string) (*yaml.Node, error) {
+	if err := secret.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF) || err == nil && len(document.Content) == 0:
+		return nil, fmt.Errorf("%s: %w", path, ErrEmpty)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, path, secret.Hide(err.Error()))
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) { // its users would be lost
+		return nil, &Error{Key: "users", Value: "more than one document", Source: path, Rule: "must be one list; nothing may follow it, no line of --- either"}
+	}
+	return document.Content[0], nil
+}
+
 // readUser reads one entry, which is valid.
 func readUser(path string, entry *yaml.Node) (user server.User, err error) {
 	if entry.Kind != yaml.MappingNode {
-		return user, &Error{Key: "users", Value: describe(entry), Source: at(path, entry), Rule: "must have an entry with name and hash for each user"}
+		return user, &Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must have an entry with name and hash for each user"}
 	}
 	values := map[string]string{}
 	for i := 0; i+1 < len(entry.Content); i += 2 {
 		key, value := entry.Content[i].Value, entry.Content[i+1]
 		broken := func(rule string) error {
-			return &Error{Key: key, Value: describe(value), Source: at(path, value), Rule: rule}
+			return &Error{Key: key, Value: kindOf(value), Source: at(path, value), Rule: rule}
 		}
 		_, twice := values[key]
 		switch {
 		case key != "name" && key != "hash" && key != "member": // the value may be a password
-			return user, &Error{Key: key, Value: "not shown", Source: at(path, value), Rule: "is no field of a user; there are name, hash and member"}
+			return user, &Error{Key: shown(key), Value: "not shown", Source: at(path, value), Rule: "is no field of a user; there are name, hash and member"}
 		case value.Kind != yaml.ScalarNode:
 			return user, broken("must be one value")
 		case twice:
@@ -124,13 +148,13 @@ func readUser(path string, entry *yaml.Node) (user server.User, err error) {
 
 func at(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
 
-// describe is what a node is, for an error.
-func describe(node *yaml.Node) string {
+// kindOf is what a node is, for an error. What it says may be a secret.
+func kindOf(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.SequenceNode:
 		return "a list"
 	case yaml.MappingNode:
 		return "a map"
 	}
-	return shown(node.Value)
+	return "one value, not shown"
 }

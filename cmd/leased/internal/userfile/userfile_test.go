@@ -55,13 +55,81 @@ func TestUsersComeAndGo(t *testing.T) {
 	require.Equal(t, users, after)
 }
 
+// A secret that has got where it does not belong is not repeated: as the file, as
+// its name, as a name, a key or a value in it.
+func TestSecretsAreNotRepeated(t *testing.T) {
+	text := secret.New()
+	for _, file := range []string{text + "\n", "- " + text + "\n", text + ": x\n", "- {" + text + ": x}\n", "- {name: " + text + "}\n",
+		"- {name: " + text[:50] + ", hash: x}\n", "- {name: a, hash: " + text + "}\n", "- {name: a, member: " + text + "}\n",
+		"- {name: [" + text + "]}\n", "- *" + text + "\n", "- {name: a, name: " + text + "}\n", "'" + text + "\n", "- \" " + text + "\"\n"} {
+		path := filepath.Join(t.TempDir(), "users.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+		_, err := userfile.Read(path)
+		require.ErrorIs(t, err, userfile.ErrInvalid, file)
+		require.NotContains(t, err.Error(), text[10:30], file)
+		require.ErrorContains(t, err, "users.yaml", "it says where")
+	}
+	path := filepath.Join(t.TempDir(), "users.yaml")
+	_, err := userfile.Read(text)
+	require.ErrorIs(t, err, secret.ErrPath)
+	_, err = userfile.Add(text, "alice", false)
+	require.ErrorIs(t, err, secret.ErrPath)
+	for _, name := range []string{text, text[:50], "leased_x", " " + text} {
+		_, err = userfile.Add(path, name, false)
+		require.ErrorIs(t, err, userfile.ErrInvalid)
+		require.NotContains(t, err.Error(), name)
+		err = userfile.Remove(path, name)
+		require.ErrorIs(t, err, userfile.ErrInvalid)
+		require.NotContains(t, err.Error(), name)
+	}
+}
+
+// No user is lost unseen: not those of a second document, and not all of them
+// because a file was emptied.
+func TestNothingIsDropped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users.yaml")
+	_, err := userfile.Add(path, "alice", true)
+	require.NoError(t, err)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, more := range []string{"---\n" + string(good), "---\n", "...\n---\n[]\n", "--- {\n"} {
+		both := string(good) + more
+		require.NoError(t, os.WriteFile(path, []byte(both), 0o600))
+		_, err = userfile.Read(path)
+		require.ErrorIs(t, err, userfile.ErrInvalid, more)
+		_, err = userfile.Add(path, "bob", false)
+		require.ErrorIs(t, err, userfile.ErrInvalid)
+		after, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, both, string(after))
+	}
+	for _, nothing := range []string{"", "\n", "# nobody\n", "---\n"} {
+		require.NoError(t, os.WriteFile(path, []byte(nothing), 0o600))
+		_, err = userfile.Read(path)
+		require.ErrorIs(t, err, userfile.ErrInvalid, nothing)
+	}
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err = userfile.Read(path)
+	require.ErrorIs(t, err, userfile.ErrEmpty)
+	_, err = userfile.Add(path, "alice", true)
+	require.NoError(t, err, "a new file may be made empty")
+	users, err := userfile.Read(path)
+	require.NoError(t, err)
+	require.True(t, users[0].Member)
+	require.NoError(t, userfile.Remove(path, "alice"))
+	users, err = userfile.Read(path)
+	require.NoError(t, err, "the last one was removed on purpose")
+	require.Empty(t, users)
+}
+
 // Weak forms are refused, by key, line and rule, and never repeated: they may be
 // passwords.
 func TestWeakFormsAreRefused(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("ab", 32)
 	for file, want := range map[string]string{
 		"alice: hunter2\n":                                "users (a map, from ",
-		"- alice\n":                                       "must have an entry with name and hash",
+		"hunter2\n":                                       "users (one value, not shown, from ",
+		"- hunter2\n":                                     "must have an entry with name and hash",
 		"- name: alice\n":                                 "hash (of alice, empty, from ",
 		"- {name: alice, hash: hunter2}\n":                "hash (of alice, not shown, from ",
 		"- {name: alice, hash: \"sha256:hunter2\"}\n":     "must be sha256: and 64 hexadecimal digits",

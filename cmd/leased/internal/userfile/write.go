@@ -47,9 +47,28 @@ func Remove(path, name string) error {
 	})
 }
 
+// target is the file itself, where path may be a link to it: the link stays.
+func target(path string) (string, error) {
+	if err := secret.CheckPath(path); err != nil {
+		return "", fmt.Errorf("write users: %w", err)
+	}
+	file, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return file, nil
+	}
+	if _, linkErr := os.Lstat(path); linkErr == nil || !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("write users: %s must be a file, or a link to one that exists: %w", path, err)
+	}
+	return path, nil
+}
+
 // change replaces the file by another one, at once: a server that reads it
-// meanwhile sees the old one or the new one. Its owner stays.
+// meanwhile sees the old one or the new one. Its owner and group stay, and whether
+// the group may read it.
 func change(path string, edit func([]server.User) ([]server.User, error)) (err error) {
+	if path, err = target(path); err != nil {
+		return err
+	}
 	fresh := path + ".new"
 	file, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -65,7 +84,7 @@ func change(path string, edit func([]server.User) ([]server.User, error)) (err e
 		}
 	}()
 	users, err := Read(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrEmpty) {
 		return err
 	}
 	if users, err = edit(users); err != nil {
@@ -90,6 +109,9 @@ func change(path string, edit func([]server.User) ([]server.User, error)) (err e
 func format(users []server.User) string {
 	var b strings.Builder
 	b.WriteString(head)
+	if len(users) == 0 {
+		b.WriteString("[]\n") // on purpose: an empty file is refused
+	}
 	for _, u := range users {
 		fmt.Fprintf(&b, "- name: %q\n  hash: %s%s\n", u.Name, kind, hex.EncodeToString(u.Hash[:]))
 		if u.Member {

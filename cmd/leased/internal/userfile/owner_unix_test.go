@@ -1,0 +1,50 @@
+//go:build unix
+
+package userfile_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+)
+
+// A change keeps owner, group and whether the group may read, and goes through a
+// link.
+func TestOwnerStays(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "link.yaml")
+	_, err := userfile.Add(path, "alice", false)
+	require.NoError(t, err)
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 {
+		gid = 12345 // root:service; others may not give files away
+	}
+	require.NoError(t, os.Chown(path, uid, gid))
+	require.NoError(t, os.Chmod(path, 0o664))
+	require.NoError(t, os.Symlink("users.yaml", link))
+	_, err = userfile.Add(link, "bob", false)
+	require.NoError(t, err)
+	require.NoError(t, userfile.Remove(link, "alice"))
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays")
+	info, err = os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o640), info.Mode().Perm(), "others may not read it, and nobody else writes it")
+	owner := info.Sys().(*syscall.Stat_t)
+	require.Equal(t, uid, int(owner.Uid))
+	require.Equal(t, gid, int(owner.Gid))
+	users, err := userfile.Read(path)
+	require.NoError(t, err)
+	require.Len(t, users, 1)
+
+	nowhere := filepath.Join(dir, "nowhere.yaml")
+	require.NoError(t, os.Symlink("gone.yaml", nowhere))
+	_, err = userfile.Add(nowhere, "carol", false)
+	require.ErrorContains(t, err, "a link to one that exists")
+}
