@@ -2,7 +2,9 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +22,16 @@ type Session struct {
 	listener *listener
 	number   uint64 // of its incarnation
 
-	mu   sync.Mutex
-	sent lease.Instant // before the last keep-alive that was answered was sent
+	mu    sync.Mutex
+	sent  lease.Instant       // before the last keep-alive that was answered was sent
+	asked map[lease.Nonce]ask // those that may live
+	term  *leadership         // under which asked is complete
+}
+
+// ask is what an attempt is for.
+type ask struct {
+	resources []fencing.Resource
+	kind      lease.Kind
 }
 
 var _ lease.Session = (*Session)(nil)
@@ -47,11 +57,21 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 		if expected == lease.Efficiency {
 			return n.refuseEfficiency(request)
 		}
+		fresh, err := s.note(n, &request)
+		if err != nil {
+			return err
+		}
 		result, err = n.acquire(ctx, s.config.ID, s.number, request)
+		if fresh && errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUncertain) {
+			s.unnote(request.Nonce) // nothing was asked
+		}
 		return err
 	})
 	if err != nil {
 		return lease.Grant{}, err
+	}
+	if result.Code != machine.Granted {
+		s.unnote(request.Nonce) // the machine has ended it, or has nothing to end
 	}
 	switch result.Code {
 	case machine.Granted:
@@ -68,6 +88,54 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
 	}
 	return lease.Grant{}, fmt.Errorf("%w: the machine answered %s", lease.ErrUncertain, result.Code)
+}
+
+// note remembers what an attempt is for, and refuses one that was made for
+// something else: the machine knows it by its nonce alone, and would answer with
+// what that was granted. Each leader learns first what others have granted. fresh
+// says that the attempt was not known.
+func (s *Session) note(n *Node, request *lease.Request) (fresh bool, err error) {
+	term := n.leading.Load()
+	if term == nil {
+		return false, nil // nothing will be asked here
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term != term {
+		n.fsm.read(s.learn)
+		s.term = term
+	}
+	known, ok := s.asked[request.Nonce]
+	if !ok {
+		s.asked[request.Nonce] = ask{slices.Clone(request.Resources), request.Kind} // the caller may use the slice again
+		return true, nil
+	}
+	if known.kind != request.Kind || !slices.Equal(known.resources, request.Resources) {
+		return false, fmt.Errorf("%w: attempt %d was made for %q (%s), and now asks for %q (%s); use a nonce that was not used before",
+			lease.ErrInvalid, request.Nonce, known.resources, known.kind, request.Resources, request.Kind)
+	}
+	return false, nil
+}
+
+// learn takes over which attempts the machine has. The caller holds mu.
+func (s *Session) learn(m *machine.Machine) {
+	if s.asked == nil {
+		s.asked = map[lease.Nonce]ask{}
+	}
+	if m.Standing(s.config.ID).Incarnation != s.number {
+		return
+	}
+	_, requests, _ := m.Session(s.config.ID)
+	for _, r := range requests {
+		s.asked[r.Party.Nonce] = ask{r.Resources, r.Party.Kind}
+	}
+}
+
+// unnote is for an attempt that has ended.
+func (s *Session) unnote(nonce lease.Nonce) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.asked, nonce)
 }
 
 // refuseEfficiency is the answer to a caller who expects the other mode.
@@ -109,6 +177,7 @@ func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
 		if _, _, err := n.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
+		s.unnote(nonce)
 		return nil
 	})
 }

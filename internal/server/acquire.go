@@ -91,9 +91,9 @@ func (s *service) newUnary(ctx context.Context, r *pb.AcquireRequest) (*unary, e
 		return nil, err
 	}
 	if r.Nonce == 0 {
-		u.request.Nonce = u.entry.nextNonce()
+		u.request.Nonce, err = u.entry.nextNonce(ctx)
 	}
-	return u, nil
+	return u, err
 }
 
 // openSingle opens a session for this lease.
@@ -169,10 +169,12 @@ func (u *unary) sayWho(ctx context.Context, err error) error {
 }
 
 // giveUp ends an attempt that nobody waits for: a call that has failed leaves
-// nothing behind, unless the caller can ask again by nonce.
+// nothing behind, unless the caller can ask again by nonce. An invalid call has
+// asked for nothing, and its nonce may be that of another attempt, which lives.
 func (u *unary) giveUp(ctx context.Context, err error) {
 	retry := u.named && errors.Is(err, lease.ErrUncertain)
-	if retry {
+	invalid := !u.single && errors.Is(err, lease.ErrInvalid)
+	if retry || invalid {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)

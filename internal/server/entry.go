@@ -23,13 +23,15 @@ type entry struct {
 	ttl    time.Duration
 	raft   *raftstore.Session
 	forget func() // takes it out of the registry
+	// firstNonce is what nonces counts up from.
+	firstNonce func(context.Context, lease.SessionID) (lease.Nonce, error)
 
 	mu        sync.Mutex
 	redis     lease.Session
 	fast      map[lease.Nonce]fastGrant // what it holds in the efficiency mode
 	over      map[lease.Nonce]bool      // released before Redis was reached
 	listeners map[*stream]bool
-	used      lease.Instant // the last renewal
+	used      lease.Instant // when someone last had to do with it
 	nonces    lease.Nonce   // the last one that this member chose
 }
 
@@ -64,14 +66,10 @@ func (e *entry) Acquire(ctx context.Context, request lease.Request) (lease.Grant
 // Renew prolongs the session in both engines. What is held in the efficiency
 // mode is prolonged only while the policies say that it may be.
 func (e *entry) Renew(ctx context.Context) ([]lease.Nonce, error) {
-	if _, err := e.raft.Renew(ctx); err != nil {
-		if errors.Is(err, lease.ErrLost) {
-			e.forget()
-		}
+	if err := e.prolong(ctx); err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
-	e.used = e.router.clock.Now()
 	session, fast := e.redis, slices.Collect(maps.Keys(e.fast))
 	e.mu.Unlock()
 	if session == nil || len(fast) == 0 {
@@ -87,6 +85,25 @@ func (e *entry) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	}
 	e.book.prolonged(e.id, fast, failed, sent)
 	return failed, e.dropMoved(ctx)
+}
+
+// prolong renews the session in the Raft machine, and keeps it in mind here.
+func (e *entry) prolong(ctx context.Context) error {
+	_, err := e.raft.Renew(ctx)
+	switch {
+	case err == nil:
+		e.use()
+	case errors.Is(err, lease.ErrLost):
+		e.forget()
+	}
+	return err
+}
+
+// use notes that somebody has to do with the session.
+func (e *entry) use() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.used = e.router.clock.Now()
 }
 
 // dropMoved ends what is held in the efficiency mode and may not be any more.

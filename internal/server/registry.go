@@ -11,7 +11,7 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// sweepGrace is how long past two TTLs a session without a renewal is kept in
+// sweepGrace is how long past two TTLs a session that nobody uses is kept in
 // mind.
 const sweepGrace = 5 * time.Second
 
@@ -24,6 +24,7 @@ type registry struct {
 
 	mu      sync.Mutex
 	entries map[lease.SessionID]*entry
+	chosen  lease.Nonce // the largest that an entry had chosen when it was swept
 }
 
 func newRegistry(r *router, b *book) *registry {
@@ -35,15 +36,12 @@ func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Durati
 	if ttl < lease.MinTTL || ttl > lease.MaxTTL {
 		return nil, fmt.Errorf("%w: ttl (%v) must be from %v to %v", lease.ErrInvalid, ttl, lease.MinTTL, lease.MaxTTL)
 	}
-	if e := r.find(id); e != nil {
-		_, err := e.raft.Renew(ctx)
-		if err == nil {
-			return e, nil
+	// The machine is asked about another TTL: it refuses that while the session
+	// lives.
+	if e := r.find(id); e != nil && e.ttl == ttl {
+		if err := e.prolong(ctx); !errors.Is(err, lease.ErrLost) {
+			return e, err
 		}
-		if !errors.Is(err, lease.ErrLost) {
-			return nil, err
-		}
-		e.forget()
 	}
 	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
 		session, err := r.router.raft.Open(ctx, lease.SessionConfig{ID: id, TTL: ttl, Clock: r.router.clock, Lost: lost})
@@ -58,24 +56,25 @@ func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Durati
 // meanwhile, that is the answer.
 func (r *registry) attach(ctx context.Context, id lease.SessionID) (*entry, error) {
 	if e := r.find(id); e != nil {
-		_, err := e.raft.Renew(ctx)
-		if err == nil {
-			return e, nil
+		if err := e.prolong(ctx); !errors.Is(err, lease.ErrLost) {
+			return e, err
 		}
-		if !errors.Is(err, lease.ErrLost) {
-			return nil, err
-		}
-		e.forget()
 	}
 	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
 		return r.router.raft.Attach(ctx, lease.SessionConfig{ID: id, Clock: r.router.clock, Lost: lost})
 	})
 }
 
+// find is a session that this member knows. Whoever finds it is about to use it,
+// so it is not swept meanwhile.
 func (r *registry) find(id lease.SessionID) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.entries[id]
+	e := r.entries[id]
+	if e != nil {
+		e.use()
+	}
+	return e
 }
 
 // add opens or finds the session in the Raft machine and notes it here. If two
@@ -84,6 +83,7 @@ func (r *registry) find(id lease.SessionID) *entry {
 func (r *registry) add(id lease.SessionID, begin func(lost func(lease.Nonce, error)) (*raftstore.Session, error)) (*entry, error) {
 	e := &entry{router: r.router, book: r.book, id: id, fast: map[lease.Nonce]fastGrant{}, over: map[lease.Nonce]bool{}, listeners: map[*stream]bool{}}
 	e.forget = func() { r.drop(e) }
+	e.firstNonce = r.firstNonce
 	session, err := begin(e.lost)
 	if err != nil {
 		return nil, err
@@ -106,19 +106,46 @@ func (r *registry) drop(e *entry) {
 	}
 }
 
-// nextNonce chooses a nonce for a caller that has none. Each leader counts in a
-// range of its own, since it does not know what those before it have chosen.
-func (e *entry) nextNonce() lease.Nonce {
+// nextNonce chooses a nonce for a caller that has none.
+func (e *entry) nextNonce(ctx context.Context) (lease.Nonce, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.nonces == 0 {
-		e.nonces = lease.Nonce(e.router.node.Status().Generation) << 32
+		e.mu.Unlock() // the registry's lock comes first
+		first, err := e.firstNonce(ctx, e.id)
+		e.mu.Lock()
+		if err != nil {
+			return 0, err
+		}
+		e.nonces = max(e.nonces, first) // another caller may have been faster
 	}
 	e.nonces++
-	return e.nonces
+	return e.nonces, nil
 }
 
-// sweep forgets sessions that nobody has renewed for long. Their leases have
+// firstNonce is what an entry counts up from, which may be of a session that is
+// older than the entry. A nonce that is chosen twice would be answered with what
+// the first one was granted. Each leader counts in a range of its own, since it
+// does not know what those before it have chosen; there it is above what any
+// entry that was swept has chosen, and above all that the session has now.
+func (r *registry) firstNonce(ctx context.Context, id lease.SessionID) (lease.Nonce, error) {
+	requests, err := r.router.node.Session(ctx, id, raftstore.Stale)
+	if errors.Is(err, lease.ErrNotHeld) {
+		return 0, lease.ErrExpired
+	}
+	if err != nil {
+		return 0, err
+	}
+	first := lease.Nonce(r.router.node.Status().Generation) << 32
+	for i := range requests {
+		first = max(first, requests[i].Party.Nonce)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(first, r.chosen), nil
+}
+
+// sweep forgets sessions that nobody has used for long. Their leases have
 // ended. A member that does not lead releases nothing: the client may have found
 // its leases again through another.
 func (r *registry) sweep() {
@@ -132,6 +159,7 @@ func (r *registry) sweep() {
 		if now.Since(e.used) > 2*e.ttl+sweepGrace {
 			old = append(old, e)
 			delete(r.entries, id)
+			r.chosen = max(r.chosen, e.nonces)
 		}
 		e.mu.Unlock()
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // maxOperations bounds what one stream may have under way; beyond it the client
@@ -142,7 +144,7 @@ func (st *stream) call(op *pb.Operation, a *pb.Answer) error {
 	}
 	e := st.entry(id)
 	if e == nil {
-		return fmt.Errorf("%w: session %s was not opened or attached on this stream", lease.ErrInvalid, id)
+		return st.unknown(id, op)
 	}
 	switch call := op.Call.(type) {
 	case *pb.Operation_Acquire:
@@ -156,7 +158,11 @@ func (st *stream) call(op *pb.Operation, a *pb.Answer) error {
 	case *pb.Operation_Release:
 		return e.Release(st.ctx, lease.Nonce(call.Release.Nonce))
 	case *pb.Operation_Close:
-		return e.Close(st.ctx)
+		err := e.Close(st.ctx)
+		if err == nil {
+			st.part(e)
+		}
+		return err
 	}
 	return fmt.Errorf("%w: an operation without a call that this service knows", lease.ErrInvalid)
 }
@@ -181,6 +187,34 @@ func (st *stream) know(e *entry, err error) error {
 		e.unlisten(st)
 	}
 	return nil
+}
+
+// part is the other end of know, for a session that its client has closed. One
+// that has ended otherwise stays: the client may not have heard of it.
+func (st *stream) part(e *entry) {
+	st.mu.Lock()
+	if st.entries[e.id] == e {
+		delete(st.entries, e.id)
+	}
+	st.mu.Unlock()
+	e.unlisten(st)
+}
+
+// unknown answers an operation on a session that the stream does not know. It may
+// have been closed here: that it is gone is what another copy of the call, or a
+// release, wanted.
+func (st *stream) unknown(id lease.SessionID, op *pb.Operation) error {
+	switch op.Call.(type) {
+	case *pb.Operation_Close, *pb.Operation_Release:
+		_, err := st.service.router.node.Session(st.ctx, id, raftstore.Linearizable)
+		if errors.Is(err, lease.ErrNotHeld) {
+			return fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: session %s was not opened or attached on this stream, or was closed on it", lease.ErrInvalid, id)
 }
 
 func (st *stream) entry(id lease.SessionID) *entry {
