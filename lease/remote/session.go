@@ -47,13 +47,14 @@ func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.S
 		s.join(l)
 		op := s.operation()
 		op.Call = &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}
-		_, err := l.do(ctx, op, &pending{}, b.patience)
-		if err == nil {
-			s.mu.Lock()
-			s.attached = l
-			s.mu.Unlock()
+		if _, err := l.do(ctx, op, &pending{}, b.patience); err != nil {
+			s.part(l)
+			return err
 		}
-		return err
+		s.mu.Lock()
+		s.attached = l
+		s.mu.Unlock()
+		return nil
 	})
 	if errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain) {
 		return nil, fmt.Errorf("%w: open session: %w", lease.ErrInvalid, err) // nothing is held yet: waiting does not help
@@ -71,6 +72,16 @@ func (s *session) join(l *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sessions[s.config.ID] = s
+}
+
+// part is the other end of join. A session that is over must not stay with a
+// link, which lasts.
+func (s *session) part(l *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions[s.config.ID] == s {
+		delete(l.sessions, s.config.ID)
+	}
 }
 
 // do runs an operation on a link on which the session is attached.
@@ -122,6 +133,7 @@ func (s *session) attach(ctx context.Context, l *link) error {
 	op.Call = &pb.Operation_Attach{Attach: call}
 	answer, err := l.do(ctx, op, &pending{}, s.backend.patience)
 	if err != nil {
+		s.part(l)
 		return err
 	}
 	there := make(map[lease.Nonce]fencing.Token, len(answer.Holds))
@@ -136,6 +148,9 @@ func (s *session) attach(ctx context.Context, l *link) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attached = l
+	if s.gone != nil { // meanwhile
+		s.part(l)
+	}
 	return nil
 }
 
@@ -171,9 +186,13 @@ func (s *session) end(err error) {
 		s.gone = err
 	}
 	all := slices.Collect(maps.Keys(s.held))
+	l := s.attached
 	s.mu.Unlock()
 	for _, nonce := range all {
 		s.lost(nonce, err)
+	}
+	if l != nil {
+		s.part(l)
 	}
 }
 
