@@ -216,9 +216,13 @@ func (a *attempt) raised(node int, token fencing.Token, got answer) {
 	case got.err != nil:
 		v.State = quorum.Failed
 		a.failed(node, got.err)
-	default:
+	case got.text == "refused": // it has passed the lock on, or its floor was raised
 		v.State = quorum.Refused
-		a.failed(node, fmt.Errorf("node answered %q", got.text))
+		a.failed(node, errSplit)
+	default: // its epoch has moved, or it was emptied
+		v.State = quorum.Refused
+		_, err := voteOf(got)
+		a.failed(node, err)
 	}
 	if !a.ended {
 		a.decide()
@@ -277,7 +281,7 @@ func (a *attempt) refusal() error {
 		return errOldEpoch
 	case otherSlot(a.errs) > 0:
 		return slotTaken{otherSlot(a.errs)}
-	case a.any(lease.ErrHeld) || a.any(errBusy):
+	case a.any(lease.ErrHeld) || a.any(errBusy) || a.any(errSplit):
 		return errSplit
 	}
 	return fmt.Errorf("%w: no majority of the Redis nodes votes: %w", lease.ErrUnavailable, errors.Join(a.errs...))

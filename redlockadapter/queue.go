@@ -16,7 +16,10 @@ import (
 const (
 	// maxStreak is how many times in a row a lock is passed on inside one
 	// process before others get a chance.
-	maxStreak = 32
+	maxStreak = 64
+	// maxTurn is how long a process may go on with that: callers that hold a lock
+	// for long pass it on less often.
+	maxTurn = 50 * time.Millisecond
 	// yieldPause is how long this process then stands back, if someone else was
 	// woken.
 	yieldPause = 25 * time.Millisecond
@@ -47,7 +50,9 @@ type queue struct {
 	holder  *attempt      // of this process, if it holds the lock
 	asked   lease.Instant // since then a TTL has to pass before the nodes are asked whether it still does
 	waiters []*waiter
-	streak  int // handed on inside the process so many times in a row
+	streak  int           // handed on inside the process so many times in a row
+	since   lease.Instant // when the process got it, before the streak
+	notYet  lease.Instant // others go first
 }
 
 // waiter is one call of Acquire that waits. Its fields are guarded by the mu of
@@ -57,7 +62,6 @@ type waiter struct {
 	signal chan struct{} // look again
 	woken  uint64        // the nodes that said that the lock is free
 	tried  bool          // it has asked the nodes, and knows that others hold
-	notYet lease.Instant // others go first
 	retry  lease.Instant // when to ask again if nobody says anything
 }
 
@@ -100,7 +104,10 @@ func (q *queues) held(a *attempt) {
 	defer q.mu.Unlock()
 	for _, lock := range a.locks {
 		one := q.of(lock)
-		one.holder, one.asked = a, now
+		one.holder, one.asked, one.notYet = a, now, lease.Instant{}
+		if one.streak == 0 {
+			one.since = now
+		}
 	}
 }
 
@@ -147,8 +154,8 @@ func (q *queues) ready(w *waiter) time.Duration {
 		if one.holder != nil {
 			nap = max(nap, now.Until(one.asked.Add(one.holder.session.ttl)))
 		}
+		nap = max(nap, now.Until(one.notYet))
 	}
-	nap = max(nap, now.Until(w.notYet))
 	if w.tried && bits.OnesCount64(w.woken) < q.backend.quorum {
 		nap = max(nap, now.Until(w.retry))
 	}
@@ -172,8 +179,10 @@ func (q *queues) putOff(w *waiter, d time.Duration) {
 
 // release ends a grant. If someone waits in this process the lock is passed on
 // to it directly: its acquire follows the release in every lane, which is one
-// round trip, and nobody else is woken. Every so often others go first.
+// round trip, and nobody else is woken. Every so often others go first: till it is
+// known whether there are any, nobody of this process may ask.
 func (q *queues) release(a *attempt) *farewell {
+	now := q.backend.clock.Now()
 	q.mu.Lock()
 	var next *waiter
 	for _, lock := range a.locks {
@@ -186,10 +195,13 @@ func (q *queues) release(a *attempt) *farewell {
 			next = one.waiters[0]
 			one.streak++
 		}
-		if one.streak >= maxStreak || len(a.locks) > 1 || next != nil && len(next.locks) > 1 {
-			next, one.streak = nil, 0
+		if one.streak >= maxStreak || now.Since(one.since) >= maxTurn || len(a.locks) > 1 || next != nil && len(next.locks) > 1 {
+			next, one.streak, one.notYet = nil, 0, now.Add(yieldPause)
 		}
 		q.tidy(lock)
+	}
+	if next != nil {
+		next.tried = false // what it heard from the nodes is over: it may ask at once
 	}
 	q.mu.Unlock()
 
@@ -205,14 +217,9 @@ func (q *queues) release(a *attempt) *farewell {
 // whether someone in another process was woken, who then goes first.
 func (q *queues) pokeFirst(locks []string, f *farewell) {
 	q.mu.Lock()
-	var firsts []*waiter
-	for _, lock := range locks {
-		if one := q.locks[lock]; one != nil && len(one.waiters) > 0 {
-			firsts = append(firsts, one.waiters[0])
-		}
-	}
+	waited := slices.ContainsFunc(locks, func(lock string) bool { return q.locks[lock] != nil })
 	q.mu.Unlock()
-	if len(firsts) == 0 {
+	if !waited {
 		return
 	}
 	go func() {
@@ -223,11 +230,20 @@ func (q *queues) pokeFirst(locks []string, f *farewell) {
 		now := q.backend.clock.Now()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		for _, w := range firsts {
-			if woken && w.woken == 0 {
-				w.notYet = now.Add(yieldPause)
+		for _, lock := range locks {
+			one := q.locks[lock]
+			if one == nil || len(one.waiters) == 0 {
+				continue
 			}
-			w.poke()
+			first := one.waiters[0]
+			one.notYet = lease.Instant{}
+			switch {
+			case !woken:
+				first.tried = false // nobody else will take it
+			case first.woken == 0 && one.holder == nil:
+				one.notYet = now.Add(yieldPause)
+			}
+			first.poke()
 		}
 	}()
 }
@@ -251,13 +267,14 @@ func (q *queues) freed(node int, lock string) {
 	w.woken |= 1 << node
 	switch {
 	case bits.OnesCount64(w.woken) >= q.backend.quorum:
+		one.notYet = lease.Instant{} // it is the turn of this process
 		w.poke()
 	case first:
 		time.AfterFunc(wakeGrace, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			if w.woken != 0 {
-				w.retry = lease.Instant{}
+				w.retry, one.notYet = lease.Instant{}, lease.Instant{}
 				w.poke()
 			}
 		})

@@ -28,8 +28,9 @@ type hold struct {
 }
 
 // tally is what one run of all processes gives. A handoff is from one caller to
-// another: a caller that takes the lock again at once hands nothing on.
-type tally struct{ handoffs, holds, least, most, none float64 }
+// another: a caller that takes the lock again at once hands nothing on. A turn is
+// what one process has in a row; gap is the longest time (ms) that a caller waited.
+type tally struct{ handoffs, holds, least, most, none, turn, gap float64 }
 
 // contended has 128 callers in 8 processes want one lock.
 func (s settings) contended(out io.Writer, addrs []string) error {
@@ -68,6 +69,8 @@ func (s settings) contended(out io.Writer, addrs []string) error {
 	row("fewest holds of a caller", "", func(t tally) float64 { return t.least })
 	row("most holds of a caller", "", func(t tally) float64 { return t.most })
 	row("callers that got none", "0", func(t tally) float64 { return t.none })
+	row("holds in the longest turn of a process", "", func(t tally) float64 { return t.turn })
+	row("longest time from hold to hold of a caller (ms)", "", func(t tally) float64 { return t.gap })
 	return nil
 }
 
@@ -75,9 +78,19 @@ func (s settings) contended(out io.Writer, addrs []string) error {
 func count(all []hold, length time.Duration) tally {
 	slices.SortFunc(all, func(a, b hold) int { return cmp.Compare(a.at, b.at) })
 	var t tally
-	each := map[string]float64{}
+	each, last := map[string]float64{}, map[string]int64{}
+	turn, process := 0.0, ""
 	for i, h := range all {
 		each[h.caller]++
+		if before, ok := last[h.caller]; ok {
+			t.gap = max(t.gap, float64(h.at-before)/1e6)
+		}
+		last[h.caller] = h.at
+		if p, _, _ := strings.Cut(h.caller, "/"); p != process {
+			turn, process = 0, p
+		}
+		turn++
+		t.turn = max(t.turn, turn)
 		t.holds += 1 / length.Seconds()
 		if i > 0 && all[i-1].caller != h.caller {
 			t.handoffs += 1 / length.Seconds()
