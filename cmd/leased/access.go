@@ -184,13 +184,14 @@ func (a *access) whyNot(ctx context.Context, conn *grpc.ClientConn) error {
 	return errors.New(text)
 }
 
-// onAny runs a call on the first endpoint that can be reached.
+// onAny runs a call on the first endpoint that can be reached and lets the caller
+// in: members read their users again one after the other.
 func (a *access) onAny(ctx context.Context, call func(*grpc.ClientConn) error) error {
 	addresses, err := a.endpoints()
 	if err != nil {
 		return err
 	}
-	var failed error
+	var failed, refused error
 	for _, address := range addresses {
 		conn, err := a.connect(ctx, address)
 		if err != nil {
@@ -198,9 +199,21 @@ func (a *access) onAny(ctx context.Context, call func(*grpc.ClientConn) error) e
 			continue
 		}
 		defer conn.Close()
-		return fromCall(call(conn))
+		if err = fromCall(call(conn)); !atTheDoor(err) {
+			return err
+		}
+		refused = err
+	}
+	if refused != nil {
+		return refused
 	}
 	return failed
+}
+
+// atTheDoor reports whether a member has refused a call because it does not know
+// the caller, so that nothing has happened.
+func atTheDoor(err error) bool {
+	return errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain)
 }
 
 // fromCall is the error of a call; one that the command made itself stays.
@@ -213,7 +226,8 @@ func fromCall(err error) error {
 
 // onLeader runs a call on the leader. Members that do not lead say who does;
 // while none does it waits a little. A call that may have arrived is not
-// repeated.
+// repeated. A member that does not know the caller may not have read its users
+// again yet: the others are asked too. If the leader is the one it is over.
 func (a *access) onLeader(ctx context.Context, call func(*grpc.ClientConn) error) error {
 	addresses, err := a.endpoints()
 	if err != nil {
@@ -221,26 +235,37 @@ func (a *access) onLeader(ctx context.Context, call func(*grpc.ClientConn) error
 	}
 	patience := time.NewTimer(electionTime)
 	defer patience.Stop()
-	var failed error
+	var failed, refused error
+	refusedBy := map[string]bool{}
 	for {
-		reached := false
+		reached, hope := false, false // someone has let it in; and has named no leader that does not
 		for i := 0; i < len(addresses); i++ {
+			if refusedBy[addresses[i]] {
+				continue
+			}
 			conn, err := a.connect(ctx, addresses[i])
 			if err != nil {
 				failed = err
 				continue
 			}
-			reached = true
 			err = fromCall(call(conn))
 			conn.Close()
+			if atTheDoor(err) {
+				refusedBy[addresses[i]], refused = true, err
+				continue
+			}
 			var not *wire.NotLeaderError
 			if !errors.As(err, &not) {
 				return err
 			}
+			reached, hope = true, hope || !refusedBy[not.Leader]
 			failed = err
 			if not.Leader != "" && !slices.Contains(addresses, not.Leader) {
 				addresses = append(addresses, not.Leader)
 			}
+		}
+		if !hope && refused != nil {
+			return refused
 		}
 		if !reached {
 			return failed

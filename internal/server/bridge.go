@@ -197,7 +197,8 @@ func httpCode(err error) int {
 	return http.StatusInternalServerError
 }
 
-// watch streams events, a line of JSON each.
+// watch streams events, a line of JSON each. If it ends before the caller does the
+// last line is an Error.
 func (b *bridge) watch(w http.ResponseWriter, r *http.Request) {
 	request := &pb.WatchRequest{}
 	if err := decode(w, r, request); err != nil {
@@ -220,8 +221,14 @@ func (b *bridge) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		return controller.Flush()
 	})
-	if !begun && !ended(r.Context(), err) {
+	switch {
+	case ended(r.Context(), err):
+	case !begun:
 		b.answer(w, nil, err)
+	default: // a watch that has ended must not look as if nothing more had happened
+		if text, encodeErr := encode(wire.FromError(b.server.explain(err))); encodeErr == nil {
+			_, _ = w.Write(append(text, '\n'))
+		}
 	}
 }
 

@@ -157,8 +157,10 @@ func TestRemovedUser(t *testing.T) {
 	users.Replace([]server.User{bob})
 	_, err = removed.Recv()
 	require.Error(t, err, "the stream goes on")
-	_, err = io.ReadAll(lines)
+	last, err := io.ReadAll(lines)
 	require.NoError(t, err, "the watch ends")
+	require.Contains(t, string(last), `"code":"uncertain","message":`, "and says so")
+	require.Contains(t, string(last), "user alice was removed")
 	require.ErrorIs(t, wire.FromStatus(<-waits), lease.ErrUncertain)
 	_, err = waiter.Inspect(ctx, &pb.InspectRequest{Resource: "a"})
 	require.ErrorIs(t, wire.FromStatus(err), wire.ErrUnauthenticated)
@@ -259,4 +261,23 @@ func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
 	require.ErrorContains(t, err, "must be host:port")
 	_, err = as(member).Announce(ctx, &pb.AnnounceRequest{Id: "n1", ApiAddress: s.Address()})
 	require.NoError(t, err)
+}
+
+// TestReloadMemberByMember: while members read their users again one after the
+// other, a client gets in where it is known, and fails when all have refused.
+func TestReloadMemberByMember(t *testing.T) {
+	old, _, _ := startGuarded(t)
+	reloaded, _, text := startGuarded(t)
+	endpoints := []string{old.Address(), reloaded.Address()}
+	_, err := client(t, endpoints, remote.WithSecret(text)).Inspect(patient(t), "a")
+	require.NoError(t, err)
+	locks, err := lease.New(client(t, endpoints, remote.WithSecret(text)))
+	require.NoError(t, err)
+	held, err := locks.Acquire(patient(t), "a")
+	require.NoError(t, err)
+	require.NoError(t, held.Release(patient(t)))
+	require.NoError(t, locks.Close(patient(t)))
+	nobody := client(t, endpoints, remote.WithSecret(secret.New()))
+	_, err = nobody.Inspect(context.Background(), "a") // without a limit: it must not wait
+	require.ErrorIs(t, err, wire.ErrUnauthenticated)
 }

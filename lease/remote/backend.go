@@ -194,9 +194,12 @@ func (b *Backend) retire(l *link, leader string, why error) {
 
 // do runs call on a link to the leader, and again on the next one while it fails
 // for want of a leader. call may be repeated: it has one effect. Once an outcome
-// was uncertain it stays so, until a later call has found out.
+// was uncertain it stays so, until a later call has found out. A member that does
+// not know the caller may not have read its users again yet: the others are asked
+// too, see refusals.
 func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 	var uncertain error
+	refused := refusals{by: map[string]bool{}}
 	budget := b.patience
 	for n := 0; ; n++ {
 		began := b.clock.Now()
@@ -216,9 +219,13 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 		case errors.Is(err, lease.ErrUncertain):
 			uncertain = err
 		case errors.As(err, &not):
+			refused.told(not.Leader)
 			b.retire(l, not.Leader, err)
 		case errors.Is(err, wire.ErrUnauthenticated):
-			again = false // the next one would say the same
+			again = again && l != nil && refused.goOn(l.address, len(b.endpoints))
+			if l != nil {
+				b.retire(l, "", err)
+			}
 		case errors.Is(err, lease.ErrUnavailable):
 		default:
 			again = false
@@ -241,6 +248,27 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 		}
 		return err
 	}
+}
+
+// refusals are the members that do not know the caller. It is over when all have
+// refused, or one again, and nobody has named another one to ask meanwhile or said
+// that a leader is being elected.
+type refusals struct {
+	by   map[string]bool
+	hope bool
+}
+
+// told notes which leader a member has named, if any.
+func (r *refusals) told(leader string) { r.hope = r.hope || !r.by[leader] }
+
+// goOn notes a refusal, and reports whether there is someone else to ask.
+func (r *refusals) goOn(address string, endpoints int) bool {
+	hope := r.hope
+	if r.hope = false; r.by[address] {
+		return hope
+	}
+	r.by[address] = true
+	return len(r.by) < endpoints
 }
 
 // certain reports whether err is an answer of the service that settles what

@@ -87,6 +87,13 @@ func TestUsers(t *testing.T) {
 	require.Equal(t, "alice\nbob\n", must(t, nil, leased, "user", "list", "--users="+file))
 	_, code = call(t, env(bob), leased, "list")
 	require.Equal(t, 124, code, "the file is read again on SIGHUP only")
+	_, fresh := single(t, "--users="+file) // stands for a member that had its SIGHUP
+	both := []string{"LEASED_ENDPOINT=" + api + "," + fresh, "LEASED_SECRET=" + bob}
+	must(t, both, leased, "list")
+	must(t, both, leased, "snapshot", "save", filepath.Join(dir, "snapshot"))
+	must(t, both, leased, "run", "nightly", "--", "sh", "-c", `test -z "${LEASED_SECRET+set}"`)
+	_, code = call(t, append(both[:1:1], "LEASED_SECRET="+strings.Replace(bob, "_", "_0", 1)[:len(bob)]), leased, "list")
+	require.Equal(t, 124, code, "all refuse")
 	p.reload("reloaded certificate")
 	must(t, env(bob), leased, "list")
 

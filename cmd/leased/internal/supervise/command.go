@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -89,7 +91,7 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 		return nil, startError(c.Args[0], cmd.Err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	cmd.Env = append(os.Environ(), fencing.Environ(l.GateResource(), l.Token())...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), isSecret), fencing.Environ(l.GateResource(), l.Token())...)
 	cmd.SysProcAttr = attributes()
 	if isTerminal(c.Stdin) {
 		// Else the command could not read from it. Keys such as Ctrl-C then go
@@ -98,6 +100,10 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 	}
 	return cmd, nil
 }
+
+// isSecret: the command works for a user, and need not be able to be that user.
+// One that calls the service itself can be given the name of a file.
+func isSecret(variable string) bool { return strings.HasPrefix(variable, "LEASED_SECRET=") }
 
 func startError(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {

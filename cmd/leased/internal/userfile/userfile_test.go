@@ -127,20 +127,20 @@ func TestNothingIsDropped(t *testing.T) {
 func TestWeakFormsAreRefused(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("ab", 32)
 	for file, want := range map[string]string{
-		"alice: hunter2\n":                                "users (a map, from ",
-		"hunter2\n":                                       "users (one value, not shown, from ",
-		"- hunter2\n":                                     "must have an entry with name and hash",
-		"- name: alice\n":                                 "hash (of alice, empty, from ",
-		"- {name: alice, hash: hunter2}\n":                "hash (of alice, not shown, from ",
-		"- {name: alice, hash: \"sha256:hunter2\"}\n":     "must be sha256: and 64 hexadecimal digits",
-		"- {name: alice, hash: \"md5:" + hash[7:] + "\"}": "passwords and other hashes are not taken",
-		"- {name: alice, secret: hunter2}\n":              "secret (not shown, from ",
-		"- {hash: \"" + hash + "\"}\n":                    "name (empty, from ",
-		"- {name: \"a b\", hash: \"" + hash + "\"}\n":     "name (a b, from ",
+		"alice: hunter2\n":                 "users (a map, from ",
+		"hunter2\n":                        "users (one value, not shown, from ",
+		"- hunter2\n":                      "must have an entry with name and hash",
+		"- name: alice\n":                  "hash (of alice, empty, from ",
+		"- {name: alice, hash: hunter2}\n": "hash (of alice, not shown, from ",
+		"- {name: alice, hash: \"sha256:hunter2\"}\n":                                "must be sha256: and 64 hexadecimal digits",
+		"- {name: alice, hash: \"md5:" + hash[7:] + "\"}":                            "passwords and other hashes are not taken",
+		"- {name: alice, secret: hunter2}\n":                                         "secret (not shown, from ",
+		"- {hash: \"" + hash + "\"}\n":                                               "name (empty, from ",
+		"- {name: \"a b\", hash: \"" + hash + "\"}\n":                                "name (a b, from ",
 		"- {name: a, hash: \"" + hash + "\"}\n- {name: a, hash: \"" + hash + "\"}\n": ":2) must be given once",
 		"- {name: a, hash: \"" + hash + "\"}\n- {name: b, hash: \"" + hash + "\"}\n": "the same as that of a",
-		"- {name: a, hash: [x]}\n": "hash (a list, from ",
-		"- {name: a\n":             "users.yaml",
+		"- {name: a, hash: [x]}\n":                                                   "hash (a list, from ",
+		"- {name: a\n":                                                               "users.yaml",
 	} {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
