@@ -14,8 +14,8 @@ import (
 // one serves its session from now on: the same token, for a full TTL. With a token
 // that is not None only that one is taken over. The error matches
 // lease.ErrNotHeld if no majority of the nodes has it, and lease.ErrUncertain if
-// it came to no end: then nothing is released, since the other process may hold
-// on to it, and the TTL decides.
+// that cannot be told, or if it came to no end: then nothing is released, since the
+// other process may hold on to it, and the TTL decides.
 //
 // Only leases that are held alone are taken over. Readers and permits of a process
 // that is gone are lost, and their places free after a TTL.
@@ -47,13 +47,16 @@ func (s *session) adopt(ctx context.Context, request *lease.Request, token fenci
 	if err != nil {
 		return nil, fmt.Errorf("%w: who holds it cannot be seen: %v", lease.ErrUncertain, err)
 	}
-	holders := s.backend.holders(seen)
-	i := slices.IndexFunc(holders, func(h sighting) bool {
+	mine := func(h sighting) bool {
 		p := h.party()
-		return p.Session == s.config.ID && p.Nonce == request.Nonce && p.Kind == lease.Exclusive &&
-			(token == fencing.None || p.Token == token)
-	})
-	if i < 0 || request.Kind != lease.Exclusive {
+		return p.Session == s.config.ID && p.Nonce == request.Nonce && p.Kind == lease.Exclusive
+	}
+	holders := s.backend.holders(seen)
+	i := slices.IndexFunc(holders, mine)
+	if i < 0 && s.backend.maybe(seen, mine) {
+		return nil, fmt.Errorf("%w: some Redis nodes have it, but no majority agrees on its name and token", lease.ErrUncertain)
+	}
+	if i < 0 || request.Kind != lease.Exclusive || token != fencing.None && holders[i].counter != token {
 		return nil, fmt.Errorf("%w: the Redis nodes have no lease of it that can be taken over", lease.ErrNotHeld)
 	}
 	a := newAttempt(s, request, s.name(request.Nonce), s.backend.epochs.current.Load(), claim{})
@@ -76,6 +79,18 @@ func (s *session) adopt(ctx context.Context, request *lease.Request, token fenci
 		a.abandon()
 	}
 	return nil, fmt.Errorf("%w: it could not be taken over: %v", lease.ErrUncertain, err)
+}
+
+// maybe reports whether a majority may have one of these, some of it on nodes that
+// did not tell.
+func (b *Backend) maybe(seen [][]sighting, these func(sighting) bool) bool {
+	with := 0
+	for _, node := range seen {
+		if slices.ContainsFunc(node, these) {
+			with++
+		}
+	}
+	return with > 0 && with+len(b.lanes)-len(seen) >= b.quorum
 }
 
 // gaveUp reports whether the client has released the attempt meanwhile.

@@ -97,30 +97,46 @@ func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([][]sigh
 }
 
 // holders are those whom a majority has, each with one token, in the order of
-// their tokens. left is how long a majority will have them.
+// their tokens. left is how long a majority will have them. Counters may differ, as
+// that of a node that was emptied is ahead: then the token is the one that a
+// majority agrees on, or that this process was granted. If neither is known it
+// cannot be told from an attempt that was never granted, and is left out.
 func (b *Backend) holders(seen [][]sighting) []sighting {
-	type who struct {
-		name    string
-		counter fencing.Token
-	}
-	left := map[who][]time.Duration{}
-	var all []sighting
+	names := map[string][]sighting{}
 	for _, node := range seen {
 		for _, s := range node {
-			key := who{s.name, s.counter}
-			left[key] = append(left[key], s.left)
-			if len(left[key]) == b.quorum {
-				all = append(all, s)
-			}
+			names[s.name] = append(names[s.name], s)
 		}
 	}
-	for i := range all {
-		times := left[who{all[i].name, all[i].counter}]
-		slices.Sort(times)
-		all[i].left = times[len(times)-b.quorum]
+	var all []sighting
+	for name, same := range names {
+		if len(same) < b.quorum {
+			continue
+		}
+		slices.SortFunc(same, func(x, y sighting) int { return cmp.Compare(x.left, y.left) })
+		one := same[len(same)-b.quorum]
+		if one.counter = b.agreed(same); one.counter == fencing.None {
+			if a := b.holding(name); a != nil {
+				one.counter = a.token
+			}
+		}
+		if one.counter != fencing.None {
+			all = append(all, one)
+		}
 	}
 	slices.SortFunc(all, func(x, y sighting) int { return cmp.Compare(x.counter, y.counter) })
 	return all
+}
+
+// agreed is the counter that a majority has, None if there is none.
+func (b *Backend) agreed(same []sighting) fencing.Token {
+	votes := map[fencing.Token]int{}
+	for _, s := range same {
+		if votes[s.counter]++; votes[s.counter] == b.quorum {
+			return s.counter
+		}
+	}
+	return fencing.None
 }
 
 // Inspect tells who holds the lock.

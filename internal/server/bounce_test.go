@@ -22,6 +22,7 @@ import (
 func servedElsewhere(t *testing.T) (s *server.Server, id lease.SessionID, token float64, other lease.Session) {
 	t.Helper()
 	config := slowConfig(t)
+	config.NodeTimeout = config.MaxTTL / 2
 	s, _ = startOn(t, config)
 	_, opened := post(t, s.Address(), "/v1/open-session", `{"ttl":"1m"}`)
 	id, err := lease.ParseSessionID(opened["sessionId"].(string))
