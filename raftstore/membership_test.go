@@ -144,10 +144,13 @@ func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
 		"no tls, outside": {func(c *Config) { c.Advertise = "192.0.2.1:7000" }, "loopback"},
 		"one-sided tls":   {func(c *Config) { c.TLS = &tls.Config{} }, "client certificates"},
 		"no authority":    {func(c *Config) { c.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert} }, "authority"},
-		"no address":      {func(c *Config) { c.Address = "" }, "address"},
-		"no id":           {func(c *Config) { c.ID = "" }, "id"},
-		"no dir":          {func(c *Config) { c.Dir = "" }, "dir"},
-		"deadline":        {func(c *Config) { c.StoreDeadline = time.Millisecond }, "heartbeat"},
+		"half of it": {func(c *Config) {
+			c.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+		}, "authority"},
+		"no address": {func(c *Config) { c.Address = "" }, "address"},
+		"no id":      {func(c *Config) { c.ID = "" }, "id"},
+		"no dir":     {func(c *Config) { c.Dir = "" }, "dir"},
+		"deadline":   {func(c *Config) { c.StoreDeadline = time.Millisecond }, "heartbeat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := diskConfig(t, "n", DefaultLog)

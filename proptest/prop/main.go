@@ -78,6 +78,11 @@ func enough(total promise.Report, virtual time.Duration, operations, faults int)
 	if n := total.Injected(); n < faults {
 		missed = append(missed, fmt.Errorf("%d faults, less than %d", n, faults))
 	}
+	for _, p := range promise.All {
+		if total.Checks[p] == 0 {
+			missed = append(missed, fmt.Errorf("%s was never looked at", p))
+		}
+	}
 	if n := len(total.Violations); n > 0 {
 		missed = append(missed, fmt.Errorf("%d violations", n))
 	}

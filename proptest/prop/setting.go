@@ -63,6 +63,9 @@ func (s setting) published(file, output string, seed uint64) ([]promise.Report, 
 			visited += n
 		}
 		fmt.Printf("%s: %d states and steps\n\n", s.name, visited)
+		if visited == 0 {
+			return nil, fmt.Errorf("no test of %s has counted anything", s.folder)
+		}
 		return nil, nil
 	}
 	if err != nil {

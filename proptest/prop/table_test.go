@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,11 @@ func TestTable(t *testing.T) {
 }
 
 func TestEnough(t *testing.T) {
-	good := promise.Report{Time: 24 * time.Hour, Operations: 100, Faults: map[string]int{"pause": 10}}
+	good := promise.Report{Time: 24 * time.Hour, Operations: 100, Faults: map[string]int{"pause": 10}, Checks: map[promise.Promise]int{}}
+	require.ErrorContains(t, enough(good, 24*time.Hour, 100, 10), "never looked at")
+	for _, p := range promise.All {
+		good.Checks[p] = 1
+	}
 	require.NoError(t, enough(good, 24*time.Hour, 100, 10))
 	require.ErrorContains(t, enough(good, 25*time.Hour, 100, 10), "24h0m0s of virtual time, less than 25h0m0s")
 	require.ErrorContains(t, enough(good, time.Hour, 101, 10), "100 operations, less than 101")
@@ -44,6 +49,8 @@ func TestEnough(t *testing.T) {
 func TestSilenceIsAnError(t *testing.T) {
 	_, err := setting{name: "silent", folder: "./silent"}.published(t.TempDir()+"/none", "", 1)
 	require.ErrorContains(t, err, "published")
+	_, err = setting{name: "silent", folder: "./silent", counts: regexp.MustCompile(`(\d+) worlds`)}.published(t.TempDir()+"/none", "no test", 1)
+	require.ErrorContains(t, err, "counted")
 }
 
 // What sweeps the temporary folder of the machine for the leftovers of single

@@ -170,9 +170,16 @@ func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string
 		return
 	}
 	n.fault(m.who(), note)
-	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { runs, _ := m.process.alive(); return !runs })
+	ended := make(chan error, 1)
+	go func() { ended <- tracer.Wait() }()
+	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { runs, _ := m.process.alive(); return !runs || len(ended) > 0 })
+	runs, _ := m.process.alive()
+	if runs && len(ended) > 0 {
+		n.wrong(fmt.Errorf("strace has let go of %s at once, so its disk was never broken: %w; allow ptrace, or take strace out of PATH", m.who(), <-ended))
+		return
+	}
 	_ = tracer.Process.Signal(syscall.SIGTERM) // it lets go of the member
-	_ = tracer.Wait()
+	<-ended
 	if runs, _ := m.process.alive(); !runs {
 		n.back(ctx, r, m)
 	}
