@@ -75,7 +75,7 @@ func TestAFailedVoteEndsTheNode(t *testing.T) {
 			}
 		}
 		c.isolate(leader) // the others have to vote
-		require.ErrorIs(t, firstOf(t, ended), broken)
+		require.ErrorIs(t, firstOf(t, ended, "the node whose vote cannot be written ends"), broken)
 	})
 }
 
@@ -97,18 +97,20 @@ func TestEntriesCarryTheHashOfTheLeader(t *testing.T) {
 		}
 		openSession(t, c.backend(), time.Minute)
 		var diverged *DivergenceError
-		require.ErrorAs(t, firstOf(t, ended), &diverged)
+		require.ErrorAs(t, firstOf(t, ended, "the replica that differs ends"), &diverged)
 	})
 }
 
-// firstOf is why the first node has ended, in a bubble.
-func firstOf(t *testing.T, ended <-chan error) error {
+// firstOf is the first error that comes, in a bubble. A plain receive would wait
+// for ever: the engine has timers, so that no bubble with a node in it stands
+// still and is found to hang.
+func firstOf(t *testing.T, errs <-chan error, what string) error {
 	t.Helper()
 	select {
-	case err := <-ended:
+	case err := <-errs:
 		return err
 	case <-time.After(time.Hour):
-		require.Fail(t, "no node has ended")
+		require.Fail(t, "never: "+what)
 		return nil
 	}
 }
