@@ -26,6 +26,7 @@ type slot struct {
 	replica *replica
 	lives   uint32
 	out     time.Duration // it is not to be a member until then
+	ordered bool          // and was not taken out yet
 }
 
 // The id of a replica names its slot, and which of those that ran there it is.
@@ -103,6 +104,10 @@ func (c *cluster) operate() {
 	members := r.members()
 	if gone := c.gone(members); gone != 0 {
 		r.append(entry{data: machine.Encode(), members: without(members, gone)})
+		if s := c.slots[slotOf(gone)]; s.replica.id == gone && s.ordered {
+			s.ordered = false
+			c.w.tell(promise.Event{Kind: promise.Fault, Who: s.name, Note: ChangeMembers.String()})
+		}
 		return
 	}
 	for _, s := range c.slots {

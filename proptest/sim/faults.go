@@ -7,7 +7,8 @@ import (
 	"github.com/leased-project/leased/proptest/promise"
 )
 
-// inject lets a fault happen, and counts it if it could.
+// inject lets a fault happen, and counts it if it changed something. A fault
+// that only makes another one longer is not counted.
 func (w *World) inject(f Fault) {
 	if w.healed {
 		return
@@ -32,21 +33,21 @@ func (w *World) inject(f Fault) {
 		w.later(d, func() { c.clock.set(w.now, func(k *clock) { k.suspended = false }) })
 		return
 	case CrashClient:
-		w.crashClient(c, d)
+		done = w.crashClient(c, d)
 	case CrashNode:
 		done = w.crashNode(f.Target, d, false)
 	case EmptyNode:
 		done = w.crashNode(f.Target, d, true)
 	case DriftClient, JumpClient, StopClient:
-		w.clockFault(c.party, f, d)
+		done = w.clockFault(c.party, f, d)
 	case DriftNode, JumpNode, StopNode:
-		w.clockFault(node, f, d)
+		done = w.clockFault(node, f, d)
 	case LoseMessages, RepeatMessages, DelayMessages:
-		w.weather(f, d)
+		done = w.weather(f, d)
 	case Depose, ChangeMembers, RestoreBackup:
 		done = w.order(f, d)
 	default:
-		w.part(f, c, node, d)
+		done = w.part(f, c, node, d)
 	}
 	if done {
 		w.tell(promise.Event{Kind: promise.Fault, Who: w.suspect(f, c, node), Note: f.What.String()})
@@ -68,9 +69,9 @@ func (w *World) suspect(f Fault, c *client, node *party) string {
 
 func (w *World) nodeParty(target int) *party { return w.parties[target%w.plan.Nodes] }
 
-func (w *World) crashClient(c *client, d time.Duration) {
+func (w *World) crashClient(c *client, d time.Duration) bool {
 	if c.down {
-		return
+		return false
 	}
 	if a := c.current; a != nil && !a.over && a.token != 0 { // it cannot believe anything any more
 		w.tell(promise.Event{Kind: promise.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
@@ -81,6 +82,7 @@ func (w *World) crashClient(c *client, d time.Duration) {
 		c.down = false
 		c.begin()
 	})
+	return true
 }
 
 // crashNode stops a node for a while. Without its data it comes back only if
@@ -139,29 +141,36 @@ func (w *World) spare() bool {
 	return with-1 >= len(w.redises)/2+1
 }
 
-func (w *World) clockFault(p *party, f Fault, d time.Duration) {
+// clockFault reports whether somebody who is up reads another time for it: a
+// clock that stands does not drift.
+func (w *World) clockFault(p *party, f Fault, d time.Duration) bool {
+	stood := p.clock.stopped
 	switch f.What {
 	case JumpClient, JumpNode:
 		by := time.Duration(f.Size) * time.Millisecond
 		p.clock.set(w.now, func(k *clock) { k.running, k.boot = k.running+by, k.boot+by })
-		return
+		return by != 0 && !p.down
 	case DriftClient, DriftNode:
 		was := p.clock.ppm
 		if was > maxHonestDrift || was < -maxHonestDrift {
-			return // one at a time
+			return false // one at a time
 		}
 		p.clock.set(w.now, func(k *clock) { k.ppm = int64(f.Size) })
 		w.later(d, func() { p.clock.set(w.now, func(k *clock) { k.ppm = was }) })
+		return int64(f.Size) != was && !stood && !p.down
 	case StopClient, StopNode:
 		p.clock.set(w.now, func(k *clock) { k.stopped = true })
 		w.later(d, func() { p.clock.set(w.now, func(k *clock) { k.stopped = false }) })
 	}
+	return !stood && !p.down
 }
 
-// weather makes all messages worse for a while.
-func (w *World) weather(f Fault, d time.Duration) {
+// weather makes all messages worse for a while. When all are lost it cannot get
+// worse.
+func (w *World) weather(f Fault, d time.Duration) (worse bool) {
 	percent := 1 + max(f.Size, 0)%60
 	change := func(field *int) {
+		worse = *field < 100 && w.net.loss < 100
 		*field += percent
 		w.later(d, func() { *field -= percent })
 	}
@@ -174,11 +183,28 @@ func (w *World) weather(f Fault, d time.Duration) {
 		w.net.late = max(w.net.late, 2*d)
 		change(&w.net.spike)
 	}
+	return worse
 }
 
-// part cuts connections for a while.
-func (w *World) part(f Fault, c *client, node *party, d time.Duration) {
+// talk reports whether the first has messages for the second: all but a few are
+// between a client and somebody else.
+func (w *World) talk(from, to *party) bool {
+	node := func(p *party) bool { return p.number < w.plan.Nodes }
+	client := func(p *party) bool { return !node(p) && p != w.store.party }
+	switch {
+	case from == to || from.down || to.down:
+		return false
+	case node(from) && node(to):
+		return w.plan.Mode == lease.Correctness
+	}
+	return client(from) != client(to)
+}
+
+// part cuts connections for a while, and reports whether one is in use and was
+// whole.
+func (w *World) part(f Fault, c *client, node *party, d time.Duration) (torn bool) {
 	cut := func(a, b *party) {
+		torn = torn || w.talk(a, b) && w.net.whole(a, b)
 		w.net.cut(a, b)
 		w.later(d, func() { w.net.mend(a, b) })
 	}
@@ -210,6 +236,7 @@ func (w *World) part(f Fault, c *client, node *party, d time.Duration) {
 	case CutStorage:
 		both(c.party, w.store.party)
 	}
+	return torn
 }
 
 // order is what an operator does to the cluster.
@@ -242,7 +269,8 @@ func (w *World) order(f Fault, d time.Duration) bool {
 		if s.out > w.now || len(w.cluster.slots) < 3 {
 			return false
 		}
-		s.out = w.now + d + 2*operatorPause
+		s.out, s.ordered = w.now+d+2*operatorPause, true
+		return false // it is told of when the operator has done it
 	case RestoreBackup:
 		return w.cluster.restore()
 	}

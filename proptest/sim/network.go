@@ -19,9 +19,12 @@ type network struct {
 func (n *network) cut(from, to *party)  { n.cuts[[2]int{from.number, to.number}]++ }
 func (n *network) mend(from, to *party) { n.cuts[[2]int{from.number, to.number}]-- }
 
+// whole reports whether a direction is not cut.
+func (n *network) whole(from, to *party) bool { return n.cuts[[2]int{from.number, to.number}] <= 0 }
+
 // send carries a message. A copy of it may arrive again, unless once.
 func (w *World) send(from, to *party, once bool, do func()) {
-	if w.net.cuts[[2]int{from.number, to.number}] > 0 || w.chance(w.net.loss) {
+	if !w.net.whole(from, to) || w.chance(w.net.loss) {
 		return
 	}
 	w.plant(w.way(), to, -1, do)
