@@ -39,7 +39,8 @@ type court struct {
 	failed  error
 }
 
-// figures are what is counted on the way, for the progress.
+// figures are what is counted on the way, for the progress: the same as the judge
+// counts in the end.
 type figures struct {
 	operations, stale int
 	grants            map[string]int // by mode
@@ -84,22 +85,29 @@ func (c *court) take(e promise.Event) {
 		h = newHistory(name)
 		c.open[name] = h
 	}
-	h.events = append(h.events, e)
+	c.add(h, e)
 	switch e.Kind {
 	case promise.Asked:
 		c.at[e.Who] = name
-		c.live.operations++
 	case promise.Told:
-		c.live.grants[h.mode]++
 		if c.holds[e.Who] == nil {
 			c.holds[e.Who] = map[promise.Attempt]promise.Event{}
 		}
 		c.holds[e.Who][e.Attempt] = e
 	case promise.Ended:
 		delete(c.holds[e.Who], e.Attempt)
-	case promise.Sent:
+	}
+}
+
+// add puts an event of a worker into a history, and counts it.
+func (c *court) add(h *history, e promise.Event) {
+	h.events = append(h.events, e)
+	switch {
+	case e.Kind == promise.Asked, e.Kind == promise.Ended, e.Kind == promise.Sent && e.Note == "":
 		c.live.operations++
-	case promise.Rejected:
+	case e.Kind == promise.Told:
+		c.live.grants[h.mode]++
+	case e.Kind == promise.Rejected && e.Note != noteRead:
 		c.live.stale++
 	}
 }
@@ -119,7 +127,7 @@ func (c *court) happened(e promise.Event) {
 	for _, lease := range c.holds[e.Who] {
 		lease.Kind, lease.At = promise.Ended, e.At
 		if h := c.open[historyOf(lease.Resource)]; h != nil {
-			h.events = append(h.events, lease)
+			c.add(h, lease)
 		}
 	}
 	clear(c.holds[e.Who])

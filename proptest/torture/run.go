@@ -62,6 +62,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	n.run(broken)
 	if err := court.failure(); err == nil && ctx.Err() == nil {
 		court.end(ctx)
+		fmt.Fprintln(c.Progress, court.progress()) // with what was done to see that all is right
 	}
 	result := court.finish()
 	switch {

@@ -103,6 +103,9 @@ func sleep(t *testing.T, seen func(*Result) bool) *Result {
 			Member: []string{member, "serve"}, Worker: []string{os.Args[0], "worker"}})
 		require.NoError(t, err, "%s", &progress)
 		t.Logf("%s%s", &progress, r)
+		lines := strings.Split(strings.TrimSpace(progress.String()), "\n")
+		require.Contains(t, lines[len(lines)-1], fmt.Sprintf("  %d operations  grants %d correctness %d efficiency  stale %d  violations ",
+			r.Operations, r.Modes["correctness"].Grants, r.Modes["efficiency"].Grants, r.Stale), "the progress tells what the report does")
 		if seen(r) || seed == 5 {
 			return r
 		}
