@@ -31,7 +31,14 @@ func script(t *rapid.T) Plan {
 			For: millis(t, "for", 5000), Size: rapid.IntRange(0, 2000).Draw(t, "size"),
 			Step: Step(rapid.IntRange(0, int(steps)-1).Draw(t, "step"))}
 	})
-	p.Faults = rapid.SliceOfN(fault, 0, 30).Draw(t, "faults")
+	// A holder that is late, and one that stands between its read and its write
+	// just then: what the gate is for. It takes two such pauses, which rarely meet
+	// by chance.
+	late := rapid.Custom(func(t *rapid.T) Fault {
+		return Fault{What: PauseAtStep, At: millis(t, "at", 20_000), Target: rapid.IntRange(0, 8).Draw(t, "target"),
+			For: p.TTL + millis(t, "for", 4000), Step: rapid.SampledFrom([]Step{AboutToWrite, AboutToCheck}).Draw(t, "step")}
+	})
+	p.Faults = rapid.SliceOfN(rapid.OneOf(fault, fault, late), 0, 30).Draw(t, "faults")
 	return p
 }
 
