@@ -146,7 +146,7 @@ func trouble(t *testing.T, ctx context.Context, s *testserver.RedisServer, r *ra
 		}
 	}
 	some := time.Duration(20+r.IntN(400)) * time.Millisecond
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0: // killed, and back with what it had on disk, or with nothing
 		s.Kill()
 		wait(some)
@@ -161,6 +161,11 @@ func trouble(t *testing.T, ctx context.Context, s *testserver.RedisServer, r *ra
 	case 3:
 		s.Stop()
 		wait(some)
+		require.NoError(t, s.Start())
+	case 4: // back with what it had on disk a while ago
+		require.NoError(t, s.Save())
+		wait(some)
+		require.NoError(t, s.PutBack())
 		require.NoError(t, s.Start())
 	}
 }

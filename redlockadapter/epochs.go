@@ -112,11 +112,10 @@ func (e *epochs) look(ctx context.Context) bool {
 	usable, largest := quorum.EpochOf(reports)
 	if largest > usable {
 		// Some node is ahead: its epoch may be carried once a majority has it.
-		reports = e.prepare(ctx, largest)
-		usable, _ = quorum.EpochOf(reports)
+		prepared := e.prepare(ctx, largest, false)
+		usable, _ = quorum.EpochOf(prepared)
 	}
 	e.adopt(usable, states, errs)
-	_, majority := quorum.PlanRejoin(reports)
 	well := true
 	for i := range states {
 		switch {
@@ -124,8 +123,10 @@ func (e *epochs) look(ctx context.Context) bool {
 			well = false
 		case !states[i].data:
 			well = false
-			if s := states[i]; !s.joined || majority && s.since >= e.backend.quarantine(states) {
-				_ = e.rejoin(ctx, i) // it is tried again, and Status tells
+			if !states[i].joined || e.backend.mayRejoin(reports, states, i) {
+				if e.rejoin(ctx, i) == nil { // otherwise it is tried again, and Status tells
+					e.poke()
+				}
 			}
 		}
 	}
@@ -147,13 +148,23 @@ func (e *epochs) adopt(usable uint64, states []state, errs []error) {
 
 // troubleOf says why a majority cannot be had.
 func troubleOf(states []state, errs []error) error {
-	reached := 0
-	for _, err := range errs {
-		if err == nil {
-			reached++
+	reached, data, restarted := 0, 0, 0
+	for i, err := range errs {
+		switch {
+		case err != nil:
+			continue
+		case states[i].data:
+			data++
+		case states[i].doubted:
+			restarted++
 		}
+		reached++
 	}
-	if reached >= quorum.Size(len(states)) {
+	switch need := quorum.Size(len(states)); {
+	case restarted > 0 && data+restarted >= need:
+		return fmt.Errorf("%w: %d of %d Redis nodes were restarted and wait for a majority that was not; bring those back that are out of reach, or start empty ones in their place: %w",
+			lease.ErrUnavailable, restarted, len(states), errors.Join(errs...))
+	case reached >= need:
 		return ErrNoData
 	}
 	return fmt.Errorf("%w: %d of %d Redis nodes answer, %d are needed: %w",
@@ -164,18 +175,19 @@ func reportsOf(states []state, errs []error) []quorum.Report {
 	reports := make([]quorum.Report, len(states))
 	for i, s := range states {
 		if errs[i] == nil {
-			reports[i] = quorum.Report{Known: true, Data: s.data, Epoch: s.epoch, Max: s.max}
+			reports[i] = quorum.Report{Known: true, Data: s.data, Doubted: s.doubted, Epoch: s.epoch, Max: s.max}
 		}
 	}
 	return reports
 }
 
 // prepare moves the nodes that have data to an epoch and reports those that did.
-func (e *epochs) prepare(ctx context.Context, epoch uint64) []quorum.Report {
+// Those that are doubted are among them if they are believed.
+func (e *epochs) prepare(ctx context.Context, epoch uint64, believe bool) []quorum.Report {
 	b := e.backend
 	reports := make([]quorum.Report, len(b.nodes))
 	b.each(func(i int, n *node) {
-		reply, err := run(ctx, n.client, prepareScript, []string{n.keys.node}, epoch)
+		reply, err := run(ctx, n.client, prepareScript, []string{n.keys.node}, epoch, believe)
 		if err != nil || reply[0] != "ok" || len(reply) != 2 {
 			return
 		}
@@ -186,7 +198,14 @@ func (e *epochs) prepare(ctx context.Context, epoch uint64) []quorum.Report {
 	return reports
 }
 
-// rejoin gives an emptied node its vote back, if a majority has data. The steps are in this order for a reason: the join nonce
+// mayRejoin reports whether a node that may not vote can come back now.
+func (b *Backend) mayRejoin(reports []quorum.Report, states []state, index int) bool {
+	read, _ := quorum.Believe(reports)
+	_, majority := quorum.PlanRejoin(read)
+	return majority && (states[index].doubted || states[index].since >= b.quarantine(states))
+}
+
+// rejoin gives a node its vote back, if a majority has data. The steps are in this order for a reason: the join nonce
 // is put first, so that what others began for an earlier loss is refused; the
 // epochs are read after it; the majority has moved on before the node may vote.
 func (e *epochs) rejoin(ctx context.Context, index int) error {
@@ -198,15 +217,16 @@ func (e *epochs) rejoin(ctx context.Context, index int) error {
 		return err
 	}
 	states, errs := b.states(ctx)
-	epoch, ok := quorum.PlanRejoin(reportsOf(states, errs))
+	reports, believed := quorum.Believe(reportsOf(states, errs))
+	epoch, ok := quorum.PlanRejoin(reports)
 	if !ok {
 		return ErrNoData
 	}
 	quarantine := b.quarantine(states)
-	if left := quarantine - states[index].since; left > 0 {
+	if left := quarantine - states[index].since; left > 0 && !states[index].doubted {
 		return fmt.Errorf("%w: %s is in quarantine for %v more", lease.ErrUnavailable, n.addr, left)
 	}
-	floor, ok := quorum.Floor(e.prepare(ctx, epoch), epoch)
+	floor, ok := quorum.Floor(e.prepare(ctx, epoch, believed), epoch)
 	if !ok {
 		return ErrNoData
 	}

@@ -34,7 +34,7 @@ func (noDataError) Is(target error) bool { return target == lease.ErrUnavailable
 // Why a node did not vote.
 var (
 	errNodeDown   = errors.New("node is out of reach, and is asked again soon")
-	errNodeEmpty  = errors.New("node is empty and may not vote")
+	errNodeEmpty  = errors.New("node is empty, or was restarted, and may not vote yet")
 	errNotSent    = errors.New("attempt ended before it was sent")
 	errLaneClosed = errors.New("backend is closed")
 	errFull       = errors.New("counter has reached 2^53")

@@ -80,7 +80,7 @@ func (b *Backend) initEmpty(ctx context.Context, states []state, epoch uint64, f
 	if err != nil {
 		return err
 	}
-	for _, r := range b.epochs.prepare(ctx, epoch) {
+	for _, r := range b.epochs.prepare(ctx, epoch, true) {
 		floor = max(floor, r.Max)
 	}
 	return step(func(_ int, n *node) error { return n.initialise(ctx, nonce, epoch, floor, 0, longestTTL(states)) })

@@ -152,11 +152,12 @@ func (f facts) durable(fsync string) bool {
 
 // state is what a node says of itself.
 type state struct {
-	data       bool
+	data       bool // it may vote
+	doubted    bool // it was restarted, and says that it has lost nothing
 	max, floor fencing.Token
 	epoch      uint64
-	joined     bool          // it is empty, and someone has seen that
-	since      time.Duration // since it was first seen to be empty
+	joined     bool          // it may not vote, and someone has seen that
+	since      time.Duration // since that was first seen
 	clock      time.Time
 	skew       time.Duration
 	maxTTL     time.Duration // of all who connected to it
@@ -175,8 +176,11 @@ func (n *node) ask(ctx context.Context, now func() time.Time) (state, error) {
 		return state{}, fmt.Errorf("%s: status has %d fields", n.addr, len(reply))
 	}
 	var s state
-	if s.data = reply[0] != ""; s.data {
-		if s.max, err = fencing.ParseToken(reply[0]); err != nil {
+	var top string
+	top, s.doubted = strings.CutPrefix(reply[0], "?")
+	s.data = top != "" && !s.doubted
+	if top != "" {
+		if s.max, err = fencing.ParseToken(top); err != nil {
 			return state{}, setupError(n.addr, "its largest token: %v", err)
 		}
 	}

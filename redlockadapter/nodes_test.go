@@ -141,68 +141,6 @@ func TestTooFewNodesWithDataNeedAnOperator(t *testing.T) {
 	require.Less(t, k.take(), fencing.Token(5000))
 }
 
-// A server that comes back with old data looks healthy. Only one that writes
-// every command to disk before it answers is believed.
-func TestRestartedNodeIsBelievedOnlyIfDurable(t *testing.T) {
-	for name, c := range map[string]struct {
-		options  []testserver.RedisOption
-		believed bool
-	}{
-		"every command on disk": {[]testserver.RedisOption{testserver.RedisAppendOnly()}, true},
-		"every second on disk":  {[]testserver.RedisOption{testserver.RedisConfig("appendonly", "yes"), testserver.RedisConfig("appendfsync", "everysec")}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := startFleet(t, 3, c.options...)
-			f.config.MaxTTL = 300 * time.Millisecond
-			f.init(t)
-			b := f.backend(t)
-			k := newTaker(t, b)
-			k.take()
-			epoch := b.Epoch()
-			f.servers[0].Stop()
-			require.NoError(t, f.servers[0].Start())
-			require.Eventually(t, func() bool {
-				k.take()
-				return healthy(b) && (b.Epoch() > epoch) != c.believed
-			}, patience, 10*time.Millisecond)
-		})
-	}
-}
-
-// What a restart may have lost depends on the run that has ended, not on the one
-// that begins: a server that wrote to disk once a second, at any time since it
-// started, is not believed when it comes back with better settings.
-func TestRestartIsJudgedByTheRunThatEnded(t *testing.T) {
-	for name, settings := range map[string][]string{
-		"from the beginning": {"everysec"},
-		"for a while":        {"always", "everysec", "always"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := startFleet(t, 3, testserver.RedisAppendOnly())
-			c := redis.NewClient(f.config.Nodes[0])
-			defer c.Close()
-			var b *redlockadapter.Backend
-			for i, fsync := range settings {
-				require.NoError(t, c.ConfigSet(patient(t), "appendfsync", fsync).Err())
-				if i == 0 {
-					f.init(t)
-				}
-				b = f.backend(t) // someone connects
-			}
-			epoch := b.Epoch()
-			f.servers[0].Stop()
-			require.NoError(t, f.servers[0].Start())
-			var s redlockadapter.NodeStatus
-			watcher := f.backend(t)
-			require.Eventually(t, func() bool {
-				s = watcher.NodeStatuses(patient(t))[0]
-				return s.Err == nil
-			}, patience, time.Millisecond)
-			require.True(t, s.Empty || s.Epoch > epoch, "it votes as if nothing had happened")
-		})
-	}
-}
-
 func TestUnfitNodesAreRefusedAtStart(t *testing.T) {
 	plain := testserver.Redis(t)
 	host, port, _ := cutAddr(plain.Addr)

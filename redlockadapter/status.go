@@ -14,6 +14,11 @@ type NodeStatus struct {
 	Err error
 	// Empty: it has lost its data, or may have, and does not vote.
 	Empty bool
+	// Restarted: it is kept out only since it was restarted, and says that it has
+	// lost nothing. It votes again as soon as a majority that was not restarted has
+	// told it how far tokens have come. Only where there is none, as after a power
+	// cut, is it believed.
+	Restarted bool
 	// Quarantine is how long an empty node is kept out at least, counted from
 	// when it was first seen to be empty.
 	Quarantine time.Duration
@@ -34,8 +39,9 @@ func (b *Backend) NodeStatuses(ctx context.Context) []NodeStatus {
 		if errs[i] != nil {
 			continue
 		}
-		all[i].Empty, all[i].Epoch, all[i].Max, all[i].Floor, all[i].Skew = !s.data, s.epoch, s.max, s.floor, s.skew
-		if !s.data {
+		all[i].Empty, all[i].Restarted = !s.data, s.doubted
+		all[i].Epoch, all[i].Max, all[i].Floor, all[i].Skew = s.epoch, s.max, s.floor, s.skew
+		if !s.data && !s.doubted {
 			all[i].Quarantine = max(0, b.quarantine(states)-s.since)
 		}
 	}

@@ -50,6 +50,8 @@ func stateOf(n *pb.RedisNode) string {
 	switch {
 	case n.Error != "":
 		return "out of reach: " + n.Error
+	case n.Restarted:
+		return "restarted, waits for a majority that was not"
 	case n.Empty && n.Quarantine != "":
 		return "empty, kept out for at least " + n.Quarantine
 	case n.Empty:
@@ -169,6 +171,8 @@ func awaitVotes(ctx context.Context, c *cobra.Command, backend *redlockadapter.B
 			switch {
 			case n.Err != nil:
 				missing = append(missing, n.Addr+" (out of reach)")
+			case n.Restarted:
+				missing = append(missing, n.Addr+" (restarted)")
 			case n.Empty:
 				empty++
 				missing = append(missing, n.Addr+" (empty)")

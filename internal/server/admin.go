@@ -96,7 +96,7 @@ func (a *admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResp
 		return response, nil
 	}
 	for _, n := range a.config.Redis.NodeStatuses(ctx) {
-		node := &pb.RedisNode{Address: n.Addr, Empty: n.Empty, Quarantine: wire.DurationText(n.Quarantine), Epoch: n.Epoch,
+		node := &pb.RedisNode{Address: n.Addr, Empty: n.Empty, Restarted: n.Restarted, Quarantine: wire.DurationText(n.Quarantine), Epoch: n.Epoch,
 			Max: uint64(n.Max), Floor: uint64(n.Floor), Skew: wire.DurationText(n.Skew)}
 		if n.Err != nil {
 			node.Error = n.Err.Error()

@@ -126,6 +126,24 @@ func (s *RedisServer) Wipe() error {
 	return os.RemoveAll(s.data)
 }
 
+// Save keeps a copy of what is on its disk now, for PutBack.
+func (s *RedisServer) Save() error {
+	if err := os.RemoveAll(s.saved()); err != nil {
+		return err
+	}
+	return os.CopyFS(s.saved(), os.DirFS(s.data))
+}
+
+// PutBack kills the server if it runs, and puts the folder back that was saved.
+func (s *RedisServer) PutBack() error {
+	if err := s.Wipe(); err != nil {
+		return err
+	}
+	return os.CopyFS(s.data, os.DirFS(s.saved()))
+}
+
+func (s *RedisServer) saved() string { return s.data + ".saved" }
+
 // Pause stops the process with SIGSTOP: it accepts connections, as the kernel
 // does that for it, and answers nothing.
 func (s *RedisServer) Pause() { s.signal(syscall.SIGSTOP) }

@@ -20,19 +20,19 @@ func TestWorldHasNoPadding(t *testing.T) {
 func TestEveryInterleaving(t *testing.T) {
 	type bounds struct {
 		nodes, attempts, losses, joins int
-		renew                          bool
+		renew, back                    bool
 	}
-	all := []bounds{{3, 2, 0, 0, true}, {3, 2, 1, 1, false}, {3, 3, 0, 0, false}}
+	all := []bounds{{3, 2, 0, 0, true, false}, {3, 2, 1, 1, true, true}, {3, 3, 0, 0, false, false}}
 	if raced { // make prop searches the rest
 		all = all[:1]
 	}
 	if os.Getenv("LEASED_SOAK") != "" { // 28 million worlds, more than two minutes
-		all = append(all, bounds{3, 2, 2, 2, false})
+		all = append(all, bounds{3, 2, 2, 2, false, false})
 	}
 	for _, c := range all {
-		name := fmt.Sprintf("%d nodes, %d attempts, %d losses, %d joins, renew %v", c.nodes, c.attempts, c.losses, c.joins, c.renew)
+		name := fmt.Sprintf("%d nodes, %d attempts, %d losses, %d joins, renew %v, old data %v", c.nodes, c.attempts, c.losses, c.joins, c.renew, c.back)
 		t.Run(name, func(t *testing.T) {
-			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.renew}
+			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.renew, Back: c.back}
 			require.NoError(t, s.Run(NewWorld(c.nodes, c.losses)))
 			t.Logf("%d worlds, no violation", s.Visited)
 		})
@@ -48,7 +48,7 @@ func TestRandomWalks(t *testing.T) {
 			if raced {
 				c.walks /= 10
 			}
-			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.losses == 0}
+			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.losses == 0, Back: c.losses > 0}
 			for seed := range uint64(c.walks) {
 				require.NoError(t, s.Walk(NewWorld(c.nodes, c.losses), rand.New(rand.NewPCG(seed, 1)), 150), "seed %d", seed)
 			}

@@ -160,7 +160,8 @@ func (c *Column) init(join int, epoch, floor uint8) bool {
 	if c.Data || c.Join != uint8(join)+1 || c.Epoch > epoch {
 		return false
 	}
-	c.Data, c.Epoch, c.Floor, c.Max, c.Join = true, epoch, floor, floor, 0
+	c.Floor = max(floor, c.Max) // a node that was only restarted may know more
+	c.Data, c.Epoch, c.Max, c.Join = true, epoch, c.Floor, 0
 	return true
 }
 
@@ -173,9 +174,21 @@ func (c *Column) raiseFloor(token uint8) bool {
 	return true
 }
 
-// distrust is scripts/admit.lua after a restart with old data, less what is old.
+// distrust is scripts/admit.lua after a restart that may have lost something.
 func (c *Column) distrust() {
-	c.Data, c.Max = false, 0
+	c.Data, c.Max, c.Join = false, 0, 0
+}
+
+// doubt is scripts/admit.lua after a restart that is said to have lost nothing.
+func (c *Column) doubt() {
+	c.Data, c.Join = false, 0
+}
+
+// goBack is a restart with old data that is said to be all: anything that the
+// node may have had before, and, since more of it is the worse, also what it never had.
+func (c *Column) goBack(lock, ctr, epoch uint8) {
+	c.Lock, c.Ctr, c.Max, c.Floor, c.Epoch = lock, ctr, ctr, 0, epoch
+	c.doubt()
 }
 
 // lose is a restart without data.

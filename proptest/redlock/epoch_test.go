@@ -23,7 +23,7 @@ func TestAnEpochOfAFewIsNotUsed(t *testing.T) {
 			require.True(t, w.Columns[n].Prepares[join].OK)
 		}
 	}
-	require.True(t, w.lose(4))
+	require.True(t, w.lose(4, (*Column).lose))
 	require.True(t, w.beginJoin(0, 4, all))
 	require.EqualValues(t, 2, w.Joins[0].Epoch)
 	prepare(0, 3)
@@ -47,7 +47,7 @@ func TestAnEpochOfAFewIsNotUsed(t *testing.T) {
 	w.answerAcquire(0, 1)
 	_ = w.hearAcquire(0, 0)
 	_ = w.hearAcquire(0, 1)
-	require.True(t, w.lose(1), "node 1 forgets that it voted")
+	require.True(t, w.lose(1, (*Column).lose), "node 1 forgets that it voted")
 
 	w.Joins[0] = Joining{} // its messages are over
 	for i := range w.columns() {

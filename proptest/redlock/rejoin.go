@@ -5,8 +5,8 @@ import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// lose empties a node, unless that would leave no majority with data.
-func (w *World) lose(node int) bool {
+// lose has a node lose its data, in one way or another, unless that would leave no majority with data.
+func (w *World) lose(node int, how func(*Column)) bool {
 	empty := 0
 	for _, c := range w.columns() {
 		if !c.Data {
@@ -17,7 +17,7 @@ func (w *World) lose(node int) bool {
 		return false
 	}
 	w.Losses--
-	w.Columns[node].lose()
+	how(&w.Columns[node])
 	return true
 }
 

@@ -79,7 +79,8 @@ func (s *server) state() Column {
 	fields := s.fields("node")
 	c := Column{Join: get(fields["join"])}
 	if state := strings.Fields(fields["state"]); len(state) == 4 {
-		c.Data, c.Epoch, c.Floor, c.Max = state[2] != "-", get(state[0]), get(state[1]), get(state[2])
+		c.Epoch, c.Floor, c.Max = get(state[0]), get(state[1]), get(strings.TrimLeft(state[2], "?"))
+		c.Data = !strings.ContainsAny(state[2], "-?")
 	}
 	lock := strings.Fields(s.lock())
 	if len(lock) > 0 {
@@ -99,6 +100,24 @@ func (s *server) turn(c *Column) {
 	s.run("turn", 0)
 	if c.Data && begun && !inUse {
 		c.Lock, c.Ctr = 0, 0
+	}
+}
+
+// restart is a restart with what was on disk. A copy of what was seen then changes
+// nothing.
+func (s *server) restart(r *rand.Rand, c *Column) {
+	if r.IntN(4) > 0 {
+		return
+	}
+	was, is := r.IntN(2), r.IntN(2)
+	require.NoError(s.t, s.client.HSet(context.Background(), "node", "run", "a "+strconv.Itoa(was)).Err())
+	for range 1 + r.IntN(2) {
+		s.run("admit", "b", is)
+	}
+	if was == 1 && is == 1 {
+		c.doubt()
+	} else {
+		c.distrust()
 	}
 }
 
@@ -162,10 +181,7 @@ func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 		reply := s.run("floor", number(token))
 		return "floor", c.raiseFloor(token), reply[0] == "ok"
 	case 13:
-		if r.IntN(4) == 0 { // restarted with what was on disk
-			s.run("admit", "another run", "0")
-			c.distrust()
-		}
+		s.restart(r, c)
 	}
 	return "loss", nil, nil
 }
@@ -185,4 +201,19 @@ func TestScriptsFollowTheModel(t *testing.T) {
 			require.Equal(t, c, s.state(), "seed %d, step %d: %s does otherwise", seed, step, what)
 		}
 	}
+}
+
+// TestDoubtedNodePreparesOnlyIfBelieved: a node that was restarted must not be
+// among those who tell others how far tokens have come, unless there is nobody else.
+func TestDoubtedNodePreparesOnlyIfBelieved(t *testing.T) {
+	redisServer := testserver.Redis(t)
+	s := &server{t: t, client: redis.NewClient(&redis.Options{Addr: redisServer.Addr, MaxRetries: -1})}
+	defer s.client.Close()
+	require.NoError(t, s.client.HSet(context.Background(), "node", "state", "3 0 7 0", "run", "a 1").Err())
+	require.Equal(t, []string{"doubted"}, s.run("admit", "b", "1"))
+	require.Equal(t, []string{"empty"}, s.run("prepare", 4, "0"))
+	require.Equal(t, "3 0 ?7 0", s.fields("node")["state"])
+	require.Equal(t, []string{"ok", "7"}, s.run("prepare", 4, "1"))
+	require.Equal(t, "4 0 ?7 0", s.fields("node")["state"], "and it does not vote yet")
+	require.Equal(t, []string{"empty"}, s.run("acquire", 4, 1000, ":a", "1\ninfo"))
 }

@@ -15,6 +15,7 @@ type Search struct {
 	Attempts int
 	Joins    int
 	Renew    bool // granted attempts renew
+	Back     bool // nodes come back with old data, too
 
 	Visited int
 	seed    maphash.Seed
@@ -143,9 +144,7 @@ func (s *Search) steps(w *World) error {
 				return err
 			}
 		}
-		if next := s.fork(w); !next.lose(node) {
-			s.drop(next)
-		} else if err := s.follow(next, nil, event{what: "a node loses its data; max, epoch", a: c.Max, b: c.Epoch}); err != nil {
+		if err := s.losses(w, node); err != nil {
 			return err
 		}
 		for a := range s.Attempts {
@@ -156,6 +155,38 @@ func (s *Search) steps(w *World) error {
 		for j := range s.Joins {
 			if err := s.rejoin(w, j, node); err != nil {
 				return err
+			}
+		}
+	}
+	return nil
+}
+
+// losses are all the ways to lose data: a node forgets everything, or comes back
+// with anything that it may have had and says that this is all.
+func (s *Search) losses(w *World, node int) error {
+	c := &w.Columns[node]
+	lose := func(how func(*Column), e event) error {
+		next := s.fork(w)
+		if !next.lose(node, how) {
+			s.drop(next)
+			return nil
+		}
+		return s.follow(next, nil, e)
+	}
+	if err := lose((*Column).lose, event{what: "a node loses its data; max, epoch", a: c.Max, b: c.Epoch}); err != nil || !s.Back {
+		return err
+	}
+	for lock := range uint8(s.Attempts) + 1 {
+		if lock > 0 && c.Talks[lock-1].Acquire < Answered {
+			continue // it cannot have had that one
+		}
+		for ctr := range c.Ctr + 1 {
+			for epoch := uint8(1); epoch <= c.Epoch; epoch++ {
+				back := func(c *Column) { c.goBack(lock, ctr, epoch) }
+				e := event{what: "a node comes back with old data; lock, counter, epoch", a: lock, b: ctr, c: epoch}
+				if err := lose(back, e); err != nil {
+					return err
+				}
 			}
 		}
 	}

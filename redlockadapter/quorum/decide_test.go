@@ -50,6 +50,31 @@ func TestFreeAfter(t *testing.T) {
 	require.Zero(t, FreeAfter([]Vote{yes(1), yes(1), left(time.Second)}))
 }
 
+func TestBelieve(t *testing.T) {
+	sure, doubted, empty, silent := Report{Known: true, Data: true}, Report{Known: true, Doubted: true}, Report{Known: true}, Report{}
+	for name, c := range map[string]struct {
+		reports  []Report
+		believed bool
+	}{
+		"a majority knows better":               {[]Report{sure, doubted, sure}, false},
+		"a majority may know better":            {[]Report{sure, doubted, silent}, false},
+		"or two of them":                        {[]Report{silent, doubted, silent}, false},
+		"there is no such majority":             {[]Report{sure, doubted, doubted}, true},
+		"nor with one that has lost everything": {[]Report{sure, doubted, empty}, true},
+		"all were restarted":                    {[]Report{doubted, doubted, doubted}, true},
+		"the only one":                          {[]Report{doubted}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read, believed := Believe(c.reports)
+			require.Equal(t, c.believed, believed)
+			for i, r := range read {
+				require.Equal(t, c.reports[i].Data || believed && c.reports[i].Doubted, r.Data, "node %d", i)
+			}
+			require.False(t, empty.Data || doubted.Data, "what was reported stays")
+		})
+	}
+}
+
 func TestEpochOf(t *testing.T) {
 	report := func(epoch uint64) Report { return Report{Known: true, Data: true, Epoch: epoch} }
 	usable, largest := EpochOf([]Report{report(3), report(2), report(2), report(2), {}})

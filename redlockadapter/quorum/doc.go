@@ -8,8 +8,8 @@
 //
 // The nouns, in reading order: [Vote], the answer of one node; [Decide], which
 // turns votes into a [Decision]; [Report], what a node says of itself;
-// [EpochOf], the epoch that an attempt may carry; [PlanRejoin] and [Floor], how
-// an emptied node gets its vote back.
+// [EpochOf], the epoch that an attempt may carry; [Believe], [PlanRejoin] and
+// [Floor], how a node that was emptied or restarted gets its vote back.
 //
 // The production code, the exhaustive check and the simulator run these same
 // functions.

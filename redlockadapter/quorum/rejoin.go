@@ -1,13 +1,20 @@
 package quorum
 
-import "github.com/leased-project/leased/fencing"
+import (
+	"slices"
+
+	"github.com/leased-project/leased/fencing"
+)
 
 // Report is what a node says of itself. The zero Report is no answer.
 type Report struct {
 	Known bool // it answered
 	Data  bool // it has counters; a node without them may not vote
-	Epoch uint64
-	Max   fencing.Token // the largest token it ever accepted
+	// Doubted: it has been restarted and says that it has lost nothing. It may not
+	// vote either.
+	Doubted bool
+	Epoch   uint64
+	Max     fencing.Token // the largest token it ever accepted
 }
 
 // EpochOf is the largest epoch that a new attempt may carry: one that a majority
@@ -40,6 +47,29 @@ func reached(reports []Report, epoch uint64) int {
 		}
 	}
 	return n
+}
+
+// Believe is how reports are read by who brings a node back. A node that says it
+// has lost nothing in a restart may be wrong: an old data folder was put back, or
+// its append-only file was switched off under way. So it is doubted, and comes
+// back like one that was emptied, as long as there may be a majority that was not
+// restarted: those that do not answer may belong to it. Where there is none, as
+// after a power cut, its word is all there is, and it counts as having data.
+func Believe(reports []Report) (read []Report, believed bool) {
+	others := 0
+	for _, r := range reports {
+		if !r.Known || r.Data {
+			others++
+		}
+	}
+	if others >= Size(len(reports)) {
+		return reports, false
+	}
+	read = slices.Clone(reports)
+	for i := range read {
+		read[i].Data = read[i].Data || read[i].Doubted
+	}
+	return read, true
 }
 
 // PlanRejoin is the epoch in which an emptied node may come back: above every

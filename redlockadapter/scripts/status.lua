@@ -2,8 +2,8 @@
 --
 -- KEYS  the node
 -- ARGV  none
--- Answer: max ("" if the node is empty), epoch, floor, the time (ms) since it was
---       first seen to be empty ("" if it was not), the node's clock (ms), the longest TTL
+-- Answer: max ("" if the node is empty, with "?" before it if it is doubted), epoch, floor, the time (ms) since it was
+--       first seen not to vote ("" if it was not), the node's clock (ms), the longest TTL
 --       that anyone who connected may ask for (ms).
 local state, since, ttl = unpack(redis.call('HMGET', KEYS[1], 'state', 'since', 'ttl'))
 local epoch, floor, max = string.match(state or '0 0 - 0', '^(%d+) (%d+) (%S+) %d+$')

@@ -743,15 +743,17 @@ func (x *Member) GetLag() uint64 {
 }
 
 type RedisNode struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	Empty         bool                   `protobuf:"varint,3,opt,name=empty,proto3" json:"empty,omitempty"`
-	Quarantine    string                 `protobuf:"bytes,4,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Max           uint64                 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
-	Floor         uint64                 `protobuf:"varint,7,opt,name=floor,proto3" json:"floor,omitempty"`
-	Skew          string                 `protobuf:"bytes,8,opt,name=skew,proto3" json:"skew,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Address    string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Error      string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Empty      bool                   `protobuf:"varint,3,opt,name=empty,proto3" json:"empty,omitempty"`
+	Quarantine string                 `protobuf:"bytes,4,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	Epoch      uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Max        uint64                 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
+	Floor      uint64                 `protobuf:"varint,7,opt,name=floor,proto3" json:"floor,omitempty"`
+	Skew       string                 `protobuf:"bytes,8,opt,name=skew,proto3" json:"skew,omitempty"`
+	// It does not vote only since it was restarted.
+	Restarted     bool `protobuf:"varint,9,opt,name=restarted,proto3" json:"restarted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,6 +842,13 @@ func (x *RedisNode) GetSkew() string {
 		return x.Skew
 	}
 	return ""
+}
+
+func (x *RedisNode) GetRestarted() bool {
+	if x != nil {
+		return x.Restarted
+	}
+	return false
 }
 
 type HealthRequest struct {
@@ -1798,7 +1807,7 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x16\n" +
 	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
 	"\x03lag\x18\x06 \x01(\x04H\x00R\x03lag\x88\x01\x01B\x06\n" +
-	"\x04_lag\"\xc3\x01\n" +
+	"\x04_lag\"\xe1\x01\n" +
 	"\tRedisNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x14\n" +
@@ -1809,7 +1818,8 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03max\x18\x06 \x01(\x04R\x03max\x12\x14\n" +
 	"\x05floor\x18\a \x01(\x04R\x05floor\x12\x12\n" +
-	"\x04skew\x18\b \x01(\tR\x04skew\"\x0f\n" +
+	"\x04skew\x18\b \x01(\tR\x04skew\x12\x1c\n" +
+	"\trestarted\x18\t \x01(\bR\trestarted\"\x0f\n" +
 	"\rHealthRequest\"X\n" +
 	"\x0eHealthResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x16\n" +
