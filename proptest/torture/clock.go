@@ -37,6 +37,13 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// ask does something until it succeeds, with a server that may be away for a
+// while. It returns the last error when that takes too long, or ctx ends.
+func ask(ctx context.Context, do func() error) (err error) {
+	until(ctx, startLimit, func() bool { err = do(); return err == nil })
+	return err
+}
+
 // until asks again and again whether something is so, for at most limit.
 func until(ctx context.Context, limit time.Duration, is func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -172,14 +172,21 @@ func (c *court) closeOld(ctx context.Context) {
 	}
 }
 
-// close judges a history while the run goes on.
+// close judges a history while the run goes on. If ctx ends it stays open.
 func (c *court) close(ctx context.Context, h *history) {
-	rows, last, err := c.world.database.log(ctx, h.name+"/", 0, c.world.began+wallOffset())
-	var found []promise.Event
-	if err == nil {
+	var rows, found []promise.Event
+	var last int64
+	err := ask(ctx, func() (err error) {
+		if rows, last, err = c.world.database.log(ctx, h.name+"/", 0, c.world.began+wallOffset()); err != nil {
+			return err
+		}
 		found, err = c.world.database.found(ctx, h.name+"/")
-	}
-	if err != nil {
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
 		c.fail(err)
 		return
 	}
@@ -209,7 +216,8 @@ func (c *court) closeAll(ctx context.Context) {
 	}
 	c.waiting.Wait()
 	for name, last := range c.closed {
-		late, _, err := c.world.database.log(ctx, name+"/", last, 0)
+		var late []promise.Event
+		err := ask(ctx, func() (err error) { late, _, err = c.world.database.log(ctx, name+"/", last, 0); return err })
 		if err != nil {
 			c.fail(err)
 			return

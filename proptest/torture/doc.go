@@ -5,7 +5,7 @@
 // What it does not give: a run that can be repeated. A seed repeats what the
 // nemesis tries and what the workers choose, not how the system schedules them.
 // A loss of power, a suspended machine and several hosts are not part of it; nor
-// are faults of the storage itself, which the tests of the gates have.
+// are faults of the storage but its crash: the tests of the gates have those.
 //
 // What happened is told by two witnesses. Each worker prints what it is about to
 // do before it does it, and what it was told after, by the one clock that all

@@ -50,6 +50,7 @@ func (n *nemesis) run(ctx context.Context) {
 		{1200 * time.Millisecond, n.workerTroubles(n.world.workers[half:])},
 		{1500 * time.Millisecond, n.memberTroubles()},
 		{1200 * time.Millisecond, n.redisTroubles()},
+		{5 * time.Second, n.storageTroubles()},
 	} {
 		r := rand.New(rand.NewPCG(n.world.config.Seed, uint64(i)))
 		parts.Go(func() {

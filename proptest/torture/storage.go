@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -164,6 +166,33 @@ func (d *database) found(ctx context.Context, prefix string) (events []promise.E
 		events = append(events, e)
 	}
 	return events, rows.Err()
+}
+
+// answers reports whether the server takes connections.
+func (d *database) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, storageLimit)
+	defer cancel()
+	return d.pool.Ping(ctx) == nil
+}
+
+// crash kills one of the server's processes. To the server that is a sign that
+// the memory which all of them share may be broken: it ends them all, and begins
+// again from its log on disk. gone reports whether it has noticed.
+func (d *database) crash(ctx context.Context) (gone func() bool, err error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	defer conn.Conn().Close(context.Background())
+	if err := conn.Ping(ctx); err != nil { // it lives, so the number is its own
+		return nil, err
+	}
+	p, err := os.FindProcess(int(conn.Conn().PgConn().PID()))
+	if err != nil {
+		return nil, err
+	}
+	return func() bool { return p.Signal(syscall.Signal(0)) != nil }, p.Kill()
 }
 
 // storageName is what the storage is called in histories.

@@ -223,6 +223,26 @@ func (n *nemesis) redisTroubles() []trouble {
 	return all
 }
 
+// storageTroubles leave the storage what it has confirmed: that is what a gate
+// counts on.
+func (n *nemesis) storageTroubles() []trouble {
+	return []trouble{{1, func(ctx context.Context, _ *rand.Rand) {
+		d := n.world.database
+		var gone func() bool
+		err := ask(ctx, func() (err error) { gone, err = d.crash(ctx); return err })
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			n.wrong(fmt.Errorf("kill %s: %w", storageName, err))
+			return
+		}
+		n.fault(storageName, "storage killed")
+		until(ctx, startLimit, gone)
+		until(ctx, startLimit, func() bool { return d.answers(ctx) })
+	}}}
+}
+
 func (n *nemesis) clock(m *master, by time.Duration) {
 	if err := m.moveClock(by); err != nil {
 		n.wrong(err)

@@ -186,6 +186,9 @@ func (w *world) heal() error {
 	for _, v := range w.workers {
 		v.process.signal(syscall.SIGCONT)
 	}
+	if !until(context.Background(), startLimit, func() bool { return w.database.answers(context.Background()) }) {
+		errs = append(errs, fmt.Errorf("%s has not come back within %v", storageName, startLimit))
+	}
 	return errors.Join(errs...)
 }
 
