@@ -35,9 +35,9 @@ func (w *World) inject(f Fault) {
 	case CrashClient:
 		done = w.crashClient(c, d)
 	case CrashNode:
-		done = w.crashNode(f.Target, d, false)
+		done = w.crashNode(f.Target, d, f.Size%2 != 0, false)
 	case EmptyNode:
-		done = w.crashNode(f.Target, d, true)
+		done = w.crashNode(f.Target, d, false, true)
 	case DriftClient, JumpClient, StopClient:
 		done = w.clockFault(c.party, f, d)
 	case DriftNode, JumpNode, StopNode:
@@ -86,24 +86,15 @@ func (w *World) crashClient(c *client, d time.Duration) bool {
 }
 
 // crashNode stops a node for a while. Without its data it comes back only if
-// the others are enough: what is promised needs that.
-func (w *World) crashNode(target int, d time.Duration, empty bool) bool {
+// the others are enough: what is promised needs that. A Redis node may also come
+// back with old data, which it takes for all.
+func (w *World) crashNode(target int, d time.Duration, old, empty bool) bool {
 	p := w.nodeParty(target)
 	if p.down {
 		return false
 	}
 	if w.plan.Mode == lease.Efficiency {
-		n := w.redises[p.number]
-		if empty && !w.spare() {
-			return false
-		}
-		w.crash(p)
-		p.down = true
-		if empty {
-			n.lose()
-		}
-		w.later(d, func() { p.down = false })
-		return true
+		return w.crashRedis(w.redises[p.number], d, old, empty)
 	}
 	s := w.cluster.slots[p.number]
 	if empty && !w.cluster.expendable(s) {
@@ -130,15 +121,30 @@ func (w *World) crashNode(target int, d time.Duration, empty bool) bool {
 	return true
 }
 
-// spare reports whether a Redis node may lose its data: a majority keeps its.
-func (w *World) spare() bool {
-	with := 0
-	for _, n := range w.redises {
-		if n.data {
-			with++
+func (w *World) crashRedis(n *redisNode, d time.Duration, old, empty bool) bool {
+	others, wrong := 0, old || empty
+	for _, o := range w.redises {
+		if o != n && o.data {
+			others++
 		}
+		wrong = wrong || o.wrong
 	}
-	return with-1 >= len(w.redises)/2+1
+	if wrong && others < len(w.redises)/2+1 {
+		return false // nobody could put it right
+	}
+	w.crash(n.party)
+	n.down = true
+	switch {
+	case empty:
+		n.lose()
+	case old && n.saved != nil:
+		n.goBack()
+	default:
+		n.save()
+	}
+	n.restart() // nobody sees it before it is up
+	w.later(d, func() { n.down = false })
+	return true
 }
 
 // clockFault reports whether somebody who is up reads another time for it: a

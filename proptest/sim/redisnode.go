@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -16,16 +17,20 @@ const slack = 64
 type redisNode struct {
 	*party
 	data   bool // without it the node may not vote
+	doubt  bool // it was restarted, and says that it has lost nothing
 	max    fencing.Token
 	floor  fencing.Token
 	epoch  uint64
 	buried time.Duration // until when there may be tombstones
 	join   string
-	since  time.Duration // when it was first seen to be empty; 0 if it was not
+	since  time.Duration // when it was first seen not to vote; 0 if it was not
 	turned time.Duration // when the locks were last put aside; 0 if never
 	locks  map[resource]value
 	old    map[resource]value       // that were put aside
 	tombs  map[string]time.Duration // until when
+
+	wrong bool       // it says that it has lost nothing, and has
+	saved *redisNode // what was on its disk when it crashed last
 }
 
 // value is the counter of a lock, and who holds it until when.
@@ -53,6 +58,28 @@ func newRedisNode(p *party) *redisNode {
 // lose is a restart without data.
 func (n *redisNode) lose() {
 	*n = redisNode{party: n.party, locks: map[resource]value{}, old: map[resource]value{}, tombs: map[string]time.Duration{}}
+}
+
+// restart is admit.lua on a server that writes everything to disk before it answers.
+func (n *redisNode) restart() {
+	n.doubt = n.doubt || n.data
+	n.data, n.join, n.since = false, "", 0
+}
+
+// save notes what is on its disk.
+func (n *redisNode) save() {
+	old := *n
+	old.locks, old.old, old.tombs = maps.Clone(n.locks), maps.Clone(n.old), maps.Clone(n.tombs)
+	n.saved = &old
+}
+
+// goBack is a crash after which it comes back with what was saved before, and
+// says that it has lost nothing.
+func (n *redisNode) goBack() {
+	old := *n.saved
+	*n = old
+	n.save() // it may be put back again
+	n.wrong = true
 }
 
 // lock is what is known of a lock.
@@ -148,7 +175,7 @@ func (n *redisNode) renew(now time.Duration, name resource, attempt string, toke
 func (n *redisNode) release(now time.Duration, name resource, attempt string, tomb time.Duration) {
 	if tomb > 0 {
 		n.tombs[attempt] = now + tomb
-		if n.data {
+		if n.data || n.doubt {
 			n.buried = max(n.buried, now+tomb)
 		}
 	}
@@ -174,10 +201,14 @@ func (n *redisNode) turn(now, keep time.Duration) reply {
 }
 
 // prepare is prepare.lua.
-func (n *redisNode) prepare(epoch uint64) reply {
-	if r, ok := n.adopt(epoch); !ok {
-		return r
+func (n *redisNode) prepare(epoch uint64, believe bool) reply {
+	switch {
+	case !n.data && !(n.doubt && believe):
+		return reply{word: "empty"}
+	case n.epoch > epoch:
+		return reply{word: "epoch"}
 	}
+	n.epoch = epoch
 	return reply{word: "ok", token: n.max}
 }
 
@@ -204,12 +235,16 @@ func (n *redisNode) init(now time.Duration, nonce string, epoch uint64, floor fe
 		return reply{word: "epoch"}
 	}
 	passed := now - n.since
-	if left := quarantine - passed; left > 0 {
+	if left := quarantine - passed; left > 0 && !n.doubt {
 		if passed < 0 {
 			n.since = 0
 		}
 		return reply{word: "wait", left: min(left, quarantine)}
 	}
-	n.data, n.max, n.epoch, n.floor, n.buried, n.join, n.since = true, floor, epoch, floor, 0, "", 0
+	if n.doubt {
+		floor = max(floor, n.max)
+	}
+	n.data, n.max, n.epoch, n.floor, n.join, n.since = true, floor, epoch, floor, "", 0
+	n.doubt, n.wrong = false, false
 	return reply{word: "ok"}
 }

@@ -38,13 +38,13 @@ func (v *voter) survey(do func(n *redisNode, now time.Duration) quorum.Report, d
 
 // status is what a node says of itself.
 func status(n *redisNode, _ time.Duration) quorum.Report {
-	return quorum.Report{Known: true, Data: n.data, Epoch: n.epoch, Max: n.max}
+	return quorum.Report{Known: true, Data: n.data, Doubted: n.doubt, Epoch: n.epoch, Max: n.max}
 }
 
 // preparing moves a node to an epoch.
-func preparing(epoch uint64) func(*redisNode, time.Duration) quorum.Report {
+func preparing(epoch uint64, believe bool) func(*redisNode, time.Duration) quorum.Report {
 	return func(n *redisNode, _ time.Duration) quorum.Report {
-		if r := n.prepare(epoch); r.word == "ok" {
+		if r := n.prepare(epoch, believe); r.word == "ok" {
 			return quorum.Report{Known: true, Data: true, Epoch: epoch, Max: r.token}
 		}
 		return quorum.Report{}
@@ -64,7 +64,7 @@ func (v *voter) look() {
 			v.looked(reports, usable)
 			return
 		}
-		v.survey(preparing(largest), func(prepared []quorum.Report) {
+		v.survey(preparing(largest, false), func(prepared []quorum.Report) {
 			usable, _ := quorum.EpochOf(prepared)
 			v.looked(reports, usable)
 		})
@@ -88,7 +88,7 @@ func (v *voter) bringBack(reports []quorum.Report, from int) {
 	v.looking = false
 }
 
-// rejoin gives an emptied node its vote back, in the order of production: the
+// rejoin gives a node its vote back, in the order of production: the
 // join nonce first; then the epochs are read; then the majority moves; then the
 // node may vote.
 func (v *voter) rejoin(n *redisNode, done func()) {
@@ -96,17 +96,18 @@ func (v *voter) rejoin(n *redisNode, done func()) {
 	nonce := fmt.Sprintf("%s.%d.%d", v.name, v.life, v.joins)
 	quarantine := 2 * v.policy.TTL
 	v.insist(n, func(now time.Duration) reply { return n.beginJoin(now, nonce) }, func(r reply) {
-		if r.word != "ok" || r.left < quarantine {
+		if r.word != "ok" {
 			done()
 			return
 		}
 		v.survey(status, func(reports []quorum.Report) {
-			epoch, ok := quorum.PlanRejoin(reports)
-			if !ok {
+			read, believed := quorum.Believe(reports)
+			epoch, ok := quorum.PlanRejoin(read)
+			if !ok || r.left < quarantine && !reports[n.number].Doubted {
 				done()
 				return
 			}
-			v.survey(preparing(epoch), func(prepared []quorum.Report) {
+			v.survey(preparing(epoch, believed), func(prepared []quorum.Report) {
 				floor, ok := quorum.Floor(prepared, epoch)
 				if !ok {
 					done()

@@ -100,7 +100,9 @@ func (s *realNode) state() redisNode {
 	n := redisNode{locks: locks, old: old, join: rest["join"], since: time.Duration(number(rest["since"])) * time.Millisecond,
 		turned: time.Duration(number(rest["turned"])) * time.Millisecond, tombs: s.tombs}
 	if words := strings.Fields(rest["state"]); len(words) == 4 {
-		n.data, n.epoch, n.floor, n.max = true, number(words[0]), fencing.Token(number(words[1])), fencing.Token(number(words[2]))
+		var top string
+		top, n.doubt = strings.CutPrefix(words[2], "?")
+		n.data, n.epoch, n.floor, n.max = !n.doubt, number(words[0]), fencing.Token(number(words[1])), fencing.Token(number(top))
 		n.buried = time.Duration(number(words[3])) * time.Millisecond
 	}
 	return n
@@ -116,7 +118,7 @@ func (s *realNode) both(r *rand.Rand, n *redisNode) (what string, model, real an
 		token = v.counter + fencing.Token(r.IntN(2)) // near what is there
 	}
 	body := who + "\ninfo"
-	switch r.IntN(13) {
+	switch r.IntN(14) {
 	case 0, 1, 2, 3:
 		got := said(s.run("acquire", epoch, ttl, field, body))
 		return "acquire", n.acquire(s.now, name, who, ttl, epoch), got
@@ -133,8 +135,9 @@ func (s *realNode) both(r *rand.Rand, n *redisNode) (what string, model, real an
 		s.run("release", fmt.Sprintf("*1 %d next", ttl.Milliseconds()), field, body)
 		n.release(s.now, name, who, ttl)
 	case 8:
-		got := said(s.run("prepare", epoch))
-		return "prepare", n.prepare(epoch), got
+		believe := r.IntN(2) == 0
+		got := said(s.run("prepare", epoch, believe))
+		return "prepare", n.prepare(epoch, believe), got
 	case 9:
 		got, want := said(s.run("join", nonce)), n.beginJoin(s.now, nonce)
 		want.left = 0
@@ -150,6 +153,12 @@ func (s *realNode) both(r *rand.Rand, n *redisNode) (what string, model, real an
 			require.NoError(s.t, s.client.FlushAll(context.Background()).Err())
 			n.lose()
 			s.tombs = n.tombs
+		}
+	case 13:
+		if r.IntN(6) == 0 {
+			require.NoError(s.t, s.client.HSet(context.Background(), "node", "run", "a 1").Err())
+			s.run("admit", "b", "1")
+			n.restart()
 		}
 	}
 	return "a step without an answer", nil, nil

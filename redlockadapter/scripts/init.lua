@@ -10,7 +10,7 @@
 -- lock, and tokens do not depend on that.
 local call, node = redis.call, KEYS[1]
 local state, join, since, ttl = unpack(call('HMGET', node, 'state', 'join', 'since', 'ttl'))
-local epoch, max = string.match(state or '0 0 - 0', '^(%d+) %d+ (%S+) %d+$')
+local epoch, max, tombs = string.match(state or '0 0 - 0', '^(%d+) %d+ (%S+) (%d+)$')
 if tonumber(max) then return {'data'} end
 if join ~= ARGV[1] then return {'superseded'} end
 if tonumber(epoch) > tonumber(ARGV[2]) then return {'epoch ' .. epoch} end
@@ -24,7 +24,7 @@ if left > 0 and max == '-' then
 end
 local floor, own = ARGV[3], string.match(max, '%d+')
 if own and tonumber(own) > tonumber(floor) then floor = own end
-call('HSET', node, 'state', table.concat({ARGV[2], floor, floor, '0'}, ' '))
+call('HSET', node, 'state', table.concat({ARGV[2], floor, floor, tombs}, ' '))
 call('HSETNX', node, 'run', ARGV[5] .. ' ' .. (ARGV[7] or '0')) -- admit has noted it, unless all was lost since
 call('HDEL', node, 'join', 'since')
 if ARGV[6] and tonumber(ARGV[6]) > tonumber(ttl or '0') then call('HSET', node, 'ttl', ARGV[6]) end
