@@ -12,8 +12,8 @@ import (
 // counted runs a small plan with these faults, and says how many were counted.
 func counted(t *testing.T, mode lease.Mode, nodes int, faults ...Fault) int {
 	t.Helper()
-	p := Plan{Seed: 1, Mode: mode, Nodes: nodes, Clients: 2, Locks: 1, TTL: time.Second, Think: 50 * time.Millisecond, Writes: 4,
-		Work: 20 * time.Millisecond, Latency: time.Millisecond, Length: 90 * time.Second, Faults: faults}
+	p := Plan{Seed: 1, Mode: mode, Nodes: nodes, Clients: 2, Locks: 1, TTL: time.Second, Think: 500 * time.Millisecond, Writes: 4,
+		Work: 20 * time.Millisecond, Latency: time.Millisecond, Length: faults[len(faults)-1].At + 5*time.Second, Faults: faults}
 	result := Run(p)
 	require.Empty(t, result.Bad)
 	return result.Report.Injected()
@@ -21,7 +21,10 @@ func counted(t *testing.T, mode lease.Mode, nodes int, faults ...Fault) int {
 
 func TestEveryKindOfFaultIsCounted(t *testing.T) {
 	for what := range whats {
-		f := Fault{What: what, At: time.Minute, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
+		f := Fault{What: what, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
+		if what == RestoreBackup { // there has to be one
+			f.At = time.Minute
+		}
 		require.Equal(t, 1, counted(t, lease.Correctness, 3, f), what.String())
 		want := 1
 		if what >= Depose { // there is nobody to do this to
@@ -49,25 +52,25 @@ func TestFaultsThatDoNothingAreNotCounted(t *testing.T) {
 		faults []Fault
 		want   int
 	}{
-		"crash of a client that is down":          {lease.Correctness, 3, []Fault{at(60, CrashClient), at(61, CrashClient)}, 1},
-		"pause of a client that is paused":        {lease.Correctness, 3, []Fault{at(60, PauseClient), at(61, PauseClient), at(62, SuspendClient)}, 1},
-		"crash of a node that is down":            {lease.Efficiency, 3, []Fault{at(60, CrashNode), at(61, CrashNode), at(62, EmptyNode)}, 1},
-		"drift of a clock that drifts":            {lease.Efficiency, 3, []Fault{at(60, DriftNode, size(50_000)), at(61, DriftNode, size(300_000))}, 1},
-		"drift of a clock that stands":            {lease.Correctness, 3, []Fault{at(60, StopClient), at(61, DriftClient, size(50_000))}, 1},
-		"stop of a clock that stands":             {lease.Correctness, 3, []Fault{at(60, StopNode), at(61, StopNode)}, 1},
-		"jump of a clock by nothing":              {lease.Correctness, 3, []Fault{at(60, JumpClient, size(0)), at(61, JumpNode, size(0))}, 0},
-		"jump of the clock of who is down":        {lease.Correctness, 3, []Fault{at(60, CrashClient), at(61, JumpClient)}, 1},
-		"cut from a party to itself":              {lease.Correctness, 3, []Fault{at(60, CutOneWay, between(first, first))}, 0},
-		"cut between clients":                     {lease.Correctness, 3, []Fault{at(60, CutOneWay, between(first, second))}, 0},
-		"cut between a node and the storage":      {lease.Correctness, 3, []Fault{at(60, CutOneWay, between(storage, 1))}, 0},
-		"cut between nodes that never talk":       {lease.Efficiency, 3, []Fault{at(60, CutOneWay, between(0, 1))}, 0},
-		"cut that is there":                       {lease.Efficiency, 3, []Fault{at(60, Isolate), at(61, CutOneWay), at(62, Isolate)}, 1},
-		"cut of a node that is down":              {lease.Efficiency, 3, []Fault{at(60, CrashNode), at(61, Isolate)}, 1},
-		"client cut off twice":                    {lease.Efficiency, 3, []Fault{at(60, CutClient), at(61, CutClient), at(62, CutStorage), at(63, CutStorage)}, 2},
-		"split with nobody on the other side":     {lease.Correctness, 3, []Fault{at(60, Split, size(0))}, 0},
-		"more lost than all":                      {lease.Correctness, 3, []Fault{at(60, LoseMessages, size(59)), at(61, LoseMessages, size(59)), at(62, LoseMessages), at(63, DelayMessages)}, 2},
-		"change of members of one node":           {lease.Correctness, 1, []Fault{at(60, ChangeMembers), at(61, Depose)}, 1},
-		"change of members, asked for twice":      {lease.Correctness, 3, []Fault{at(60, ChangeMembers), at(61, ChangeMembers)}, 1},
+		"crash of a client that is down":          {lease.Correctness, 3, []Fault{at(5, CrashClient), at(6, CrashClient)}, 1},
+		"pause of a client that is paused":        {lease.Correctness, 3, []Fault{at(5, PauseClient), at(6, PauseClient), at(7, SuspendClient)}, 1},
+		"crash of a node that is down":            {lease.Efficiency, 3, []Fault{at(5, CrashNode), at(6, CrashNode), at(7, EmptyNode)}, 1},
+		"drift of a clock that drifts":            {lease.Efficiency, 3, []Fault{at(5, DriftNode, size(50_000)), at(6, DriftNode, size(300_000))}, 1},
+		"drift of a clock that stands":            {lease.Correctness, 3, []Fault{at(5, StopClient), at(6, DriftClient, size(50_000))}, 1},
+		"stop of a clock that stands":             {lease.Correctness, 3, []Fault{at(5, StopNode), at(6, StopNode)}, 1},
+		"jump of a clock by nothing":              {lease.Correctness, 3, []Fault{at(5, JumpClient, size(0)), at(6, JumpNode, size(0))}, 0},
+		"jump of the clock of who is down":        {lease.Correctness, 3, []Fault{at(5, CrashClient), at(6, JumpClient)}, 1},
+		"cut from a party to itself":              {lease.Correctness, 3, []Fault{at(5, CutOneWay, between(first, first))}, 0},
+		"cut between clients":                     {lease.Correctness, 3, []Fault{at(5, CutOneWay, between(first, second))}, 0},
+		"cut between a node and the storage":      {lease.Correctness, 3, []Fault{at(5, CutOneWay, between(storage, 1))}, 0},
+		"cut between nodes that never talk":       {lease.Efficiency, 3, []Fault{at(5, CutOneWay, between(0, 1))}, 0},
+		"cut that is there":                       {lease.Efficiency, 3, []Fault{at(5, Isolate), at(6, CutOneWay), at(7, Isolate)}, 1},
+		"cut of a node that is down":              {lease.Efficiency, 3, []Fault{at(5, CrashNode), at(6, Isolate)}, 1},
+		"client cut off twice":                    {lease.Efficiency, 3, []Fault{at(5, CutClient), at(6, CutClient), at(7, CutStorage), at(8, CutStorage)}, 2},
+		"split with nobody on the other side":     {lease.Correctness, 3, []Fault{at(5, Split, size(0))}, 0},
+		"more lost than all":                      {lease.Correctness, 3, []Fault{at(5, LoseMessages, size(59)), at(6, LoseMessages, size(59)), at(7, LoseMessages), at(8, DelayMessages)}, 2},
+		"change of members of one node":           {lease.Correctness, 1, []Fault{at(5, ChangeMembers), at(6, Depose)}, 1},
+		"change of members, asked for twice":      {lease.Correctness, 3, []Fault{at(5, ChangeMembers), at(6, ChangeMembers)}, 1},
 		"restore before there is a backup":        {lease.Correctness, 3, []Fault{at(0, RestoreBackup)}, 0},
 		"leader deposed before there is a leader": {lease.Correctness, 3, []Fault{at(0, Depose)}, 0},
 	} {
