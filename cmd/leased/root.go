@@ -28,7 +28,7 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newRunGuard())
+	root.AddCommand(newRunGuard(), newRunHold())
 	root.InitDefaultCompletionCmd()
 	strict(root)
 	return root

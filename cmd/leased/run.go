@@ -23,6 +23,8 @@ import (
 const (
 	// guardCommand is the hidden command that a guard process runs.
 	guardCommand = "run-guard"
+	// holdCommand is the hidden command that becomes the user's command.
+	holdCommand = "run-hold"
 	// farewellTime bounds how long the service is told that a lease is free.
 	farewellTime = 5 * time.Second
 	// hurryTime is the same after a loss, when there is little to tell.
@@ -79,7 +81,12 @@ func newRun() *cobra.Command {
 
 func newRunGuard() *cobra.Command {
 	return &cobra.Command{Use: guardCommand, Hidden: true, Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) { supervise.Guard(os.Stdin) }}
+		Run: func(*cobra.Command, []string) { supervise.Guard(os.Stdin, os.Stdout) }}
+}
+
+func newRunHold() *cobra.Command {
+	return &cobra.Command{Use: holdCommand, Hidden: true, DisableFlagParsing: true, // the flags are the command's
+		Run: func(_ *cobra.Command, args []string) { os.Exit(supervise.Hold(args)) }}
 }
 
 // run acquires, runs the command, and gives the lease back.
@@ -115,7 +122,7 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		return f.notAcquired(err, line.notQueued())
 	}
 	command := supervise.Command{Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTL: f.ttl, Grace: f.grace,
-		Guard: []string{self, guardCommand}, Signals: signals,
+		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand}, Signals: signals,
 		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "leased: "+format+"\n", args...) }}
 	result, err := command.Run(l)
 	return f.finish(client, l, result, err)

@@ -16,3 +16,5 @@ func newRun() *cobra.Command {
 }
 
 func newRunGuard() *cobra.Command { return &cobra.Command{Use: "run-guard", Hidden: true} }
+
+func newRunHold() *cobra.Command { return &cobra.Command{Use: "run-hold", Hidden: true} }

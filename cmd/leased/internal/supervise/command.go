@@ -18,6 +18,10 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
+// startPatience bounds how long the guard and the command may take to start,
+// also on a machine that is very busy.
+const startPatience = time.Minute
+
 // Command is a command to run under a lease.
 type Command struct {
 	// Args are the program and its arguments.
@@ -26,8 +30,9 @@ type Command struct {
 	Stdin, Stdout, Stderr *os.File
 	// TTL is that of the lease, Grace the time between SIGTERM and SIGKILL.
 	TTL, Grace time.Duration
-	// Guard is how to start a process that calls Guard.
-	Guard []string
+	// Guard is how to start a process that calls Guard, Hold one that calls
+	// Hold with the arguments that are added.
+	Guard, Hold []string
 	// Signals are passed on to the command's process group.
 	Signals <-chan os.Signal
 	// Log is told what is done to the command, and why.
@@ -53,7 +58,7 @@ func (c *Command) Run(l *lease.Lease) (Result, error) {
 	if err := Check(c.TTL, c.Grace); err != nil {
 		return Result{}, err
 	}
-	cmd, err := c.prepare(l)
+	program, err := c.prepare(l)
 	if err != nil {
 		return Result{}, err
 	}
@@ -67,19 +72,43 @@ func (c *Command) Run(l *lease.Lease) (Result, error) {
 		return Result{}, fmt.Errorf("the command was not started: %w", s.stopping)
 	}
 	adoptOrphans()
-	if err := cmd.Start(); err != nil {
-		return Result{}, startError(c.Args[0], err)
+	if program.SysProcAttr.Foreground {
+		defer takeTerminal(c.Stdin)
 	}
-	s.group = group(cmd.Process.Pid)
-	g.watch(s.group)
-	s.run(cmd)
-	g.dismiss()
-	code := s.group.reap(cmd)
-	if cmd.SysProcAttr.Foreground {
-		takeTerminal(c.Stdin)
+	h, err := startHeld(c.Hold, program)
+	if err != nil {
+		return Result{}, err
 	}
-	if s.stopping == nil && errors.Is(l.Err(), lease.ErrLost) {
-		s.stopping = l.Err()
+	defer h.close()
+	return s.supervise(h)
+}
+
+// supervise lets the command go, once the guard knows of it, and sees it
+// through. Between the two the supervisor may be stopped: a command that its
+// guard did not know could then outlive the lease.
+func (s *supervisor) supervise(h *held) (Result, error) {
+	s.guard.watch(h.group())
+	if err := s.await(s.guard.knows); err != nil {
+		h.group().signal(syscall.SIGKILL)
+		s.guard.dismiss()
+		h.group().reap(h.cmd)
+		return Result{}, fmt.Errorf("the command was not started: %w", err)
+	}
+	s.group = h.group()
+	h.letGo()
+	if err := s.await(h.begun); err != nil {
+		s.stop(err, time.Now())
+	}
+	s.run(h.cmd)
+	s.guard.dismiss()
+	code := s.group.reap(h.cmd)
+	if s.stopping == nil {
+		if err := h.failure(code); err != nil {
+			return Result{}, err
+		}
+	}
+	if s.stopping == nil && errors.Is(s.lease.Err(), lease.ErrLost) {
+		s.stopping = s.lease.Err()
 	}
 	return Result{Code: code, Lost: s.stopping}, nil
 }
@@ -124,6 +153,29 @@ type supervisor struct {
 	stopping error     // why the group was told to end
 	killAt   time.Time // set while stopping
 	killed   bool
+}
+
+// await waits for what needs no more than a moment, and looks after the lease
+// meanwhile. It gives up when there would be no use in going on.
+func (s *supervisor) await(done <-chan struct{}) error {
+	tick := time.NewTicker(s.schedule.poll)
+	defer tick.Stop()
+	patience := time.NewTimer(startPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-s.guard.gone:
+			return ErrGuard
+		case <-patience.C:
+			return fmt.Errorf("%w: it, or the command, has not started within %v", ErrGuard, startPatience)
+		case <-tick.C:
+		}
+		if s.look(); s.stopping != nil {
+			return s.stopping
+		}
+	}
 }
 
 // run watches the lease until the command has ended, and kills what it left

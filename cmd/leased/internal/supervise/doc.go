@@ -12,8 +12,10 @@
 // before the deadline of the lease, and is killed (SIGKILL) before that
 // deadline too. This needs no network, and does not need the supervisor itself
 // either: a guard, a second process, does it if the supervisor is stopped,
-// hangs or is killed. The lease is given back only after the whole group is
-// gone.
+// hangs or is killed. The command is held, as a process that does nothing yet,
+// until the guard has answered that it knows the group and the deadline: there
+// is no moment at which it runs unguarded. The lease is given back only after
+// the whole group is gone.
 //
 // The nouns, in reading order:
 //
@@ -21,4 +23,5 @@
 //   - schedule: when to ask and when to kill.
 //   - group: the processes of the command.
 //   - guard: the other process; [Guard] is its main function.
+//   - held: the process that becomes the command; [Hold] is its main function.
 package supervise

@@ -23,9 +23,10 @@ const (
 
 // guard is the supervisor's side of the guard process.
 type guard struct {
-	cmd  *exec.Cmd
-	pipe *os.File
-	gone chan struct{}
+	cmd   *exec.Cmd
+	pipe  *os.File
+	knows chan struct{} // closed when it knows what to end, and when
+	gone  chan struct{} // closed when it has ended
 }
 
 // startGuard starts the guard, in a session of its own so that no key on the
@@ -39,18 +40,31 @@ func startGuard(args []string) (*guard, error) {
 		return nil, fmt.Errorf("%w: %w", ErrGuard, err)
 	}
 	defer r.Close()
-	g := &guard{cmd: exec.Command(args[0], args[1:]...), pipe: w, gone: make(chan struct{})}
-	g.cmd.Stdin = r
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := g.cmd.Start(); err != nil {
+	answer, theirs, err := os.Pipe()
+	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("%w: %w", ErrGuard, err)
 	}
-	go func() { _ = g.cmd.Wait(); close(g.gone) }()
+	defer theirs.Close()
+	g := &guard{cmd: exec.Command(args[0], args[1:]...), pipe: w, knows: make(chan struct{}), gone: make(chan struct{})}
+	g.cmd.Stdin, g.cmd.Stdout = r, theirs
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := g.cmd.Start(); err != nil {
+		w.Close()
+		answer.Close()
+		return nil, fmt.Errorf("%w: %w", ErrGuard, err)
+	}
+	go func() {
+		if n, _ := answer.Read(make([]byte, 1)); n > 0 {
+			close(g.knows)
+		}
+	}()
+	go func() { _ = g.cmd.Wait(); close(g.gone); answer.Close() }()
 	return g, nil
 }
 
-// watch tells which group to guard.
+// watch tells which group to guard. The guard answers when it knows that, and
+// until when.
 func (g *guard) watch(target group) { g.tell("group %d\n", target) }
 
 // until tells in how much time to end the group, and to kill it, unless
@@ -81,12 +95,13 @@ func (g *guard) tell(format string, args ...any) {
 }
 
 // Guard is the main function of the guard process. It reads from in what to
-// guard and until when, and kills the group at that time, or when in ends
-// without a word: then the supervisor is gone. It returns when nothing is left
-// to guard.
-func Guard(in io.Reader) {
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+// guard and until when, writes one byte to out once it knows both, and kills the
+// group at that time, or when in ends without a word: then the supervisor is
+// gone. It returns when nothing is left to guard.
+func Guard(in io.Reader, out io.Writer) {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE)
 	w := watchman{}
+	answered := false
 	messages := make(chan message)
 	go read(in, messages)
 	tick := time.NewTicker(guardPoll)
@@ -100,6 +115,10 @@ func Guard(in io.Reader) {
 			}
 			if !w.hear(m) {
 				return
+			}
+			if w.ready() && !answered {
+				answered = true
+				_, _ = out.Write([]byte{1}) // who does not hear it does not let the command go
 			}
 		case <-tick.C:
 		}
@@ -135,6 +154,9 @@ type watchman struct {
 	asked      bool
 }
 
+// ready reports whether it can act alone.
+func (w *watchman) ready() bool { return w.target != 0 && w.kill != 0 }
+
 // hear takes a message and reports whether to go on.
 func (w *watchman) hear(m message) bool {
 	switch m.word {
@@ -151,7 +173,7 @@ func (w *watchman) hear(m message) bool {
 // act does what is due, and says how long nothing will be. The supervisor asks
 // the group to end first; the guard does a little later.
 func (w *watchman) act(now time.Duration) time.Duration {
-	if w.target == 0 || w.kill == 0 {
+	if !w.ready() {
 		return guardPoll
 	}
 	term := w.term + (w.kill-w.term)/4

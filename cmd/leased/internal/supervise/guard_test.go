@@ -20,40 +20,104 @@ import (
 // A supervisor that is stopped, or killed, can do nothing. Its guard can: the
 // command's output ends because all who had it open are dead.
 func TestTheGuardActsAlone(t *testing.T) {
-	for name, signal := range map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL} {
+	for name, tt := range map[string]struct {
+		first  string
+		signal syscall.Signal
+	}{
+		"stopped":                {"", syscall.SIGSTOP},
+		"killed":                 {"", syscall.SIGKILL},
+		"stopped by the command": {"kill -STOP $PPID; ", 0},
+		"killed by the command":  {"kill -KILL $PPID; ", 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			fifo := filepath.Join(t.TempDir(), "output") // the supervisor itself does not have it open
-			require.NoError(t, syscall.Mkfifo(fifo, 0o600))
-			supervisor := exec.Command(os.Args[0], "supervisor", "exec >"+fifo+"; "+stubborn)
-			require.NoError(t, supervisor.Start())
-			defer func() {
-				_ = supervisor.Process.Kill()
-				_ = supervisor.Wait()
-			}()
-			out, err := os.Open(fifo)
-			require.NoError(t, err)
-			defer out.Close()
-			require.NoError(t, out.SetReadDeadline(time.Now().Add(patience)))
-			text := bufio.NewReader(out)
-			ready, err := text.ReadString('\n')
-			require.NoError(t, err)
-			require.Equal(t, "ready\n", ready)
-			require.NoError(t, supervisor.Process.Signal(signal))
-			_, err = io.Copy(io.Discard, text)
-			require.NoError(t, err)
+			o := newOutput(t)
+			supervisor := o.start("supervisor", tt.first+stubborn)
+			o.open()
+			if tt.signal != 0 {
+				o.says("ready")
+				require.NoError(t, supervisor.Process.Signal(tt.signal))
+			}
+			o.ends()
 		})
 	}
 }
 
+// output is what a command writes whose supervisor is another process, which
+// does not have it open itself.
+type output struct {
+	t    *testing.T
+	fifo string
+	text *bufio.Reader
+}
+
+func newOutput(t *testing.T) *output {
+	o := &output{t: t, fifo: filepath.Join(t.TempDir(), "output")}
+	require.NoError(t, syscall.Mkfifo(o.fifo, 0o600))
+	return o
+}
+
+// start starts a supervisor; mode is one of TestMain.
+func (o *output) start(mode, script string) *exec.Cmd {
+	o.t.Helper()
+	supervisor := exec.Command(os.Args[0], mode, "sh", "-c", "exec >"+o.fifo+"; "+script)
+	require.NoError(o.t, supervisor.Start())
+	o.t.Cleanup(func() {
+		_ = supervisor.Process.Kill()
+		_ = supervisor.Wait()
+	})
+	return supervisor
+}
+
+// open waits until the command has opened it.
+func (o *output) open() {
+	o.t.Helper()
+	out, err := os.Open(o.fifo)
+	require.NoError(o.t, err)
+	o.t.Cleanup(func() { _ = out.Close() })
+	require.NoError(o.t, out.SetReadDeadline(time.Now().Add(patience)))
+	o.text = bufio.NewReader(out)
+}
+
+func (o *output) says(want string) {
+	o.t.Helper()
+	line, err := o.text.ReadString('\n')
+	require.NoError(o.t, err)
+	require.Equal(o.t, want+"\n", line)
+}
+
+// ends waits until all who had it open are dead.
+func (o *output) ends() {
+	o.t.Helper()
+	_, err := io.Copy(io.Discard, o.text)
+	require.NoError(o.t, err)
+}
+
 // Without its guard a command could outlive its lease, so it does not run.
 func TestNoCommandWithoutItsGuard(t *testing.T) {
-	s := newScene(t, "sh", "-c", stubborn)
-	s.command.Guard = []string{"true"}
+	for name, guard := range map[string][]string{"none": nil, "not found": {"no-such-guard"}, "ends at once": {"true"}} {
+		started := filepath.Join(t.TempDir(), "started")
+		s := newScene(t, "touch", started)
+		s.command.Guard = guard
+		_, err := s.command.Run(s.lease)
+		require.ErrorIs(t, err, supervise.ErrGuard, name)
+		require.NoFileExists(t, started, name)
+	}
+
+	file := filepath.Join(t.TempDir(), "started")
+	s := newScene(t, "sh", "-c", "touch "+file+"; "+stubborn)
+	s.command.Guard = []string{"sh", "-c", "echo; until [ -e " + file + " ]; do sleep 0.05; done"}
 	s.start()
 	require.ErrorIs(t, s.wait().Lost, supervise.ErrGuard)
+}
 
-	s = newScene(t, "sh", "-c", "echo started")
-	s.command.Guard = []string{"no-such-guard"}
+// A guard that has not answered may not know the command. Here it never
+// answers, until the lease is at its end.
+func TestTheCommandWaitsForItsGuard(t *testing.T) {
+	started := filepath.Join(t.TempDir(), "started")
+	s := newScene(t, "touch", started)
+	s.command.Guard = []string{"sh", "-c", "while read -r line; do :; done"}
+	s.cut.Store(true)
 	_, err := s.command.Run(s.lease)
-	require.ErrorIs(t, err, supervise.ErrGuard)
+	require.ErrorContains(t, err, "the command was not started")
+	require.NoFileExists(t, started)
 }

@@ -14,6 +14,10 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// endWithParent says for this thread what attributes say for the first one of
+// the process: the kernel forgets it when another thread becomes a program.
+func endWithParent() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }
+
 // adoptOrphans makes this process the parent of processes whose parent has
 // ended, so that it can wait for them.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

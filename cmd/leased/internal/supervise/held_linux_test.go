@@ -1,0 +1,64 @@
+package supervise_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// blockSignal blocks a signal for this thread and for what it starts.
+func blockSignal() {
+	runtime.LockOSThread()
+	var set unix.Sigset_t
+	set.Val[0] = 1 << (unix.SIGUSR2 - 1)
+	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
+}
+
+// signals and surroundings print what a program inherits. A shell would change
+// the signals.
+var (
+	signals      = []string{"grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"}
+	surroundings = []string{"sh", "-c", `ulimit -a; ls /proc/self/fd; cat <&3; umask; pwd; env | grep -v ^LEASED_ | sort
+		[ $(cut -d " " -f 5 /proc/$$/stat) = $$ ] && echo leads its group`}
+)
+
+// The process that becomes the command must leave no trace in it.
+func TestTheCommandInheritsAsAnyOther(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, []byte("the third file\n"), 0o600))
+	see := func(mode string, args []string) string {
+		cmd := exec.Command("sh", "-c", `trap "" HUP INT QUIT PIPE TERM TSTP TTOU USR1; ulimit -Sn 100; umask 027; cd /
+			exec 3<`+file+` 5<`+file+`; exec "$0" "$@"`, os.Args[0], mode)
+		cmd.Args = append(cmd.Args, args...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "THIS=that", "GOMAXPROCS=1"}
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	plain := see("plain", signals)
+	require.Regexp(t, `SigBlk:\s*0*800\n`, plain)
+	require.Regexp(t, `SigIgn:\s*[0-9a-f]*[1-9a-f]`, plain)
+	require.Equal(t, plain, see("supervisor", signals))
+
+	plain = see("plain", surroundings)
+	for _, line := range []string{"the third file\n", "THIS=that\n", "leads its group\n"} {
+		require.Contains(t, plain, line)
+	}
+	require.Equal(t, plain, see("supervisor", surroundings))
+}
+
+// The kernel ends the command with its supervisor, also if the guard does
+// nothing.
+func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
+	o := newOutput(t)
+	supervisor := o.start("supervisor with a blind guard", "echo ready; exec sleep 90")
+	o.open()
+	o.says("ready")
+	require.NoError(t, supervisor.Process.Kill())
+	o.ends()
+}

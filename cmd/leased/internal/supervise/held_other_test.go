@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package supervise_test
+
+func blockSignal() {}
