@@ -105,5 +105,9 @@ func round(ctx context.Context, seed uint64, scale float64) ([]promise.Report, e
 			return all, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
+	if err := complete(all, scale); err != nil {
+		table(os.Stdout, all)
+		return all, err
+	}
 	return all, nil
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,9 +23,9 @@ type setting struct {
 	tests  string  // a pattern of their names
 	scale  float64 // how much more than a plain go test they do in one round
 	rapid  bool    // they take their seed from rapid
-	// counts finds, in what the tests print, how much was visited where nothing
-	// is published.
-	counts *regexp.Regexp
+	// counts is, where nothing is published, what the tests print a number of, and
+	// the least of it in a round.
+	counts map[string]int
 }
 
 // settings are those that need no processes of their own.
@@ -31,7 +33,7 @@ var settings = []setting{
 	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestScripts)$", scale: 90, rapid: true},
 	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
 	{name: "every interleaving", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks)$", scale: 1,
-		counts: regexp.MustCompile(`(\d+) (?:worlds|steps)`)},
+		counts: map[string]int{"worlds": 3_000_000, "steps": 600_000}},
 }
 
 // run runs the tests of a setting, and returns what they have published.
@@ -47,27 +49,36 @@ func (s setting) run(ctx context.Context, file string, seed uint64, scale float6
 	c.Env = append(os.Environ(), promise.ReportFile+"="+file, promise.ScaleFactor+"="+strconv.FormatFloat(s.scale*scale, 'f', -1, 64),
 		promise.Seed+"="+strconv.FormatUint(seed, 10))
 	output, err := c.CombinedOutput()
-	reports, readErr := s.published(file, string(output), seed)
+	if err == nil && s.counts != nil {
+		return nil, s.counted(string(output), scale)
+	}
+	reports, readErr := s.published(file, seed)
 	if err != nil {
 		err = fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, tail(string(output), 60))
 	}
 	return reports, errors.Join(err, readErr)
 }
 
-func (s setting) published(file, output string, seed uint64) ([]promise.Report, error) {
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) && s.counts != nil {
-		visited := 0
-		for _, match := range s.counts.FindAllStringSubmatch(output, -1) {
-			n, _ := strconv.Atoi(match[1])
-			visited += n
+// counted adds up what the tests have printed, and reports what there is too
+// little of.
+func (s setting) counted(output string, scale float64) error {
+	var missed []error
+	for _, unit := range slices.Sorted(maps.Keys(s.counts)) {
+		n := 0
+		for _, match := range regexp.MustCompile(`(\d+) `+unit).FindAllStringSubmatch(output, -1) {
+			one, _ := strconv.Atoi(match[1])
+			n += one
 		}
-		fmt.Printf("%s: %d states and steps\n\n", s.name, visited)
-		if visited == 0 {
-			return nil, fmt.Errorf("no test of %s has counted anything", s.folder)
+		fmt.Printf("%s: %d %s\n\n", s.name, n, unit)
+		if wanted := int(float64(s.counts[unit]) * scale); n < wanted {
+			missed = append(missed, fmt.Errorf("%s: %d %s, less than %d", s.folder, n, unit, wanted))
 		}
-		return nil, nil
 	}
+	return errors.Join(missed...)
+}
+
+func (s setting) published(file string, seed uint64) ([]promise.Report, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("no test of %s has published figures: %w", s.folder, err)
 	}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/leased-project/leased/proptest/promise"
+)
+
+// least is a row that every round must have, with the least that it shows. The
+// sums alone would not tell of a test that has gone silent, since the simulator
+// makes nearly all of them.
+type least struct {
+	setting                  string
+	runs, operations, faults int
+}
+
+// rows are about a third of what a round has, so that they hold for any seed.
+// Change them with the budgets of the tests.
+var rows = []least{
+	{"simulator, efficiency mode", 90, 500_000, 6_000},
+	{"simulator, correctness mode", 90, 600_000, 6_000},
+	{"simulator, drawn faults", 33, 60_000, 140},
+	{"virtual time, correctness", 115, 9_000, 800},
+	{"virtual time, correctness, sound clients", 115, 9_500, 750},
+	{"virtual time, efficiency", 5, 200, 25},
+}
+
+// complete reports which rows of a round are missing or thin. scale is that of
+// the round.
+func complete(reports []promise.Report, scale float64) error {
+	var missed []error
+	all := merged(reports)
+	for _, row := range rows {
+		i := slices.IndexFunc(all, func(r promise.Report) bool { return r.Setting == row.setting })
+		if i < 0 {
+			missed = append(missed, fmt.Errorf("%s: nothing was published; was its test skipped or renamed?", row.setting))
+			continue
+		}
+		for _, figure := range []struct {
+			name       string
+			has, least int
+		}{
+			{"runs", all[i].Runs, row.runs},
+			{"operations", all[i].Operations, row.operations},
+			{"faults", all[i].Injected(), row.faults},
+		} {
+			if wanted := int(float64(figure.least) * scale); figure.has < wanted {
+				missed = append(missed, fmt.Errorf("%s: %d %s, less than %d", row.setting, figure.has, figure.name, wanted))
+			}
+		}
+	}
+	return errors.Join(missed...)
+}
