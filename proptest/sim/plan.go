@@ -39,6 +39,7 @@ type Flaws struct {
 	TornGate     bool // the gate checks, and writes a little later
 	LateValidity bool // the time of a lease counts from when the answer came
 	KeepsWriting bool // a holder goes on after a write whose outcome it does not know
+	LosesValues  bool // the storage confirms and counts a write now and then, and keeps the old value
 }
 
 // What is a kind of fault.

@@ -64,7 +64,8 @@ func TestScripts(t *testing.T) {
 		for _, f := range plan.Faults {
 			t.Logf("fault: %s", f)
 		}
-		t.Fatalf("%v\n%s", result.Bad[0], story(t, "script", plan))
+		told, _ := story(t, "script", plan)
+		t.Fatalf("%v\n%s", result.Bad[0], told)
 	})
 	total.Seeds = nil
 	require.NoError(t, promise.Publish(total))

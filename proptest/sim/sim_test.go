@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -74,41 +76,61 @@ func TestSeedsThatFailed(t *testing.T) {
 }
 
 // sampled is how many runs there are to one whose history is checked for
-// linearizability, too.
-const sampled = 50
+// linearizability, too, and recorded how many operations on a lock are.
+const (
+	sampled  = 50
+	recorded = 120
+)
 
-func try(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
-	var options []Option
-	if plan.Seed%sampled < 2 {
-		options = append(options, WithHistory(120))
-	}
-	result := Run(plan, options...)
-	switch err := linear.Check(result.History, 20*time.Second, nil); {
+// judged runs a plan with some operations on each lock recorded, and adds the
+// second opinion on them to what is broken. If that is what is broken, it is
+// drawn to page, unless that is nil.
+func judged(plan Plan, operations int, page io.Writer, options ...Option) (result *Result, undecided bool) {
+	result = Run(plan, append(options, WithHistory(operations))...)
+	switch err := linear.Check(result.History, 20*time.Second, page); {
 	case errors.Is(err, linear.ErrTimeout):
-		undecided.Add(1)
+		return result, true
 	case err != nil:
 		result.Bad = append(result.Bad, err)
 		result.Report.Violations = append(result.Report.Violations, err.Error())
 	}
+	return result, false
+}
+
+func try(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
+	operations := 0
+	if plan.Seed%sampled < 2 {
+		operations = recorded
+	}
+	result, unknown := judged(plan, operations, nil)
+	if unknown {
+		undecided.Add(1)
+	}
 	if len(result.Bad) > 0 {
-		t.Errorf("%v\n%s\nfailed after %d runs", result.Bad[0], story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)+again(plan), plan.Seed-promise.FirstSeed()+1)
+		told, _ := story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)
+		t.Errorf("%v\n%s\nfailed after %d runs", result.Bad[0], told+again(plan), plan.Seed-promise.FirstSeed()+1)
 	}
 	return result.Report
 }
 
-// one runs a plan and leaves its story.
+// one runs a plan and leaves its story. Whatever try may have found fails here,
+// too.
 func one(t *testing.T, plan Plan) {
-	result := Run(plan)
-	t.Log(story(t, fmt.Sprintf("seed-%d", plan.Seed), plan))
+	told, result := story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)
+	t.Log(told)
 	t.Log(result.Report)
 	require.Empty(t, result.Bad)
 }
 
 // story runs a plan again, since that gives the same, and writes down all that
 // happens up to the first broken promise, or to the end: as a text, and the end
-// of it as a picture.
-func story(t require.TestingT, name string, plan Plan) string {
-	result := Run(plan, WithEvents())
+// of it as a picture. What only the second opinion finds has no one event that
+// breaks it, and a page of its own.
+func story(t require.TestingT, name string, plan Plan) (told string, result *Result) {
+	dir := filepath.Join(os.TempDir(), "leased-sim-"+name)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	var page bytes.Buffer
+	result, undecided := judged(plan, recorded, &page, WithEvents())
 	events := result.Events
 	var bad []*promise.Violation
 	var v *promise.Violation
@@ -121,8 +143,6 @@ func story(t require.TestingT, name string, plan Plan) string {
 			}
 		}
 	}
-	dir := filepath.Join(os.TempDir(), "leased-sim-"+name)
-	require.NoError(t, os.MkdirAll(dir, 0o755))
 	text, err := os.Create(filepath.Join(dir, "story.txt"))
 	require.NoError(t, err)
 	defer text.Close()
@@ -138,7 +158,16 @@ func story(t require.TestingT, name string, plan Plan) string {
 	defer picture.Close()
 	const drawn = 400
 	require.NoError(t, spacetime.Write(picture, fmt.Sprintf("simulator, %s", name), events[max(0, len(events)-drawn):], bad...))
-	return fmt.Sprintf("the story is in %s and %s", text.Name(), picture.Name())
+	told = fmt.Sprintf("the story is in %s and %s", text.Name(), picture.Name())
+	if undecided {
+		told += "\nthe history was too hard for the checker of linearizability"
+	}
+	if page.Len() > 0 {
+		file := filepath.Join(dir, "linear.html")
+		require.NoError(t, os.WriteFile(file, page.Bytes(), 0o644))
+		told += "\nwhat clients saw, as far as it can be explained, is in " + file
+	}
+	return told, result
 }
 
 // again is how to see a seed again.
@@ -162,4 +191,25 @@ func TestASeedReplays(t *testing.T) {
 		hashes[first.Hash] = true
 	}
 	require.Len(t, hashes, 6, "other seeds give other histories")
+}
+
+// What only the checker of linearizability can see is found again by whoever
+// runs the seed alone, and is in its story. The storage here counts a write whose
+// value it loses, so that no promise that rests on versions is broken.
+func TestTheSecondOpinionIsFoundAgain(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	plan := crowd(1, []What{PauseAtStep})
+	plan.Flaws = Flaws{LosesValues: true}
+	require.Empty(t, Run(plan).Bad, "the judge sees nothing")
+	result, _ := judged(plan, recorded, nil)
+	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNot)
+
+	told, result := story(t, "second-opinion", plan)
+	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNot)
+	dir := filepath.Join(os.TempDir(), "leased-sim-second-opinion")
+	text, err := os.ReadFile(filepath.Join(dir, "story.txt"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "BROKEN "+linear.ErrNot.Error())
+	require.Contains(t, told, filepath.Join(dir, "linear.html"))
+	require.FileExists(t, filepath.Join(dir, "linear.html"))
 }

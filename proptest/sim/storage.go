@@ -69,7 +69,9 @@ func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, va
 	apply := func() {
 		r := s.data[name]
 		r.version++
-		r.value = value
+		if !s.w.plan.Flaws.LosesValues || op%7 != 0 {
+			r.value = value
+		}
 		e.Version = r.version
 		s.w.tell(e)
 		answer(true)
