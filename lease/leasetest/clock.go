@@ -28,3 +28,20 @@ func (c *Clock) Now() lease.Instant {
 // Suspend lets d pass as if the machine had slept: timers and the monotonic
 // clock do not notice it, the boot-time clock does.
 func (c *Clock) Suspend(d time.Duration) { c.suspended.Add(int64(d)) }
+
+// StoppedClock is a lease.Clock that stands still until a test moves it, as
+// between a question and its answer: what was read before and what after is told
+// apart, however fast the service is.
+type StoppedClock struct {
+	start lease.Instant
+	moved atomic.Int64
+}
+
+// NewStoppedClock returns a StoppedClock that was never moved.
+func NewStoppedClock() *StoppedClock { return &StoppedClock{start: lease.SystemClock().Now()} }
+
+// Now is how far the clock was moved.
+func (c *StoppedClock) Now() lease.Instant { return c.start.Add(time.Duration(c.moved.Load())) }
+
+// Move lets d pass.
+func (c *StoppedClock) Move(d time.Duration) { c.moved.Add(int64(d)) }
