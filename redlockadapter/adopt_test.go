@@ -196,7 +196,7 @@ func (f *fleet) awaitAll(t *testing.T, resource, text string) {
 		c := redis.NewClient(&redis.Options{Addr: f.servers[i].Addr})
 		defer c.Close()
 		require.Eventually(t, func() bool {
-			lock, err := c.HGet(patient(t), "{leased}", ":"+resource).Result()
+			lock, err := c.HGet(patient(t), hashOf(t, c), ":"+resource).Result()
 			return err == nil && strings.Contains(lock, text)
 		}, patience, time.Millisecond)
 	}

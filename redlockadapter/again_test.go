@@ -38,7 +38,7 @@ func (f *fleet) shorten(t *testing.T, resource string) []int64 {
 		deadlines[i] = millis - (longTTL / 2).Milliseconds()
 		c := redis.NewClient(&redis.Options{Addr: f.servers[i].Addr})
 		defer c.Close()
-		require.NoError(t, c.HSet(patient(t), "{leased}", ":"+resource, fmt.Sprintf("%s %d %s", before, deadlines[i], after)).Err())
+		require.NoError(t, c.HSet(patient(t), hashOf(t, c), ":"+resource, fmt.Sprintf("%s %d %s", before, deadlines[i], after)).Err())
 	}
 	return deadlines
 }
@@ -230,7 +230,7 @@ func (f *fleet) awaitLanes(t *testing.T, s lease.Session) {
 			return false
 		}
 		for _, c := range clients {
-			if known, err := c.HExists(patient(t), "{leased}", ":"+name).Result(); err != nil || !known {
+			if known, err := c.HExists(patient(t), hashOf(t, c), ":"+name).Result(); err != nil || !known {
 				return false
 			}
 		}
@@ -244,7 +244,7 @@ func (f *fleet) awaitFree(t *testing.T, node int, resource string) {
 	c := redis.NewClient(&redis.Options{Addr: f.servers[node].Addr})
 	defer c.Close()
 	require.Eventually(t, func() bool {
-		lock, err := c.HGet(patient(t), "{leased}", ":"+resource).Result()
+		lock, err := c.HGet(patient(t), hashOf(t, c), ":"+resource).Result()
 		return err == nil && !strings.Contains(lock, " ")
 	}, patience, time.Millisecond)
 }

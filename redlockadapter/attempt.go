@@ -284,7 +284,13 @@ func (a *attempt) refusal() error {
 	case a.any(lease.ErrHeld) || a.any(errBusy) || a.any(errSplit):
 		return errSplit
 	}
-	return fmt.Errorf("%w: no majority of the Redis nodes votes: %w", lease.ErrUnavailable, errors.Join(a.errs...))
+	var why []error
+	for i, err := range a.errs {
+		if err != nil {
+			why = append(why, fmt.Errorf("%s: %w", a.session.backend.nodes[i].addr, err))
+		}
+	}
+	return fmt.Errorf("%w: no majority of the Redis nodes votes: %w", lease.ErrUnavailable, errors.Join(why...))
 }
 
 func (a *attempt) lost() bool {

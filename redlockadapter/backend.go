@@ -18,7 +18,6 @@ import (
 type Backend struct {
 	config  Config
 	keys    keys
-	nodeArg string      // the key of a node, as it is sent
 	process string      // the name of this process, among those who wait and in the names of attempts
 	clock   lease.Clock // for what no session's clock is at hand
 	quorum  int
@@ -44,7 +43,7 @@ var _ lease.Backend = (*Backend)(nil)
 func wallClock() time.Time { return lease.MonotonicClock().Now().Time() }
 
 func newBackend(config Config) *Backend {
-	b := &Backend{config: config, keys: keysOf(config.Namespace), nodeArg: newArgs(keysOf(config.Namespace).node).text, process: lease.NewSessionID().String()[:16],
+	b := &Backend{config: config, keys: keysOf(config.Namespace), process: lease.NewSessionID().String()[:16],
 		clock:  lease.MonotonicClock(),
 		quorum: quorum.Size(len(config.Nodes)), sessions: map[lease.SessionID]*session{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())

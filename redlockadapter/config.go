@@ -122,14 +122,17 @@ func (c Config) options(node *redis.Options) *redis.Options {
 
 // keys are the names of what is kept on a node, see scripts/state.md.
 type keys struct {
-	node    string
+	base    string
 	channel string // beginning, followed by the process
 }
 
 func keysOf(namespace string) keys {
 	p := "{" + namespace + "}"
-	return keys{node: p, channel: p + ":wake:"}
+	return keys{base: p, channel: p + ":wake:"}
 }
+
+// of is the name of the hash of a node in one run of its server.
+func (k keys) of(runID string) string { return k.base + ":" + runID[:min(16, len(runID))] }
 
 // lockOf is the field of a lock.
 func lockOf(resource fencing.Resource) string { return ":" + string(resource) }

@@ -131,7 +131,7 @@ func (f *fleet) lockOn(t *testing.T, node int, resource string) string {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: f.servers[node].Addr})
 	defer c.Close()
-	lock, err := c.HGet(patient(t), "{leased}", ":"+resource).Result()
+	lock, err := c.HGet(patient(t), hashOf(t, c), ":"+resource).Result()
 	require.NoError(t, err)
 	return lock
 }

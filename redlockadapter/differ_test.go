@@ -20,7 +20,7 @@ func (f *fleet) differ(t *testing.T, resource string) {
 		_, rest, _ := strings.Cut(f.lockOn(t, i, resource), " ")
 		c := redis.NewClient(&redis.Options{Addr: f.servers[i].Addr})
 		defer c.Close()
-		require.NoError(t, c.HSet(patient(t), "{leased}", ":"+resource, []string{"1 ", "66 ", "67 "}[i]+rest).Err())
+		require.NoError(t, c.HSet(patient(t), hashOf(t, c), ":"+resource, []string{"1 ", "66 ", "67 "}[i]+rest).Err())
 	}
 }
 

@@ -18,6 +18,10 @@ import (
 // recheck is how soon an unhealthy set of nodes is looked at again.
 const recheck = 250 * time.Millisecond
 
+// patrolEvery is how often the nodes are looked at though nothing is known to be
+// wrong: nobody who votes may be there to notice.
+const patrolEvery = 5 * time.Second
+
 // epochs knows which epoch an attempt may carry, notices emptied nodes and
 // brings them back. One goroutine does the work, when it is poked.
 type epochs struct {
@@ -49,12 +53,14 @@ func (e *epochs) run(ctx context.Context) {
 	defer close(e.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	turn := time.NewTicker(min(e.backend.config.IdleCounters/4, time.Hour))
+	turn, patrol := time.NewTicker(min(e.backend.config.IdleCounters/4, time.Hour)), time.NewTicker(patrolEvery)
 	defer turn.Stop()
+	defer patrol.Stop()
 	for {
 		select {
 		case <-e.wake:
 		case <-timer.C:
+		case <-patrol.C:
 		case <-turn.C:
 			e.backend.turn(ctx)
 			continue
@@ -80,6 +86,17 @@ func (e *epochs) usable() (uint64, error) {
 		return 0, lease.ErrUnavailable
 	}
 	return 0, e.trouble
+}
+
+// explain is the error of a call that found no majority, with what is known of
+// the reason.
+func (e *epochs) explain(err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.trouble == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", e.trouble, err)
 }
 
 // refresh looks at the nodes now, unless someone has since the caller saw look
@@ -116,6 +133,7 @@ func (e *epochs) look(ctx context.Context) bool {
 		usable, _ = quorum.EpochOf(prepared)
 	}
 	e.adopt(usable, states, errs)
+	e.settle(ctx, reports)
 	well := true
 	for i := range states {
 		switch {
@@ -133,6 +151,19 @@ func (e *epochs) look(ctx context.Context) bool {
 	return well && e.current.Load() > 0
 }
 
+// settle ends the difference between nodes that came back by their word and others,
+// once they are a majority: what they say is what counts from then on.
+func (e *epochs) settle(ctx context.Context, reports []quorum.Report) {
+	if _, majority := quorum.PlanRejoin(reports); !majority {
+		return
+	}
+	e.backend.each(func(i int, n *node) {
+		if reports[i].Believed {
+			_ = n.client.HDel(ctx, n.key(), "believed").Err() // it is tried again with the next look
+		}
+	})
+}
+
 // adopt makes an epoch the one that new attempts carry. It never goes back.
 func (e *epochs) adopt(usable uint64, states []state, errs []error) {
 	if usable > e.current.Load() {
@@ -148,24 +179,28 @@ func (e *epochs) adopt(usable uint64, states []state, errs []error) {
 
 // troubleOf says why a majority cannot be had.
 func troubleOf(states []state, errs []error) error {
-	reached, data, restarted := 0, 0, 0
+	reached, votes, restarted := 0, 0, 0
 	for i, err := range errs {
 		switch {
 		case err != nil:
 			continue
 		case states[i].data:
-			data++
+			votes++
 		case states[i].doubted:
 			restarted++
 		}
 		reached++
 	}
+	missing := len(states) - reached
 	switch need := quorum.Size(len(states)); {
-	case restarted > 0 && data+restarted >= need:
-		return fmt.Errorf("%w: %d of %d Redis nodes were restarted and wait for a majority that was not; bring those back that are out of reach, or start empty ones in their place: %w",
-			lease.ErrUnavailable, restarted, len(states), errors.Join(errs...))
-	case reached >= need:
+	case reached < need:
+	case votes+restarted+missing < need:
 		return ErrNoData
+	case missing > 0:
+		return fmt.Errorf("%w: %d of %d Redis nodes vote, %d are needed, and %d were restarted and wait for a majority that was not; bring those back that are out of reach"+
+			" (only if their data is lost for good start empty ones in their place): %w", lease.ErrUnavailable, votes, len(states), need, restarted, errors.Join(errs...))
+	default: // they come back by themselves
+		return fmt.Errorf("%w: %d of %d Redis nodes vote, %d are needed; %d were restarted and vote again in a moment", lease.ErrUnavailable, votes, len(states), need, restarted)
 	}
 	return fmt.Errorf("%w: %d of %d Redis nodes answer, %d are needed: %w",
 		lease.ErrUnavailable, reached, len(states), quorum.Size(len(states)), errors.Join(errs...))
@@ -175,7 +210,7 @@ func reportsOf(states []state, errs []error) []quorum.Report {
 	reports := make([]quorum.Report, len(states))
 	for i, s := range states {
 		if errs[i] == nil {
-			reports[i] = quorum.Report{Known: true, Data: s.data, Doubted: s.doubted, Epoch: s.epoch, Max: s.max}
+			reports[i] = quorum.Report{Known: true, Data: s.data, Doubted: s.doubted, Believed: s.believed, Epoch: s.epoch, Max: s.max}
 		}
 	}
 	return reports
@@ -187,7 +222,7 @@ func (e *epochs) prepare(ctx context.Context, epoch uint64, believe bool) []quor
 	b := e.backend
 	reports := make([]quorum.Report, len(b.nodes))
 	b.each(func(i int, n *node) {
-		reply, err := run(ctx, n.client, prepareScript, []string{n.keys.node}, epoch, believe)
+		reply, err := n.run(ctx, prepareScript, epoch, believe)
 		if err != nil || reply[0] != "ok" || len(reply) != 2 {
 			return
 		}
@@ -212,7 +247,7 @@ func (e *epochs) rejoin(ctx context.Context, index int) error {
 	b := e.backend
 	n := b.nodes[index]
 	nonce := lease.NewSessionID().String()
-	reply, err := run(ctx, n.client, joinScript, []string{n.keys.node}, nonce)
+	reply, err := n.run(ctx, joinScript, nonce)
 	if err != nil || reply[0] == "data" {
 		return err
 	}
@@ -226,11 +261,11 @@ func (e *epochs) rejoin(ctx context.Context, index int) error {
 	if left := quarantine - states[index].since; left > 0 && !states[index].doubted {
 		return fmt.Errorf("%w: %s is in quarantine for %v more", lease.ErrUnavailable, n.addr, left)
 	}
-	floor, ok := quorum.Floor(e.prepare(ctx, epoch, believed), epoch)
+	floor, ok := quorum.Floor(reports, e.prepare(ctx, epoch, believed), epoch)
 	if !ok {
 		return ErrNoData
 	}
-	return n.initialise(ctx, nonce, epoch, floor, quarantine, quarantine)
+	return n.initialise(ctx, nonce, epoch, floor, quarantine, quarantine, believed)
 }
 
 // quarantine is how long an emptied node is kept out: the longest TTL of any
@@ -248,12 +283,12 @@ func longestTTL(states []state) (longest time.Duration) {
 }
 
 // initialise is the last step of a rejoin.
-func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor fencing.Token, quarantine, maxTTL time.Duration) error {
+func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor fencing.Token, quarantine, maxTTL time.Duration, believed bool) error {
 	n.mu.Lock()
 	runID, durable := n.runID, n.durable
 	n.mu.Unlock()
-	reply, err := run(ctx, n.client, initScript, []string{n.keys.node},
-		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID, maxTTL.Milliseconds(), durable)
+	reply, err := n.run(ctx, initScript,
+		nonce, epoch, floor.String(), quarantine.Milliseconds(), runID, maxTTL.Milliseconds(), durable, believed)
 	if err != nil {
 		return err
 	}
@@ -267,7 +302,7 @@ func (n *node) initialise(ctx context.Context, nonce string, epoch uint64, floor
 // asked now is asked the next time.
 func (b *Backend) turn(ctx context.Context) {
 	b.each(func(_ int, n *node) {
-		_, _ = run(ctx, n.client, turnScript, []string{n.keys.node}, b.config.IdleCounters.Milliseconds())
+		_, _ = n.run(ctx, turnScript, b.config.IdleCounters.Milliseconds())
 	})
 }
 

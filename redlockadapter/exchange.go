@@ -77,7 +77,7 @@ func (x *exchange) callFor(first int, o *op, a args) *call {
 }
 
 // encode appends the calls as Redis wants them.
-func (x *exchange) encode(l *lane, b []byte) []byte {
+func (x *exchange) encode(k *link, b []byte) []byte {
 	for i := range x.calls {
 		c := &x.calls[i]
 		if len(c.args) == 1 {
@@ -89,7 +89,7 @@ func (x *exchange) encode(l *lane, b []byte) []byte {
 			continue
 		}
 		b = appendCount(b, 4+c.head.count+c.size)
-		b = append(append(b, c.script.begin...), l.backend.nodeArg...)
+		b = append(append(b, c.script.begin...), k.node...)
 		b = append(b, c.head.text...)
 		for _, a := range c.args {
 			b = append(b, a.text...)
@@ -109,11 +109,11 @@ func (l *lane) teach(again []call) {
 	for _, c := range again {
 		x.ops += len(c.ops)
 	}
-	commands := x.encode(l, nil)
 	l.mu.Lock()
 	l.exchange = x
 	k := l.link
 	l.mu.Unlock()
+	commands := x.encode(k, nil)
 	k.write(commands)
 }
 

@@ -19,7 +19,7 @@ func (b *Backend) RaiseFloor(ctx context.Context, above fencing.Token) error {
 	}
 	var raised atomic.Int64
 	b.each(func(_ int, n *node) {
-		reply, err := run(ctx, n.client, floorScript, []string{n.keys.node}, above.String())
+		reply, err := n.run(ctx, floorScript, above.String())
 		if err == nil && reply[0] == "ok" {
 			raised.Add(1)
 		}

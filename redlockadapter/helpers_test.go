@@ -79,3 +79,11 @@ func open(t testing.TB, b lease.Backend, ttl time.Duration) lease.Session {
 func request(nonce lease.Nonce, resource fencing.Resource) lease.Request {
 	return lease.Request{Nonce: nonce, Resources: []fencing.Resource{resource}, Holder: "test"}
 }
+
+// hashOf is the name of a node's hash.
+func hashOf(t testing.TB, c *redis.Client) string {
+	t.Helper()
+	run, err := c.Get(patient(t), "{leased}:run").Result()
+	require.NoError(t, err)
+	return "{leased}:" + run
+}

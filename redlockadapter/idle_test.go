@@ -43,7 +43,7 @@ func (f *fleet) known(t *testing.T, field string) bool {
 	for _, node := range f.config.Nodes {
 		c := redis.NewClient(node)
 		defer c.Close()
-		for _, key := range []string{"{leased}", "{leased}:old"} {
+		for _, key := range []string{hashOf(t, c), "{leased}:old"} {
 			exists, err := c.HExists(patient(t), key, field).Result()
 			require.NoError(t, err)
 			if exists {

@@ -74,7 +74,7 @@ func (b *Backend) initEmpty(ctx context.Context, states []state, epoch uint64, f
 		return errors.Join(failed...)
 	}
 	err := step(func(_ int, n *node) error {
-		_, err := run(ctx, n.client, joinScript, []string{n.keys.node}, nonce)
+		_, err := n.run(ctx, joinScript, nonce)
 		return err
 	})
 	if err != nil {
@@ -83,5 +83,7 @@ func (b *Backend) initEmpty(ctx context.Context, states []state, epoch uint64, f
 	for _, r := range b.epochs.prepare(ctx, epoch, true) {
 		floor = max(floor, r.Max)
 	}
-	return step(func(_ int, n *node) error { return n.initialise(ctx, nonce, epoch, floor, 0, longestTTL(states)) })
+	return step(func(_ int, n *node) error {
+		return n.initialise(ctx, nonce, epoch, floor, 0, longestTTL(states), false)
+	})
 }

@@ -231,6 +231,10 @@ func (l *lane) serve() {
 				l.broken(k, err)
 				return
 			}
+			if no.ends() {
+				l.broken(k, err)
+				return
+			}
 			l.failures = 0
 			if again, err = l.heard(text, err); err != nil {
 				l.broken(k, err)
@@ -277,7 +281,7 @@ func (l *lane) send(k *link, batch []*op, room []byte) bool {
 	if len(x.calls) == 0 {
 		return false
 	}
-	commands := x.encode(l, room)
+	commands := x.encode(k, room)
 	now := l.backend.clock.Now()
 	l.mu.Lock()
 	if l.link != k { // it broke when it was idle, so nothing is lost yet

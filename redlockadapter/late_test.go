@@ -166,7 +166,7 @@ func TestPausedNodeKeepsNothingOfAnEndedAttempt(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Release(patient(t), nonce))
 		require.Eventually(t, func() bool {
-			lock, err := c.HGet(patient(t), "{leased}", ":a").Result()
+			lock, err := c.HGet(patient(t), hashOf(t, c), ":a").Result()
 			return err == nil && !strings.Contains(lock, " ") || errors.Is(err, redis.Nil)
 		}, 10*time.Second, time.Millisecond, "well before its TTL")
 	}

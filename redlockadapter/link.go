@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type link struct {
 	client *redis.Client
 	conn   net.Conn
 	reader *bufio.Reader
+	node   string // the name of the node's hash, as it is sent
 
 	// Room that exchanges use one after the other. Whoever has made the lane busy
 	// uses it; commands only the lane's goroutine, since a write may still look at
@@ -50,8 +52,13 @@ func (n *node) dialLink(timeout time.Duration) (*link, error) {
 		return conn, err
 	}
 	o.PoolSize, o.MaxConcurrentDials = 1, 1
-	o.OnConnect = n.onConnect(n.maxTTL)
-	k := &link{client: redis.NewClient(&o), commands: make([]byte, 0, 1<<12)}
+	k := &link{commands: make([]byte, 0, 1<<12)}
+	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+		runID, err := n.connected(ctx, conn, n.maxTTL)
+		k.node = newArgs(n.keys.of(runID)).text
+		return err
+	}
+	k.client = redis.NewClient(&o)
 	if err := k.client.Conn().Ping(ctx).Err(); err != nil {
 		_ = k.client.Close() // the error that matters is the other one
 		return nil, err
@@ -86,6 +93,13 @@ type refusal string
 
 // Error is what the server said.
 func (r refusal) Error() string { return string(r) }
+
+// ends reports whether the server is none that votes, and must be looked at
+// again: it has become a replica, or loads its data.
+func (r refusal) ends() bool {
+	word, _, _ := strings.Cut(string(r), " ")
+	return word == "READONLY" || word == "LOADING" || word == "MASTERDOWN"
+}
 
 var errProtocol = errors.New("answer is not what Redis says")
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,9 +30,20 @@ type node struct {
 	maxTTL  time.Duration
 	poke    func() // something is to be looked at
 
+	looks atomic.Uint64 // how often it was looked at
+
 	mu      sync.Mutex
+	looked  uint64 // the look that what follows is from
 	runID   string
 	durable string // "1" if a restart of that run loses nothing that was answered
+}
+
+// key is what the node's hash is called in the run that was last seen. What is
+// there under the name of another run is none of ours, see scripts/admit.lua.
+func (n *node) key() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.keys.of(n.runID)
 }
 
 func newNode(c Config, options *redis.Options, poke func()) *node {
@@ -47,13 +59,19 @@ func newNode(c Config, options *redis.Options, poke func()) *node {
 // for on this connection.
 func (n *node) onConnect(maxTTL time.Duration) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
-		if n.theirs != nil {
-			if err := n.theirs(ctx, conn); err != nil {
-				return err
-			}
-		}
-		return n.admit(ctx, conn, maxTTL)
+		_, err := n.connected(ctx, conn, maxTTL)
+		return err
 	}
+}
+
+// connected is onConnect, and returns the run id of the server.
+func (n *node) connected(ctx context.Context, conn *redis.Conn, maxTTL time.Duration) (runID string, err error) {
+	if n.theirs != nil {
+		if err := n.theirs(ctx, conn); err != nil {
+			return "", err
+		}
+	}
+	return n.admit(ctx, conn, maxTTL)
 }
 
 // loadScripts makes the scripts known to the server.
@@ -69,39 +87,54 @@ func loadScripts(ctx context.Context, c redis.Cmdable) error {
 // admit is run on every new connection before it is used. A server that was
 // restarted has closed all the old ones, so nobody gets its vote before this
 // has looked whether its data can be trusted.
-func (n *node) admit(ctx context.Context, conn *redis.Conn, maxTTL time.Duration) error {
+func (n *node) admit(ctx context.Context, conn *redis.Conn, maxTTL time.Duration) (runID string, err error) {
+	look := n.looks.Add(1)
 	info, err := conn.Info(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("ask %s what it is: %w", n.addr, err)
+		return "", fmt.Errorf("ask %s what it is: %w", n.addr, err)
 	}
 	facts := parseInfo(info)
 	if err := facts.check(n.addr); err != nil {
-		return err
+		return "", err
 	}
 	if err := loadScripts(ctx, conn); err != nil {
-		return fmt.Errorf("load scripts on %s: %w", n.addr, err)
+		return "", fmt.Errorf("load scripts on %s: %w", n.addr, err)
 	}
 	durable := "0"
 	fsync, err := conn.ConfigGet(ctx, "appendfsync").Result() // may be forbidden: not durable then
 	if err == nil && facts.durable(fsync["appendfsync"]) {
 		durable = "1"
 	}
-	reply, err := run(ctx, conn, admitScript, []string{n.keys.node}, facts["run_id"], durable, maxTTL.Milliseconds())
+	runID = facts["run_id"]
+	reply, err := run(ctx, conn, admitScript, n.keys.of(runID), runID, durable, maxTTL.Milliseconds())
 	if err != nil {
-		return err
+		return "", err
 	}
 	n.mu.Lock()
-	n.runID, n.durable = facts["run_id"], durable
+	if look > n.looked {
+		n.looked, n.runID, n.durable = look, runID, durable
+	}
 	n.mu.Unlock()
 	if reply[0] != "ok" {
 		n.poke()
 	}
-	return nil
+	return runID, nil
+}
+
+// run has a rare script run on the node. If it turns out on the way that the
+// server is in another run, it is asked again by that name; the scripts do not mind.
+func (n *node) run(ctx context.Context, s *script, args ...any) ([]string, error) {
+	key := n.key()
+	reply, err := run(ctx, n.client, s, key, args...)
+	if now := n.key(); now != key {
+		return run(ctx, n.client, s, now, args...)
+	}
+	return reply, err
 }
 
 // run sends a rare script with its text.
-func run(ctx context.Context, c redis.Scripter, s *script, keys []string, args ...any) ([]string, error) {
-	reply, err := c.Eval(ctx, s.text, keys, args...).StringSlice()
+func run(ctx context.Context, c redis.Scripter, s *script, key string, args ...any) ([]string, error) {
+	reply, err := c.Eval(ctx, s.text, []string{key}, args...).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -154,6 +187,7 @@ func (f facts) durable(fsync string) bool {
 type state struct {
 	data       bool // it may vote
 	doubted    bool // it was restarted, and says that it has lost nothing
+	believed   bool // it votes by its word
 	max, floor fencing.Token
 	epoch      uint64
 	joined     bool          // it may not vote, and someone has seen that
@@ -167,12 +201,12 @@ type state struct {
 // ask reads the node's state.
 func (n *node) ask(ctx context.Context, now func() time.Time) (state, error) {
 	before := now()
-	reply, err := run(ctx, n.client, statusScript, []string{n.keys.node})
+	reply, err := n.run(ctx, statusScript)
 	if err != nil {
 		return state{}, fmt.Errorf("%s: %w", n.addr, err)
 	}
 	after := now()
-	if len(reply) != 6 {
+	if len(reply) != 7 {
 		return state{}, fmt.Errorf("%s: status has %d fields", n.addr, len(reply))
 	}
 	var s state
@@ -197,6 +231,7 @@ func (n *node) ask(ctx context.Context, now func() time.Time) (state, error) {
 	s.clock = time.UnixMilli(millis)
 	millis, _ = strconv.ParseInt(reply[5], 10, 64)
 	s.maxTTL = time.Duration(millis) * time.Millisecond
+	s.believed = reply[6] != ""
 	switch { // off only by what the time of the exchange cannot explain
 	case s.clock.Before(before.Add(-time.Millisecond)):
 		s.skew = s.clock.Sub(before)

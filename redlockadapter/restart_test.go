@@ -1,6 +1,9 @@
 package redlockadapter_test
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,19 +107,24 @@ func TestRestartIsJudgedByTheRunThatEnded(t *testing.T) {
 // have come.
 func TestOldDataOfOneNodeLetsNoTokenGoBack(t *testing.T) {
 	for name, c := range map[string]struct {
-		before, instead func(t *testing.T, s *testserver.RedisServer)
+		before func(t *testing.T, s *testserver.RedisServer)
+		then   func(t *testing.T, s, other *testserver.RedisServer)
 	}{
 		"an old folder is put back": {
 			func(t *testing.T, s *testserver.RedisServer) { require.NoError(t, s.Save()) },
-			func(t *testing.T, s *testserver.RedisServer) { require.NoError(t, s.PutBack()) },
+			func(t *testing.T, s, _ *testserver.RedisServer) {
+				require.NoError(t, s.PutBack())
+				require.NoError(t, s.Start())
+			},
 		},
+		"it is a replica for a while": {func(*testing.T, *testserver.RedisServer) {}, replicate},
 		"its file was switched off under way": {
 			func(t *testing.T, s *testserver.RedisServer) {
 				c := redis.NewClient(&redis.Options{Addr: s.Addr})
 				defer c.Close()
 				require.NoError(t, c.ConfigSet(patient(t), "appendonly", "no").Err())
 			},
-			func(_ *testing.T, s *testserver.RedisServer) { s.Stop() },
+			func(t *testing.T, s, _ *testserver.RedisServer) { restart(t, s) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,9 +141,8 @@ func TestOldDataOfOneNodeLetsNoTokenGoBack(t *testing.T) {
 				k.take()
 			}
 			f.servers[2].Resume()
-			c.instead(t, f.servers[0])
-			require.NoError(t, f.servers[0].Start())
-			require.Eventually(t, func() bool { return statusOf(t, b, 0).Max > 0 && healthy(b) }, patience, time.Millisecond)
+			c.then(t, f.servers[0], f.servers[2])
+			require.Eventually(t, func() bool { return healthy(b) }, patience, time.Millisecond)
 			f.servers[1].Pause()
 			defer f.servers[1].Resume()
 			k.take() // now it is up to the one that went back, and the one that did not hear
@@ -143,17 +150,78 @@ func TestOldDataOfOneNodeLetsNoTokenGoBack(t *testing.T) {
 	}
 }
 
-// After a power cut there is nobody else to ask.
+// replicate makes a server a replica of another one until it has its data, and
+// then a master again. Nobody's connection ends.
+func replicate(t *testing.T, s, other *testserver.RedisServer) {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	host, port, _ := cutAddr(other.Addr)
+	require.NoError(t, c.Do(patient(t), "replicaof", host, port).Err())
+	require.Eventually(t, func() bool { return infoField(t, c, "master_link_status") == "up" }, patience, time.Millisecond)
+	require.NoError(t, c.Do(patient(t), "replicaof", "no", "one").Err())
+}
+
+// After a power cut there is nobody else to ask, also if some stay down.
 func TestNodesThatAllRestartedAreBelieved(t *testing.T) {
-	for _, n := range []int{1, 3} {
-		f := startFleet(t, n, durable)
-		f.config.MaxTTL = 10 * patience // that is not waited for
-		f.init(t)
-		k := newTaker(t, f.backend(t))
-		k.take()
-		restart(t, f.servers...)
-		k.take()
+	for _, c := range []struct{ nodes, dead int }{{1, 0}, {3, 0}, {3, 1}, {5, 1}, {5, 2}} {
+		t.Run(fmt.Sprintf("%d of %d", c.nodes-c.dead, c.nodes), func(t *testing.T) {
+			f := startFleet(t, c.nodes, durable)
+			f.config.MaxTTL = 10 * patience // that is not waited for
+			f.init(t)
+			b := f.backend(t)
+			k := newTaker(t, b)
+			k.take()
+			for _, s := range f.servers[c.nodes-c.dead:] {
+				s.Stop()
+			}
+			restart(t, f.servers[:c.nodes-c.dead]...)
+			k.take()
+			for _, s := range f.servers[c.nodes-c.dead:] {
+				require.NoError(t, s.Start())
+			}
+			require.Eventually(t, func() bool { return healthy(b) }, patience, time.Millisecond)
+			restart(t, f.servers[0]) // the others are a majority that was not restarted again
+			require.Eventually(t, func() bool { k.take(); return healthy(b) }, patience, time.Millisecond)
+		})
 	}
+}
+
+// Nobody asks for anything, and yet an emptied node comes back.
+func TestIdleProcessBringsAnEmptiedNodeBack(t *testing.T) {
+	f := startFleet(t, 3)
+	f.config.MaxTTL = 300 * time.Millisecond
+	f.init(t)
+	f.backend(t)
+	c := redis.NewClient(f.config.Nodes[0])
+	defer c.Close()
+	hash := hashOf(t, c)
+	require.NoError(t, c.FlushAll(patient(t)).Err())
+	require.Eventually(t, func() bool { return c.HGet(patient(t), hash, "state").Val() != "" }, patience, 10*time.Millisecond)
+}
+
+// A process that worked before is told what to do, like one that starts.
+func TestRunningProcessIsToldWhatToDo(t *testing.T) {
+	f := startFleet(t, 3, durable).init(t)
+	b := f.backend(t)
+	newTaker(t, b).take()
+	s := open(t, b, time.Second)
+	nonce := lease.Nonce(0)
+	says := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			nonce++
+			_, err := s.Acquire(patient(t), request(nonce, "a"))
+			return err != nil && strings.Contains(err.Error(), text) && errors.Is(err, lease.ErrUnavailable)
+		}, patience, 10*time.Millisecond)
+	}
+	require.NoError(t, f.servers[0].Wipe())
+	require.NoError(t, f.servers[0].Start())
+	f.servers[2].Stop()
+	says("bring those back that are out of reach")
+	require.NoError(t, f.servers[1].Wipe())
+	require.NoError(t, f.servers[1].Start())
+	says("leased redis init --floor")
 }
 
 // Those that are out of reach may know more than a node that was restarted. They

@@ -279,10 +279,12 @@ func (s *session) try(ctx context.Context, request *lease.Request, e *entry, wai
 		case errors.As(err, &other):
 			c.slot = other.free
 			slots++
+		case errors.Is(err, lease.ErrUnavailable):
+			return nil, s.backend.epochs.explain(err)
 		case !errors.Is(err, errOldEpoch):
 			return nil, err
 		case epochs == tryEpochs:
-			return nil, fmt.Errorf("%w: the Redis nodes keep changing their epoch", lease.ErrUnavailable)
+			return nil, s.backend.epochs.explain(fmt.Errorf("%w: the Redis nodes keep changing their epoch", lease.ErrUnavailable))
 		default:
 			epochs++
 			s.backend.epochs.refresh(ctx, looked)

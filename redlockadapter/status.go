@@ -41,6 +41,9 @@ func (b *Backend) NodeStatuses(ctx context.Context) []NodeStatus {
 		}
 		all[i].Empty, all[i].Restarted = !s.data, s.doubted
 		all[i].Epoch, all[i].Max, all[i].Floor, all[i].Skew = s.epoch, s.max, s.floor, s.skew
+		if !s.data {
+			b.epochs.poke() // it may not be known yet
+		}
 		if !s.data && !s.doubted {
 			all[i].Quarantine = max(0, b.quarantine(states)-s.since)
 		}

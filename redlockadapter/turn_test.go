@@ -106,7 +106,7 @@ func TestWhoIsHandedALockAsksAtOnce(t *testing.T) {
 // a reason to try again, not to give up.
 func TestARefusedProposalIsTriedAgain(t *testing.T) {
 	for text, want := range map[string]error{"epoch 9": errOldEpoch, "refused": errSplit, "empty": lease.ErrUnavailable} {
-		a := &attempt{decided: make(chan struct{}), proposed: 6, errs: []error{nil, nil, errNodeDown},
+		a := &attempt{session: &session{backend: &Backend{nodes: []*node{{}, {}, {}}}}, decided: make(chan struct{}), proposed: 6, errs: []error{nil, nil, errNodeDown},
 			votes: []quorum.Vote{{State: quorum.Accepted, Token: 5, Raising: true}, {State: quorum.Accepted, Token: 6}, {State: quorum.Failed}}}
 		a.raised(0, 6, answer{text: text})
 		require.True(t, a.lost(), text)

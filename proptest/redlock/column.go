@@ -55,6 +55,8 @@ type Prepare struct {
 // names: a World is the same when its columns change places.
 type Column struct {
 	Data  bool
+	Doubt bool  // restarted, and says that it has lost nothing
+	Word  bool  // it has its vote by the word of nodes that were restarted
 	Lock  uint8 // attempt + 1, 0 if free
 	Ctr   uint8 // 0 if missing
 	Max   uint8
@@ -139,10 +141,11 @@ func (c *Column) renew(attempt int, token uint8) bool {
 }
 
 // prepare is scripts/prepare.lua.
-func (c *Column) prepare(epoch uint8) (top uint8, ok bool) {
-	if !c.adopt(epoch) {
+func (c *Column) prepare(epoch uint8, believe bool) (top uint8, ok bool) {
+	if !c.Data && !(c.Doubt && believe) || c.Epoch > epoch {
 		return 0, false
 	}
+	c.Epoch = epoch
 	return c.Max, true
 }
 
@@ -156,12 +159,12 @@ func (c *Column) join(join int) bool {
 }
 
 // init is scripts/init.lua, less the quarantine: no time passes here.
-func (c *Column) init(join int, epoch, floor uint8) bool {
+func (c *Column) init(join int, epoch, floor uint8, believed bool) bool {
 	if c.Data || c.Join != uint8(join)+1 || c.Epoch > epoch {
 		return false
 	}
 	c.Floor = max(floor, c.Max) // a node that was only restarted may know more
-	c.Data, c.Epoch, c.Max, c.Join = true, epoch, c.Floor, 0
+	c.Data, c.Doubt, c.Word, c.Epoch, c.Max, c.Join = true, false, believed, epoch, c.Floor, 0
 	return true
 }
 
@@ -176,11 +179,12 @@ func (c *Column) raiseFloor(token uint8) bool {
 
 // distrust is scripts/admit.lua after a restart that may have lost something.
 func (c *Column) distrust() {
-	c.Data, c.Max, c.Join = false, 0, 0
+	c.Data, c.Doubt, c.Max, c.Join = false, false, 0, 0
 }
 
 // doubt is scripts/admit.lua after a restart that is said to have lost nothing.
 func (c *Column) doubt() {
+	c.Doubt = c.Doubt || c.Data
 	c.Data, c.Join = false, 0
 }
 
@@ -193,5 +197,5 @@ func (c *Column) goBack(lock, ctr, epoch uint8) {
 
 // lose is a restart without data.
 func (c *Column) lose() {
-	c.Data, c.Lock, c.Ctr, c.Max, c.Floor, c.Epoch, c.Join = false, 0, 0, 0, 0, 0, 0
+	c.Data, c.Doubt, c.Word, c.Lock, c.Ctr, c.Max, c.Floor, c.Epoch, c.Join = false, false, false, 0, 0, 0, 0, 0, 0
 }

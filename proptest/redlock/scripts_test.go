@@ -77,10 +77,10 @@ func (s *server) state() Column {
 		return uint8(n)
 	}
 	fields := s.fields("node")
-	c := Column{Join: get(fields["join"])}
+	c := Column{Join: get(fields["join"]), Word: fields["believed"] == "1"}
 	if state := strings.Fields(fields["state"]); len(state) == 4 {
 		c.Epoch, c.Floor, c.Max = get(state[0]), get(state[1]), get(strings.TrimLeft(state[2], "?"))
-		c.Data = !strings.ContainsAny(state[2], "-?")
+		c.Data, c.Doubt = !strings.ContainsAny(state[2], "-?"), strings.HasPrefix(state[2], "?")
 	}
 	lock := strings.Fields(s.lock())
 	if len(lock) > 0 {
@@ -125,7 +125,7 @@ func (s *server) restart(r *rand.Rand, c *Column) {
 func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 	attempt, epoch, token, join := r.IntN(3), uint8(1+r.IntN(3)), uint8(1+r.IntN(12)), r.IntN(2)
 	if r.IntN(2) == 0 { // what is likely to be accepted
-		attempt, epoch, token = s.last, max(1, c.Epoch), c.Ctr+uint8(r.IntN(3))
+		attempt, epoch, token = s.last, max(1, c.Epoch)+uint8(r.IntN(8)/7), c.Ctr+uint8(r.IntN(3))
 	}
 	s.last = attempt
 	name := number(uint8(attempt)+1) + "\ninfo"
@@ -144,15 +144,17 @@ func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
 		reply := s.run("renew", "1 100000 "+number(token), ":a", name)
 		return "renew", c.renew(attempt, token), say(reply).Kind == quorum.Accepted
 	case 5:
-		reply := s.run("prepare", epoch)
-		top, ok := c.prepare(epoch)
+		believe := r.IntN(2) == 0
+		reply := s.run("prepare", epoch, believe)
+		top, ok := c.prepare(epoch, believe)
 		return "prepare", [2]any{top, ok}, [2]any{say(reply).Token, reply[0] == "ok"}
 	case 6:
 		reply := s.run("join", number(uint8(join)+1))
 		return "join", c.join(join), reply[0] == "ok"
 	case 7:
-		reply := s.run("init", number(uint8(join)+1), epoch, number(token), 0, "run")
-		return "init", c.init(join, epoch, token), reply[0] == "ok"
+		believed := r.IntN(2) == 0
+		reply := s.run("init", number(uint8(join)+1), epoch, number(token), 0, "run", 0, "0", believed)
+		return "init", c.init(join, epoch, token, believed), reply[0] == "ok"
 	case 8: // the lock expires
 		if lock := strings.Fields(s.lock()); len(lock) > 2 {
 			past := lock[0] + " 1 " + lock[2] + "\ninfo"

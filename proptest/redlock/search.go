@@ -135,6 +135,11 @@ func (s *Search) steps(w *World) error {
 	if err := s.starts(w); err != nil {
 		return err
 	}
+	if next := s.fork(w); !next.settle() {
+		s.drop(next)
+	} else if err := s.follow(next, nil, event{what: "a majority has data again"}); err != nil {
+		return err
+	}
 	for node := range w.columns() {
 		c := &w.Columns[node]
 		if c.Lock != 0 {
@@ -172,6 +177,11 @@ func (s *Search) losses(w *World, node int) error {
 			return nil
 		}
 		return s.follow(next, nil, e)
+	}
+	if next := s.fork(w); !next.restart(node) {
+		s.drop(next)
+	} else if err := s.follow(next, nil, event{what: "a node is restarted; max, epoch", a: c.Max, b: c.Epoch}); err != nil {
+		return err
 	}
 	if err := lose((*Column).lose, event{what: "a node loses its data; max, epoch", a: c.Max, b: c.Epoch}); err != nil || !s.Back {
 		return err

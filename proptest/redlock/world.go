@@ -21,6 +21,7 @@ type Attempt struct {
 type Joining struct {
 	Way   Message // of the init; Unsent while it prepares
 	Begun bool
+	Word  bool // nodes that were restarted are believed
 	Epoch uint8
 	Floor uint8
 }
@@ -32,6 +33,7 @@ type World struct {
 	Joins    [maxJoins]Joining
 	Nodes    uint8
 	Losses   uint8 // that may still happen
+	Restarts uint8 // without a loss, that may still happen
 	Columns  [maxNodes]Column
 }
 
@@ -67,7 +69,7 @@ func (w *World) reports() []quorum.Report {
 	reports := make([]quorum.Report, w.Nodes)
 	for i := range w.columns() {
 		c := &w.Columns[i]
-		reports[i] = quorum.Report{Known: true, Data: c.Data, Epoch: uint64(c.Epoch), Max: fencing.Token(c.Max)}
+		reports[i] = quorum.Report{Known: true, Data: c.Data, Doubted: c.Doubt, Believed: c.Word && c.Data, Epoch: uint64(c.Epoch), Max: fencing.Token(c.Max)}
 	}
 	return reports
 }

@@ -29,6 +29,7 @@ type redisNode struct {
 	old    map[resource]value       // that were put aside
 	tombs  map[string]time.Duration // until when
 
+	word  bool       // it has its vote by the word of nodes that were restarted
 	wrong bool       // it says that it has lost nothing, and has
 	saved *redisNode // what was on its disk when it crashed last
 }
@@ -225,7 +226,7 @@ func (n *redisNode) beginJoin(now time.Duration, nonce string) reply {
 }
 
 // init is init.lua.
-func (n *redisNode) init(now time.Duration, nonce string, epoch uint64, floor fencing.Token, quarantine time.Duration) reply {
+func (n *redisNode) init(now time.Duration, nonce string, epoch uint64, floor fencing.Token, quarantine time.Duration, believed bool) reply {
 	switch {
 	case n.data:
 		return reply{word: "data"}
@@ -245,6 +246,6 @@ func (n *redisNode) init(now time.Duration, nonce string, epoch uint64, floor fe
 		floor = max(floor, n.max)
 	}
 	n.data, n.max, n.epoch, n.floor, n.join, n.since = true, floor, epoch, floor, "", 0
-	n.doubt, n.wrong = false, false
+	n.doubt, n.word, n.wrong = false, believed, false
 	return reply{word: "ok"}
 }

@@ -38,7 +38,7 @@ func (v *voter) survey(do func(n *redisNode, now time.Duration) quorum.Report, d
 
 // status is what a node says of itself.
 func status(n *redisNode, _ time.Duration) quorum.Report {
-	return quorum.Report{Known: true, Data: n.data, Doubted: n.doubt, Epoch: n.epoch, Max: n.max}
+	return quorum.Report{Known: true, Data: n.data, Doubted: n.doubt, Believed: n.word && n.data, Epoch: n.epoch, Max: n.max}
 }
 
 // preparing moves a node to an epoch.
@@ -73,6 +73,13 @@ func (v *voter) look() {
 
 func (v *voter) looked(reports []quorum.Report, usable uint64) {
 	v.epoch = max(v.epoch, usable)
+	if _, majority := quorum.PlanRejoin(reports); majority {
+		for i, r := range reports {
+			if n := v.w.redises[i]; r.Believed {
+				v.reach(n, func(time.Duration) reply { n.word = false; return reply{} }, nil)
+			}
+		}
+	}
 	v.bringBack(reports, 0)
 }
 
@@ -108,12 +115,12 @@ func (v *voter) rejoin(n *redisNode, done func()) {
 				return
 			}
 			v.survey(preparing(epoch, believed), func(prepared []quorum.Report) {
-				floor, ok := quorum.Floor(prepared, epoch)
+				floor, ok := quorum.Floor(reports, prepared, epoch)
 				if !ok {
 					done()
 					return
 				}
-				v.insist(n, func(now time.Duration) reply { return n.init(now, nonce, epoch, floor, quarantine) }, func(reply) { done() })
+				v.insist(n, func(now time.Duration) reply { return n.init(now, nonce, epoch, floor, quarantine, believed) }, func(reply) { done() })
 			})
 		})
 	})

@@ -98,7 +98,7 @@ func (s *realNode) state() redisNode {
 	locks, rest := s.values("node")
 	old, _ := s.values("node:old")
 	n := redisNode{locks: locks, old: old, join: rest["join"], since: time.Duration(number(rest["since"])) * time.Millisecond,
-		turned: time.Duration(number(rest["turned"])) * time.Millisecond, tombs: s.tombs}
+		turned: time.Duration(number(rest["turned"])) * time.Millisecond, tombs: s.tombs, word: rest["believed"] == "1"}
 	if words := strings.Fields(rest["state"]); len(words) == 4 {
 		var top string
 		top, n.doubt = strings.CutPrefix(words[2], "?")
@@ -143,8 +143,9 @@ func (s *realNode) both(r *rand.Rand, n *redisNode) (what string, model, real an
 		want.left = 0
 		return "join", want, got
 	case 10:
-		got := said(s.run("init", nonce, epoch, token.String(), 2*time.Second, "run"))
-		return "init", n.init(s.now, nonce, epoch, token, 2*time.Second), got
+		believed := r.IntN(2) == 0
+		got := said(s.run("init", nonce, epoch, token.String(), 2*time.Second, "run", 0, "0", believed))
+		return "init", n.init(s.now, nonce, epoch, token, 2*time.Second, believed), got
 	case 11:
 		got := said(s.run("turn", 4*time.Second))
 		return "turn", n.turn(s.now, 4*time.Second), got

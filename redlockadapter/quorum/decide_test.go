@@ -52,17 +52,20 @@ func TestFreeAfter(t *testing.T) {
 
 func TestBelieve(t *testing.T) {
 	sure, doubted, empty, silent := Report{Known: true, Data: true}, Report{Known: true, Doubted: true}, Report{Known: true}, Report{}
+	back := Report{Known: true, Data: true, Believed: true}
 	for name, c := range map[string]struct {
 		reports  []Report
 		believed bool
 	}{
-		"a majority knows better":               {[]Report{sure, doubted, sure}, false},
-		"a majority may know better":            {[]Report{sure, doubted, silent}, false},
-		"or two of them":                        {[]Report{silent, doubted, silent}, false},
-		"there is no such majority":             {[]Report{sure, doubted, doubted}, true},
-		"nor with one that has lost everything": {[]Report{sure, doubted, empty}, true},
-		"all were restarted":                    {[]Report{doubted, doubted, doubted}, true},
-		"the only one":                          {[]Report{doubted}, true},
+		"a majority knows better":                {[]Report{sure, doubted, sure}, false},
+		"a majority may know better":             {[]Report{sure, doubted, silent}, false},
+		"or two of them":                         {[]Report{silent, doubted, silent}, false},
+		"there is no such majority":              {[]Report{sure, doubted, doubted}, true},
+		"nor with one that has lost everything":  {[]Report{sure, doubted, empty}, true},
+		"all were restarted":                     {[]Report{doubted, doubted, doubted}, true},
+		"the only one":                           {[]Report{doubted}, true},
+		"one came back by its word, one is dead": {[]Report{back, doubted, silent}, true},
+		"a majority came back by its word":       {[]Report{back, doubted, back}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read, believed := Believe(c.reports)
@@ -73,6 +76,14 @@ func TestBelieve(t *testing.T) {
 			require.False(t, empty.Data || doubted.Data, "what was reported stays")
 		})
 	}
+}
+
+func TestFloorKeepsWhatWasSeen(t *testing.T) {
+	seen := []Report{{Known: true, Doubted: true, Max: 130}, {Known: true, Data: true, Max: 65}, {}}
+	prepared := []Report{{}, {Known: true, Data: true, Epoch: 5, Max: 65}, {Known: true, Data: true, Epoch: 5, Max: 1}}
+	floor, ok := Floor(seen, prepared, 5)
+	require.True(t, ok)
+	require.EqualValues(t, 130, floor)
 }
 
 func TestEpochOf(t *testing.T) {
@@ -86,6 +97,6 @@ func TestEpochOf(t *testing.T) {
 	epoch, ok := PlanRejoin([]Report{report(1), {Known: true, Epoch: 7}, report(4)})
 	require.True(t, ok)
 	require.EqualValues(t, 8, epoch)
-	_, ok = Floor([]Report{{Known: true, Data: true, Epoch: 5, Max: 9}, {}, {}}, 5)
+	_, ok = Floor(nil, []Report{{Known: true, Data: true, Epoch: 5, Max: 9}, {}, {}}, 5)
 	require.False(t, ok)
 }

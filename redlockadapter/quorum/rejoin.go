@@ -13,8 +13,11 @@ type Report struct {
 	// Doubted: it has been restarted and says that it has lost nothing. It may not
 	// vote either.
 	Doubted bool
-	Epoch   uint64
-	Max     fencing.Token // the largest token it ever accepted
+	// Believed: it has its vote by the word of nodes that were restarted, since
+	// there was no majority that was not.
+	Believed bool
+	Epoch    uint64
+	Max      fencing.Token // the largest token it ever accepted
 }
 
 // EpochOf is the largest epoch that a new attempt may carry: one that a majority
@@ -54,15 +57,16 @@ func reached(reports []Report, epoch uint64) int {
 // its append-only file was switched off under way. So it is doubted, and comes
 // back like one that was emptied, as long as there may be a majority that was not
 // restarted: those that do not answer may belong to it. Where there is none, as
-// after a power cut, its word is all there is, and it counts as having data.
+// after a power cut, its word is all there is, and it counts as having data. The
+// first that come back so are not such a majority for the rest.
 func Believe(reports []Report) (read []Report, believed bool) {
 	others := 0
 	for _, r := range reports {
-		if !r.Known || r.Data {
+		if !r.Known || r.Data && !r.Believed {
 			others++
 		}
 	}
-	if others >= Size(len(reports)) {
+	if reached(reports, 0) >= Size(len(reports)) || others >= Size(len(reports)) {
 		return reports, false
 	}
 	read = slices.Clone(reports)
@@ -81,10 +85,14 @@ func PlanRejoin(reports []Report) (epoch uint64, ok bool) {
 	return largest + 1, reached(reports, 0) >= Size(len(reports))
 }
 
-// Floor is the value that every later acceptance of the emptied node must
+// Floor is the value that every later acceptance of the node must
 // exceed: the largest token of a majority that has moved to the epoch, as they
-// answered when they moved.
-func Floor(prepared []Report, epoch uint64) (floor fencing.Token, ok bool) {
+// answered when they moved. What was seen before is not needed, but may be more,
+// where a node that knows it was restarted.
+func Floor(seen, prepared []Report, epoch uint64) (floor fencing.Token, ok bool) {
+	for _, r := range seen {
+		floor = max(floor, r.Max)
+	}
 	for _, r := range prepared {
 		if r.Known && r.Data && r.Epoch == epoch {
 			floor = max(floor, r.Max)

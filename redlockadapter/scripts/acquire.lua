@@ -39,6 +39,7 @@ if size == 4 and tombs == '0' and not changed then
     return counter + 1
   end
 end
+local base = string.match(node, '^.*}') or node -- what is kept beside the hash has no run in its name
 floor, tombs = tonumber(floor), tonumber(tombs)
 if tombs ~= 0 and tombs <= now then tombs, changed = 0, true end
 
@@ -58,7 +59,7 @@ i = 3
 -- one of them; the time that the last one in its way has left, and the first one's
 -- name; a slot that is free if the caller's is not; whether anyone is in.
 local function inside(lock, kind, body)
-  local key, all = node .. ':in:' .. sub(lock, 2), {}
+  local key, all = base .. ':in:' .. sub(lock, 2), {}
   local list = call('HGETALL', key)
   local ms, first, holder, mine, any = -1, nil, '', nil, false
   for j = 1, #list, 2 do
@@ -87,7 +88,7 @@ end
 
 -- prolong gives one who is in its TTL anew.
 local function prolong(lock, kind, body)
-  local key, field = node .. ':in:' .. sub(lock, 2), match(kind, '^p%d+') or 's' .. match(body, '^[^\n]*')
+  local key, field = base .. ':in:' .. sub(lock, 2), match(kind, '^p%d+') or 's' .. match(body, '^[^\n]*')
   local token = match(call('HGET', key, field) or '', '^%d+ (%d+) ')
   if not token then return end
   call('HSET', key, field, format('%d %s ', now + A[2], token) .. body)
@@ -102,11 +103,11 @@ while i <= size do
   end
   local last = i + locks - 1
   local body = A[last + 1]
-  local ended = tombs > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1
+  local ended = tombs > now and call('EXISTS', base .. ':tomb:' .. match(body, '^[^\n]*')) == 1
   local ms, holder, mine, top, flags, other, busy, kept = -1, '', true, 0, nil, nil, false, nil
   for k = i, last do
     s = s + 1
-    local lock = taken[A[k]] or seen[s] or call('HGET', node .. ':old', A[k])
+    local lock = taken[A[k]] or seen[s] or call('HGET', base .. ':old', A[k])
     local counter = tonumber(lock or max)
     if counter then
       mine = false
@@ -135,7 +136,7 @@ while i <= size do
       if not yours and (theirs or -1) >= 0 then
         if theirs > ms then ms, holder = theirs, their end
         if ticket ~= '' and not ended then
-          local key = node .. ':wait:' .. sub(A[k], 2)
+          local key = base .. ':wait:' .. sub(A[k], 2)
           local list = call('GET', key) or ''
           if not find(list, match(ticket, '%-.*$'), 1, true) then
             call('SET', key, list .. ' ' .. ticket, 'PX', theirs + 60000)
@@ -183,7 +184,7 @@ while i <= size do
       if flags and flags[k] then
         local flag = flags[k]
         if byte(flag) == 33 then -- its own process need not be woken any more
-          local key = node .. ':wait:' .. sub(A[k], 2)
+          local key = base .. ':wait:' .. sub(A[k], 2)
           local list, process = call('GET', key) or '', match(ticket, '%-.*$')
           if process then
             list = string.gsub(list, ' %d+' .. string.gsub(process, '%p', '%%%0'), '')

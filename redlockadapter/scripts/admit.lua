@@ -14,18 +14,34 @@
 -- what it says may be of an old data folder; so it is doubted, and does not vote
 -- until a majority has told it how far tokens have come. The longest TTL of all who ever
 -- connected is kept: an emptied node may not come back before that has passed.
-local state, run, ttl = unpack(redis.call('HMGET', KEYS[1], 'state', 'run', 'ttl'))
-if ARGV[3] and tonumber(ARGV[3]) > tonumber(ttl or '0') then redis.call('HSET', KEYS[1], 'ttl', ARGV[3]) end
+--
+-- The name of the node has the run id in it, so data that came in another way, as to
+-- a replica from its master, is not there for those who were connected before: the node
+-- is empty for them. Here, where a connection begins, data of an earlier run gets the new name.
+local call, node = redis.call, KEYS[1]
+local base = string.match(node, '^.*}') or node
+local me, was = string.sub(node, #base + 2), call('GET', base .. ':run')
+if was ~= me then
+  local old = was and base .. ':' .. was or base -- the latter from before names had a run in them
+  if call('EXISTS', node) == 1 then
+    if was then call('UNLINK', old) end
+  elseif call('EXISTS', old) == 1 then
+    call('RENAME', old, node)
+  end
+  call('SET', base .. ':run', me)
+end
+local state, run, ttl = unpack(call('HMGET', node, 'state', 'run', 'ttl'))
+if ARGV[3] and tonumber(ARGV[3]) > tonumber(ttl or '0') then call('HSET', node, 'ttl', ARGV[3]) end
 local head, max, tail = string.match(state or '', '^(%d+ %d+) (%S+) (%d+)$')
 local id, durable = string.match(run or '', '^(%S*) ?(%d?)$')
 if id == ARGV[1] then
-  if durable ~= '0' and durable ~= ARGV[2] then redis.call('HSET', KEYS[1], 'run', ARGV[1] .. ' ' .. ARGV[2]) end
+  if durable ~= '0' and durable ~= ARGV[2] then call('HSET', node, 'run', ARGV[1] .. ' ' .. ARGV[2]) end
   return {tonumber(max) and 'ok' or 'empty'}
 end
-redis.call('HSET', KEYS[1], 'run', ARGV[1] .. ' ' .. ARGV[2])
-redis.call('HDEL', KEYS[1], 'join', 'since') -- they may be as old as the rest
+call('HSET', node, 'run', ARGV[1] .. ' ' .. ARGV[2])
+call('HDEL', node, 'join', 'since') -- they may be as old as the rest
 if not head or max == '-' then return {'empty'} end
 local doubted = durable == '1' and ARGV[2] == '1'
 max = doubted and '?' .. string.match(max, '%d+') or '-'
-redis.call('HSET', KEYS[1], 'state', head .. ' ' .. max .. ' ' .. tail)
+call('HSET', node, 'state', head .. ' ' .. max .. ' ' .. tail)
 return {doubted and 'doubted' or 'emptied'}

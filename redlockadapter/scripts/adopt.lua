@@ -14,6 +14,7 @@ local call, node, A = redis.call, KEYS[1], ARGV
 local match, size = string.match, #ARGV
 local head, tombs = match(call('HGET', node, 'state') or '', '^(%d+ %d+ %d+) (%d+)$')
 if not head then return 'empty' end
+local base = string.match(node, '^.*}') or node -- what is kept beside the hash has no run in its name
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local answers, i = {}, 1
@@ -24,7 +25,7 @@ while i <= size do
   local body, former = A[last + 1], A[last + 2]
   local answer, writes = token, {}
   for k = i + 1, last do
-    local lock = call('HGET', node, A[k]) or call('HGET', node .. ':old', A[k]) or ''
+    local lock = call('HGET', node, A[k]) or call('HGET', base .. ':old', A[k]) or ''
     local flag, counter, deadline, who = match(lock, '^([!&~]*)(%d+) (%d+) (.*)$')
     if counter ~= token or tonumber(deadline) <= now or who ~= former and who ~= body then answer = 'taken' end
     if answer == token then
@@ -32,11 +33,11 @@ while i <= size do
       writes[#writes + 1] = flag .. string.format('%s %d ', token, now + ttl) .. body
     end
   end
-  if tonumber(tombs) > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1 then answer = 'ended' end
+  if tonumber(tombs) > now and call('EXISTS', base .. ':tomb:' .. match(body, '^[^\n]*')) == 1 then answer = 'ended' end
   if answer == token then
     call('HSET', node, unpack(writes))
     local life = math.max(10 * ttl, 60000)
-    call('SET', node .. ':tomb:' .. match(former, '^[^\n]*'), '1', 'PX', string.format('%d', life))
+    call('SET', base .. ':tomb:' .. match(former, '^[^\n]*'), '1', 'PX', string.format('%d', life))
     if now + life > tonumber(tombs) then
       tombs = string.format('%d', now + life)
       call('HSET', node, 'state', head .. ' ' .. tombs)

@@ -2,7 +2,8 @@
 --
 -- KEYS  the node
 -- ARGV  the join nonce, the epoch, the floor, the quarantine (ms), the run id of the server,
---       the longest TTL of all (ms), "1" if a restart of the server loses nothing that was answered
+--       the longest TTL of all (ms), "1" if a restart of the server loses nothing that was answered,
+--       "1" if it gets its vote by the word of nodes that were restarted
 -- Answer: "ok"; "data" if the node is not empty; "superseded" if the join nonce is
 --       another one; "wait" and the rest of the quarantine (ms); "epoch" and the node's larger one.
 --
@@ -26,6 +27,9 @@ local floor, own = ARGV[3], string.match(max, '%d+')
 if own and tonumber(own) > tonumber(floor) then floor = own end
 call('HSET', node, 'state', table.concat({ARGV[2], floor, floor, tombs}, ' '))
 call('HSETNX', node, 'run', ARGV[5] .. ' ' .. (ARGV[7] or '0')) -- admit has noted it, unless all was lost since
-call('HDEL', node, 'join', 'since')
+call('HDEL', node, 'join', 'since', 'believed')
+if ARGV[8] == '1' then call('HSET', node, 'believed', '1') end
+local base = string.match(node, '^.*}') or node
+call('SET', base .. ':run', string.sub(node, #base + 2)) -- see admit
 if ARGV[6] and tonumber(ARGV[6]) > tonumber(ttl or '0') then call('HSET', node, 'ttl', ARGV[6]) end
 return {'ok'}

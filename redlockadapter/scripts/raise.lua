@@ -14,6 +14,7 @@ local epoch, floor, max, tombs = match(call('HGET', node, 'state') or '', '^(%d+
 if not max then return 'empty' end
 local changed = epoch ~= A[1]
 if changed and tonumber(epoch) > tonumber(A[1]) then return 'epoch ' .. epoch end
+local base = string.match(node, '^.*}') or node -- what is kept beside the hash has no run in its name
 max = tonumber(max)
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -24,7 +25,7 @@ while i <= size do
   local last, number = i + locks, tonumber(token)
   local ok, writes = number > tonumber(floor), {}
   for k = i + 1, last do
-    local lock = call('HGET', node, A[k]) or call('HGET', node .. ':old', A[k]) or ''
+    local lock = call('HGET', node, A[k]) or call('HGET', base .. ':old', A[k]) or ''
     local flag, counter, deadline, who = match(lock, '^([!&~]*)(%d+) (%d+) (.*)$')
     ok = ok and who == A[last + 1] and tonumber(deadline) > now and tonumber(counter) <= number
     if ok then

@@ -25,6 +25,7 @@ if size == 2 then -- the short way for most calls: one lock, and nobody waits
   end
 end
 
+local base = string.match(node, '^.*}') or node -- what is kept beside the hash has no run in its name
 local fields, f, i = {}, 0, 1
 while i <= size do
   local locks = 1
@@ -39,7 +40,7 @@ i = 1
 -- leave takes one out of those who are in, or, if its lock has not run out, puts it
 -- there. It returns whether it was in, and whether anyone is now.
 local function leave(lock, kind, body, ttl, token, deadline)
-  local key, field = node .. ':in:' .. sub(lock, 2), kind
+  local key, field = base .. ':in:' .. sub(lock, 2), kind
   if kind == 's' then field = 's' .. match(body, '^[^\n]*') end
   local was = match(call('HGET', key, field) or '', '^%d+ %d+ (.*)$') == body
   local time = call('TIME')
@@ -62,7 +63,7 @@ while i <= size do
   local last = i + locks - 1
   local body = A[last + 1]
   if tomb ~= '0' then
-    call('SET', node .. ':tomb:' .. match(body, '^[^\n]*'), '1', 'PX', tomb)
+    call('SET', base .. ':tomb:' .. match(body, '^[^\n]*'), '1', 'PX', tomb)
     local head, tombs = match(call('HGET', node, 'state') or '', '^(.*) (%d+)$')
     local time = call('TIME')
     local over = time[1] * 1000 + math.floor(time[2] / 1000) + tomb
@@ -70,7 +71,7 @@ while i <= size do
   end
   for k = i, last do
     s = s + 1
-    local lock = seen[s] or call('HGET', node .. ':old', A[k]) or ''
+    local lock = seen[s] or call('HGET', base .. ':old', A[k]) or ''
     local flag, counter, deadline, at = match(lock, '^([!&~]*)(%d+) ?(%d*) ?()')
     local mine, freed, any = counter and at <= #lock and sub(lock, at) == body, false, false
     if flag and kind ~= '' and (mine or ttl == '') then
@@ -80,7 +81,7 @@ while i <= size do
     end
     local waited = flag and find(flag, '!', 1, true)
     if wake == 'any' or wake == 'next' and waited and (mine or freed) then
-      local key, told = node .. ':wait:' .. sub(A[k], 2), 0
+      local key, told = base .. ':wait:' .. sub(A[k], 2), 0
       local list = call('GET', key) or ''
       while list ~= '' and told == 0 do
         local best
@@ -89,7 +90,7 @@ while i <= size do
         end
         local from, to = find(list, ' ' .. best, 1, true)
         list = sub(list, 1, from - 1) .. sub(list, to + 1)
-        told = math.min(1, call('PUBLISH', node .. ':wake:' .. match(best, '%-(.*)$'), sub(A[k], 2)))
+        told = math.min(1, call('PUBLISH', base .. ':wake:' .. match(best, '%-(.*)$'), sub(A[k], 2)))
       end
       if list == '' then call('DEL', key) else call('SET', key, list, 'KEEPTTL') end
       if told > 0 then woken = '1' end

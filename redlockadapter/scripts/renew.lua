@@ -14,6 +14,7 @@ local call, node, A = redis.call, KEYS[1], ARGV
 local match, find, sub, format, size = string.match, string.find, string.sub, string.format, #ARGV
 local epoch, floor, max, tombs = match(call('HGET', node, 'state') or '', '^(%d+) (%d+) (%d+) (%d+)$')
 if not max then return 'empty' end
+local base = string.match(node, '^.*}') or node -- what is kept beside the hash has no run in its name
 floor, max, tombs = tonumber(floor), tonumber(max), tonumber(tombs)
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -39,12 +40,12 @@ while i <= size do
   local last, number = i + locks, tonumber(token)
   local body = A[last + 1]
   local field, answer, writes = fieldOf(kind, body), token, {}
-  if tombs > now and call('EXISTS', node .. ':tomb:' .. match(body, '^[^\n]*')) == 1 then answer = 'ended' end
+  if tombs > now and call('EXISTS', base .. ':tomb:' .. match(body, '^[^\n]*')) == 1 then answer = 'ended' end
   for k = i + 1, last do
-    local lock = call('HGET', node, A[k]) or call('HGET', node .. ':old', A[k]) or format('%d', max)
+    local lock = call('HGET', node, A[k]) or call('HGET', base .. ':old', A[k]) or format('%d', max)
     local flag, counter, deadline, who = match(lock, '^([!&~]*)(%d+) ?(%d*) ?(.*)$')
     local free = deadline == '' or tonumber(deadline) <= now
-    local mine, key = not free and who == body, node .. ':in:' .. sub(A[k], 2)
+    local mine, key = not free and who == body, base .. ':in:' .. sub(A[k], 2)
     local over, theirs = match(kind ~= '' and call('HGET', key, field) or '', '^(%d+) %d+ (.*)$')
     local isIn = theirs == body and tonumber(over) > now
     counter = tonumber(counter)
@@ -64,7 +65,7 @@ while i <= size do
   end
   if answer == token then
     for k = i + 1, kind ~= '' and last or i do
-      local key = node .. ':in:' .. sub(A[k], 2)
+      local key = base .. ':in:' .. sub(A[k], 2)
       call('HSET', key, field, format('%d %s ', now + ttl, token) .. body)
       if call('PTTL', key) < tonumber(ttl) then call('PEXPIRE', key, ttl) end
     end
