@@ -73,7 +73,7 @@ type SessionConfig struct {
 	ID SessionID
 	// TTL is how long the session lasts without a Renew.
 	TTL time.Duration
-	// Clock is where the Backend reads Grant.Sent.
+	// Clock is where the Backend reads Grant.Sent. Default: SystemClock.
 	Clock Clock
 	// Lost, if not nil, is called when the Backend learns by itself that a
 	// granted attempt has ended other than by Release: broken by an operator,

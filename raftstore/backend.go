@@ -140,6 +140,9 @@ func (b *Backend) Attach(ctx context.Context, config lease.SessionConfig) (*Sess
 // begin listens for losses, then has find open or find the session, then says
 // which incarnation it is that listens.
 func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find func(*Node) (machine.Standing, error)) (*Session, error) {
+	if config.Clock == nil {
+		config.Clock = lease.SystemClock()
+	}
 	s := &Session{backend: b, config: config, sent: config.Clock.Now()}
 	if config.Lost != nil {
 		s.listener = &listener{lost: config.Lost}
