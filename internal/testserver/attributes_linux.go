@@ -6,11 +6,12 @@ import (
 )
 
 // attributes run a program as u. With bound, the program ends with the test
-// even if the test is killed and cannot stop it.
+// even if the test is killed and cannot stop it, and no earlier: a terminal's
+// Ctrl-C is not for it.
 func attributes(u *user.User, bound bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{}
 	if bound {
-		a.Pdeathsig = syscall.SIGKILL
+		a.Pdeathsig, a.Setpgid = syscall.SIGKILL, true
 	}
 	if u != nil {
 		a.Credential = credential(u)

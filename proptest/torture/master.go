@@ -76,14 +76,14 @@ func (m *master) moveClock(by time.Duration) error {
 }
 
 // revive lets it go on, and starts it if it does not run. Another process may
-// have its port for a moment.
-func (m *master) revive() error {
+// have its port for a moment; once ctx has ended nobody waits for that.
+func (m *master) revive(ctx context.Context) error {
 	m.server.Resume()
 	if m.server.Pid() != 0 {
 		return nil
 	}
 	var err error
-	until(context.Background(), startLimit, func() bool { err = m.server.Start(); return err == nil })
+	until(ctx, startLimit, func() bool { err = m.server.Start(); return err == nil })
 	return err
 }
 

@@ -38,7 +38,7 @@ func newNemesis(w *world, c *court) *nemesis {
 	return n
 }
 
-// run breaks things until ctx ends. Then all is put right.
+// run breaks things until ctx ends, and leaves it to heal to put all right.
 func (n *nemesis) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	half := len(n.world.workers) / 2
@@ -60,9 +60,6 @@ func (n *nemesis) run(ctx context.Context) {
 		})
 	}
 	parts.Wait()
-	if err := n.world.heal(); err != nil {
-		n.wrong(err)
-	}
 }
 
 func choose(all []trouble, r *rand.Rand) trouble {

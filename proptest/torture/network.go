@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // here is the place of workers, Redis and PostgreSQL in a network.
@@ -163,7 +164,9 @@ func (n *network) neighbour(at int, command, address string, more ...string) []s
 }
 
 func ip(args ...string) error {
-	out, err := exec.Command("ip", args...).CombinedOutput()
+	command := exec.Command("ip", args...)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is not for it
+	out, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}

@@ -44,7 +44,10 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	fmt.Fprintf(c.Progress, "starting %d members, %d Redis masters, PostgreSQL and %d workers; seed %d\n", memberCount, redisCount, c.Workers, c.Seed)
 	w, err := newWorld(ctx, c)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
 		return nil, err
 	}
 	defer w.stop()
@@ -60,16 +63,21 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	defer cancel()
 	go court.attend(broken, cancel)
 	n.run(broken)
+	if ctx.Err() == nil { // else all of it is about to be ended
+		if err := w.heal(ctx); err != nil {
+			court.fail(err)
+		}
+	}
 	if err := court.failure(); err == nil && ctx.Err() == nil {
 		court.end(ctx)
 		fmt.Fprintln(c.Progress, court.progress()) // with what was done to see that all is right
 	}
 	result := court.finish()
 	switch {
+	case ctx.Err() != nil: // what went wrong may have come of it
+		return result, context.Cause(ctx)
 	case court.failure() != nil:
 		return result, court.failure()
-	case ctx.Err() != nil:
-		return result, context.Cause(ctx)
 	}
 	return result, nil
 }

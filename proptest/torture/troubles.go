@@ -64,6 +64,9 @@ func (n *nemesis) memberTroubles() []trouble {
 		}},
 		{5, func(ctx context.Context, r *rand.Rand) { // rolling restart
 			for _, m := range n.world.members {
+				if ctx.Err() != nil {
+					return
+				}
 				n.fault(m.who(), "member restarted")
 				m.process.end(syscall.SIGTERM, stopLimit)
 				n.back(ctx, r, m)
@@ -193,7 +196,7 @@ func (n *nemesis) redisTroubles() []trouble {
 			m.server.Kill()
 			n.fault(m.who(), "redis killed")
 			wait(ctx, some(r, 0, time.Second))
-			n.revive(m)
+			n.revive(ctx, m)
 		}},
 		{25, func(ctx context.Context, r *rand.Rand) {
 			m := any(r)
@@ -249,8 +252,8 @@ func (n *nemesis) clock(m *master, by time.Duration) {
 	}
 }
 
-func (n *nemesis) revive(m *master) {
-	if err := m.revive(); err != nil {
+func (n *nemesis) revive(ctx context.Context, m *master) {
+	if err := m.revive(ctx); err != nil && ctx.Err() == nil { // else heal tries again
 		n.wrong(err)
 	}
 }
@@ -276,5 +279,5 @@ func (n *nemesis) empty(ctx context.Context, m *master) {
 		return
 	}
 	n.fault(m.who(), "redis emptied")
-	n.revive(m)
+	n.revive(ctx, m)
 }

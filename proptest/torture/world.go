@@ -170,14 +170,14 @@ func (w *world) endpoints() []string {
 }
 
 // heal puts right whatever is broken. It may be called at any time when the
-// nemesis does nothing.
-func (w *world) heal() error {
+// nemesis does nothing. Once ctx has ended it waits for nobody.
+func (w *world) heal(ctx context.Context) error {
 	var errs []error
 	if w.network.namespaces {
 		errs = append(errs, w.network.heal())
 	}
 	for _, m := range w.masters {
-		errs = append(errs, m.moveClock(0), m.revive())
+		errs = append(errs, m.moveClock(0), m.revive(ctx))
 	}
 	for _, m := range w.members {
 		m.process.signal(syscall.SIGCONT)
@@ -186,7 +186,7 @@ func (w *world) heal() error {
 	for _, v := range w.workers {
 		v.process.signal(syscall.SIGCONT)
 	}
-	if !until(context.Background(), startLimit, func() bool { return w.database.answers(context.Background()) }) {
+	if !until(ctx, startLimit, func() bool { return w.database.answers(ctx) }) {
 		errs = append(errs, fmt.Errorf("%s has not come back within %v", storageName, startLimit))
 	}
 	return errors.Join(errs...)

@@ -57,11 +57,13 @@ func TestTorture(t *testing.T) {
 	require.Contains(t, string(page), "<!DOCTYPE html>")
 }
 
-// Ctrl-C ends it, and all that it has started.
+// Ctrl-C on a terminal, which every process of its group sees, ends it and all
+// that it has started.
 func TestTortureIsInterrupted(t *testing.T) {
-	p := start(t, nil, leased, "torture", "--duration=1h")
+	p, person := onTerminal(t, nil, leased, "torture", "--duration=1h")
 	p.says("operations")
-	p.signal(syscall.SIGINT)
+	_, err := person.Write([]byte{3})
+	require.NoError(t, err)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code(), "%s", &p.output)
 	require.Empty(t, left(t))
 }

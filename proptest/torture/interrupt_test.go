@@ -1,0 +1,86 @@
+//go:build linux
+
+package torture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// listener is told once of the first line that has a word.
+type listener struct {
+	word string
+	once sync.Once
+	told chan struct{}
+}
+
+func (l *listener) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(l.word)) {
+		l.once.Do(func() { close(l.told) })
+	}
+	return len(p), nil
+}
+
+// Who interrupts a run does not wait for a storage that does not come back. The
+// run's patience with that is no less than the test's.
+func TestAnInterruptWaitsForNothing(t *testing.T) {
+	why := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	progress := &listener{word: "operations", told: make(chan struct{})}
+	config := Config{Duration: time.Hour, Seed: 1, Workers: 6, Dir: t.TempDir(), Progress: progress,
+		Member: []string{program(t), "serve"}, Worker: []string{os.Args[0], "worker"}}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Run(ctx, config)
+		ended <- err
+	}()
+	select {
+	case <-progress.told:
+	case err := <-ended:
+		require.NoError(t, err, "it ended by itself")
+	}
+	storage := child(t, "/postgres ")
+	require.NotZero(t, storage, "PostgreSQL runs")
+	require.NoError(t, syscall.Kill(storage, syscall.SIGQUIT)) // it ends its processes, then itself
+	require.True(t, until(ctx, startLimit, func() bool { return child(t, "/postgres ") == 0 }))
+	cancel(why)
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, why)
+	case <-time.After(startLimit):
+		require.ErrorIs(t, <-ended, why) // so that nothing stays behind
+		require.Fail(t, "it waited for what it had no more use for")
+	}
+}
+
+// child is the process that this one has started with some words, or 0.
+func child(t *testing.T, words string) int {
+	t.Helper()
+	states, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	for _, path := range states {
+		state, _ := os.ReadFile(path) // it may be gone by now
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		_, rest, _ := strings.Cut(string(state), ") ") // behind its name
+		var status string
+		var number, parent int
+		_, _ = fmt.Sscan(string(state), &number)
+		_, _ = fmt.Sscan(rest, &status, &parent)
+		if parent == os.Getpid() && strings.Contains(string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))), words) {
+			return number
+		}
+	}
+	return 0
+}
