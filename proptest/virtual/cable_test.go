@@ -17,12 +17,13 @@ type weather struct {
 }
 
 // hold keeps everything that is under way, until the returned function is
-// called: a network that is cut delivers late what it has taken.
-func (w *weather) hold() (release func()) {
+// called: a network that is cut delivers late what it has taken. It reports
+// whether anything went through before.
+func (w *weather) hold() (release func(), held bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.calm != nil {
-		return func() {}
+		return func() {}, false
 	}
 	calm := make(chan struct{})
 	w.calm = calm
@@ -31,13 +32,17 @@ func (w *weather) hold() (release func()) {
 		defer w.mu.Unlock()
 		w.calm = nil
 		close(calm)
-	}
+	}, true
 }
 
-func (w *weather) set(delay time.Duration, lose bool) {
+// set makes requests late, or loses replies. It reports whether that is worse
+// than before, for what goes through at all.
+func (w *weather) set(delay time.Duration, lose bool) (worse bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	worse = w.calm == nil && (delay > w.delay || lose && !w.lose)
 	w.delay, w.lose = delay, lose
+	return worse
 }
 
 // pass returns when bytes may go on. It reports whether they are lost.

@@ -15,6 +15,7 @@ type clock struct {
 	passed  time.Duration
 	boot    time.Duration // goes on while the machine is suspended
 	rate    float64
+	own     float64 // the rate that it began with
 	stopped bool
 	deep    bool // stopped, and nothing on the machine notices
 	start   time.Time
@@ -24,7 +25,7 @@ var _ lease.Clock = (*clock)(nil)
 
 func newClock(rate float64) *clock {
 	now := time.Now()
-	return &clock{read: now, start: now, rate: rate}
+	return &clock{read: now, start: now, rate: rate, own: rate}
 }
 
 // advance brings the readings up to the bubble's time. The caller holds mu.
@@ -60,21 +61,27 @@ func (c *clock) jump(d time.Duration) {
 	c.boot += d
 }
 
-// setRate makes the clock run faster or slower than time.
-func (c *clock) setRate(rate float64) {
+// setRate makes the clock run faster or slower than time. It reports whether one
+// that runs right, or at its own rate, goes wrong by that: not one that stands,
+// nor one that is wrong already.
+func (c *clock) setRate(rate float64) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
+	changed = !c.stopped && rate != c.rate && (c.rate == 1 || c.rate == c.own)
 	c.rate = rate
+	return changed
 }
 
 // stop makes the clock stand still, as in a suspend. Deep: also the one that
-// should go on in suspend.
-func (c *clock) stop(deep bool) {
+// should go on in suspend. It reports whether the clock ran.
+func (c *clock) stop(deep bool) (ran bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
+	ran = !c.stopped
 	c.stopped, c.deep = true, deep
+	return ran
 }
 
 // resume lets it run again, from where it stood.

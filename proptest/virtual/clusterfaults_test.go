@@ -59,8 +59,8 @@ func (c *cluster) strike(ctx context.Context, f fault) {
 	case "split":
 		c.sever(f, m, c.split(f.dice))
 	case "slow-network":
-		c.story.fault(f.kind, m.name)
-		mend := c.network.hamper(c.ways(m.name, true, true), time.Duration(f.dice)*8*time.Millisecond, f.dice%60)
+		mend, worse := c.network.hamper(c.ways(m.name, true, true), time.Duration(f.dice)*8*time.Millisecond, f.dice%60)
+		c.story.count(f, m.name, worse && f.lasts > 0)
 		wait(ctx, f.lasts)
 		mend()
 	default:
@@ -70,8 +70,8 @@ func (c *cluster) strike(ctx context.Context, f fault) {
 }
 
 func (c *cluster) sever(f fault, m *member, ways []way) {
-	c.story.fault(f.kind, m.name)
-	mend := c.network.sever(ways)
+	mend, torn := c.network.sever(ways)
+	c.story.count(f, m.name, torn && f.lasts > 0)
 	wait(context.Background(), f.lasts)
 	mend()
 }
@@ -107,7 +107,7 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 		defer func() { <-c.leaving }()
 		c.must(c.settle(ctx, m))
 	}
-	c.story.fault(f.kind, m.name)
+	c.story.count(f, m.name, m.suffers(f))
 	switch f.kind {
 	case "crash", "crash-all":
 		for _, one := range struck {
@@ -133,6 +133,18 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 		wait(ctx, f.lasts)
 		c.reset(ctx, m)
 	}
+}
+
+// suffers reports whether a fault that opens or closes nodes changes anything:
+// all do but a disk that is no slower, and a leader that does not lead.
+func (m *member) suffers(f fault) bool {
+	switch f.kind {
+	case "slow-disk":
+		return f.dice > 0 && f.lasts > 0
+	case "transfer":
+		return m.node.Leads()
+	}
+	return true
 }
 
 // must tells of something that has to work in the end.

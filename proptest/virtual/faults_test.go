@@ -63,6 +63,9 @@ var clientFaults = []string{"pause", "suspend", "clock-jump", "clock-rate", "clo
 // strikeClient makes something happen to a process, and returns when it is over.
 func strikeClient(p *process, f fault) {
 	ctx := context.Background()
+	if f.lasts == 0 && f.kind != "clock-jump" {
+		return // it is over before anyone sees it
+	}
 	switch f.kind {
 	case "pause":
 		if p.pause() {
@@ -77,16 +80,15 @@ func strikeClient(p *process, f fault) {
 			p.resume()
 		}
 	case "clock-jump":
-		p.story.fault(f.kind, p.name)
-		p.clock.jump(time.Duration(f.dice-50) * time.Second)
+		by := time.Duration(f.dice-50) * time.Second
+		p.clock.jump(by)
+		p.story.count(f, p.name, by != 0)
 	case "clock-rate":
-		p.story.fault(f.kind, p.name)
-		p.clock.setRate(0.2 + float64(f.dice)/33)
+		p.story.count(f, p.name, p.clock.setRate(0.2+float64(f.dice)/33))
 		wait(ctx, f.lasts)
 		p.clock.setRate(1)
 	case "clock-stop":
-		p.story.fault(f.kind, p.name)
-		p.clock.stop(true)
+		p.story.count(f, p.name, p.clock.stop(true))
 		wait(ctx, f.lasts)
 		p.clock.resume()
 	}

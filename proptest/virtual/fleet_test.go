@@ -70,6 +70,13 @@ func (s *redisServer) stop() {
 	s.mini.Close()
 }
 
+// runs reports whether clients are let in.
+func (s *redisServer) runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.up
+}
+
 // before sees every command before the server does. The clock is set when a
 // script begins: nothing else here depends on it.
 func (s *redisServer) before(c *server.Peer, command string, args ...string) bool {
@@ -182,30 +189,34 @@ var redisFaults = []string{"stop", "empty", "restart-empty", "redis-clock-jump",
 func (f *fleet) strike(ctx context.Context, one fault) {
 	number := one.target % len(f.servers)
 	s := f.servers[number]
+	up := s.runs()
+	seen := up && one.lasts > 0
 	switch one.kind {
 	case "redis-clock-jump":
-		f.story.fault(one.kind, s.name)
-		s.clock.jump(time.Duration(one.dice-50) * time.Second)
+		by := time.Duration(one.dice-50) * time.Second
+		s.clock.jump(by)
+		f.story.count(one, s.name, up && by != 0)
 	case "redis-clock-day": // idle counters are forgotten
-		f.story.fault(one.kind, s.name)
 		s.clock.jump(25 * time.Hour)
+		f.story.count(one, s.name, up)
 	case "redis-clock-rate":
-		f.story.fault(one.kind, s.name)
-		s.clock.setRate(0.2 + float64(one.dice)/33)
+		changed := s.clock.setRate(0.2 + float64(one.dice)/33)
+		f.story.count(one, s.name, changed && seen)
 		wait(ctx, one.lasts)
 		s.clock.setRate(1)
 	case "cut":
-		f.story.fault(one.kind, s.name)
-		release := s.weather.hold()
+		release, held := s.weather.hold()
+		f.story.count(one, s.name, held && seen)
 		wait(ctx, one.lasts)
 		release()
-	case "late", "lost-replies":
-		f.story.fault(one.kind, s.name)
-		if one.kind == "late" {
-			s.weather.set(time.Duration(one.dice)*20*time.Millisecond, false)
-		} else {
-			s.weather.set(0, true)
-		}
+	case "late":
+		worse := s.weather.set(time.Duration(one.dice)*20*time.Millisecond, false)
+		f.story.count(one, s.name, worse && seen)
+		wait(ctx, one.lasts)
+		s.weather.set(0, false)
+	case "lost-replies":
+		worse := s.weather.set(0, true)
+		f.story.count(one, s.name, worse && seen)
 		wait(ctx, one.lasts)
 		s.weather.set(0, false)
 	default:

@@ -76,11 +76,18 @@ func (n *network) unplug(w *wire) {
 	w.DisconnectAll()
 }
 
-// sever cuts some ways, and returns what mends them.
-func (n *network) sever(ways []way) (mend func()) {
+// open reports whether messages of two nodes that are up take a way. The caller
+// holds mu.
+func (n *network) open(w way) bool {
+	return n.cut[w] == 0 && n.wires[w.from] != nil && n.wires[w.to] != nil
+}
+
+// sever cuts some ways, and returns what mends them, and whether one was open.
+func (n *network) sever(ways []way) (mend func(), torn bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range ways {
+		torn = torn || n.open(w)
 		n.cut[w]++
 	}
 	return func() {
@@ -89,14 +96,16 @@ func (n *network) sever(ways []way) (mend func()) {
 		for _, w := range ways {
 			n.cut[w]--
 		}
-	}
+	}, torn
 }
 
-// hamper makes some ways slow and lossy, until mended.
-func (n *network) hamper(ways []way, delay time.Duration, lossy int) (mend func()) {
+// hamper makes some ways slow and lossy, until mended. It reports whether one
+// that is open got worse.
+func (n *network) hamper(ways []way, delay time.Duration, lossy int) (mend func(), worse bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range ways {
+		worse = worse || n.open(w) && (delay > n.slow[w] || lossy > n.lossy[w])
 		n.slow[w], n.lossy[w] = delay, lossy
 	}
 	return func() {
@@ -106,7 +115,7 @@ func (n *network) hamper(ways []way, delay time.Duration, lossy int) (mend func(
 			delete(n.slow, w)
 			delete(n.lossy, w)
 		}
-	}
+	}, worse
 }
 
 // pass takes a message along a way.

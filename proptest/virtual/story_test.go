@@ -121,6 +121,14 @@ func (s *story) fault(kind, who string) {
 	s.tell(promise.Event{Kind: promise.Fault, Who: who, Note: kind})
 }
 
+// count tells of a fault if it changed something, as in the simulator: one that
+// does nothing, or only makes another one longer, is done and not counted.
+func (s *story) count(f fault, who string, changed bool) {
+	if changed {
+		s.fault(f.kind, who)
+	}
+}
+
 // nextOp is the number of one more operation at the gate.
 func (s *story) nextOp() uint64 {
 	s.mu.Lock()
