@@ -77,7 +77,7 @@ func (s *server) state() Column {
 		return uint8(n)
 	}
 	fields := s.fields("node")
-	c := Column{Join: get(fields["join"]), Word: fields["believed"] == "1"}
+	c := Column{Join: get(fields["join"]), Word: fields["believed"] != ""}
 	if state := strings.Fields(fields["state"]); len(state) == 4 {
 		c.Epoch, c.Floor, c.Max = get(state[0]), get(state[1]), get(strings.TrimLeft(state[2], "?"))
 		c.Data, c.Doubt = !strings.ContainsAny(state[2], "-?"), strings.HasPrefix(state[2], "?")
@@ -123,7 +123,7 @@ func (s *server) restart(r *rand.Rand, c *Column) {
 
 // same is a step on the model and on the server.
 func (s *server) same(r *rand.Rand, c *Column) (what string, model, real any) {
-	attempt, epoch, token, join := r.IntN(3), uint8(1+r.IntN(3)), uint8(1+r.IntN(12)), r.IntN(2)
+	attempt, epoch, token, join := r.IntN(3), uint8(max(1, int(c.Epoch)-1+r.IntN(3))), uint8(1+r.IntN(12)), r.IntN(2)
 	if r.IntN(2) == 0 { // what is likely to be accepted
 		attempt, epoch, token = s.last, max(1, c.Epoch)+uint8(r.IntN(8)/7), c.Ctr+uint8(r.IntN(3))
 	}
@@ -193,7 +193,7 @@ func TestScriptsFollowTheModel(t *testing.T) {
 	redisServer := testserver.Redis(t)
 	s := &server{t: t, client: redis.NewClient(&redis.Options{Addr: redisServer.Addr, MaxRetries: -1})}
 	defer s.client.Close()
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		require.NoError(t, s.client.FlushAll(context.Background()).Err())
 		var c Column
@@ -218,4 +218,7 @@ func TestDoubtedNodePreparesOnlyIfBelieved(t *testing.T) {
 	require.Equal(t, []string{"ok", "7"}, s.run("prepare", 4, "1"))
 	require.Equal(t, "4 0 ?7 0", s.fields("node")["state"], "and it does not vote yet")
 	require.Equal(t, []string{"empty"}, s.run("acquire", 4, 1000, ":a", "1\ninfo"))
+	require.Equal(t, []string{"ok"}, s.run("join", "n"))
+	require.Equal(t, []string{"ok"}, s.run("init", "n", 5, "3", 1000, "b"))
+	require.Equal(t, "5 7 7 0", s.fields("node")["state"], "what it knows itself may be more")
 }

@@ -98,7 +98,7 @@ func (s *realNode) state() redisNode {
 	locks, rest := s.values("node")
 	old, _ := s.values("node:old")
 	n := redisNode{locks: locks, old: old, join: rest["join"], since: time.Duration(number(rest["since"])) * time.Millisecond,
-		turned: time.Duration(number(rest["turned"])) * time.Millisecond, tombs: s.tombs, word: rest["believed"] == "1"}
+		turned: time.Duration(number(rest["turned"])) * time.Millisecond, tombs: s.tombs, word: rest["believed"] != ""}
 	if words := strings.Fields(rest["state"]); len(words) == 4 {
 		var top string
 		top, n.doubt = strings.CutPrefix(words[2], "?")

@@ -28,8 +28,10 @@ if own and tonumber(own) > tonumber(floor) then floor = own end
 call('HSET', node, 'state', table.concat({ARGV[2], floor, floor, tombs}, ' '))
 call('HSETNX', node, 'run', ARGV[5] .. ' ' .. (ARGV[7] or '0')) -- admit has noted it, unless all was lost since
 call('HDEL', node, 'join', 'since', 'believed')
-if ARGV[8] == '1' then call('HSET', node, 'believed', '1') end
+if ARGV[8] == '1' then call('HSET', node, 'believed', string.format('%d', time[1] * 1000)) end
 local base = string.match(node, '^.*}') or node
-call('SET', base .. ':run', string.sub(node, #base + 2)) -- see admit
+local me, was = string.sub(node, #base + 2), call('GET', base .. ':run') -- see admit
+if was and was ~= me then call('UNLINK', base .. ':' .. was) end
+call('SET', base .. ':run', me)
 if ARGV[6] and tonumber(ARGV[6]) > tonumber(ttl or '0') then call('HSET', node, 'ttl', ARGV[6]) end
 return {'ok'}

@@ -10,5 +10,9 @@ local state, since, ttl, believed = unpack(redis.call('HMGET', KEYS[1], 'state',
 local epoch, floor, max = string.match(state or '0 0 - 0', '^(%d+) (%d+) (%S+) %d+$')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- The word of restarted nodes is all there is only as long as they come back: who was
+-- not told that they have is not to keep the mark for ever.
+local age = now - tonumber(believed or '0')
+believed = believed and age >= 0 and age < math.max(60000, tonumber(ttl or '0')) and '1' or ''
 if since then since = string.format('%d', math.max(0, now - tonumber(since))) end
-return {max == '-' and '' or max, epoch, floor, since or '', string.format('%d', now), ttl or '0', believed or ''}
+return {max == '-' and '' or max, epoch, floor, since or '', string.format('%d', now), ttl or '0', believed}
