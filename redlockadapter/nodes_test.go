@@ -149,7 +149,7 @@ func TestUnfitNodesAreRefusedAtStart(t *testing.T) {
 		prepare func(f *fleet)
 		says    string
 	}{
-		"replica":  {[]testserver.RedisOption{testserver.RedisConfig("replicaof", host, port)}, nil, "replica"},
+		"replica":  {[]testserver.RedisOption{testserver.RedisConfig("replicaof", host, port)}, nil, "it is a replica of"},
 		"cluster":  {[]testserver.RedisOption{testserver.RedisConfig("cluster-enabled", "yes")}, nil, "cluster mode"},
 		"eviction": {[]testserver.RedisOption{testserver.RedisConfig("maxmemory-policy", "allkeys-lru")}, nil, "noeviction"},
 		"clock": {[]testserver.RedisOption{testserver.RedisEnv("LD_PRELOAD", fakeTime(t)), testserver.RedisEnv("FAKETIME", "+1h"),
