@@ -181,10 +181,49 @@ func TestNodesThatAllRestartedAreBelieved(t *testing.T) {
 				require.NoError(t, s.Start())
 			}
 			require.Eventually(t, func() bool { return healthy(b) }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return !f.marked(t) }, patience, time.Millisecond, "what they say is what counts now")
 			restart(t, f.servers[0]) // the others are a majority that was not restarted again
 			require.Eventually(t, func() bool { k.take(); return healthy(b) }, patience, time.Millisecond)
 		})
 	}
+}
+
+// marked reports whether a node is still one that was taken at its word.
+func (f *fleet) marked(t *testing.T) bool {
+	t.Helper()
+	for _, node := range f.config.Nodes {
+		c := redis.NewClient(node)
+		defer c.Close()
+		if marked, err := c.HExists(patient(t), hashOf(t, c), "believed").Result(); err != nil || marked {
+			return true
+		}
+	}
+	return false
+}
+
+// A hash that came from another node must not stay: that node could be given it
+// back one day, and take it for its own.
+func TestRejoinLeavesNoDataOfAnotherRun(t *testing.T) {
+	c := redis.NewClient(&redis.Options{Addr: testserver.Redis(t).Addr})
+	defer c.Close()
+	require.NoError(t, c.HSet(patient(t), "{x}:theirs", "state", "1 0 7 0").Err())
+	require.NoError(t, c.Set(patient(t), "{x}:run", "theirs", 0).Err())
+	run := func(name string, args ...any) []string {
+		text, err := redlockadapter.Script(name)
+		require.NoError(t, err)
+		reply, err := c.Eval(patient(t), text, []string{"{x}:mine"}, args...).StringSlice()
+		require.NoError(t, err)
+		return reply
+	}
+	require.Equal(t, []string{"ok"}, run("join", "n"))
+	require.Equal(t, []string{"ok"}, run("init", "n", 2, "9", 0, "mine", 0, "1", "1"))
+	require.Zero(t, c.Exists(patient(t), "{x}:theirs").Val())
+	require.Equal(t, "mine", c.Get(patient(t), "{x}:run").Val())
+
+	require.Equal(t, "1", run("status")[6], "it was taken at its word")
+	long := time.Now().Add(-2 * time.Minute).UnixMilli()
+	require.NoError(t, c.HSet(patient(t), "{x}:mine", "believed", long).Err())
+	require.Empty(t, run("status")[6], "but that does not last")
 }
 
 // Nobody asks for anything, and yet an emptied node comes back.
@@ -201,7 +240,7 @@ func TestIdleProcessBringsAnEmptiedNodeBack(t *testing.T) {
 }
 
 // A process that worked before is told what to do, like one that starts.
-func TestRunningProcessIsToldWhatToDo(t *testing.T) {
+func TestRunningProcessIsToldWhatHelps(t *testing.T) {
 	f := startFleet(t, 3, durable).init(t)
 	b := f.backend(t)
 	newTaker(t, b).take()
