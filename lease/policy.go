@@ -25,6 +25,9 @@ type Policy struct {
 	Prefix string
 	// Mode is the mode of these locks; AnyMode leaves it to the service.
 	Mode Mode
+	// Next is the mode that these locks are moving to; AnyMode while they are not
+	// moving. A moving lock is not granted. Only the service sets it.
+	Next Mode
 	// TTL is how long a lease lasts when it is not renewed. Default: DefaultTTL.
 	TTL time.Duration
 	// Renew is the time between two renewals. Default: a third of TTL, so that
@@ -64,8 +67,10 @@ func (p Policy) Validate() error {
 	switch {
 	case p.Prefix != "" && fencing.Resource(p.Prefix).Validate() != nil:
 		return broken("prefix", fmt.Sprintf("%q", p.Prefix), "", "", "must be the beginning of a resource name")
-	case p.Mode > Correctness:
+	case p.Mode > Correctness || p.Next > Correctness:
 		return broken("mode", p.Mode, "", "", "must be efficiency or correctness")
+	case p.LockDelay != 0 && (p.Mode == Efficiency || p.Next == Efficiency):
+		return broken("lock-delay", f.LockDelay, "mode", Efficiency, "is for correctness mode; remove it, or change")
 	case f.TTL < MinTTL || f.TTL > MaxTTL:
 		return broken("ttl", f.TTL, "", "", fmt.Sprintf("must be from %v to %v", MinTTL, MaxTTL))
 	case f.Drift < 0 || f.Drift >= f.TTL:

@@ -17,10 +17,10 @@ const (
 	Accepted
 	// Held: someone else has the lock on this node.
 	Held
-	// Refused: the node will not vote for this attempt: it is empty, in another
-	// epoch, or has passed the lock on.
+	// Refused: the node does not vote for this attempt: it is empty, belongs to
+	// another fleet, has a newer version, or has lost the lock.
 	Refused
-	// Failed: no answer will come. The node may have voted.
+	// Failed: no answer will come. The node may have accepted.
 	Failed
 )
 
@@ -28,17 +28,17 @@ const (
 type Vote struct {
 	State State
 	Token fencing.Token // for Accepted: the last value that was accepted
-	Left  time.Duration // for Held: the time the other one has left
-	// Holder is, for Held, the name of the other one.
+	Left  time.Duration // for Held: the time that the holder has left
+	// Holder is, for Held, the session that holds the lock.
 	Holder string
-	// Raising: a larger value was proposed, and the answer may still come.
+	// Raising: a raise was sent, and its answer may still come.
 	Raising bool
 }
 
 // Size is how many of n nodes make a majority.
 func Size(n int) int { return n/2 + 1 }
 
-// Outcome is what votes amount to.
+// Outcome is the state of an attempt.
 type Outcome uint8
 
 const (
@@ -46,10 +46,10 @@ const (
 	Wait Outcome = iota
 	// Granted: a majority has accepted Decision.Token.
 	Granted
-	// Raise: a majority accepts the attempt, with different values, and the
-	// answers to come cannot make them agree. Propose Decision.Token to every node
-	// that may have the lock for this attempt.
-	Raise
+	// Differ: a majority accepts the attempt with different values, and the
+	// answers to come cannot make them agree. Raise every node that may have the
+	// lock for this attempt to Decision.Token.
+	Differ
 	// Lost: no majority can come together any more.
 	Lost
 )
@@ -72,8 +72,7 @@ func Decide(votes []Vote, proposed fencing.Token) Decision {
 		case Accepted:
 			accepted++
 			top = max(top, v.Token)
-			// Once a value is proposed the nodes move to it; a smaller one would be
-			// granted that no node knows any more.
+			// Raises under way move the nodes past any smaller value.
 			if v.Token >= proposed && agreeing(votes, v.Token) >= q {
 				return Decision{Outcome: Granted, Token: v.Token}
 			}
@@ -85,7 +84,7 @@ func Decide(votes []Vote, proposed fencing.Token) Decision {
 	case accepted+possible < q:
 		return Decision{Outcome: Lost}
 	case accepted >= q && top > proposed && agreeing(votes, top)+possible < q:
-		return Decision{Outcome: Raise, Token: top}
+		return Decision{Outcome: Differ, Token: top}
 	case accepted >= q && possible == 0 && !raising(votes):
 		return Decision{Outcome: Lost} // the nodes that were to be raised did not follow
 	}
@@ -107,9 +106,9 @@ func raising(votes []Vote) bool {
 	return slices.ContainsFunc(votes, func(v Vote) bool { return v.State == Accepted && v.Raising })
 }
 
-// HeldByOther reports whether someone else is seen to have the lock on a
-// majority of the nodes. If not the votes are split, or nodes out of reach, and
-// nobody may come and say that the lock is free: who waits must ask again.
+// HeldByOther reports whether one other session has the lock on a majority of
+// the nodes. If not, the votes are split or nodes are unreachable, and no release
+// may ever wake a waiter: it must try again by itself.
 func HeldByOther(votes []Vote) bool {
 	for _, v := range votes {
 		with := 0
@@ -125,8 +124,8 @@ func HeldByOther(votes []Vote) bool {
 	return false
 }
 
-// FreeAfter is how long it takes, as far as the votes tell, until a majority of
-// the nodes is free if nobody prolongs or releases anything.
+// FreeAfter returns when a majority of the nodes will be free, as far as the
+// votes tell, if nothing is renewed or released.
 func FreeAfter(votes []Vote) time.Duration {
 	var left []time.Duration
 	for _, v := range votes {

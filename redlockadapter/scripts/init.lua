@@ -1,37 +1,21 @@
--- init: give a node that was emptied, or is doubted, its vote back.
+-- init: make a node a voter, with a range of tokens that it cannot have accepted before.
 --
--- KEYS  the node
--- ARGV  the join nonce, the epoch, the floor, the quarantine (ms), the run id of the server,
---       the longest TTL of all (ms), "1" if a restart of the server loses nothing that was answered,
---       "1" if it gets its vote by the word of nodes that were restarted
--- Answer: "ok"; "data" if the node is not empty; "superseded" if the join nonce is
---       another one; "wait" and the rest of the quarantine (ms); "epoch" and the node's larger one.
+-- KEYS  1 the node's state, 2 the name of the latest life that was initialised
+-- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms), 8 this life
+-- Reply ok, join (the join nonce is another one), or {"wait", MILLISECONDS} while the quarantine lasts
 --
--- A node that is doubted has no quarantine: if its word is true it has forgotten no
--- lock, and tokens do not depend on that.
-local call, node = redis.call, KEYS[1]
-local state, join, since, ttl = unpack(call('HMGET', node, 'state', 'join', 'since', 'ttl'))
-local epoch, max, tombs = string.match(state or '0 0 - 0', '^(%d+) %d+ (%S+) (%d+)$')
-if tonumber(max) then return {'data'} end
-if join ~= ARGV[1] then return {'superseded'} end
-if tonumber(epoch) > tonumber(ARGV[2]) then return {'epoch ' .. epoch} end
-local time = call('TIME')
-local passed = time[1] * 1000 + math.floor(time[2] / 1000) - tonumber(since or '0')
-local left = tonumber(ARGV[4]) - passed
-if left > 0 and max == '-' then
-  -- a clock that was set back must not close the node for longer than its quarantine
-  if passed < 0 then call('HDEL', node, 'since') end
-  return {'wait ' .. string.format('%d', math.min(left, tonumber(ARGV[4])))}
+-- The join nonce proves that the node has not been lost, or initialised, since the range was assigned.
+local join, since = unpack(redis.call('HMGET', KEYS[1], 'join', 'since'))
+if join ~= ARGV[1] then return 'join' end
+local time = redis.call('TIME')
+local passed = time[1] * 1000 + math.floor(time[2] / 1000) - since
+if passed < 0 then -- the clock was set back: the quarantine starts again
+  redis.call('HSET', KEYS[1], 'since', since + passed)
+  passed = 0
 end
-local floor, own = ARGV[3], string.match(max, '%d+')
-if own and tonumber(own) > tonumber(floor) then floor = own end
-call('HSET', node, 'state', table.concat({ARGV[2], floor, floor, tombs}, ' '))
-call('HSETNX', node, 'run', ARGV[5] .. ' ' .. (ARGV[7] or '0')) -- admit has noted it, unless all was lost since
-call('HDEL', node, 'join', 'since', 'believed')
-if ARGV[8] == '1' then call('HSET', node, 'believed', string.format('%d', time[1] * 1000)) end
-local base = string.match(node, '^.*}') or node
-local me, was = string.sub(node, #base + 2), call('GET', base .. ':run') -- see admit
-if was and was ~= me then call('UNLINK', base .. ':' .. was) end
-call('SET', base .. ':run', me)
-if ARGV[6] and tonumber(ARGV[6]) > tonumber(ttl or '0') then call('HSET', node, 'ttl', ARGV[6]) end
-return {'ok'}
+if passed < tonumber(ARGV[7]) then return {'wait', ARGV[7] - passed} end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'version', ARGV[2], 'fleet', ARGV[3], 'member', ARGV[4],
+  'max', ARGV[5], 'floor', ARGV[5], 'ceiling', ARGV[6])
+redis.call('SET', KEYS[2], ARGV[8])
+return 'ok'

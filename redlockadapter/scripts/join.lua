@@ -1,14 +1,17 @@
--- join: put a fresh join nonce on a node that was emptied, or is doubted.
+-- join: put a join nonce on a node that has no state in this fleet.
 --
--- KEYS  the node
--- ARGV  the join nonce
--- Answer: "ok"; or only "data" if the node may vote.
+-- KEYS  1 the node's state
+-- ARGV  1 join nonce, 2 version, 3 fleet, 4 the age (ms) below which another join nonce stays
+-- Reply ok, state (the node votes in this fleet), version (the node is ahead of the caller), or
+--       joining (another join nonce is younger than that)
 --
--- An init that carries an older join nonce is refused from now on. When that
--- was first seen is remembered: its quarantine counts from then.
-local state = redis.call('HGET', KEYS[1], 'state') or ''
-if string.match(state, '^%d+ %d+ %d+ %d+$') then return {'data'} end
+-- An init with another join nonce is refused from now on. The quarantine of the node counts from its first join.
+local version, fleet, join, joined = unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'join', 'joined'))
+if version and fleet == ARGV[3] then return 'state' end
+if version and tonumber(version) > tonumber(ARGV[2]) then return 'version' end
 local time = redis.call('TIME')
-redis.call('HSET', KEYS[1], 'join', ARGV[1])
-redis.call('HSETNX', KEYS[1], 'since', string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000)))
-return {'ok'}
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if join and join ~= ARGV[1] and now - joined < tonumber(ARGV[4]) then return 'joining' end
+redis.call('HSET', KEYS[1], 'join', ARGV[1], 'joined', now)
+redis.call('HSETNX', KEYS[1], 'since', now)
+return 'ok'

@@ -30,10 +30,13 @@ type Policy struct {
 	// Must be given.
 	Mode string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Empty is the default, as of lease.Policy.
-	Ttl           string `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	Renew         string `protobuf:"bytes,4,opt,name=renew,proto3" json:"renew,omitempty"`
-	Drift         string `protobuf:"bytes,5,opt,name=drift,proto3" json:"drift,omitempty"`
-	LockDelay     string `protobuf:"bytes,6,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
+	Ttl   string `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Renew string `protobuf:"bytes,4,opt,name=renew,proto3" json:"renew,omitempty"`
+	Drift string `protobuf:"bytes,5,opt,name=drift,proto3" json:"drift,omitempty"`
+	// For correctness mode only.
+	LockDelay string `protobuf:"bytes,6,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
+	// The mode that the locks are moving to; set by the service.
+	Next          string `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -110,11 +113,21 @@ func (x *Policy) GetLockDelay() string {
 	return ""
 }
 
+func (x *Policy) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type SetPolicyRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Policy *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	// If not 0 the policies must have this version, else "outdated".
-	Version       uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Do not wait for leases to end: break those in correctness mode, and skip the
+	// wait for those in efficiency mode. Their writes are fenced either way.
+	Now           bool `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -163,9 +176,18 @@ func (x *SetPolicyRequest) GetVersion() uint64 {
 	return 0
 }
 
+func (x *SetPolicyRequest) GetNow() bool {
+	if x != nil {
+		return x.Now
+	}
+	return false
+}
+
 type SetPolicyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The move that has begun; unset if the mode did not change.
+	Move          *Move `protobuf:"bytes,2,opt,name=move,proto3" json:"move,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -207,10 +229,18 @@ func (x *SetPolicyResponse) GetVersion() uint64 {
 	return 0
 }
 
+func (x *SetPolicyResponse) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
 type DeletePolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Now           bool                   `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -259,9 +289,17 @@ func (x *DeletePolicyRequest) GetVersion() uint64 {
 	return 0
 }
 
+func (x *DeletePolicyRequest) GetNow() bool {
+	if x != nil {
+		return x.Now
+	}
+	return false
+}
+
 type DeletePolicyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Move          *Move                  `protobuf:"bytes,2,opt,name=move,proto3" json:"move,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +341,197 @@ func (x *DeletePolicyResponse) GetVersion() uint64 {
 	return 0
 }
 
+func (x *DeletePolicyResponse) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+type AbortMoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbortMoveRequest) Reset() {
+	*x = AbortMoveRequest{}
+	mi := &file_leased_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortMoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortMoveRequest) ProtoMessage() {}
+
+func (x *AbortMoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortMoveRequest.ProtoReflect.Descriptor instead.
+func (*AbortMoveRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AbortMoveRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+type AbortMoveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbortMoveResponse) Reset() {
+	*x = AbortMoveResponse{}
+	mi := &file_leased_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortMoveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortMoveResponse) ProtoMessage() {}
+
+func (x *AbortMoveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortMoveResponse.ProtoReflect.Descriptor instead.
+func (*AbortMoveResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AbortMoveResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// Move is a change of mode that is under way.
+type Move struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Prefix string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	From   string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To     string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// The version under which it began.
+	Version uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Now     bool   `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`
+	// What it is waiting for, in words; only the leader knows.
+	WaitingFor string `protobuf:"bytes,6,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// Locks in correctness mode that are still held.
+	Holders       int32 `protobuf:"varint,7,opt,name=holders,proto3" json:"holders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_leased_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Move) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *Move) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Move) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Move) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Move) GetNow() bool {
+	if x != nil {
+		return x.Now
+	}
+	return false
+}
+
+func (x *Move) GetWaitingFor() string {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return ""
+}
+
+func (x *Move) GetHolders() int32 {
+	if x != nil {
+		return x.Holders
+	}
+	return 0
+}
+
 type ListPoliciesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -311,7 +540,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[5]
+	mi := &file_leased_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +552,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[5]
+	mi := &file_leased_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,24 +565,22 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 type ListPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The longest prefix first.
-	Policies []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
-	Version  uint64    `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Prefixes whose move to another mode is unfinished: their locks of the
-	// efficiency mode are neither granted nor renewed.
-	Moving        []string `protobuf:"bytes,3,rep,name=moving,proto3" json:"moving,omitempty"`
+	Policies      []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	Version       uint64    `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Moves         []*Move   `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[6]
+	mi := &file_leased_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +592,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[6]
+	mi := &file_leased_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +605,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -395,11 +622,520 @@ func (x *ListPoliciesResponse) GetVersion() uint64 {
 	return 0
 }
 
-func (x *ListPoliciesResponse) GetMoving() []string {
+func (x *ListPoliciesResponse) GetMoves() []*Move {
 	if x != nil {
-		return x.Moving
+		return x.Moves
 	}
 	return nil
+}
+
+type WatchTopologyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTopologyRequest) Reset() {
+	*x = WatchTopologyRequest{}
+	mi := &file_leased_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTopologyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTopologyRequest) ProtoMessage() {}
+
+func (x *WatchTopologyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTopologyRequest.ProtoReflect.Descriptor instead.
+func (*WatchTopologyRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+// Topology is how locks are provided.
+type Topology struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Version  uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Policies []*Policy              `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`
+	Fleet    *RedisFleet            `protobuf:"bytes,3,opt,name=fleet,proto3" json:"fleet,omitempty"`
+	// Locks in efficiency mode may be granted.
+	Ready         bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Topology) Reset() {
+	*x = Topology{}
+	mi := &file_leased_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Topology) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Topology) ProtoMessage() {}
+
+func (x *Topology) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Topology.ProtoReflect.Descriptor instead.
+func (*Topology) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Topology) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Topology) GetPolicies() []*Policy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *Topology) GetFleet() *RedisFleet {
+	if x != nil {
+		return x.Fleet
+	}
+	return nil
+}
+
+func (x *Topology) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+// RedisFleet is the Redis masters of the efficiency mode.
+type RedisFleet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	MaxTtl        string                 `protobuf:"bytes,3,opt,name=max_ttl,json=maxTtl,proto3" json:"max_ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RedisFleet) Reset() {
+	*x = RedisFleet{}
+	mi := &file_leased_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RedisFleet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RedisFleet) ProtoMessage() {}
+
+func (x *RedisFleet) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RedisFleet.ProtoReflect.Descriptor instead.
+func (*RedisFleet) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RedisFleet) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RedisFleet) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *RedisFleet) GetMaxTtl() string {
+	if x != nil {
+		return x.MaxTtl
+	}
+	return ""
+}
+
+type GetFleetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFleetRequest) Reset() {
+	*x = GetFleetRequest{}
+	mi := &file_leased_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFleetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFleetRequest) ProtoMessage() {}
+
+func (x *GetFleetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFleetRequest.ProtoReflect.Descriptor instead.
+func (*GetFleetRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+type GetFleetResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Fleet   *RedisFleet            `protobuf:"bytes,1,opt,name=fleet,proto3" json:"fleet,omitempty"`
+	Nodes   []*RedisNode           `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Version uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Floor   uint64                 `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
+	Ceiling uint64                 `protobuf:"varint,5,opt,name=ceiling,proto3" json:"ceiling,omitempty"`
+	Ready   bool                   `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
+	// The fleet that is being changed to; unset if there is no change.
+	Next *RedisFleet `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
+	// What the fleet, or its change, is waiting for, in words.
+	WaitingFor string `protobuf:"bytes,8,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// A floor for ProvideFloor that is above all that the service knows of.
+	ProposedFloor uint64 `protobuf:"varint,9,opt,name=proposed_floor,json=proposedFloor,proto3" json:"proposed_floor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFleetResponse) Reset() {
+	*x = GetFleetResponse{}
+	mi := &file_leased_v1_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFleetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFleetResponse) ProtoMessage() {}
+
+func (x *GetFleetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFleetResponse.ProtoReflect.Descriptor instead.
+func (*GetFleetResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetFleetResponse) GetFleet() *RedisFleet {
+	if x != nil {
+		return x.Fleet
+	}
+	return nil
+}
+
+func (x *GetFleetResponse) GetNodes() []*RedisNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *GetFleetResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *GetFleetResponse) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *GetFleetResponse) GetCeiling() uint64 {
+	if x != nil {
+		return x.Ceiling
+	}
+	return 0
+}
+
+func (x *GetFleetResponse) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *GetFleetResponse) GetNext() *RedisFleet {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *GetFleetResponse) GetWaitingFor() string {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return ""
+}
+
+func (x *GetFleetResponse) GetProposedFloor() uint64 {
+	if x != nil {
+		return x.ProposedFloor
+	}
+	return 0
+}
+
+type SetFleetRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Fleet   *RedisFleet            `protobuf:"bytes,1,opt,name=fleet,proto3" json:"fleet,omitempty"`
+	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Do not wait until the leases of the old fleet have ended.
+	Now bool `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
+	// The old fleet is gone: change although a quorum of it cannot be reached. If
+	// it is not gone, an old lease may get a smaller token after a new one.
+	Force         bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetFleetRequest) Reset() {
+	*x = SetFleetRequest{}
+	mi := &file_leased_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetFleetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetFleetRequest) ProtoMessage() {}
+
+func (x *SetFleetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetFleetRequest.ProtoReflect.Descriptor instead.
+func (*SetFleetRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SetFleetRequest) GetFleet() *RedisFleet {
+	if x != nil {
+		return x.Fleet
+	}
+	return nil
+}
+
+func (x *SetFleetRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SetFleetRequest) GetNow() bool {
+	if x != nil {
+		return x.Now
+	}
+	return false
+}
+
+func (x *SetFleetRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type SetFleetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetFleetResponse) Reset() {
+	*x = SetFleetResponse{}
+	mi := &file_leased_v1_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetFleetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetFleetResponse) ProtoMessage() {}
+
+func (x *SetFleetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetFleetResponse.ProtoReflect.Descriptor instead.
+func (*SetFleetResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SetFleetResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type ProvideFloorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Floor         uint64                 `protobuf:"varint,1,opt,name=floor,proto3" json:"floor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProvideFloorRequest) Reset() {
+	*x = ProvideFloorRequest{}
+	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProvideFloorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProvideFloorRequest) ProtoMessage() {}
+
+func (x *ProvideFloorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProvideFloorRequest.ProtoReflect.Descriptor instead.
+func (*ProvideFloorRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ProvideFloorRequest) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+type ProvideFloorResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProvideFloorResponse) Reset() {
+	*x = ProvideFloorResponse{}
+	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProvideFloorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProvideFloorResponse) ProtoMessage() {}
+
+func (x *ProvideFloorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProvideFloorResponse.ProtoReflect.Descriptor instead.
+func (*ProvideFloorResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 type StatusRequest struct {
@@ -410,7 +1146,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[7]
+	mi := &file_leased_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +1158,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[7]
+	mi := &file_leased_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +1171,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 type StatusResponse struct {
@@ -473,7 +1209,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[8]
+	mi := &file_leased_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +1221,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[8]
+	mi := &file_leased_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +1234,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StatusResponse) GetId() string {
@@ -672,7 +1408,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_leased_v1_admin_proto_msgTypes[9]
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +1420,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[9]
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +1433,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Member) GetId() string {
@@ -743,24 +1479,27 @@ func (x *Member) GetLag() uint64 {
 }
 
 type RedisNode struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Address    string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Error      string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	Empty      bool                   `protobuf:"varint,3,opt,name=empty,proto3" json:"empty,omitempty"`
-	Quarantine string                 `protobuf:"bytes,4,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
-	Epoch      uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Max        uint64                 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
-	Floor      uint64                 `protobuf:"varint,7,opt,name=floor,proto3" json:"floor,omitempty"`
-	Skew       string                 `protobuf:"bytes,8,opt,name=skew,proto3" json:"skew,omitempty"`
-	// It does not vote only since it was restarted.
-	Restarted     bool `protobuf:"varint,9,opt,name=restarted,proto3" json:"restarted,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Error   string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// It has no state in this fleet and does not vote.
+	Empty bool `protobuf:"varint,3,opt,name=empty,proto3" json:"empty,omitempty"`
+	// The time until it may vote.
+	Quarantine string `protobuf:"bytes,4,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	Version    uint64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
+	Max        uint64 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
+	Floor      uint64 `protobuf:"varint,7,opt,name=floor,proto3" json:"floor,omitempty"`
+	Ceiling    uint64 `protobuf:"varint,8,opt,name=ceiling,proto3" json:"ceiling,omitempty"`
+	// How far its clock is off.
+	Skew          string `protobuf:"bytes,9,opt,name=skew,proto3" json:"skew,omitempty"`
+	Fleet         string `protobuf:"bytes,10,opt,name=fleet,proto3" json:"fleet,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RedisNode) Reset() {
 	*x = RedisNode{}
-	mi := &file_leased_v1_admin_proto_msgTypes[10]
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +1511,7 @@ func (x *RedisNode) String() string {
 func (*RedisNode) ProtoMessage() {}
 
 func (x *RedisNode) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[10]
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +1524,7 @@ func (x *RedisNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedisNode.ProtoReflect.Descriptor instead.
 func (*RedisNode) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RedisNode) GetAddress() string {
@@ -816,9 +1555,9 @@ func (x *RedisNode) GetQuarantine() string {
 	return ""
 }
 
-func (x *RedisNode) GetEpoch() uint64 {
+func (x *RedisNode) GetVersion() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.Version
 	}
 	return 0
 }
@@ -837,6 +1576,13 @@ func (x *RedisNode) GetFloor() uint64 {
 	return 0
 }
 
+func (x *RedisNode) GetCeiling() uint64 {
+	if x != nil {
+		return x.Ceiling
+	}
+	return 0
+}
+
 func (x *RedisNode) GetSkew() string {
 	if x != nil {
 		return x.Skew
@@ -844,11 +1590,11 @@ func (x *RedisNode) GetSkew() string {
 	return ""
 }
 
-func (x *RedisNode) GetRestarted() bool {
+func (x *RedisNode) GetFleet() string {
 	if x != nil {
-		return x.Restarted
+		return x.Fleet
 	}
-	return false
+	return ""
 }
 
 type HealthRequest struct {
@@ -859,7 +1605,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[11]
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1617,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[11]
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1630,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 type HealthResponse struct {
@@ -900,7 +1646,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[12]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1658,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[12]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1671,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HealthResponse) GetStatus() string {
@@ -963,7 +1709,7 @@ type AddLearnerRequest struct {
 
 func (x *AddLearnerRequest) Reset() {
 	*x = AddLearnerRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[13]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1721,7 @@ func (x *AddLearnerRequest) String() string {
 func (*AddLearnerRequest) ProtoMessage() {}
 
 func (x *AddLearnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[13]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1734,7 @@ func (x *AddLearnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddLearnerRequest.ProtoReflect.Descriptor instead.
 func (*AddLearnerRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AddLearnerRequest) GetId() string {
@@ -1028,7 +1774,7 @@ type AddLearnerResponse struct {
 
 func (x *AddLearnerResponse) Reset() {
 	*x = AddLearnerResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[14]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1786,7 @@ func (x *AddLearnerResponse) String() string {
 func (*AddLearnerResponse) ProtoMessage() {}
 
 func (x *AddLearnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[14]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1799,7 @@ func (x *AddLearnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddLearnerResponse.ProtoReflect.Descriptor instead.
 func (*AddLearnerResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AddLearnerResponse) GetIndex() uint64 {
@@ -1073,7 +1819,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[15]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1831,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[15]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1844,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -1123,7 +1869,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[16]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1881,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[16]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1894,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 type AnnounceRequest struct {
@@ -1161,7 +1907,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	mi := &file_leased_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1919,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[17]
+	mi := &file_leased_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1932,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AnnounceRequest) GetId() string {
@@ -1211,7 +1957,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	mi := &file_leased_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1969,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[18]
+	mi := &file_leased_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1982,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 type JoinRequest struct {
@@ -1249,7 +1995,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[19]
+	mi := &file_leased_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +2007,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[19]
+	mi := &file_leased_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +2020,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JoinRequest) GetAddress() string {
@@ -1292,7 +2038,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[20]
+	mi := &file_leased_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +2050,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[20]
+	mi := &file_leased_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +2063,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 type RemoveRequest struct {
@@ -1329,7 +2075,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +2087,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +2100,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -1372,7 +2118,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +2130,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +2143,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 type TransferRequest struct {
@@ -1410,7 +2156,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +2168,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +2181,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TransferRequest) GetTo() string {
@@ -1453,7 +2199,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +2211,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +2224,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 type SaveSnapshotRequest struct {
@@ -1489,7 +2235,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +2247,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +2260,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 // Chunk is a part of a file, in order.
@@ -1527,7 +2273,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +2285,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +2298,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1582,7 +2328,7 @@ type SnapshotInfo struct {
 
 func (x *SnapshotInfo) Reset() {
 	*x = SnapshotInfo{}
-	mi := &file_leased_v1_admin_proto_msgTypes[27]
+	mi := &file_leased_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +2340,7 @@ func (x *SnapshotInfo) String() string {
 func (*SnapshotInfo) ProtoMessage() {}
 
 func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[27]
+	mi := &file_leased_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +2353,7 @@ func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotInfo.ProtoReflect.Descriptor instead.
 func (*SnapshotInfo) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SnapshotInfo) GetIndex() uint64 {
@@ -1704,7 +2450,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[28]
+	mi := &file_leased_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +2462,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[28]
+	mi := &file_leased_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +2475,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RestoreSnapshotResponse) GetFloor() uint64 {
@@ -1743,7 +2489,7 @@ var File_leased_v1_admin_proto protoreflect.FileDescriptor
 
 const file_leased_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x15leased/v1/admin.proto\x12\tleased.v1\"\x91\x01\n" +
+	"\x15leased/v1/admin.proto\x12\tleased.v1\"\xa5\x01\n" +
 	"\x06Policy\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x10\n" +
@@ -1751,22 +2497,73 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x05renew\x18\x04 \x01(\tR\x05renew\x12\x14\n" +
 	"\x05drift\x18\x05 \x01(\tR\x05drift\x12\x1d\n" +
 	"\n" +
-	"lock_delay\x18\x06 \x01(\tR\tlockDelay\"W\n" +
+	"lock_delay\x18\x06 \x01(\tR\tlockDelay\x12\x12\n" +
+	"\x04next\x18\a \x01(\tR\x04next\"i\n" +
 	"\x10SetPolicyRequest\x12)\n" +
 	"\x06policy\x18\x01 \x01(\v2\x11.leased.v1.PolicyR\x06policy\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x04R\aversion\"-\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03now\x18\x03 \x01(\bR\x03now\"R\n" +
 	"\x11SetPolicyResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\"G\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12#\n" +
+	"\x04move\x18\x02 \x01(\v2\x0f.leased.v1.MoveR\x04move\"Y\n" +
 	"\x13DeletePolicyRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x04R\aversion\"0\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03now\x18\x03 \x01(\bR\x03now\"U\n" +
 	"\x14DeletePolicyResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\"\x15\n" +
-	"\x13ListPoliciesRequest\"w\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12#\n" +
+	"\x04move\x18\x02 \x01(\v2\x0f.leased.v1.MoveR\x04move\"*\n" +
+	"\x10AbortMoveRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"-\n" +
+	"\x11AbortMoveResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\"\xa9\x01\n" +
+	"\x04Move\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03now\x18\x05 \x01(\bR\x03now\x12\x1f\n" +
+	"\vwaiting_for\x18\x06 \x01(\tR\n" +
+	"waitingFor\x12\x18\n" +
+	"\aholders\x18\a \x01(\x05R\aholders\"\x15\n" +
+	"\x13ListPoliciesRequest\"\x86\x01\n" +
 	"\x14ListPoliciesResponse\x12-\n" +
 	"\bpolicies\x18\x01 \x03(\v2\x11.leased.v1.PolicyR\bpolicies\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x16\n" +
-	"\x06moving\x18\x03 \x03(\tR\x06moving\"\x0f\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12%\n" +
+	"\x05moves\x18\x03 \x03(\v2\x0f.leased.v1.MoveR\x05moves\"\x16\n" +
+	"\x14WatchTopologyRequest\"\x96\x01\n" +
+	"\bTopology\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12-\n" +
+	"\bpolicies\x18\x02 \x03(\v2\x11.leased.v1.PolicyR\bpolicies\x12+\n" +
+	"\x05fleet\x18\x03 \x01(\v2\x15.leased.v1.RedisFleetR\x05fleet\x12\x14\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready\"a\n" +
+	"\n" +
+	"RedisFleet\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x17\n" +
+	"\amax_ttl\x18\x03 \x01(\tR\x06maxTtl\"\x11\n" +
+	"\x0fGetFleetRequest\"\xbe\x02\n" +
+	"\x10GetFleetResponse\x12+\n" +
+	"\x05fleet\x18\x01 \x01(\v2\x15.leased.v1.RedisFleetR\x05fleet\x12*\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x14.leased.v1.RedisNodeR\x05nodes\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x14\n" +
+	"\x05floor\x18\x04 \x01(\x04R\x05floor\x12\x18\n" +
+	"\aceiling\x18\x05 \x01(\x04R\aceiling\x12\x14\n" +
+	"\x05ready\x18\x06 \x01(\bR\x05ready\x12)\n" +
+	"\x04next\x18\a \x01(\v2\x15.leased.v1.RedisFleetR\x04next\x12\x1f\n" +
+	"\vwaiting_for\x18\b \x01(\tR\n" +
+	"waitingFor\x12%\n" +
+	"\x0eproposed_floor\x18\t \x01(\x04R\rproposedFloor\"\x80\x01\n" +
+	"\x0fSetFleetRequest\x12+\n" +
+	"\x05fleet\x18\x01 \x01(\v2\x15.leased.v1.RedisFleetR\x05fleet\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03now\x18\x03 \x01(\bR\x03now\x12\x14\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\",\n" +
+	"\x10SetFleetResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\"+\n" +
+	"\x13ProvideFloorRequest\x12\x14\n" +
+	"\x05floor\x18\x01 \x01(\x04R\x05floor\"\x16\n" +
+	"\x14ProvideFloorResponse\"\x0f\n" +
 	"\rStatusRequest\"\xab\x05\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -1807,19 +2604,21 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x16\n" +
 	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
 	"\x03lag\x18\x06 \x01(\x04H\x00R\x03lag\x88\x01\x01B\x06\n" +
-	"\x04_lag\"\xe1\x01\n" +
+	"\x04_lag\"\xf7\x01\n" +
 	"\tRedisNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x14\n" +
 	"\x05empty\x18\x03 \x01(\bR\x05empty\x12\x1e\n" +
 	"\n" +
 	"quarantine\x18\x04 \x01(\tR\n" +
-	"quarantine\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12\x10\n" +
+	"quarantine\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x04R\aversion\x12\x10\n" +
 	"\x03max\x18\x06 \x01(\x04R\x03max\x12\x14\n" +
-	"\x05floor\x18\a \x01(\x04R\x05floor\x12\x12\n" +
-	"\x04skew\x18\b \x01(\tR\x04skew\x12\x1c\n" +
-	"\trestarted\x18\t \x01(\bR\trestarted\"\x0f\n" +
+	"\x05floor\x18\a \x01(\x04R\x05floor\x12\x18\n" +
+	"\aceiling\x18\b \x01(\x04R\aceiling\x12\x12\n" +
+	"\x04skew\x18\t \x01(\tR\x04skew\x12\x14\n" +
+	"\x05fleet\x18\n" +
+	" \x01(\tR\x05fleet\"\x0f\n" +
 	"\rHealthRequest\"X\n" +
 	"\x0eHealthResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x16\n" +
@@ -1874,11 +2673,17 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\aholders\x18\v \x01(\x03R\aholders\x12\x18\n" +
 	"\awaiters\x18\f \x01(\x03R\awaiters\"/\n" +
 	"\x17RestoreSnapshotResponse\x12\x14\n" +
-	"\x05floor\x18\x01 \x01(\x04R\x05floor2\xf9\x01\n" +
+	"\x05floor\x18\x01 \x01(\x04R\x05floor2\x8a\x03\n" +
 	"\rPolicyService\x12F\n" +
 	"\tSetPolicy\x12\x1b.leased.v1.SetPolicyRequest\x1a\x1c.leased.v1.SetPolicyResponse\x12O\n" +
-	"\fDeletePolicy\x12\x1e.leased.v1.DeletePolicyRequest\x1a\x1f.leased.v1.DeletePolicyResponse\x12O\n" +
-	"\fListPolicies\x12\x1e.leased.v1.ListPoliciesRequest\x1a\x1f.leased.v1.ListPoliciesResponse2\xec\x05\n" +
+	"\fDeletePolicy\x12\x1e.leased.v1.DeletePolicyRequest\x1a\x1f.leased.v1.DeletePolicyResponse\x12F\n" +
+	"\tAbortMove\x12\x1b.leased.v1.AbortMoveRequest\x1a\x1c.leased.v1.AbortMoveResponse\x12O\n" +
+	"\fListPolicies\x12\x1e.leased.v1.ListPoliciesRequest\x1a\x1f.leased.v1.ListPoliciesResponse\x12G\n" +
+	"\rWatchTopology\x12\x1f.leased.v1.WatchTopologyRequest\x1a\x13.leased.v1.Topology0\x012\xe9\x01\n" +
+	"\fRedisService\x12C\n" +
+	"\bGetFleet\x12\x1a.leased.v1.GetFleetRequest\x1a\x1b.leased.v1.GetFleetResponse\x12C\n" +
+	"\bSetFleet\x12\x1a.leased.v1.SetFleetRequest\x1a\x1b.leased.v1.SetFleetResponse\x12O\n" +
+	"\fProvideFloor\x12\x1e.leased.v1.ProvideFloorRequest\x1a\x1f.leased.v1.ProvideFloorResponse2\xec\x05\n" +
 	"\x0eClusterService\x12=\n" +
 	"\x06Status\x12\x18.leased.v1.StatusRequest\x1a\x19.leased.v1.StatusResponse\x12=\n" +
 	"\x06Health\x12\x18.leased.v1.HealthRequest\x1a\x19.leased.v1.HealthResponse\x12I\n" +
@@ -1905,76 +2710,107 @@ func file_leased_v1_admin_proto_rawDescGZIP() []byte {
 	return file_leased_v1_admin_proto_rawDescData
 }
 
-var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_leased_v1_admin_proto_goTypes = []any{
 	(*Policy)(nil),                  // 0: leased.v1.Policy
 	(*SetPolicyRequest)(nil),        // 1: leased.v1.SetPolicyRequest
 	(*SetPolicyResponse)(nil),       // 2: leased.v1.SetPolicyResponse
 	(*DeletePolicyRequest)(nil),     // 3: leased.v1.DeletePolicyRequest
 	(*DeletePolicyResponse)(nil),    // 4: leased.v1.DeletePolicyResponse
-	(*ListPoliciesRequest)(nil),     // 5: leased.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),    // 6: leased.v1.ListPoliciesResponse
-	(*StatusRequest)(nil),           // 7: leased.v1.StatusRequest
-	(*StatusResponse)(nil),          // 8: leased.v1.StatusResponse
-	(*Member)(nil),                  // 9: leased.v1.Member
-	(*RedisNode)(nil),               // 10: leased.v1.RedisNode
-	(*HealthRequest)(nil),           // 11: leased.v1.HealthRequest
-	(*HealthResponse)(nil),          // 12: leased.v1.HealthResponse
-	(*AddLearnerRequest)(nil),       // 13: leased.v1.AddLearnerRequest
-	(*AddLearnerResponse)(nil),      // 14: leased.v1.AddLearnerResponse
-	(*PromoteRequest)(nil),          // 15: leased.v1.PromoteRequest
-	(*PromoteResponse)(nil),         // 16: leased.v1.PromoteResponse
-	(*AnnounceRequest)(nil),         // 17: leased.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),        // 18: leased.v1.AnnounceResponse
-	(*JoinRequest)(nil),             // 19: leased.v1.JoinRequest
-	(*JoinResponse)(nil),            // 20: leased.v1.JoinResponse
-	(*RemoveRequest)(nil),           // 21: leased.v1.RemoveRequest
-	(*RemoveResponse)(nil),          // 22: leased.v1.RemoveResponse
-	(*TransferRequest)(nil),         // 23: leased.v1.TransferRequest
-	(*TransferResponse)(nil),        // 24: leased.v1.TransferResponse
-	(*SaveSnapshotRequest)(nil),     // 25: leased.v1.SaveSnapshotRequest
-	(*Chunk)(nil),                   // 26: leased.v1.Chunk
-	(*SnapshotInfo)(nil),            // 27: leased.v1.SnapshotInfo
-	(*RestoreSnapshotResponse)(nil), // 28: leased.v1.RestoreSnapshotResponse
+	(*AbortMoveRequest)(nil),        // 5: leased.v1.AbortMoveRequest
+	(*AbortMoveResponse)(nil),       // 6: leased.v1.AbortMoveResponse
+	(*Move)(nil),                    // 7: leased.v1.Move
+	(*ListPoliciesRequest)(nil),     // 8: leased.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),    // 9: leased.v1.ListPoliciesResponse
+	(*WatchTopologyRequest)(nil),    // 10: leased.v1.WatchTopologyRequest
+	(*Topology)(nil),                // 11: leased.v1.Topology
+	(*RedisFleet)(nil),              // 12: leased.v1.RedisFleet
+	(*GetFleetRequest)(nil),         // 13: leased.v1.GetFleetRequest
+	(*GetFleetResponse)(nil),        // 14: leased.v1.GetFleetResponse
+	(*SetFleetRequest)(nil),         // 15: leased.v1.SetFleetRequest
+	(*SetFleetResponse)(nil),        // 16: leased.v1.SetFleetResponse
+	(*ProvideFloorRequest)(nil),     // 17: leased.v1.ProvideFloorRequest
+	(*ProvideFloorResponse)(nil),    // 18: leased.v1.ProvideFloorResponse
+	(*StatusRequest)(nil),           // 19: leased.v1.StatusRequest
+	(*StatusResponse)(nil),          // 20: leased.v1.StatusResponse
+	(*Member)(nil),                  // 21: leased.v1.Member
+	(*RedisNode)(nil),               // 22: leased.v1.RedisNode
+	(*HealthRequest)(nil),           // 23: leased.v1.HealthRequest
+	(*HealthResponse)(nil),          // 24: leased.v1.HealthResponse
+	(*AddLearnerRequest)(nil),       // 25: leased.v1.AddLearnerRequest
+	(*AddLearnerResponse)(nil),      // 26: leased.v1.AddLearnerResponse
+	(*PromoteRequest)(nil),          // 27: leased.v1.PromoteRequest
+	(*PromoteResponse)(nil),         // 28: leased.v1.PromoteResponse
+	(*AnnounceRequest)(nil),         // 29: leased.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),        // 30: leased.v1.AnnounceResponse
+	(*JoinRequest)(nil),             // 31: leased.v1.JoinRequest
+	(*JoinResponse)(nil),            // 32: leased.v1.JoinResponse
+	(*RemoveRequest)(nil),           // 33: leased.v1.RemoveRequest
+	(*RemoveResponse)(nil),          // 34: leased.v1.RemoveResponse
+	(*TransferRequest)(nil),         // 35: leased.v1.TransferRequest
+	(*TransferResponse)(nil),        // 36: leased.v1.TransferResponse
+	(*SaveSnapshotRequest)(nil),     // 37: leased.v1.SaveSnapshotRequest
+	(*Chunk)(nil),                   // 38: leased.v1.Chunk
+	(*SnapshotInfo)(nil),            // 39: leased.v1.SnapshotInfo
+	(*RestoreSnapshotResponse)(nil), // 40: leased.v1.RestoreSnapshotResponse
 }
 var file_leased_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: leased.v1.SetPolicyRequest.policy:type_name -> leased.v1.Policy
-	0,  // 1: leased.v1.ListPoliciesResponse.policies:type_name -> leased.v1.Policy
-	9,  // 2: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
-	10, // 3: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
-	1,  // 4: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
-	3,  // 5: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
-	5,  // 6: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
-	7,  // 7: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
-	11, // 8: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
-	13, // 9: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
-	15, // 10: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
-	17, // 11: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
-	19, // 12: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
-	21, // 13: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
-	23, // 14: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
-	25, // 15: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
-	26, // 16: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
-	26, // 17: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
-	2,  // 18: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
-	4,  // 19: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
-	6,  // 20: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
-	8,  // 21: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
-	12, // 22: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
-	14, // 23: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
-	16, // 24: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
-	18, // 25: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
-	20, // 26: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
-	22, // 27: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
-	24, // 28: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
-	26, // 29: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
-	27, // 30: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
-	28, // 31: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
-	18, // [18:32] is the sub-list for method output_type
-	4,  // [4:18] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	7,  // 1: leased.v1.SetPolicyResponse.move:type_name -> leased.v1.Move
+	7,  // 2: leased.v1.DeletePolicyResponse.move:type_name -> leased.v1.Move
+	0,  // 3: leased.v1.ListPoliciesResponse.policies:type_name -> leased.v1.Policy
+	7,  // 4: leased.v1.ListPoliciesResponse.moves:type_name -> leased.v1.Move
+	0,  // 5: leased.v1.Topology.policies:type_name -> leased.v1.Policy
+	12, // 6: leased.v1.Topology.fleet:type_name -> leased.v1.RedisFleet
+	12, // 7: leased.v1.GetFleetResponse.fleet:type_name -> leased.v1.RedisFleet
+	22, // 8: leased.v1.GetFleetResponse.nodes:type_name -> leased.v1.RedisNode
+	12, // 9: leased.v1.GetFleetResponse.next:type_name -> leased.v1.RedisFleet
+	12, // 10: leased.v1.SetFleetRequest.fleet:type_name -> leased.v1.RedisFleet
+	21, // 11: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
+	22, // 12: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
+	1,  // 13: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
+	3,  // 14: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
+	5,  // 15: leased.v1.PolicyService.AbortMove:input_type -> leased.v1.AbortMoveRequest
+	8,  // 16: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
+	10, // 17: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
+	13, // 18: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
+	15, // 19: leased.v1.RedisService.SetFleet:input_type -> leased.v1.SetFleetRequest
+	17, // 20: leased.v1.RedisService.ProvideFloor:input_type -> leased.v1.ProvideFloorRequest
+	19, // 21: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
+	23, // 22: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
+	25, // 23: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
+	27, // 24: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
+	29, // 25: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
+	31, // 26: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
+	33, // 27: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
+	35, // 28: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
+	37, // 29: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
+	38, // 30: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
+	38, // 31: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
+	2,  // 32: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
+	4,  // 33: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
+	6,  // 34: leased.v1.PolicyService.AbortMove:output_type -> leased.v1.AbortMoveResponse
+	9,  // 35: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
+	11, // 36: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
+	14, // 37: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse
+	16, // 38: leased.v1.RedisService.SetFleet:output_type -> leased.v1.SetFleetResponse
+	18, // 39: leased.v1.RedisService.ProvideFloor:output_type -> leased.v1.ProvideFloorResponse
+	20, // 40: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
+	24, // 41: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
+	26, // 42: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
+	28, // 43: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
+	30, // 44: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
+	32, // 45: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
+	34, // 46: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
+	36, // 47: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
+	38, // 48: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
+	39, // 49: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
+	40, // 50: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
+	32, // [32:51] is the sub-list for method output_type
+	13, // [13:32] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_leased_v1_admin_proto_init() }
@@ -1982,16 +2818,16 @@ func file_leased_v1_admin_proto_init() {
 	if File_leased_v1_admin_proto != nil {
 		return
 	}
-	file_leased_v1_admin_proto_msgTypes[9].OneofWrappers = []any{}
+	file_leased_v1_admin_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_admin_proto_rawDesc), len(file_leased_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   41,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_leased_v1_admin_proto_goTypes,
 		DependencyIndexes: file_leased_v1_admin_proto_depIdxs,

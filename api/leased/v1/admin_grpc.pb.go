@@ -21,9 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PolicyService_SetPolicy_FullMethodName    = "/leased.v1.PolicyService/SetPolicy"
-	PolicyService_DeletePolicy_FullMethodName = "/leased.v1.PolicyService/DeletePolicy"
-	PolicyService_ListPolicies_FullMethodName = "/leased.v1.PolicyService/ListPolicies"
+	PolicyService_SetPolicy_FullMethodName     = "/leased.v1.PolicyService/SetPolicy"
+	PolicyService_DeletePolicy_FullMethodName  = "/leased.v1.PolicyService/DeletePolicy"
+	PolicyService_AbortMove_FullMethodName     = "/leased.v1.PolicyService/AbortMove"
+	PolicyService_ListPolicies_FullMethodName  = "/leased.v1.PolicyService/ListPolicies"
+	PolicyService_WatchTopology_FullMethodName = "/leased.v1.PolicyService/WatchTopology"
 )
 
 // PolicyServiceClient is the client API for PolicyService service.
@@ -34,14 +36,18 @@ const (
 // replicated; the one with the longest prefix of a lock's name decides.
 type PolicyServiceClient interface {
 	// SetPolicy adds a policy, or replaces the one for its prefix. A change of mode
-	// is refused with "held" while locks of the correctness mode that it would move
-	// are in use. A move away from the efficiency mode takes as long as the longest
-	// lease of that mode may last: no such lease is granted or renewed meanwhile.
-	// If the call ends before, the move is unfinished: repeat it.
+	// begins a move: the answer comes when it has begun, and ListPolicies shows its
+	// progress. The leader completes the move, whoever leads then. Until then the
+	// locks are not granted.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
 	// DeletePolicy removes the policy for a prefix, under the same rules.
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
+	// AbortMove ends the move of a prefix: its locks keep the mode that they had.
+	AbortMove(ctx context.Context, in *AbortMoveRequest, opts ...grpc.CallOption) (*AbortMoveResponse, error)
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
+	// WatchTopology sends the policies and the Redis fleet, and again after each
+	// change, as the member that is asked has applied them. It needs no leader.
+	WatchTopology(ctx context.Context, in *WatchTopologyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Topology], error)
 }
 
 type policyServiceClient struct {
@@ -72,6 +78,16 @@ func (c *policyServiceClient) DeletePolicy(ctx context.Context, in *DeletePolicy
 	return out, nil
 }
 
+func (c *policyServiceClient) AbortMove(ctx context.Context, in *AbortMoveRequest, opts ...grpc.CallOption) (*AbortMoveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AbortMoveResponse)
+	err := c.cc.Invoke(ctx, PolicyService_AbortMove_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *policyServiceClient) ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPoliciesResponse)
@@ -82,6 +98,25 @@ func (c *policyServiceClient) ListPolicies(ctx context.Context, in *ListPolicies
 	return out, nil
 }
 
+func (c *policyServiceClient) WatchTopology(ctx context.Context, in *WatchTopologyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Topology], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PolicyService_ServiceDesc.Streams[0], PolicyService_WatchTopology_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchTopologyRequest, Topology]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PolicyService_WatchTopologyClient = grpc.ServerStreamingClient[Topology]
+
 // PolicyServiceServer is the server API for PolicyService service.
 // All implementations must embed UnimplementedPolicyServiceServer
 // for forward compatibility.
@@ -90,14 +125,18 @@ func (c *policyServiceClient) ListPolicies(ctx context.Context, in *ListPolicies
 // replicated; the one with the longest prefix of a lock's name decides.
 type PolicyServiceServer interface {
 	// SetPolicy adds a policy, or replaces the one for its prefix. A change of mode
-	// is refused with "held" while locks of the correctness mode that it would move
-	// are in use. A move away from the efficiency mode takes as long as the longest
-	// lease of that mode may last: no such lease is granted or renewed meanwhile.
-	// If the call ends before, the move is unfinished: repeat it.
+	// begins a move: the answer comes when it has begun, and ListPolicies shows its
+	// progress. The leader completes the move, whoever leads then. Until then the
+	// locks are not granted.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
 	// DeletePolicy removes the policy for a prefix, under the same rules.
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
+	// AbortMove ends the move of a prefix: its locks keep the mode that they had.
+	AbortMove(context.Context, *AbortMoveRequest) (*AbortMoveResponse, error)
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
+	// WatchTopology sends the policies and the Redis fleet, and again after each
+	// change, as the member that is asked has applied them. It needs no leader.
+	WatchTopology(*WatchTopologyRequest, grpc.ServerStreamingServer[Topology]) error
 	mustEmbedUnimplementedPolicyServiceServer()
 }
 
@@ -114,8 +153,14 @@ func (UnimplementedPolicyServiceServer) SetPolicy(context.Context, *SetPolicyReq
 func (UnimplementedPolicyServiceServer) DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeletePolicy not implemented")
 }
+func (UnimplementedPolicyServiceServer) AbortMove(context.Context, *AbortMoveRequest) (*AbortMoveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AbortMove not implemented")
+}
 func (UnimplementedPolicyServiceServer) ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPolicies not implemented")
+}
+func (UnimplementedPolicyServiceServer) WatchTopology(*WatchTopologyRequest, grpc.ServerStreamingServer[Topology]) error {
+	return status.Error(codes.Unimplemented, "method WatchTopology not implemented")
 }
 func (UnimplementedPolicyServiceServer) mustEmbedUnimplementedPolicyServiceServer() {}
 func (UnimplementedPolicyServiceServer) testEmbeddedByValue()                       {}
@@ -174,6 +219,24 @@ func _PolicyService_DeletePolicy_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PolicyService_AbortMove_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AbortMoveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).AbortMove(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_AbortMove_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).AbortMove(ctx, req.(*AbortMoveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PolicyService_ListPolicies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPoliciesRequest)
 	if err := dec(in); err != nil {
@@ -192,6 +255,17 @@ func _PolicyService_ListPolicies_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PolicyService_WatchTopology_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchTopologyRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PolicyServiceServer).WatchTopology(m, &grpc.GenericServerStream[WatchTopologyRequest, Topology]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PolicyService_WatchTopologyServer = grpc.ServerStreamingServer[Topology]
+
 // PolicyService_ServiceDesc is the grpc.ServiceDesc for PolicyService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -208,8 +282,216 @@ var PolicyService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PolicyService_DeletePolicy_Handler,
 		},
 		{
+			MethodName: "AbortMove",
+			Handler:    _PolicyService_AbortMove_Handler,
+		},
+		{
 			MethodName: "ListPolicies",
 			Handler:    _PolicyService_ListPolicies_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchTopology",
+			Handler:       _PolicyService_WatchTopology_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "leased/v1/admin.proto",
+}
+
+const (
+	RedisService_GetFleet_FullMethodName     = "/leased.v1.RedisService/GetFleet"
+	RedisService_SetFleet_FullMethodName     = "/leased.v1.RedisService/SetFleet"
+	RedisService_ProvideFloor_FullMethodName = "/leased.v1.RedisService/ProvideFloor"
+)
+
+// RedisServiceClient is the client API for RedisService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// RedisService is about the Redis fleet of the efficiency mode.
+type RedisServiceClient interface {
+	// GetFleet returns the fleet and how its nodes are doing, as the member that is
+	// asked sees them. It needs no leader.
+	GetFleet(ctx context.Context, in *GetFleetRequest, opts ...grpc.CallOption) (*GetFleetResponse, error)
+	// SetFleet changes the fleet. The leader completes the change: no lock of the
+	// efficiency mode is granted by the old fleet any more, then the new one starts
+	// with larger tokens. Leases of the old fleet are lost.
+	SetFleet(ctx context.Context, in *SetFleetRequest, opts ...grpc.CallOption) (*SetFleetResponse, error)
+	// ProvideFloor lets a restored cluster serve the efficiency mode although a
+	// quorum of the Redis nodes cannot report how far tokens had come. Every later
+	// token of the efficiency mode is above the floor.
+	ProvideFloor(ctx context.Context, in *ProvideFloorRequest, opts ...grpc.CallOption) (*ProvideFloorResponse, error)
+}
+
+type redisServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewRedisServiceClient(cc grpc.ClientConnInterface) RedisServiceClient {
+	return &redisServiceClient{cc}
+}
+
+func (c *redisServiceClient) GetFleet(ctx context.Context, in *GetFleetRequest, opts ...grpc.CallOption) (*GetFleetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetFleetResponse)
+	err := c.cc.Invoke(ctx, RedisService_GetFleet_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *redisServiceClient) SetFleet(ctx context.Context, in *SetFleetRequest, opts ...grpc.CallOption) (*SetFleetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetFleetResponse)
+	err := c.cc.Invoke(ctx, RedisService_SetFleet_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *redisServiceClient) ProvideFloor(ctx context.Context, in *ProvideFloorRequest, opts ...grpc.CallOption) (*ProvideFloorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProvideFloorResponse)
+	err := c.cc.Invoke(ctx, RedisService_ProvideFloor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RedisServiceServer is the server API for RedisService service.
+// All implementations must embed UnimplementedRedisServiceServer
+// for forward compatibility.
+//
+// RedisService is about the Redis fleet of the efficiency mode.
+type RedisServiceServer interface {
+	// GetFleet returns the fleet and how its nodes are doing, as the member that is
+	// asked sees them. It needs no leader.
+	GetFleet(context.Context, *GetFleetRequest) (*GetFleetResponse, error)
+	// SetFleet changes the fleet. The leader completes the change: no lock of the
+	// efficiency mode is granted by the old fleet any more, then the new one starts
+	// with larger tokens. Leases of the old fleet are lost.
+	SetFleet(context.Context, *SetFleetRequest) (*SetFleetResponse, error)
+	// ProvideFloor lets a restored cluster serve the efficiency mode although a
+	// quorum of the Redis nodes cannot report how far tokens had come. Every later
+	// token of the efficiency mode is above the floor.
+	ProvideFloor(context.Context, *ProvideFloorRequest) (*ProvideFloorResponse, error)
+	mustEmbedUnimplementedRedisServiceServer()
+}
+
+// UnimplementedRedisServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedRedisServiceServer struct{}
+
+func (UnimplementedRedisServiceServer) GetFleet(context.Context, *GetFleetRequest) (*GetFleetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFleet not implemented")
+}
+func (UnimplementedRedisServiceServer) SetFleet(context.Context, *SetFleetRequest) (*SetFleetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetFleet not implemented")
+}
+func (UnimplementedRedisServiceServer) ProvideFloor(context.Context, *ProvideFloorRequest) (*ProvideFloorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ProvideFloor not implemented")
+}
+func (UnimplementedRedisServiceServer) mustEmbedUnimplementedRedisServiceServer() {}
+func (UnimplementedRedisServiceServer) testEmbeddedByValue()                      {}
+
+// UnsafeRedisServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to RedisServiceServer will
+// result in compilation errors.
+type UnsafeRedisServiceServer interface {
+	mustEmbedUnimplementedRedisServiceServer()
+}
+
+func RegisterRedisServiceServer(s grpc.ServiceRegistrar, srv RedisServiceServer) {
+	// If the following call panics, it indicates UnimplementedRedisServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&RedisService_ServiceDesc, srv)
+}
+
+func _RedisService_GetFleet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetFleetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RedisServiceServer).GetFleet(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RedisService_GetFleet_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RedisServiceServer).GetFleet(ctx, req.(*GetFleetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RedisService_SetFleet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetFleetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RedisServiceServer).SetFleet(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RedisService_SetFleet_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RedisServiceServer).SetFleet(ctx, req.(*SetFleetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RedisService_ProvideFloor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProvideFloorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RedisServiceServer).ProvideFloor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RedisService_ProvideFloor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RedisServiceServer).ProvideFloor(ctx, req.(*ProvideFloorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// RedisService_ServiceDesc is the grpc.ServiceDesc for RedisService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var RedisService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "leased.v1.RedisService",
+	HandlerType: (*RedisServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "GetFleet",
+			Handler:    _RedisService_GetFleet_Handler,
+		},
+		{
+			MethodName: "SetFleet",
+			Handler:    _RedisService_SetFleet_Handler,
+		},
+		{
+			MethodName: "ProvideFloor",
+			Handler:    _RedisService_ProvideFloor_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -227,10 +227,11 @@ type AcquireRequest struct {
 	// The lock. Use resources instead to take a set, all or none, under one token.
 	Resource  string   `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Resources []string `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty"`
-	// An open session. Empty opens one for this lease.
+	// An open session, for locks in correctness mode. Empty opens one for this
+	// lease alone.
 	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The ttl of the session that is opened for this lease. Default: that of the
-	// lock's policy. Not allowed with sessionId: the session has its own.
+	// How long the lease lasts without a renewal. Default: that of the lock's
+	// policy. Not allowed with sessionId: the session has its own.
 	Ttl string `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// How long to wait for a lock that is not free. Empty or "0s" does not wait.
 	Wait string `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -990,8 +991,10 @@ func (x *Party) GetTtlLeft() string {
 }
 
 type ListRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Prefix string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "efficiency" or "correctness" lists locks of that mode only.
+	Mode   string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// At most 1000. Default: 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// nextPageToken of the page before.
@@ -1028,6 +1031,13 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
 	return file_leased_v1_lease_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListRequest) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
 }
 
 func (x *ListRequest) GetPrefix() string {
@@ -1107,8 +1117,8 @@ func (x *ListResponse) GetNextPageToken() string {
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One lock, or all whose names begin with prefix (the empty prefix is all
-	// locks). Not both. With a prefix, locks of the efficiency mode are told as
-	// List tells them: best effort.
+	// locks). Not both. With a prefix, locks in efficiency mode are looked at once
+	// a second.
 	Resource      string  `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Prefix        *string `protobuf:"bytes,2,opt,name=prefix,proto3,oneof" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1596,11 +1606,8 @@ func (x *OpenCall) GetTtlNanos() int64 {
 // AttachCall finds a session again that was opened on another stream. It never
 // makes one: a session that has ended is the Error "expired".
 type AttachCall struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	TtlNanos int64                  `protobuf:"varint,1,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
-	// What the client holds in the efficiency mode, so that the service can find
-	// it again after another member took over.
-	Held          []*AcquireCall `protobuf:"bytes,2,rep,name=held,proto3" json:"held,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TtlNanos      int64                  `protobuf:"varint,1,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1642,23 +1649,20 @@ func (x *AttachCall) GetTtlNanos() int64 {
 	return 0
 }
 
-func (x *AttachCall) GetHeld() []*AcquireCall {
-	if x != nil {
-		return x.Held
-	}
-	return nil
-}
-
 type AcquireCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Resources     []string               `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty"`
-	Mode          string                 `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
-	Wait          bool                   `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`
-	Holder        string                 `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
-	Metadata      map[string]string      `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Shared        bool                   `protobuf:"varint,7,opt,name=shared,proto3" json:"shared,omitempty"`
-	Permits       int32                  `protobuf:"varint,8,opt,name=permits,proto3" json:"permits,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Nonce     uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Resources []string               `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty"`
+	Mode      string                 `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	Wait      bool                   `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	Holder    string                 `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
+	Metadata  map[string]string      `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Shared    bool                   `protobuf:"varint,7,opt,name=shared,proto3" json:"shared,omitempty"`
+	Permits   int32                  `protobuf:"varint,8,opt,name=permits,proto3" json:"permits,omitempty"`
+	// Not 0: the lock is in efficiency mode, as far as the client knows, and this
+	// is the TTL of the lease. The Error "mode-mismatch" or "unavailable" says that
+	// it is not, or is moving.
+	TtlNanos      int64 `protobuf:"varint,9,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1749,15 +1753,119 @@ func (x *AcquireCall) GetPermits() int32 {
 	return 0
 }
 
+func (x *AcquireCall) GetTtlNanos() int64 {
+	if x != nil {
+		return x.TtlNanos
+	}
+	return 0
+}
+
+// HeldLease is a lease in efficiency mode, as the answer to its acquire named it.
+type HeldLease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nonce uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// The attempt as the Redis nodes know it.
+	Name          string            `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Resources     []string          `protobuf:"bytes,3,rep,name=resources,proto3" json:"resources,omitempty"`
+	Token         uint64            `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
+	TtlNanos      int64             `protobuf:"varint,5,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
+	Holder        string            `protobuf:"bytes,6,opt,name=holder,proto3" json:"holder,omitempty"`
+	Metadata      map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldLease) Reset() {
+	*x = HeldLease{}
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldLease) ProtoMessage() {}
+
+func (x *HeldLease) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
+func (*HeldLease) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *HeldLease) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *HeldLease) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HeldLease) GetResources() []string {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *HeldLease) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *HeldLease) GetTtlNanos() int64 {
+	if x != nil {
+		return x.TtlNanos
+	}
+	return 0
+}
+
+func (x *HeldLease) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *HeldLease) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+// RenewCall extends the session, or, if there are any, these leases in
+// efficiency mode.
 type RenewCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leases        []*HeldLease           `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenewCall) Reset() {
 	*x = RenewCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1877,7 @@ func (x *RenewCall) String() string {
 func (*RenewCall) ProtoMessage() {}
 
 func (x *RenewCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,19 +1890,28 @@ func (x *RenewCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCall.ProtoReflect.Descriptor instead.
 func (*RenewCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RenewCall) GetLeases() []*HeldLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
 }
 
 type ReleaseCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nonce uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Set if the lease is in efficiency mode.
+	Lease         *HeldLease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseCall) Reset() {
 	*x = ReleaseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1923,7 @@ func (x *ReleaseCall) String() string {
 func (*ReleaseCall) ProtoMessage() {}
 
 func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1936,7 @@ func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCall.ProtoReflect.Descriptor instead.
 func (*ReleaseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReleaseCall) GetNonce() uint64 {
@@ -1827,6 +1944,13 @@ func (x *ReleaseCall) GetNonce() uint64 {
 		return x.Nonce
 	}
 	return 0
+}
+
+func (x *ReleaseCall) GetLease() *HeldLease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
 }
 
 type CloseCall struct {
@@ -1837,7 +1961,7 @@ type CloseCall struct {
 
 func (x *CloseCall) Reset() {
 	*x = CloseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1973,7 @@ func (x *CloseCall) String() string {
 func (*CloseCall) ProtoMessage() {}
 
 func (x *CloseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1986,7 @@ func (x *CloseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCall.ProtoReflect.Descriptor instead.
 func (*CloseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
 }
 
 // SessionResponse is a message of the service on a stream.
@@ -1876,7 +2000,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +2012,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +2025,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionResponse) GetAnswers() []*Answer {
@@ -1927,17 +2051,21 @@ type Answer struct {
 	Token uint64 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
 	Mode  string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	Slot  int32  `protobuf:"varint,5,opt,name=slot,proto3" json:"slot,omitempty"`
-	// Of a renew: the attempts that were not renewed.
+	// Of a renew: the attempts that were not renewed, but may still be held.
 	Failed []uint64 `protobuf:"varint,6,rep,packed,name=failed,proto3" json:"failed,omitempty"`
 	// Of an attach: what the session holds.
-	Holds         []*Hold `protobuf:"bytes,7,rep,name=holds,proto3" json:"holds,omitempty"`
+	Holds []*Hold `protobuf:"bytes,7,rep,name=holds,proto3" json:"holds,omitempty"`
+	// Of an acquire in efficiency mode: the attempt as the Redis nodes know it.
+	Name string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a renew in efficiency mode: the leases that are lost.
+	Lost          []*Notice `protobuf:"bytes,9,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2077,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2090,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Answer) GetId() uint64 {
@@ -2014,6 +2142,20 @@ func (x *Answer) GetHolds() []*Hold {
 	return nil
 }
 
+func (x *Answer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Answer) GetLost() []*Notice {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
 // Hold is a grant that a session has.
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2025,7 +2167,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2179,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2192,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Hold) GetNonce() uint64 {
@@ -2080,7 +2222,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2234,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2247,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Notice) GetSession() []byte {
@@ -2153,7 +2295,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2307,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2320,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Error) GetCode() string {
@@ -2316,8 +2458,9 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\bttl_left\x18\b \x01(\tR\attlLeft\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
-	"\vListRequest\x12\x16\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
+	"\vListRequest\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2355,11 +2498,10 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x05close\x18\b \x01(\v2\x14.leased.v1.CloseCallH\x00R\x05closeB\x06\n" +
 	"\x04call\"'\n" +
 	"\bOpenCall\x12\x1b\n" +
-	"\tttl_nanos\x18\x01 \x01(\x03R\bttlNanos\"U\n" +
+	"\tttl_nanos\x18\x01 \x01(\x03R\bttlNanos\")\n" +
 	"\n" +
 	"AttachCall\x12\x1b\n" +
-	"\tttl_nanos\x18\x01 \x01(\x03R\bttlNanos\x12*\n" +
-	"\x04held\x18\x02 \x03(\v2\x16.leased.v1.AcquireCallR\x04held\"\xb2\x02\n" +
+	"\tttl_nanos\x18\x01 \x01(\x03R\bttlNanos\"\xcf\x02\n" +
 	"\vAcquireCall\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x1c\n" +
 	"\tresources\x18\x02 \x03(\tR\tresources\x12\x12\n" +
@@ -2368,17 +2510,31 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x06holder\x18\x05 \x01(\tR\x06holder\x12@\n" +
 	"\bmetadata\x18\x06 \x03(\v2$.leased.v1.AcquireCall.MetadataEntryR\bmetadata\x12\x16\n" +
 	"\x06shared\x18\a \x01(\bR\x06shared\x12\x18\n" +
-	"\apermits\x18\b \x01(\x05R\apermits\x1a;\n" +
+	"\apermits\x18\b \x01(\x05R\apermits\x12\x1b\n" +
+	"\tttl_nanos\x18\t \x01(\x03R\bttlNanos\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\v\n" +
-	"\tRenewCall\"#\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9b\x02\n" +
+	"\tHeldLease\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\tresources\x18\x03 \x03(\tR\tresources\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1b\n" +
+	"\tttl_nanos\x18\x05 \x01(\x03R\bttlNanos\x12\x16\n" +
+	"\x06holder\x18\x06 \x01(\tR\x06holder\x12>\n" +
+	"\bmetadata\x18\a \x03(\v2\".leased.v1.HeldLease.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"9\n" +
+	"\tRenewCall\x12,\n" +
+	"\x06leases\x18\x01 \x03(\v2\x14.leased.v1.HeldLeaseR\x06leases\"O\n" +
 	"\vReleaseCall\x12\x14\n" +
-	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\"\v\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12*\n" +
+	"\x05lease\x18\x02 \x01(\v2\x14.leased.v1.HeldLeaseR\x05lease\"\v\n" +
 	"\tCloseCall\"k\n" +
 	"\x0fSessionResponse\x12+\n" +
 	"\aanswers\x18\x01 \x03(\v2\x11.leased.v1.AnswerR\aanswers\x12+\n" +
-	"\anotices\x18\x02 \x03(\v2\x11.leased.v1.NoticeR\anotices\"\xbd\x01\n" +
+	"\anotices\x18\x02 \x03(\v2\x11.leased.v1.NoticeR\anotices\"\xf8\x01\n" +
 	"\x06Answer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
 	"\x05error\x18\x02 \x01(\v2\x10.leased.v1.ErrorR\x05error\x12\x14\n" +
@@ -2386,7 +2542,9 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x12\n" +
 	"\x04slot\x18\x05 \x01(\x05R\x04slot\x12\x16\n" +
 	"\x06failed\x18\x06 \x03(\x04R\x06failed\x12%\n" +
-	"\x05holds\x18\a \x03(\v2\x0f.leased.v1.HoldR\x05holds\"2\n" +
+	"\x05holds\x18\a \x03(\v2\x0f.leased.v1.HoldR\x05holds\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x12%\n" +
+	"\x04lost\x18\t \x03(\v2\x11.leased.v1.NoticeR\x04lost\"2\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\"^\n" +
@@ -2426,7 +2584,7 @@ func file_leased_v1_lease_proto_rawDescGZIP() []byte {
 	return file_leased_v1_lease_proto_rawDescData
 }
 
-var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_leased_v1_lease_proto_goTypes = []any{
 	(*OpenSessionRequest)(nil),   // 0: leased.v1.OpenSessionRequest
 	(*OpenSessionResponse)(nil),  // 1: leased.v1.OpenSessionResponse
@@ -2453,65 +2611,70 @@ var file_leased_v1_lease_proto_goTypes = []any{
 	(*OpenCall)(nil),             // 22: leased.v1.OpenCall
 	(*AttachCall)(nil),           // 23: leased.v1.AttachCall
 	(*AcquireCall)(nil),          // 24: leased.v1.AcquireCall
-	(*RenewCall)(nil),            // 25: leased.v1.RenewCall
-	(*ReleaseCall)(nil),          // 26: leased.v1.ReleaseCall
-	(*CloseCall)(nil),            // 27: leased.v1.CloseCall
-	(*SessionResponse)(nil),      // 28: leased.v1.SessionResponse
-	(*Answer)(nil),               // 29: leased.v1.Answer
-	(*Hold)(nil),                 // 30: leased.v1.Hold
-	(*Notice)(nil),               // 31: leased.v1.Notice
-	(*Error)(nil),                // 32: leased.v1.Error
-	nil,                          // 33: leased.v1.AcquireRequest.MetadataEntry
-	nil,                          // 34: leased.v1.Party.MetadataEntry
-	nil,                          // 35: leased.v1.AcquireCall.MetadataEntry
+	(*HeldLease)(nil),            // 25: leased.v1.HeldLease
+	(*RenewCall)(nil),            // 26: leased.v1.RenewCall
+	(*ReleaseCall)(nil),          // 27: leased.v1.ReleaseCall
+	(*CloseCall)(nil),            // 28: leased.v1.CloseCall
+	(*SessionResponse)(nil),      // 29: leased.v1.SessionResponse
+	(*Answer)(nil),               // 30: leased.v1.Answer
+	(*Hold)(nil),                 // 31: leased.v1.Hold
+	(*Notice)(nil),               // 32: leased.v1.Notice
+	(*Error)(nil),                // 33: leased.v1.Error
+	nil,                          // 34: leased.v1.AcquireRequest.MetadataEntry
+	nil,                          // 35: leased.v1.Party.MetadataEntry
+	nil,                          // 36: leased.v1.AcquireCall.MetadataEntry
+	nil,                          // 37: leased.v1.HeldLease.MetadataEntry
 }
 var file_leased_v1_lease_proto_depIdxs = []int32{
-	33, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
+	34, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
 	12, // 1: leased.v1.InspectResponse.lock:type_name -> leased.v1.Lock
 	13, // 2: leased.v1.Lock.holders:type_name -> leased.v1.Party
 	13, // 3: leased.v1.Lock.waiters:type_name -> leased.v1.Party
-	34, // 4: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
+	35, // 4: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
 	12, // 5: leased.v1.ListResponse.locks:type_name -> leased.v1.Lock
 	13, // 6: leased.v1.Event.party:type_name -> leased.v1.Party
 	21, // 7: leased.v1.SessionRequest.operations:type_name -> leased.v1.Operation
 	22, // 8: leased.v1.Operation.open:type_name -> leased.v1.OpenCall
 	23, // 9: leased.v1.Operation.attach:type_name -> leased.v1.AttachCall
 	24, // 10: leased.v1.Operation.acquire:type_name -> leased.v1.AcquireCall
-	25, // 11: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
-	26, // 12: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
-	27, // 13: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
-	24, // 14: leased.v1.AttachCall.held:type_name -> leased.v1.AcquireCall
-	35, // 15: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
-	29, // 16: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
-	31, // 17: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
-	32, // 18: leased.v1.Answer.error:type_name -> leased.v1.Error
-	30, // 19: leased.v1.Answer.holds:type_name -> leased.v1.Hold
-	32, // 20: leased.v1.Notice.lost:type_name -> leased.v1.Error
-	0,  // 21: leased.v1.LeaseService.OpenSession:input_type -> leased.v1.OpenSessionRequest
-	2,  // 22: leased.v1.LeaseService.CloseSession:input_type -> leased.v1.CloseSessionRequest
-	4,  // 23: leased.v1.LeaseService.Acquire:input_type -> leased.v1.AcquireRequest
-	6,  // 24: leased.v1.LeaseService.Renew:input_type -> leased.v1.RenewRequest
-	8,  // 25: leased.v1.LeaseService.Release:input_type -> leased.v1.ReleaseRequest
-	10, // 26: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
-	14, // 27: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
-	16, // 28: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
-	18, // 29: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
-	20, // 30: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
-	1,  // 31: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
-	3,  // 32: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
-	5,  // 33: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
-	7,  // 34: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
-	9,  // 35: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
-	11, // 36: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
-	15, // 37: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
-	17, // 38: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
-	19, // 39: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
-	28, // 40: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
-	31, // [31:41] is the sub-list for method output_type
-	21, // [21:31] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	26, // 11: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
+	27, // 12: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
+	28, // 13: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
+	36, // 14: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
+	37, // 15: leased.v1.HeldLease.metadata:type_name -> leased.v1.HeldLease.MetadataEntry
+	25, // 16: leased.v1.RenewCall.leases:type_name -> leased.v1.HeldLease
+	25, // 17: leased.v1.ReleaseCall.lease:type_name -> leased.v1.HeldLease
+	30, // 18: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
+	32, // 19: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
+	33, // 20: leased.v1.Answer.error:type_name -> leased.v1.Error
+	31, // 21: leased.v1.Answer.holds:type_name -> leased.v1.Hold
+	32, // 22: leased.v1.Answer.lost:type_name -> leased.v1.Notice
+	33, // 23: leased.v1.Notice.lost:type_name -> leased.v1.Error
+	0,  // 24: leased.v1.LeaseService.OpenSession:input_type -> leased.v1.OpenSessionRequest
+	2,  // 25: leased.v1.LeaseService.CloseSession:input_type -> leased.v1.CloseSessionRequest
+	4,  // 26: leased.v1.LeaseService.Acquire:input_type -> leased.v1.AcquireRequest
+	6,  // 27: leased.v1.LeaseService.Renew:input_type -> leased.v1.RenewRequest
+	8,  // 28: leased.v1.LeaseService.Release:input_type -> leased.v1.ReleaseRequest
+	10, // 29: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
+	14, // 30: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
+	16, // 31: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
+	18, // 32: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
+	20, // 33: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
+	1,  // 34: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
+	3,  // 35: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
+	5,  // 36: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
+	7,  // 37: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
+	9,  // 38: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
+	11, // 39: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
+	15, // 40: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
+	17, // 41: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
+	19, // 42: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
+	29, // 43: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_leased_v1_lease_proto_init() }
@@ -2534,7 +2697,7 @@ func file_leased_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_lease_proto_rawDesc), len(file_leased_v1_lease_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

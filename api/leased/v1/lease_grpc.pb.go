@@ -49,13 +49,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LeaseService takes, keeps and gives back leases. It is served by the leader;
-// another member answers with an Error "not-leader" that names the leader's
-// address, and forwards plain HTTP.
+// LeaseService acquires, renews and releases leases. Any member serves locks in
+// efficiency mode, also while the cluster has no leader. The leader serves locks
+// in correctness mode; another member answers with an Error "not-leader" that
+// names the leader's address, and forwards plain HTTP.
 type LeaseServiceClient interface {
-	// OpenSession begins a session: the unit that is kept alive. All that is
-	// acquired in it lives until it is released or the session has not been
-	// renewed for its ttl.
+	// OpenSession begins a session of the correctness mode: the unit that is kept
+	// alive. All that is acquired in it lives until it is released or the session
+	// has not been renewed for its ttl. Leases in efficiency mode have no session:
+	// each is renewed by resource and token.
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error)
 	// CloseSession ends a session and releases everything in it.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
@@ -63,18 +65,17 @@ type LeaseServiceClient interface {
 	// alone, with the given ttl. It answers with the Error "held" if the lock is
 	// not free, at once or after wait. While it waits the session is kept alive.
 	Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (*AcquireResponse, error)
-	// Renew prolongs a session, and every lease in it, by the session's ttl. It is
-	// named by sessionId, or by resource and token of one of its leases.
+	// Renew extends a lease by its ttl, named by resource and token. In correctness
+	// mode it extends the whole session of the lease; sessionId names it too.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 	// Release gives a lease back, named by resource and token, or by sessionId and
 	// nonce. Released twice it is a no-op.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Inspect tells who holds a lock and who waits for it.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
-	// List tells of the locks in use whose names begin with a prefix, page by
-	// page. For locks of the efficiency mode this is a best effort: those are
-	// listed that the present leader has granted, or whose holders it has heard of
-	// since it leads, as it remembers them. Inspect asks Redis.
+	// List returns the locks in use whose names begin with a prefix, page by page.
+	// Locks in efficiency mode are read from the Redis nodes. With mode
+	// "efficiency" it needs no leader.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Watch tells what happens to a lock, or to all with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.
@@ -213,13 +214,15 @@ type LeaseService_SessionClient = grpc.BidiStreamingClient[SessionRequest, Sessi
 // All implementations must embed UnimplementedLeaseServiceServer
 // for forward compatibility.
 //
-// LeaseService takes, keeps and gives back leases. It is served by the leader;
-// another member answers with an Error "not-leader" that names the leader's
-// address, and forwards plain HTTP.
+// LeaseService acquires, renews and releases leases. Any member serves locks in
+// efficiency mode, also while the cluster has no leader. The leader serves locks
+// in correctness mode; another member answers with an Error "not-leader" that
+// names the leader's address, and forwards plain HTTP.
 type LeaseServiceServer interface {
-	// OpenSession begins a session: the unit that is kept alive. All that is
-	// acquired in it lives until it is released or the session has not been
-	// renewed for its ttl.
+	// OpenSession begins a session of the correctness mode: the unit that is kept
+	// alive. All that is acquired in it lives until it is released or the session
+	// has not been renewed for its ttl. Leases in efficiency mode have no session:
+	// each is renewed by resource and token.
 	OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error)
 	// CloseSession ends a session and releases everything in it.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
@@ -227,18 +230,17 @@ type LeaseServiceServer interface {
 	// alone, with the given ttl. It answers with the Error "held" if the lock is
 	// not free, at once or after wait. While it waits the session is kept alive.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
-	// Renew prolongs a session, and every lease in it, by the session's ttl. It is
-	// named by sessionId, or by resource and token of one of its leases.
+	// Renew extends a lease by its ttl, named by resource and token. In correctness
+	// mode it extends the whole session of the lease; sessionId names it too.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// Release gives a lease back, named by resource and token, or by sessionId and
 	// nonce. Released twice it is a no-op.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Inspect tells who holds a lock and who waits for it.
 	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)
-	// List tells of the locks in use whose names begin with a prefix, page by
-	// page. For locks of the efficiency mode this is a best effort: those are
-	// listed that the present leader has granted, or whose holders it has heard of
-	// since it leads, as it remembers them. Inspect asks Redis.
+	// List returns the locks in use whose names begin with a prefix, page by page.
+	// Locks in efficiency mode are read from the Redis nodes. With mode
+	// "efficiency" it needs no leader.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Watch tells what happens to a lock, or to all with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.

@@ -1,0 +1,159 @@
+package lease
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// Topology says how locks are provided: which lock has which mode, and which
+// Redis nodes serve the efficiency mode. A service changes it as a whole, with a
+// new Version each time.
+type Topology struct {
+	// Version grows with every change. Redis nodes refuse calls under a version
+	// older than the newest that they have seen.
+	Version  uint64
+	Policies Policies
+	// Fleet is the Redis nodes of the efficiency mode; zero if there are none.
+	Fleet Fleet
+	// Ready: locks of the efficiency mode may be granted. It is false while a
+	// restored log catches up with what the Redis nodes know.
+	Ready bool
+}
+
+// TopologySource provides the topology as far as a process knows it.
+type TopologySource interface {
+	// Topology returns the newest topology that is known.
+	Topology() Topology
+	// NextTopology returns the first known topology whose version is above after,
+	// or the context's error.
+	NextTopology(ctx context.Context, after uint64) (Topology, error)
+}
+
+// ModeOf returns the mode of a lock; without a policy it is Correctness. The
+// error is a *MovingError while the lock changes its mode.
+func (t Topology) ModeOf(name fencing.Resource) (Mode, error) {
+	p := t.Policies.find(name)
+	if p.Next != AnyMode {
+		return p.Mode, &MovingError{Resource: name, From: p.Mode, To: p.Next}
+	}
+	if p.Mode == AnyMode {
+		return Correctness, nil
+	}
+	return p.Mode, nil
+}
+
+// Route decides which mode serves a request. All its locks must have that mode,
+// and it must be the one that the caller expects, if any.
+func (t Topology) Route(request *Request) (Mode, error) {
+	route := AnyMode
+	for _, name := range request.Resources {
+		mode, err := t.ModeOf(name)
+		switch {
+		case err != nil:
+			return AnyMode, err
+		case request.Mode != AnyMode && mode != request.Mode:
+			return AnyMode, &ModeError{Resource: name, Want: request.Mode, Have: mode}
+		case route != AnyMode && mode != route:
+			return AnyMode, fmt.Errorf("%w: a set must have one mode, but %q is %s and %q is %s; acquire them one after the other",
+				ErrInvalid, string(request.Resources[0]), route, string(name), mode)
+		}
+		route = mode
+	}
+	if route != Efficiency {
+		return route, nil
+	}
+	switch {
+	case request.Kind != Exclusive:
+		return AnyMode, fmt.Errorf("%w: lock %q is in efficiency mode, which has exclusive leases and sets only; "+
+			"move it to correctness mode for shared leases and permits", ErrUnsupported, string(request.Resources[0]))
+	case t.Fleet.IsZero():
+		return AnyMode, fmt.Errorf("%w: lock %q is in efficiency mode, and the service has no Redis nodes; "+
+			"set them with 'leased redis fleet set', or change the lock's policy", ErrUnsupported, string(request.Resources[0]))
+	case !t.Ready:
+		return AnyMode, fmt.Errorf("%w: efficiency mode is not ready: the service has not yet heard from a quorum of the Redis nodes; "+
+			"see 'leased redis status'", ErrUnavailable)
+	}
+	return route, nil
+}
+
+// MovingError says that a lock is changing its mode and cannot be granted until
+// the change is complete. It matches ErrUnavailable: trying again is safe.
+type MovingError struct {
+	Resource fencing.Resource
+	From, To Mode
+}
+
+// Error names the lock and both modes.
+func (e *MovingError) Error() string {
+	return fmt.Sprintf("lock %q is moving from %s to %s mode; try again when the move is complete, see 'leased policy show'",
+		string(e.Resource), e.From, e.To)
+}
+
+// Is makes errors.Is match ErrUnavailable.
+func (e *MovingError) Is(target error) bool { return target == ErrUnavailable }
+
+// Fleet is a set of independent Redis masters. All processes that share locks
+// must name the same fleet.
+type Fleet struct {
+	// Namespace is the beginning of every key.
+	Namespace string
+	// Addresses are host:port, in any order.
+	Addresses []string
+	// MaxTTL is the longest TTL of a lease. A node that lost its state does not
+	// vote before this time has passed.
+	MaxTTL time.Duration
+}
+
+// IsZero reports whether there are no nodes.
+func (f Fleet) IsZero() bool { return len(f.Addresses) == 0 }
+
+// Fingerprint identifies the fleet by its members. A node votes for one fleet
+// only, so two processes with different ideas of the fleet cannot both be granted
+// a lock.
+func (f Fleet) Fingerprint() string {
+	members := slices.Sorted(slices.Values(f.Addresses))
+	sum := sha256.Sum256([]byte(strings.Join(members, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Equal reports whether both fleets have the same members and settings.
+func (f Fleet) Equal(other Fleet) bool {
+	return f.Namespace == other.Namespace && f.MaxTTL == other.MaxTTL && len(f.Addresses) == len(other.Addresses) &&
+		f.Fingerprint() == other.Fingerprint()
+}
+
+// Validate reports the first rule that a fleet breaks. A fleet without members
+// is valid: there is no efficiency mode then.
+func (f Fleet) Validate() error {
+	if f.IsZero() {
+		return nil
+	}
+	switch n := len(f.Addresses); {
+	case n%2 == 0:
+		return fmt.Errorf("%w: %d Redis nodes survive no more losses than %d; use an odd number", ErrInvalid, n, n-1)
+	case f.Namespace == "" || strings.ContainsAny(f.Namespace, "{}:*?[]\\ \r\n"):
+		return fmt.Errorf("%w: Redis namespace %q must not be empty or contain any of {}:*?[]\\ or white space", ErrInvalid, f.Namespace)
+	case f.MaxTTL < MinTTL || f.MaxTTL > MaxTTL:
+		return fmt.Errorf("%w: the longest TTL in efficiency mode (%v) must be from %v to %v", ErrInvalid, f.MaxTTL, MinTTL, MaxTTL)
+	}
+	seen := map[string]bool{}
+	for _, address := range f.Addresses {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || host == "" || port == "" {
+			return fmt.Errorf("%w: Redis node %q must be host:port", ErrInvalid, address)
+		}
+		if seen[address] {
+			return fmt.Errorf("%w: Redis node %s is listed twice; a node has one vote", ErrInvalid, address)
+		}
+		seen[address] = true
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package recovery
+
+import "github.com/leased-project/leased/fencing"
+
+// Reconcile returns the largest version and ceiling that the nodes know of, for a
+// log that may have forgotten some: one that was restored from a snapshot, or one
+// that meets a fleet for the first time. ok is false while fewer than a quorum of
+// the nodes can report; an operator must then provide a ceiling.
+//
+// fresh says that this log never assigned a range and was never rolled back; only
+// then does a node without any data count as a report.
+func Reconcile(reports []Report, fresh bool) (version uint64, ceiling fencing.Token, ok bool) {
+	known := 0
+	for _, r := range reports {
+		if !r.Reached {
+			continue
+		}
+		evidence := false
+		for _, s := range []*State{r.Live, r.Former} {
+			if s != nil {
+				evidence = true
+				version, ceiling = max(version, s.Version), max(ceiling, s.bound())
+			}
+		}
+		if evidence || fresh {
+			known++
+		}
+	}
+	return version, ceiling, known >= quorum(len(reports))
+}
+
+// bound returns what no acceptance of the node exceeds, as far as its state
+// tells. Without a service there is no ceiling, and Jump covers what the state
+// may lack.
+func (s *State) bound() fencing.Token {
+	if s.Ceiling < fencing.MaxToken {
+		return s.Ceiling
+	}
+	return max(s.Max, s.Floor) + Jump
+}
+
+// StandaloneFloor returns the floor of a node that is recovered without a
+// service: Jump above everything that a quorum reports, live or from a former
+// life. The reports must have been asked for after the join nonce was put on the
+// node. ok is false while fewer than a quorum can report.
+func StandaloneFloor(reports []Report) (floor fencing.Token, ok bool) {
+	known := 0
+	for _, r := range reports {
+		if !r.Reached || r.Live == nil && r.Former == nil {
+			continue
+		}
+		known++
+		for _, s := range []*State{r.Live, r.Former} {
+			if s != nil {
+				floor = max(floor, s.Max, s.Floor)
+			}
+		}
+	}
+	return floor + Jump, known >= quorum(len(reports))
+}

@@ -1,0 +1,15 @@
+-- advance: raise the version, the floor and the ceiling of a node. Nothing is ever lowered.
+--
+-- KEYS  1 the node's state
+-- ARGV  1 version, 2 fleet, 3 floor, 4 ceiling
+-- Reply ok, empty, or fleet
+--
+-- After it no acquisition, raise or renewal under older policies can succeed here.
+local version, fleet, max, floor, ceiling =
+  unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
+if not version then return 'empty' end
+if fleet ~= ARGV[2] then return 'fleet' end
+redis.call('HSET', KEYS[1],
+  'version', math.max(version, ARGV[1]), 'floor', math.max(floor, ARGV[3]),
+  'max', math.max(max, ARGV[3]), 'ceiling', math.max(ceiling, ARGV[4]))
+return 'ok'

@@ -1,0 +1,20 @@
+-- report: what this node says of itself.
+--
+-- KEYS  1 the node's state, 2 the name of the latest life that was initialised
+-- ARGV  1 the prefix of all keys
+-- Reply {time (ms), version, fleet, member, max, floor, ceiling, join nonce, age of the first join (ms),
+--       then version, fleet, max, floor and ceiling that a former life left behind}; "" where there is none
+--
+-- A former life is evidence of how far tokens had come, never a vote: its data may be of any age.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local reply = {string.format('%.0f', now)}
+local fields = redis.call('HMGET', KEYS[1], 'version', 'fleet', 'member', 'max', 'floor', 'ceiling', 'join', 'since')
+for i = 1, 7 do reply[#reply + 1] = fields[i] or '' end
+reply[#reply + 1] = fields[8] and string.format('%.0f', now - fields[8]) or ''
+local former = ARGV[1] .. (redis.call('GET', KEYS[2]) or '') .. ':node'
+if former ~= KEYS[1] then
+  fields = redis.call('HMGET', former, 'version', 'fleet', 'max', 'floor', 'ceiling')
+  for i = 1, 5 do reply[#reply + 1] = fields[i] or '' end
+end
+return reply

@@ -1,0 +1,19 @@
+-- sweep: one step of the removal of what nobody needs: data of former lives, and the records of locks that were
+-- not used for long. A lock without a record falls back to the node's largest token, so no token goes back.
+--
+-- KEYS  1 the node's state, 2 the name of the latest life that was initialised
+-- ARGV  1 cursor, 2 the prefix of all keys, 3 this life, 4 the age (ms) of an unused record
+-- Reply the next cursor; "0" when the scan is complete, or if this life is not the latest
+if redis.call('GET', KEYS[2]) ~= ARGV[3] then return '0' end
+local time = redis.call('TIME')
+local oldest = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[4]
+local mine = ARGV[2] .. ARGV[3] .. ':'
+local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2] .. '*', 'COUNT', 200)
+for _, key in ipairs(page[2]) do
+  if string.sub(key, 1, #mine) ~= mine then
+    if key ~= KEYS[2] then redis.call('UNLINK', key) end
+  elseif string.sub(key, #mine + 1, #mine + 5) == 'lock:' then
+    if tonumber(redis.call('HGET', key, 'until') or 0) < oldest then redis.call('UNLINK', key) end
+  end
+end
+return page[1]
