@@ -11,6 +11,6 @@
 // The nouns, in reading order:
 //
 //   - [Settings]: the values, and where each came from.
-//   - keys: the table of all settings.
+//   - keys: the table of all settings; those about Redis are in redis.go.
 //   - [Error]: which key, which value, which rule.
 package settings

@@ -28,8 +28,11 @@ func (s *Settings) readFile(path string) error {
 	}
 	return eachField(path, "config", document.Content[0], "settings", func(name string, node *yaml.Node) error {
 		source := sourceOf(path, node)
-		if name == "policies" {
+		switch name {
+		case "policies":
 			return s.readPolicies(path, node)
+		case "redis-nodes":
+			return s.readRedisNodes(path, node)
 		}
 		i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
 		if i < 0 {

@@ -2,13 +2,12 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // key is one setting.
@@ -39,7 +38,9 @@ func (k key) yaml(value string) string {
 	return strconv.Quote(value)
 }
 
-var keys = []key{
+var keys = slices.Concat(memberKeys, redisKeys, logKeys)
+
+var memberKeys = []key{
 	text("id", "", "name of this member, for ever (default: the host's name)", func(s *Settings) *string { return &s.ID }),
 	text("data", "", "folder of this member's log and snapshots", func(s *Settings) *string { return &s.Data }),
 	text("listen", "127.0.0.1:7420", "address of the API", func(s *Settings) *string { return &s.Listen }),
@@ -49,8 +50,7 @@ var keys = []key{
 	text("tls-cert", "", "certificate of this member (PEM file), for API and members", func(s *Settings) *string { return &s.TLSCert }),
 	text("tls-key", "", "key of the certificate (PEM file)", func(s *Settings) *string { return &s.TLSKey }),
 	text("tls-ca", "", "authority that signed the members' certificates (PEM file)", func(s *Settings) *string { return &s.TLSCA }),
-	{name: "tls-clients", byDefault: "false", flag: true, usage: "ask the clients of the API for a certificate of tls-ca too",
-		set: func(s *Settings, v string) (rule string) { s.TLSClients, rule = boolean(v); return }},
+	yesNo("tls-clients", "ask the clients of the API for a certificate of tls-ca too", func(s *Settings) *bool { return &s.TLSClients }),
 	text("users", "", "file with those who may call the API, see leased user (default: whoever reaches it)", func(s *Settings) *string { return &s.Users }),
 	text("secret-file", "", "file with the secret that this member shows to the others", func(s *Settings) *string { return &s.SecretFile }),
 	{name: "bootstrap-expect", byDefault: "0", usage: "begin a new cluster once so many members are there; all of them are in join",
@@ -58,11 +58,9 @@ var keys = []key{
 	list("join", "", "APIs of the members of the cluster, as host:port, separated by commas", func(s *Settings) *[]string { return &s.Join }),
 	length("heartbeat-timeout", raftstore.DefaultHeartbeatTimeout, 5*time.Millisecond, "how long a follower waits for a sign of the leader",
 		func(s *Settings) *time.Duration { return &s.Heartbeat }),
-	list("redis", "", "Redis masters of the efficiency mode, an odd number, as host:port, separated by commas", func(s *Settings) *[]string { return &s.Redis }),
-	text("redis-namespace", redlockadapter.DefaultNamespace, "how the keys in Redis begin", func(s *Settings) *string { return &s.RedisNamespace }),
-	text("redis-password-file", "", "file with the password of the Redis masters", func(s *Settings) *string { return &s.RedisPasswordFile }),
-	length("redis-max-ttl", redlockadapter.DefaultMaxTTL, lease.MinTTL, "longest ttl in the efficiency mode",
-		func(s *Settings) *time.Duration { return &s.RedisMaxTTL }),
+}
+
+var logKeys = []key{
 	{name: "log-level", byDefault: "info", usage: "debug, info, warn or error",
 		set: func(s *Settings, v string) string {
 			if s.LogLevel.UnmarshalText([]byte(v)) != nil {
@@ -108,12 +106,15 @@ func length(name string, byDefault, least time.Duration, usage string, field fun
 	}}
 }
 
-func boolean(v string) (bool, string) {
-	b, err := strconv.ParseBool(v)
-	if err != nil {
-		return false, "must be true or false"
-	}
-	return b, ""
+func yesNo(name, usage string, field func(*Settings) *bool) key {
+	return key{name: name, byDefault: "false", flag: true, usage: usage, set: func(s *Settings, v string) string {
+		on, err := strconv.ParseBool(v)
+		if err != nil {
+			return "must be true or false"
+		}
+		*field(s) = on
+		return ""
+	}}
 }
 
 func number(v string, least, most int) (int, string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -22,12 +23,15 @@ type Settings struct {
 	BootstrapExpect           int
 	Join                      []string
 	Heartbeat                 time.Duration
-	Redis                     []string
-	RedisNamespace            string
-	RedisPasswordFile         string
-	RedisMaxTTL               time.Duration
 	LogLevel                  slog.Level
 	LogFormat                 string
+	// Redis is the nodes that the service begins with; the log has those of
+	// today. RedisNodes is how they are reached. Single nodes have settings of their
+	// own in the file only.
+	Redis          []string
+	RedisNamespace string
+	RedisMaxTTL    time.Duration
+	RedisNodes     redisaccess.Nodes
 	// Policies are set when the server starts and when it reloads. They are
 	// in the file only.
 	Policies []lease.Policy
@@ -77,6 +81,7 @@ func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string
 			return nil, s.broken(k.name, rule)
 		}
 	}
+	s.RedisNodes.Password, _ = environ(redisaccess.PasswordVariable)
 	return s, s.validate()
 }
 
@@ -97,6 +102,7 @@ func (s *Settings) Print() string {
 	for _, k := range keys {
 		fmt.Fprintf(&b, "%s: %s # %s\n", k.name, k.yaml(s.texts[k.name]), s.sources[k.name])
 	}
+	b.WriteString(printRedisNodes(&s.RedisNodes))
 	b.WriteString(printPolicies(s.Policies))
 	return b.String()
 }

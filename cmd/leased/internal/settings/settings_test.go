@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/secret"
@@ -42,14 +43,18 @@ func TestOneMeaningEach(t *testing.T) {
 
 // What is printed is a file that means the same.
 func TestPrintedConfigurationCanBeRead(t *testing.T) {
-	file := "policies:\n  - {prefix: report/, mode: efficiency, ttl: 5s, lock-delay: 1s}\n  - {prefix: \"\", mode: correctness}\n"
-	first, err := load(t, file, nil, append(least, "--join=127.0.0.1:1", "--id=a", "--redis=x:1,y:2,z:3", "--log-level=warn")...)
+	file := "policies:\n  - {prefix: report/, mode: efficiency, ttl: 5s}\n  - {prefix: \"\", mode: correctness, lock-delay: 1s}\n" +
+		"redis-nodes:\n  y:2: {user: other, password-file: y.password, tls: false}\n"
+	first, err := load(t, file, nil, append(least, "--join=127.0.0.1:1", "--id=a", "--redis=x:1,y:2,z:3", "--log-level=warn",
+		"--redis-user=leased", "--redis-password-file=p", "--redis-tls", "--redis-insecure")...)
 	require.NoError(t, err)
 	second, err := load(t, first.Print(), nil)
 	require.NoError(t, err, first.Print())
-	require.Equal(t, []lease.Policy{{Prefix: "report/", Mode: lease.Efficiency, TTL: 5 * time.Second, LockDelay: time.Second},
-		{Mode: lease.Correctness}}, second.Policies)
+	require.Equal(t, []lease.Policy{{Prefix: "report/", Mode: lease.Efficiency, TTL: 5 * time.Second},
+		{Mode: lease.Correctness, LockDelay: time.Second}}, second.Policies)
 	require.Equal(t, first.Redis, second.Redis)
+	require.Equal(t, first.RedisNodes.Access, second.RedisNodes.Access)
+	require.Equal(t, redisaccess.Access{User: "other", PasswordFile: "y.password", Insecure: true}, second.RedisNodes.At("y:2"))
 	require.Equal(t, first.LogLevel, second.LogLevel)
 	require.Equal(t, first.Join, second.Join)
 	require.Contains(t, first.Print(), "redis: [\"x:1\", \"y:2\", \"z:3\"] # --redis\n")
@@ -80,7 +85,10 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		"listen (:7420, from --listen) must be a loopback address":                         append(least, "--listen=:7420"),
 		"raft-listen (10.1.1.1:1, from --raft-listen) must be a loopback":                  append(least, "--raft-listen=10.1.1.1:1"),
 		"listen (7420, from --listen) must be host:port":                                   append(least, "--listen=7420"),
-		"redis (a:1,b:2, from --redis) must be an odd number":                              append(least, "--redis=a:1,b:2"),
+		"redis (a:1,b:2, from --redis) is not a valid fleet: 2 Redis nodes survive no":     append(least, "--redis=a:1,b:2"),
+		"redis (a:1,a:1,b:1, from --redis) is not a valid fleet: Redis node a:1 is listed": append(least, "--redis=a:1,a:1,b:1"),
+		"redis-user (u, from --redis-user) must be given together with redis-password":     append(least, "--redis-user=u"),
+		"redis-tls-ca (c, from --redis-tls-ca) needs redis-tls (false) to be true":         append(least, "--redis-tls-ca=c"),
 		"tls-cert (c, from --tls-cert) must be given together with tls-key (empty)":        append(least, "--tls-cert=c"),
 		"heartbeat-timeout (soon, from --heartbeat-timeout) must be a duration":            append(least, "--heartbeat-timeout=soon"),
 		"heartbeat-timeout (1ms, from --heartbeat-timeout) must be at least 5ms":           append(least, "--heartbeat-timeout=1ms"),
@@ -93,7 +101,10 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		require.ErrorIs(t, err, settings.ErrInvalid, want)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := load(t, "", map[string]string{"LEASED_BOOTSTRAP_EXPECT": "many"}, "--data=d")
+	_, err := load(t, "", map[string]string{"LEASED_REDIS_PASSWORD": "hunter2"}, append(least, "--redis-password-file=f")...)
+	require.ErrorContains(t, err, "redis-password-file (f, from --redis-password-file) and LEASED_REDIS_PASSWORD exclude each other")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = load(t, "", map[string]string{"LEASED_BOOTSTRAP_EXPECT": "many"}, "--data=d")
 	require.ErrorContains(t, err, "bootstrap-expect (many, from LEASED_BOOTSTRAP_EXPECT) must be a number from 0 to 9")
 }
 
@@ -106,6 +117,11 @@ func TestErrorsOfTheFileNameTheLine(t *testing.T) {
 		"policies: [{prefix: x, mode: correctness, ttl: 1ms}]\n":   "policy for \"x\": ttl (1ms) must be from 10ms",
 		"policies: [{prefix: x, mode: correctness, tll: 10s}]\n":   "policies: tll (10s, from ",
 		"policies: [{prefix: x, mode: correctness, ttl: later}]\n": "policies: ttl (later, from ",
+		"redis-nodes: {a: {user: u}}\n":                            "redis-nodes (a, from ",
+		"redis-nodes: [a:1]\n":                                     "redis-nodes (a list, from ",
+		"redis-nodes:\n  a:1: {pass: x}\n":                         "leased.yaml:2) is no setting of a node; there are user",
+		"redis-nodes:\n  a:1: {tls: maybe}\n":                      "redis-nodes: a:1: tls (maybe, from ",
+		"redis-nodes:\n  a:1:\n    user: u\n":                      "redis-nodes: a:1: user (with those of all nodes, from ",
 		"data: d\n  id: a":                                         "leased.yaml",
 	} {
 		_, err := load(t, file, nil, least...)
@@ -139,4 +155,24 @@ func TestErrorsOfTheFile(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "settings.")
 	}
+}
+
+// A password is not sent in clear to another host, unless that is allowed. It is
+// never printed.
+func TestRedisPasswordInClear(t *testing.T) {
+	env := map[string]string{"LEASED_REDIS_PASSWORD": "hunter2"}
+	far := append(least, "--redis=192.0.2.1:6379")
+	_, err := load(t, "", env, far...)
+	require.ErrorIs(t, err, settings.ErrInvalid)
+	require.ErrorContains(t, err, "redis (192.0.2.1:6379, from --redis) the password is not sent in clear to Redis node 192.0.2.1:6379")
+	for _, flag := range []string{"--redis-insecure", "--redis-tls"} {
+		s, err := load(t, "", env, append(far, flag)...)
+		require.NoError(t, err)
+		require.Equal(t, "hunter2", s.RedisNodes.Options("192.0.2.1:6379").Password)
+		require.NotContains(t, s.Print(), "hunter2")
+	}
+	_, err = load(t, "redis-nodes:\n  192.0.2.1:6379: {tls: true}\n", env, far...)
+	require.NoError(t, err)
+	_, err = load(t, "", env, append(least, "--redis=127.0.0.1:6379")...)
+	require.NoError(t, err)
 }

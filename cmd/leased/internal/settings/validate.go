@@ -1,12 +1,10 @@
 package settings
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"strconv"
 
-	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
@@ -44,15 +42,11 @@ func (s *Settings) validate() error {
 	case s.BootstrapExpect > 1 && len(s.Join) != s.BootstrapExpect:
 		return s.broken("bootstrap-expect", "must be the number of addresses in join, which has "+strconv.Itoa(len(s.Join))+
 			"; list all members there, this one too")
-	case len(s.Redis)%2 == 0 && len(s.Redis) > 0:
-		return s.broken("redis", "must be an odd number of masters: an even one survives no more losses")
 	}
-	for _, p := range s.Policies {
-		if p.Mode == lease.Efficiency && p.TTL > s.RedisMaxTTL {
-			return s.broken("redis-max-ttl", fmt.Sprintf("must be at least the ttl (%v) of the policy for %q", p.TTL, p.Prefix))
-		}
+	if err := s.validateAddresses(); err != nil {
+		return err
 	}
-	return s.validateAddresses()
+	return s.validateRedis()
 }
 
 func (s *Settings) validateAddresses() error {

@@ -1,0 +1,114 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+var redisKeys = []key{
+	list("redis", "", "Redis nodes of the efficiency mode when the cluster begins, an odd number of masters, as host:port, separated by commas; "+
+		"change them later with leased redis fleet set", func(s *Settings) *[]string { return &s.Redis }),
+	text("redis-namespace", redlockadapter.DefaultNamespace, "how the keys in Redis begin", func(s *Settings) *string { return &s.RedisNamespace }),
+	length("redis-max-ttl", redlockadapter.DefaultMaxTTL, lease.MinTTL, "longest ttl in efficiency mode",
+		func(s *Settings) *time.Duration { return &s.RedisMaxTTL }),
+	text("redis-user", "", "ACL user of the Redis nodes (default: Redis' default user)", func(s *Settings) *string { return &s.RedisNodes.User }),
+	text("redis-password-file", "", "file with the password of the Redis nodes; or the password itself in "+redisaccess.PasswordVariable,
+		func(s *Settings) *string { return &s.RedisNodes.PasswordFile }),
+	yesNo("redis-tls", "encrypt the connections to the Redis nodes", func(s *Settings) *bool { return &s.RedisNodes.TLS }),
+	text("redis-tls-ca", "", "authority that signed the Redis nodes' certificates, PEM file (default: those of the system)",
+		func(s *Settings) *string { return &s.RedisNodes.CA }),
+	text("redis-tls-cert", "", "own certificate, PEM file, where the Redis nodes ask for one", func(s *Settings) *string { return &s.RedisNodes.Cert }),
+	text("redis-tls-key", "", "key of redis-tls-cert (PEM file)", func(s *Settings) *string { return &s.RedisNodes.Key }),
+	yesNo("redis-insecure", "allow a password in clear to a Redis node on another host", func(s *Settings) *bool { return &s.RedisNodes.Insecure }),
+}
+
+// Fleet returns the Redis nodes that the service begins with.
+func (s *Settings) Fleet() lease.Fleet {
+	if len(s.Redis) == 0 {
+		return lease.Fleet{}
+	}
+	return lease.Fleet{Namespace: s.RedisNamespace, Addresses: s.Redis, MaxTTL: s.RedisMaxTTL}
+}
+
+// readRedisNodes reads what single nodes have for themselves: a map from address
+// to settings.
+func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
+	if node.Tag == "!!null" {
+		return nil
+	}
+	return eachField(path, "redis-nodes", node, "addresses", func(address string, fields *yaml.Node) error {
+		if _, rule := hostOf(address); rule != "" {
+			return &Error{Key: "redis-nodes", Value: address, Source: sourceOf(path, fields), Rule: rule}
+		}
+		s.sources["redis-nodes: "+address] = sourceOf(path, fields)
+		return eachField(path, "redis-nodes: "+address, fields, strings.Join(redisaccess.Fields, ", "), func(name string, value *yaml.Node) error {
+			rule := "must be one value"
+			if value.Kind == yaml.ScalarNode {
+				rule = s.RedisNodes.Except(address, name, value.Value)
+			}
+			if rule != "" {
+				return &Error{Key: "redis-nodes: " + address + ": " + name, Value: describe(value), Source: sourceOf(path, value), Rule: rule}
+			}
+			return nil
+		})
+	})
+}
+
+// printRedisNodes is redis-nodes as the file has it.
+func printRedisNodes(nodes *redisaccess.Nodes) string {
+	addresses := nodes.Exceptions()
+	if len(addresses) == 0 {
+		return "redis-nodes: {}\n"
+	}
+	var b strings.Builder
+	b.WriteString("redis-nodes:\n")
+	for _, address := range addresses {
+		fmt.Fprintf(&b, "  %q:\n", address)
+		for _, field := range redisaccess.Fields {
+			if value, given := nodes.Exception(address)[field]; given {
+				fmt.Fprintf(&b, "    %s: %q\n", field, value)
+			}
+		}
+	}
+	return b.String()
+}
+
+// validateRedis checks the fleet, and how its nodes are reached.
+func (s *Settings) validateRedis() error {
+	if err := s.Fleet().Validate(); err != nil {
+		return s.broken("redis", "is not a valid fleet: "+strings.TrimPrefix(err.Error(), lease.ErrInvalid.Error()+": "))
+	}
+	if key, rule := s.RedisNodes.Broken("redis-"); rule != "" {
+		return s.broken(key, rule)
+	}
+	for _, address := range s.RedisNodes.Exceptions() {
+		access, at := s.RedisNodes.At(address), "redis-nodes: "+address
+		if key, rule := access.Broken(at + ": "); rule != "" {
+			return &Error{Key: key, Value: "with those of all nodes", Source: s.sources[at], Rule: rule}
+		}
+	}
+	for _, address := range s.Redis {
+		access := s.RedisNodes.At(address)
+		if access.TLS || access.Insecure || access.Password == "" && access.PasswordFile == "" {
+			continue
+		}
+		var clear *redisaccess.ClearError
+		if err := redisaccess.CheckClear(address); errors.As(err, &clear) {
+			return s.broken("redis", clear.Error())
+		}
+	}
+	for _, p := range s.Policies {
+		if p.Mode == lease.Efficiency && p.TTL > s.RedisMaxTTL {
+			return s.broken("redis-max-ttl", fmt.Sprintf("must be at least the ttl (%v) of the policy for %q", p.TTL, p.Prefix))
+		}
+	}
+	return nil
+}
