@@ -21,7 +21,15 @@ type acquisition struct {
 	queued atomic.Bool
 }
 
-// run tries until the outcome is certain. ctx ends with the caller's patience.
+// begin learns the lock's policy, then runs. ctx ends with the caller's patience.
+func (a *acquisition) begin(ctx context.Context) (*Lease, error) {
+	if err := a.learn(ctx); err != nil {
+		return nil, err
+	}
+	return a.run(ctx)
+}
+
+// run tries until the outcome is certain.
 func (a *acquisition) run(ctx context.Context) (*Lease, error) {
 	if !a.plan.reentrant {
 		return a.loop(ctx, nil)

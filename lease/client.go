@@ -23,8 +23,10 @@ const (
 // methods may be called concurrently. Close it when done.
 type Client struct {
 	backend  Backend
+	source   TopologySource // nil if the backend has no policies of its own
 	policies Policies
 	clock    Clock
+	onClose  []func(context.Context) error
 	hooks    Hooks
 	name     string
 	holders  holders
@@ -39,13 +41,15 @@ type Client struct {
 	keepers map[timing]*keeper
 }
 
-// New returns a Client on a backend.
+// New returns a Client on a backend. If the backend is a TopologySource the timings
+// of a lock are those of its policy there.
 func New(backend Backend, options ...Option) (*Client, error) {
 	if backend == nil {
 		return nil, fmt.Errorf("%w: the backend is nil", ErrInvalid)
 	}
 	host, _ := os.Hostname() // a name for people; without it the process id must do
 	c := &Client{backend: backend, clock: SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepers: map[timing]*keeper{}}
+	c.source, _ = backend.(TopologySource)
 	for _, option := range options {
 		if err := option(c); err != nil {
 			return nil, err
@@ -124,11 +128,23 @@ func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fen
 // Close releases every lease of the client and waits until the service is told
 // or ctx ends. If it could not be told, what it still holds runs out by itself,
 // and the error says so. Leases and calls that are under way end with ErrClosed.
+// Then it runs the functions of WithOnClose, once.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
+	onClose := c.onClose
+	c.onClose = nil
 	c.mu.Unlock()
 	c.cancel(ErrClosed)
+	err := c.settle(ctx)
+	for _, f := range onClose {
+		err = errors.Join(err, f(ctx))
+	}
+	return err
+}
+
+// settle waits until the service is told of the end of every session.
+func (c *Client) settle(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { c.work.Wait(); close(done) }()
 	select {
@@ -154,57 +170,8 @@ func (c *Client) notTold(err error) {
 	}
 }
 
-// plan puts policy and options together and checks the result.
-func (c *Client) plan(resource fencing.Resource, options []AcquireOption) (*plan, error) {
-	p := &plan{request: Request{Resources: []fencing.Resource{resource}, Holder: c.name}}
-	for _, option := range options {
-		if err := option(p); err != nil {
-			return nil, err
-		}
-	}
-	p.request.Resources = sortedSet(p.request.Resources)
-	p.request.Nonce = 1 // replaced by each attempt
-	if err := p.request.Validate(); err != nil {
-		return nil, err
-	}
-	return p, c.applyPolicies(p)
-}
-
-// applyPolicies fills in what the options left open. Timings of the policy that
-// a call does not set stay as they are; a set takes the most cautious of its
-// policies, and must be of one mode.
-func (c *Client) applyPolicies(p *plan) error {
-	var cautious Policy
-	for i, resource := range p.request.Resources {
-		policy := c.policies.find(resource)
-		if p.ttl != 0 {
-			policy.TTL = p.ttl
-		}
-		if err := policy.Validate(); err != nil {
-			return err
-		}
-		policy = policy.Filled()
-		if i == 0 {
-			cautious = policy
-		}
-		cautious.TTL, cautious.Renew = min(cautious.TTL, policy.TTL), min(cautious.Renew, policy.Renew)
-		cautious.Drift = max(cautious.Drift, policy.Drift)
-		if policy.Mode == AnyMode {
-			continue
-		}
-		if p.request.Mode == AnyMode {
-			p.request.Mode = policy.Mode
-		}
-		if p.request.Mode != policy.Mode {
-			return &ModeError{Resource: resource, Want: p.request.Mode, Have: policy.Mode}
-		}
-	}
-	p.timing = timingOf(cautious)
-	return cautious.Validate()
-}
-
 func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, error) {
-	p, err := c.plan(resource, options)
+	p, err := c.plan(resource, try, options)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %q: %w", string(resource), err)
 	}
@@ -212,7 +179,6 @@ func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try boo
 		return nil, ErrClosed
 	}
 	defer c.work.Done()
-	p.named, p.try, p.request.Wait = resource, try, !try
 
 	waitCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -222,7 +188,7 @@ func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try boo
 		defer limit.Stop()
 	}
 	a := &acquisition{client: c, plan: p, began: c.clock.Now(), values: ctx}
-	l, err := a.run(waitCtx)
+	l, err := a.begin(waitCtx)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %q: %w", string(resource), err)
 	}

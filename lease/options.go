@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"time"
@@ -12,8 +13,8 @@ import (
 type Option func(*Client) error
 
 // WithPolicies says which locks have which mode and timings, for this client.
-// Where the service has policies of its own they decide, and a client with
-// another idea of a lock's mode gets ErrModeMismatch.
+// Where the service has policies of its own their timings replace these, and a
+// client that expects another mode than the lock has gets ErrModeMismatch.
 func WithPolicies(policies ...Policy) Option {
 	return func(c *Client) (err error) {
 		c.policies, err = NewPolicies(policies...)
@@ -50,30 +51,20 @@ func WithName(name string) Option {
 	}
 }
 
+// WithOnClose has Close call f after it has released everything, for what the
+// client uses alone and nobody else closes, such as connections.
+func WithOnClose(f func(context.Context) error) Option {
+	return func(c *Client) error {
+		if f == nil {
+			return fmt.Errorf("%w: the function of WithOnClose is nil", ErrInvalid)
+		}
+		c.onClose = append(c.onClose, f)
+		return nil
+	}
+}
+
 // AcquireOption shapes one acquisition.
 type AcquireOption func(*plan) error
-
-// plan is an acquisition as the options describe it.
-type plan struct {
-	named     fencing.Resource
-	request   Request
-	ttl       time.Duration // 0 if the call leaves it to the policy
-	timing    timing
-	try       bool // do not wait, do not try again
-	waitLimit time.Duration
-	fixed     bool // no renewal
-	reentrant bool
-}
-
-// timing selects the session: leases with equal timings share one.
-type timing struct {
-	ttl, renew, drift time.Duration
-}
-
-func timingOf(p Policy) timing { return timing{ttl: p.TTL, renew: p.Renew, drift: p.Drift} }
-
-// validity is how long a lease lasts, counted from before the request was sent.
-func (t timing) validity() time.Duration { return t.ttl - t.drift }
 
 // WithTTL sets how long the lease lasts without renewal. Renewal and drift are
 // as the lock's policy says, or follow the TTL if it says nothing.

@@ -21,7 +21,9 @@ func TestPolicyValidateNamesBothFields(t *testing.T) {
 		names  []string // what the error must name; empty if the policy is good
 	}{
 		{"all defaults", lease.Policy{}, nil},
-		{"a full one", lease.Policy{Prefix: "report/", Mode: lease.Efficiency, TTL: time.Minute, Renew: 20 * time.Second, Drift: time.Second, LockDelay: time.Second}, nil},
+		{"a full one", lease.Policy{Prefix: "report/", Mode: lease.Correctness, TTL: time.Minute, Renew: 20 * time.Second, Drift: time.Second, LockDelay: time.Second}, nil},
+		{"lock-delay in efficiency mode", lease.Policy{Mode: lease.Efficiency, LockDelay: time.Second}, []string{"lock-delay (1s)", "mode (efficiency)", "remove it"}},
+		{"lock-delay while moving to efficiency mode", lease.Policy{Mode: lease.Correctness, Next: lease.Efficiency, LockDelay: time.Second}, []string{"lock-delay (1s)", "mode (efficiency)"}},
 		{"smallest ttl", lease.Policy{TTL: lease.MinTTL}, nil},
 		{"ttl too small", lease.Policy{TTL: time.Millisecond}, []string{"ttl (1ms)", "10ms"}},
 		{"ttl too large", lease.Policy{TTL: 25 * time.Hour}, []string{"ttl (25h0m0s)", "24h"}},

@@ -1,0 +1,164 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/leasetest"
+)
+
+// governed is a service with policies of its own.
+type governed struct {
+	*leasetest.Memory
+	mu       sync.Mutex
+	topology lease.Topology
+	unknown  error // why the topology is not known yet
+}
+
+func (g *governed) Topology() lease.Topology {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.topology
+}
+
+func (g *governed) NextTopology(context.Context, uint64) (lease.Topology, error) {
+	return lease.Topology{}, lease.ErrUnavailable
+}
+
+func (g *governed) AwaitTopology(context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unknown
+}
+
+func (g *governed) set(t *testing.T, policies ...lease.Policy) {
+	t.Helper()
+	set, err := lease.NewPolicies(policies...)
+	require.NoError(t, err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.topology = lease.Topology{Version: g.topology.Version + 1, Policies: set}
+}
+
+func newGoverned(t *testing.T, options ...lease.Option) (*governed, *lease.Client) {
+	t.Helper()
+	memory, err := leasetest.NewMemory()
+	require.NoError(t, err)
+	g := &governed{Memory: memory}
+	c, err := lease.New(g, append([]lease.Option{lease.WithClock(leasetest.NewClock())}, options...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
+	return g, c
+}
+
+// left is how long a lease lasts that was just granted.
+func left(l *lease.Lease) time.Duration { return time.Until(l.Deadline()) }
+
+func TestThePolicyOfTheServiceSetsTheTimings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var renewals []time.Time
+		var mu sync.Mutex
+		g, c := newGoverned(t, lease.WithHooks(lease.Hooks{Renewed: func(lease.Renewal) {
+			mu.Lock()
+			defer mu.Unlock()
+			renewals = append(renewals, time.Now())
+		}}))
+		g.set(t, lease.Policy{Prefix: "a", Mode: lease.Correctness, TTL: time.Minute, Renew: 7 * time.Second, Drift: 5 * time.Second})
+		began := time.Now()
+		l, err := c.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, 55*time.Second, left(l), "ttl less drift")
+		time.Sleep(8 * time.Second)
+		mu.Lock()
+		require.Equal(t, []time.Time{began.Add(7 * time.Second)}, renewals)
+		mu.Unlock()
+
+		g.set(t, lease.Policy{Prefix: "a", Mode: lease.Correctness, TTL: 30 * time.Second, Drift: 5 * time.Second})
+		require.NoError(t, l.Release(t.Context()))
+		l, err = c.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, 25*time.Second, left(l), "a change reaches the next acquire")
+		require.NoError(t, l.Release(t.Context()))
+		l, err = c.Acquire(t.Context(), "a", lease.WithTTL(20*time.Second))
+		require.NoError(t, err)
+		require.Equal(t, 15*time.Second, left(l), "a call may choose its ttl; drift is the policy's")
+		l, err = c.Acquire(t.Context(), "other")
+		require.NoError(t, err)
+		require.Equal(t, validity, left(l), "no policy: the defaults")
+	})
+}
+
+func TestPoliciesOfTheClientFillInWhatTheServiceLeavesOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, c := newGoverned(t, lease.WithPolicies(lease.Policy{TTL: time.Minute, Drift: time.Second},
+			lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}))
+		g.set(t, lease.Policy{Prefix: "b", Mode: lease.Correctness, TTL: 10 * time.Second})
+		l, err := c.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, 59*time.Second, left(l))
+		l, err = c.Acquire(t.Context(), "b")
+		require.NoError(t, err)
+		require.Equal(t, validity, left(l))
+		_, err = c.Acquire(t.Context(), "fast/a")
+		require.ErrorIs(t, err, lease.ErrModeMismatch, "the mode of a client's policy is what it expects")
+	})
+}
+
+func TestAcquireWaitsForTheFirstTopology(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waiting := make(chan error, 100)
+		g, c := newGoverned(t, lease.WithHooks(lease.Hooks{Waiting: func(e lease.Event) { waiting <- e.Err }}))
+		g.unknown = lease.ErrUnavailable
+		_, err := c.TryAcquire(t.Context(), "a")
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		granted := make(chan *lease.Lease, 1)
+		go func() {
+			l, err := c.Acquire(context.Background(), "a")
+			require.NoError(t, err)
+			granted <- l
+		}()
+		require.ErrorIs(t, <-waiting, lease.ErrUnavailable)
+		g.set(t, lease.Policy{Mode: lease.Correctness, TTL: 40 * time.Second, Drift: time.Second})
+		g.mu.Lock()
+		g.unknown = nil
+		g.mu.Unlock()
+		require.Equal(t, 39*time.Second, left(<-granted))
+
+		g.mu.Lock()
+		g.unknown = lease.ErrInvalid
+		g.mu.Unlock()
+		_, err = c.Acquire(t.Context(), "b")
+		require.ErrorIs(t, err, lease.ErrInvalid, "what waiting cannot help ends the waiting")
+	})
+}
+
+func TestOnClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		var free int
+		memory, err := leasetest.NewMemory()
+		require.NoError(t, err)
+		c, err := lease.New(memory, lease.WithOnClose(func(ctx context.Context) error {
+			status, err := memory.Inspect(ctx, "a")
+			if err == nil && len(status.Holders) == 0 {
+				free++
+			}
+			return broken
+		}))
+		require.NoError(t, err)
+		_, err = c.Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.ErrorIs(t, c.Close(t.Context()), broken)
+		require.Equal(t, 1, free, "after everything was released")
+		require.NoError(t, c.Close(t.Context()), "once")
+		_, err = lease.New(memory, lease.WithOnClose(nil))
+		require.ErrorIs(t, err, lease.ErrInvalid)
+	})
+}
