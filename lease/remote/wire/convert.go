@@ -160,26 +160,3 @@ func ToParty(p *pb.Party) (lease.Party, error) {
 	}
 	return party, nil
 }
-
-// FromPolicy is a policy as a message.
-func FromPolicy(p lease.Policy) *pb.Policy {
-	return &pb.Policy{Prefix: p.Prefix, Mode: ModeText(p.Mode), Ttl: DurationText(p.TTL), Renew: DurationText(p.Renew),
-		Drift: DurationText(p.Drift), LockDelay: DurationText(p.LockDelay)}
-}
-
-// ToPolicy is the other way. The policy is valid.
-func ToPolicy(m *pb.Policy) (p lease.Policy, err error) {
-	p.Prefix = m.GetPrefix()
-	if p.Mode, err = lease.ParseMode(m.GetMode()); err != nil {
-		return p, err
-	}
-	for _, f := range []struct {
-		name, text string
-		to         *time.Duration
-	}{{"ttl", m.Ttl, &p.TTL}, {"renew", m.Renew, &p.Renew}, {"drift", m.Drift, &p.Drift}, {"lockDelay", m.LockDelay, &p.LockDelay}} {
-		if *f.to, err = ParseDuration(f.name, f.text); err != nil {
-			return p, err
-		}
-	}
-	return p, p.Validate()
-}

@@ -103,7 +103,8 @@ func (e *NotLeaderError) Error() string { return e.Text }
 // Is makes errors.Is match lease.ErrUnavailable.
 func (e *NotLeaderError) Is(target error) bool { return target == lease.ErrUnavailable }
 
-// FromError is err as a message. An error that is none of the known ones may
+// FromError is err as a message. A *lease.MovingError has the mode that the lock
+// is leaving in mode, and the one that it moves to in expected_mode. An error that is none of the known ones may
 // have taken effect, as the contract of lease.Backend says.
 func FromError(err error) *pb.Error {
 	if err == nil {
@@ -114,6 +115,11 @@ func FromError(err error) *pb.Error {
 	var mode *lease.ModeError
 	if k.code == CodeModeMismatch && errors.As(err, &mode) {
 		e.Resource, e.ExpectedMode, e.Mode = string(mode.Resource), ModeText(mode.Want), ModeText(mode.Have)
+	}
+	var moving *lease.MovingError
+	if k.code == CodeUnavailable && errors.As(err, &moving) {
+		e.Resource, e.Mode, e.ExpectedMode = string(moving.Resource), ModeText(moving.From), ModeText(moving.To)
+		e.Hint = "the lock is changing its mode: wait for it, or try again when `leased policy show` says that it is complete"
 	}
 	var notLeader *NotLeaderError
 	if k.code == CodeNotLeader && errors.As(err, &notLeader) {
@@ -147,6 +153,12 @@ func ToError(e *pb.Error) error {
 		have, haveErr := ParseMode(e.Mode)
 		if wantErr == nil && haveErr == nil {
 			return &lease.ModeError{Resource: fencing.Resource(e.Resource), Want: want, Have: have}
+		}
+	case CodeUnavailable:
+		from, fromErr := ParseMode(e.Mode)
+		to, toErr := ParseMode(e.ExpectedMode)
+		if e.Resource != "" && fromErr == nil && toErr == nil {
+			return &lease.MovingError{Resource: fencing.Resource(e.Resource), From: from, To: to}
 		}
 	case CodeNotLeader:
 		return &NotLeaderError{Leader: e.Leader, Text: e.Message}

@@ -45,6 +45,12 @@ func TestErrors(t *testing.T) {
 	var back *lease.ModeError
 	require.ErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("acquire: %w", mode))), &back)
 	require.Equal(t, mode, back)
+	move := &lease.MovingError{Resource: "a", From: lease.Efficiency, To: lease.Correctness}
+	var moving *lease.MovingError
+	require.ErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("acquire: %w", move))), &moving)
+	require.Equal(t, move, moving)
+	require.ErrorAs(t, wire.FromStatus(wire.ToStatus(move)), &moving)
+	require.NotErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("%w, then %w", lease.ErrUncertain, move))), &moving, "it may have been granted")
 	var leader *wire.NotLeaderError
 	require.ErrorAs(t, wire.ToError(wire.FromError(&wire.NotLeaderError{Leader: "x", Text: "y"})), &leader)
 	require.Equal(t, "x", leader.Leader)
@@ -100,4 +106,32 @@ func TestPolicies(t *testing.T) {
 	require.ErrorIs(t, err, lease.ErrInvalid, "a policy names a mode")
 	_, err = wire.ParseDuration("ttl", "ten seconds")
 	require.ErrorIs(t, err, lease.ErrInvalid)
+}
+
+func TestTopology(t *testing.T) {
+	policies, err := lease.NewPolicies(
+		lease.Policy{Mode: lease.Correctness, LockDelay: time.Second},
+		lease.Policy{Prefix: "fast/", Mode: lease.Efficiency, TTL: time.Minute, Renew: 10 * time.Second, Drift: time.Second},
+		lease.Policy{Prefix: "moving/", Mode: lease.Efficiency, Next: lease.Correctness})
+	require.NoError(t, err)
+	for name, topology := range map[string]lease.Topology{
+		"empty": {},
+		"full": {Version: 12, Policies: policies, Ready: true,
+			Fleet: lease.Fleet{Namespace: "leased", Addresses: []string{"c:1", "a:1", "b:1"}, MaxTTL: time.Minute}},
+	} {
+		back, err := wire.ToTopology(wire.FromTopology(topology))
+		require.NoError(t, err, name)
+		require.Equal(t, topology.Policies.All(), back.Policies.All(), name)
+		topology.Policies, back.Policies = lease.Policies{}, lease.Policies{}
+		require.Equal(t, topology, back, name)
+	}
+	bad := wire.FromTopology(lease.Topology{Fleet: lease.Fleet{Namespace: "x", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Minute}})
+	_, err = wire.ToTopology(bad)
+	require.ErrorIs(t, err, lease.ErrInvalid)
+}
+
+func TestHeld(t *testing.T) {
+	held := wire.Held{Name: "x.7.2", Session: lease.NewSessionID(), Nonce: 7, Resources: []fencing.Resource{"a", "b"}, Token: 12,
+		TTL: 10 * time.Second, Holder: "worker", Metadata: map[string]string{"job": "nightly"}}
+	require.Equal(t, held, wire.ToHeld(held.Session, wire.FromHeld(held)))
 }
