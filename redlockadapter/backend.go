@@ -4,32 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // Backend is a lease.Backend over N Redis masters. All methods may be called
 // concurrently. Close it when done.
 type Backend struct {
-	config  Config
-	keys    keys
-	process string      // the name of this process, among those who wait and in the names of attempts
-	clock   lease.Clock // for what no session's clock is at hand
-	quorum  int
+	config      Config
+	fingerprint string      // of the fleet
+	channel     string      // begins the names of wake-up channels
+	process     string      // identifies this process on the nodes
+	clock       lease.Clock // for what has no session's clock
+	quorum      int
+	tries       atomic.Uint64
 
-	nodes  []*node
-	lanes  []*lane
-	epochs *epochs
-	queues *queues
+	nodes   []*node
+	lives   *lives
+	keeper  *keeper
+	queues  *queues
+	granted grants
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wakers sync.WaitGroup
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	working sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
@@ -38,53 +42,62 @@ type Backend struct {
 
 var _ lease.Backend = (*Backend)(nil)
 
-// wallClock is the time that people and Redis servers know. Only skew and the
-// operator's epochs depend on it.
+// wallClock is the time that people and Redis servers know. Only the skew of
+// servers and the order of waiters depend on it.
 func wallClock() time.Time { return lease.MonotonicClock().Now().Time() }
 
 func newBackend(config Config) *Backend {
-	b := &Backend{config: config, keys: keysOf(config.Namespace), process: lease.NewSessionID().String()[:16],
-		clock:  lease.MonotonicClock(),
-		quorum: quorum.Size(len(config.Nodes)), sessions: map[lease.SessionID]*session{}}
+	b := &Backend{config: config, fingerprint: config.fleet().Fingerprint(), channel: keyPrefix(config.Namespace) + "wake:",
+		process: lease.NewSessionID().String()[:12] + "-", clock: lease.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
+		lives: &lives{owner: map[string]string{}}, granted: grants{byName: map[string]*attempt{}},
+		sessions: map[lease.SessionID]*session{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.epochs = newEpochs(b)
+	b.keeper = newKeeper(b)
 	b.queues = newQueues(b)
 	for i, options := range config.Nodes {
-		n := newNode(config, options, b.epochs.poke)
-		b.nodes = append(b.nodes, n)
-		b.lanes = append(b.lanes, newLane(b, i, n))
+		b.nodes = append(b.nodes, newNode(b, i, options))
 	}
 	return b
 }
 
-// New connects to the nodes and checks that they can be relied on. A node that
-// is out of reach is no error while a majority is not; a node that is not fit to
-// vote is, see ErrNodeSetup. Nodes that were never initialised are no error
-// either: acquiring is, see Init.
+// New connects to the nodes and checks that they can be relied on. An unreachable
+// node is no error while a majority is reachable; a server that is not fit to be a
+// node is, see ErrNodeSetup. Nodes without state are no error either: acquiring
+// is, until they are initialised.
 func New(ctx context.Context, config Config) (*Backend, error) {
+	b, err := connect(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	b.keeper.look(ctx)
+	go b.keeper.run(b.ctx)
+	return b, nil
+}
+
+// connect is New without the keeper.
+func connect(ctx context.Context, config Config) (*Backend, error) {
 	config = config.filled()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
 	b := newBackend(config)
-	if err := b.check(ctx); err != nil {
-		b.closeClients()
+	b.start()
+	if err := b.examine(ctx); err != nil {
+		close(b.keeper.done) // it never ran
+		_ = b.Close(ctx)
 		return nil, err
 	}
-	b.epochs.look(ctx)
-	go b.epochs.run(b.ctx)
-	b.connectAll()
 	return b, nil
 }
 
-// connectAll makes the lanes and begins to hear wake-ups, and gives the nodes a
-// moment to confirm: who waits before that waits for its timer.
-func (b *Backend) connectAll() {
+// start makes the connections and subscribes to wake-ups, and gives the nodes a
+// moment to answer.
+func (b *Backend) start() {
 	var asked sync.WaitGroup
 	asked.Add(2 * len(b.nodes))
-	for i, n := range b.nodes {
-		go b.lanes[i].run(asked.Done)
-		b.wakers.Go(func() { b.listen(i, n, asked.Done) })
+	for _, n := range b.nodes {
+		go n.run(asked.Done)
+		b.working.Go(func() { b.listen(n, asked.Done) })
 	}
 	all := make(chan struct{})
 	go func() { asked.Wait(); close(all) }()
@@ -94,32 +107,27 @@ func (b *Backend) connectAll() {
 	}
 }
 
-// check looks at every node before the first vote.
-func (b *Backend) check(ctx context.Context) error {
-	states, errs := b.states(ctx)
-	reached, runs := 0, map[string]string{}
-	for i, s := range states {
-		addr := b.nodes[i].addr
-		if errs[i] != nil {
-			if errors.Is(errs[i], ErrNodeSetup) {
-				return errs[i]
+// examine looks at every node before the first attempt.
+func (b *Backend) examine(ctx context.Context) error {
+	reached := 0
+	errs := make([]error, len(b.nodes))
+	for i, s := range b.NodeStatuses(ctx) {
+		if errs[i] = s.Err; s.Err != nil {
+			if errors.Is(s.Err, ErrNodeSetup) {
+				return s.Err
 			}
 			continue
 		}
 		reached++
-		if other, twice := runs[s.runID]; twice {
-			return setupError(addr, "it is the same server as %s; one server has one vote", other)
+		if s.Skew.Abs() > b.config.MaxSkew {
+			return setupError(s.Addr, "its clock is off by %v, more than MaxSkew (%v); set it right, or raise MaxSkew", s.Skew, b.config.MaxSkew)
 		}
-		runs[s.runID] = addr
-		if s.skew.Abs() > b.config.MaxSkew {
-			return setupError(addr, "its clock is off by %v, more than MaxSkew (%v); set it right, or raise MaxSkew", s.skew, b.config.MaxSkew)
-		}
-		if max(s.max, s.floor) > fencing.MaxToken-fullMargin {
-			return setupError(addr, "its largest token %d is near 2^53; no room is left for this namespace: start a new one", s.max)
+		if live := s.Report.Live; live != nil && max(live.Max, live.Floor) > fencing.MaxToken-recovery.Jump {
+			return setupError(s.Addr, "its largest token %d is near 2^53; start a new namespace", live.Max)
 		}
 	}
 	if reached < b.quorum {
-		return troubleOf(states, errs)
+		return b.explain(errs)
 	}
 	return nil
 }
@@ -133,47 +141,8 @@ func (b *Backend) each(f func(i int, n *node)) {
 	wg.Wait()
 }
 
-// states asks every node for its state.
-func (b *Backend) states(ctx context.Context) ([]state, []error) {
-	ctx, cancel := context.WithTimeout(ctx, 4*b.config.NodeTimeout)
-	defer cancel()
-	states, errs := make([]state, len(b.nodes)), make([]error, len(b.nodes))
-	b.each(func(i int, n *node) { states[i], errs[i] = n.ask(ctx, wallClock) })
-	return states, errs
-}
-
-// refused is told when a node as a whole refuses to vote.
-func (b *Backend) refused(why string) {
-	if why == "empty" || strings.HasPrefix(why, "epoch ") {
-		b.epochs.poke()
-	}
-}
-
-// Open starts a session. Sessions of this mode live in the client only, so
-// nothing is asked of the nodes.
-func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	if config.TTL < lease.MinTTL || config.TTL > b.config.MaxTTL {
-		return nil, fmt.Errorf("%w: the session's TTL (%v) must be from %v to the backend's MaxTTL (%v)",
-			lease.ErrInvalid, config.TTL, lease.MinTTL, b.config.MaxTTL)
-	}
-	if config.Clock == nil {
-		config.Clock = lease.SystemClock()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, fmt.Errorf("%w: the backend is closed", lease.ErrUnavailable)
-	}
-	s := b.sessions[config.ID]
-	if s == nil {
-		s = newSession(b, config)
-		b.sessions[config.ID] = s
-	}
-	return s, nil
-}
+// poke has the keeper look at the nodes.
+func (b *Backend) poke() { b.keeper.poke() }
 
 func (b *Backend) forget(s *session) {
 	b.mu.Lock()
@@ -181,7 +150,7 @@ func (b *Backend) forget(s *session) {
 	delete(b.sessions, s.config.ID)
 }
 
-// Close releases what is still held and ends all connections.
+// Close releases what the sessions of this Backend hold and ends all connections.
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -194,18 +163,53 @@ func (b *Backend) Close(ctx context.Context) error {
 		_ = s.Close(ctx) // what cannot be told expires
 	}
 	b.cancel()
-	<-b.epochs.done
-	for _, l := range b.lanes {
-		l.close()
+	<-b.keeper.done
+	for _, n := range b.nodes {
+		n.close()
 	}
-	b.closeClients()
-	b.wakers.Wait()
+	b.working.Wait()
 	return nil
 }
 
-func (b *Backend) closeClients() {
-	b.cancel()
-	for _, n := range b.nodes {
-		_ = n.client.Close() // there is nobody left to whom an error would matter
+// Init makes the nodes of a new standalone fleet voters, with tokens above floor.
+// It is also how an operator decides about a fleet of which fewer than a quorum
+// can report how far tokens had come: floor must then be above every token that was
+// ever granted. A majority of the nodes must be reachable. Nodes that have state in
+// this fleet stay as they are.
+func Init(ctx context.Context, config Config, floor fencing.Token) error {
+	config.Topology = nil
+	b, err := connect(ctx, config)
+	if err != nil {
+		return err
 	}
+	close(b.keeper.done) // it never ran
+	defer b.Close(ctx)
+	known, _ := recovery.StandaloneFloor(reports(b.NodeStatuses(ctx)))
+	if known > recovery.Jump { // some node knows of tokens
+		floor = max(floor, known)
+	}
+	initialised, errs := 0, make([]error, len(b.nodes))
+	for i, s := range b.NodeStatuses(ctx) {
+		errs[i] = s.Err
+		if s.Err == nil && s.Report.Live == nil {
+			errs[i] = b.initNode(ctx, i, floor)
+		}
+		if errs[i] == nil {
+			initialised++
+		}
+	}
+	if initialised < b.quorum {
+		return fmt.Errorf("%w: %d of %d Redis nodes were initialised, %d are needed: %w",
+			lease.ErrUnavailable, initialised, len(b.nodes), b.quorum, errors.Join(errs...))
+	}
+	return nil
+}
+
+func (b *Backend) initNode(ctx context.Context, node int, floor fencing.Token) error {
+	join := lease.NewSessionID().String()
+	if err := b.Join(ctx, node, join, standaloneVersion); err != nil {
+		return err
+	}
+	_, err := b.Initialise(ctx, node, Range{Join: join, Version: standaloneVersion, Floor: floor, Ceiling: fencing.MaxToken})
+	return err
 }

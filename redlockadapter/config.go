@@ -2,7 +2,7 @@ package redlockadapter
 
 import (
 	"fmt"
-	"strings"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,43 +21,48 @@ const (
 	DefaultIdle        = 24 * time.Hour
 )
 
-// maxBatch is how many attempts one script call takes. A Redis node does nothing
-// else meanwhile, so it is bounded; beyond this the gain is small.
-const maxBatch = 64
-
-// Config says which nodes to use, and how. A zero field takes its default. All
-// processes that use the same locks must have the same Namespace.
+// Config says which nodes to use, and how. A zero field takes its default.
 type Config struct {
-	// Nodes are the Redis masters, independent of each other: an odd number, 5
-	// to survive the loss of two, 1 for a single point of failure. What this
-	// package depends on (retries, timeouts, pool) is set by it.
+	// Nodes are the Redis masters, independent of each other: an odd number, 5 to
+	// survive the loss of two, 1 for a single point of failure. All processes
+	// that share locks must list the same addresses. Retries, timeouts and pool
+	// are set by this package.
 	Nodes []*redis.Options
-	// Namespace begins every key, as a hash tag. Default: DefaultNamespace.
+	// Namespace is the beginning of every key. Default: DefaultNamespace.
 	Namespace string
 	// NodeTimeout bounds one exchange with one node. It should be small against
 	// every TTL. Default: DefaultNodeTimeout.
 	NodeTimeout time.Duration
-	// MaxTTL is the longest TTL of a session, and the quarantine of a node that
-	// was emptied: by then every lock that it forgot has ended. Processes need not
-	// have the same: the nodes keep the longest of all that ever connected, and
-	// that is the quarantine for everyone. Default: DefaultMaxTTL.
+	// MaxTTL is the longest TTL of a lease, and the quarantine of a node that
+	// lost its state: by then every lock that it forgot has ended. All processes
+	// must have the same. Default: DefaultMaxTTL.
 	MaxTTL time.Duration
-	// MaxSkew is how far a node's clock may be off at start. Tokens do not
-	// depend on clocks; a clock that is far off is a sign of a broken machine,
-	// and one that is put right under way ends locks early. Default:
-	// DefaultMaxSkew.
+	// MaxSkew is how far a node's clock may be off at the start. Tokens do not
+	// depend on clocks, but a clock that is far off is a sign of a broken machine.
+	// Default: DefaultMaxSkew.
 	MaxSkew time.Duration
-	// IdleCounters is how long the counter of an unused lock is kept at least. Default:
-	// DefaultIdle.
+	// IdleCounters is how long the record of an unused lock is kept at least.
+	// Default: DefaultIdle.
 	IdleCounters time.Duration
-	// Shared switches shared leases and permits on. All processes that use the
-	// same locks must know of them.
-	Shared bool
+	// Topology returns the topology to act under, where a service has one. The
+	// version that a call carries to the nodes and the mode of its locks are read
+	// from one Topology: a newer version must never be used with older policies.
+	// Nil means standalone: every lock is in efficiency mode, and the Backend
+	// recovers lost nodes by itself.
+	Topology func() lease.Topology
+	// Logger hears of nodes that are lost and recovered. Default: slog.Default.
+	Logger *slog.Logger
 }
+
+// standaloneVersion is the version of a fleet without a service.
+const standaloneVersion = 1
 
 func (c Config) filled() Config {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
 	}
 	fill := func(d *time.Duration, byDefault time.Duration) {
 		if *d == 0 {
@@ -71,17 +76,29 @@ func (c Config) filled() Config {
 	return c
 }
 
+// fleet is the set of the nodes.
+func (c Config) fleet() lease.Fleet {
+	f := lease.Fleet{Namespace: c.Namespace, MaxTTL: c.MaxTTL}
+	for _, node := range c.Nodes {
+		f.Addresses = append(f.Addresses, node.Addr)
+	}
+	return f
+}
+
 // validate checks a filled Config.
 func (c Config) validate() error {
-	switch n := len(c.Nodes); {
-	case n == 0:
+	if len(c.Nodes) == 0 {
 		return fmt.Errorf("%w: no Redis nodes; give 5, or 1 if a single point of failure will do", lease.ErrInvalid)
-	case n%2 == 0:
-		return fmt.Errorf("%w: %d Redis nodes; an even number survives no more losses than %d, so use an odd one", lease.ErrInvalid, n, n-1)
-	case strings.ContainsAny(c.Namespace, "{} \n"):
-		return fmt.Errorf("%w: namespace %q must have no braces, spaces or line breaks", lease.ErrInvalid, c.Namespace)
-	case c.MaxTTL < lease.MinTTL || c.MaxTTL > lease.MaxTTL:
-		return fmt.Errorf("%w: MaxTTL (%v) must be from %v to %v", lease.ErrInvalid, c.MaxTTL, lease.MinTTL, lease.MaxTTL)
+	}
+	for i, node := range c.Nodes {
+		if node == nil {
+			return fmt.Errorf("%w: Redis node %d is nil", lease.ErrInvalid, i+1)
+		}
+	}
+	if err := c.fleet().Validate(); err != nil {
+		return err
+	}
+	switch {
 	case c.NodeTimeout < time.Millisecond || c.NodeTimeout > c.MaxTTL:
 		return fmt.Errorf("%w: NodeTimeout (%v) must be from 1ms to MaxTTL (%v)", lease.ErrInvalid, c.NodeTimeout, c.MaxTTL)
 	case c.IdleCounters < c.MaxTTL:
@@ -89,50 +106,48 @@ func (c Config) validate() error {
 	case c.MaxSkew < 0:
 		return fmt.Errorf("%w: MaxSkew (%v) must not be negative", lease.ErrInvalid, c.MaxSkew)
 	}
-	seen := map[string]bool{}
-	for i, o := range c.Nodes {
-		if o == nil || o.Addr == "" {
-			return fmt.Errorf("%w: Redis node %d has no address", lease.ErrInvalid, i+1)
-		}
-		if seen[o.Addr] {
-			return fmt.Errorf("%w: Redis node %s is listed twice; one node has one vote", lease.ErrInvalid, o.Addr)
-		}
-		seen[o.Addr] = true
-	}
 	return nil
 }
 
-// options are what go-redis is started with for one node.
+// options returns what go-redis is started with for one node.
 func (c Config) options(node *redis.Options) *redis.Options {
 	o := *node
 	o.Protocol = 2
-	// A script that is sent twice while its caller believes it was sent once can
-	// land after the caller's release. Attempts are repeated here, knowingly.
+	// A script that go-redis repeats by itself can land after its release.
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = c.NodeTimeout, c.NodeTimeout, c.NodeTimeout
 	o.PoolTimeout = c.NodeTimeout
 	o.DialerRetries = 1
-	o.PoolSize, o.MaxConcurrentDials = 4, 4
+	o.PoolSize, o.MaxConcurrentDials = 1, 1
 	o.PipelinePoolSize = -1
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return &o
 }
 
-// keys are the names of what is kept on a node, see scripts/state.md.
-type keys struct {
-	base    string
-	channel string // beginning, followed by the process
+// The names of keys. The server's identity, its life, is in the name of all but
+// one: a restarted server has no state under its new name.
+//
+//	{NAMESPACE}:LIFE:node              the state of the node
+//	{NAMESPACE}:LIFE:lock:RESOURCE     the record of a lock
+//	{NAMESPACE}:LIFE:waiting:RESOURCE  the processes that wait for it
+//	{NAMESPACE}:life                   the latest life that was initialised
+const (
+	nodeKey    = "node"
+	lifeKey    = "life" // the one without a life in its name
+	lockPrefix = "lock:"
+)
+
+// keyPrefix begins the name of every key of a namespace.
+func keyPrefix(namespace string) string { return "{" + namespace + "}:" }
+
+// keysOf returns the keys of a script that looks at the node and some locks.
+func keysOf(resources []fencing.Resource) []string {
+	keys := make([]string, 1, 1+len(resources))
+	keys[0] = nodeKey
+	for _, r := range resources {
+		keys = append(keys, lockPrefix+string(r))
+	}
+	return keys
 }
-
-func keysOf(namespace string) keys {
-	p := "{" + namespace + "}"
-	return keys{base: p, channel: p + ":wake:"}
-}
-
-// of is the name of the hash of a node in one run of its server.
-func (k keys) of(runID string) string { return k.base + ":" + runID[:min(16, len(runID))] }
-
-// lockOf is the field of a lock.
-func lockOf(resource fencing.Resource) string { return ":" + string(resource) }

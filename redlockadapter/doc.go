@@ -1,29 +1,27 @@
 // Package redlockadapter provides leases over N independent Redis masters: the
 // efficiency mode.
 //
-// What it does not give: in rare cases two clients hold one lock at the same
-// time. It takes a node that loses its data inside a TTL, clocks that run at
-// different rates, or a client that is paused past its deadline. A lock without
-// a gate behind it is therefore only a hint. The order in which waiting
-// processes are served is approximate. With one node (N = 1) that node is a
-// single point of failure.
+// It does not give mutual exclusion in every case: two clients may hold one lock
+// at the same time when a node loses its data within a TTL, when clocks run at
+// different rates, or when a client is paused past its deadline. A lock without a
+// gate behind it is only a hint. There are no shared leases and no permits. The
+// order in which waiting processes are served is approximate. With one node that
+// node is a single point of failure.
 //
-// What it gives without any assumption about time: no token is granted twice,
-// and a later grant has a larger one, as long as a majority of the nodes keeps
-// its data. A node that was emptied, or restarted so that it may have lost
-// something, does not vote until it has been brought back with a new epoch.
-// That is automatic while a majority has data; with fewer it is an operator's
-// decision, see [Init].
+// It gives, without any assumption about time: no token is granted twice, and a
+// later grant has a larger one. A restart of a Redis server is a loss: the node
+// does not vote until it was given a fresh range of tokens, by a service or, where
+// there is none, by a quorum of nodes that report how far tokens had come.
 //
-// The nouns, in reading order:
+// docs/REDLOCK.md has the protocol. The nouns, in reading order:
 //
-//   - [Config]: the nodes and the timings; [New] checks both.
-//   - [Backend]: the lease.Backend; it holds what the process knows of locks.
-//   - session, attempt: what a client has asked for, and one try at it.
-//   - lane, exchange, link: the one ordered stream of scripts to a node, what it
-//     sends in one go, and the connection it sends it on.
-//   - queue: who waits in this process, and who is woken next.
-//   - keeper of epochs: detects emptied nodes and brings them back.
-//   - package quorum: the decisions, as pure functions.
+//   - [Config], [Backend]: the nodes, and the lease.Backend on them.
+//   - session: a lease.Session; it remembers what became of each nonce.
+//   - attempt: one try of one nonce; package quorum decides it.
+//   - [Held]: a granted lease, as any process can renew or release it.
+//   - queues: who waits in this process, and who contends on the nodes.
+//   - node, connection, link: one Redis master, the pipelined connection to it,
+//     and the network connection in one life of the server.
+//   - keeper: checks the servers and recovers lost nodes; package recovery decides.
 //   - scripts: what a node does, in Lua.
 package redlockadapter

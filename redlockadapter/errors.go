@@ -7,42 +7,44 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// What an operator can act on. Match with errors.Is.
+// What a caller or an operator can act on. Match with errors.Is.
 var (
-	// ErrNodeSetup: a node is not fit to vote. The error says why, and what to
-	// change.
+	// ErrNodeSetup: a server is not fit to be a node. The error says why and what
+	// to change.
 	ErrNodeSetup = errors.New("unusable Redis node")
-	// ErrNoData: fewer than a majority of the nodes have counters, so nobody can
-	// tell which tokens were granted. It matches lease.ErrUnavailable.
-	ErrNoData error = noDataError{}
+	// ErrVersion: the nodes have seen a newer version of the policies than the
+	// caller acts under. Reload the topology and route the request again. It
+	// matches lease.ErrUnavailable.
+	ErrVersion error = unavailable("the Redis nodes have seen a newer version of the policies")
+	// ErrNoState: fewer than a quorum of the nodes can report how far tokens had
+	// come, so that no token would be safe. It matches lease.ErrUnavailable.
+	ErrNoState error = unavailable("too few Redis nodes know how far tokens had come; " +
+		"initialise a new fleet with 'leased redis init', or an emptied one with a floor above every token that was ever granted")
 )
 
-// initCommand is what decides when too few nodes have data.
-const initCommand = "leased redis init --floor"
+// unavailable is an error that matches lease.ErrUnavailable.
+type unavailable string
 
-type noDataError struct{}
+// Error returns the text.
+func (e unavailable) Error() string { return string(e) }
 
-// Error names the command that decides.
-func (noDataError) Error() string {
-	return "too few Redis nodes have their data, so no token would be safe; " +
-		"an operator must decide with `" + initCommand + "`, with a floor above every token that was ever granted"
-}
+// Is makes errors.Is match lease.ErrUnavailable: nothing has happened.
+func (e unavailable) Is(target error) bool { return target == lease.ErrUnavailable }
 
-// Is makes it match lease.ErrUnavailable: nothing has happened.
-func (noDataError) Is(target error) bool { return target == lease.ErrUnavailable }
-
-// Why a node did not vote.
+// Why a node did not accept an attempt.
 var (
-	errNodeDown   = errors.New("node is out of reach, and is asked again soon")
-	errNodeEmpty  = errors.New("node is empty, or was restarted, and may not vote yet")
-	errNotSent    = errors.New("attempt ended before it was sent")
-	errLaneClosed = errors.New("backend is closed")
-	errFull       = errors.New("counter has reached 2^53")
-	errBusy       = errors.New("another one who shares the lock is just getting its token")
+	errNodeDown = errors.New("node is unreachable")
+	errEmpty    = errors.New("node has no state and does not vote yet")
+	errFleet    = errors.New("node belongs to another fleet; all processes must list the same addresses")
+	errCeiling  = errors.New("node has reached the ceiling of its tokens")
+	errEnded    = errors.New("attempt has ended")
+	errNotSent  = errors.New("request was canceled before it was sent")
+	errClosed   = errors.New("backend is closed")
+	errSplit    = errors.New("votes are split")
 )
 
-// setupProblem says why a node is not fit to vote. It wraps nothing: go-redis
-// passes on only the innermost error of a failed connection.
+// setupProblem says why a server is not fit to be a node. It wraps nothing:
+// go-redis passes on only the innermost error of a failed connection.
 type setupProblem struct {
 	addr, why string
 }
@@ -57,13 +59,7 @@ func setupError(addr, format string, args ...any) error {
 	return &setupProblem{addr, fmt.Sprintf(format, args...)}
 }
 
-func unsupported(what string) error {
-	return fmt.Errorf("%w: %s in the efficiency mode are not switched on (Config.Shared); switch them on in all processes, or use a lock of the correctness mode",
-		lease.ErrUnsupported, what)
+// endedError is the answer to an attempt that was released.
+func endedError(nonce lease.Nonce) error {
+	return fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, nonce)
 }
-
-// Why an attempt was lost though the lock may be free: it is tried again.
-var (
-	errOldEpoch = errors.New("attempt has an old epoch")
-	errSplit    = errors.New("votes are split")
-)

@@ -1,9 +1,7 @@
 package redlockadapter
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -17,73 +15,74 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// watchEvery is how often Watch looks. Redis tells nobody of a lock that
-// expires, so there is no way around looking.
+// watchEvery is how often Watch looks. Redis tells nobody of a lock that expires.
 const watchEvery = 50 * time.Millisecond
 
-// sighting is what one node says of a holder.
-type sighting struct {
-	name, info string
-	left       time.Duration
-	counter    fencing.Token
+// record is what one node knows of a lock.
+type record struct {
+	name    string // of the attempt that holds the lock, empty if it is free
+	left    time.Duration
+	token   fencing.Token
+	holder  string
+	details string
+	ended   string // the attempt that ended last by a release or a break
+	cause   string // of ended
+	waiters []string
 }
 
-// parseSightings reads the answer of the inspect script: who has the lock alone,
-// and who shares it.
-func parseSightings(text string) ([]sighting, error) {
-	var all []sighting
-	for _, part := range strings.Split(text, "\x00") {
-		counter, rest, held := strings.Cut(part, " ")
-		if counter == "" {
-			continue
-		}
-		token, err := fencing.ParseToken(counter)
-		if err != nil {
-			return nil, fmt.Errorf("node answered %q: %w", text, err)
-		}
-		if held {
-			s := sighting{counter: token}
-			left, body, _ := strings.Cut(rest, " ")
-			s.name, s.info, _ = strings.Cut(body, "\n")
-			millis, _ := strconv.ParseInt(left, 10, 64)
-			s.left = time.Duration(millis) * time.Millisecond
-			all = append(all, s)
-		}
+func parseRecord(got reply) (record, error) {
+	if got.word(0) == "empty" && len(got.words) == 1 {
+		return record{}, errEmpty
 	}
-	return all, nil
+	if len(got.words) < 7 {
+		return record{}, fmt.Errorf("%w: record %q", errProtocol, got.words)
+	}
+	w := got.words
+	left, err := strconv.ParseInt(w[1], 10, 64)
+	if err != nil {
+		return record{}, fmt.Errorf("%w: time left %q", errProtocol, w[1])
+	}
+	token, err := fencing.ParseToken(w[2])
+	if err != nil {
+		return record{}, err
+	}
+	r := record{name: w[0], left: time.Duration(left) * time.Millisecond, token: token, holder: w[3], details: w[4], ended: w[5], cause: w[6], waiters: w[7:]}
+	if left == 0 {
+		r.name = ""
+	}
+	return r, nil
 }
 
-// body is what the node has of the holder.
-func (s sighting) body() string { return s.name + "\n" + s.info }
-
-// look asks all nodes what they know of a lock.
-func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([][]sighting, error) {
+// records asks all nodes what they know of a lock, and returns the answers of at
+// least a majority.
+func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]record, error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
 	}
 	var (
 		mu   sync.Mutex
-		seen [][]sighting
-		errs []error
-		left = len(b.lanes)
+		seen []record
+		errs = make([]error, len(b.nodes))
+		left = len(b.nodes)
 		done = make(chan struct{})
 	)
-	o := &op{script: inspectScript, args: newArgs(lockOf(resource))}
-	o.answer = func(_ int, got answer) {
+	r := newRequest(inspectScript, keysOf([]fencing.Resource{resource}))
+	r.answer = func(node int, got reply) {
+		one, err := record{}, got.err
+		if err == nil {
+			one, err = parseRecord(got)
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		s, err := parseSightings(got.text)
-		if err = errors.Join(got.err, err); err != nil {
-			errs = append(errs, err)
-		} else {
-			seen = append(seen, s)
+		if errs[node] = err; err == nil {
+			seen = append(seen, one)
 		}
 		if left--; left == 0 {
 			close(done)
 		}
 	}
-	for _, l := range b.lanes {
-		l.push(o)
+	for _, n := range b.nodes {
+		n.push(r)
 	}
 	select {
 	case <-done:
@@ -91,98 +90,113 @@ func (b *Backend) look(ctx context.Context, resource fencing.Resource) ([][]sigh
 		return nil, context.Cause(ctx)
 	}
 	if len(seen) < b.quorum {
-		return nil, fmt.Errorf("%w: %d of %d Redis nodes tell: %w", lease.ErrUnavailable, len(seen), len(b.lanes), errors.Join(errs...))
+		return nil, b.explain(errs)
 	}
 	return seen, nil
 }
 
-// holders are those whom a majority has, each with one token, in the order of
-// their tokens. left is how long a majority will have them. Counters may differ, as
-// that of a node that was emptied is ahead: then the token is the one that a
-// majority agrees on, or that this process was granted. If neither is known it
-// cannot be told from an attempt that was never granted, and is left out.
-func (b *Backend) holders(seen [][]sighting) []sighting {
-	names := map[string][]sighting{}
-	for _, node := range seen {
-		for _, s := range node {
-			names[s.name] = append(names[s.name], s)
+// find returns the lease that a majority of the records agree on, or false. Its
+// time left is how long a majority will have it. Counters may differ, as that of a
+// recovered node is ahead; the token is then the one that a majority has, or the one
+// that this process was granted. Without either the lease cannot be told from an
+// attempt that was not granted.
+func (b *Backend) find(resource fencing.Resource, seen []record) (Held, time.Duration, bool) {
+	byName := map[string][]record{}
+	for _, r := range seen {
+		if r.name != "" {
+			byName[r.name] = append(byName[r.name], r)
 		}
 	}
-	var all []sighting
-	for name, same := range names {
+	for name, same := range byName {
 		if len(same) < b.quorum {
 			continue
 		}
-		slices.SortFunc(same, func(x, y sighting) int { return cmp.Compare(x.left, y.left) })
-		one := same[len(same)-b.quorum]
-		if one.counter = b.agreed(same); one.counter == fencing.None {
-			if a := b.holding(name); a != nil {
-				one.counter = a.token
-			}
+		slices.SortFunc(same, func(x, y record) int { return int(y.left - x.left) })
+		d := parseDetails(same[0].details)
+		h := Held{Name: name, Resources: []fencing.Resource{resource}, TTL: time.Duration(d.TTL) * time.Millisecond,
+			Holder: same[0].holder, Metadata: d.Metadata, Token: b.agreed(same)}
+		if len(d.Set) > 0 {
+			h.Resources = d.Set
 		}
-		if one.counter != fencing.None {
-			all = append(all, one)
+		h.Session, h.Nonce = parseName(name)
+		if a := b.granted.find(name); a != nil {
+			h.Token = a.Token
+		}
+		if h.Token != fencing.None {
+			return h, same[b.quorum-1].left, true
 		}
 	}
-	slices.SortFunc(all, func(x, y sighting) int { return cmp.Compare(x.counter, y.counter) })
-	return all
+	return Held{}, 0, false
 }
 
-// agreed is the counter that a majority has, None if there is none.
-func (b *Backend) agreed(same []sighting) fencing.Token {
+// agreed returns the token that a majority has, or None.
+func (b *Backend) agreed(same []record) fencing.Token {
 	votes := map[fencing.Token]int{}
-	for _, s := range same {
-		if votes[s.counter]++; votes[s.counter] == b.quorum {
-			return s.counter
+	for _, r := range same {
+		if votes[r.token]++; votes[r.token] == b.quorum {
+			return r.token
 		}
 	}
 	return fencing.None
 }
 
-// Inspect tells who holds the lock.
+// Find reads a lease from the nodes. The error matches lease.ErrNotHeld if a
+// majority does not hold the lock with this token.
+func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (Held, error) {
+	seen, err := b.records(ctx, resource)
+	if err != nil {
+		return Held{}, err
+	}
+	if h, _, ok := b.find(resource, seen); ok && h.Token == token {
+		return h, nil
+	}
+	return Held{}, fmt.Errorf("%q: %w with token %d", string(resource), lease.ErrNotHeld, token)
+}
+
+// Inspect returns who holds the lock and who waits for it: all waiters of this
+// process, and the first one of each other process.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
-	seen, err := b.look(ctx, resource)
+	seen, err := b.records(ctx, resource)
 	if err != nil {
 		return lease.Status{}, err
 	}
-	status := lease.Status{Resource: resource, Mode: lease.Efficiency}
-	for _, s := range b.holders(seen) {
-		status.Holders = append(status.Holders, s.party())
+	return b.status(resource, seen), nil
+}
+
+func (b *Backend) status(resource fencing.Resource, seen []record) lease.Status {
+	status := lease.Status{Resource: resource, Mode: lease.Efficiency, Waiters: b.queues.waiting(resource)}
+	if h, left, ok := b.find(resource, seen); ok {
+		status.Holders = []lease.Party{{Holder: h.Holder, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left}}
 	}
-	return status, nil
-}
-
-func (s sighting) party() lease.Party {
-	id, nonce, _ := strings.Cut(s.name, ":")
-	nonce, _, _ = strings.Cut(nonce, ".")
-	session, _ := lease.ParseSessionID(id)
-	number, _ := strconv.ParseUint(nonce, 10, 64)
-	lines := strings.SplitN(s.info, "\n", 3)
-	c := s.claim()
-	p := lease.Party{Session: session, Nonce: lease.Nonce(number), Kind: c.kind, Slot: c.slot, Token: s.counter, TTL: s.left}
-	if len(lines) == 3 {
-		p.Holder = lines[1]
-		p.Metadata = decodeMetadata(lines[2])
+	others := map[string]bool{}
+	for _, r := range seen {
+		for _, w := range r.waiters {
+			process, holder, _ := strings.Cut(w, " ")
+			if process != b.process && !others[process] {
+				others[process] = true
+				status.Waiters = append(status.Waiters, lease.Party{Holder: holder})
+			}
+		}
 	}
-	return p
+	return status
 }
 
-// ttl is the TTL that the holder asked for.
-func (s sighting) ttl() time.Duration {
-	line, _, _ := strings.Cut(s.info, "\n")
-	text, _, _ := strings.Cut(line, " ")
-	millis, _ := strconv.ParseInt(text, 10, 64)
-	return time.Duration(millis) * time.Millisecond
+// Ended returns how a lease ended, as far as the nodes still know: "released" or
+// "broken", or "expired" if neither is known.
+func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session lease.SessionID, nonce lease.Nonce) (string, error) {
+	seen, err := b.records(ctx, resource)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range seen {
+		if s, n := parseName(r.ended); s == session && n == nonce {
+			return r.cause, nil
+		}
+	}
+	return "expired", nil
 }
 
-// claim is what the holder has.
-func (s sighting) claim() claim {
-	line, _, _ := strings.Cut(s.info, "\n")
-	_, text, _ := strings.Cut(line, " ")
-	return parseClaim(text)
-}
-
-// Watch looks again and again, and tells what has changed.
+// Watch calls changed with the present status, and again after each change.
 func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -194,7 +208,7 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 			told := status
 			told.Holders = slices.Clone(status.Holders)
 			for i := range told.Holders {
-				told.Holders[i].TTL = 0 // time passing is no change
+				told.Holders[i].TTL = 0 // the passing of time is no change
 			}
 			if first || !reflect.DeepEqual(told, last) {
 				changed(status)
@@ -211,53 +225,25 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	}
 }
 
-// Break takes the lease with this token away from its holder. A tombstone for as
-// long as the holder's TTL refuses its renewals, which would else take the lock
-// back.
+// Break takes the lease with this token away from its holder.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if !token.Valid() {
 		return fmt.Errorf("%w: break %q: %d is no token", lease.ErrInvalid, string(resource), token)
 	}
-	seen, err := b.look(ctx, resource)
+	h, err := b.Find(ctx, resource, token)
 	if err != nil {
-		return err
+		return fmt.Errorf("break: %w", err)
 	}
-	holders := b.holders(seen)
-	i := slices.IndexFunc(holders, func(s sighting) bool { return s.counter == token })
-	if i < 0 {
-		return fmt.Errorf("break %q: %w with token %d", string(resource), lease.ErrNotHeld, token)
+	if a := b.granted.take(h.Name); a != nil {
+		a.end()
+		b.queues.lost(a)
 	}
-	s := holders[i]
-	if a := b.holding(s.name); a != nil {
-		defer a.session.lose(a, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))
+	err = b.releaseHeld(ctx, &h, causeBroken)
+	b.mu.Lock()
+	s := b.sessions[h.Session]
+	b.mu.Unlock()
+	if s != nil {
+		s.lose(h.Nonce, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))
 	}
-	f := newFarewell(len(b.lanes), b.quorum)
-	o := &op{script: releaseScript, answer: f.answered, args: newArgs(
-		s.claim().after("*1 "+tombLife(max(s.ttl(), b.config.MaxTTL))+" "+wakeNext), lockOf(resource), s.body())}
-	for _, l := range b.lanes {
-		l.push(o)
-	}
-	return f.await(ctx)
-}
-
-func encodeMetadata(metadata map[string]string) string {
-	if len(metadata) == 0 {
-		return ""
-	}
-	text, err := json.Marshal(metadata)
-	if err != nil {
-		panic(err) // a map of strings can be written
-	}
-	return string(text)
-}
-
-func decodeMetadata(text string) map[string]string {
-	if text == "" {
-		return nil
-	}
-	var metadata map[string]string
-	if json.Unmarshal([]byte(text), &metadata) != nil {
-		return nil // written by something else; it is for people only
-	}
-	return metadata
+	return err
 }

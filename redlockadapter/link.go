@@ -3,39 +3,29 @@ package redlockadapter
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// link is the connection of a lane. go-redis makes it: it dials, encrypts,
-// authenticates and has the server looked at. From then on only the lane speaks
-// on it, so that a question can be written by whoever asks it and the answer read
-// by whoever waits for it.
+// link is one network connection to a server, in one life of the server.
+// go-redis makes it: it dials, encrypts and authenticates. From then on the
+// connection type alone uses it, so that callers can write while another
+// goroutine reads.
 type link struct {
-	client *redis.Client
-	conn   net.Conn
-	reader *bufio.Reader
-	node   string // the name of the node's hash, as it is sent
-
-	// Room that exchanges use one after the other. Whoever has made the lane busy
-	// uses it; commands only the lane's goroutine, since a write may still look at
-	// them when the answer is there.
-	batch    []*op
-	calls    []call
-	commands []byte
+	client    *redis.Client
+	conn      net.Conn
+	reader    *bufio.Reader
+	namespace string // begins the names of all keys
+	prefix    string // begins the names of the keys of this life
 }
 
-// dialLink makes a connection that the server has been admitted on.
-func (n *node) dialLink(timeout time.Duration) (*link, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*timeout)
+// dial makes a link to a server that is fit to be a node.
+func (n *node) dial() (*link, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*n.timeout)
 	defer cancel()
 	o := *n.options
 	dial := o.Dialer
@@ -51,20 +41,23 @@ func (n *node) dialLink(timeout time.Duration) (*link, error) {
 		last = conn
 		return conn, err
 	}
-	o.PoolSize, o.MaxConcurrentDials = 1, 1
-	k := &link{commands: make([]byte, 0, 1<<12)}
-	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
-		runID, err := n.connected(ctx, conn, n.maxTTL)
-		k.node = newArgs(n.keys.of(runID)).text
+	theirs, life := o.OnConnect, ""
+	o.OnConnect = func(ctx context.Context, conn *redis.Conn) (err error) {
+		if theirs != nil {
+			if err := theirs(ctx, conn); err != nil {
+				return err
+			}
+		}
+		life, err = n.examine(ctx, conn)
 		return err
 	}
-	k.client = redis.NewClient(&o)
+	k := &link{client: redis.NewClient(&o), namespace: n.namespace}
 	if err := k.client.Conn().Ping(ctx).Err(); err != nil {
 		_ = k.client.Close() // the error that matters is the other one
-		return nil, err
+		return nil, fmt.Errorf("connect to %s: %w", n.addr, err)
 	}
 	mu.Lock()
-	k.conn = last
+	k.conn, k.prefix = last, n.namespace+life+":"
 	mu.Unlock()
 	if err := k.conn.SetDeadline(time.Time{}); err != nil { // go-redis has set one
 		k.close()
@@ -74,77 +67,62 @@ func (n *node) dialLink(timeout time.Duration) (*link, error) {
 	return k, nil
 }
 
-// close ends the connection. Who reads from it gets an error.
-func (k *link) close() {
-	_ = k.conn.Close()
-	_ = k.client.Close() // the connection is closed; only its books are left
+// examine looks at the server on a new connection, before anything else is sent
+// on it, and returns its life.
+func (n *node) examine(ctx context.Context, conn *redis.Conn) (life string, err error) {
+	info, err := conn.Info(ctx).Result()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for INFO: %w", n.addr, err)
+	}
+	f := parseInfo(info)
+	if err := f.check(n.addr); err != nil {
+		return "", err
+	}
+	if other := n.lives.claim(f.life(), n.addr); other != n.addr {
+		return "", setupError(n.addr, "it is the same server as %s; a server has one vote", other)
+	}
+	pipe := conn.Pipeline()
+	for _, s := range hotScripts {
+		pipe.ScriptLoad(ctx, s.text)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return "", fmt.Errorf("load scripts on %s: %w", n.addr, err)
+	}
+	return f.life(), nil
 }
 
-// write sends commands. If that fails the connection is closed, and the reader
-// tells.
+// close ends the link. The reader gets an error.
+func (k *link) close() {
+	_ = k.conn.Close()
+	_ = k.client.Close() // only its bookkeeping is left
+}
+
+// write sends commands. If that fails the link is closed, and the reader sees it.
 func (k *link) write(commands []byte) {
 	if _, err := k.conn.Write(commands); err != nil {
 		_ = k.conn.Close()
 	}
 }
 
-// refusal is an error that a server answers.
-type refusal string
-
-// Error is what the server said.
-func (r refusal) Error() string { return string(r) }
-
-// ends reports whether the server is none that votes, and must be looked at
-// again: it has become a replica, or loads its data.
-func (r refusal) ends() bool {
-	word, _, _ := strings.Cut(string(r), " ")
-	return word == "READONLY" || word == "LOADING" || word == "MASTERDOWN"
+// lives knows which node of a Backend each server is, so that one server under
+// two addresses has one vote.
+type lives struct {
+	mu    sync.Mutex
+	owner map[string]string // life -> address
 }
 
-var errProtocol = errors.New("answer is not what Redis says")
-
-// read waits for the next answer: a text, or a refusal. Any other error is the
-// end of the connection.
-func (k *link) read() (string, error) {
-	line, err := k.reader.ReadSlice('\n')
-	if err != nil {
-		return "", err
+// claim returns the address that a life belongs to: the first that claimed it.
+func (l *lives) claim(life, addr string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if owner, taken := l.owner[life]; taken {
+		return owner
 	}
-	if len(line) < 3 {
-		return "", errProtocol
-	}
-	rest := line[1 : len(line)-2]
-	switch line[0] {
-	case '-':
-		return "", refusal(rest)
-	case ':':
-		return string(rest), nil
-	case '$':
-		size, err := strconv.Atoi(string(rest))
-		if err != nil || size < 0 || size > 1<<24 {
-			return "", fmt.Errorf("%w: %q", errProtocol, line)
+	for other, owner := range l.owner {
+		if owner == addr {
+			delete(l.owner, other) // a former life
 		}
-		text := make([]byte, size+2)
-		if _, err := io.ReadFull(k.reader, text); err != nil {
-			return "", err
-		}
-		return string(text[:size]), nil
 	}
-	return "", fmt.Errorf("%w: %q", errProtocol, line)
-}
-
-// appendArg appends one argument of a command as Redis wants it.
-func appendArg(b []byte, arg string) []byte {
-	b = append(b, '$')
-	b = strconv.AppendInt(b, int64(len(arg)), 10)
-	b = append(b, "\r\n"...)
-	b = append(b, arg...)
-	return append(b, "\r\n"...)
-}
-
-// appendCount appends how many arguments follow.
-func appendCount(b []byte, n int) []byte {
-	b = append(b, '*')
-	b = strconv.AppendInt(b, int64(n), 10)
-	return append(b, "\r\n"...)
+	l.owner[life] = addr
+	return addr
 }

@@ -4,26 +4,30 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
 // Whom a release wakes, as the script knows it.
 const (
 	wakeNone = "none"
-	wakeNext = "next" // who has waited longest, if the lock was mine
-	wakeAny  = "any"  // the same, whoever had the lock
+	wakeNext = "next" // the longest waiter, if the lock was freed
+	wakeAny  = "any"  // the longest waiter
 )
 
-// noTomb is the life of no tombstone.
-const noTomb = "0"
+// Why an attempt ended, as records say it.
+const (
+	causeReleased = "released"
+	causeBroken   = "broken"
+)
 
-// farewell is a release under way. It goes to all nodes; its caller waits for a
+// releasing is a release under way. It goes to all nodes; its caller waits for a
 // majority at most.
-type farewell struct {
+type releasing struct {
 	quorum int
 	done   chan struct{} // closed when a majority has confirmed, or none can
 
@@ -34,140 +38,152 @@ type farewell struct {
 	err       error
 }
 
-func newFarewell(nodes, quorum int) *farewell {
-	return &farewell{quorum: quorum, left: nodes, done: make(chan struct{})}
+func (b *Backend) newReleasing() *releasing {
+	return &releasing{quorum: b.quorum, left: len(b.nodes), done: make(chan struct{})}
 }
 
-func (f *farewell) answered(_ int, got answer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.left--
-	before := f.confirmed
+func (r *releasing) answered(got reply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left--
 	if got.err == nil {
-		f.confirmed++
-		f.woken = f.woken || got.text == "1"
+		r.confirmed++
+		r.woken = r.woken || got.token > 0
 	} else {
-		f.err = got.err
+		r.err = got.err
 	}
-	if f.confirmed == f.quorum && before < f.quorum || f.left == 0 && f.confirmed < f.quorum {
-		close(f.done)
+	if got.err == nil && r.confirmed == r.quorum || r.left == 0 && r.confirmed < r.quorum {
+		close(r.done)
 	}
 }
 
 // await returns when a majority has confirmed.
-func (f *farewell) await(ctx context.Context) error {
+func (r *releasing) await(ctx context.Context) error {
 	select {
-	case <-f.done:
+	case <-r.done:
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.confirmed < f.quorum {
-		return fmt.Errorf("%w: only %d Redis nodes confirm, %d are needed: %w", lease.ErrUncertain, f.confirmed, f.quorum, f.err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.confirmed < r.quorum {
+		return fmt.Errorf("%w: %d Redis nodes confirmed the release, %d are needed: %w", lease.ErrUncertain, r.confirmed, r.quorum, r.err)
 	}
 	return nil
 }
 
-// release ends the attempt on every node, also on those that failed: they may
-// have voted. Where the answer to the acquire, or to a renewal, is missing a copy of
-// it may still be on its way, on another connection, so a tombstone is left for it;
-// where it was answered there is no such copy, since nothing is sent twice. Which of
-// them it is is known when the release is sent, for it follows them on its lane.
-func (a *attempt) release(wake string) *farewell {
-	f, o := a.farewellOp(wake)
-	for _, l := range a.session.backend.lanes {
-		l.push(o)
-	}
-	return f
+// releaseRequest ends an attempt on a node. With late set, a copy of its acquire
+// or of a renewal may arrive after the release, over another connection.
+func (b *Backend) releaseRequest(h *Held, cause, wake string, late bool) *request {
+	return newRequest(releaseScript, keysOf(h.Resources)[1:], h.Name, cause, b.channel, wake, flag(late))
 }
 
-// handOn is release, with the lock meant for one who waits in this process: its
-// acquire should go with the release, in one round trip.
-func (a *attempt) handOn(next *waiter) *farewell {
-	f, o := a.farewellOp(wakeNone)
-	for _, l := range a.session.backend.lanes {
-		l.hold(o)
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
+// end ends the attempt here, and returns the nodes where an unanswered request may
+// still be carried out.
+func (a *attempt) end() (unknown uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	a.canceled.Store(true)
+	return a.unknown
+}
+
+// release ends a granted attempt on every node, also on those that failed: they
+// may have accepted it.
+func (a *attempt) release(wake string) *releasing {
+	r, unknown := a.backend.newReleasing(), a.end()
+	for i, n := range a.backend.nodes {
+		n.push(a.releaseOn(r, wake, unknown>>i&1 == 1))
+	}
+	return r
+}
+
+// withdraw ends an attempt that was not granted, on the nodes that may have
+// accepted it.
+func (a *attempt) withdraw(wake string) {
+	r, unknown := a.backend.newReleasing(), a.end()
+	a.mu.Lock()
+	votes := slices.Clone(a.core.Votes())
+	a.mu.Unlock()
+	for i, n := range a.backend.nodes {
+		late := unknown>>i&1 == 1
+		if late || votes[i].State == quorum.Accepted {
+			n.push(a.releaseOn(r, wake, late))
+		}
+	}
+}
+
+// handOver is release, with the lock meant for a waiter of this process: its
+// acquire should follow the release in the same batch.
+func (a *attempt) handOver(next *waiter) *releasing {
+	r, unknown := a.backend.newReleasing(), a.end()
+	for i, n := range a.backend.nodes {
+		n.hold(a.releaseOn(r, wakeNone, unknown>>i&1 == 1))
 	}
 	next.poke()
 	runtime.Gosched() // to next
-	for _, l := range a.session.backend.lanes {
-		l.flush()
+	for _, n := range a.backend.nodes {
+		n.flush()
 	}
-	return f
+	return r
 }
 
-// farewellOp ends the attempt here, and makes the op that ends it on a node.
-func (a *attempt) farewellOp(wake string) (*farewell, *op) {
-	b := a.session.backend
-	f := newFarewell(len(b.lanes), b.quorum)
-	answered := func(node int, got answer) {
-		f.answered(node, got)
+func (a *attempt) releaseOn(r *releasing, wake string, late bool) *request {
+	request := a.backend.releaseRequest(&a.Held, causeReleased, wake, late)
+	request.answer = func(node int, got reply) {
+		r.answered(got)
 		if got.err != nil {
-			a.releaseLater(node, 0)
+			a.backend.releaseLater(&a.Held, node, 0)
 		}
 	}
-	plain := a.short
-	if wake != wakeNext || !a.plain() {
-		plain = a.farewell(noTomb, wake)
-	}
-	o := &op{script: releaseScript, answer: answered, late: func(node int) args {
-		a.mu.Lock()
-		unknown := a.unknown>>node&1 == 1
-		a.mu.Unlock()
-		if unknown {
-			return a.farewell(tombLife(a.session.ttl), wake)
-		}
-		return plain
-	}}
-	a.mu.Lock()
-	a.ended = true
-	a.stop.Store(true)
-	a.mu.Unlock()
-	return f, o
+	return request
 }
 
-// farewell are the args of a release.
-func (a *attempt) farewell(tomb, wake string) args {
-	return a.long(a.claim.after("*" + strconv.Itoa(len(a.locks)) + " " + tomb + " " + wake))
-}
-
-// stay has a reader or a permit pass on the lock that it took for its token, and
-// stay in. A node that does not hear of it learns by the next renewal.
-func (a *attempt) stay() {
-	if a.claim.kind == lease.Exclusive {
-		return
-	}
-	first := a.claim.after("*" + strconv.Itoa(len(a.locks)) + " " + noTomb + " " + wakeNext)
-	o := &op{script: releaseScript, stop: &a.stop, answer: func(int, answer) {},
-		args: a.long(first + " " + a.session.ttlText + " " + a.token.String())}
-	for _, l := range a.session.backend.lanes {
-		l.push(o)
-	}
-}
-
-// releaseAgain is when a node that could not be told is told again. After that
-// it is left to the TTL.
+// releaseAgain is when a node that could not be told of a release is told again.
+// After that it is left to the TTL.
 var releaseAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 1600 * time.Millisecond}
 
-// releaseLater tells a node that failed once more that the attempt is over. What
-// it keeps of it would stand in everybody's way until its TTL.
-func (a *attempt) releaseLater(node, times int) {
-	b := a.session.backend
-	if times == len(releaseAgain) || releaseAgain[times] > a.session.ttl || b.ctx.Err() != nil {
+// releaseLater tells a node that failed once more that an attempt has ended. What
+// the node keeps of it would block everybody until its TTL.
+func (b *Backend) releaseLater(h *Held, node, times int) {
+	if times == len(releaseAgain) || releaseAgain[times] > h.TTL || b.ctx.Err() != nil {
 		return
 	}
-	again := &op{script: releaseScript, args: a.farewell(tombLife(a.session.ttl), wakeNext),
-		answer: func(node int, got answer) {
-			if got.err != nil {
-				a.releaseLater(node, times+1)
-			}
-		}}
-	time.AfterFunc(releaseAgain[times], func() { b.lanes[node].push(again) })
+	again := b.releaseRequest(h, causeReleased, wakeNext, true)
+	again.answer = func(node int, got reply) {
+		if got.err != nil {
+			b.releaseLater(h, node, times+1)
+		}
+	}
+	time.AfterFunc(releaseAgain[times], func() { b.nodes[node].push(again) })
 }
 
-// tombLife is how long a tombstone lasts: a copy that comes after it gets a
-// lock that nobody holds, for one TTL. It is no danger, only a delay.
-func tombLife(ttl time.Duration) string {
-	return strconv.FormatInt(max(10*ttl, time.Minute).Milliseconds(), 10)
+// Release ends a lease that any process was granted.
+func (b *Backend) Release(ctx context.Context, h Held) error {
+	if a := b.granted.take(h.Name); a != nil {
+		return b.queues.release(a).await(ctx)
+	}
+	return b.releaseHeld(ctx, &h, causeReleased)
+}
+
+func (b *Backend) releaseHeld(ctx context.Context, h *Held, cause string) error {
+	r := b.newReleasing()
+	request := b.releaseRequest(h, cause, wakeNext, true)
+	request.answer = func(node int, got reply) {
+		r.answered(got)
+		if got.err != nil {
+			b.releaseLater(h, node, 0)
+		}
+	}
+	for _, n := range b.nodes {
+		n.push(request)
+	}
+	return r.await(ctx)
 }

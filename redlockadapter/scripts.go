@@ -5,54 +5,71 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 )
 
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// script is one Lua script; a node knows it by the hash of its text.
+// script is a Lua script. A node knows it by the hash of its text.
 type script struct {
-	name, text, sha string
-	begin           []byte // how a call of it begins, as it is sent
+	name, text string
+	bySHA      string // the beginning of an EVALSHA call, encoded
+	byText     string // the beginning of an EVAL call, for a node that has forgotten the script
 }
 
 var (
-	acquireScript = readScript("acquire")
-	raiseScript   = readScript("raise")
-	renewScript   = readScript("renew")
-	releaseScript = readScript("release")
-	adoptScript   = readScript("adopt")
-	inspectScript = readScript("inspect")
-	statusScript  = readScript("status")
-	prepareScript = readScript("prepare")
-	joinScript    = readScript("join")
-	initScript    = readScript("init")
-	admitScript   = readScript("admit")
-	floorScript   = readScript("floor")
-	turnScript    = readScript("turn")
+	acquireScript = loadScript("acquire")
+	raiseScript   = loadScript("raise")
+	renewScript   = loadScript("renew")
+	releaseScript = loadScript("release")
+	inspectScript = loadScript("inspect")
+	listScript    = loadScript("list")
+	reportScript  = loadScript("report")
+	joinScript    = loadScript("join")
+	initScript    = loadScript("init")
+	advanceScript = loadScript("advance")
+	sweepScript   = loadScript("sweep")
 )
 
-// laneScripts are loaded when a connection is made; the others are rare, and
-// sent with their text.
-var laneScripts = []*script{acquireScript, raiseScript, renewScript, releaseScript, adoptScript, inspectScript}
+// hotScripts are loaded on every new connection.
+var hotScripts = []*script{acquireScript, raiseScript, renewScript, releaseScript}
 
-func readScript(name string) *script {
+func loadScript(name string) *script {
 	text, err := Script(name)
 	if err != nil {
 		panic(err) // the file is part of the program
 	}
 	sum := sha1.Sum([]byte(text))
-	s := &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
-	s.begin = []byte(newArgs("evalsha", s.sha, "1").text)
-	return s
+	return &script{name: name, text: text,
+		bySHA:  string(appendArgs(nil, "evalsha", hex.EncodeToString(sum[:]))),
+		byText: string(appendArgs(nil, "eval", text))}
 }
 
-// Script is the text of a script by its name, such as "acquire", for those who
-// want to see or check what runs on their nodes.
+// Script returns the text of a script by its name, such as "acquire", for those
+// who want to check what runs on their nodes.
 func Script(name string) (string, error) {
 	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
 	if err != nil {
 		return "", fmt.Errorf("no script %q: %w", name, err)
 	}
 	return string(text), nil
+}
+
+// appendArgs appends arguments as Redis reads them.
+func appendArgs(b []byte, args ...string) []byte {
+	for _, arg := range args {
+		b = appendBulk(b, arg, "")
+	}
+	return b
+}
+
+// appendBulk appends one argument that is made of two parts.
+func appendBulk(b []byte, prefix, rest string) []byte {
+	b = append(b, '$')
+	b = strconv.AppendInt(b, int64(len(prefix)+len(rest)), 10)
+	b = append(b, "\r\n"...)
+	b = append(b, prefix...)
+	b = append(b, rest...)
+	return append(b, "\r\n"...)
 }

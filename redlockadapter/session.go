@@ -4,374 +4,271 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// Retries of an attempt whose votes were split.
-const (
-	minSplitPause = time.Millisecond
-	maxSplitPause = 32 * time.Millisecond
-	// trySplits is how often who does not want to wait tries all the same.
-	trySplits = 5
-	// tryEpochs is how often an attempt may meet a new epoch.
-	tryEpochs = 5
-	// trySlots is how often it may find its slot taken and another one free.
-	trySlots = 5
-)
-
-// session is a lease.Session. It lives in this process: it owns the grants that
-// were acquired through it, and decides alone what became of an attempt, since
-// only its process counts the votes.
+// session is a lease.Session. It lives in this process: the nodes know only
+// leases. It remembers what became of each nonce, so that an attempt that is
+// asked for again has one outcome.
 type session struct {
 	backend *Backend
 	config  lease.SessionConfig
-	id      string
-	ttl     time.Duration
-	ttlText string
-	head    atomic.Pointer[acquireHead]
-	tries   atomic.Uint64
 
 	mu      sync.Mutex
 	closed  bool
-	known   map[lease.Nonce]*entry
-	ended   [2]map[lease.Nonce]bool  // released lately, and before
-	leaving map[lease.Nonce]*attempt // released, but not confirmed yet
+	known   map[lease.Nonce]*known
+	ended   map[lease.Nonce]bool // released within the last TTL or two
+	before  map[lease.Nonce]bool // ended, one TTL earlier
 	rotated lease.Instant
+	leaving map[lease.Nonce]Held // released, but not confirmed by a majority
 }
 
-// entry is what the session knows of a nonce.
-type entry struct {
-	working  bool          // one call of Acquire works on it
-	free     chan struct{} // if another one waits: closed when it does not any more
-	released bool
-	gone     chan struct{} // if someone waits: closed when it is released
-	granted  *attempt
-	dropped  bool // it was granted, and the call that works on it looks whether it can be had back
+// known is what the session knows of a nonce.
+type known struct {
+	working chan struct{} // held while an Acquire works on it
+	cancel  context.CancelCauseFunc
+	ctx     context.Context // ends when the nonce is released
+	granted *attempt
+	sent    lease.Instant // before the acquire or the last renewal was sent
 }
 
-func newSession(b *Backend, config lease.SessionConfig) *session {
-	return &session{backend: b, config: config, id: config.ID.String(), ttl: config.TTL,
-		ttlText: strconv.FormatInt(config.TTL.Milliseconds(), 10), known: map[lease.Nonce]*entry{},
-		leaving: map[lease.Nonce]*attempt{}, rotated: b.clock.Now()}
-}
-
-// acquireHead is what the acquires of a session in one epoch have in common.
-type acquireHead struct {
-	epoch string
-	args  args
-}
-
-func (s *session) headOf(epoch string) args {
-	h := s.head.Load()
-	if h == nil || h.epoch != epoch {
-		h = &acquireHead{epoch, newArgs(epoch, s.ttlText)}
-		s.head.Store(h)
+// Open starts a session. The nodes know no sessions, so nothing is asked of them.
+func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	return h.args
-}
-
-// drift is what Redlock takes off a validity for clocks that differ in rate.
-func (s *session) drift() time.Duration { return s.ttl/100 + 2*time.Millisecond }
-
-// begin finds the entry of a nonce, or makes it, and waits for its turn to work
-// on it. finish must follow.
-func (s *session) begin(ctx context.Context, nonce lease.Nonce) (*entry, error) {
-	for {
-		e, free, err := s.enter(nonce)
-		if free == nil {
-			return e, err
-		}
-		select {
-		case <-free:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	if err := b.checkTTL(config.TTL); err != nil {
+		return nil, err
 	}
+	if config.Clock == nil {
+		config.Clock = lease.SystemClock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("%w: %w", lease.ErrUnavailable, errClosed)
+	}
+	s := b.sessions[config.ID]
+	if s == nil {
+		s = &session{backend: b, config: config, known: map[lease.Nonce]*known{}, ended: map[lease.Nonce]bool{},
+			leaving: map[lease.Nonce]Held{}, rotated: b.clock.Now()}
+		b.sessions[config.ID] = s
+	}
+	return s, nil
 }
 
-// enter is begin without the waiting: free is not nil if someone works on it.
-func (s *session) enter(nonce lease.Nonce) (e *entry, free chan struct{}, err error) {
+// begin returns what is known of a nonce, with its working lock held. The caller
+// calls finish.
+func (s *session) begin(ctx context.Context, nonce lease.Nonce) (*known, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
 	}
-	if s.ended[0][nonce] || s.ended[1][nonce] {
-		return nil, nil, attemptEnded(nonce)
+	if s.ended[nonce] || s.before[nonce] {
+		s.mu.Unlock()
+		return nil, endedError(nonce)
 	}
-	e = s.known[nonce]
-	if e == nil {
-		e = &entry{}
-		s.known[nonce] = e
+	k := s.known[nonce]
+	if k == nil {
+		k = &known{working: make(chan struct{}, 1)}
+		k.ctx, k.cancel = context.WithCancelCause(context.Background())
+		s.known[nonce] = k
 	}
-	if e.working {
-		if e.free == nil {
-			e.free = make(chan struct{})
-		}
-		return nil, e.free, nil
+	s.mu.Unlock()
+	select {
+	case k.working <- struct{}{}:
+		return k, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	e.working = true
-	return e, nil, nil
 }
 
-// finish lets the next one work on an entry. One that came to nothing is
-// forgotten: nobody holds it, and if it is asked again it is tried again.
-func (s *session) finish(nonce lease.Nonce, e *entry) {
+// finish ends the work on a nonce. One that came to nothing is forgotten: if it is
+// asked for again it is tried again.
+func (s *session) finish(nonce lease.Nonce, k *known) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.working, e.dropped = false, false
-	if e.free != nil {
-		close(e.free)
-		e.free = nil
-	} else if s.known[nonce] == e && e.granted == nil {
+	if s.known[nonce] == k && k.granted == nil {
 		delete(s.known, nonce)
 	}
-}
-
-// goneOf is closed when an entry is released.
-func (s *session) goneOf(e *entry) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.gone == nil {
-		e.gone = make(chan struct{})
-		if e.released {
-			close(e.gone)
-		}
-	}
-	return e.gone
-}
-
-func attemptEnded(nonce lease.Nonce) error {
-	return fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, nonce)
+	s.mu.Unlock()
+	<-k.working
 }
 
 // Acquire asks for a grant.
 func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
-	if err := s.check(&request); err != nil {
-		return lease.Grant{}, err
-	}
-	e, err := s.begin(ctx, request.Nonce)
+	k, err := s.begin(ctx, request.Nonce)
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	defer s.finish(request.Nonce, e)
-	a := s.grantOf(e)
+	defer s.finish(request.Nonce, k)
+	s.mu.Lock()
+	a := k.granted
+	s.mu.Unlock()
 	if a != nil {
-		a, err = s.askedAgain(ctx, &request, e, a)
-	} else {
-		a, err = s.acquire(ctx, &request, e)
+		return s.acquireAgain(ctx, k, a)
 	}
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(k.ctx, func() { cancel(context.Cause(k.ctx)) })()
+	a, err = s.backend.acquire(waiting, s.config.Clock, s.config.ID, s.config.TTL, &request)
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	return s.grant(a), nil
-}
-
-// grant is what is answered for an attempt that was granted.
-func (s *session) grant(a *attempt) lease.Grant {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return lease.Grant{Token: a.token, Mode: lease.Efficiency, Slot: a.claim.slot, Sent: a.sent}
+	if k.ctx.Err() == nil && !s.closed {
+		k.granted, k.sent = a, a.sent
+		s.mu.Unlock()
+		return a.grant(), nil
+	}
+	s.mu.Unlock()
+	_ = s.backend.Release(context.WithoutCancel(ctx), a.Held) // it was released while it was acquired
+	return lease.Grant{}, endedError(request.Nonce)
 }
 
-func (s *session) check(request *lease.Request) error {
-	if err := request.Validate(); err != nil {
-		return err
+// acquireAgain answers a repeated Acquire of what is held. The caller counts the
+// lease's time from this call, so it is renewed first.
+func (s *session) acquireAgain(ctx context.Context, k *known, a *attempt) (lease.Grant, error) {
+	sent := s.config.Clock.Now()
+	err := s.renew(ctx, []lease.Nonce{a.Nonce})[a.Nonce]
+	switch {
+	case errors.Is(err, lease.ErrLost):
+		return lease.Grant{}, endedError(a.Nonce)
+	case err != nil:
+		return lease.Grant{}, fmt.Errorf("%w: granted, but not renewed: %w", lease.ErrUncertain, err)
 	}
-	if request.Mode == lease.Correctness {
-		return &lease.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: lease.Efficiency}
-	}
-	if request.Kind != lease.Exclusive && !s.backend.config.Shared {
-		return unsupported("shared leases and permits")
-	}
-	return nil
+	grant := a.grant()
+	grant.Sent = sent
+	return grant, nil
 }
 
-func (s *session) grantOf(e *entry) *attempt {
+// Renew extends every grant of the session. Grants that could not be extended are
+// returned; those that are lost are reported to Lost.
+func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.granted
-}
-
-// acquire tries until the outcome is certain, or nobody waits for it.
-func (s *session) acquire(ctx context.Context, request *lease.Request, e *entry) (*attempt, error) {
-	if request.Wait {
-		return s.acquireInTurn(ctx, request, e)
+	if s.closed {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
 	}
-	for splits := 0; ; splits++ {
-		a, err := s.try(ctx, request, e, "")
-		if err == nil {
-			return a, nil
-		}
-		if !errors.Is(err, errSplit) {
-			return nil, err
-		}
-		if splits == trySplits {
-			return nil, fmt.Errorf("%w: others try at the same time", lease.ErrHeld)
-		}
-		if err := s.pause(ctx, splitPause(splits)); err != nil {
-			return nil, err
+	var nonces []lease.Nonce
+	for nonce, k := range s.known {
+		if k.granted != nil {
+			nonces = append(nonces, nonce)
 		}
 	}
-}
-
-func splitPause(n int) time.Duration {
-	return minSplitPause + rand.N(min(minSplitPause<<min(n, 5), maxSplitPause))
-}
-
-func (s *session) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	s.mu.Unlock()
+	var failed []lease.Nonce
+	var last error
+	for nonce, err := range s.renew(ctx, nonces) {
+		if err != nil && !errors.Is(err, lease.ErrLost) {
+			failed, last = append(failed, nonce), err
+		}
 	}
+	if len(failed) > 0 && len(failed) == len(nonces) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, last
+	}
+	return failed, nil
 }
 
-// lostAttempt is the error of a try that others stood in the way of, with the
-// time after which they may be gone.
-type lostAttempt struct {
-	error
-	freeAfter time.Duration
-}
-
-func (l *lostAttempt) Unwrap() error { return l.error }
-
-// try makes attempts until one is decided in the present epoch. The error
-// matches ErrHeld, errSplit, ErrUnavailable or the context's.
-func (s *session) try(ctx context.Context, request *lease.Request, e *entry, waiter string) (*attempt, error) {
-	c := newClaim(request)
-	for epochs, slots := 0, 0; ; {
-		looked := s.backend.epochs.looks.Load()
-		epoch, err := s.backend.epochs.usable()
-		if err != nil {
-			return nil, err
-		}
-		a := newAttempt(s, request, s.name(request.Nonce), epoch, c)
-		a.ask(waiter)
-		err = a.await(ctx, min(2*s.backend.config.NodeTimeout, s.ttl/2))
-		if err == nil {
-			if waiter != "" && a.lost() {
-				a.release(wakeNone) // at once: others may need these votes
-				a.hear(ctx, s.backend.config.NodeTimeout)
-			}
-			if err = s.settle(request.Nonce, e, a); err == nil {
-				a.stay()
-				return a, nil
-			}
-		}
-		if !a.over() {
-			a.release(wakeNext) // others may have seen it hold, and sleep
-		}
-		var other slotTaken
+// renew extends grants, ends those that are lost, and returns the outcome of each.
+func (s *session) renew(ctx context.Context, nonces []lease.Nonce) map[lease.Nonce]error {
+	sent := s.config.Clock.Now()
+	outcome := make(map[lease.Nonce]error, len(nonces))
+	var leases []Held
+	s.mu.Lock()
+	for _, nonce := range nonces {
+		k := s.known[nonce]
 		switch {
-		case errors.As(err, &other) && slots == trySlots:
-			return nil, errSplit
-		case errors.As(err, &other):
-			c.slot = other.free
-			slots++
-		case errors.Is(err, lease.ErrUnavailable):
-			return nil, s.backend.epochs.explain(err)
-		case !errors.Is(err, errOldEpoch):
-			return nil, err
-		case epochs == tryEpochs:
-			return nil, s.backend.epochs.explain(fmt.Errorf("%w: the Redis nodes keep changing their epoch", lease.ErrUnavailable))
+		case k == nil || k.granted == nil:
+			outcome[nonce] = fmt.Errorf("%w: attempt %d has ended", lease.ErrNotHeld, nonce)
+		case sent.Since(k.sent) >= s.config.TTL: // others may hold it by now
+			outcome[nonce] = fmt.Errorf("%w: it was not renewed in time", lease.ErrExpired)
 		default:
-			epochs++
-			s.backend.epochs.refresh(ctx, looked)
+			leases = append(leases, k.granted.Held)
 		}
 	}
+	s.mu.Unlock()
+	for i, err := range s.backend.Renew(ctx, leases) {
+		outcome[leases[i].Nonce] = err
+	}
+	for nonce, err := range outcome {
+		s.renewed(nonce, sent, err)
+	}
+	return outcome
 }
 
-// name is what the nodes know the next try of a nonce by. No two tries share one,
-// for the tombstone of the first would refuse the second. Nor do two processes
-// that serve one session, one after the other: what one of them releases must not
-// be what the other one holds.
-func (s *session) name(nonce lease.Nonce) string {
-	return s.id + ":" + strconv.FormatUint(uint64(nonce), 10) + "." + s.backend.process + "." + strconv.FormatUint(s.tries.Add(1), 10)
-}
-
-// settle makes a decided attempt a grant, if a majority voted for it, its time
-// has not passed meanwhile, and nobody has released it.
-func (s *session) settle(nonce lease.Nonce, e *entry, a *attempt) error {
-	a.mu.Lock()
-	outcome := a.outcome
-	a.mu.Unlock()
-	if outcome != quorum.Granted {
-		return &lostAttempt{a.refusal(), a.freeAfter()}
-	}
-	if s.config.Clock.Now().Since(a.sent) >= s.ttl-s.drift() {
-		return fmt.Errorf("%w: the votes took longer than the lease lasts", lease.ErrUnavailable)
-	}
+// renewed notes the outcome of a renewal.
+func (s *session) renewed(nonce lease.Nonce, sent lease.Instant, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.released || s.closed {
-		return attemptEnded(nonce)
+	k := s.known[nonce]
+	if k == nil || k.granted == nil {
+		s.mu.Unlock()
+		return
 	}
-	e.granted = a
-	if a.claim.kind == lease.Exclusive {
-		s.backend.queues.held(a)
+	a := k.granted
+	if err == nil {
+		k.sent = sent
 	}
-	return nil
+	lost := errors.Is(err, lease.ErrLost)
+	if lost {
+		k.granted = nil
+		delete(s.known, nonce)
+	}
+	s.mu.Unlock()
+	if lost {
+		s.backend.abandon(a.Held) // also what expired here, but not yet on the nodes
+		if s.config.Lost != nil {
+			s.config.Lost(nonce, err)
+		}
+	}
 }
 
 // Release ends the attempt, whatever its state.
 func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
-	a, again := s.end(nonce)
-	var under *farewell
-	switch {
-	case a == nil:
-		return nil // nothing of it is left, and nothing can be granted any more
-	case again:
-		under = a.release(wakeNext)
-	default:
-		under = s.backend.queues.release(a)
+	if a := s.end(nonce); a != nil {
+		s.mu.Lock()
+		s.leaving[nonce] = a.Held
+		s.mu.Unlock()
 	}
-	err := under.await(ctx)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	h, ok := s.leaving[nonce]
+	s.mu.Unlock()
+	if !ok {
+		return nil // nothing of it is left, and nothing can be granted any more
+	}
+	err := s.backend.Release(ctx, h)
 	if err == nil {
+		s.mu.Lock()
 		delete(s.leaving, nonce)
+		s.mu.Unlock()
 	}
 	return err
 }
 
 // end notes that a nonce was released, and returns its grant if it has one.
-// again says that an earlier release of it was not confirmed.
-func (s *session) end(nonce lease.Nonce) (a *attempt, again bool) {
+func (s *session) end(nonce lease.Nonce) *attempt {
+	now := s.backend.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.backend.clock.Now(); s.ended[0] == nil || now.Since(s.rotated) > s.ttl {
-		s.ended[0], s.ended[1], s.rotated = map[lease.Nonce]bool{}, s.ended[0], now
-		for old := range s.leaving { // those have expired by themselves
-			if !s.ended[1][old] {
-				delete(s.leaving, old)
-			}
+	if now.Since(s.rotated) > s.config.TTL {
+		for old := range s.before {
+			delete(s.leaving, old) // it has expired by itself
 		}
+		s.ended, s.before, s.rotated = map[lease.Nonce]bool{}, s.ended, now
 	}
-	s.ended[0][nonce] = true
-	e := s.known[nonce]
-	if e == nil {
-		return s.leaving[nonce], true
+	s.ended[nonce] = true
+	k := s.known[nonce]
+	if k == nil {
+		return nil
 	}
 	delete(s.known, nonce)
-	e.released = true
-	if e.gone != nil {
-		close(e.gone)
-	}
-	if e.granted != nil {
-		s.leaving[nonce] = e.granted
-	}
-	return e.granted, false
+	k.cancel(endedError(nonce))
+	return k.granted
 }
 
 // Close ends the session and releases everything in it.
@@ -384,17 +281,32 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.backend.forget(s)
-	var under []*farewell
+	var under []*releasing
 	for _, nonce := range nonces {
-		if a, again := s.end(nonce); a != nil && !again {
+		if a := s.end(nonce); a != nil && s.backend.granted.take(a.Name) != nil {
 			under = append(under, s.backend.queues.release(a))
 		}
 	}
 	var failed []error
-	for _, f := range under {
-		if err := f.await(ctx); err != nil {
+	for _, r := range under {
+		if err := r.await(ctx); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// lose tells the session that one of its leases was broken.
+func (s *session) lose(nonce lease.Nonce, err error) {
+	s.mu.Lock()
+	k := s.known[nonce]
+	lost := k != nil && k.granted != nil
+	if lost {
+		k.granted = nil
+		delete(s.known, nonce)
+	}
+	s.mu.Unlock()
+	if lost && s.config.Lost != nil {
+		s.config.Lost(nonce, err)
+	}
 }

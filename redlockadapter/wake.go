@@ -11,13 +11,15 @@ import (
 )
 
 // listen hears from one node which locks have become free for this process,
-// until the backend is closed. What is said while the connection is down is
-// lost; the timers of those who wait make up for it. ready is called once, when
-// the node has been asked for the first time.
-func (b *Backend) listen(index int, n *node, ready func()) {
+// until the backend is closed. What is published while the subscription is down is
+// lost; the timers of the waiters make up for it. ready is called once, when the
+// node has been asked for the first time.
+func (b *Backend) listen(n *node, ready func()) {
 	ready = sync.OnceFunc(ready)
+	client := redis.NewClient(n.options)
+	defer client.Close()
 	for b.ctx.Err() == nil {
-		sub := n.client.Subscribe(b.ctx, b.keys.channel+b.process)
+		sub := client.Subscribe(b.ctx, b.channel+b.process)
 		stop := context.AfterFunc(b.ctx, func() { _ = sub.Close() }) // it does not hear the context
 		for {
 			message, err := sub.Receive(b.ctx)
@@ -26,7 +28,7 @@ func (b *Backend) listen(index int, n *node, ready func()) {
 				break
 			}
 			if m, ok := message.(*redis.Message); ok {
-				b.queues.freed(index, lockOf(fencing.Resource(m.Payload)))
+				b.queues.freed(n.index, fencing.Resource(m.Payload))
 			}
 		}
 		if stop() {
@@ -39,17 +41,9 @@ func (b *Backend) listen(index int, n *node, ready func()) {
 	}
 }
 
-// passOn has a node wake the next one who waits for a lock.
-func (b *Backend) passOn(node int, lock string) {
-	b.lanes[node].push(&op{script: releaseScript, answer: func(int, answer) {},
-		args: newArgs("*1 "+noTomb+" "+wakeAny, lock, b.process+":pass")})
-}
-
-// locksOf are the names of locks as the nodes know them.
-func locksOf(resources []fencing.Resource) []string {
-	locks := make([]string, len(resources))
-	for i, r := range resources {
-		locks[i] = lockOf(r)
-	}
-	return locks
+// passOn has a node wake the next waiter of a lock.
+func (b *Backend) passOn(node int, lock fencing.Resource) {
+	r := newRequest(releaseScript, []string{lockPrefix + string(lock)}, b.process, causeReleased, b.channel, wakeAny, flag(false))
+	r.answer = func(int, reply) {}
+	b.nodes[node].push(r)
 }

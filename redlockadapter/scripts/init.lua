@@ -1,7 +1,7 @@
 -- init: make a node a voter, with a range of tokens that it cannot have accepted before.
 --
 -- KEYS  1 the node's state, 2 the name of the latest life that was initialised
--- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms), 8 this life
+-- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms)
 -- Reply ok, join (the join nonce is another one), or {"wait", MILLISECONDS} while the quarantine lasts
 --
 -- The join nonce proves that the node has not been lost, or initialised, since the range was assigned.
@@ -17,5 +17,5 @@ if passed < tonumber(ARGV[7]) then return {'wait', ARGV[7] - passed} end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'fleet', ARGV[3], 'member', ARGV[4],
   'max', ARGV[5], 'floor', ARGV[5], 'ceiling', ARGV[6])
-redis.call('SET', KEYS[2], ARGV[8])
+redis.call('SET', KEYS[2], string.match(KEYS[1], ':(%x+):node$'))
 return 'ok'

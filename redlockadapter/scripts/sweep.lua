@@ -2,12 +2,13 @@
 -- not used for long. A lock without a record falls back to the node's largest token, so no token goes back.
 --
 -- KEYS  1 the node's state, 2 the name of the latest life that was initialised
--- ARGV  1 cursor, 2 the prefix of all keys, 3 this life, 4 the age (ms) of an unused record
+-- ARGV  1 cursor, 2 the prefix of all keys, 3 the age (ms) of an unused record
 -- Reply the next cursor; "0" when the scan is complete, or if this life is not the latest
-if redis.call('GET', KEYS[2]) ~= ARGV[3] then return '0' end
+local life = string.match(KEYS[1], ':(%x+):node$')
+if redis.call('GET', KEYS[2]) ~= life then return '0' end
 local time = redis.call('TIME')
-local oldest = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[4]
-local mine = ARGV[2] .. ARGV[3] .. ':'
+local oldest = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[3]
+local mine = ARGV[2] .. life .. ':'
 local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2] .. '*', 'COUNT', 200)
 for _, key in ipairs(page[2]) do
   if string.sub(key, 1, #mine) ~= mine then

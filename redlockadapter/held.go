@@ -1,0 +1,90 @@
+package redlockadapter
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// Held is a lease as the nodes know it: all that any process needs to renew or
+// release it.
+type Held struct {
+	// Name identifies the attempt on the nodes. It is unique in the world.
+	Name      string
+	Session   lease.SessionID
+	Nonce     lease.Nonce
+	Resources []fencing.Resource
+	Token     fencing.Token
+	TTL       time.Duration
+	Holder    string
+	Metadata  map[string]string
+}
+
+// attemptName returns the name of one try of a nonce: the session, the nonce, and
+// a number that no other try has, in this process or another. A try that is
+// repeated under the name of an earlier one could be released by a late message.
+func (b *Backend) attemptName(session lease.SessionID, nonce lease.Nonce) string {
+	text := make([]byte, 0, 48)
+	text = base64.RawURLEncoding.AppendEncode(text, session[:])
+	text = append(text, '.')
+	text = strconv.AppendUint(text, uint64(nonce), 10)
+	text = append(text, '.')
+	text = append(text, b.process...)
+	return string(strconv.AppendUint(text, b.tries.Add(1), 36))
+}
+
+// sessionOf returns the part of a name that all attempts of a session share.
+func sessionOf(name string) string {
+	session, _, _ := strings.Cut(name, ".")
+	return session
+}
+
+// parseName returns the session and the nonce of a name.
+func parseName(name string) (session lease.SessionID, nonce lease.Nonce) {
+	id, rest, _ := strings.Cut(name, ".")
+	number, _, _ := strings.Cut(rest, ".")
+	if raw, err := base64.RawURLEncoding.DecodeString(id); err == nil && len(raw) == len(session) {
+		session = lease.SessionID(raw)
+	}
+	n, _ := strconv.ParseUint(number, 10, 64)
+	return session, lease.Nonce(n)
+}
+
+// details is what the record of a lock has for other processes.
+type details struct {
+	TTL      int64              `json:"ttl"` // milliseconds
+	Set      []fencing.Resource `json:"set,omitempty"`
+	Metadata map[string]string  `json:"metadata,omitempty"`
+}
+
+func (h *Held) details() string {
+	d := details{TTL: h.TTL.Milliseconds(), Metadata: h.Metadata}
+	if len(h.Resources) > 1 {
+		d.Set = h.Resources
+	}
+	if d.Set == nil && d.Metadata == nil {
+		return `{"ttl":` + strconv.FormatInt(d.TTL, 10) + `}`
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // strings and a number can be written
+	}
+	return string(text)
+}
+
+func parseDetails(text string) details {
+	var d details
+	_ = json.Unmarshal([]byte(text), &d) // a foreign record tells nothing
+	return d
+}
+
+// drift is what Redlock takes off the validity of a lease because clocks may run
+// at different rates.
+func (h *Held) drift() time.Duration { return h.TTL/100 + 2*time.Millisecond }
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

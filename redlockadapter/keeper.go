@@ -1,0 +1,175 @@
+package redlockadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+const (
+	// checkEvery is how often the servers behind open connections are checked, and
+	// lost nodes are looked for.
+	checkEvery = time.Second
+	// sweepEvery is how often idle records and former lives are removed.
+	sweepEvery = 10 * time.Minute
+	// joinPatience is how long a process leaves the recovery of a node to another
+	// one that has begun it, beyond the quarantine.
+	joinPatience = 10 * time.Second
+)
+
+// keeper checks the servers, sweeps them, and, where there is no service,
+// recovers nodes that lost their state.
+type keeper struct {
+	backend *Backend
+	wake    chan struct{}
+	done    chan struct{}
+
+	mu   sync.Mutex
+	last []NodeStatus // of the latest look; nil before the first
+
+	// Only run uses these.
+	joins map[string]string // address and life -> the join nonce that this process put there
+}
+
+func newKeeper(b *Backend) *keeper {
+	return &keeper{backend: b, wake: make(chan struct{}, 1), done: make(chan struct{}), joins: map[string]string{}}
+}
+
+func (k *keeper) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	defer close(k.done)
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-tick.C:
+			k.verify(ctx)
+			k.look(ctx)
+		case <-k.wake:
+			k.look(ctx)
+		case <-sweep.C:
+			_ = k.backend.Sweep(ctx) // the next one tries again
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// verify checks that the servers are what they were, and forgets grants whose
+// callers have gone.
+func (k *keeper) verify(ctx context.Context) {
+	b := k.backend
+	ctx, cancel := context.WithTimeout(ctx, 2*b.config.NodeTimeout)
+	defer cancel()
+	b.each(func(_ int, n *node) {
+		if err := n.verify(ctx); errors.Is(err, ErrNodeSetup) {
+			b.config.Logger.Warn("disconnected from a Redis node", "node", n.addr, "error", err)
+		}
+	})
+	for _, a := range b.granted.expire(b.clock.Now()) {
+		b.queues.lost(a)
+	}
+}
+
+// look asks the nodes for their state and recovers those that lost it, unless a
+// service does that.
+func (k *keeper) look(ctx context.Context) {
+	statuses := k.backend.NodeStatuses(ctx)
+	k.mu.Lock()
+	k.last = statuses
+	k.mu.Unlock()
+	if k.backend.config.Topology != nil {
+		return
+	}
+	for i, s := range statuses {
+		if s.Err == nil && s.Report.Reached && s.Report.Live == nil {
+			if err := k.recover(ctx, i, s); err != nil && ctx.Err() == nil {
+				k.backend.config.Logger.Debug("a Redis node is not recovered yet", "node", s.Addr, "error", err)
+			}
+		}
+	}
+}
+
+// recover gives an empty node a fresh range: above everything that a quorum
+// reports, asked after the join nonce was put on the node.
+func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
+	b := k.backend
+	id := s.Addr + " " + s.Identity
+	if k.joins[id] == "" || s.Joining != k.joins[id] {
+		join := lease.NewSessionID().String()
+		if err := b.join(ctx, node, join, standaloneVersion, b.config.MaxTTL+joinPatience); err != nil {
+			return err
+		}
+		k.joins[id] = join
+	}
+	floor, ok := recovery.StandaloneFloor(reports(b.NodeStatuses(ctx)))
+	if !ok {
+		return ErrNoState
+	}
+	if floor > fencing.MaxToken-recovery.Jump {
+		return setupError(s.Addr, "its tokens have come near 2^53; start a new namespace")
+	}
+	wait, err := b.Initialise(ctx, node, Range{Join: k.joins[id], Version: standaloneVersion, Floor: floor, Ceiling: fencing.MaxToken,
+		Quarantine: b.config.MaxTTL})
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		return fmt.Errorf("quarantine ends in %v", wait)
+	}
+	delete(k.joins, id)
+	b.config.Logger.Info("recovered a Redis node", "node", s.Addr, "floor", floor)
+	return nil
+}
+
+// explain is the error of a call that no majority of the nodes answered.
+func (b *Backend) explain(errs []error) error {
+	accepted, empty := 0, 0
+	var why []error
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			accepted++
+			continue
+		case errors.Is(err, errEmpty):
+			empty++
+		}
+		why = append(why, fmt.Errorf("%s: %w", b.nodes[i].addr, err))
+	}
+	err := fmt.Errorf("%w: %d of %d Redis nodes agreed, %d are needed; see 'leased redis status': %w",
+		lease.ErrUnavailable, accepted, len(b.nodes), b.quorum, errors.Join(why...))
+	if b.config.Topology != nil || accepted+empty < b.quorum {
+		return err
+	}
+	b.keeper.mu.Lock()
+	last := b.keeper.last
+	b.keeper.mu.Unlock()
+	if _, ok := recovery.StandaloneFloor(reports(last)); last != nil && !ok {
+		return fmt.Errorf("%w: %w", ErrNoState, err)
+	}
+	return err
+}
+
+// versionError is the refusal by nodes that have a newer version.
+func (b *Backend) versionError() error {
+	if b.config.Topology != nil {
+		return ErrVersion
+	}
+	return fmt.Errorf("%w: the Redis nodes of namespace %q belong to a service, which decides about their locks; use the service, or another namespace",
+		lease.ErrUnavailable, b.config.Namespace)
+}
