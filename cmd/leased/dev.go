@@ -12,23 +12,23 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/leased-project/leased/cmd/leased/internal/member"
 	"github.com/leased-project/leased/cmd/leased/internal/redisfleet"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 const (
-	// devMasters is how many Redis masters dev starts.
-	devMasters = 5
-	// devMaxTTL keeps the quarantine of an emptied master short.
+	// devNodes is how many Redis nodes dev starts.
+	devNodes = 5
+	// devMaxTTL keeps the quarantine of an emptied node, and moves, short.
 	devMaxTTL = 30 * time.Second
-	// leadTime is how long the only member may take to lead.
-	leadTime = 30 * time.Second
+	// startTime is how long the only member may take until it is ready.
+	startTime = 30 * time.Second
 )
 
 // devFlags are the flags of dev.
@@ -40,8 +40,9 @@ func newDev() *cobra.Command {
 	f := &devFlags{}
 	c := &cobra.Command{Use: "dev", Short: "Run the whole service on this machine, to try it out",
 		Long: "Run the whole service on this machine, to try it out: one Raft node on disk, and for the efficiency\n" +
-			"mode five Redis masters. They are redis-server processes if that program is installed, else embedded\n" +
-			"imitations. Ctrl-C stops everything; the next start finds its data again.", Args: cobra.NoArgs}
+			"mode five Redis nodes. They are redis-server processes if that program is installed, else embedded\n" +
+			"imitations. Ctrl-C stops everything. The next start finds policies, locks in correctness mode and the\n" +
+			"last token again; Redis starts empty, with larger tokens.", Args: cobra.NoArgs}
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", filepath.Join("data", "dev"), "folder for all data")
 	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address of the API")
@@ -71,7 +72,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	fleet, err := redisfleet.Start(ctx, kind, data, devMasters)
+	fleet, err := redisfleet.Start(ctx, kind, data, devNodes)
 	if err != nil {
 		return err
 	}
@@ -80,16 +81,13 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return usageError(err)
 	}
-	if err := initFleet(ctx, s, fleet); err != nil {
-		return err
-	}
 	logger := newLogger(s)
 	slog.SetDefault(logger)
 	m, err := start(ctx, s, logger, signals)
 	if err != nil {
 		return err
 	}
-	if err = awaitLead(m, signals); err == nil {
+	if err = awaitReady(ctx, m, s.Fleet(), signals); err == nil {
 		f.greet(out, m, fleet)
 		err = attend(m, logger, signals, nil)
 	}
@@ -113,25 +111,12 @@ func (f *devFlags) settings(data string, fleet *redisfleet.Fleet) (*settings.Set
 	return settings.Load(flags, func(string) (string, bool) { return "", false }, "")
 }
 
-// initFleet lets the masters vote when they are new. It changes nothing where
-// they found their data again.
-func initFleet(ctx context.Context, s *settings.Settings, fleet *redisfleet.Fleet) error {
-	if len(fleet.Addrs) == 0 {
-		return nil
-	}
-	config := redlockadapter.Config{MaxTTL: s.RedisMaxTTL, Namespace: s.RedisNamespace, NodeTimeout: 5 * time.Second}
-	for _, address := range fleet.Addrs {
-		config.Nodes = append(config.Nodes, &redis.Options{Addr: address})
-	}
-	return redlockadapter.Init(ctx, config, fleet.Floor)
-}
-
-// awaitLead waits until the member serves.
-func awaitLead(m *member.Member, signals <-chan os.Signal) error {
+// await looks until ready, or until there is a reason to stop.
+func await(m *member.Member, signals <-chan os.Signal, ready func() bool, problem func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(leadTime)
-	for !m.Node().Leads() {
+	limit := time.After(startTime)
+	for !ready() {
 		select {
 		case <-tick.C:
 		case s := <-signals:
@@ -139,10 +124,43 @@ func awaitLead(m *member.Member, signals <-chan os.Signal) error {
 		case err := <-m.Failed():
 			return err
 		case <-limit:
-			return fmt.Errorf("the node does not lead after %v; is its folder that of a cluster with other members?", leadTime)
+			return problem()
 		}
 	}
 	return nil
+}
+
+// awaitLead waits until the member serves.
+func awaitLead(m *member.Member, signals <-chan os.Signal) error {
+	return await(m, signals, m.Node().Leads, func() error {
+		return fmt.Errorf("the node does not lead after %v; is its folder that of a cluster with other members?", startTime)
+	})
+}
+
+// awaitReady waits until the member serves both modes. The Redis nodes are new at
+// each start, and those of the last one are gone: the log is told so.
+func awaitReady(ctx context.Context, m *member.Member, fleet lease.Fleet, signals <-chan os.Signal) error {
+	if err := awaitLead(m, signals); err != nil || fleet.IsZero() {
+		return err
+	}
+	if before := m.Node().Topology().Fleet; !before.IsZero() && !before.Equal(fleet) {
+		if _, err := m.Node().SetFleet(ctx, fleet, 0, true, true); err != nil {
+			return fmt.Errorf("set the Redis fleet: %w", err)
+		}
+	}
+	a := &access{endpoint: m.Address()}
+	state := "no answer"
+	return await(m, signals, func() bool {
+		got, err := a.fleet(ctx)
+		if err != nil {
+			state = err.Error()
+			return false
+		}
+		state = fleetText(got)
+		return got.Ready && got.Next == nil && quorumVotes(got.Nodes) && sameNodes(got.Fleet, wire.FromFleet(fleet))
+	}, func() error {
+		return fmt.Errorf("the efficiency mode is not ready after %v: %s", startTime, state)
+	})
 }
 
 // greet says what runs, and three things to try, which work as printed.

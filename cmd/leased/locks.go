@@ -69,15 +69,15 @@ func number[T int32 | int64 | uint64](n T) string {
 
 func newList() *cobra.Command {
 	c := &cobra.Command{Use: "list [PREFIX]", Short: "List the locks in use",
-		Long: "List the locks in use whose names begin with PREFIX, or all. Of the efficiency mode those are listed\n" +
-			"that the present leader has granted, or whose holders it has heard of: a best effort. `leased inspect`\n" +
-			"asks Redis.",
-		Args: cobra.MaximumNArgs(1)}
+		Long: "List the locks in use whose names begin with PREFIX, or all. Locks in efficiency mode are read from the\n" +
+			"Redis nodes; with --mode efficiency no leader is needed.",
+		Example: "  leased list\n  leased list 'report/*' --mode efficiency", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
+	mode := c.Flags().String("mode", "", "list locks of this mode only: efficiency or correctness")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		all := &pb.ListResponse{}
 		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			request := &pb.ListRequest{Prefix: prefixOf(args), PageSize: 1000}
+			request := &pb.ListRequest{Prefix: prefixOf(args), PageSize: 1000, Mode: *mode}
 			all.Locks = nil
 			for {
 				page, err := pb.NewLeaseServiceClient(conn).List(c.Context(), request)

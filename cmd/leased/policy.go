@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -13,83 +13,174 @@ import (
 
 func newPolicy() *cobra.Command {
 	c := &cobra.Command{Use: "policy", Short: "Say which locks have which mode and timings", Args: cobra.NoArgs}
-	c.AddCommand(newPolicyList(), newPolicySet(), newPolicyDelete())
+	c.AddCommand(newPolicyShow(), newPolicySet(), newPolicyDelete())
 	return c
 }
 
-func newPolicyList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List the policies; the longest prefix of a name decides", Args: cobra.NoArgs}
+func newPolicyShow() *cobra.Command {
+	c := &cobra.Command{Use: "show [PREFIX]", Aliases: []string{"list"}, Short: "Show the policies, and the changes of mode that are under way",
+		Long: "Show the policies that decide for the locks whose names begin with PREFIX, or all of them: the longest\n" +
+			"prefix of a name decides. A change of mode that is under way is shown with what it waits for.",
+		Example: "  leased policy show\n  leased policy show 'report/*'", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
 			got, err := pb.NewPolicyServiceClient(conn).ListPolicies(c.Context(), &pb.ListPoliciesRequest{})
 			if err != nil {
 				return err
 			}
-			return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) {
-				row(t, "LOCKS", "MODE", "TTL", "RENEW", "DRIFT", "LOCK-DELAY")
-				for _, p := range got.Policies {
-					row(t, p.Prefix+"*", p.Mode, p.Ttl, p.Renew, p.Drift, p.LockDelay)
-				}
-				for _, prefix := range got.Moving {
-					row(t, prefix+"*", "moving: repeat `leased policy set`")
-				}
-			})
+			narrow(got, prefixOf(args))
+			return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) { tableOfPolicies(t, got) })
 		})
 	}
 	return c
 }
+
+// narrow leaves the policies that decide for names with a prefix.
+func narrow(all *pb.ListPoliciesResponse, prefix string) {
+	concerns := func(other string) bool { return strings.HasPrefix(other, prefix) || strings.HasPrefix(prefix, other) }
+	policies, moves := all.Policies, all.Moves
+	all.Policies, all.Moves = nil, nil
+	for _, p := range policies {
+		if concerns(p.Prefix) {
+			all.Policies = append(all.Policies, p)
+		}
+	}
+	for _, m := range moves {
+		if concerns(m.Prefix) {
+			all.Moves = append(all.Moves, m)
+		}
+	}
+}
+
+func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
+	row(t, "LOCKS", "MODE", "TTL", "RENEW", "DRIFT", "LOCK-DELAY")
+	for _, p := range all.Policies {
+		mode := p.Mode
+		if p.Next != "" {
+			mode += ", moving to " + p.Next
+		}
+		row(t, p.Prefix+"*", mode, p.Ttl, p.Renew, p.Drift, p.LockDelay)
+	}
+	if len(all.Moves) > 0 {
+		fmt.Fprintln(t)
+	}
+	for _, m := range all.Moves {
+		fmt.Fprintln(t, moveText(m))
+	}
+}
+
+// moveText is a line about a move.
+func moveText(m *pb.Move) string {
+	text := fmt.Sprintf("%s* is moving from %s to %s", m.Prefix, m.From, m.To)
+	if m.Now {
+		text += " without waiting for leases"
+	}
+	if m.WaitingFor != "" {
+		text += ": waiting for " + m.WaitingFor
+	}
+	if m.Holders > 0 && !strings.Contains(m.WaitingFor, "holder") {
+		text += fmt.Sprintf(" (%d holders)", m.Holders)
+	}
+	return text
+}
+
+// policySetLong is the help of policy set.
+const policySetLong = `Set the policy of the locks whose names begin with PREFIX.
+
+A change of mode is a move: the locks are not granted until it is complete. A move away from correctness mode
+waits until nobody holds one of the locks; a move away from efficiency mode waits for the longest TTL of the Redis
+fleet. With --now the holders lose their leases, and the move does not wait; gates refuse their late writes either
+way. Holders and waiters are told, and come back by themselves.
+
+The command waits until the move is complete. Ctrl-C leaves the move to the service, which completes it also if its
+leader changes. --abort ends a move that is not complete: the locks keep their mode.`
 
 func newPolicySet() *cobra.Command {
 	p := &pb.Policy{}
-	c := &cobra.Command{Use: "set PREFIX* --mode MODE", Short: "Set the policy of the locks whose names begin with PREFIX",
-		Long: "Set the policy of the locks whose names begin with PREFIX. Locks in use keep their mode, so a\n" +
-			"change of mode is refused while there are any.",
-		Example: "  leased policy set 'report/*' --mode efficiency --ttl 30s", Args: exactly(1, "a prefix and *")}
+	var now, abort, noWait bool
+	c := &cobra.Command{Use: "set PREFIX* (--mode MODE | --abort)", Short: "Set the policy of the locks whose names begin with PREFIX",
+		Long: policySetLong,
+		Example: "  leased policy set 'report/*' --mode efficiency --ttl 30s\n" +
+			"  leased policy set 'report/*' --mode correctness --now\n" +
+			"  leased policy set 'report/*' --abort",
+		Args: exactly(1, "a prefix and *")}
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&p.Mode, "mode", "", "efficiency or correctness")
-	flags.StringVar(&p.Ttl, "ttl", "", "how long a lease lasts when it is not renewed")
+	flags.StringVar(&p.Ttl, "ttl", "", "how long a lease lasts when it is not renewed (default: 10s)")
 	flags.StringVar(&p.Renew, "renew", "", "time between two renewals (default: a third of ttl)")
 	flags.StringVar(&p.Drift, "drift", "", "what a holder gives up early because clocks differ (default: 1% of ttl and 2ms)")
-	flags.StringVar(&p.LockDelay, "lock-delay", "", "how long a lock stays closed after its holder was lost")
+	flags.StringVar(&p.LockDelay, "lock-delay", "", "how long a lock stays closed after its holder was lost; in correctness mode only")
+	flags.BoolVar(&now, "now", false, "if the mode changes, do not wait for leases to end")
+	flags.BoolVar(&noWait, "no-wait", false, "return when the move has begun")
+	flags.BoolVar(&abort, "abort", false, "end the move that is under way: the locks keep their mode")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if p.Mode == "" {
+		p.Prefix = prefixOf(args)
+		switch {
+		case abort && (p.Mode != "" || now):
+			return usageError(fmt.Errorf("abort and mode (%s) or now exclude each other: --abort keeps the mode that the locks have", p.Mode))
+		case abort:
+			return abortMove(c, a, o, p.Prefix)
+		case p.Mode == "":
 			return usageError(fmt.Errorf("mode must be given: efficiency or correctness"))
 		}
-		p.Prefix = prefixOf(args)
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			defer sayIfSlow(c)()
-			got, err := pb.NewPolicyServiceClient(conn).SetPolicy(c.Context(), &pb.SetPolicyRequest{Policy: p})
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "locks %s* have mode %s", p.Prefix, p.Mode)
+		var got *pb.SetPolicyResponse
+		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) (err error) {
+			got, err = pb.NewPolicyServiceClient(conn).SetPolicy(c.Context(), &pb.SetPolicyRequest{Policy: p, Now: now})
+			return err
 		})
+		if err != nil {
+			return err
+		}
+		f := &moveFollower{access: a, command: c, move: got.Move, to: p.Mode}
+		if err := f.follow(noWait); err != nil {
+			return err
+		}
+		if got.Move != nil && noWait {
+			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Move))
+		}
+		return o.say(c, got, "locks %s* have mode %s", p.Prefix, p.Mode)
 	}
 	return c
+}
+
+func abortMove(c *cobra.Command, a *access, o *output, prefix string) error {
+	return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		got, err := pb.NewPolicyServiceClient(conn).AbortMove(c.Context(), &pb.AbortMoveRequest{Prefix: prefix})
+		if err != nil {
+			return err
+		}
+		return o.say(c, got, "aborted the move of %s*: the locks keep their mode", prefix)
+	})
 }
 
 func newPolicyDelete() *cobra.Command {
-	c := &cobra.Command{Use: "delete PREFIX*", Short: "Delete the policy for a prefix", Args: exactly(1, "a prefix and *")}
+	var now, noWait bool
+	c := &cobra.Command{Use: "delete PREFIX*", Short: "Delete the policy for a prefix",
+		Long: "Delete the policy for a prefix. The locks then have the policy of the next shorter prefix, or correctness\n" +
+			"mode. If that is another mode the change is a move, as with `leased policy set`.",
+		Example: "  leased policy delete 'report/*'", Args: exactly(1, "a prefix and *")}
 	a, o := addAccess(c), addOutput(c)
+	c.Flags().BoolVar(&now, "now", false, "if the mode changes, do not wait for leases to end")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the move has begun")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-			defer sayIfSlow(c)()
-			got, err := pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefixOf(args)})
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "deleted the policy of %s*", prefixOf(args))
+		var got *pb.DeletePolicyResponse
+		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) (err error) {
+			got, err = pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefixOf(args), Now: now})
+			return err
 		})
+		if err != nil {
+			return err
+		}
+		f := &moveFollower{access: a, command: c, move: got.Move}
+		if err := f.follow(noWait); err != nil {
+			return err
+		}
+		if got.Move != nil && noWait {
+			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Move))
+		}
+		return o.say(c, got, "deleted the policy of %s*", prefixOf(args))
 	}
 	return c
-}
-
-// sayIfSlow tells what takes so long, until the returned function is called.
-func sayIfSlow(c *cobra.Command) (done func()) {
-	timer := time.AfterFunc(2*time.Second, func() {
-		fmt.Fprintln(c.ErrOrStderr(), "waiting until no lease of the efficiency mode is left on these locks; if you stop here, repeat the command to finish the change")
-	})
-	return func() { timer.Stop() }
 }

@@ -11,187 +11,121 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/cmd/leased/internal/member"
-	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 )
 
 func newRedis() *cobra.Command {
-	c := &cobra.Command{Use: "redis", Short: "See and initialise the Redis masters of the efficiency mode", Args: cobra.NoArgs}
-	c.AddCommand(newRedisStatus(), newRedisInit(), newRedisRejoin())
+	c := &cobra.Command{Use: "redis", Short: "See and change the Redis nodes of the efficiency mode", Args: cobra.NoArgs}
+	c.AddCommand(newRedisStatus(), newRedisFleet(), newRedisInit())
 	return c
 }
 
 func newRedisStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Show how the Redis masters are doing, as the member at --endpoint sees them", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "Show how the Redis nodes are doing, as the member at --endpoint sees them",
+		Long: "Show how the Redis nodes are doing, as the member at --endpoint sees them. A node votes while it has its\n" +
+			"state. One that was restarted or emptied is empty: the service gives it a fresh range of tokens, and it\n" +
+			"votes again when the longest TTL has passed. MAX is the largest token that a node accepted; it accepts\n" +
+			"tokens above FLOOR and up to CEILING, from callers that know VERSION of the policies.", Args: cobra.NoArgs}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.onAny(c.Context(), func(conn *grpc.ClientConn) error {
-			s, err := pb.NewClusterServiceClient(conn).Status(c.Context(), &pb.StatusRequest{})
-			if err != nil {
-				return err
+		got, err := a.fleet(c.Context())
+		if err != nil {
+			return err
+		}
+		if len(got.GetFleet().GetAddresses()) == 0 {
+			return errNoFleet
+		}
+		return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) {
+			row(t, "NODE", "STATE", "VERSION", "MAX", "FLOOR", "CEILING", "SKEW")
+			for _, n := range got.Nodes {
+				row(t, n.Address, stateOf(n), number(n.Version), number(n.Max), number(n.Floor), number(n.Ceiling), n.Skew)
 			}
-			if len(s.Redis) == 0 {
-				return fmt.Errorf("member %s has no Redis masters; give them to `leased serve` with --redis", s.Id)
-			}
-			return o.print(c.OutOrStdout(), &pb.StatusResponse{Redis: s.Redis}, func(t *tabwriter.Writer) {
-				row(t, "MASTER", "STATE", "EPOCH", "MAX TOKEN", "FLOOR", "SKEW")
-				for _, n := range s.Redis {
-					row(t, n.Address, stateOf(n), n.Epoch, n.Max, n.Floor, n.Skew)
-				}
-			})
+			fmt.Fprintf(t, "\n%s\n", fleetText(got))
 		})
 	}
 	return c
 }
 
+var errNoFleet = fmt.Errorf("the service has no Redis nodes, and so no efficiency mode; set them with `leased redis fleet set HOST:PORT...`")
+
+// fleet asks a member for the fleet.
+func (a *access) fleet(ctx context.Context) (got *pb.GetFleetResponse, err error) {
+	err = a.onAny(ctx, func(conn *grpc.ClientConn) (err error) {
+		got, err = pb.NewRedisServiceClient(conn).GetFleet(ctx, &pb.GetFleetRequest{})
+		return err
+	})
+	return got, err
+}
+
+// stateOf is the state of a node in words.
 func stateOf(n *pb.RedisNode) string {
 	switch {
 	case n.Error != "":
-		return "out of reach: " + n.Error
-	case n.Restarted:
-		return "restarted, waits for a majority that was not"
+		return "unreachable: " + n.Error
 	case n.Empty && n.Quarantine != "":
-		return "empty, kept out for at least " + n.Quarantine
+		return "empty, votes in " + roundText(n.Quarantine)
 	case n.Empty:
 		return "empty"
 	}
 	return "votes"
 }
 
-// fleetFlags say which Redis masters to use directly.
-type fleetFlags struct {
-	settings settings.Settings
-	nodes    string
+// roundText is a duration of the API for people.
+func roundText(text string) string {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return text
+	}
+	return d.Round(100 * time.Millisecond).String()
 }
 
-func addFleet(c *cobra.Command) *fleetFlags {
-	f := &fleetFlags{}
-	flags := c.Flags()
-	flags.StringVar(&f.nodes, "redis", fromEnv("LEASED_REDIS", ""), "Redis masters, as host:port, separated by commas (LEASED_REDIS; default: those of the member at --endpoint)")
-	flags.StringVar(&f.settings.RedisNamespace, "redis-namespace", fromEnv("LEASED_REDIS_NAMESPACE", redlockadapter.DefaultNamespace), "how the keys in Redis begin")
-	flags.StringVar(&f.settings.RedisPasswordFile, "redis-password-file", fromEnv("LEASED_REDIS_PASSWORD_FILE", ""), "file with the password of the Redis masters")
-	flags.DurationVar(&f.settings.RedisMaxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL, "longest ttl in the efficiency mode, as the members have it")
+// fleetText is a line about the fleet as a whole.
+func fleetText(f *pb.GetFleetResponse) string {
+	text := fmt.Sprintf("%d nodes, namespace %s, longest TTL %s; version %d, ceiling %d", len(f.Fleet.GetAddresses()),
+		f.Fleet.GetNamespace(), f.Fleet.GetMaxTtl(), f.Version, f.Ceiling)
+	switch {
+	case f.Next != nil:
+		text += "; changing to " + strings.Join(f.Next.Addresses, " ")
+	case f.Ready:
+		text += "; ready"
+	default:
+		text += "; not ready"
+	}
+	if f.WaitingFor != "" {
+		text += ": waiting for " + f.WaitingFor
+	}
+	return text
+}
+
+// redisFlags are how a command that talks to Redis itself reaches the nodes.
+type redisFlags struct{ nodes redisaccess.Nodes }
+
+// addRedisAccess adds the flags to a command. The password itself comes by the
+// environment or from a file, never as a flag.
+func addRedisAccess(c *cobra.Command) *redisFlags {
+	f := &redisFlags{}
+	flags, n := c.Flags(), &f.nodes
+	flags.StringVar(&n.User, "redis-user", fromEnv("LEASED_REDIS_USER", ""), "ACL user of the Redis nodes (LEASED_REDIS_USER)")
+	flags.StringVar(&n.PasswordFile, "redis-password-file", fromEnv("LEASED_REDIS_PASSWORD_FILE", ""),
+		"file with the password of the Redis nodes (LEASED_REDIS_PASSWORD_FILE, or the password itself in "+redisaccess.PasswordVariable+")")
+	flags.BoolVar(&n.TLS, "redis-tls", isTrue("LEASED_REDIS_TLS"), "encrypt the connections to the Redis nodes (LEASED_REDIS_TLS)")
+	flags.StringVar(&n.CA, "redis-tls-ca", fromEnv("LEASED_REDIS_TLS_CA", ""), "authority that signed the Redis nodes' certificates, PEM file (LEASED_REDIS_TLS_CA)")
+	flags.StringVar(&n.Cert, "redis-tls-cert", fromEnv("LEASED_REDIS_TLS_CERT", ""), "own certificate, PEM file, where the Redis nodes ask for one (LEASED_REDIS_TLS_CERT)")
+	flags.StringVar(&n.Key, "redis-tls-key", fromEnv("LEASED_REDIS_TLS_KEY", ""), "key of that certificate, PEM file (LEASED_REDIS_TLS_KEY)")
+	flags.BoolVar(&n.Insecure, "redis-insecure", isTrue("LEASED_REDIS_INSECURE"), "allow a password in clear to a Redis node on another host (LEASED_REDIS_INSECURE)")
 	return f
 }
 
-// config is the masters that were named, or those that a member uses.
-func (f *fleetFlags) config(ctx context.Context, a *access) (redlockadapter.Config, error) {
-	for part := range strings.SplitSeq(f.nodes, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			f.settings.Redis = append(f.settings.Redis, part)
-		}
-	}
-	if len(f.settings.Redis) == 0 {
-		err := a.onAny(ctx, func(conn *grpc.ClientConn) error {
-			s, err := pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
-			for _, n := range s.GetRedis() {
-				f.settings.Redis = append(f.settings.Redis, n.Address)
-			}
-			return err
-		})
-		if err != nil {
-			return redlockadapter.Config{}, fmt.Errorf("ask a member for its Redis masters (or name them with --redis): %w", err)
-		}
-	}
-	return member.RedisConfig(&f.settings)
+func isTrue(variable string) bool {
+	value := fromEnv(variable, "")
+	return value == "true" || value == "1"
 }
 
-func newRedisInit() *cobra.Command {
-	var floor uint64
-	c := &cobra.Command{Use: "init --floor TOKEN", Short: "Let new or emptied Redis masters vote",
-		Long: "Let Redis masters vote that are used for the first time (--floor 0), or when a majority has lost its\n" +
-			"data. You answer for the floor: no token above it must ever have been granted; the gates know. Wait\n" +
-			"for the longest ttl first if holders may still be at work. Where a majority has its data nothing\n" +
-			"changes: the others rejoin by themselves.", Args: cobra.NoArgs}
-	a, f, o := addAccess(c), addFleet(c), addOutput(c)
-	c.Flags().Uint64Var(&floor, "floor", 0, "the largest token that was ever granted")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if !c.Flags().Changed("floor") {
-			return usageError(fmt.Errorf("floor must be given: 0 for masters that were never used, else the largest token that was ever granted"))
-		}
-		config, err := f.config(c.Context(), a)
-		if err != nil {
-			return err
-		}
-		if err := redlockadapter.Init(c.Context(), config, fencing.Token(floor)); err != nil {
-			return err
-		}
-		return o.say(c, mastersOf(config), "%d masters may vote", len(config.Nodes))
+// access checks the flags.
+func (f *redisFlags) access() (*redisaccess.Nodes, error) {
+	f.nodes.Password = fromEnv(redisaccess.PasswordVariable, "")
+	if setting, rule := f.nodes.Broken("redis-"); rule != "" {
+		return nil, usageError(fmt.Errorf("%s %s", setting, rule))
 	}
-	return c
-}
-
-func newRedisRejoin() *cobra.Command {
-	c := &cobra.Command{Use: "rejoin", Short: "Bring emptied Redis masters back, and wait until all vote",
-		Long: "Bring emptied Redis masters back while a majority has its data, and wait until all vote. Running\n" +
-			"members do this by themselves; an emptied master is kept out for the longest ttl.", Args: cobra.NoArgs}
-	a, f, o := addAccess(c), addFleet(c), addOutput(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		ctx, stop := untilInterrupted(c.Context())
-		defer stop()
-		config, err := f.config(ctx, a)
-		if err != nil {
-			return err
-		}
-		backend, err := redlockadapter.New(ctx, config)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = backend.Close(context.WithoutCancel(ctx)) }()
-		if err := awaitVotes(ctx, c, backend); err != nil {
-			return err
-		}
-		return o.say(c, mastersOf(config), "all %d masters vote", len(config.Nodes))
-	}
-	return c
-}
-
-// mastersOf are the masters as a message.
-func mastersOf(config redlockadapter.Config) *pb.StatusResponse {
-	s := &pb.StatusResponse{}
-	for _, n := range config.Nodes {
-		s.Redis = append(s.Redis, &pb.RedisNode{Address: n.Addr})
-	}
-	return s
-}
-
-// awaitVotes returns when all vote. It prints what is missing, each time that it
-// changes.
-func awaitVotes(ctx context.Context, c *cobra.Command, backend *redlockadapter.Backend) error {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	told := ""
-	for {
-		var missing []string
-		empty := 0
-		statuses := backend.NodeStatuses(ctx)
-		for _, n := range statuses {
-			switch {
-			case n.Err != nil:
-				missing = append(missing, n.Addr+" (out of reach)")
-			case n.Restarted:
-				missing = append(missing, n.Addr+" (restarted)")
-			case n.Empty:
-				empty++
-				missing = append(missing, n.Addr+" (empty)")
-			}
-		}
-		if len(missing) == 0 {
-			return nil
-		}
-		if 2*empty > len(statuses) {
-			return &codeError{exitUnavailable, redlockadapter.ErrNoData}
-		}
-		if text := strings.Join(missing, ", "); text != told {
-			told = text
-			fmt.Fprintf(c.ErrOrStderr(), "waiting for %s; an emptied master is kept out for the longest ttl\n", text)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return &f.nodes, nil
 }

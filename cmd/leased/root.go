@@ -72,7 +72,7 @@ type commandGroup struct {
 
 var commandGroups = []commandGroup{
 	{"service", "The service:", []func() *cobra.Command{newDev, newServe}},
-	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newRelease, newInspect, newList, newWatch, newBreak}},
+	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newRenew, newRelease, newInspect, newList, newWatch, newBreak}},
 	{"operation", "Operation:", []func() *cobra.Command{newPolicy, newUser, newCluster, newSnapshot, newRedis}},
 	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newTorture, newVersion}},
 }

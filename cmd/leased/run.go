@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -42,6 +43,8 @@ type runFlags struct {
 	mode       string
 	holder     string
 	quiet      bool
+	redis      *redisFlags
+	noRedis    bool
 }
 
 func newRun() *cobra.Command {
@@ -54,7 +57,9 @@ func newRun() *cobra.Command {
 			"group, as daemons do, are out of reach. Do not suspend it with Ctrl-Z: only the command would stop.\n\n" +
 			"Signals are passed on to the process group. While it waits for the lock SIGINT, SIGTERM, SIGHUP and\n" +
 			"SIGQUIT end the waiting; others are passed on when the command has started. What the command leaves\n" +
-			"behind in its process group is killed before the lease is given back.\n\n" + exitCodes,
+			"behind in its process group is killed before the lease is given back.\n\n" +
+			"A lock in efficiency mode is taken from the Redis nodes directly, or through the service if they cannot be\n" +
+			"reached from here.\n\n" + exitCodes,
 		Example: "  leased run nightly -- ./backup.sh\n  leased run nightly --no-wait -- ./backup.sh\n  leased run workers --permits 3 -- ./worker",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 || c.ArgsLenAtDash() != 1 {
@@ -62,17 +67,18 @@ func newRun() *cobra.Command {
 			}
 			return nil
 		}}
-	f.access = addAccess(c)
+	f.access, f.redis = addAccess(c), addRedisAccess(c)
 	flags := c.Flags()
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lease lasts when it cannot be renewed, at least 1s (default: as the lock's policy says)")
 	flags.DurationVar(&f.grace, "grace", 0, "time between SIGTERM and SIGKILL (default: a fifth of ttl)")
 	flags.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
-	flags.BoolVar(&f.shared, "shared", false, "share the lock with others who ask for it shared")
-	flags.IntVar(&f.permits, "permits", 0, "take one of so many permits")
+	flags.BoolVar(&f.shared, "shared", false, "share the lock with others who ask for it shared; in correctness mode only")
+	flags.IntVar(&f.permits, "permits", 0, "take one of so many permits; in correctness mode only")
 	flags.StringVar(&f.mode, "mode", "", "the mode that the lock must have: efficiency or correctness")
 	flags.StringVar(&f.holder, "holder", defaultHolder(), "who holds it, for people who inspect the lock")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing while waiting")
+	flags.BoolVar(&f.noRedis, "no-redis", false, "take locks in efficiency mode through the service, too")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return f.run(c.Context(), fencing.Resource(args[0]), args[1:])
 	}
@@ -101,17 +107,14 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	}
 	inbox := openInbox()
 	defer inbox.close()
-	backend, err := f.access.backend()
+	line := newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
+	before := inbox.waiting(ctx)
+	client, err := f.dial(before, line)
 	if err != nil {
 		return err
 	}
-	defer backend.Close()
-	line := newWaitingLine(os.Stderr, backend, resource, f.holder, f.quiet)
-	client, err := lease.New(backend, lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting}))
-	if err != nil {
-		return err
-	}
-	l, err := f.acquire(inbox.waiting(ctx), client, resource, options)
+	line.inspect = client.Inspect
+	l, err := f.acquire(before, client, resource, options)
 	line.end()
 	signals, ended := inbox.deliver()
 	if err == nil && ended != nil {
@@ -233,42 +236,61 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	return options, nil
 }
 
-// policyTTL is what the service says about the lock, or the default where it
-// cannot be asked.
+// policyTTL is what the service says about the lock, or the default where no
+// member can be asked.
 func (a *access) policyTTL(ctx context.Context, resource fencing.Resource) time.Duration {
-	var policies lease.Policies
-	_ = a.onLeader(ctx, func(conn *grpc.ClientConn) error {
-		got, err := pb.NewPolicyServiceClient(conn).ListPolicies(ctx, &pb.ListPoliciesRequest{})
-		for _, m := range got.GetPolicies() {
-			if p, err := wire.ToPolicy(m); err == nil {
-				policies = policies.With(p)
-			}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	var topology lease.Topology
+	_ = a.onAny(ctx, func(conn *grpc.ClientConn) error {
+		stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
+		if err != nil {
+			return err
+		}
+		first, err := stream.Recv()
+		if err == nil {
+			topology, err = wire.ToTopology(first)
 		}
 		return err
 	})
-	return policies.For(resource).TTL
+	return topology.Policies.For(resource).TTL
 }
 
-// backend is the service for a lease.Client.
-func (a *access) backend() (*remote.Backend, error) {
-	addresses, err := a.endpoints()
+// dial connects to the service, and to Redis where the lock is there.
+func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, error) {
+	addresses, err := f.access.endpoints()
 	if err != nil {
 		return nil, err
 	}
-	config, err := a.tls()
+	config, err := f.access.tls()
 	if err != nil {
 		return nil, err
 	}
-	own, err := a.secret()
+	own, err := f.access.secret()
 	if err != nil {
 		return nil, err
 	}
-	var options []remote.Option
+	redis, err := f.redis.access()
+	if err != nil {
+		return nil, err
+	}
+	level := slog.LevelWarn
+	if f.quiet {
+		level = slog.LevelError
+	}
+	options := []client.Option{
+		client.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: hideSecrets}))),
+		client.WithRedis(redis.Options),
+		client.WithLease(lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})),
+	}
+	if f.noRedis {
+		options = append(options, client.WithoutRedis())
+	}
 	if config != nil {
-		options = append(options, remote.WithTLS(config))
+		options = append(options, client.WithTLS(config))
 	}
 	if own != "" {
-		options = append(options, remote.WithSecret(own))
+		options = append(options, client.WithSecret(own))
 	}
-	return remote.New(addresses, options...)
+	return client.Dial(ctx, addresses, options...)
 }

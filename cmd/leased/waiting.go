@@ -19,7 +19,7 @@ type waitingLine struct {
 	out      *os.File
 	live     bool
 	quiet    bool
-	backend  lease.Backend
+	inspect  func(context.Context, fencing.Resource) (lease.Status, error)
 	resource fencing.Resource
 	holder   string
 
@@ -37,8 +37,8 @@ type waitingLine struct {
 	drawn   bool
 }
 
-func newWaitingLine(out *os.File, backend lease.Backend, resource fencing.Resource, holder string, quiet bool) *waitingLine {
-	l := &waitingLine{out: out, live: isatty.IsTerminal(out.Fd()), quiet: quiet, backend: backend, resource: resource, holder: holder,
+func newWaitingLine(out *os.File, resource fencing.Resource, holder string, quiet bool) *waitingLine {
+	l := &waitingLine{out: out, live: isatty.IsTerminal(out.Fd()), quiet: quiet, resource: resource, holder: holder,
 		since: map[fencing.Token]time.Time{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -85,16 +85,16 @@ func (l *waitingLine) end() {
 // watch keeps up with who holds the lock.
 func (l *waitingLine) watch() {
 	for l.ctx.Err() == nil {
-		_ = l.backend.Watch(l.ctx, l.resource, func(s lease.Status) {
+		if s, err := l.inspect(l.ctx, l.resource); err == nil {
 			l.mu.Lock()
-			defer l.mu.Unlock()
 			l.status = &s
 			for _, h := range s.Holders {
 				if _, seen := l.since[h.Token]; !seen {
 					l.since[h.Token] = time.Now()
 				}
 			}
-		})
+			l.mu.Unlock()
+		}
 		select {
 		case <-time.After(time.Second):
 		case <-l.ctx.Done():
@@ -119,6 +119,7 @@ func (l *waitingLine) draw() {
 			l.drawn = true
 		case known:
 			fmt.Fprintf(l.out, "leased: %s\n", text)
+			l.cancel() // nobody looks at later ones
 			return
 		}
 	}

@@ -23,8 +23,9 @@ const rewatchPause = 300 * time.Millisecond
 func newWatch() *cobra.Command {
 	c := &cobra.Command{Use: "watch RESOURCE|PREFIX*", Short: "Print what happens to a lock, or to all with a prefix",
 		Long: "Print what happens to a lock, or with a * at the end to all locks whose names begin so, until\n" +
-			"Ctrl-C. The present holders and waiters come first. When the leader changes it goes on with the next\n" +
-			"one; of what has ended meanwhile it is not known how, and it is printed as `ended`.",
+			"Ctrl-C. The present holders and waiters come first. When the member is lost it goes on with the next\n" +
+			"one; of what has ended meanwhile it is not known how, and it is printed as `ended`. With a * locks in\n" +
+			"efficiency mode are looked at once a second.",
 		Example: "  leased watch account/7\n  leased watch 'account/*'", Args: exactly(1, "the name of a lock, or a prefix and *")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -1,5 +1,5 @@
-// Package member runs one member of the service: the Raft node, the way to
-// Redis, and the API, put together from settings.
+// Package member runs one member of the service: the Raft node and the API, put
+// together from settings.
 //
 // What it does not give: protection from an operator who empties the folder of
 // the only member, or of one with bootstrap-expect 1, and starts it again. That

@@ -6,20 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 const (
@@ -38,7 +33,6 @@ type Member struct {
 	peers    *peers
 	node     *raftstore.Node
 	known    atomic.Pointer[raftstore.Node] // node, once it is open
-	masters  *masters                       // nil without Redis
 	server   *server.Server
 	policies atomic.Pointer[[]lease.Policy]
 	reloaded chan struct{}
@@ -60,19 +54,16 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	if m.callers, err = newCallers(s, logger); err != nil {
 		return nil, err
 	}
+	if err := s.RedisNodes.Check(s.Redis); err != nil {
+		return nil, err
+	}
 	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.callers.secret, logger: logger}
 	if err := claim(ctx, s, m.peers); err != nil {
 		return nil, err
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
-		Users: m.callers.users, Secret: m.callers.secret,
-		RedisMaxTTL: s.RedisMaxTTL, Logger: logger, Feed: server.NewFeed()}
-	if len(s.Redis) > 0 {
-		if m.masters, err = connectRedis(ctx, s, logger); err != nil {
-			return nil, err
-		}
-		config.Redis = m.masters
-	}
+		Users: m.callers.users, Secret: m.callers.secret, Logger: logger, Feed: server.NewFeed(),
+		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen (%s): %w; is another member running here?", s.Listen, err)
@@ -111,26 +102,6 @@ func (m *Member) run() {
 		}
 	})
 	m.work.Go(func() { m.police(ctx) })
-	if m.masters != nil {
-		m.work.Go(func() { m.masters.run(ctx) })
-	}
-}
-
-// RedisConfig is what the settings say about Redis.
-func RedisConfig(s *settings.Settings) (redlockadapter.Config, error) {
-	password := ""
-	if s.RedisPasswordFile != "" {
-		text, err := os.ReadFile(s.RedisPasswordFile)
-		if err != nil {
-			return redlockadapter.Config{}, fmt.Errorf("read redis-password-file: %w", err)
-		}
-		password = strings.TrimSpace(string(text))
-	}
-	config := redlockadapter.Config{Namespace: s.RedisNamespace, MaxTTL: s.RedisMaxTTL}
-	for _, address := range s.Redis {
-		config.Nodes = append(config.Nodes, &redis.Options{Addr: address, Password: password})
-	}
-	return config, nil
 }
 
 // Failed tells why the member cannot go on.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/leased-project/leased/fencing"
 )
 
 // Kind is what a fleet is made of.
@@ -15,7 +13,7 @@ type Kind string
 const (
 	// Auto is Servers where redis-server is installed, else Embedded.
 	Auto Kind = "auto"
-	// Servers are redis-server processes, which keep their data on disk.
+	// Servers are redis-server processes.
 	Servers Kind = "server"
 	// Embedded are imitations in this process, for trying out only.
 	Embedded Kind = "embedded"
@@ -40,13 +38,11 @@ type Fleet struct {
 	Why string
 	// Addrs are where they listen, on the loopback interface.
 	Addrs []string
-	// Floor is what the tokens of an emptied fleet must begin above.
-	Floor fencing.Token
 
 	stop []func()
 }
 
-// Start starts n masters, with their data below dir.
+// Start starts n empty masters at new addresses, with their logs below dir.
 func Start(ctx context.Context, kind Kind, dir string, n int) (*Fleet, error) {
 	f := &Fleet{Kind: kind}
 	program := ""
@@ -76,7 +72,7 @@ func Start(ctx context.Context, kind Kind, dir string, n int) (*Fleet, error) {
 	return f, nil
 }
 
-// Stop stops them all. The data of redis-server processes stays.
+// Stop stops them all.
 func (f *Fleet) Stop() {
 	for _, stop := range f.stop {
 		stop()

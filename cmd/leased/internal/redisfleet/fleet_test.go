@@ -9,50 +9,39 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/redisfleet"
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// Tokens grow over a restart: servers find their data again, and embedded ones
-// begin above what they can have given out.
-func TestTokensGrowOverARestart(t *testing.T) {
+// Both kinds grant leases, one after the other, with growing tokens.
+func TestFleetGrants(t *testing.T) {
 	for _, kind := range []redisfleet.Kind{redisfleet.Servers, redisfleet.Embedded} {
 		t.Run(string(kind), func(t *testing.T) {
-			dir := t.TempDir()
-			first := grant(t, kind, dir)
-			require.Greater(t, grant(t, kind, dir), first)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			fleet, err := redisfleet.Start(ctx, kind, t.TempDir(), 5)
+			require.NoError(t, err)
+			defer fleet.Stop()
+			require.Equal(t, kind, fleet.Kind)
+			config := redlockadapter.Config{NodeTimeout: 10 * time.Second} // imitations are slow under the race detector
+			for _, addr := range fleet.Addrs {
+				config.Nodes = append(config.Nodes, &redis.Options{Addr: addr})
+			}
+			require.NoError(t, redlockadapter.Init(ctx, config, 41))
+			backend, err := redlockadapter.New(ctx, config)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, backend.Close(context.Background())) }()
+			client, err := lease.New(backend)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, client.Close(context.Background())) }()
+			first, err := client.Acquire(ctx, "report/may", lease.WithTTL(200*time.Millisecond), lease.WithoutRenewal())
+			require.NoError(t, err)
+			require.Greater(t, int(first.Token()), 41)
+			second, err := client.Acquire(ctx, "report/may") // the first runs out
+			require.NoError(t, err)
+			require.Greater(t, second.Token(), first.Token())
 		})
 	}
-}
-
-// grant starts a fleet, takes one lease, waits for its end, and stops it.
-func grant(t *testing.T, kind redisfleet.Kind, dir string) fencing.Token {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	fleet, err := redisfleet.Start(ctx, kind, dir, 5)
-	require.NoError(t, err)
-	defer fleet.Stop()
-	require.Equal(t, kind, fleet.Kind)
-	config := redlockadapter.Config{NodeTimeout: 10 * time.Second} // imitations are slow under the race detector
-	for _, addr := range fleet.Addrs {
-		config.Nodes = append(config.Nodes, &redis.Options{Addr: addr})
-	}
-	require.NoError(t, redlockadapter.Init(ctx, config, fleet.Floor))
-	backend, err := redlockadapter.New(ctx, config)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, backend.Close(context.Background())) }()
-	client, err := lease.New(backend)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, client.Close(context.Background())) }()
-	l, err := client.Acquire(ctx, "report/may", lease.WithTTL(200*time.Millisecond), lease.WithoutRenewal())
-	require.NoError(t, err)
-	// Its keys expire by themselves, also in the embedded ones.
-	second, err := client.Acquire(ctx, "report/may")
-	require.NoError(t, err)
-	require.Greater(t, second.Token(), l.Token())
-	return second.Token()
 }
 
 func TestNoFleet(t *testing.T) {

@@ -132,7 +132,9 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 
 // isSecret: the command works for a user, and need not be able to be that user.
 // One that calls the service itself can be given the name of a file.
-func isSecret(variable string) bool { return strings.HasPrefix(variable, "LEASED_SECRET=") }
+func isSecret(variable string) bool {
+	return strings.HasPrefix(variable, "LEASED_SECRET=") || strings.HasPrefix(variable, "LEASED_REDIS_PASSWORD=")
+}
 
 func startError(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
