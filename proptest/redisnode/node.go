@@ -1,0 +1,191 @@
+package redisnode
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// Node is a Redis server with the data of its lives. A restart begins another
+// life, which finds what the restart kept of the former ones.
+type Node struct {
+	life   string
+	latest string // the latest life that was initialised
+	data   map[string]*data
+}
+
+// data is the keys of one life.
+type data struct {
+	state State
+	locks map[fencing.Resource]*Record
+}
+
+// New returns a server without data, in a life.
+func New(life string) *Node { return &Node{life: life, data: map[string]*data{}} }
+
+// Clone returns a copy: what a disk has kept.
+func (n *Node) Clone() *Node {
+	c := *n
+	c.data = map[string]*data{}
+	for name, d := range n.data {
+		copied := &data{state: d.state, locks: map[fencing.Resource]*Record{}}
+		for resource, r := range d.locks {
+			record := *r
+			record.Waiters = slices.Clone(r.Waiters)
+			copied.locks[resource] = &record
+		}
+		c.data[name] = copied
+	}
+	return &c
+}
+
+// Restart begins another life with the data that the node has; see Clone and New
+// for a restart with older data or none.
+func (n *Node) Restart(life string) { n.life = life }
+
+// Life returns the name of the present life.
+func (n *Node) Life() string { return n.life }
+
+// State returns what the present life has stored about the node.
+func (n *Node) State() State { return n.now().state }
+
+// Record returns what the present life has stored for a lock.
+func (n *Node) Record(resource fencing.Resource) Record {
+	if r := n.now().locks[resource]; r != nil {
+		return *r
+	}
+	return Record{}
+}
+
+func (n *Node) now() *data {
+	d := n.data[n.life]
+	if d == nil {
+		d = &data{locks: map[fencing.Resource]*Record{}}
+		n.data[n.life] = d
+	}
+	return d
+}
+
+// with runs a script on records, and drops those that it left without content.
+func (n *Node) with(resources []fencing.Resource, script func(locks []*Record)) {
+	d := n.now()
+	var locks []*Record
+	for _, resource := range resources {
+		if d.locks[resource] == nil {
+			d.locks[resource] = new(Record)
+		}
+		locks = append(locks, d.locks[resource])
+	}
+	script(locks)
+	for _, resource := range resources {
+		if r := d.locks[resource]; r.Token == fencing.None && r.Ended == "" && !r.Waiting && len(r.Waiters) == 0 {
+			delete(d.locks, resource)
+		}
+	}
+}
+
+// Acquire runs acquire.lua.
+func (n *Node) Acquire(now int64, resources []fencing.Resource, c Call) (reply Reply) {
+	n.with(resources, func(locks []*Record) { reply = n.now().state.Acquire(now, locks, &c) })
+	return reply
+}
+
+// Raise runs raise.lua.
+func (n *Node) Raise(now int64, resources []fencing.Resource, c Call) (reply Reply) {
+	n.with(resources, func(locks []*Record) { reply = n.now().state.Raise(now, locks, &c) })
+	return reply
+}
+
+// Renew runs renew.lua.
+func (n *Node) Renew(now int64, resources []fencing.Resource, c Call) (reply Reply) {
+	n.with(resources, func(locks []*Record) { reply = n.now().state.Renew(now, locks, &c) })
+	return reply
+}
+
+// Release runs release.lua.
+func (n *Node) Release(now int64, resources []fencing.Resource, nonce, cause string, wake Wake, refuse bool) (woken []Waiter) {
+	n.with(resources, func(locks []*Record) { woken = Release(now, locks, nonce, cause, wake, refuse) })
+	return woken
+}
+
+// Advance runs advance.lua.
+func (n *Node) Advance(version uint64, fleet string, floor, ceiling fencing.Token) Reason {
+	return n.now().state.Advance(version, fleet, floor, ceiling)
+}
+
+// Join runs join.lua.
+func (n *Node) Join(now int64, join string, version uint64, fleet string, age int64) Reason {
+	return n.now().state.PutJoin(now, join, version, fleet, age)
+}
+
+// Init runs init.lua.
+func (n *Node) Init(now int64, r Range) Reply {
+	reply := n.now().state.Init(now, &r)
+	if reply.Reason == Accepted {
+		n.latest = n.life
+	}
+	return reply
+}
+
+// Report runs report.lua. joined is how long ago the first join nonce was put on
+// the node; it is meaningless without one.
+func (n *Node) Report(now int64) (report recovery.Report, join string, joined int64) {
+	s := n.now().state
+	report = recovery.Report{Reached: true, Live: s.report()}
+	if former := n.data[n.latest]; former != nil && n.latest != n.life {
+		report.Former = former.state.report()
+	}
+	return report, s.Join, now - s.Since
+}
+
+func (s State) report() *recovery.State {
+	if !s.Voter {
+		return nil
+	}
+	return &recovery.State{Version: s.Version, Fleet: s.Fleet, Member: s.Member, Max: s.Max, Floor: s.Floor, Ceiling: s.Ceiling}
+}
+
+// Inspect runs inspect.lua: the record of a lock with the time that its holder
+// has left. ok is false if the node is empty.
+func (n *Node) Inspect(now int64, resource fencing.Resource) (r Record, left int64, ok bool) {
+	if !n.now().state.Voter {
+		return Record{}, 0, false
+	}
+	r = n.Record(resource)
+	r.Waiters = r.queue(now)
+	if r.Nonce != "" {
+		left = max(0, r.Until-now)
+	}
+	return r, left, true
+}
+
+// List runs list.lua for all locks: those that are held or have waiters, sorted.
+func (n *Node) List(now int64, prefix string) (resources []fencing.Resource, ok bool) {
+	d := n.now()
+	for _, resource := range slices.Sorted(maps.Keys(d.locks)) {
+		r := d.locks[resource]
+		if strings.HasPrefix(string(resource), prefix) && (r.held(now) || r.Waiting && len(r.queue(now)) > 0) {
+			resources = append(resources, resource)
+		}
+	}
+	return resources, d.state.Voter
+}
+
+// Sweep runs all steps of sweep.lua: it drops the data of other lives, and the
+// records that were last used longer ago than idle.
+func (n *Node) Sweep(now, idle int64) {
+	if n.latest != n.life {
+		return
+	}
+	maps.DeleteFunc(n.data, func(name string, _ *data) bool { return name != n.life })
+	for _, r := range n.now().locks {
+		if r.Until < now-idle {
+			// The queue of waiters has a key of its own.
+			*r = Record{Waiters: r.Waiters, WaitersUntil: r.WaitersUntil}
+		}
+	}
+	n.with(slices.Collect(maps.Keys(n.now().locks)), func([]*Record) {})
+}

@@ -1,0 +1,103 @@
+package redisnode
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// Record is what a node stores for one lock. The zero Record is no record.
+type Record struct {
+	Nonce           string // the attempt that holds the lock until Until; "" if none
+	Until           int64
+	Token           fencing.Token // the last token that was accepted; None if there is none
+	Holder, Details string
+	Ended, Cause    string // the attempt that ended last here, and why
+	Waiting         bool   // there may be waiters
+	Waiters         []Waiter
+	WaitersUntil    int64 // when the queue of waiters expires
+}
+
+// Waiter is one entry of a lock's queue.
+type Waiter struct {
+	Ticket int64
+	Name   string // "PROCESS HOLDER"
+}
+
+// Process returns the process that waits.
+func (w Waiter) Process() string { return strings.Fields(w.Name)[0] }
+
+// held reports whether some attempt holds the lock.
+func (r *Record) held(now int64) bool { return r.Nonce != "" && r.Until > now }
+
+// last returns the token that the next one must exceed, apart from the floor.
+func (r *Record) last(s *State) fencing.Token {
+	if r.Token != fencing.None {
+		return r.Token
+	}
+	return s.Max
+}
+
+func (r *Record) queue(now int64) []Waiter {
+	if r.WaitersUntil <= now {
+		r.Waiters = nil
+	}
+	return r.Waiters
+}
+
+// wait adds a waiter, or changes its ticket.
+func (r *Record) wait(now int64, w Waiter) {
+	queue := slices.DeleteFunc(slices.Clone(r.queue(now)), func(o Waiter) bool { return o.Name == w.Name })
+	at, _ := slices.BinarySearchFunc(queue, w, func(a, b Waiter) int {
+		if a.Ticket != b.Ticket {
+			return int(min(1, max(-1, a.Ticket-b.Ticket)))
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	r.Waiters, r.Waiting = slices.Insert(queue, at, w), true
+	r.WaitersUntil = now + (r.Until - now) + 60_000
+}
+
+func (r *Record) leave(now int64, name string) {
+	r.Waiters = slices.DeleteFunc(slices.Clone(r.queue(now)), func(o Waiter) bool { return o.Name == name })
+}
+
+func (r *Record) take(nonce string, until int64, token fencing.Token, c *Call) {
+	r.Nonce, r.Until, r.Token, r.Holder, r.Details = nonce, until, token, c.Holder, c.Details
+}
+
+// Wake says which waiters a release wakes.
+type Wake string
+
+const (
+	// WakeNext wakes the longest waiter if the release freed the lock.
+	WakeNext Wake = "next"
+	// WakeAny wakes the longest waiter also if it did not.
+	WakeAny Wake = "any"
+	// WakeNone wakes nobody.
+	WakeNone Wake = "none"
+)
+
+// Release is release.lua. It returns the waiters that were woken. With refuse, a
+// late copy of the attempt's calls is refused also where it held nothing.
+func Release(now int64, locks []*Record, nonce, cause string, wake Wake, refuse bool) []Waiter {
+	var woken []Waiter
+	for _, r := range locks {
+		freed := r.Nonce == nonce
+		if freed {
+			r.Nonce = ""
+		}
+		if freed || refuse {
+			r.Ended, r.Cause = nonce, cause
+		}
+		if r.Waiting && (wake == WakeAny || wake == WakeNext && freed) {
+			if queue := r.queue(now); len(queue) > 0 {
+				woken, r.Waiters = append(woken, queue[0]), slices.Clone(queue[1:])
+			} else {
+				r.Waiting = false
+			}
+		}
+	}
+	return woken
+}

@@ -1,0 +1,248 @@
+package redisnode
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+)
+
+var resources = []fencing.Resource{"a", "b:lock:c"}
+
+// both takes random steps on the model and on a server.
+type both struct {
+	*server
+	*rand.Rand
+	node  *Node
+	now   int64
+	lives int
+	base  fencing.Token // tokens are a little above it
+	last  string        // nonce
+}
+
+func (b *both) token() fencing.Token {
+	return min(b.base+fencing.Token(b.IntN(30)), fencing.MaxToken)
+}
+
+func (b *both) version() uint64 {
+	return max(1, b.node.State().Version+uint64(b.IntN(4))) - uint64(b.IntN(2))
+}
+func (b *both) fleet() string { return []string{"f", "f", "f", "f", "g"}[b.IntN(5)] }
+
+func (b *both) some() []fencing.Resource {
+	return [][]fencing.Resource{resources[:1], resources[1:], resources, {resources[1], resources[0]}}[b.IntN(4)]
+}
+
+// call is likely to be accepted, but not always.
+func (b *both) call() Call {
+	if b.last == "" || b.IntN(2) == 0 {
+		b.last = fmt.Sprintf("s%d.n.%d", b.IntN(3), b.IntN(2))
+	}
+	c := Call{Version: b.version(), Fleet: b.fleet(), Nonce: b.last, TTL: 1 + b.Int64N(20_000), Token: b.token(), Holder: "h", Details: "d"}
+	if b.IntN(2) == 0 {
+		c.Token = min(b.node.Record(resources[0]).Token+fencing.Token(b.IntN(3)), fencing.MaxToken)
+	}
+	if b.IntN(3) == 0 {
+		c.Waiter = Waiter{Ticket: b.Int64N(1000), Name: fmt.Sprintf("p%d h%d", b.IntN(3), b.IntN(2))}
+	}
+	return c
+}
+
+// step does one thing on both, and returns what they answered.
+func (b *both) step() (what string, model, real any) {
+	if b.now += b.Int64N(5_000); b.IntN(20) == 0 {
+		b.now += 100_000
+	}
+	b.expireQueues(b.now, b.node, resources)
+	state := b.key("node")
+	switch k := b.IntN(20); {
+	case k < 6:
+		c, some := b.call(), b.some()
+		waiter := c.Waiter.Name
+		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Holder, c.Details, waiter, c.Waiter.Ticket))
+		return "acquire", b.node.Acquire(b.now, some, c), reply
+	case k < 8:
+		c, some := b.call(), b.some()
+		reply := b.reply(b.run(b.now, "raise", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, uint64(c.Token)))
+		return "raise", b.node.Raise(b.now, some, c), reply
+	case k < 10:
+		c, some := b.call(), b.some()
+		reply := b.reply(b.run(b.now, "renew", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Holder, c.Details, uint64(c.Token)))
+		return "renew", b.node.Renew(b.now, some, c), reply
+	case k < 12:
+		return b.release()
+	case k < 13:
+		v, f, floor := b.version(), b.fleet(), b.token()
+		ceiling := min(floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
+		model := b.node.Advance(v, f, floor, ceiling)
+		return "advance", word(model), b.run(b.now, "advance", []string{state}, v, f, uint64(floor), uint64(ceiling))[0]
+	case k < 17:
+		return b.recover(k)
+	case k < 18:
+		return b.inspect()
+	}
+	return b.lose()
+}
+
+// word is a reason as the scripts of the keeper say it.
+func word(r Reason) string {
+	if r == Accepted {
+		return "ok"
+	}
+	return string(r)
+}
+
+func (b *both) release() (string, any, any) {
+	c, some := b.call(), b.some()
+	wake, refuse := []Wake{WakeNext, WakeAny, WakeNone}[b.IntN(3)], b.IntN(2)
+	b.run(b.now, "release", b.keys(some), c.Nonce, "released", "wake:", string(wake), refuse)
+	b.node.Release(b.now, some, c.Nonce, "released", wake, refuse == 1)
+	return "release", nil, nil // the server wakes nobody: nobody listens
+}
+
+// recover is join and init; half of the inits are for the present join nonce.
+func (b *both) recover(k int) (string, any, any) {
+	join, v, f, state := fmt.Sprintf("j%d", b.IntN(3)), b.version(), b.fleet(), b.key("node")
+	if k < 15 {
+		age := b.Int64N(20_000)
+		return "join", word(b.node.Join(b.now, join, v, f, age)), b.run(b.now, "join", []string{state}, join, v, f, age)[0]
+	}
+	if present := b.node.State().Join; present != "" && b.IntN(4) > 0 {
+		join = present
+	}
+	if b.IntN(5) == 0 {
+		b.now -= min(b.now, b.Int64N(100_000)) // the clock is set back
+	}
+	r := Range{Join: join, Version: v, Fleet: f, Member: "m", Floor: b.token(), Quarantine: b.Int64N(10_000)}
+	r.Ceiling = min(r.Floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
+	reply := b.reply(b.run(b.now, "init", []string{state, prefix + "life"}, r.Join, r.Version, r.Fleet, r.Member, uint64(r.Floor), uint64(r.Ceiling), r.Quarantine))
+	return "init", b.node.Init(b.now, r), reply
+}
+
+func (b *both) inspect() (string, any, any) {
+	r, left, ok := b.node.Inspect(b.now, "a")
+	model := []string{"empty"}
+	if ok {
+		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Holder, r.Details, r.Ended, r.Cause}
+		for _, w := range r.Waiters {
+			model = append(model, w.Name)
+		}
+	}
+	return "inspect", model, b.run(b.now, "inspect", []string{b.key("node"), b.key("lock", "a")})
+}
+
+// lose is a sweep, or a restart with or without data.
+func (b *both) lose() (string, any, any) {
+	switch k := b.IntN(8); {
+	case k < 4:
+		idle := b.Int64N(40_000)
+		for cursor := "0"; ; {
+			if cursor = b.run(b.now, "sweep", []string{b.key("node"), prefix + "life"}, cursor, prefix, idle)[0]; cursor == "0" {
+				break
+			}
+		}
+		b.node.Sweep(b.now, idle)
+		return "sweep", nil, nil
+	case k == 4:
+		b.begin()
+		b.node.Restart(b.life)
+	case k == 5:
+		b.begin()
+		require.NoError(b.t, b.client.FlushAll(context.Background()).Err())
+		b.node = New(b.life)
+	}
+	return "restart", nil, nil
+}
+
+// begin begins another life.
+func (b *both) begin() {
+	b.lives++
+	b.life = fmt.Sprintf("%016x", b.lives)
+}
+
+// same compares all data.
+func (b *both) same(about string) {
+	b.t.Helper()
+	require.Equal(b.t, b.node.State(), b.state(), about)
+	for _, r := range resources {
+		model := b.node.Record(r)
+		if model.Waiters = model.queue(b.now); len(model.Waiters) == 0 {
+			model.Waiters = nil
+		}
+		model.WaitersUntil = 0
+		require.Equal(b.t, model, b.record(r), "%s, lock %s", about, r)
+	}
+	report, join, age := b.node.Report(b.now)
+	if report.Former != nil {
+		report.Former.Member = "" // not part of the reply
+	}
+	gotReport, gotJoin, gotAge := b.report(b.now)
+	require.Equal(b.t, report, gotReport, about)
+	require.Equal(b.t, join, gotJoin, about)
+	if join != "" {
+		require.Equal(b.t, age, gotAge, about)
+	}
+	list, ok := b.node.List(b.now, "")
+	gotList, gotOK := b.list(b.now)
+	require.Equal(b.t, ok, gotOK, about)
+	if ok {
+		require.Equal(b.t, list, gotList, about)
+	}
+}
+
+// outcomes are what the steps must have had, for the comparison to mean something.
+var outcomes = []string{
+	"acquire ok", "acquire empty", "acquire fleet", "acquire version", "acquire ended", "acquire held", "acquire ceiling",
+	"raise ok", "raise empty", "raise fleet", "raise version", "raise ceiling", "raise lost",
+	"renew ok", "renew empty", "renew fleet", "renew version", "renew ended", "renew taken",
+	"advance ok", "advance empty", "advance fleet", "join ok", "join state", "join version", "join joining",
+	"init ok", "init join", "init wait",
+}
+
+func outcome(what string, model any) string {
+	if reply, ok := model.(Reply); ok {
+		model = word(reply.Reason)
+	}
+	return fmt.Sprint(what, " ", model)
+}
+
+// TestScriptsFollowTheModel takes the same random steps on the model and on the
+// scripts, also with tokens next to the largest.
+func TestScriptsFollowTheModel(t *testing.T) {
+	for name, engine := range map[string]struct {
+		addr  func(*testing.T) string
+		seeds uint64
+	}{
+		"redis-server": {func(t *testing.T) string { return testserver.Redis(t).Addr }, 60},
+		"miniredis":    {func(t *testing.T) string { return miniredis.RunT(t).Addr() }, 25},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, seen := newServer(t, engine.addr(t)), map[string]int{}
+			for seed := range engine.seeds {
+				require.NoError(t, s.client.FlushAll(context.Background()).Err())
+				b := &both{server: s, Rand: rand.New(rand.NewPCG(seed, 0)), now: 1_700_000_000_000}
+				b.base = []fencing.Token{0, 1 << 32, fencing.MaxToken - 40}[seed%3]
+				b.begin()
+				b.node = New(b.life)
+				for step := range 120 {
+					what, model, real := b.step()
+					about := fmt.Sprintf("seed %d, step %d: %s", seed, step, what)
+					require.Equal(t, model, real, about)
+					b.same(about)
+					seen[outcome(what, model)]++
+				}
+			}
+			for _, wanted := range outcomes {
+				require.Positive(t, seen[wanted], "%s never happened: %v", wanted, seen)
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+package redisnode
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// server runs the scripts, at the times that the test decides.
+type server struct {
+	t      *testing.T
+	client *redis.Client
+	texts  map[string]string
+	life   string
+}
+
+const prefix = "{ns}:"
+
+func newServer(t *testing.T, addr string) *server {
+	t.Helper()
+	s := &server{t: t, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), texts: map[string]string{}}
+	t.Cleanup(func() { _ = s.client.Close() })
+	files, err := filepath.Glob("../../redlockadapter/scripts/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		s.texts[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(text)
+	}
+	return s
+}
+
+func (s *server) key(parts ...string) string { return prefix + s.life + ":" + strings.Join(parts, ":") }
+
+func (s *server) keys(resources []fencing.Resource) (keys []string) {
+	for _, r := range resources {
+		keys = append(keys, s.key("lock", string(r)))
+	}
+	return keys
+}
+
+// run calls a script at a time. A text or a number is a list of one.
+func (s *server) run(now int64, name string, keys []string, args ...any) []string {
+	s.t.Helper()
+	text := strings.ReplaceAll(s.texts[name], "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1000, now%1000*1000+999))
+	reply, err := s.client.Eval(context.Background(), text, keys, args...).Result()
+	require.NoError(s.t, err, name)
+	list, ok := reply.([]any)
+	if !ok {
+		list = []any{reply}
+	}
+	var texts []string
+	for _, part := range list {
+		texts = append(texts, fmt.Sprint(part))
+	}
+	return texts
+}
+
+// reply reads the answer of a script.
+func (s *server) reply(texts []string) Reply {
+	s.t.Helper()
+	switch first := Reason(texts[0]); first {
+	case "ok":
+		return Reply{}
+	case OtherFleet:
+		return Reply{Reason: first, Fleet: texts[1]}
+	case OldVersion:
+		return Reply{Reason: first, Version: number(s.t, texts[1])}
+	case Held:
+		return Reply{Reason: first, Left: int64(number(s.t, texts[1])), Nonce: texts[2]}
+	case Quarantined:
+		return Reply{Reason: first, Left: int64(number(s.t, texts[1]))}
+	case Empty, Ended, AtCeiling, Lost, Taken, OtherJoin:
+		return Reply{Reason: first}
+	default:
+		return Reply{Token: fencing.Token(number(s.t, texts[0]))}
+	}
+}
+
+// number reads digits; nothing is 0. 1e+15 is an error.
+func number(t *testing.T, text string) uint64 {
+	t.Helper()
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// state reads the node's hash.
+func (s *server) state() State {
+	s.t.Helper()
+	fields, err := s.client.HGetAll(context.Background(), s.key("node")).Result()
+	require.NoError(s.t, err)
+	token := func(name string) fencing.Token { return fencing.Token(number(s.t, fields[name])) }
+	version, voter := fields["version"]
+	return State{Voter: voter, Version: number(s.t, version), Fleet: fields["fleet"], Member: fields["member"],
+		Max: token("max"), Floor: token("floor"), Ceiling: token("ceiling"),
+		Join: fields["join"], Joined: int64(number(s.t, fields["joined"])), Since: int64(number(s.t, fields["since"]))}
+}
+
+// record reads the keys of a lock.
+func (s *server) record(resource fencing.Resource) Record {
+	s.t.Helper()
+	fields, err := s.client.HGetAll(context.Background(), s.key("lock", string(resource))).Result()
+	require.NoError(s.t, err)
+	queue, err := s.client.ZRangeWithScores(context.Background(), s.key("waiting", string(resource)), 0, -1).Result()
+	require.NoError(s.t, err)
+	r := Record{Nonce: fields["nonce"], Until: int64(number(s.t, fields["until"])), Token: fencing.Token(number(s.t, fields["token"])),
+		Holder: fields["holder"], Details: fields["details"], Ended: fields["ended"], Cause: fields["cause"], Waiting: fields["waiting"] == "1"}
+	for _, w := range queue {
+		r.Waiters = append(r.Waiters, Waiter{Ticket: int64(w.Score), Name: w.Member.(string)})
+	}
+	return r
+}
+
+// report reads what report.lua says, in the words of package recovery.
+func (s *server) report(now int64) (recovery.Report, string, int64) {
+	s.t.Helper()
+	f := s.run(now, "report", []string{s.key("node"), prefix + "life"}, prefix)
+	require.Equal(s.t, strconv.FormatInt(now, 10), f[0])
+	state := func(version, fleet, member, top, floor, ceiling string) *recovery.State {
+		if version == "" {
+			return nil
+		}
+		return &recovery.State{Version: number(s.t, version), Fleet: fleet, Member: member, Max: fencing.Token(number(s.t, top)),
+			Floor: fencing.Token(number(s.t, floor)), Ceiling: fencing.Token(number(s.t, ceiling))}
+	}
+	report := recovery.Report{Reached: true, Live: state(f[1], f[2], f[3], f[4], f[5], f[6])}
+	if len(f) == 14 {
+		report.Former = state(f[9], f[10], "", f[11], f[12], f[13])
+	}
+	age, _ := strconv.ParseInt(f[8], 10, 64)
+	return report, f[7], age
+}
+
+// list reads all pages of list.lua.
+func (s *server) list(now int64) (resources []fencing.Resource, ok bool) {
+	s.t.Helper()
+	for cursor := "0"; ; {
+		page := s.run(now, "list", []string{s.key("node")}, cursor, `{ns}:`+s.life+`:lock:*`, 100)
+		if page[0] == "empty" {
+			return nil, false
+		}
+		for _, r := range page[1:] {
+			resources = append(resources, fencing.Resource(r))
+		}
+		if cursor = page[0]; cursor == "0" {
+			slices.Sort(resources)
+			return resources, true
+		}
+	}
+}
+
+// expireQueues does what Redis does by its own clock, which stands still here.
+func (s *server) expireQueues(now int64, n *Node, resources []fencing.Resource) {
+	s.t.Helper()
+	for _, r := range resources {
+		if record := n.now().locks[r]; record != nil && record.WaitersUntil <= now {
+			record.Waiters = nil // for good, also if the clock is set back
+			require.NoError(s.t, s.client.Del(context.Background(), s.key("waiting", string(r))).Err())
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package redisnode
+
+import "github.com/leased-project/leased/fencing"
+
+// State is what a node stores about itself in one life. Without Voter it is
+// empty, and all but the join nonce is zero.
+type State struct {
+	Voter               bool
+	Version             uint64
+	Fleet, Member       string
+	Max, Floor, Ceiling fencing.Token
+	Join                string
+	Joined, Since       int64 // when the present join nonce was put, and the first one
+}
+
+// Reason says why a node refused a call; Accepted is the zero Reason.
+type Reason string
+
+// The reasons, as in the scripts.
+const (
+	Accepted    Reason = ""
+	Empty       Reason = "empty"
+	OtherFleet  Reason = "fleet"
+	OldVersion  Reason = "version"
+	Ended       Reason = "ended"
+	Held        Reason = "held"
+	AtCeiling   Reason = "ceiling"
+	Lost        Reason = "lost"
+	Taken       Reason = "taken"
+	HasState    Reason = "state"
+	Joining     Reason = "joining"
+	OtherJoin   Reason = "join"
+	Quarantined Reason = "wait"
+)
+
+// Reply is a node's answer. Which fields are set depends on Reason.
+type Reply struct {
+	Reason  Reason
+	Token   fencing.Token // Accepted
+	Version uint64        // OldVersion: the node's
+	Fleet   string        // OtherFleet: the node's
+	Left    int64         // Held, Quarantined: milliseconds
+	Nonce   string        // Held: the holder's
+}
+
+// Call is what a client sends with acquire, raise and renew.
+type Call struct {
+	Version         uint64
+	Fleet, Nonce    string
+	TTL             int64         // acquire, renew
+	Token           fencing.Token // raise, renew
+	Holder, Details string        // acquire, renew
+	Waiter          Waiter        // acquire; no name: nobody waits
+}
+
+// admit is what acquire, raise and renew begin with.
+func (s *State) admit(c *Call) (Reply, bool) {
+	switch {
+	case !s.Voter:
+		return Reply{Reason: Empty}, false
+	case s.Fleet != c.Fleet:
+		return Reply{Reason: OtherFleet, Fleet: s.Fleet}, false
+	case s.Version > c.Version:
+		return Reply{Reason: OldVersion, Version: s.Version}, false
+	}
+	return Reply{}, true
+}
+
+// accept notes a token and the caller's version.
+func (s *State) accept(c *Call, token fencing.Token) Reply {
+	s.Max, s.Version = max(s.Max, token), c.Version
+	return Reply{Token: token}
+}
+
+// Acquire is acquire.lua.
+func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
+	if reply, ok := s.admit(c); !ok {
+		return reply
+	}
+	mine, queued, token, held := true, false, fencing.None, Reply{}
+	for _, r := range locks {
+		if r.Ended == c.Nonce {
+			return Reply{Reason: Ended}
+		}
+		switch {
+		case !r.held(now):
+			mine = false
+		case r.Nonce != c.Nonce:
+			mine = false
+			if left := r.Until - now; left > held.Left {
+				held = Reply{Reason: Held, Left: left, Nonce: r.Nonce}
+			}
+			if c.Waiter.Name != "" {
+				r.wait(now, c.Waiter)
+			}
+		}
+		queued = queued || r.Waiting
+		token = max(token, r.last(s))
+	}
+	if held.Reason == Held {
+		return held
+	}
+	if !mine {
+		token = max(token, s.Floor) + 1
+	}
+	if token > s.Ceiling {
+		return Reply{Reason: AtCeiling}
+	}
+	for _, r := range locks {
+		r.take(c.Nonce, now+c.TTL, token, c)
+		if queued && c.Waiter.Name != "" {
+			r.leave(now, c.Waiter.Name)
+		}
+	}
+	return s.accept(c, token)
+}
+
+// Raise is raise.lua.
+func (s *State) Raise(now int64, locks []*Record, c *Call) Reply {
+	if reply, ok := s.admit(c); !ok {
+		return reply
+	}
+	if c.Token > s.Ceiling {
+		return Reply{Reason: AtCeiling}
+	}
+	for _, r := range locks {
+		if r.Nonce != c.Nonce || r.Until <= now || r.Token > c.Token {
+			return Reply{Reason: Lost}
+		}
+	}
+	for _, r := range locks {
+		r.Token = c.Token
+	}
+	return s.accept(c, c.Token)
+}
+
+// Renew is renew.lua.
+func (s *State) Renew(now int64, locks []*Record, c *Call) Reply {
+	if reply, ok := s.admit(c); !ok {
+		return reply
+	}
+	for _, r := range locks {
+		switch {
+		case r.Ended == c.Nonce:
+			return Reply{Reason: Ended}
+		case r.Nonce == c.Nonce:
+		case r.held(now) || r.last(s) > c.Token || c.Token <= s.Floor || c.Token > s.Ceiling:
+			return Reply{Reason: Taken}
+		}
+	}
+	for _, r := range locks {
+		r.take(c.Nonce, now+c.TTL, max(r.last(s), c.Token), c)
+	}
+	return s.accept(c, c.Token)
+}
+
+// Advance is advance.lua.
+func (s *State) Advance(version uint64, fleet string, floor, ceiling fencing.Token) Reason {
+	switch {
+	case !s.Voter:
+		return Empty
+	case s.Fleet != fleet:
+		return OtherFleet
+	}
+	s.Version, s.Floor, s.Ceiling = max(s.Version, version), max(s.Floor, floor), max(s.Ceiling, ceiling)
+	s.Max = max(s.Max, floor)
+	return Accepted
+}
+
+// PutJoin is join.lua. Another join nonce stays while it is younger than age.
+func (s *State) PutJoin(now int64, join string, version uint64, fleet string, age int64) Reason {
+	switch {
+	case s.Voter && s.Fleet == fleet:
+		return HasState
+	case s.Voter && s.Version > version:
+		return OldVersion
+	case s.Join != "" && s.Join != join && now-s.Joined < age:
+		return Joining
+	}
+	if s.Join == "" {
+		s.Since = now
+	}
+	s.Join, s.Joined = join, now
+	return Accepted
+}
+
+// Range is what init makes of a node.
+type Range struct {
+	Join           string
+	Version        uint64
+	Fleet, Member  string
+	Floor, Ceiling fencing.Token
+	Quarantine     int64
+}
+
+// Init is init.lua, apart from the name of the latest life.
+func (s *State) Init(now int64, r *Range) Reply {
+	if s.Join == "" || s.Join != r.Join {
+		return Reply{Reason: OtherJoin}
+	}
+	s.Since = min(s.Since, now) // the clock was set back: the quarantine starts again
+	if left := r.Quarantine - (now - s.Since); left > 0 {
+		return Reply{Reason: Quarantined, Left: left}
+	}
+	*s = State{Voter: true, Version: r.Version, Fleet: r.Fleet, Member: r.Member, Max: r.Floor, Floor: r.Floor, Ceiling: r.Ceiling}
+	return Reply{}
+}
