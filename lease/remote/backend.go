@@ -5,13 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 
-	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -28,26 +27,30 @@ const (
 	maxPause = 100 * time.Millisecond
 )
 
-// Backend is a lease.Backend over the API of a cluster. All methods may be called
-// concurrently. Close it when done.
+// Backend is a lease.Backend over the API of a cluster, for locks in correctness
+// mode. Efficiency returns one for locks in efficiency mode. All methods may be
+// called concurrently. Close it when done.
 type Backend struct {
+	settings
+	leader     *uplink
+	topology   *topologyWatch
+	efficiency *Efficiency
+}
+
+// settings are how members are reached.
+type settings struct {
 	endpoints []string
 	patience  time.Duration
 	dial      []grpc.DialOption
 	tls       *tls.Config // nil for none
 	secret    string      // empty for none
 	clock     lease.Clock
-
-	connecting chan struct{} // held while the link is being made
-
-	mu     sync.Mutex
-	closed bool
-	link   *link
-	leader string // where to connect next, empty for the next endpoint
-	next   int    // of endpoints
 }
 
-var _ lease.Backend = (*Backend)(nil)
+var (
+	_ lease.Backend        = (*Backend)(nil)
+	_ lease.TopologySource = (*Backend)(nil)
+)
 
 // Option changes a Backend.
 type Option func(*Backend) error
@@ -101,8 +104,7 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, as \"127.0.0.1:7420\"", lease.ErrInvalid)
 	}
-	b := &Backend{endpoints: endpoints, patience: DefaultPatience, clock: lease.MonotonicClock(),
-		connecting: make(chan struct{}, 1)}
+	b := &Backend{settings: settings{endpoints: slices.Clone(endpoints), patience: DefaultPatience, clock: lease.MonotonicClock()}}
 	for _, option := range options {
 		if err := option(b); err != nil {
 			return nil, err
@@ -113,84 +115,24 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 			return nil, fmt.Errorf("%w: %w", lease.ErrInvalid, err)
 		}
 	}
+	b.leader = newUplink(&b.settings, 0)
+	b.efficiency = &Efficiency{settings: &b.settings, uplink: newUplink(&b.settings, rand.N(len(endpoints)))}
+	b.topology = newTopologyWatch(&b.settings)
 	return b, nil
 }
 
-// Close ends the connection. Sessions go on until their time has run out.
+// Close ends the connections. Sessions go on until their time has run out.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	l := b.link
-	b.mu.Unlock()
-	if l != nil {
-		l.close(errClosed)
-	}
+	b.topology.close()
+	b.leader.close()
+	b.efficiency.uplink.close()
 	return nil
 }
 
+// Efficiency returns the way to locks in efficiency mode through any member.
+func (b *Backend) Efficiency() *Efficiency { return b.efficiency }
+
 var errClosed = fmt.Errorf("%w: the backend is closed", lease.ErrUnavailable)
-
-// connect is the link in use, or a new one.
-func (b *Backend) connect(ctx context.Context) (*link, error) {
-	if l, err := b.current(); l != nil || err != nil {
-		return l, err
-	}
-	select {
-	case b.connecting <- struct{}{}:
-		defer func() { <-b.connecting }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if l, err := b.current(); l != nil || err != nil {
-		return l, err
-	}
-	b.mu.Lock()
-	address := b.leader
-	if b.leader = ""; address == "" {
-		address = b.endpoints[b.next%len(b.endpoints)]
-		b.next++
-	}
-	b.mu.Unlock()
-	if err := secret.CheckAddress(address, b.tls, b.secret); err != nil { // a member has named it
-		return nil, err
-	}
-	l, err := openLink(ctx, b, address)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, address, err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		l.close(errClosed)
-		return nil, errClosed
-	}
-	b.link = l
-	return l, nil
-}
-
-// current is the link in use, nil if there is none.
-func (b *Backend) current() (*link, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closed:
-		return nil, errClosed
-	case b.link == nil || b.link.isDown():
-		return nil, nil
-	}
-	return b.link, nil
-}
-
-// retire ends a link. leader is where to connect next, empty if not known.
-func (b *Backend) retire(l *link, leader string, why error) {
-	b.mu.Lock()
-	if b.link == l {
-		b.link = nil
-		b.leader = leader
-	}
-	b.mu.Unlock()
-	l.close(why)
-}
 
 // do runs call on a link to the leader, and again on the next one while it fails
 // for want of a leader. call may be repeated: it has one effect. Once an outcome
@@ -203,7 +145,7 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 	budget := b.patience
 	for n := 0; ; n++ {
 		began := b.clock.Now()
-		l, err := b.connect(ctx)
+		l, err := b.leader.connect(ctx)
 		if err == nil {
 			err = call(l)
 		}
@@ -220,11 +162,11 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 			uncertain = err
 		case errors.As(err, &not):
 			refused.told(not.Leader)
-			b.retire(l, not.Leader, err)
+			b.leader.retire(l, not.Leader, err)
 		case errors.Is(err, wire.ErrUnauthenticated):
 			again = again && l != nil && refused.goOn(l.address, len(b.endpoints))
 			if l != nil {
-				b.retire(l, "", err)
+				b.leader.retire(l, "", err)
 			}
 		case errors.Is(err, lease.ErrUnavailable):
 		default:
@@ -291,47 +233,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// Inspect tells who holds a lock and who waits for it.
-func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (status lease.Status, err error) {
-	err = b.unary(ctx, func(ctx context.Context, c *link) error {
-		response, err := c.leases.Inspect(ctx, &pb.InspectRequest{Resource: string(resource)})
-		if err != nil {
-			return err
-		}
-		status, err = wire.ToStatusOf(response.Lock)
-		return err
-	})
-	return status, err
-}
-
-// Break takes a lease away from its holder. If an earlier copy of the call may
-// have arrived, that the token is held no more is what was wanted.
-func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	uncertain := false
-	return b.unary(ctx, func(ctx context.Context, c *link) error {
-		_, err := c.leases.Break(ctx, &pb.BreakRequest{Resource: string(resource), Token: uint64(token)})
-		why := wire.FromStatus(err)
-		if uncertain && errors.Is(why, lease.ErrNotHeld) {
-			return nil
-		}
-		uncertain = uncertain || errors.Is(why, lease.ErrUncertain)
-		return err
-	})
-}
-
-// unary makes a call outside of the stream. One that is not answered within the
-// patience is given up, and with it the link.
-func (b *Backend) unary(ctx context.Context, call func(ctx context.Context, l *link) error) error {
-	return b.do(ctx, func(l *link) error {
-		limited, cancel := context.WithTimeout(ctx, b.patience)
-		defer cancel()
-		err := wire.FromStatus(call(limited, l))
-		if limited.Err() != nil && ctx.Err() == nil {
-			b.retire(l, "", err)
-			return fmt.Errorf("%w: %s does not answer", lease.ErrUncertain, l.address)
-		}
-		return err
-	})
 }

@@ -18,7 +18,7 @@ import (
 
 // link is one connection to one member, with its session stream.
 type link struct {
-	backend *Backend
+	uplink  *uplink
 	address string
 	conn    *grpc.ClientConn
 	leases  pb.LeaseServiceClient
@@ -31,6 +31,7 @@ type link struct {
 
 	mu       sync.Mutex
 	why      error // of down
+	draining bool  // it ends when nothing is under way
 	last     uint64
 	out      []*pb.Operation
 	pending  map[uint64]*pending
@@ -52,14 +53,19 @@ type attempt struct {
 	nonce   lease.Nonce
 }
 
+// newConn is a connection to a member, made when it is first used.
+func (s *settings) newConn(address string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	options := append(append(append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy()), s.dial...), more...)
+	return grpc.NewClient("passthrough:///"+address, options...)
+}
+
 // openLink connects to a member and opens the stream.
-func openLink(ctx context.Context, b *Backend, address string) (*link, error) {
-	options := append(append(secret.DialOptions(b.tls, b.secret), grpc.WithNoProxy()), b.dial...)
-	conn, err := grpc.NewClient("passthrough:///"+address, options...)
+func openLink(ctx context.Context, u *uplink, address string) (*link, error) {
+	conn, err := u.settings.newConn(address)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{backend: b, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn), down: make(chan struct{}),
+	l := &link{uplink: u, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn), down: make(chan struct{}),
 		wake: make(chan struct{}, 1), pending: map[uint64]*pending{}, waiting: map[attempt]*pending{}, sessions: map[lease.SessionID]*session{}}
 	streamCtx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
@@ -90,6 +96,21 @@ func (l *link) close(why error) {
 		l.cancel()
 		l.conn.Close()
 	})
+}
+
+// drain ends the link when nothing is under way on it.
+func (l *link) drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.draining = true
+	l.endIfDrained()
+}
+
+// endIfDrained is called with mu.
+func (l *link) endIfDrained() {
+	if l.draining && len(l.pending) == 0 {
+		go l.close(errSilent)
+	}
 }
 
 func (l *link) isDown() bool {
@@ -212,12 +233,12 @@ func (l *link) do(ctx context.Context, op *pb.Operation, p *pending, limit time.
 		return nil, fmt.Errorf("%w: the connection to %s has ended: %w", lease.ErrUncertain, l.address, l.why)
 	case <-late:
 		l.forget(op.Id, p)
-		l.backend.retire(l, "", errSilent)
+		l.uplink.retire(l, "", errSilent)
 		return nil, fmt.Errorf("%w: %s has not answered within %v", lease.ErrUncertain, l.address, limit)
 	case <-ctx.Done():
 		l.forget(op.Id, p)
 		if p.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			l.backend.retire(l, "", errSilent)
+			l.uplink.retire(l, "", errSilent)
 		}
 		return nil, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
 	}
@@ -237,4 +258,5 @@ func (l *link) drop(id uint64, p *pending) {
 	if l.waiting[p.key] == p {
 		delete(l.waiting, p.key)
 	}
+	l.endIfDrained()
 }

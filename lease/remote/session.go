@@ -31,8 +31,7 @@ type session struct {
 // held is a grant.
 type held struct {
 	token   fencing.Token
-	call    *pb.AcquireCall // of the efficiency mode, to find it again
-	leaving bool            // it is being given back
+	leaving bool // it is being given back
 }
 
 var _ lease.Session = (*session)(nil)
@@ -119,18 +118,11 @@ func (s *session) attach(ctx context.Context, l *link) error {
 		defer s.mu.Unlock()
 		return s.gone
 	}
-	call := &pb.AttachCall{TtlNanos: int64(s.config.TTL)}
-	before := make(map[lease.Nonce]held, len(s.held))
-	for nonce, h := range s.held {
-		before[nonce] = h
-		if h.call != nil {
-			call.Held = append(call.Held, h.call)
-		}
-	}
+	before := maps.Clone(s.held)
 	s.mu.Unlock()
 	s.join(l)
 	op := s.operation()
-	op.Call = &pb.Operation_Attach{Attach: call}
+	op.Call = &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}
 	answer, err := l.do(ctx, op, &pending{}, s.backend.patience)
 	if err != nil {
 		s.part(l)
@@ -154,9 +146,8 @@ func (s *session) attach(ctx context.Context, l *link) error {
 	return nil
 }
 
-// leave marks grants that are being given back. Until the service has heard of
-// it the next leader must be told of them, since only then it finds them in
-// Redis; but nobody has to be told of their loss.
+// leave marks grants that are being given back: nobody has to be told of their
+// loss.
 func (s *session) leave(nonces ...lease.Nonce) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +192,6 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	if err := request.Validate(); err != nil {
 		return lease.Grant{}, err
 	}
-	sent := s.config.Clock.Now()
 	p := &pending{key: attempt{s.config.ID, request.Nonce}}
 	if request.Queued != nil {
 		p.queued = sync.OnceFunc(request.Queued)
@@ -215,37 +205,11 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	if err != nil {
 		return lease.Grant{}, fmt.Errorf("%w: %w", lease.ErrUncertain, err)
 	}
-	grant := lease.Grant{Token: fencing.Token(answer.Token), Mode: mode, Slot: int(answer.Slot), Sent: sent}
-	h := held{token: grant.Token}
-	if mode == lease.Efficiency {
-		h.call = call
-	}
+	grant := lease.Grant{Token: fencing.Token(answer.Token), Mode: mode, Slot: int(answer.Slot)}
 	s.mu.Lock()
-	s.held[request.Nonce] = h
-	if mode == lease.Correctness {
-		grant.Sent = s.sent // it lasts as long as its session
-	}
-	s.mu.Unlock()
-	if mode == lease.Efficiency && s.config.Clock.Now().Since(sent) > s.config.TTL/3 {
-		return s.refresh(ctx, request.Nonce, grant)
-	}
-	return grant, nil
-}
-
-// refresh prolongs a grant of the efficiency mode that was long in coming: how
-// much of its time has passed since it was granted is not known here.
-func (s *session) refresh(ctx context.Context, nonce lease.Nonce, grant lease.Grant) (lease.Grant, error) {
-	sent := s.config.Clock.Now()
-	failed, err := s.Renew(ctx)
-	if err != nil {
-		return lease.Grant{}, fmt.Errorf("%w: granted, but not prolonged: %w", lease.ErrUncertain, err)
-	}
-	for _, f := range failed {
-		if f == nonce {
-			return lease.Grant{}, fmt.Errorf("%w: it ran out before it arrived", lease.ErrUncertain)
-		}
-	}
-	grant.Sent = sent
+	defer s.mu.Unlock()
+	s.held[request.Nonce] = held{token: grant.Token}
+	grant.Sent = s.sent // it lasts as long as its session
 	return grant, nil
 }
 
@@ -253,7 +217,7 @@ func (s *session) refresh(ctx context.Context, nonce lease.Nonce, grant lease.Gr
 // since the member may be stuck.
 func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	sent := s.config.Clock.Now()
-	answer, err := s.do(ctx, &pending{urgent: true}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
+	_, err := s.do(ctx, &pending{urgent: true}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
 	if err != nil {
 		return nil, fmt.Errorf("renew: %w", err)
 	}
@@ -262,14 +226,10 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 	if sent.Since(s.sent) > 0 {
 		s.sent = sent
 	}
-	var failed []lease.Nonce
-	for _, nonce := range answer.Failed {
-		failed = append(failed, lease.Nonce(nonce))
-	}
-	return failed, nil
+	return nil, nil
 }
 
-// Release ends an attempt. That the session is gone is as good.
+// Release ends an attempt. A lost session counts as released.
 func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
 	s.leave(nonce)
 	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) {

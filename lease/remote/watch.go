@@ -11,9 +11,9 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// Watch tells the status now and after each change. While no leader can be
-// reached it goes on trying.
-func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+// watch tells the status now and after each change. While no member can serve it
+// it goes on trying.
+func watch(ctx context.Context, m members, resource fencing.Resource, changed func(lease.Status)) error {
 	if err := resource.Validate(); err != nil {
 		return err
 	}
@@ -21,11 +21,11 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	defer cancel()
 	poke := make(chan struct{}, 1)
 	over := make(chan error, 1)
-	go func() { over <- b.follow(ctx, resource, poke) }()
+	go func() { over <- follow(ctx, m, resource, poke) }()
 	for {
 		select {
 		case <-poke:
-			status, err := b.Inspect(ctx, resource)
+			status, err := inspect(ctx, m, resource)
 			switch {
 			case err == nil:
 				changed(status)
@@ -51,9 +51,9 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 
 // follow keeps a watch open, and pokes whenever something has happened or may
 // have.
-func (b *Backend) follow(ctx context.Context, resource fencing.Resource, poke chan<- struct{}) error {
+func follow(ctx context.Context, m members, resource fencing.Resource, poke chan<- struct{}) error {
 	for {
-		err := b.do(ctx, func(l *link) error {
+		err := m.do(ctx, func(l *link) error {
 			stream, err := l.leases.Watch(ctx, &pb.WatchRequest{Resource: string(resource)})
 			for err == nil {
 				if _, err = stream.Recv(); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -98,7 +99,7 @@ func TestStatuses(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	p := lease.Policy{Prefix: "report/", Mode: lease.Efficiency, TTL: 3 * time.Second, LockDelay: time.Minute}
+	p := lease.Policy{Prefix: "report/", Mode: lease.Correctness, TTL: 3 * time.Second, LockDelay: time.Minute}
 	back, err := wire.ToPolicy(wire.FromPolicy(p))
 	require.NoError(t, err)
 	require.Equal(t, p, back)
@@ -131,7 +132,7 @@ func TestTopology(t *testing.T) {
 }
 
 func TestHeld(t *testing.T) {
-	held := wire.Held{Name: "x.7.2", Session: lease.NewSessionID(), Nonce: 7, Resources: []fencing.Resource{"a", "b"}, Token: 12,
+	held := perlease.Held{Name: "x.7.2", Session: lease.NewSessionID(), Nonce: 7, Resources: []fencing.Resource{"a", "b"}, Token: 12,
 		TTL: 10 * time.Second, Holder: "worker", Metadata: map[string]string{"job": "nightly"}}
 	require.Equal(t, held, wire.ToHeld(held.Session, wire.FromHeld(held)))
 }

@@ -1,0 +1,145 @@
+package perlease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// Renew extends every grant of the session. Grants that could not be extended are
+// returned, those that are lost are reported to Lost. If none could be extended the
+// error says why.
+func (s *Session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+	sent := s.config.Clock.Now()
+	leases, expired, err := s.renewable(sent)
+	if err != nil {
+		return nil, err
+	}
+	s.lost(expired, fmt.Errorf("%w: it was not renewed in time", lease.ErrExpired))
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	var failed []lease.Nonce
+	var last error
+	errs := s.engine.Renew(ctx, leases)
+	for i, held := range leases {
+		switch err := errs[i]; {
+		case err == nil:
+			s.renewed(held, sent)
+		case errors.Is(err, lease.ErrLost):
+			s.lost([]Held{held}, err)
+		default:
+			failed, last = append(failed, held.Nonce), err
+		}
+	}
+	if len(failed) == len(leases) {
+		return nil, fmt.Errorf("renew: %w", last)
+	}
+	return failed, nil
+}
+
+// renewable returns the grants to renew, and those whose time has passed: others
+// may hold their locks by now.
+func (s *Session) renewable(now lease.Instant) (leases, expired []Held, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+	}
+	for _, a := range s.attempts {
+		switch {
+		case !a.granted || a.ctx.Err() != nil:
+		case now.Since(a.sent) >= s.config.TTL:
+			expired = append(expired, a.held)
+		default:
+			leases = append(leases, a.held)
+		}
+	}
+	return leases, expired, nil
+}
+
+// renewed notes that a grant was extended.
+func (s *Session) renewed(held Held, sent lease.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.attempts[held.Nonce]; a != nil && a.granted {
+		a.sent = sent
+	}
+}
+
+// lost ends grants that are lost, and tells the holder of each.
+func (s *Session) lost(leases []Held, err error) {
+	for _, held := range leases {
+		s.mu.Lock()
+		a := s.attempts[held.Nonce]
+		known := a != nil && a.granted && a.ctx.Err() == nil
+		if known {
+			s.end(held.Nonce)
+		}
+		s.mu.Unlock()
+		if !known {
+			continue
+		}
+		s.abandon(held) // some nodes may still have it
+		if s.config.Lost != nil {
+			s.config.Lost(held.Nonce, err)
+		}
+	}
+}
+
+// Lose ends every grant for which why returns an error, and tells its holder. The
+// error must match lease.ErrLost.
+func (s *Session) Lose(why func(Held) error) {
+	s.mu.Lock()
+	var leases []Held
+	for _, a := range s.attempts {
+		if a.granted {
+			leases = append(leases, a.held)
+		}
+	}
+	s.mu.Unlock()
+	for _, held := range leases {
+		if err := why(held); err != nil {
+			s.lost([]Held{held}, err)
+		}
+	}
+}
+
+// Busy reports whether anything is held or asked for.
+func (s *Session) Busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.attempts) > 0
+}
+
+// Close ends the session and releases everything in it.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	all := s.attempts
+	s.attempts = map[lease.Nonce]*attempt{}
+	s.mu.Unlock()
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
+	)
+	for _, a := range all {
+		wg.Go(func() {
+			if err := s.release(ctx, a); err != nil && !errors.Is(err, lease.ErrLost) {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	wg.Wait()
+	s.work.Wait()
+	if len(errs) > 0 {
+		return fmt.Errorf("close session: %d leases were not released: %w", len(errs), errs[0])
+	}
+	return nil
+}

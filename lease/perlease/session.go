@@ -1,0 +1,235 @@
+package perlease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease"
+)
+
+// maxCleanup bounds one call that ends what nobody wants.
+const maxCleanup = 5 * time.Second
+
+// Session is a lease.Session on an Engine. It lives in this process alone. All
+// methods may be called concurrently.
+type Session struct {
+	engine Engine
+	config lease.SessionConfig
+	work   sync.WaitGroup // releases in the background
+
+	mu       sync.Mutex
+	closed   bool
+	attempts map[lease.Nonce]*attempt
+	ended    map[lease.Nonce]bool // released within the last TTL or two
+	before   map[lease.Nonce]bool // ended, one TTL earlier
+	rotated  lease.Instant
+}
+
+// attempt is what the session knows of a nonce.
+type attempt struct {
+	held    Held               // without a name until it is granted
+	working chan struct{}      // held while an Acquire works on it
+	ctx     context.Context    // ends when the nonce is released
+	cancel  context.CancelFunc // of ctx
+
+	// Guarded by the session's mu.
+	unsure  bool          // an acquire may have been granted unheard
+	granted bool          // held has a name and a token
+	sent    lease.Instant // before the acquire or the last renewal was sent
+}
+
+var _ lease.Session = (*Session)(nil)
+
+// NewSession returns a session on an engine. Nothing is asked of the engine.
+func NewSession(engine Engine, config lease.SessionConfig) *Session {
+	if config.Clock == nil {
+		config.Clock = lease.SystemClock()
+	}
+	return &Session{engine: engine, config: config, attempts: map[lease.Nonce]*attempt{}, ended: map[lease.Nonce]bool{}, rotated: config.Clock.Now()}
+}
+
+// Acquire asks for a grant.
+func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+	if err := request.Validate(); err != nil {
+		return lease.Grant{}, err
+	}
+	a, err := s.begin(ctx, &request)
+	if err != nil {
+		return lease.Grant{}, err
+	}
+	defer s.finish(a)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.ctx, cancel)()
+	s.mu.Lock()
+	granted, unsure, sent := a.granted, a.unsure, a.sent
+	s.mu.Unlock()
+	if granted {
+		if s.config.Clock.Now().Since(sent) >= s.config.TTL {
+			return lease.Grant{}, endedError(request.Nonce)
+		}
+		return lease.Grant{Token: a.held.Token, Mode: lease.Efficiency, Sent: sent}, nil
+	}
+	if unsure { // its lock would block the next try for a TTL
+		_ = s.engine.Release(ctx, a.held)
+	}
+	sent = s.config.Clock.Now()
+	held, err := s.engine.Acquire(ctx, s.config.ID, s.config.TTL, request)
+	if err != nil {
+		return lease.Grant{}, s.refused(a, err)
+	}
+	if s.config.Clock.Now().Since(sent) > s.config.TTL/3 { // when it was granted is not known here
+		sent = s.config.Clock.Now()
+		if err := s.engine.Renew(ctx, []Held{held})[0]; err != nil {
+			s.abandon(held)
+			return lease.Grant{}, fmt.Errorf("%w: granted after a long wait, but not renewed: %s", lease.ErrUnavailable, err.Error())
+		}
+	}
+	s.mu.Lock()
+	if a.ctx.Err() != nil || s.closed {
+		s.mu.Unlock()
+		s.abandon(held) // it was released while it was acquired
+		return lease.Grant{}, endedError(request.Nonce)
+	}
+	a.held, a.granted, a.sent, a.unsure = held, true, sent, false
+	s.mu.Unlock()
+	return lease.Grant{Token: held.Token, Mode: lease.Efficiency, Sent: sent}, nil
+}
+
+// begin returns the attempt of a request, with its working lock held. The caller
+// calls finish.
+func (s *Session) begin(ctx context.Context, request *lease.Request) (*attempt, error) {
+	s.mu.Lock()
+	a := s.attempts[request.Nonce]
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+	case s.ended[request.Nonce] || s.before[request.Nonce]:
+		s.mu.Unlock()
+		return nil, endedError(request.Nonce)
+	case a == nil:
+		a = &attempt{working: make(chan struct{}, 1), held: Held{Session: s.config.ID, Nonce: request.Nonce, Resources: request.Resources,
+			TTL: s.config.TTL, Holder: request.Holder, Metadata: request.Metadata}}
+		a.ctx, a.cancel = context.WithCancel(context.Background())
+		s.attempts[request.Nonce] = a
+	}
+	s.mu.Unlock()
+	select {
+	case a.working <- struct{}{}:
+		return a, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// finish ends the work on an attempt. One that has certainly come to nothing is
+// forgotten.
+func (s *Session) finish(a *attempt) {
+	s.mu.Lock()
+	if !a.granted && !a.unsure && s.attempts[a.held.Nonce] == a {
+		delete(s.attempts, a.held.Nonce)
+		a.cancel()
+	}
+	s.mu.Unlock()
+	<-a.working
+}
+
+// refused notes that an acquire has failed, and how sure that is.
+func (s *Session) refused(a *attempt, err error) error {
+	released := a.ctx.Err() != nil
+	if !certain(err) {
+		s.mu.Lock()
+		a.unsure = true
+		s.mu.Unlock()
+		if released { // nobody will ask again
+			s.abandon(a.held)
+		}
+	}
+	switch {
+	case released:
+		return endedError(a.held.Nonce)
+	case errors.Is(err, lease.ErrLost): // the session is not lost
+		return fmt.Errorf("%w: %s", lease.ErrUncertain, err.Error())
+	}
+	return err
+}
+
+// certain reports whether err says that this call was granted nothing.
+func certain(err error) bool {
+	if errors.Is(err, lease.ErrUncertain) {
+		return false
+	}
+	for _, sentinel := range []error{lease.ErrHeld, lease.ErrModeMismatch, lease.ErrUnsupported, lease.ErrInvalid, lease.ErrUnavailable} {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}
+
+// endedError is the answer to an attempt that was released.
+func endedError(nonce lease.Nonce) error {
+	return fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, nonce)
+}
+
+// abandon releases in the background what nobody wants.
+func (s *Session) abandon(held Held) {
+	s.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), min(maxCleanup, held.TTL))
+		defer cancel()
+		_ = s.engine.Release(ctx, held) // else it ends with its TTL
+	})
+}
+
+// Release ends the attempt, whatever its state.
+func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
+	s.mu.Lock()
+	a := s.attempts[nonce]
+	s.end(nonce)
+	s.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	err := s.release(ctx, a)
+	if err != nil && !errors.Is(err, lease.ErrLost) {
+		s.mu.Lock()
+		if !s.closed {
+			s.attempts[nonce] = a // so that a second Release finds it
+		}
+		s.mu.Unlock()
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}
+
+// end notes that a nonce was released. A late copy of its acquire is refused for a
+// TTL at least. The caller holds mu.
+func (s *Session) end(nonce lease.Nonce) {
+	if now := s.config.Clock.Now(); now.Since(s.rotated) > s.config.TTL {
+		s.before, s.ended, s.rotated = s.ended, map[lease.Nonce]bool{}, now
+	}
+	s.ended[nonce] = true
+	delete(s.attempts, nonce)
+}
+
+// release ends an attempt, after an Acquire that is under way.
+func (s *Session) release(ctx context.Context, a *attempt) error {
+	a.cancel()
+	select {
+	case a.working <- struct{}{}:
+		defer func() { <-a.working }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+	}
+	s.mu.Lock()
+	needed := a.granted || a.unsure
+	s.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	return s.engine.Release(ctx, a.held)
+}
