@@ -16,16 +16,17 @@ func TestPolicyCommands(t *testing.T) {
 	_, api := single(t)
 	env := endpoint(api)
 	require.Contains(t, must(t, env, leased, "policy", "set", "job/*", "--mode=correctness", "--ttl=42s"), "locks job/* have mode correctness")
-	require.Regexp(t, `job/\* +correctness +42s`, must(t, env, leased, "policy", "list"))
+	require.Regexp(t, `job/\* +correctness +42s`, must(t, env, leased, "policy", "show"))
 	require.Contains(t, must(t, env, leased, "acquire", "job/1", "--output=json"), `"ttl": "42s"`)
 	require.Contains(t, must(t, env, leased, "policy", "delete", "job/*"), "deleted the policy of job/*")
-	require.NotContains(t, must(t, env, leased, "policy", "list"), "job/")
+	require.NotContains(t, must(t, env, leased, "policy", "show"), "job/")
 	require.Contains(t, must(t, env, leased, "acquire", "job/2", "--output=json"), `"ttl": "10s"`)
 	out, code := call(t, env, leased, "policy", "delete", "job/*")
 	require.Equal(t, 2, code)
 	require.Contains(t, out, `there is no policy for "job/"`)
-	out, code = call(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
-	require.Equal(t, 124, code, out)
+	out, code = call(t, env, leased, "redis", "status")
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "leased redis fleet set")
 }
 
 // A new member that found nobody joins when it is told where.
@@ -76,7 +77,7 @@ func TestAloneNobodyTakesOver(t *testing.T) {
 		"is the only member that votes":     {"cluster", "remove", "one"},
 		"belongs to a cluster of 1":         {"cluster", "join", api},
 		"resource must be given":            {"acquire", ""},
-		"ttl (2m0s) must be at most":        {"policy", "set", "x*", "--mode=efficiency", "--ttl=2m"},
+		"is for correctness mode":           {"policy", "set", "x*", "--mode=efficiency", "--lock-delay=1s"},
 		"must be from 10ms to 24h0m0s":      {"acquire", "x", "--ttl=1ms"},
 		"names that begin with \"leased:\"": {"acquire", "leased:x"},
 	} {
@@ -95,8 +96,8 @@ func TestJSONOfEveryCommand(t *testing.T) {
 	token := tokenOf(t, env, "job/1", "--ttl=1m")
 	other := tokenOf(t, env, "job/2", "--ttl=1m")
 	for _, args := range [][]string{
-		{"inspect", "job/1"}, {"list"}, {"release", "job/1", "--token=" + token}, {"break", "job/2", "--token=" + other},
-		{"policy", "set", "job/*", "--mode=correctness"}, {"policy", "list"}, {"policy", "delete", "job/*"}, {"cluster", "status"},
+		{"inspect", "job/1"}, {"list"}, {"renew", "job/1", "--token=" + token}, {"release", "job/1", "--token=" + token}, {"break", "job/2", "--token=" + other},
+		{"policy", "set", "job/*", "--mode=correctness"}, {"policy", "show"}, {"policy", "delete", "job/*"}, {"cluster", "status"},
 		{"snapshot", "save", file}, {"snapshot", "inspect", file}, {"snapshot", "restore", file, "--yes"}, {"version"},
 	} {
 		out := must(t, env, append(append([]string{leased}, args...), "--output=json")...)

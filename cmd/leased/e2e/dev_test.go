@@ -85,12 +85,18 @@ func TestDevByCurlAndCommandLine(t *testing.T) {
 	require.Contains(t, must(t, env, leased, "inspect", "account/7"), "free")
 }
 
-// Ctrl-C stops all that was started, and the next start finds the data again.
+// Ctrl-C stops all that was started. The next start finds policies and locks
+// again; the Redis nodes are new, and their tokens larger.
 func TestDevStopsAndFindsItsDataAgain(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "dev")
 	p, api := dev(t, data, "--redis=server")
 	first, err := post(t, api, "Acquire", `{"resource":"account/7","ttl":"10m"}`)
 	require.NoError(t, err)
+	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")
+	fast, err := post(t, api, "Acquire", `{"resource":"fast/7"}`)
+	require.NoError(t, err)
+	require.Equal(t, "efficiency", fast.Mode)
+	require.Greater(t, fast.Token, first.Token)
 	servers := regexp.MustCompile(`redis-server processes at (.*)`).FindStringSubmatch(p.output.String())
 	require.Len(t, servers, 2, p.output.String())
 	addresses := strings.Fields(servers[1])
@@ -107,7 +113,10 @@ func TestDevStopsAndFindsItsDataAgain(t *testing.T) {
 	next, err := post(t, api, "Acquire", `{"resource":"account/8"}`)
 	require.NoError(t, err)
 	require.Greater(t, next.Token, first.Token)
-	require.NotContains(t, must(t, endpoint(api), leased, "redis", "status"), "empty")
+	again, err := post(t, api, "Acquire", `{"resource":"fast/7"}`)
+	require.NoError(t, err)
+	require.Equal(t, "efficiency", again.Mode)
+	require.Greater(t, again.Token, fast.Token)
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.code(), p.output.String())
 }
@@ -119,13 +128,15 @@ func TestDevWithoutRedis(t *testing.T) {
 	p := start(t, []string{"PATH=" + path}, leased, "dev", "--data="+filepath.Join(path, "dev"), "--listen="+api, "--raft-listen=127.0.0.1:0")
 	p.says("5 embedded imitations of Redis, for trying out only (redis-server is not installed)")
 	p.says("Ctrl-C stops everything")
-	require.NotContains(t, must(t, endpoint(api), leased, "redis", "status"), "empty")
+	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")
+	must(t, endpoint(api), leased, "acquire", "fast/1")
+	require.Contains(t, must(t, endpoint(api), leased, "redis", "status"), "5 nodes")
 	_, err := os.Stat(filepath.Join(path, "dev", "raft"))
 	require.NoError(t, err)
 }
 
-// A second dev on the same folder would write to the files of the first one's
-// masters: it is refused before it starts anything.
+// A second dev on the same folder would write to the files of the first one: it is
+// refused before it starts anything.
 func TestDevHasItsFolderAlone(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "dev")
 	_, api := dev(t, data)

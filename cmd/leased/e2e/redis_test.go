@@ -3,6 +3,10 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,51 +16,112 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-// New masters vote after an init, and one that was emptied comes back.
-func TestRedisInitAndRejoin(t *testing.T) {
-	var masters []*testserver.RedisServer
-	var addresses []string
-	for range 3 {
-		m := testserver.Redis(t, testserver.RedisAppendOnly())
-		masters, addresses = append(masters, m), append(addresses, m.Addr)
-	}
-	flags := []string{"--redis=" + strings.Join(addresses, ","), "--redis-max-ttl=1s"}
-	_, api := single(t, flags...)
-	env := endpoint(api)
-	states := func() string { return must(t, env, leased, "redis", "status") }
-	require.Equal(t, 3, strings.Count(states(), "empty"))
-	out, code := call(t, env, append([]string{leased, "redis", "rejoin"}, flags...)...)
-	require.Equal(t, 122, code)
-	require.Contains(t, out, "leased redis init --floor")
-
-	// The masters are those that the member names.
-	require.Contains(t, must(t, env, leased, "redis", "init", "--floor=41"), "3 masters may vote")
-	require.Equal(t, 3, strings.Count(states(), "votes"))
-	require.Equal(t, 6, strings.Count(states(), " 41 "), "as largest token and as floor")
-
-	require.NoError(t, masters[0].Wipe())
-	require.NoError(t, masters[0].Start())
-	require.Contains(t, must(t, env, append([]string{leased, "redis", "rejoin"}, flags...)...), "all 3 masters vote")
-	require.NotContains(t, states(), "empty")
-}
-
-// startMasters starts masters that keep their data and may vote.
-func startMasters(t *testing.T, n int, maxTTL string) (masters []*testserver.RedisServer, flags []string) {
+// startRedis starts n empty Redis nodes, and returns the flags that name them.
+func startRedis(t *testing.T, n int, maxTTL string, options ...testserver.RedisOption) (nodes []*testserver.RedisServer, flags []string) {
 	t.Helper()
-	var addresses []string
 	for range n {
-		m := testserver.Redis(t, testserver.RedisAppendOnly())
-		masters, addresses = append(masters, m), append(addresses, m.Addr)
+		nodes = append(nodes, testserver.Redis(t, options...))
 	}
-	flags = []string{"--redis=" + strings.Join(addresses, ","), "--redis-max-ttl=" + maxTTL}
-	must(t, nil, append([]string{leased, "redis", "init", "--floor=0"}, flags...)...)
-	return masters, flags
+	return nodes, []string{"--redis=" + strings.Join(addressesOf(nodes), ","), "--redis-max-ttl=" + maxTTL}
 }
 
-// A member that cannot reach its masters serves the correctness mode, says why
-// it does not serve the other, and serves it when they are there.
+func addressesOf(nodes []*testserver.RedisServer) (addresses []string) {
+	for _, n := range nodes {
+		addresses = append(addresses, n.Addr)
+	}
+	return addresses
+}
+
+// fleetOf is what `leased redis status` says.
+type fleetOf struct {
+	Fleet struct {
+		Namespace, MaxTTL string
+		Addresses         []string
+	}
+	Nodes []struct {
+		Address, Error, Quarantine string
+		Empty                      bool
+		Version, Floor, Ceiling    uint64
+	}
+	Version, Ceiling uint64
+	Ready            bool
+	WaitingFor       string
+	ProposedFloor    uint64
+}
+
+func redisStatus(t *testing.T, env []string, flags ...string) (f fleetOf) {
+	t.Helper()
+	text := must(t, env, append([]string{leased, "redis", "status", "--output=json"}, flags...)...)
+	require.NoError(t, json.Unmarshal([]byte(text), &f), text)
+	return f
+}
+
+// votes is how many nodes vote.
+func (f fleetOf) votes() (n int) {
+	for _, node := range f.Nodes {
+		if node.Error == "" && !node.Empty {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitVotes waits until so many nodes vote.
+func awaitVotes(t *testing.T, env []string, n int, flags ...string) {
+	t.Helper()
+	eventually(t, func() bool { f := redisStatus(t, env, flags...); return f.Ready && f.votes() == n }, "for %d votes", n)
+}
+
+// take acquires and releases a lock in efficiency mode, and returns its token.
+func take(t *testing.T, api, resource string) uint64 {
+	t.Helper()
+	var got answer
+	eventually(t, func() bool {
+		var err error
+		got, err = post(t, api, "Acquire", fmt.Sprintf(`{"resource":%q,"mode":"efficiency","ttl":"10s"}`, resource))
+		return err == nil
+	}, "for %s; the last answer was %+v", resource, &got)
+	_, err := post(t, api, "Release", fmt.Sprintf(`{"resource":%q,"token":%d}`, resource, got.Token))
+	require.NoError(t, err)
+	return got.Token
+}
+
+// A file with an efficiency policy is all that it takes: new Redis nodes need no
+// step of their own. A node that was emptied comes back by itself, with tokens
+// above all others; so do all of them.
+func TestPolicyFileAndLostNodes(t *testing.T) {
+	t.Parallel()
+	nodes, flags := startRedis(t, 3, "10s")
+	file := filepath.Join(t.TempDir(), "leased.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("policies:\n  - {prefix: report/, mode: efficiency, ttl: 10s}\n"), 0o600))
+	_, api := single(t, append(flags, "--config="+file)...)
+	env := endpoint(api)
+	first := take(t, api, "report/1")
+	require.Regexp(t, `report/\* +efficiency +10s`, must(t, env, leased, "policy", "show"))
+	awaitVotes(t, env, 3)
+	require.Contains(t, must(t, env, leased, "redis", "init"), "nothing to do")
+
+	require.NoError(t, nodes[0].Wipe())
+	require.Greater(t, take(t, api, "report/1"), first, "two of three go on")
+	require.NoError(t, nodes[0].Start())
+	awaitVotes(t, env, 3)
+	last := take(t, api, "report/1")
+
+	for _, n := range nodes {
+		require.NoError(t, n.Wipe())
+	}
+	for _, n := range nodes {
+		require.NoError(t, n.Start())
+	}
+	require.Greater(t, take(t, api, "report/1"), last, "all of them had forgotten their tokens")
+	awaitVotes(t, env, 3)
+}
+
+// A member that cannot reach its Redis nodes serves the correctness mode, says
+// what is wrong, and serves the efficiency mode when they are there.
 func TestServeWithoutItsRedis(t *testing.T) {
-	masters, flags := startMasters(t, 3, "20s")
+	t.Parallel()
+	nodes, flags := startRedis(t, 3, "10s")
 	api := freeAddr(t)
 	args := append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0",
 		"--bootstrap-expect=1"}, flags...)
@@ -64,59 +129,112 @@ func TestServeWithoutItsRedis(t *testing.T) {
 	healthy(t, api)
 	env := endpoint(api)
 	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	before := take(t, api, "report/1")
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.code())
-	for _, m := range masters {
-		m.Stop()
+	for _, n := range nodes {
+		n.Stop()
 	}
 
-	p = start(t, nil, args...)
+	start(t, nil, args...)
 	healthy(t, api)
-	p.says("no majority of the Redis masters can be reached")
 	token := tokenOf(t, env, "job/1", "--ttl=1m")
 	must(t, env, leased, "release", "job/1", "--token="+token)
 	must(t, env, leased, "run", "job/1", "--", "true")
 	out, code := call(t, env, leased, "acquire", "report/1")
 	require.Equal(t, 122, code, out)
-	require.Contains(t, out, "has not reached a majority of its Redis masters")
-	require.Equal(t, 3, strings.Count(must(t, env, leased, "redis", "status"), "out of reach"))
+	require.Equal(t, 3, strings.Count(must(t, env, leased, "redis", "status"), "unreachable"))
 
-	for _, m := range masters {
-		require.NoError(t, m.Start())
+	for _, n := range nodes {
+		require.NoError(t, n.Start())
 	}
-	p.says("the Redis masters are reached")
-	eventually(t, func() bool {
-		_, code := call(t, env, leased, "acquire", "report/1", "--ttl=1s")
-		return code == 0
-	}, "for a lease of the efficiency mode")
+	require.Greater(t, take(t, api, "report/1"), before)
 }
 
-// A leader that stops releases nothing: a lease of the efficiency mode goes on
-// at the next one, which can prolong and release it, and lists it again.
-func TestStopReleasesNothing(t *testing.T) {
-	_, flags := startMasters(t, 3, "5m")
-	c := newTrio(t)
-	for i := range c.commands {
-		c.commands[i] = append(c.commands[i], flags...)
-		c.start(i)
-	}
-	healthy(t, c.apis...)
-	env := c.env()
+// The fleet changes by command, while locks are taken: tokens only grow, and the
+// old nodes grant nothing any more.
+func TestFleetChanges(t *testing.T) {
+	t.Parallel()
+	old, flags := startRedis(t, 3, "10s")
+	_, api := single(t, flags...)
+	env := endpoint(api)
 	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
-	token := tokenOf(t, env, "report/1", "--ttl=5m", "--holder=ann")
-	require.Regexp(t, `report/1 +efficiency +ann +`+token, must(t, env, leased, "list"))
+	first := take(t, api, "report/1")
 
-	old := c.leader()
-	c.servers[old].signal(syscall.SIGTERM)
-	require.Zero(t, c.servers[old].code())
-	next := c.apis[c.leader()]
-	require.Regexp(t, `holds +ann +`+token+" ", must(t, env, leased, "inspect", "report/1"))
+	next, _ := startRedis(t, 3, "10s")
+	out, code := call(t, env, leased, "redis", "fleet", "set", next[0].Addr, next[1].Addr)
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "use an odd number")
+	mixed := []string{old[0].Addr, next[0].Addr, next[1].Addr}
+	out = must(t, env, append([]string{leased, "redis", "fleet", "set"}, mixed...)...)
+	require.Contains(t, out, "3 Redis nodes serve the efficiency mode")
+	require.Contains(t, out, "changing to", "it prints its progress")
+	f := redisStatus(t, env)
+	require.ElementsMatch(t, mixed, f.Fleet.Addresses)
+	require.Equal(t, "10s", f.Fleet.MaxTTL, "it stays as it was")
+	second := take(t, api, "report/1")
+	require.Greater(t, second, first)
+	shown := must(t, env, leased, "redis", "fleet", "show")
+	require.Contains(t, shown, next[0].Addr)
+	require.NotContains(t, shown, old[1].Addr)
+
+	// The fleet is gone for good.
+	for _, n := range []*testserver.RedisServer{old[0], next[0], next[1]} {
+		n.Kill()
+	}
+	p := start(t, env, leased, "redis", "fleet", "set", next[2].Addr, "--now")
+	p.says("changing to " + next[2].Addr)
+	p.signal(syscall.SIGINT)
+	require.Equal(t, 128+int(syscall.SIGINT), p.code())
+	require.Contains(t, p.output.String(), "the change of the fleet goes on")
+	must(t, env, leased, "redis", "fleet", "set", next[2].Addr, "--now", "--force")
+	require.Greater(t, take(t, api, "report/1"), second)
+}
+
+// Nodes without a service are initialised directly; those of a service are not.
+func TestStandaloneInit(t *testing.T) {
+	t.Parallel()
+	node := testserver.Redis(t)
+	target := "--redis=" + node.Addr
+	out := must(t, nil, leased, "redis", "init", target)
+	require.Contains(t, out, "leased redis init --redis "+node.Addr+" --floor 0", "it proposes a floor and changes nothing")
+	require.Contains(t, must(t, nil, leased, "redis", "init", target, "--floor=41"), "1 Redis nodes are initialised: tokens are above 41")
+	out = must(t, nil, leased, "redis", "init", target)
+	require.Regexp(t, `--floor 4\d{9}`, out, "a later one must be above all that was granted")
+
+	nodes, flags := startRedis(t, 1, "10s")
+	_, api := single(t, flags...)
+	awaitVotes(t, endpoint(api), 1)
+	out, code := call(t, nil, leased, "redis", "init", "--redis="+nodes[0].Addr, "--floor=0")
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "belongs to a service")
+}
+
+// A restored service whose Redis nodes have forgotten everything waits for an
+// operator: the proposed floor is above all tokens that were granted.
+func TestFloorAfterARestore(t *testing.T) {
+	t.Parallel()
+	nodes, flags := startRedis(t, 3, "10s")
+	_, api := single(t, flags...)
+	env := endpoint(api)
+	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	before := take(t, api, "report/1")
+	file := filepath.Join(t.TempDir(), "snapshot")
+	must(t, env, leased, "snapshot", "save", file)
+	for _, n := range nodes {
+		require.NoError(t, n.Wipe())
+	}
+	must(t, env, leased, "snapshot", "restore", file, "--yes")
+	for _, n := range nodes {
+		require.NoError(t, n.Start())
+	}
+	eventually(t, func() bool { return redisStatus(t, env).ProposedFloor > 0 }, "for a proposed floor")
 	_, code := call(t, env, leased, "acquire", "report/1")
-	require.Equal(t, 120, code)
-	var renewed string
-	require.NoError(t, curl(t, "http://"+next+"/v1/renew", `{"resource":"report/1","token":`+token+`}`, &renewed), renewed)
-	require.Contains(t, renewed, `"tokens":[`+token+`]`)
-	require.Regexp(t, `report/1 +efficiency +ann +`+token, must(t, env, leased, "list"))
-	must(t, env, leased, "release", "report/1", "--token="+token)
-	require.Contains(t, must(t, env, leased, "inspect", "report/1"), "report/1: free")
+	require.Equal(t, 122, code)
+	f := redisStatus(t, env)
+	require.False(t, f.Ready)
+	require.Greater(t, f.ProposedFloor, before)
+	require.Contains(t, must(t, env, leased, "redis", "init"), fmt.Sprintf("leased redis init --floor %d", f.ProposedFloor))
+	must(t, env, leased, "redis", "init", fmt.Sprintf("--floor=%d", f.ProposedFloor))
+	require.Greater(t, take(t, api, "report/1"), f.ProposedFloor)
 }

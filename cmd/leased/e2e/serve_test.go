@@ -49,7 +49,7 @@ func TestReload(t *testing.T) {
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, a.flags("server")...)...)
 	p.says("leads")
 	policies := func() string {
-		out, _ := call(t, endpoint(api), leased, "policy", "list", a.ca())
+		out, _ := call(t, endpoint(api), leased, "policy", "show", a.ca())
 		return out
 	}
 	eventually(t, func() bool { return strings.Contains(policies(), "20s") }, "for the policy of the file")
@@ -179,7 +179,11 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"then -- and a command":                     {"run", "nightly"},
 		"ttl (10ms) must be at least 1s":            {"run", "nightly", "--ttl=10ms", "--", "true"},
 		"output (xml) must be table or json":        {"list", "--output=xml"},
-		"floor must be given: 0 for masters":        {"redis", "init"},
+		"mode must be given":                        {"policy", "set", "x*"},
+		"abort and mode (efficiency) or now":        {"policy", "set", "x*", "--abort", "--mode=efficiency"},
+		"redis-user must be given together with":    {"run", "x", "--redis-user=u", "--", "true"},
+		"redis-tls-ca needs redis-tls (false)":      {"redis", "init", "--redis=127.0.0.1:1", "--redis-tls-ca=c"},
+		"token must be given":                       {"renew", "x"},
 		"unknown flag: --wat":                       {"list", "--wat"},
 		"unknown command \"lock\"":                  {"lock"},
 		"unknown command \"nope\"":                  {"cluster", "nope"},

@@ -1,0 +1,191 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startFastTrio starts three members with Redis nodes.
+func startFastTrio(t *testing.T, maxTTL string) *trio {
+	t.Helper()
+	_, flags := startRedis(t, 3, maxTTL)
+	c := newTrio(t)
+	for i := range c.commands {
+		c.commands[i] = append(c.commands[i], flags...)
+		c.start(i)
+	}
+	healthy(t, c.apis...)
+	return c
+}
+
+// Any member serves a lock in efficiency mode with what Acquire answered, also
+// while the cluster has no leader.
+func TestEfficiencyAtAnyMember(t *testing.T) {
+	t.Parallel()
+	c := startFastTrio(t, "5m")
+	env := c.env()
+	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	leader := c.leader()
+	first, second := c.apis[(leader+1)%3], c.apis[(leader+2)%3]
+	for _, api := range c.apis {
+		take(t, api, "report/warm") // each has heard of the policy
+	}
+
+	got, err := post(t, first, "Acquire", `{"resource":"report/1","ttl":"5m","holder":"ann"}`)
+	require.NoError(t, err, "%+v", got)
+	require.Equal(t, "efficiency", got.Mode)
+	lease := fmt.Sprintf(`{"resource":"report/1","token":%d}`, got.Token)
+	var renewed string
+	require.NoError(t, curl(t, "http://"+second+"/v1/renew", lease, &renewed), renewed)
+	require.Contains(t, renewed, fmt.Sprintf(`"tokens":[%d]`, got.Token))
+	require.Contains(t, must(t, endpoint(second), leased, "renew", "report/1", fmt.Sprintf("--token=%d", got.Token)), "renewed report/1")
+	refused, err := post(t, second, "Acquire", `{"resource":"report/1"}`)
+	require.Error(t, err)
+	require.Equal(t, "held", refused.Code)
+	require.Regexp(t, fmt.Sprintf(`holds +ann +%d `, got.Token), must(t, endpoint(second), leased, "inspect", "report/1"))
+	_, err = post(t, c.apis[leader], "Release", lease)
+	require.NoError(t, err)
+	require.Contains(t, must(t, endpoint(first), leased, "inspect", "report/1"), "report/1: free")
+
+	// One member is left: there is no leader, and the mode goes on.
+	for _, i := range []int{leader, (leader + 2) % 3} {
+		c.servers[i].signal(syscall.SIGKILL)
+		c.servers[i].code()
+	}
+	alone := endpoint(first)
+	token := tokenOf(t, alone, "report/2", "--ttl=5m", "--holder=ben")
+	require.Regexp(t, `report/2 +efficiency +ben +`+token, must(t, alone, leased, "list", "--mode=efficiency"))
+	must(t, alone, leased, "renew", "report/2", "--token="+token)
+	must(t, alone, leased, "break", "report/2", "--token="+token)
+	must(t, alone, leased, "run", "report/2", "--no-wait", "--", "true")
+	must(t, alone, leased, "run", "report/2", "--no-wait", "--no-redis", "--", "true")
+}
+
+// A leader that stops releases nothing: a lease in efficiency mode goes on.
+func TestStopReleasesNothing(t *testing.T) {
+	t.Parallel()
+	c := startFastTrio(t, "5m")
+	env := c.env()
+	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	token := tokenOf(t, env, "report/1", "--ttl=5m", "--holder=ann")
+	old := c.leader()
+	c.servers[old].signal(syscall.SIGTERM)
+	require.Zero(t, c.servers[old].code())
+	c.leader()
+	require.Regexp(t, `report/1 +efficiency +ann +`+token, must(t, env, leased, "list"))
+	_, code := call(t, env, leased, "acquire", "report/1")
+	require.Equal(t, 120, code)
+	must(t, env, leased, "renew", "report/1", "--token="+token)
+	must(t, env, leased, "release", "report/1", "--token="+token)
+	require.Contains(t, must(t, env, leased, "inspect", "report/1"), "report/1: free")
+}
+
+// A mode changes under load, back and forth: jobs go on, one after the other, with
+// growing tokens over both modes. The command prints what it waits for.
+func TestModeChangesUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := startFastTrio(t, "10s")
+	env := c.env()
+	dir := t.TempDir()
+	journal, counter := filepath.Join(dir, "journal"), filepath.Join(dir, "counter")
+	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
+	work := fmt.Sprintf(`echo begin $LEASED_TOKEN >> %[1]s; n=$(cat %[2]s); sleep 0.02; echo $((n+1)) > %[2]s; echo end $LEASED_TOKEN >> %[1]s`, journal, counter)
+	ctx, stop := context.WithCancel(t.Context())
+	var jobs sync.WaitGroup
+	var done atomic.Int64
+	for range 2 {
+		jobs.Go(func() {
+			for ctx.Err() == nil {
+				job := exec.Command(leased, "run", "report/load", "-q", "--", "sh", "-c", work)
+				job.Env = append(os.Environ(), env...)
+				if out, err := job.CombinedOutput(); err != nil {
+					t.Errorf("a job failed: %v: %s", err, out)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	progress := func() {
+		before := done.Load()
+		eventually(t, func() bool { return done.Load() >= before+3 || t.Failed() }, "for jobs to go on")
+	}
+	progress()
+	for i, mode := range []string{"efficiency", "correctness", "efficiency"} {
+		args := []string{leased, "policy", "set", "report/*", "--mode=" + mode}
+		out := must(t, env, args...)
+		require.Contains(t, out, "locks report/* have mode "+mode)
+		if mode == "correctness" {
+			require.Contains(t, out, "is moving from efficiency to correctness: waiting for")
+		}
+		require.Contains(t, must(t, env, leased, "inspect", "report/load"), "mode "+mode)
+		require.NotContains(t, must(t, env, leased, "policy", "show"), "moving")
+		progress()
+		if i == 0 {
+			c.servers[c.leader()].signal(syscall.SIGKILL) // two are left, and the next move is theirs
+			progress()
+		}
+	}
+	stop()
+	jobs.Wait()
+	checkJournal(t, journal, counter, int(done.Load()))
+}
+
+// A move waits for holders, shows so, and can be aborted or hurried. An interrupt
+// leaves it running.
+func TestMoveIsAbortedAndHurried(t *testing.T) {
+	t.Parallel()
+	_, flags := startRedis(t, 3, "10s")
+	_, api := single(t, flags...)
+	env := endpoint(api)
+	token := tokenOf(t, env, "report/1", "--ttl=10m", "--holder=ann")
+
+	mover := start(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	mover.says("report/* is moving from correctness to efficiency: waiting for")
+	out, code := call(t, env, leased, "acquire", "report/2")
+	require.Equal(t, 122, code, out)
+	require.Contains(t, out, "is moving from correctness to efficiency")
+	shown := must(t, env, leased, "policy", "show", "report/*")
+	require.Regexp(t, `report/\* +correctness, moving to efficiency`, shown)
+	require.Contains(t, shown, "holder")
+	out, code = call(t, env, leased, "policy", "set", "report/*", "--mode=correctness")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "abort")
+	must(t, env, leased, "policy", "set", "report/*", "--abort")
+	require.Equal(t, 1, mover.code(), &mover.output)
+	require.Contains(t, mover.output.String(), "aborted")
+	require.Contains(t, must(t, env, leased, "inspect", "report/1"), "ann", "the holder keeps its lease")
+	must(t, env, leased, "run", "report/2", "--", "true")
+	out, code = call(t, env, leased, "policy", "set", "report/*", "--abort")
+	require.Equal(t, 2, code, out)
+
+	mover = start(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	mover.says("waiting for")
+	mover.signal(syscall.SIGINT)
+	require.Equal(t, 128+int(syscall.SIGINT), mover.code())
+	require.Contains(t, mover.output.String(), "the move of report/* goes on; see `leased policy show 'report/*'`")
+	require.Contains(t, must(t, env, leased, "policy", "show"), "moving")
+	out = must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency", "--now")
+	require.Contains(t, out, "locks report/* have mode efficiency")
+	_, code = call(t, env, leased, "renew", "report/1", "--token="+token)
+	require.Equal(t, 121, code, "the holder has lost its lease")
+	fast := tokenOf(t, env, "report/1", "--ttl=10s", "--mode=efficiency")
+	require.Greater(t, len(fast), len(token)-1)
+
+	out = must(t, env, leased, "policy", "set", "report/*", "--mode=correctness", "--no-wait")
+	require.Contains(t, out, "is moving from efficiency to correctness")
+	eventually(t, func() bool { return !strings.Contains(must(t, env, leased, "policy", "show"), "moving") }, "for the end of the move")
+	require.Contains(t, must(t, env, leased, "policy", "delete", "report/*"), "deleted the policy of report/*")
+}
