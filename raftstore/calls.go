@@ -30,7 +30,7 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 // with another time is not the caller's, or the caller would count on a time
 // that the service does not give.
 func (n *Node) open(ctx context.Context, config lease.SessionConfig) (machine.Standing, error) {
-	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL, Numbered: true})
+	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
 	if err != nil {
 		return machine.Standing{}, err
 	}
@@ -67,16 +67,21 @@ func (n *Node) acquire(ctx context.Context, id lease.SessionID, incarnation uint
 	if request.Queued != nil {
 		request.Queued()
 	}
-	return n.await(ctx, term, attempt{id, incarnation, request.Nonce})
+	return n.await(ctx, term, attempt{id, incarnation, request.Nonce}, request.Resources)
 }
 
 // await waits for the turn of an attempt that is in the queue. That this node
 // leads no more is no reason to leave the queue: the caller asks the next
 // leader with the same nonce, and finds its place.
-func (n *Node) await(ctx context.Context, term *leadership, a attempt) (result machine.Result, err error) {
+func (n *Node) await(ctx context.Context, term *leadership, a attempt, resources []fencing.Resource) (result machine.Result, err error) {
 	t := n.hub.expect(a)
 	defer n.hub.leave(a, t)
-	n.fsm.read(func(m *machine.Machine) { result = prospect(m, a) })
+	n.fsm.read(func(m *machine.Machine) {
+		result = prospect(m, a)
+		if routable := m.Routable(resources); result.Code == machine.Ended && routable.Code != machine.Done {
+			result = routable // a move took it out of the queue
+		}
+	})
 	if result.Code != machine.Queued { // its turn came before it was expected here
 		return result, nil
 	}

@@ -45,9 +45,9 @@ func (c Chain) begin(index uint64, data []byte) *linking {
 // add takes what one command of the entry has come to: its result, and what
 // happened to others, such as who was handed a lock that was released.
 func (l *linking) add(r machine.Result, events []machine.Event) {
-	l.put(uint64(r.Code), uint64(r.Token), uint64(r.Slot), uint64(r.Mode), r.Generation, r.Version, uint64(len(events)))
-	if r.Incarnation != 0 { // what is of version 1 has the hash that it had
-		l.put(r.Incarnation)
+	l.put(uint64(r.Code), uint64(r.Token), uint64(r.Slot), uint64(r.Mode), r.Generation, r.Version, r.Incarnation, uint64(len(events)))
+	if r.Range != nil {
+		l.put(uint64(r.Range.Floor), uint64(r.Range.Ceiling))
 	}
 	for i := range events {
 		e := &events[i]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -30,6 +31,8 @@ var (
 	// ErrStranger: a node that asks to join has a history, and is no member of
 	// this cluster. Empty its folder, then join. It matches lease.ErrInvalid.
 	ErrStranger = fmt.Errorf("%w: node is no member, and its folder is not empty", lease.ErrInvalid)
+	// errExhausted: nothing has happened, nor ever will.
+	errExhausted = fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", lease.ErrUnavailable, fencing.MaxToken)
 	// ErrSnapshot: bytes are no snapshot that can be restored.
 	ErrSnapshot = errors.New("not a usable snapshot")
 )

@@ -98,7 +98,7 @@ func (w *watcher) poke() {
 
 // pass hands on the events of one command, and returns the calls into other
 // people's code, which are made without a lock.
-func (h *hub) pass(c machine.Command, events []machine.Event) (later []func()) {
+func (h *hub) pass(c machine.Command, events []machine.Event, m *machine.Machine) (later []func()) {
 	if len(events) == 0 {
 		return nil
 	}
@@ -120,11 +120,12 @@ func (h *hub) pass(c machine.Command, events []machine.Event) (later []func()) {
 			h.answer(a, machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}, nil)
 			last = last || e.Token == fencing.MaxToken
 		case machine.EventCancelled:
-			h.answer(a, machine.Result{}, cancelled(c, e.Nonce))
+			result, err := cancelled(c, e, m)
+			h.answer(a, result, err)
 		case machine.EventExpired:
 			later = append(later, h.losses(a, lease.ErrExpired)...)
 		case machine.EventBroken:
-			later = append(later, h.losses(a, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))...)
+			later = append(later, h.losses(a, broken(c))...)
 		}
 	}
 	if last {
@@ -147,13 +148,25 @@ func (h *hub) dismiss() {
 	}
 }
 
-// cancelled is why a waiter left the queue: it was released, or its session has
-// ended.
-func cancelled(c machine.Command, nonce lease.Nonce) error {
-	if _, ok := c.(*machine.Release); ok {
-		return fmt.Errorf("%w: attempt %d was released", lease.ErrHeld, nonce)
+// cancelled is why a waiter left the queue: it was released, its lock is moving,
+// or its session has ended.
+func cancelled(c machine.Command, e *machine.Event, m *machine.Machine) (machine.Result, error) {
+	switch c.(type) {
+	case *machine.Release:
+		return machine.Result{}, fmt.Errorf("%w: attempt %d was released", lease.ErrHeld, e.Nonce)
+	case *machine.SetPolicy, *machine.DeletePolicy:
+		return m.Routable(e.Resources), nil
 	}
-	return lease.ErrExpired
+	return machine.Result{}, lease.ErrExpired
+}
+
+// broken is why a holder was broken.
+func broken(c machine.Command) error {
+	switch c.(type) {
+	case *machine.SetPolicy, *machine.DeletePolicy:
+		return fmt.Errorf("%w: an operator moved the lock to efficiency mode without waiting for its holders", lease.ErrTaken)
+	}
+	return fmt.Errorf("%w: broken by an operator", lease.ErrTaken)
 }
 
 // restored catches up on what nobody was told while the state was replaced by a

@@ -43,6 +43,7 @@ type Node struct {
 	lessor    *lessor
 	proposer  *proposer
 	progress  progress
+	topology  topologyFeed
 
 	notify  chan bool                  // from the engine: whether this node leads
 	leadMu  baton                      // held while leadership changes hands
@@ -218,17 +219,19 @@ func (n *Node) Close() error {
 	return errors.Join(errs...)
 }
 
-// applied hears of every command that the machine has run. The caller holds
+// applied is told of every command that the machine has run. The caller holds
 // fsm.mu.
 func (n *Node) applied(c machine.Command, result machine.Result, events []machine.Event) []func() {
+	m := n.fsm.machine
 	n.lessor.applied(c, result, events)
-	later := n.hub.pass(c, events)
+	n.topology.update(m)
+	later := n.hub.pass(c, events, m)
 	if result.Code != machine.Done { // nothing has ended
 		return later
 	}
 	switch c := c.(type) {
-	case *machine.RaiseFloor:
-		if result.Token == fencing.MaxToken {
+	case *machine.RaiseFloor, *machine.FinishMove, *machine.Reconcile:
+		if m.LastToken() == fencing.MaxToken {
 			n.hub.exhausted()
 		}
 	case *machine.CloseSession:
@@ -236,7 +239,7 @@ func (n *Node) applied(c machine.Command, result machine.Result, events []machin
 	case *machine.Expire:
 		n.hub.forget(c.Session, c.Incarnation)
 	case *machine.EndSessions:
-		n.hub.forgetEnded(n.fsm.machine)
+		n.hub.forgetEnded(m)
 	}
 	return later
 }
@@ -247,5 +250,8 @@ func (n *Node) awaits(data []byte) bool { return n.proposer.awaited(data) != nil
 // answered hears of every entry that the machine has run.
 func (n *Node) answered(data []byte, results []machine.Result) { n.proposer.applied(data, results) }
 
-// restored hears that the machine was replaced.
-func (n *Node) restored(old, now *machine.Machine) []func() { return n.hub.restored(old, now) }
+// restored is told that the machine was replaced. The caller holds fsm.mu.
+func (n *Node) restored(old, now *machine.Machine) []func() {
+	n.topology.update(now)
+	return n.hub.restored(old, now)
+}

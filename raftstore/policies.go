@@ -9,11 +9,19 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// ErrVersion says that the policies have changed since they were read. Read
-// them again.
-var ErrVersion = errors.New("policies have another version")
+var (
+	// ErrVersion: the topology has changed since it was read, or the change that
+	// the call names is not under way. Read it again.
+	ErrVersion = errors.New("topology has another version")
+	// ErrMoving: a move is under way that the call does not fit to. Wait for it,
+	// or abort it first.
+	ErrMoving = errors.New("a move between modes is under way")
+	// ErrNotReady: the service has not caught up with the Redis nodes yet. It
+	// matches lease.ErrUnavailable.
+	ErrNotReady = fmt.Errorf("%w: the service has not caught up with the Redis nodes", lease.ErrUnavailable)
+)
 
-// Policies are the policies of all locks, and their version.
+// Policies returns the policies of all locks, and the version of the topology.
 func (n *Node) Policies(ctx context.Context, c Consistency) (policies lease.Policies, version uint64, err error) {
 	err = n.read(ctx, c, func(m *machine.Machine) { policies, version = m.Policies() })
 	if err != nil {
@@ -23,33 +31,72 @@ func (n *Node) Policies(ctx context.Context, c Consistency) (policies lease.Poli
 }
 
 // SetPolicy adds a policy, or replaces the one for its prefix. If version is
-// not 0 the policies must have it. It returns the new version. A policy that
-// would move a lock in use to another mode is refused with lease.ErrHeld.
-func (n *Node) SetPolicy(ctx context.Context, p lease.Policy, version uint64) (uint64, error) {
-	return n.changePolicy(ctx, p.Prefix, &machine.SetPolicy{Policy: p, Version: version})
+// not 0 the topology must have it, else ErrVersion. It returns the new version.
+//
+// A policy that changes the mode of its locks begins a move: they are not granted
+// until the move is complete. now does not wait for leases to end. During a move
+// SetPolicy may be called again for the same mode; for the other one it returns
+// ErrMoving.
+func (n *Node) SetPolicy(ctx context.Context, p lease.Policy, version uint64, now bool) (uint64, error) {
+	v, err := n.change(ctx, &machine.SetPolicy{Policy: p, Version: version, Now: now})
+	return v, describePolicy("set", p.Prefix, err)
 }
 
 // DeletePolicy removes the policy for a prefix; lease.ErrNotHeld if there is
-// none. Version is as in SetPolicy.
-func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64) (uint64, error) {
-	return n.changePolicy(ctx, prefix, &machine.DeletePolicy{Prefix: prefix, Version: version})
+// none. Version and now are as in SetPolicy: the locks may get another mode.
+func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, now bool) (uint64, error) {
+	v, err := n.change(ctx, &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now})
+	return v, describePolicy("delete", prefix, err)
 }
 
-func (n *Node) changePolicy(ctx context.Context, prefix string, c machine.Command) (uint64, error) {
-	result, _, err := n.propose(ctx, c)
-	if err == nil {
-		switch result.Code {
-		case machine.Done:
-			return result.Version, nil
-		case machine.Outdated:
-			err = fmt.Errorf("%w: it is %d now", ErrVersion, result.Version)
-		case machine.Busy:
-			err = fmt.Errorf("%w: %q is in use, and would get another mode", lease.ErrHeld, string(result.Resource))
-		case machine.NotHeld:
-			err = fmt.Errorf("%w: there is no such policy", lease.ErrNotHeld)
-		default:
-			err = fmt.Errorf("%w: the machine answered %s", lease.ErrUncertain, result.Code)
-		}
+// AbortMove ends the move of a prefix: its locks keep the mode that they had. It
+// returns lease.ErrNotHeld if the prefix is not moving.
+func (n *Node) AbortMove(ctx context.Context, prefix string) (uint64, error) {
+	v, err := n.change(ctx, &machine.AbortMove{Prefix: prefix})
+	return v, describePolicy("abort the move of", prefix, err)
+}
+
+// FinishMove completes the move that began with this version. It returns
+// lease.ErrHeld while locks that move to the efficiency mode are held. A move
+// that is not under way any more counts as finished.
+func (n *Node) FinishMove(ctx context.Context, prefix string, version uint64) error {
+	_, err := n.change(ctx, &machine.FinishMove{Prefix: prefix, Version: version})
+	return describePolicy("finish the move of", prefix, err)
+}
+
+func describePolicy(verb, prefix string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s policy for %q: %w", verb, prefix, err)
 	}
-	return 0, fmt.Errorf("change policy for %q: %w", prefix, err)
+	return nil
+}
+
+// change commits a command that changes the topology, and returns the version.
+func (n *Node) change(ctx context.Context, c machine.Command) (uint64, error) {
+	result, _, err := n.propose(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	return result.Version, changeError(result)
+}
+
+// changeError says why the machine refused a change of the topology.
+func changeError(result machine.Result) error {
+	switch result.Code {
+	case machine.Done:
+		return nil
+	case machine.Outdated:
+		return fmt.Errorf("%w: it is %d now", ErrVersion, result.Version)
+	case machine.Busy:
+		return fmt.Errorf("%w: %q must be released first", lease.ErrHeld, string(result.Resource))
+	case machine.NotHeld:
+		return fmt.Errorf("%w: there is no such policy or move", lease.ErrNotHeld)
+	case machine.Moving:
+		return fmt.Errorf("%w: from %s to %s; wait for it, or abort it first", ErrMoving, result.Mode, result.Next)
+	case machine.NotReady:
+		return fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
+	case machine.Exhausted:
+		return errExhausted
+	}
+	return fmt.Errorf("%w: the machine answered %s", lease.ErrUncertain, result.Code)
 }

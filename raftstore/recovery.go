@@ -17,8 +17,10 @@ const recoveredTerms = 1 << 20
 // its cluster: what remains when a majority is lost for good. Entries that the
 // others had and this one has not are gone, acknowledged grants among them, so
 // all later tokens are larger by at least fencing.FloorStep than any in its
-// log, and all sessions end: what they hold here may have passed on. The other nodes must never run again with their old folders: empty them
-// and join. It returns the new floor.
+// log, and all sessions end: what they hold here may have passed on. No lock of
+// the efficiency mode is granted until the log has caught up with the Redis nodes.
+// The other nodes must never run again with their old folders: empty them and
+// join. It returns the new floor.
 func Recover(config Config) (floor fencing.Token, err error) {
 	config = config.filled()
 	if err := config.validate(); err != nil {
@@ -54,9 +56,9 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	return floor, nil
 }
 
-// appendFloor puts the raise of the floor, and the end of all sessions, behind everything in the log, in a
-// term of its own. It must be an entry: were it only in the state, a log that a
-// lost member brings back would fit to ours, and nobody would send it the state.
+// appendFloor appends what must follow a rollback to the log, in a term of its
+// own. It must be an entry: were it only in the state, a log that a lost member
+// brings back would fit to ours, and nobody would send it the state.
 func (s *Storage) appendFloor() error {
 	if until, err := s.Stable.GetUint64(keyCatchUp); err == nil && until > 0 {
 		return fmt.Errorf("%w: this member has never caught up with its cluster; recover another one, or begin a new cluster and restore a snapshot", ErrForgotten)
@@ -70,7 +72,7 @@ func (s *Storage) appendFloor() error {
 		return fmt.Errorf("read term: %w", err)
 	}
 	term = max(term, last.Term) + recoveredTerms
-	raise := encodeEntry(link{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}, &machine.EndSessions{}})
+	raise := encodeEntry(link{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}, &machine.EndSessions{}, &machine.MarkRestored{}})
 	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand, Data: raise}); err != nil {
 		return fmt.Errorf("write log: %w", err)
 	}

@@ -83,9 +83,11 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	case machine.NoSession:
 		return lease.Grant{}, lease.ErrExpired
 	case machine.Exhausted: // nothing has happened, nor will it
-		return lease.Grant{}, fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", lease.ErrUnavailable, fencing.MaxToken)
+		return lease.Grant{}, errExhausted
 	case machine.WrongMode:
 		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
+	case machine.Moving:
+		return lease.Grant{}, &lease.MovingError{Resource: result.Resource, From: result.Mode, To: result.Next}
 	}
 	return lease.Grant{}, fmt.Errorf("%w: the machine answered %s", lease.ErrUncertain, result.Code)
 }

@@ -138,7 +138,8 @@ func readSnapshot(r io.Reader) (SnapshotInfo, []byte, error) {
 // All sessions end, and with them all leases, those of the snapshot too: it does
 // not know which of them were released since, and their clients, which live,
 // would keep them for ever. Each client is told that it has lost what it held,
-// and acquires anew.
+// and acquires anew. No lock of the efficiency mode is granted until the log has
+// caught up with the Redis nodes.
 func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token, error) {
 	info, state, err := readSnapshot(r)
 	if err != nil {
@@ -154,10 +155,11 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
-	var present fencing.Token
-	var order uint64
-	n.fsm.read(func(m *machine.Machine) { present, order = m.LastToken(), m.Order() })
-	state, floor, err := startOver(state, present, order)
+	var present present
+	n.fsm.read(func(m *machine.Machine) {
+		present.token, present.order, present.version, present.ceiling = m.LastToken(), m.Order(), m.Version(), m.Ceiling()
+	})
+	state, floor, err := startOver(state, present)
 	if err != nil {
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
@@ -166,7 +168,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	if err := n.replaceState(ctx, meta, state); err != nil {
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
-	n.logger.Warn("restored a snapshot; all sessions have ended, and tokens go on above the floor", "index", info.Index, "token", info.LastToken, "present", present, "floor", floor)
+	n.logger.Warn("restored a snapshot; all sessions have ended, and tokens go on above the floor", "index", info.Index, "token", info.LastToken, "present", present.token, "floor", floor)
 	return floor, nil
 }
 
@@ -186,23 +188,31 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 	return fmt.Errorf("%w: %w; look at the token floor of the next leader before you restore again", lease.ErrUncertain, err)
 }
 
-// startOver changes a state so that nobody holds anything in it, and its next
-// token is more than FloorStep above its own last one, and above present. Nor
-// does it give an incarnation again that was given since: that may be any up to
-// order.
-func startOver(state []byte, present fencing.Token, order uint64) ([]byte, fencing.Token, error) {
+// present is how far the state that a snapshot replaces had come.
+type present struct {
+	token, ceiling fencing.Token
+	order, version uint64
+}
+
+// startOver changes a state so that nobody holds anything in it, and everything
+// that was given out before the restore is behind it: its next token is more than
+// FloorStep above all tokens that either mode can have granted, in the snapshot or
+// at present, and no incarnation or version comes again. No lock of the efficiency
+// mode is granted until the log has caught up with the Redis nodes.
+func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 	chain, m, err := decodeState(state)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
+	m.Apply(&machine.EndSessions{Above: p.order})
+	m.Apply(&machine.MarkRestored{Version: p.version, Ceiling: p.ceiling})
 	by := fencing.FloorStep
-	if present > m.LastToken() {
-		by += present - m.LastToken()
+	if have := max(m.LastToken(), m.Ceiling()); p.token > have {
+		by += p.token - have
 	}
 	result, _ := m.Apply(&machine.RaiseFloor{By: by})
 	if result.Code != machine.Done {
 		return nil, 0, fmt.Errorf("raise the token floor: %s", result.Code)
 	}
-	m.Apply(&machine.EndSessions{Above: order})
 	return encodeState(chain, m), result.Token, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -19,7 +20,8 @@ type Memory struct {
 	clock lease.Clock
 
 	mu       sync.Mutex
-	machine  *machine.Machine
+	machine  *machine.Machine // to which all locks are of the correctness mode
+	policies lease.Policies   // with the modes that the locks have for clients
 	sessions map[lease.SessionID]*memorySession
 	watchers map[*watcher]bool
 	fault    error
@@ -47,14 +49,46 @@ func NewMemory(policies ...lease.Policy) (*Memory, error) {
 	return m, nil
 }
 
-// SetPolicy adds or replaces a policy, which must name a mode.
+// SetPolicy adds or replaces a policy, which must name a mode. A policy that
+// would change the mode of a lock in use is refused with lease.ErrHeld.
 func (m *Memory) SetPolicy(p lease.Policy) error {
-	command := &machine.SetPolicy{Policy: p}
-	if err := machine.Validate(command); err != nil {
+	if err := machine.Validate(&machine.SetPolicy{Policy: p}); err != nil {
 		return err
 	}
-	if result := m.apply(command); result.Code != machine.Done {
-		return fmt.Errorf("%w: policy for %q would move %q, which is in use, to another mode", lease.ErrHeld, p.Prefix, string(result.Resource))
+	m.mu.Lock()
+	defer m.unlock()
+	next := m.policies.With(p)
+	for _, used := range m.machine.List("", "", math.MaxInt) {
+		if modeOf(next, used.Resource) != modeOf(m.policies, used.Resource) {
+			return fmt.Errorf("%w: policy for %q would move %q, which is in use, to another mode", lease.ErrHeld, p.Prefix, string(used.Resource))
+		}
+	}
+	m.policies = next
+	p.Mode = lease.Correctness
+	m.applyLocked(&machine.SetPolicy{Policy: p})
+	return nil
+}
+
+// modeOf returns the mode of a lock; without a policy it is correctness.
+func modeOf(policies lease.Policies, name fencing.Resource) lease.Mode {
+	if mode := policies.For(name).Mode; mode != lease.AnyMode {
+		return mode
+	}
+	return lease.Correctness
+}
+
+// checkModes reports whether all the locks of a request have the mode that it
+// expects, or at least the same one. The caller holds mu.
+func (m *Memory) checkModes(request *lease.Request) error {
+	want := request.Mode
+	for _, name := range request.Resources {
+		have := modeOf(m.policies, name)
+		if want == lease.AnyMode {
+			want = have
+		}
+		if have != want {
+			return &lease.ModeError{Resource: name, Want: request.Mode, Have: have}
+		}
 	}
 	return nil
 }
@@ -93,8 +127,8 @@ func (m *Memory) Open(ctx context.Context, config lease.SessionConfig) (lease.Se
 		s.prolong(sent)
 		return s, nil
 	}
-	m.applyLocked(command)
-	s := &memorySession{memory: m, config: config, sent: sent, waiting: map[lease.Nonce]chan waitResult{}}
+	result := m.applyLocked(command)
+	s := &memorySession{memory: m, config: config, incarnation: result.Incarnation, sent: sent, waiting: map[lease.Nonce]chan waitResult{}}
 	m.sessions[config.ID] = s
 	s.prolong(sent)
 	return s, nil
@@ -112,6 +146,7 @@ func (m *Memory) Inspect(ctx context.Context, resource fencing.Resource) (lease.
 
 func (m *Memory) status(resource fencing.Resource) lease.Status {
 	status := m.machine.Inspect(resource)
+	status.Mode = modeOf(m.policies, resource)
 	now := m.clock.Now()
 	for i, h := range status.Holders {
 		if s := m.sessions[h.Session]; s != nil {
@@ -208,7 +243,7 @@ func (m *Memory) pass(e machine.Event) {
 	s := m.sessions[e.Session]
 	switch e.Type {
 	case machine.EventGranted:
-		s.answer(e.Nonce, waitResult{grant: lease.Grant{Token: e.Token, Slot: e.Slot, Mode: e.Mode}})
+		s.answer(e.Nonce, waitResult{grant: lease.Grant{Token: e.Token, Slot: e.Slot, Mode: modeOf(m.policies, e.Resources[0])}})
 	case machine.EventCancelled:
 		s.answer(e.Nonce, waitResult{err: lease.ErrExpired})
 	case machine.EventExpired:

@@ -12,13 +12,14 @@ import (
 // memorySession is a lease.Session of Memory. Its fields are guarded by the
 // Memory's mu.
 type memorySession struct {
-	memory   *Memory
-	config   lease.SessionConfig
-	sent     lease.Instant // on the client's clock: before the last keep-alive was sent
-	deadline lease.Instant // on the service's clock
-	timer    *time.Timer
-	waiting  map[lease.Nonce]chan waitResult
-	over     bool
+	memory      *Memory
+	config      lease.SessionConfig
+	incarnation uint64
+	sent        lease.Instant // on the client's clock: before the last keep-alive was sent
+	deadline    lease.Instant // on the service's clock
+	timer       *time.Timer
+	waiting     map[lease.Nonce]chan waitResult
+	over        bool
 }
 
 type waitResult struct {
@@ -31,13 +32,13 @@ func (s *memorySession) Acquire(ctx context.Context, request lease.Request) (lea
 	if err := request.Validate(); err != nil {
 		return lease.Grant{}, err
 	}
-	turn, result, err := s.ask(ctx, request)
+	turn, result, mode, err := s.ask(ctx, request)
 	if err != nil {
 		return lease.Grant{}, err
 	}
 	switch result.Code {
 	case machine.Granted:
-		return s.stamp(lease.Grant{Token: result.Token, Slot: result.Slot, Mode: result.Mode}), nil
+		return s.stamp(lease.Grant{Token: result.Token, Slot: result.Slot, Mode: mode}), nil
 	case machine.Queued:
 		if request.Queued != nil {
 			request.Queued()
@@ -49,27 +50,31 @@ func (s *memorySession) Acquire(ctx context.Context, request lease.Request) (lea
 		return lease.Grant{}, fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, request.Nonce)
 	case machine.NoSession:
 		return lease.Grant{}, lease.ErrExpired
-	case machine.WrongMode:
-		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: request.Mode, Have: result.Mode}
 	}
 	return lease.Grant{}, fmt.Errorf("%w: %s", lease.ErrUnavailable, result.Code)
 }
 
 // ask applies the request. If it is queued its turn comes on the channel.
-func (s *memorySession) ask(ctx context.Context, request lease.Request) (chan waitResult, machine.Result, error) {
+func (s *memorySession) ask(ctx context.Context, request lease.Request) (chan waitResult, machine.Result, lease.Mode, error) {
 	m := s.memory
 	m.mu.Lock()
 	defer m.unlock()
-	if err := m.ready(ctx); err != nil {
-		return nil, machine.Result{}, err
+	err := m.ready(ctx)
+	if err == nil {
+		err = m.checkModes(&request)
 	}
-	result := m.applyLocked(&machine.Acquire{Session: s.config.ID, Request: request})
+	if err != nil {
+		return nil, machine.Result{}, lease.AnyMode, err
+	}
+	mode := modeOf(m.policies, request.Resources[0])
+	request.Mode = lease.Correctness
+	result := m.applyLocked(&machine.Acquire{Session: s.config.ID, Incarnation: s.incarnation, Request: request})
 	if result.Code != machine.Queued {
-		return nil, result, nil
+		return nil, result, mode, nil
 	}
 	turn := make(chan waitResult, 1)
 	s.waiting[request.Nonce] = turn
-	return turn, result, nil
+	return turn, result, mode, nil
 }
 
 func (s *memorySession) await(ctx context.Context, nonce lease.Nonce, turn chan waitResult) (lease.Grant, error) {
@@ -133,13 +138,13 @@ func (s *memorySession) expire() {
 
 // expireNow ends the session without asking the clock. The caller holds mu.
 func (s *memorySession) expireNow() {
-	s.memory.applyLocked(&machine.Expire{Session: s.config.ID, Generation: s.memory.machine.Generation()})
+	s.memory.applyLocked(&machine.Expire{Session: s.config.ID, Incarnation: s.incarnation, Generation: s.memory.machine.Generation()})
 	s.end()
 }
 
 // Release ends an attempt, whatever its state.
 func (s *memorySession) Release(ctx context.Context, nonce lease.Nonce) error {
-	command := &machine.Release{Session: s.config.ID, Nonce: nonce}
+	command := &machine.Release{Session: s.config.ID, Incarnation: s.incarnation, Nonce: nonce}
 	if err := machine.Validate(command); err != nil {
 		return err
 	}
@@ -162,7 +167,7 @@ func (s *memorySession) Close(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	m.applyLocked(&machine.CloseSession{Session: s.config.ID})
+	m.applyLocked(&machine.CloseSession{Session: s.config.ID, Incarnation: s.incarnation})
 	s.end()
 	return nil
 }

@@ -45,7 +45,7 @@ func (m *member) start() {
 	m.opened, m.incarnation = false, 0
 	id, sent := m.id, m.now()
 	m.request(id, askTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) {
-		r.propose(&machine.OpenSession{Session: id, TTL: m.policy.TTL, Numbered: true}, func(a answer) {
+		r.propose(&machine.OpenSession{Session: id, TTL: m.policy.TTL}, func(a answer) {
 			if a.state == served {
 				a.state = r.prolong(id, a.result.Incarnation)
 			}

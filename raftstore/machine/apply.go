@@ -15,10 +15,7 @@ func (c *Lead) apply(m *Machine) Result {
 func (c *OpenSession) apply(m *Machine) Result {
 	s := m.sessions[c.Session]
 	if s == nil {
-		s = &session{id: c.Session, ttlNanos: int64(c.TTL), requests: map[lease.Nonce]*request{}}
-		if c.Numbered {
-			s.incarnation = m.nextOrder()
-		}
+		s = &session{id: c.Session, incarnation: m.nextOrder(), ttlNanos: int64(c.TTL), requests: map[lease.Nonce]*request{}}
 		m.sessions[c.Session] = s
 	}
 	return Result{Code: Done, Incarnation: s.incarnation}
@@ -57,7 +54,9 @@ func (c *Acquire) apply(m *Machine) Result {
 		return Result{Code: Ended}
 	}
 	if result, ok := m.checkModes(q); !ok {
-		s.ended.add(uint64(q.Nonce))
+		if result.Code == WrongMode {
+			s.ended.add(uint64(q.Nonce))
+		}
 		return result
 	}
 	if m.lastToken == fencing.MaxToken {
@@ -98,7 +97,7 @@ func (c *Release) apply(m *Machine) Result {
 		return Result{Code: Ended}
 	}
 	m.free(r, EventReleased)
-	m.settle(r.resources)
+	m.grantWaiters(r.resources)
 	return Result{Code: Done}
 }
 
@@ -113,7 +112,7 @@ func (c *Break) apply(m *Machine) Result {
 	}
 	r := l.holders[i]
 	m.free(r, EventBroken)
-	m.settle(r.resources)
+	m.grantWaiters(r.resources)
 	return Result{Code: Done}
 }
 
@@ -122,17 +121,23 @@ func (c *EndDelay) apply(m *Machine) Result {
 	if l == nil || l.delay == 0 || l.delay != c.Delay || c.Generation != m.generation {
 		return Result{Code: Outdated}
 	}
-	l.delay = 0
-	m.events = append(m.events, Event{Type: EventOpened, Resources: []fencing.Resource{c.Resource}, Mode: m.modeOf(c.Resource)})
-	m.settle([]fencing.Resource{c.Resource})
+	m.openLock(c.Resource, l)
+	m.grantWaiters([]fencing.Resource{c.Resource})
 	return Result{Code: Done}
 }
 
+// openLock ends the lock-delay of a lock.
+func (m *Machine) openLock(name fencing.Resource, l *lock) {
+	l.delay = 0
+	m.events = append(m.events, Event{Type: EventOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
+}
+
 func (c *RaiseFloor) apply(m *Machine) Result {
-	if c.By > fencing.MaxToken-m.lastToken {
+	last := max(m.lastToken, m.ceiling)
+	if c.By > fencing.MaxToken-last {
 		return Result{Code: Exhausted}
 	}
-	m.lastToken += c.By
+	m.lastToken = last + c.By
 	return Result{Code: Done, Token: m.lastToken}
 }
 
@@ -150,17 +155,18 @@ func (c *EndSessions) apply(m *Machine) Result {
 	return Result{Code: Done}
 }
 
-// checkModes reports whether all the locks of a request have the mode that it
-// expects, or at least one and the same.
+// checkModes reports whether all the locks of a request are of the correctness
+// mode, which is the one that this machine grants, and none of them is moving.
+// An attempt that is refused because of a move has not ended: it may be made
+// again when the move is complete.
 func (m *Machine) checkModes(q *lease.Request) (Result, bool) {
-	want := q.Mode
 	for _, name := range q.Resources {
-		have := m.modeOf(name)
-		if want == lease.AnyMode {
-			want = have
+		p := m.policies.For(name)
+		if p.Next != lease.AnyMode {
+			return Result{Code: Moving, Mode: p.Mode, Next: p.Next, Resource: name}, false
 		}
-		if have != want {
-			return Result{Code: WrongMode, Mode: have, Resource: name}, false
+		if mode := modeOf(p); mode != lease.Correctness || q.Mode == lease.Efficiency {
+			return Result{Code: WrongMode, Mode: mode, Resource: name}, false
 		}
 	}
 	return Result{}, true
@@ -211,12 +217,29 @@ func (m *Machine) dequeue(r *request) {
 	}
 }
 
-// free takes a request out of all its locks. A holder that did not let go by
-// itself leaves a lock-delay behind, where the policy says so. The caller
-// settles the resources.
+// free ends an attempt: its request leaves all its locks. A holder that did not
+// release by itself leaves a lock-delay behind, where the policy says so. The
+// caller then calls grantWaiters for the resources.
 func (m *Machine) free(r *request, how EventType) {
 	if r.token == fencing.None {
 		how = EventCancelled
+	}
+	m.remove(r, how)
+	if how == EventExpired || how == EventBroken {
+		for _, name := range r.resources {
+			if m.lockDelay(name) > 0 {
+				l := m.locks[name]
+				l.delay = m.nextOrder()
+				m.events = append(m.events, m.delayEvent(name, l))
+			}
+		}
+	}
+	r.session.ended.add(uint64(r.nonce))
+}
+
+// remove takes a request out of all its locks and out of its session.
+func (m *Machine) remove(r *request, how EventType) {
+	if r.token == fencing.None {
 		m.waiters--
 	} else {
 		m.holders--
@@ -226,23 +249,18 @@ func (m *Machine) free(r *request, how EventType) {
 		l := m.locks[name]
 		l.queue = remove(l.queue, r)
 		l.holders = remove(l.holders, r)
-		if (how == EventExpired || how == EventBroken) && m.policies.For(name).LockDelay > 0 {
-			l.delay = m.nextOrder()
-			m.events = append(m.events, m.delayEvent(name, l))
-		}
 	}
 	delete(r.session.requests, r.nonce)
-	r.session.ended.add(uint64(r.nonce))
 }
 
 func (m *Machine) delayEvent(name fencing.Resource, l *lock) Event {
 	return Event{Type: EventDelayed, Resources: []fencing.Resource{name}, Mode: m.modeOf(name), DelayID: l.delay,
-		Delay: m.policies.For(name).LockDelay}
+		Delay: m.lockDelay(name)}
 }
 
-// settle grants what has become grantable on these resources. Behind a waiter
-// that must go on waiting only readers can pass, and only if it is one.
-func (m *Machine) settle(resources []fencing.Resource) {
+// grantWaiters grants what has become grantable on these resources. Only readers
+// can pass a waiter that must go on waiting, and only if it is a reader too.
+func (m *Machine) grantWaiters(resources []fencing.Resource) {
 	for _, name := range resources {
 		l := m.locks[name]
 		if l == nil {
@@ -292,6 +310,11 @@ func (m *Machine) endSessions(sessions []*session, how EventType) {
 	for _, s := range sessions {
 		delete(m.sessions, s.id)
 	}
-	slices.Sort(touched)
-	m.settle(slices.Compact(touched))
+	m.grantFreed(touched)
+}
+
+// grantFreed is grantWaiters for resources in any order, some perhaps twice.
+func (m *Machine) grantFreed(resources []fencing.Resource) {
+	slices.Sort(resources)
+	m.grantWaiters(slices.Compact(resources))
 }

@@ -12,10 +12,8 @@ import (
 // check reports the first invariant of Machine that does not hold. It guards
 // what comes from a snapshot, and the tests call it after every command.
 func (m *Machine) check() error {
-	for _, p := range m.policies.All() {
-		if p.Mode == lease.AnyMode {
-			return fmt.Errorf("policy for %q has no mode", p.Prefix)
-		}
+	if err := m.checkTopology(); err != nil {
+		return err
 	}
 	tokens := map[fencing.Token]bool{}
 	orders := map[uint64]bool{}
@@ -29,6 +27,9 @@ func (m *Machine) check() error {
 		if err := m.checkLock(l); err != nil {
 			return fmt.Errorf("lock %q: %w", string(name), err)
 		}
+		if m.modeOf(name) != lease.Correctness {
+			return fmt.Errorf("lock %q is in use and of the efficiency mode", string(name))
+		}
 		if l.delay > m.order || orders[l.delay] {
 			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
 		}
@@ -41,10 +42,10 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 	if ttl := time.Duration(s.ttlNanos); ttl < lease.MinTTL || ttl > lease.MaxTTL {
 		return fmt.Errorf("ttl is %v", ttl)
 	}
-	if s.incarnation > m.order || orders[s.incarnation] {
-		return fmt.Errorf("incarnation %d is above the last order %d or taken", s.incarnation, m.order)
+	if s.incarnation == 0 || s.incarnation > m.order || orders[s.incarnation] {
+		return fmt.Errorf("incarnation %d is 0, above the last order %d or taken", s.incarnation, m.order)
 	}
-	orders[s.incarnation] = s.incarnation != 0
+	orders[s.incarnation] = true
 	for i, x := range s.ended {
 		if x.lo == 0 || x.lo > x.hi || i > 0 && s.ended[i-1].hi >= x.lo-1 {
 			return fmt.Errorf("ended attempts are not a set: %v", s.ended)
@@ -60,8 +61,10 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 			return fmt.Errorf("attempt %d has the token %d of %d", r.nonce, r.token, m.lastToken)
 		case (r.slot != 0) != (r.kind == lease.Permit && r.token != fencing.None) || r.slot > r.permits:
 			return fmt.Errorf("attempt %d has the slot %d of %d", r.nonce, r.slot, r.permits)
-		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != m.modeOf(r.resources[0]) }):
-			return fmt.Errorf("attempt %d has locks of two modes", r.nonce)
+		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != lease.Correctness }):
+			return fmt.Errorf("attempt %d has a lock of the efficiency mode", r.nonce)
+		case r.token == fencing.None && slices.ContainsFunc(r.resources, m.isMoving):
+			return fmt.Errorf("attempt %d waits for a lock that is moving", r.nonce)
 		}
 		orders[r.order] = true
 		tokens[r.token] = true

@@ -22,14 +22,12 @@ type Lead struct{}
 
 // OpenSession makes a session known. Opened twice it is the same session.
 //
-// Numbered gives a new session an incarnation, which the Result names. A late
-// copy of this command, applied after the session has ended, opens another
-// incarnation, and nothing that was asked for in the first has any effect on
-// it. Without Numbered, as in logs of version 1, the incarnation is 0.
+// A new session has an incarnation, which the Result names. A late copy of this
+// command, applied after the session has ended, opens another incarnation, and
+// commands that name the first have no effect on it.
 type OpenSession struct {
-	Session  lease.SessionID
-	TTL      time.Duration
-	Numbered bool
+	Session lease.SessionID
+	TTL     time.Duration
 }
 
 // CloseSession ends a session at its client's wish: what it holds is released,
@@ -78,21 +76,9 @@ type EndDelay struct {
 	Generation uint64
 }
 
-// SetPolicy adds a policy or replaces the one for its prefix. If Version is not
-// 0 it must be the present version of the policies.
-type SetPolicy struct {
-	Policy  lease.Policy
-	Version uint64
-}
-
-// DeletePolicy removes the policy for a prefix. Version is as in SetPolicy.
-type DeletePolicy struct {
-	Prefix  string
-	Version uint64
-}
-
-// RaiseFloor makes all later tokens larger by at least By. It follows whatever
-// may have rolled the log back.
+// RaiseFloor makes all later tokens of this machine larger than By plus the
+// largest one that either mode can have granted, as far as the log knows. It is
+// applied after anything that may have rolled the log back.
 type RaiseFloor struct {
 	By fencing.Token
 }
@@ -139,15 +125,6 @@ func (c *Break) validate() error {
 }
 
 func (c *EndDelay) validate() error { return c.Resource.Validate() }
-
-func (c *SetPolicy) validate() error {
-	if c.Policy.Mode == lease.AnyMode {
-		return fmt.Errorf("%w: policy for %q: mode must be efficiency or correctness", lease.ErrInvalid, c.Policy.Prefix)
-	}
-	return c.Policy.Validate()
-}
-
-func (c *DeletePolicy) validate() error { return nil }
 
 func (c *EndSessions) validate() error {
 	if c.Above > maxCount/2 {

@@ -7,14 +7,10 @@ import (
 )
 
 // commandVersion is the first byte of every encoded batch. A machine refuses
-// versions it does not know: guessing would make replicas differ. What version 1
-// can say means the same in version 2.
-const commandVersion = 2
+// versions it does not know: guessing would make replicas differ.
+const commandVersion = 3
 
-// opsOfVersion is the last operation code of each version that is read.
-var opsOfVersion = [commandVersion + 1]byte{1: opRaiseFloor, 2: opIncarnation}
-
-// The operation codes of the log. They are never reused.
+// The operation codes of the log.
 const (
 	opLead byte = iota + 1
 	opOpenSession
@@ -24,12 +20,20 @@ const (
 	opExpire
 	opBreak
 	opEndDelay
+	opRaiseFloor
+	opEndSessions
 	opSetPolicy
 	opDeletePolicy
-	opRaiseFloor
-	opOpenNumbered
-	opEndSessions
-	opIncarnation // of the command that follows; those of incarnation 0 have none
+	opAbortMove
+	opFinishMove
+	opSetFleet
+	opFinishFleet
+	opAssignRange
+	opRaiseCeiling
+	opReconcile
+	opFinishReconcile
+	opMarkRestored
+	opSetMemberAPI
 )
 
 // Encode writes commands as one entry of the log. They are applied in order.
@@ -49,17 +53,15 @@ func AppendEncoded(data []byte, commands ...Command) []byte {
 }
 
 // Decode reads what Encode wrote, and checks every command. It never panics,
-// and whatever it accepts encodes to the same bytes again, except for the first
-// one if that says version 1: Encode writes the present version.
+// and whatever it accepts encodes to the same bytes again.
 func Decode(data []byte) ([]Command, error) {
 	r := &reader{data: data}
-	version := r.byte()
-	if r.err == nil && (version == 0 || version > commandVersion) {
-		return nil, fmt.Errorf("%w: version %d, this program reads versions up to %d; upgrade it", ErrMalformed, version, commandVersion)
+	if version := r.byte(); r.err == nil && version != commandVersion {
+		return nil, fmt.Errorf("%w: entry version %d, this program reads version %d", ErrMalformed, version, commandVersion)
 	}
 	n := r.count()
 	commands := make([]Command, 0, n)
-	room := slab{left: n, ops: opsOfVersion[version]}
+	room := slab{left: n}
 	for ; room.left > 0; room.left-- {
 		c := decodeCommand(r, &room)
 		if r.err != nil {
@@ -78,8 +80,7 @@ func Decode(data []byte) ([]Command, error) {
 type slab struct {
 	acquires []Acquire
 	releases []Release
-	left     int  // how many commands are still to come
-	ops      byte // the last operation that may come
+	left     int // how many commands are still to come
 }
 
 // slabSize bounds what is reserved for commands that may be of another kind.
@@ -104,105 +105,68 @@ func (s *slab) release() *Release {
 }
 
 func decodeCommand(r *reader, room *slab) Command {
-	op := r.byte()
-	if op > room.ops {
-		r.fail("unknown operation %d", op)
-		return nil
-	}
-	switch op {
+	switch op := r.byte(); op {
 	case opLead:
 		return &Lead{}
-	case opOpenSession, opOpenNumbered:
-		return &OpenSession{Session: r.session(), TTL: r.dur(), Numbered: op == opOpenNumbered}
-	case opIncarnation:
-		incarnation := r.uint()
-		if incarnation == 0 {
-			r.fail("incarnation 0 is written out")
-		}
-		return decodeIncarnate(r, r.byte(), incarnation, room)
-	case opCloseSession, opAcquire, opRelease, opExpire:
-		return decodeIncarnate(r, op, 0, room)
+	case opOpenSession:
+		return &OpenSession{Session: r.session(), TTL: r.dur()}
+	case opCloseSession:
+		return &CloseSession{Session: r.session(), Incarnation: r.uint()}
+	case opAcquire:
+		c := room.acquire()
+		c.Session, c.Incarnation, c.Request = r.session(), r.uint(), r.request()
+		return c
+	case opRelease:
+		c := room.release()
+		c.Session, c.Incarnation, c.Nonce = r.session(), r.uint(), lease.Nonce(r.uint())
+		return c
+	case opExpire:
+		return &Expire{Session: r.session(), Incarnation: r.uint(), Generation: r.uint()}
 	case opBreak:
 		return &Break{Resource: r.resource(), Token: r.token()}
 	case opEndDelay:
 		return &EndDelay{Resource: r.resource(), Delay: r.uint(), Generation: r.uint()}
-	case opSetPolicy:
-		return &SetPolicy{Policy: r.policy(), Version: r.uint()}
-	case opDeletePolicy:
-		return &DeletePolicy{Prefix: r.text(), Version: r.uint()}
 	case opRaiseFloor:
 		return &RaiseFloor{By: r.token()}
 	case opEndSessions:
 		return &EndSessions{Above: r.uint()}
 	default:
-		r.fail("unknown operation %d", op)
-		return nil
-	}
-}
-
-// decodeIncarnate reads the commands that are about one incarnation of a
-// session.
-func decodeIncarnate(r *reader, op byte, incarnation uint64, room *slab) Command {
-	switch op {
-	case opCloseSession:
-		return &CloseSession{Session: r.session(), Incarnation: incarnation}
-	case opAcquire:
-		c := room.acquire()
-		c.Session, c.Incarnation, c.Request = r.session(), incarnation, r.request()
-		return c
-	case opRelease:
-		c := room.release()
-		c.Session, c.Incarnation, c.Nonce = r.session(), incarnation, lease.Nonce(r.uint())
-		return c
-	case opExpire:
-		return &Expire{Session: r.session(), Incarnation: incarnation, Generation: r.uint()}
-	default:
-		r.fail("operation %d has no incarnation", op)
-		return nil
+		return decodeTopologyCommand(r, op)
 	}
 }
 
 func (c *Lead) encode(w *writer) { w.byte(opLead) }
 
-// incarnate writes an operation on one incarnation of a session.
-func (w *writer) incarnate(op byte, incarnation uint64) {
-	if incarnation != 0 {
-		w.byte(opIncarnation)
-		w.uint(incarnation)
-	}
-	w.byte(op)
-}
-
 func (c *OpenSession) encode(w *writer) {
-	if c.Numbered {
-		w.byte(opOpenNumbered)
-	} else {
-		w.byte(opOpenSession)
-	}
+	w.byte(opOpenSession)
 	w.raw(c.Session[:])
 	w.dur(c.TTL)
 }
 
 func (c *CloseSession) encode(w *writer) {
-	w.incarnate(opCloseSession, c.Incarnation)
+	w.byte(opCloseSession)
 	w.raw(c.Session[:])
+	w.uint(c.Incarnation)
 }
 
 func (c *Acquire) encode(w *writer) {
-	w.incarnate(opAcquire, c.Incarnation)
+	w.byte(opAcquire)
 	w.raw(c.Session[:])
+	w.uint(c.Incarnation)
 	w.request(&c.Request)
 }
 
 func (c *Release) encode(w *writer) {
-	w.incarnate(opRelease, c.Incarnation)
+	w.byte(opRelease)
 	w.raw(c.Session[:])
+	w.uint(c.Incarnation)
 	w.uint(uint64(c.Nonce))
 }
 
 func (c *Expire) encode(w *writer) {
-	w.incarnate(opExpire, c.Incarnation)
+	w.byte(opExpire)
 	w.raw(c.Session[:])
+	w.uint(c.Incarnation)
 	w.uint(c.Generation)
 }
 
@@ -217,18 +181,6 @@ func (c *EndDelay) encode(w *writer) {
 	w.text(string(c.Resource))
 	w.uint(c.Delay)
 	w.uint(c.Generation)
-}
-
-func (c *SetPolicy) encode(w *writer) {
-	w.byte(opSetPolicy)
-	w.policy(c.Policy)
-	w.uint(c.Version)
-}
-
-func (c *DeletePolicy) encode(w *writer) {
-	w.byte(opDeletePolicy)
-	w.text(c.Prefix)
-	w.uint(c.Version)
 }
 
 func (c *RaiseFloor) encode(w *writer) {
@@ -257,17 +209,4 @@ func (r *reader) request() lease.Request {
 		Nonce: lease.Nonce(r.uint()), Resources: r.resources(), Kind: lease.Kind(r.byte()), Permits: int(r.max(lease.MaxPermits)),
 		Mode: lease.Mode(r.byte()), Wait: r.bool(), Holder: r.sameText(), Metadata: r.metadata(),
 	}
-}
-
-func (w *writer) policy(p lease.Policy) {
-	w.text(p.Prefix)
-	w.byte(byte(p.Mode))
-	w.dur(p.TTL)
-	w.dur(p.Renew)
-	w.dur(p.Drift)
-	w.dur(p.LockDelay)
-}
-
-func (r *reader) policy() lease.Policy {
-	return lease.Policy{Prefix: r.text(), Mode: lease.Mode(r.byte()), TTL: r.dur(), Renew: r.dur(), Drift: r.dur(), LockDelay: r.dur()}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// session is a client's standing. Its requests are holders and waiters; of the
+// session is one incarnation of a client's session. Its requests are holders and waiters; of the
 // attempts that have ended it remembers only the numbers, so that a late copy
 // of one is not taken for a new one.
 type session struct {
 	id          lease.SessionID
-	incarnation uint64 // which of the sessions that had this id; 0 for those of version 1
+	incarnation uint64 // which of the sessions that had this id
 	ttlNanos    int64
 	requests    map[lease.Nonce]*request
 	ended       spans

@@ -19,16 +19,23 @@ import (
 //  3. waiters are in ascending order, and none of them could be granted;
 //  4. a lock has holders, waiters or a delay;
 //  5. an attempt that has ended is not live;
-//  6. the locks of one request have one mode, and every policy names one.
+//  6. every policy names a mode; all locks in use are of the correctness mode,
+//     and nobody waits for one that is moving;
+//  7. a policy has a next mode if and only if there is a move for its prefix;
+//  8. every token that the log has handed to the Redis nodes is at most ceiling,
+//     and floor is at most ceiling.
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
 	order      uint64 // the last one given to a request, a delay or an incarnation
 	policies   lease.Policies
-	version    uint64 // of policies
-	sessions   map[lease.SessionID]*session
-	locks      map[fencing.Resource]*lock
-	names      names // of locks
+	version    uint64            // of the topology: policies, moves, fleet and readiness
+	moves      map[string]*move  // by the prefix of their policy
+	memberAPI  map[string]string // the API addresses of the members, by ID
+	efficiency
+	sessions map[lease.SessionID]*session
+	locks    map[fencing.Resource]*lock
+	names    names // of locks
 
 	holders, waiters int // how many requests are which
 
@@ -37,7 +44,8 @@ type Machine struct {
 
 // New returns an empty machine.
 func New() *Machine {
-	return &Machine{sessions: map[lease.SessionID]*session{}, locks: map[fencing.Resource]*lock{}}
+	return &Machine{sessions: map[lease.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
+		moves: map[string]*move{}, memberAPI: map[string]string{}}
 }
 
 // Apply changes the state as the command says. The events are valid until the
@@ -58,8 +66,11 @@ func (m *Machine) LastToken() fencing.Token { return m.lastToken }
 // incarnation.
 func (m *Machine) Order() uint64 { return m.order }
 
-// Policies are the policies of the locks, and their version.
+// Policies returns the policies of the locks, and the version of the topology.
 func (m *Machine) Policies() (lease.Policies, uint64) { return m.policies, m.version }
+
+// Version returns the version of the topology.
+func (m *Machine) Version() uint64 { return m.version }
 
 // Standing is what a session was opened with. The zero Standing is of none.
 type Standing struct {
@@ -118,14 +129,16 @@ func (r *request) party() lease.Party {
 		Token: r.token, Metadata: maps.Clone(r.metadata)}
 }
 
-// modeOf is the mode of a lock. Locks without a policy are of this machine.
+// modeOf returns the mode of a lock: the old one while it is moving.
 func (m *Machine) modeOf(resource fencing.Resource) lease.Mode {
-	return policyMode(m.policies, resource)
+	return modeOf(m.policies.For(resource))
 }
 
-func policyMode(policies lease.Policies, resource fencing.Resource) lease.Mode {
-	if mode := policies.For(resource).Mode; mode != lease.AnyMode {
-		return mode
+// modeOf returns the mode of a policy. Without one a lock is of the correctness
+// mode.
+func modeOf(p lease.Policy) lease.Mode {
+	if p.Mode != lease.AnyMode {
+		return p.Mode
 	}
 	return lease.Correctness
 }

@@ -52,6 +52,15 @@ func (m *Machine) Attempt(id lease.SessionID, incarnation uint64, nonce lease.No
 	return Result{Code: Ended}
 }
 
+// Routable tells whether the locks may be granted here: Done, or Moving or
+// WrongMode for the first that may not.
+func (m *Machine) Routable(resources []fencing.Resource) Result {
+	if result, ok := m.checkModes(&lease.Request{Resources: resources}); !ok {
+		return result
+	}
+	return Result{Code: Done}
+}
+
 // Counts is how much the machine holds.
 type Counts struct {
 	Sessions, Locks, Holders, Waiters int

@@ -26,20 +26,26 @@ const (
 	// NoSession: the session has ended, or never was. That another incarnation
 	// has its id by now makes no difference.
 	NoSession
-	// WrongMode: the lock's mode, in Mode, is not the expected one.
+	// WrongMode: the lock's mode, in Mode, is not the one that the request
+	// expects, or not the correctness mode.
 	WrongMode
 	// NotHeld: there is no such holder.
 	NotHeld
 	// Outdated: the command is of another generation, delay or version.
 	Outdated
-	// Busy: locks that the policy would move to another mode are in use.
+	// Busy: locks that are moving to the efficiency mode are still held.
 	Busy
 	// Exhausted: there are no tokens left.
 	Exhausted
+	// Moving: a lock, or a policy, is moving from Mode to Next.
+	Moving
+	// NotReady: the log has not caught up with the Redis nodes.
+	NotReady
 )
 
 var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", Held: "held", Ended: "ended",
-	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted"}
+	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
+	Moving: "moving", NotReady: "not ready"}
 
 // String is the word for c.
 func (c Code) String() string {
@@ -55,10 +61,12 @@ type Result struct {
 	Code       Code
 	Token      fencing.Token    // of Granted
 	Slot       int              // of Granted
-	Mode       lease.Mode       // of Granted and WrongMode
-	Resource   fencing.Resource // of WrongMode: the one with the wrong mode
+	Mode       lease.Mode       // of Granted, WrongMode and Moving
+	Next       lease.Mode       // of Moving
+	Resource   fencing.Resource // of WrongMode, Moving and Busy: the lock
 	Generation uint64           // of Lead
-	Version    uint64           // of SetPolicy and DeletePolicy: the version now
+	Version    uint64           // the version now, of commands that change the topology
+	Range      *Range           // of AssignRange
 
 	Incarnation uint64 // of OpenSession: which session it is
 }
@@ -74,11 +82,12 @@ const (
 	EventGranted
 	// EventReleased: a holder has released.
 	EventReleased
-	// EventCancelled: a waiter has left, or its session has ended.
+	// EventCancelled: a waiter has left, its session has ended, or a lock that it
+	// wants is moving.
 	EventCancelled
 	// EventExpired: a holder's session has expired.
 	EventExpired
-	// EventBroken: an operator has taken a grant away.
+	// EventBroken: an operator has taken a grant away, or moved its lock at once.
 	EventBroken
 	// EventDelayed: a lock is closed for Delay, until EndDelay with DelayID.
 	EventDelayed

@@ -9,9 +9,8 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// snapshotVersion is the first byte of every snapshot. Those of version 1 are
-// read too: their sessions have no incarnations.
-const snapshotVersion = 2
+// snapshotVersion is the first byte of every snapshot.
+const snapshotVersion = 3
 
 // maxCount is more than any counter of a machine can reach in its life, and so
 // far below the largest number that counting on from it cannot overflow.
@@ -30,6 +29,7 @@ func (m *Machine) Snapshot() []byte {
 	for _, p := range policies {
 		w.policy(p)
 	}
+	w.topology(m)
 	w.int(len(m.sessions))
 	for _, id := range m.sessionIDs() {
 		w.session(m.sessions[id])
@@ -62,14 +62,13 @@ func (w *writer) session(s *session) {
 }
 
 // Restore reads what Snapshot wrote. Bytes that are no snapshot, or one of a
-// state that no machine can be in, are refused with ErrMalformed. Whoever
-// restores a copy that may be older than what was granted since must apply
-// RaiseFloor before the first grant.
+// state that no machine can be in, are refused with ErrMalformed. A copy that may
+// be older than what was granted since needs RaiseFloor, EndSessions and
+// MarkRestored before the first grant.
 func Restore(data []byte) (*Machine, error) {
 	r := &reader{data: data}
-	version := r.byte()
-	if r.err == nil && (version == 0 || version > snapshotVersion) {
-		return nil, fmt.Errorf("%w: snapshot version %d, this program reads versions up to %d; upgrade it", ErrMalformed, version, snapshotVersion)
+	if version := r.byte(); r.err == nil && version != snapshotVersion {
+		return nil, fmt.Errorf("%w: snapshot version %d, this program reads version %d", ErrMalformed, version, snapshotVersion)
 	}
 	m := New()
 	m.generation, m.lastToken, m.order, m.version = r.max(maxCount), r.token(), r.max(maxCount), r.max(maxCount)
@@ -84,7 +83,8 @@ func Restore(data []byte) (*Machine, error) {
 	if !slices.Equal(m.policies.All(), policies) {
 		r.fail("policies are not in their order")
 	}
-	m.restoreSessions(r, version)
+	m.restoreTopology(r)
+	m.restoreSessions(r)
 	var last fencing.Resource
 	for i := range r.count() {
 		name := r.resource()
@@ -109,18 +109,15 @@ func Restore(data []byte) (*Machine, error) {
 
 // restoreSessions also rebuilds the locks, which are the requests seen from the
 // other side.
-func (m *Machine) restoreSessions(r *reader, version byte) {
+func (m *Machine) restoreSessions(r *reader) {
 	var requests []*request
 	var last lease.SessionID
 	for i := range r.count() {
-		s := &session{id: r.session(), ttlNanos: int64(r.dur()), requests: map[lease.Nonce]*request{}}
+		s := &session{id: r.session(), ttlNanos: int64(r.dur()), incarnation: r.max(maxCount), requests: map[lease.Nonce]*request{}}
 		if i > 0 && slices.Compare(s.id[:], last[:]) <= 0 {
 			r.fail("sessions are not in ascending order")
 		}
 		last = s.id
-		if version > 1 {
-			s.incarnation = r.max(maxCount)
-		}
 		m.sessions[s.id] = s
 		for range r.count() {
 			s.ended = append(s.ended, span{r.uint(), r.uint()})

@@ -1,0 +1,207 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+const (
+	// tokenStep is the size of a range of tokens, and how far tokens move where
+	// something may have been forgotten.
+	tokenStep fencing.Token = 1 << 32
+	// versionStep is how far versions move when the log was rolled back: further
+	// than they can have come since.
+	versionStep = 1 << 32
+)
+
+// efficiency is what the log knows of the Redis nodes. It is the authority on
+// their tokens: no node accepts one above ceiling.
+type efficiency struct {
+	fleet       lease.Fleet
+	nextFleet   lease.Fleet
+	nextVersion uint64 // under which the change to nextFleet began; 0 if there is none
+	nextNow     bool
+	nextForce   bool
+
+	floor, ceiling fencing.Token
+	used           bool // a range was assigned, or the log was rolled back
+	ready          bool
+	restored       bool
+	reconciled     uint64   // the version of the last Reconcile; 0 once ready, or before it
+	assigned       []string // members that got a range in this fleet, in ascending order
+}
+
+// Efficiency is what the log knows of the efficiency mode.
+type Efficiency struct {
+	// Version is that of the topology. Every Redis node should reach it.
+	Version uint64
+	Fleet   lease.Fleet
+	// Next is the fleet of a change that is under way, NextVersion the version
+	// under which it began; 0 if there is none.
+	Next               lease.Fleet
+	NextVersion        uint64
+	NextNow, NextForce bool
+	// Floor and Ceiling bound the tokens that the Redis nodes may accept: every
+	// node should reach both.
+	Floor, Ceiling fencing.Token
+	// Fresh: the log has never assigned a range and was never rolled back, so that
+	// a Redis node without any data has nothing to report.
+	Fresh bool
+	// Ready: the log knows of everything that the Redis nodes can have accepted.
+	Ready bool
+	// Restored: the log was rolled back, and is not Ready since.
+	Restored bool
+	// ReconcileVersion is the version of the Reconcile that waits for its
+	// FinishReconcile; 0 if there is none. Without one, and not Ready, no range is
+	// assigned.
+	ReconcileVersion uint64
+	// Assigned are the members that got a range in this fleet.
+	Assigned []string
+	// Moves are the changes of mode that are under way.
+	Moves []Move
+}
+
+// Range is the tokens that were assigned to a Redis node: those above Floor, up
+// to Ceiling.
+type Range struct {
+	Floor, Ceiling fencing.Token
+	// Version is the present one. The node must not come back with an older one.
+	Version uint64
+	// First: the member had no range in this fleet before.
+	First bool
+}
+
+// Efficiency returns what the log knows of the efficiency mode.
+func (m *Machine) Efficiency() Efficiency {
+	return Efficiency{Version: m.version, Fleet: m.fleet, Next: m.nextFleet, NextVersion: m.nextVersion, NextNow: m.nextNow,
+		NextForce: m.nextForce, Floor: m.floor, Ceiling: m.ceiling, Fresh: !m.used, Ready: m.ready, Restored: m.restored,
+		ReconcileVersion: m.reconciled, Assigned: slices.Clone(m.assigned), Moves: m.Moves()}
+}
+
+// Topology returns how locks are provided. While the fleet changes it is not
+// Ready: a node of the old fleet would accept calls under the present version.
+func (m *Machine) Topology() lease.Topology {
+	return lease.Topology{Version: m.version, Policies: m.policies, Fleet: m.fleet, Ready: m.ready && m.nextVersion == 0}
+}
+
+// Ceiling returns the largest token that the Redis nodes may accept.
+func (m *Machine) Ceiling() fencing.Token { return m.ceiling }
+
+// MemberAPI returns where the API of a member is reached, "" if that is not
+// known.
+func (m *Machine) MemberAPI(id string) string { return m.memberAPI[id] }
+
+func (c *SetFleet) apply(m *Machine) Result {
+	if c.Version != 0 && c.Version != m.version {
+		return Result{Code: Outdated, Version: m.version}
+	}
+	switch pending := m.nextVersion != 0; {
+	case pending && c.Fleet.Equal(m.nextFleet):
+		if c.Now && !m.nextNow || c.Force && !m.nextForce {
+			m.nextNow, m.nextForce = m.nextNow || c.Now, m.nextForce || c.Force
+			m.version++
+		}
+	case c.Fleet.Equal(m.fleet):
+		if pending {
+			m.clearNextFleet()
+			m.version++
+		}
+	case m.fleet.IsZero() || !m.ready && !m.restored: // nothing was ever granted on it
+		m.version++
+		m.clearNextFleet()
+		m.fleet, m.assigned = c.Fleet, nil
+	default:
+		m.version++
+		m.nextFleet, m.nextVersion, m.nextNow, m.nextForce = c.Fleet, m.version, c.Now, c.Force
+	}
+	return Result{Code: Done, Version: m.version}
+}
+
+func (m *Machine) clearNextFleet() {
+	m.nextFleet, m.nextVersion, m.nextNow, m.nextForce = lease.Fleet{}, 0, false, false
+}
+
+func (c *FinishFleet) apply(m *Machine) Result {
+	switch {
+	case m.nextVersion == 0 && c.Version <= m.version: // finished before, or taken back
+		return Result{Code: Done, Version: m.version}
+	case m.nextVersion != c.Version:
+		return Result{Code: Outdated, Version: m.version}
+	}
+	m.fleet, m.assigned = m.nextFleet, nil
+	m.clearNextFleet()
+	m.version++
+	return Result{Code: Done, Version: m.version}
+}
+
+func (c *AssignRange) apply(m *Machine) Result {
+	switch {
+	case !slices.Contains(m.fleet.Addresses, c.Member):
+		return Result{Code: Outdated, Version: m.version}
+	case !m.ready && m.reconciled == 0: // the ceiling may be one that the log has forgotten
+		return Result{Code: NotReady, Version: m.version}
+	case m.ceiling > fencing.MaxToken-tokenStep:
+		return Result{Code: Exhausted, Version: m.version}
+	}
+	at, known := slices.BinarySearch(m.assigned, c.Member)
+	if !known {
+		m.assigned = slices.Insert(m.assigned, at, c.Member)
+	}
+	floor := m.ceiling
+	m.ceiling += tokenStep
+	m.used = true
+	return Result{Code: Done, Version: m.version, Range: &Range{Floor: floor, Ceiling: m.ceiling, Version: m.version, First: !known}}
+}
+
+func (c *RaiseCeiling) apply(m *Machine) Result {
+	m.ceiling = max(m.ceiling, c.To)
+	return Result{Code: Done, Version: m.version}
+}
+
+func (c *Reconcile) apply(m *Machine) Result {
+	if m.ready {
+		return Result{Code: Outdated, Version: m.version}
+	}
+	if c.Ceiling != 0 || m.used {
+		top := max(m.ceiling, c.Ceiling, m.lastToken)
+		if top > fencing.MaxToken-3*tokenStep {
+			return Result{Code: Exhausted, Version: m.version}
+		}
+		m.floor = top + tokenStep
+		m.ceiling = m.floor + tokenStep
+		m.lastToken = m.ceiling + tokenStep
+	}
+	m.version = max(m.version, c.Version) + 1
+	m.reconciled = m.version
+	return Result{Code: Done, Version: m.version}
+}
+
+func (c *FinishReconcile) apply(m *Machine) Result {
+	switch {
+	case m.ready && c.Version <= m.version: // finished before
+		return Result{Code: Done, Version: m.version}
+	case m.reconciled == 0 || c.Version < m.reconciled || c.Version > m.version:
+		return Result{Code: Outdated, Version: m.version}
+	}
+	m.ready, m.restored, m.reconciled = true, false, 0
+	m.version++
+	return Result{Code: Done, Version: m.version}
+}
+
+func (c *MarkRestored) apply(m *Machine) Result {
+	m.version = max(m.version, c.Version) + versionStep
+	m.ceiling = max(m.ceiling, c.Ceiling)
+	m.used, m.ready, m.restored, m.reconciled = true, false, true, 0
+	return Result{Code: Done, Version: m.version}
+}
+
+func (c *SetMemberAPI) apply(m *Machine) Result {
+	if c.Address == "" {
+		delete(m.memberAPI, c.ID)
+	} else {
+		m.memberAPI[c.ID] = c.Address
+	}
+	return Result{Code: Done, Version: m.version}
+}

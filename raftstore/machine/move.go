@@ -1,0 +1,310 @@
+package machine
+
+import (
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// move is a change of mode that is under way. Its locks are those whose longest
+// matching policy is the one for its prefix; they are not granted in either mode.
+// The policy's entry has the old mode as Mode and the new one as Next.
+type move struct {
+	version uint64 // under which it began
+	now     bool
+	delete  bool         // the policy goes away when the move is complete
+	target  lease.Policy // the policy after the move, unless delete
+	before  lease.Policy // the policy before the move, if there was one
+	existed bool         // there was one
+}
+
+// Move describes a change of mode that is under way.
+type Move struct {
+	Prefix   string
+	From, To lease.Mode
+	// Version is the one under which the move began. No Redis node that has
+	// reached it accepts calls under policies from before the move.
+	Version uint64
+	// Now: do not wait for leases to end.
+	Now bool
+	// Delete: the policy goes away when the move is complete.
+	Delete bool
+	// Holders is how many of the moving locks are still held, or closed by a
+	// lock-delay.
+	Holders int
+}
+
+// Moves returns the moves that are under way, by prefix.
+func (m *Machine) Moves() []Move {
+	var moves []Move
+	for _, prefix := range sortedKeys(m.moves) {
+		mv, entry := m.moves[prefix], m.entry(prefix)
+		moves = append(moves, Move{Prefix: prefix, From: entry.Mode, To: entry.Next, Version: mv.version, Now: mv.now,
+			Delete: mv.delete, Holders: len(m.closedLocks(prefix))})
+	}
+	return moves
+}
+
+func (c *SetPolicy) apply(m *Machine) Result {
+	if c.Version != 0 && c.Version != m.version {
+		return Result{Code: Outdated, Version: m.version}
+	}
+	p := c.Policy
+	entry, existed := m.lookup(p.Prefix)
+	if mv := m.moves[p.Prefix]; mv != nil {
+		if p.Mode != entry.Next {
+			return m.movingResult(p.Prefix)
+		}
+		if mv.delete || mv.target != p {
+			mv.delete, mv.target = false, p
+			m.policies = m.policies.With(movingEntry(p, entry.Mode))
+			m.version++
+		}
+		m.hasten(p.Prefix, mv, c.Now)
+		return Result{Code: Done, Version: m.version}
+	}
+	from := modeOf(entry)
+	if !existed {
+		from = modeOf(m.parent(p.Prefix))
+	}
+	if from == p.Mode {
+		m.policies = m.policies.With(p)
+		m.version++
+		return Result{Code: Done, Version: m.version}
+	}
+	return m.beginMove(p.Prefix, movingEntry(p, from), &move{target: p, before: entry, existed: existed}, c.Now)
+}
+
+func (c *DeletePolicy) apply(m *Machine) Result {
+	entry, existed := m.lookup(c.Prefix)
+	switch {
+	case c.Version != 0 && c.Version != m.version:
+		return Result{Code: Outdated, Version: m.version}
+	case !existed:
+		return Result{Code: NotHeld, Version: m.version}
+	}
+	if mv := m.moves[c.Prefix]; mv != nil {
+		if !mv.delete {
+			return m.movingResult(c.Prefix)
+		}
+		m.hasten(c.Prefix, mv, c.Now)
+		return Result{Code: Done, Version: m.version}
+	}
+	parent := m.parent(c.Prefix)
+	if parent.Next != lease.AnyMode { // its locks would join a move that began without them
+		return m.movingResult(parent.Prefix)
+	}
+	to := modeOf(parent)
+	if to == entry.Mode {
+		m.policies, _ = m.policies.Without(c.Prefix)
+		m.version++
+		return Result{Code: Done, Version: m.version}
+	}
+	moving := movingEntry(entry, entry.Mode)
+	moving.Next = to
+	return m.beginMove(c.Prefix, moving, &move{delete: true, before: entry, existed: true}, c.Now)
+}
+
+// movingEntry returns the entry of a policy whose locks move from a mode to the
+// policy's. It has no lock-delay, which the efficiency mode does not know.
+func movingEntry(p lease.Policy, from lease.Mode) lease.Policy {
+	p.Mode, p.Next, p.LockDelay = from, p.Mode, 0
+	return p
+}
+
+// beginMove stops grants of the locks of a prefix in both modes. Tokens of the
+// efficiency mode will be above all that this machine has granted until now.
+func (m *Machine) beginMove(prefix string, entry lease.Policy, mv *move, now bool) Result {
+	if entry.Next == lease.Efficiency {
+		top := max(m.ceiling, m.lastToken)
+		if top > fencing.MaxToken-tokenStep {
+			return Result{Code: Exhausted, Version: m.version}
+		}
+		m.floor, m.ceiling = max(m.floor, m.lastToken), top+tokenStep
+	}
+	m.version++
+	mv.version, mv.now = m.version, now
+	m.moves[prefix] = mv
+	m.policies = m.policies.With(entry)
+	if entry.Mode == lease.Correctness {
+		m.cancelWaiters(prefix)
+		if now {
+			m.breakHolders(prefix)
+		}
+	}
+	return Result{Code: Done, Version: m.version}
+}
+
+// hasten sets now on a move that is under way.
+func (m *Machine) hasten(prefix string, mv *move, now bool) {
+	if !now || mv.now {
+		return
+	}
+	mv.now = true
+	m.version++
+	m.breakHolders(prefix)
+}
+
+func (c *AbortMove) apply(m *Machine) Result {
+	mv := m.moves[c.Prefix]
+	if mv == nil {
+		return Result{Code: NotHeld, Version: m.version}
+	}
+	from := m.entry(c.Prefix).Mode
+	delete(m.moves, c.Prefix)
+	if mv.existed {
+		m.policies = m.policies.With(mv.before)
+	} else {
+		m.leaveTo(c.Prefix, from)
+	}
+	m.version++
+	return Result{Code: Done, Version: m.version}
+}
+
+func (c *FinishMove) apply(m *Machine) Result {
+	mv := m.moves[c.Prefix]
+	switch {
+	case mv == nil && c.Version <= m.version: // finished before, or aborted
+		return Result{Code: Done, Version: m.version}
+	case mv == nil || mv.version != c.Version:
+		return Result{Code: Outdated, Version: m.version}
+	}
+	to := m.entry(c.Prefix).Next
+	if to == lease.Efficiency {
+		if closed := m.closedLocks(c.Prefix); len(closed) > 0 {
+			return Result{Code: Busy, Resource: closed[0], Version: m.version}
+		}
+	} else {
+		if !m.ready && !m.fleet.IsZero() { // the ceiling may be one that a rolled back log has forgotten
+			return Result{Code: NotReady, Version: m.version}
+		}
+		m.lastToken = max(m.lastToken, m.ceiling)
+	}
+	delete(m.moves, c.Prefix)
+	if mv.delete {
+		m.leaveTo(c.Prefix, to)
+	} else {
+		m.policies = m.policies.With(mv.target)
+	}
+	m.version++
+	return Result{Code: Done, Version: m.version}
+}
+
+// leaveTo removes the policy for a prefix, if its locks keep the given mode
+// without it. Else, since the policy above it has changed or is moving, the
+// prefix keeps a policy with that mode.
+func (m *Machine) leaveTo(prefix string, mode lease.Mode) {
+	if above := m.parent(prefix); above.Next == lease.AnyMode && modeOf(above) == mode {
+		m.policies, _ = m.policies.Without(prefix)
+		return
+	}
+	m.policies = m.policies.With(lease.Policy{Prefix: prefix, Mode: mode})
+}
+
+// cancelWaiters tells everyone who waits for a lock of a moving prefix. Their
+// attempts have not ended: they may be made again.
+func (m *Machine) cancelWaiters(prefix string) {
+	var freed []fencing.Resource
+	for _, name := range m.locksOf(prefix) {
+		for l := m.locks[name]; len(l.queue) > 0; {
+			r := l.queue[0]
+			freed = append(freed, r.resources...)
+			m.remove(r, EventCancelled)
+		}
+	}
+	m.grantFreed(freed)
+}
+
+// breakHolders ends the leases and lock-delays of a moving prefix. No lock-delay
+// begins: the operator said now.
+func (m *Machine) breakHolders(prefix string) {
+	var freed []fencing.Resource
+	for _, name := range m.locksOf(prefix) {
+		l := m.locks[name]
+		for len(l.holders) > 0 {
+			r := l.holders[0]
+			freed = append(freed, r.resources...)
+			m.remove(r, EventBroken)
+			r.session.ended.add(uint64(r.nonce))
+		}
+		if l.delay != 0 {
+			m.openLock(name, l)
+			freed = append(freed, name)
+		}
+	}
+	m.grantFreed(freed)
+}
+
+// locksOf returns the locks in use for which the policy with this prefix is the
+// longest match, in ascending order.
+func (m *Machine) locksOf(prefix string) (list []fencing.Resource) {
+	for _, name := range m.names.page(prefix, "", len(m.locks), m.locks) {
+		if m.policies.For(name).Prefix == prefix {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// closedLocks returns those that are held or closed by a lock-delay.
+func (m *Machine) closedLocks(prefix string) (list []fencing.Resource) {
+	for _, name := range m.locksOf(prefix) {
+		if l := m.locks[name]; len(l.holders) > 0 || l.delay != 0 {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// lookup returns the policy for exactly this prefix.
+func (m *Machine) lookup(prefix string) (lease.Policy, bool) {
+	for _, p := range m.policies.All() {
+		if p.Prefix == prefix {
+			return p, true
+		}
+	}
+	return lease.Policy{}, false
+}
+
+// entry is lookup for a policy that exists.
+func (m *Machine) entry(prefix string) lease.Policy {
+	p, _ := m.lookup(prefix)
+	return p
+}
+
+// parent returns the policy that the locks of a prefix have without one of their
+// own; the zero Policy if there is none.
+func (m *Machine) parent(prefix string) lease.Policy {
+	for _, p := range m.policies.All() { // the longest prefix first
+		if p.Prefix != prefix && strings.HasPrefix(prefix, p.Prefix) {
+			return p
+		}
+	}
+	return lease.Policy{}
+}
+
+// movingResult refuses a change of a policy because of a move.
+func (m *Machine) movingResult(prefix string) Result {
+	entry := m.entry(prefix)
+	return Result{Code: Moving, Mode: entry.Mode, Next: entry.Next, Version: m.version}
+}
+
+// isMoving reports whether a lock is changing its mode.
+func (m *Machine) isMoving(name fencing.Resource) bool {
+	return m.policies.For(name).Next != lease.AnyMode
+}
+
+// lockDelay returns how long a lock stays closed after its holder was lost. While
+// it moves that is as before the move.
+func (m *Machine) lockDelay(name fencing.Resource) time.Duration {
+	p := m.policies.For(name)
+	if p.Next == lease.AnyMode {
+		return p.LockDelay
+	}
+	if mv := m.moves[p.Prefix]; mv.existed {
+		return mv.before.LockDelay
+	}
+	return m.parent(p.Prefix).LockDelay
+}

@@ -1,0 +1,89 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// checkTopology reports the first invariant that policies, moves, the fleet or
+// the members break.
+func (m *Machine) checkTopology() error {
+	moving := 0
+	for _, p := range m.policies.All() {
+		if p.Mode == lease.AnyMode {
+			return fmt.Errorf("policy for %q has no mode", p.Prefix)
+		}
+		if p.Next == lease.AnyMode {
+			continue
+		}
+		moving++
+		if err := m.checkMove(p, m.moves[p.Prefix]); err != nil {
+			return fmt.Errorf("move of %q: %w", p.Prefix, err)
+		}
+	}
+	if moving != len(m.moves) {
+		return fmt.Errorf("%d moves, but %d policies are moving", len(m.moves), moving)
+	}
+	if err := m.checkFleet(); err != nil {
+		return err
+	}
+	for _, id := range sortedKeys(m.memberAPI) {
+		if err := (&SetMemberAPI{ID: id, Address: m.memberAPI[id]}).validate(); err != nil || m.memberAPI[id] == "" {
+			return fmt.Errorf("member %q has the API address %q", id, m.memberAPI[id])
+		}
+	}
+	return nil
+}
+
+// checkMove compares a move with the entry of its policy.
+func (m *Machine) checkMove(entry lease.Policy, mv *move) error {
+	switch {
+	case mv == nil:
+		return fmt.Errorf("is missing")
+	case entry.Next == entry.Mode:
+		return fmt.Errorf("goes to the mode that the locks have")
+	case mv.version == 0 || mv.version > m.version:
+		return fmt.Errorf("began with version %d of %d", mv.version, m.version)
+	case mv.delete && !mv.existed:
+		return fmt.Errorf("deletes a policy that did not exist")
+	case !mv.delete && ((&SetPolicy{Policy: mv.target}).validate() != nil || mv.target.Prefix != entry.Prefix || mv.target.Mode != entry.Next):
+		return fmt.Errorf("ends with the policy %+v", mv.target)
+	case mv.existed && ((&SetPolicy{Policy: mv.before}).validate() != nil || mv.before.Prefix != entry.Prefix || mv.before.Mode != entry.Mode):
+		return fmt.Errorf("began with the policy %+v", mv.before)
+	case entry.Next == lease.Efficiency && mv.now && len(m.closedLocks(entry.Prefix)) > 0:
+		return fmt.Errorf("locks are held, though their holders were broken")
+	}
+	return nil
+}
+
+func (m *Machine) checkFleet() error {
+	if err := validateFleet(m.fleet); err != nil {
+		return err
+	}
+	if err := validateFleet(m.nextFleet); err != nil {
+		return err
+	}
+	switch {
+	case m.nextVersion > m.version || m.reconciled > m.version:
+		return fmt.Errorf("fleet %d or reconcile %d is of a version above %d", m.nextVersion, m.reconciled, m.version)
+	case m.nextVersion != 0 && m.nextFleet.Equal(m.fleet):
+		return fmt.Errorf("the next fleet is the present one")
+	case m.floor > m.ceiling || m.ceiling > fencing.MaxToken:
+		return fmt.Errorf("floor %d, ceiling %d", m.floor, m.ceiling)
+	case m.ready && (m.restored || m.reconciled != 0):
+		return fmt.Errorf("the efficiency mode is ready and waits for the Redis nodes")
+	case m.restored && !m.used:
+		return fmt.Errorf("a log that was rolled back is fresh")
+	case len(m.assigned) > 0 && !m.used:
+		return fmt.Errorf("a log that has assigned ranges is fresh")
+	}
+	for i, member := range m.assigned {
+		if i > 0 && m.assigned[i-1] >= member || !slices.Contains(m.fleet.Addresses, member) {
+			return fmt.Errorf("member %q has a range", member)
+		}
+	}
+	return nil
+}
