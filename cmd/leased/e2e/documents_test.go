@@ -1,0 +1,76 @@
+//go:build unix
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../../.."
+
+// blocks are the fenced blocks of a document in a language.
+func blocks(t *testing.T, language, path string) (texts []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	require.NoError(t, err)
+	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		texts = append(texts, block[1])
+	}
+	return texts
+}
+
+// The commands in the documents exist, with their flags.
+func TestDocumentedCommandsExist(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, path := range []string{"README.md", "docs/OPERATIONS.md"} {
+		for _, block := range blocks(t, "console", path) {
+			for line := range strings.Lines(block) {
+				command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+				command = strings.Replace(command, "go run ./cmd/leased ", "leased ", 1)
+				if !ok || !strings.HasPrefix(command, "leased ") || strings.Contains(command, " -- ") {
+					continue
+				}
+				command, _, _ = strings.Cut(command, " > ")
+				out, code := call(t, []string{"PATH=" + filepath.Dir(leased) + ":" + os.Getenv("PATH")}, "sh", "-c", command+" --help")
+				require.Zero(t, code, "%s: %s: %s", path, command, out)
+				require.NotContains(t, out, "Available Commands:", "%s: %s", path, command)
+				seen++
+			}
+		}
+	}
+	require.Greater(t, seen, 10)
+}
+
+// The lines of docs/API.md about the efficiency mode work as printed; those about
+// the rest are run by internal/server.
+func TestDocumentedEfficiencyCalls(t *testing.T) {
+	t.Parallel()
+	_, flags := startRedis(t, 3, "1m")
+	_, api := single(t, flags...)
+	awaitVotes(t, endpoint(api), 3)
+	settings := blocks(t, "sh", "docs/API.md")[0]
+	require.Contains(t, settings, "post()")
+	for _, block := range blocks(t, "bash", "docs/API.md") {
+		var script, want []string
+		for line := range strings.Lines(block) {
+			if text, ok := strings.CutPrefix(line, "#> "); ok {
+				parts := strings.Split(strings.TrimSpace(text), "…")
+				for i, part := range parts {
+					parts[i] = regexp.QuoteMeta(part)
+				}
+				want = append(want, strings.Join(parts, ".*"))
+				continue
+			}
+			script = append(script, line, "echo\n")
+		}
+		out := must(t, []string{"LEASED=http://" + api}, "sh", "-c", "set -eu\n"+settings+strings.Join(script, ""))
+		require.Regexp(t, "(?s)"+strings.Join(want, ".*"), out)
+	}
+}
