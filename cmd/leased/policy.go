@@ -77,7 +77,7 @@ func moveText(m *pb.Move) string {
 		text += " without waiting for leases"
 	}
 	if m.WaitingFor != "" {
-		text += ": waiting for " + m.WaitingFor
+		text += "; waiting for: " + m.WaitingFor
 	}
 	if m.Holders > 0 && !strings.Contains(m.WaitingFor, "holder") {
 		text += fmt.Sprintf(" (%d holders)", m.Holders)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -92,7 +93,7 @@ func fleetText(f *pb.GetFleetResponse) string {
 		text += "; not ready"
 	}
 	if f.WaitingFor != "" {
-		text += ": waiting for " + f.WaitingFor
+		text += "; waiting for: " + f.WaitingFor
 	}
 	return text
 }
@@ -116,13 +117,22 @@ func addRedisAccess(c *cobra.Command) *redisFlags {
 	return f
 }
 
+// isTrue is the default of a flag; access reports a value that is neither true nor
+// false.
 func isTrue(variable string) bool {
-	value := fromEnv(variable, "")
-	return value == "true" || value == "1"
+	on, _ := strconv.ParseBool(fromEnv(variable, "false"))
+	return on
 }
 
 // access checks the flags.
 func (f *redisFlags) access() (*redisaccess.Nodes, error) {
+	for _, variable := range []string{"LEASED_REDIS_TLS", "LEASED_REDIS_INSECURE"} {
+		if value := fromEnv(variable, "false"); value != "" {
+			if _, err := strconv.ParseBool(value); err != nil {
+				return nil, usageError(fmt.Errorf("%s (%s) must be true or false", variable, value))
+			}
+		}
+	}
 	f.nodes.Password = fromEnv(redisaccess.PasswordVariable, "")
 	if setting, rule := f.nodes.Broken("redis-"); rule != "" {
 		return nil, usageError(fmt.Errorf("%s %s", setting, rule))

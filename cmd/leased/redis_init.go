@@ -85,7 +85,7 @@ func (f *initFlags) propose(c *cobra.Command) error {
 	case got.Ready:
 		return f.output.say(c, got, "nothing to do: the efficiency mode is ready")
 	}
-	return f.output.say(c, got, "the efficiency mode waits for %s\nIf that cannot happen, provide a floor; this one is above all that the service knows of:\n  leased redis init --floor %d",
+	return f.output.say(c, got, "the efficiency mode is waiting for: %s\nIf that cannot happen, provide a floor; this one is above all that the service knows of:\n  leased redis init --floor %d",
 		got.WaitingFor, got.ProposedFloor)
 }
 

@@ -128,7 +128,7 @@ func TestModeChangesUnderLoad(t *testing.T) {
 		out := must(t, env, args...)
 		require.Contains(t, out, "locks report/* have mode "+mode)
 		if mode == "correctness" {
-			require.Contains(t, out, "is moving from efficiency to correctness: waiting for")
+			require.Contains(t, out, "is moving from efficiency to correctness; waiting for:")
 		}
 		require.Contains(t, must(t, env, leased, "inspect", "report/load"), "mode "+mode)
 		require.NotContains(t, must(t, env, leased, "policy", "show"), "moving")
@@ -153,7 +153,7 @@ func TestMoveIsAbortedAndHurried(t *testing.T) {
 	token := tokenOf(t, env, "report/1", "--ttl=10m", "--holder=ann")
 
 	mover := start(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
-	mover.says("report/* is moving from correctness to efficiency: waiting for")
+	mover.says("report/* is moving from correctness to efficiency; waiting for:")
 	out, code := call(t, env, leased, "acquire", "report/2")
 	require.Equal(t, 122, code, out)
 	require.Contains(t, out, "is moving from correctness to efficiency")
