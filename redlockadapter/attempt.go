@@ -45,7 +45,7 @@ func (b *Backend) newAttempt(h Held, version uint64) *attempt {
 // send asks all nodes at once. waiter and ticket queue the process for a lock that
 // is held; both are empty for an attempt that does not wait.
 func (a *attempt) send(clock lease.Clock, waiter, ticket string) {
-	r := newRequest(acquireScript, a.keys, a.version, a.backend.fingerprint, a.Name, millis(a.TTL), a.Holder, a.details(), waiter, ticket)
+	r := newRequest(acquireScript, a.keys, a.version, a.backend.fingerprint, a.Name, millis(a.TTL), a.details(), waiter, ticket)
 	r.answer, r.canceled = a.answered, &a.canceled
 	a.sent = clock.Now()
 	for _, n := range a.backend.nodes {

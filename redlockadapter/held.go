@@ -57,24 +57,35 @@ func parseName(name string) (session lease.SessionID, nonce lease.Nonce) {
 
 // details is what the record of a lock has for other processes.
 type details struct {
+	Holder   string             `json:"holder,omitempty"`
 	TTL      int64              `json:"ttl"` // milliseconds
 	Set      []fencing.Resource `json:"set,omitempty"`
 	Metadata map[string]string  `json:"metadata,omitempty"`
 }
 
 func (h *Held) details() string {
-	d := details{TTL: h.TTL.Milliseconds(), Metadata: h.Metadata}
+	d := details{Holder: h.Holder, TTL: h.TTL.Milliseconds(), Metadata: h.Metadata}
 	if len(h.Resources) > 1 {
 		d.Set = h.Resources
 	}
-	if d.Set == nil && d.Metadata == nil {
-		return `{"ttl":` + strconv.FormatInt(d.TTL, 10) + `}`
+	if d.Set == nil && d.Metadata == nil && plainASCII(d.Holder) { // what json.Marshal writes, without its cost
+		return `{"holder":"` + d.Holder + `","ttl":` + strconv.FormatInt(d.TTL, 10) + `}`
 	}
 	text, err := json.Marshal(d)
 	if err != nil {
 		panic(err) // strings and a number can be written
 	}
 	return string(text)
+}
+
+// plainASCII reports whether JSON writes a text as it is.
+func plainASCII(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return s != ""
 }
 
 func parseDetails(text string) details {

@@ -23,7 +23,6 @@ type record struct {
 	name    string // of the attempt that holds the lock, empty if it is free
 	left    time.Duration
 	token   fencing.Token
-	holder  string
 	details string
 	ended   string // the attempt that ended last by a release or a break
 	cause   string // of ended
@@ -34,7 +33,7 @@ func parseRecord(got reply) (record, error) {
 	if got.word(0) == "empty" && len(got.words) == 1 {
 		return record{}, errEmpty
 	}
-	if len(got.words) < 7 {
+	if len(got.words) < 6 {
 		return record{}, fmt.Errorf("%w: record %q", errProtocol, got.words)
 	}
 	w := got.words
@@ -46,7 +45,7 @@ func parseRecord(got reply) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	r := record{name: w[0], left: time.Duration(left) * time.Millisecond, token: token, holder: w[3], details: w[4], ended: w[5], cause: w[6], waiters: w[7:]}
+	r := record{name: w[0], left: time.Duration(left) * time.Millisecond, token: token, details: w[3], ended: w[4], cause: w[5], waiters: w[6:]}
 	if left == 0 {
 		r.name = ""
 	}
@@ -114,7 +113,7 @@ func (b *Backend) find(resource fencing.Resource, seen []record) (Held, time.Dur
 		slices.SortFunc(same, func(x, y record) int { return int(y.left - x.left) })
 		d := parseDetails(same[0].details)
 		h := Held{Name: name, Resources: []fencing.Resource{resource}, TTL: time.Duration(d.TTL) * time.Millisecond,
-			Holder: same[0].holder, Metadata: d.Metadata, Token: b.agreed(same)}
+			Holder: d.Holder, Metadata: d.Metadata, Token: b.agreed(same)}
 		if len(d.Set) > 0 {
 			h.Resources = d.Set
 		}

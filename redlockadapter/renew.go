@@ -71,7 +71,7 @@ func (b *Backend) abandon(h Held) {
 func (b *Backend) startRenewal(h *Held, version uint64) *renewal {
 	r := &renewal{backend: b, done: make(chan struct{}), left: len(b.nodes)}
 	request := newRequest(renewScript, keysOf(h.Resources), strconv.FormatUint(version, 10), b.fingerprint, h.Name, millis(h.TTL),
-		h.Holder, h.details(), h.Token.String())
+		h.details(), h.Token.String())
 	a := b.granted.find(h.Name)
 	request.canceled = &r.canceled
 	request.answer = func(node int, got reply) {

@@ -20,6 +20,20 @@ type Raise struct {
 // NewAttempt returns an Attempt on n nodes, none of which has answered.
 func NewAttempt(n int) *Attempt { return &Attempt{votes: make([]Vote, n)} }
 
+// Resume returns an Attempt in the middle of its way, for a checker that keeps
+// attempts as plain values: with these votes, the last proposed value, and the
+// granted token, or None.
+func Resume(votes []Vote, proposed, granted fencing.Token) *Attempt {
+	a := &Attempt{votes: votes, proposed: proposed, token: granted}
+	if granted != fencing.None {
+		a.outcome = Granted
+	}
+	return a
+}
+
+// Proposed returns the value of the last raise, or None.
+func (a *Attempt) Proposed() fencing.Token { return a.proposed }
+
 // Votes returns the latest answer of each node. The caller must not change it.
 func (a *Attempt) Votes() []Vote { return a.votes }
 

@@ -9,7 +9,7 @@ local version, fleet, max, floor, ceiling =
   unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
 if not version then return 'empty' end
 if fleet ~= ARGV[2] then return 'fleet' end
-redis.call('HSET', KEYS[1],
-  'version', math.max(version, ARGV[1]), 'floor', math.max(floor, ARGV[3]),
-  'max', math.max(max, ARGV[3]), 'ceiling', math.max(ceiling, ARGV[4]))
+local function larger(a, b) return tonumber(a) > tonumber(b) and a or b end
+redis.call('HSET', KEYS[1], 'version', larger(version, ARGV[1]), 'floor', larger(floor, ARGV[3]),
+  'max', larger(max, ARGV[3]), 'ceiling', larger(ceiling, ARGV[4]))
 return 'ok'

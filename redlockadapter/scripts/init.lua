@@ -10,7 +10,7 @@ if join ~= ARGV[1] then return 'join' end
 local time = redis.call('TIME')
 local passed = time[1] * 1000 + math.floor(time[2] / 1000) - since
 if passed < 0 then -- the clock was set back: the quarantine starts again
-  redis.call('HSET', KEYS[1], 'since', since + passed)
+  redis.call('HSET', KEYS[1], 'since', string.format('%d', since + passed))
   passed = 0
 end
 if passed < tonumber(ARGV[7]) then return {'wait', ARGV[7] - passed} end

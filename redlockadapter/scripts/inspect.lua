@@ -2,14 +2,15 @@
 --
 -- KEYS  1 the node's state, 2 the record of the lock
 -- Reply {empty}, or
---       {nonce, time left (ms, 0 if free), token, holder, details, ended, cause, waiter, waiter...}
+--       {nonce, time left (ms, 0 if free), token, details, the nonce that ended last, its cause, waiter, waiter...}
 if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return {'empty'} end
-local owner, deadline, token, holder, details, ended, cause =
-  unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'holder', 'details', 'ended', 'cause'))
+local owner, deadline, token, details, ended, broken =
+  unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'details', 'ended', 'broken'))
 local time = redis.call('TIME')
 local left = (deadline or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
 if not owner or owner == '' or left < 0 then left = 0 end
-local reply = {owner or '', string.format('%.0f', left), token or '0', holder or '', details or '', ended or '', cause or ''}
+local cause = ended and ended == broken and 'broken' or 'released'
+local reply = {owner or '', string.format('%d', left), token or '0', details or '', ended or '', cause}
 for _, waiter in ipairs(redis.call('ZRANGE', (string.gsub(KEYS[2], ':lock:', ':waiting:', 1)), 0, -1)) do
   reply[#reply + 1] = waiter
 end

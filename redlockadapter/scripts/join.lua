@@ -10,7 +10,7 @@ local version, fleet, join, joined = unpack(redis.call('HMGET', KEYS[1], 'versio
 if version and fleet == ARGV[3] then return 'state' end
 if version and tonumber(version) > tonumber(ARGV[2]) then return 'version' end
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
 if join and join ~= ARGV[1] and now - joined < tonumber(ARGV[4]) then return 'joining' end
 redis.call('HSET', KEYS[1], 'join', ARGV[1], 'joined', now)
 redis.call('HSETNX', KEYS[1], 'since', now)

@@ -7,7 +7,7 @@
 local version, fleet, max, ceiling = unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'ceiling'))
 if not version then return {'empty'} end
 if fleet ~= ARGV[2] then return {'fleet', fleet} end
-if tonumber(version) > tonumber(ARGV[1]) then return {'version', version} end
+if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'version', version} end
 local token = tonumber(ARGV[4])
 if token > tonumber(ceiling) then return {'ceiling'} end
 
@@ -17,7 +17,7 @@ for i = 2, #KEYS do
   local owner, deadline, last = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token'))
   if owner ~= ARGV[3] or tonumber(deadline) <= now or tonumber(last) > token then return {'lost'} end
 end
-for i = 2, #KEYS do redis.call('HSET', KEYS[i], 'token', token) end
-if token > tonumber(max) then redis.call('HSET', KEYS[1], 'max', token) end
+for i = 2, #KEYS do redis.call('HSET', KEYS[i], 'token', ARGV[4]) end
+if token > tonumber(max) then redis.call('HSET', KEYS[1], 'max', ARGV[4]) end
 if version ~= ARGV[1] then redis.call('HSET', KEYS[1], 'version', ARGV[1]) end
 return token

@@ -14,10 +14,11 @@ for i = 1, #KEYS do
   local owner, waiting = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'waiting'))
   local freed = owner == ARGV[1]
   if freed then
-    redis.call('HSET', KEYS[i], 'nonce', '', 'ended', ARGV[1], 'cause', ARGV[2])
+    redis.call('HSET', KEYS[i], 'nonce', '', 'ended', ARGV[1])
   elseif ARGV[5] == '1' then
-    redis.call('HSET', KEYS[i], 'ended', ARGV[1], 'cause', ARGV[2])
+    redis.call('HSET', KEYS[i], 'ended', ARGV[1])
   end
+  if ARGV[2] == 'broken' then redis.call('HSET', KEYS[i], 'broken', ARGV[1]) end
   if waiting and (ARGV[4] == 'any' or ARGV[4] == 'next' and freed) then
     local first = redis.call('ZPOPMIN', (string.gsub(KEYS[i], ':lock:', ':waiting:', 1)))[1]
     if first then

@@ -8,10 +8,10 @@
 -- A former life is evidence of how far tokens had come, never a vote: its data may be of any age.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local reply = {string.format('%.0f', now)}
+local reply = {string.format('%d', now)}
 local fields = redis.call('HMGET', KEYS[1], 'version', 'fleet', 'member', 'max', 'floor', 'ceiling', 'join', 'since')
 for i = 1, 7 do reply[#reply + 1] = fields[i] or '' end
-reply[#reply + 1] = fields[8] and string.format('%.0f', now - fields[8]) or ''
+reply[#reply + 1] = fields[8] and string.format('%d', now - fields[8]) or ''
 local former = ARGV[1] .. (redis.call('GET', KEYS[2]) or '') .. ':node'
 if former ~= KEYS[1] then
   fields = redis.call('HMGET', former, 'version', 'fleet', 'max', 'floor', 'ceiling')
