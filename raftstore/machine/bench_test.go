@@ -27,8 +27,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	var nonce lease.Nonce
 	for b.Loop() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: nonce, Resources: resources, Wait: true}})
-		m.Apply(&Release{Session: id, Nonce: nonce})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: resources, Wait: true}})
+		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce})
 	}
 }
 
@@ -41,7 +41,7 @@ func BenchmarkHandoff(b *testing.B) {
 	var nonce lease.Nonce
 	acquire := func() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: nonce, Resources: resources, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: resources, Wait: true}})
 	}
 	for range 1000 {
 		acquire()
@@ -49,7 +49,7 @@ func BenchmarkHandoff(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		acquire()
-		m.Apply(&Release{Session: id, Nonce: nonce - 1000})
+		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce - 1000})
 	}
 }
 
@@ -61,12 +61,12 @@ func BenchmarkReaders(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		m := opened(id)
-		m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: 1, Resources: resources}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: 1, Resources: resources}})
 		for i := range readers {
-			m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: lease.Nonce(i + 2), Resources: resources, Kind: lease.Shared, Wait: true}})
+			m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: lease.Nonce(i + 2), Resources: resources, Kind: lease.Shared, Wait: true}})
 		}
 		b.StartTimer()
-		m.Apply(&Release{Session: id, Nonce: 1})
+		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: 1})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/readers, "ns/reader")
 }
@@ -80,14 +80,14 @@ func BenchmarkPermit(b *testing.B) {
 	var nonce lease.Nonce
 	acquire := func() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: nonce, Resources: resources, Kind: lease.Permit, Permits: lease.MaxPermits, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: resources, Kind: lease.Permit, Permits: lease.MaxPermits, Wait: true}})
 	}
 	for range lease.MaxPermits {
 		acquire()
 	}
 	for b.Loop() {
 		acquire()
-		m.Apply(&Release{Session: id, Nonce: nonce - lease.MaxPermits})
+		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce - lease.MaxPermits})
 	}
 }
 
@@ -118,9 +118,9 @@ func bytesPerLease(t require.TestingT) float64 {
 	}
 	for i := range leases {
 		id := lease.SessionID{byte(i % sessions)}
-		apply(&OpenSession{Session: id, TTL: time.Minute})
+		opened := apply(&OpenSession{Session: id, TTL: time.Minute})
 		name := fencing.Resource(fmt.Sprintf("orders/region-1/%08d", i))
-		result := apply(&Acquire{Session: id, Request: lease.Request{Nonce: lease.Nonce(i/sessions + 1),
+		result := apply(&Acquire{Session: id, Incarnation: opened.Incarnation, Request: lease.Request{Nonce: lease.Nonce(i/sessions + 1),
 			Resources: []fencing.Resource{name}, Holder: "worker-17"}})
 		require.Equal(t, Granted, result.Code)
 	}

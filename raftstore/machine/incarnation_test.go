@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -16,7 +15,7 @@ func TestALateOpenIsAnotherIncarnation(t *testing.T) {
 	for _, end := range []string{"expired", "closed"} {
 		t.Run(end, func(t *testing.T) {
 			m := played(t, &Lead{})
-			open := &OpenSession{Session: ann, TTL: time.Second, Numbered: true}
+			open := &OpenSession{Session: ann, TTL: time.Second}
 			first, _ := m.Apply(open)
 			require.NotZero(t, first.Incarnation)
 			same, _ := m.Apply(open)
@@ -60,14 +59,14 @@ func TestALateOpenIsAnotherIncarnation(t *testing.T) {
 // An incarnation is part of the state: a replica that was restored from a
 // snapshot gives the same answers.
 func TestIncarnationsAreInSnapshots(t *testing.T) {
-	m := played(t, &Lead{}, &OpenSession{Session: bob, TTL: time.Second, Numbered: true}, &OpenSession{Session: ann, TTL: time.Second, Numbered: true})
+	m := played(t, &Lead{}, &OpenSession{Session: bob, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Second})
 	other, err := Restore(m.Snapshot())
 	require.NoError(t, err)
 	require.Equal(t, m.Standings(), other.Standings())
 	require.Equal(t, m.Snapshot(), other.Snapshot())
 	for _, m := range []*Machine{m, other} {
 		m.Apply(&CloseSession{Session: ann, Incarnation: 2})
-		again, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second, Numbered: true})
+		again, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second})
 		require.EqualValues(t, 3, again.Incarnation)
 	}
 }
@@ -80,7 +79,7 @@ func TestEndSessions(t *testing.T) {
 		m.Apply(&OpenSession{Session: id, TTL: time.Second})
 	}
 	for _, c := range []Command{write(ann, 1, "a"), write(bob, 1, "a"), write(bob, 2, "b"), write(ann, 2, "b"), write(ann, 3, "d")} {
-		m.Apply(c)
+		m.Apply(inPresentSession(m, c))
 	}
 	last, before := m.LastToken(), m.Order()
 	const above = 1 << 40
@@ -92,51 +91,12 @@ func TestEndSessions(t *testing.T) {
 	require.NoError(t, m.check())
 	require.Equal(t, Counts{Locks: 1}, m.Count(), "only the lock that is delayed is in use")
 	require.Equal(t, last, m.LastToken())
-	opened, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second, Numbered: true})
+	opened, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second})
 	require.Greater(t, opened.Incarnation, uint64(above+1<<32))
 	m.Apply(&EndSessions{})
-	again, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second, Numbered: true})
+	again, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second})
 	require.Greater(t, again.Incarnation, max(before, opened.Incarnation)+1<<32, "what is above nothing is above what there was")
 	require.ErrorIs(t, Validate(&EndSessions{Above: maxCount}), lease.ErrInvalid)
 	_, err := Restore(m.Snapshot())
 	require.NoError(t, err)
-}
-
-// Logs and snapshots of version 1 are read, and mean what they meant.
-func TestVersion1IsRead(t *testing.T) {
-	v1 := everyCommandOfVersion1()
-	commands, err := Decode(golden(t, "entry.v1.hex"))
-	require.NoError(t, err)
-	require.Equal(t, v1, commands)
-	m, err := Restore(golden(t, "snapshot.v1.hex"))
-	require.NoError(t, err)
-	require.Equal(t, played(t, v1...).Snapshot(), m.Snapshot())
-	for id, s := range m.Standings() {
-		require.Zero(t, s.Incarnation)
-		result, _ := m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: 1000, Resources: []fencing.Resource{"new"}, Wait: true}})
-		require.NotEqual(t, NoSession, result.Code)
-	}
-}
-
-// What version 1 could not say is not read as version 1.
-func TestVersion1HasNoIncarnations(t *testing.T) {
-	for _, c := range []Command{&OpenSession{Session: ann, TTL: time.Second, Numbered: true}, &EndSessions{},
-		&CloseSession{Session: ann, Incarnation: 1}} {
-		data := Encode(c)
-		_, err := Decode(data)
-		require.NoError(t, err)
-		data[0] = 1
-		_, err = Decode(data)
-		require.ErrorIs(t, err, ErrMalformed, "%T", c)
-	}
-	for name, data := range map[string][]byte{
-		"incarnation 0":            {commandVersion, 1, opIncarnation, 0, opCloseSession, 15: 0, 20: 0},
-		"incarnation of a policy":  {commandVersion, 1, opIncarnation, 1, opDeletePolicy, 0, 0},
-		"incarnation twice":        {commandVersion, 1, opIncarnation, 1, opIncarnation, 1, opCloseSession, 22: 0},
-		"incarnation of an open":   {commandVersion, 1, opIncarnation, 1, opOpenSession, 15: 0, 22: 1},
-		"incarnation of no number": {commandVersion, 1, opIncarnation},
-	} {
-		_, err := Decode(data)
-		require.ErrorIs(t, err, ErrMalformed, name)
-	}
 }

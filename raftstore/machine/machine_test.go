@@ -97,7 +97,7 @@ func TestSessions(t *testing.T) {
 		}},
 	})
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour}, &OpenSession{Session: bob, TTL: time.Minute})
-	require.Equal(t, map[lease.SessionID]Standing{ann: {TTL: time.Second}, bob: {TTL: time.Minute}}, m.Standings())
+	require.Equal(t, map[lease.SessionID]Standing{ann: {TTL: time.Second, Incarnation: 1}, bob: {TTL: time.Minute, Incarnation: 2}}, m.Standings())
 }
 
 func TestBreak(t *testing.T) {
@@ -123,16 +123,16 @@ func TestLockDelay(t *testing.T) {
 		{"after a break, until it is ended", []step{
 			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{write(bob, 1, "slow"), "queued", "bob/1 queued slow"},
-			{&Break{Resource: "slow", Token: 1}, "done", "ann/1 broken slow #1, slow delayed 3"},
+			{&Break{Resource: "slow", Token: 1}, "done", "ann/1 broken slow #1, slow delayed 6"},
 			{try(write(eve, 1, "slow")), "held", ""},
-			{&EndDelay{Resource: "slow", Delay: 2, Generation: 1}, "outdated", ""},
-			{&EndDelay{Resource: "slow", Delay: 3, Generation: 0}, "outdated", ""},
-			{&EndDelay{Resource: "other", Delay: 3, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 5, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 6, Generation: 0}, "outdated", ""},
+			{&EndDelay{Resource: "other", Delay: 6, Generation: 1}, "outdated", ""},
 			{&EndDelay{Resource: "slow", Delay: 0, Generation: 1}, "outdated", ""},
 			{&Lead{}, "done g2", ""},
-			{&EndDelay{Resource: "slow", Delay: 3, Generation: 1}, "outdated", ""},
-			{&EndDelay{Resource: "slow", Delay: 3, Generation: 2}, "done", "slow opened, bob/1 granted slow #2"},
-			{&EndDelay{Resource: "slow", Delay: 3, Generation: 2}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 6, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 6, Generation: 2}, "done", "slow opened, bob/1 granted slow #2"},
+			{&EndDelay{Resource: "slow", Delay: 6, Generation: 2}, "outdated", ""},
 		}},
 		{"not after a release or a close", []step{
 			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
@@ -151,75 +151,28 @@ func TestLockDelay(t *testing.T) {
 		{"a second delay takes the place of the first", []step{
 			{read(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{read(bob, 1, "slow"), "granted #2", "bob/1 granted slow #2"},
-			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired slow #1, slow delayed 3"},
+			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired slow #1, slow delayed 6"},
 			{try(read(eve, 1, "slow")), "held", ""},
-			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 expired slow #2, slow delayed 5"},
-			{&EndDelay{Resource: "slow", Delay: 3, Generation: 1}, "outdated", ""},
-			{&EndDelay{Resource: "slow", Delay: 5, Generation: 1}, "done", "slow opened"},
+			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 expired slow #2, slow delayed 8"},
+			{&EndDelay{Resource: "slow", Delay: 6, Generation: 1}, "outdated", ""},
+			{&EndDelay{Resource: "slow", Delay: 8, Generation: 1}, "done", "slow opened"},
 			{try(read(eve, 2, "slow")), "granted #3", "eve/2 granted slow #3"},
 		}},
 		{"a set is delayed where its policies say so", []step{
 			{write(ann, 1, "a", "slow", "slow2"), "granted #1", "ann/1 granted a+slow+slow2 #1"},
 			{write(bob, 1, "a", "slow2"), "queued", "bob/1 queued a+slow2"},
-			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired a+slow+slow2 #1, slow delayed 3, slow2 delayed 4"},
-			{&EndDelay{Resource: "slow", Delay: 3, Generation: 1}, "done", "slow opened"},
+			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired a+slow+slow2 #1, slow delayed 6, slow2 delayed 7"},
+			{&EndDelay{Resource: "slow", Delay: 6, Generation: 1}, "done", "slow opened"},
 			{try(write(eve, 1, "a")), "held", ""},
-			{&EndDelay{Resource: "slow2", Delay: 4, Generation: 1}, "done", "slow2 opened, bob/1 granted a+slow2 #2"},
+			{&EndDelay{Resource: "slow2", Delay: 7, Generation: 1}, "done", "slow2 opened, bob/1 granted a+slow2 #2"},
 		}},
 	})
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: time.Minute}},
-		write(ann, 1, "b", "c"), &Break{Resource: "b", Token: 1})
+		as(1, write(ann, 1, "b", "c")), &Break{Resource: "b", Token: 1})
 	require.Equal(t, []Event{
-		{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: lease.Correctness, DelayID: 2, Delay: time.Minute},
-		{Type: EventDelayed, Resources: []fencing.Resource{"c"}, Mode: lease.Correctness, DelayID: 3, Delay: time.Minute},
+		{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: lease.Correctness, DelayID: 3, Delay: time.Minute},
+		{Type: EventDelayed, Resources: []fencing.Resource{"c"}, Mode: lease.Correctness, DelayID: 4, Delay: time.Minute},
 	}, m.Delays())
-}
-
-func TestPolicies(t *testing.T) {
-	run(t, []story{
-		{"the version, if given, must be the present one", []step{
-			{mode("x", lease.Efficiency, 7), "outdated v1", ""},
-			{mode("x", lease.Efficiency, 1), "done v2", ""},
-			{mode("x", lease.Efficiency, 1), "outdated v2", ""},
-			{mode("x", lease.Correctness, 0), "done v3", ""},
-			{&DeletePolicy{Prefix: "x", Version: 2}, "outdated v3", ""},
-			{&DeletePolicy{Prefix: "x", Version: 3}, "done v4", ""},
-			{&DeletePolicy{Prefix: "x"}, "not held v4", ""},
-		}},
-		{"the mode is the lock's, not the call's", []step{
-			{expect(lease.Efficiency, write(ann, 1, "a")), "wrong mode a is correctness", ""},
-			{expect(lease.Efficiency, write(ann, 1, "a")), "ended", ""},
-			{expect(lease.Correctness, write(ann, 2, "a")), "granted #1", "ann/2 granted a #1"},
-			{mode("x", lease.Efficiency, 0), "done v2", ""},
-			{mode("xx", lease.Correctness, 0), "done v3", ""}, // the longest prefix decides
-			{expect(lease.Correctness, write(ann, 3, "x1")), "wrong mode x1 is efficiency", ""},
-			{expect(lease.Correctness, write(ann, 4, "xx")), "granted #2", "ann/4 granted xx #2"},
-			{write(ann, 5, "b", "x2"), "wrong mode x2 is efficiency", ""},
-			{expect(lease.Efficiency, write(ann, 6, "b", "x2")), "wrong mode b is correctness", ""},
-		}},
-		{"a lock in use keeps its mode", []step{
-			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
-			{mode("", lease.Efficiency, 0), "busy a1 v1", ""},
-			{mode("", lease.Correctness, 0), "done v2", ""},
-			{mode("a", lease.Efficiency, 0), "busy a1 v2", ""},
-			{mode("a2", lease.Efficiency, 0), "done v3", ""},
-			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
-			{&DeletePolicy{Prefix: ""}, "done v4", ""}, // correctness without it, too
-			{free(ann, 1), "done", "ann/1 released a1 #1, bob/1 granted a1 #2"},
-			{mode("a", lease.Efficiency, 0), "busy a1 v4", ""},
-			{free(bob, 1), "done", "bob/1 released a1 #2"},
-			{mode("a", lease.Efficiency, 0), "done v5", ""},
-			{write(ann, 2, "a1"), "granted #3", "ann/2 granted a1 #3"},
-			{&DeletePolicy{Prefix: "a"}, "busy a1 v5", ""},
-		}},
-		{"a delayed lock is in use", []step{
-			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
-			{&Break{Resource: "slow", Token: 1}, "done", "ann/1 broken slow #1, slow delayed 2"},
-			{mode("slow", lease.Efficiency, 0), "busy slow v1", ""},
-			{&EndDelay{Resource: "slow", Delay: 2, Generation: 1}, "done", "slow opened"},
-			{mode("slow", lease.Efficiency, 0), "done v2", ""},
-		}},
-	})
 }
 
 func TestTokens(t *testing.T) {
@@ -261,25 +214,26 @@ func TestTokens(t *testing.T) {
 // TestEventsAreComplete looks at every field, which the stories do not.
 func TestEventsAreComplete(t *testing.T) {
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second},
-		&SetPolicy{Policy: lease.Policy{Mode: lease.Efficiency, LockDelay: time.Minute}})
-	asked := permit(ann, 4, 2, "p")
+		&SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: time.Minute}})
+	asked := as(1, permit(ann, 4, 2, "p"))
 	asked.Request.Holder = "worker"
 	asked.Request.Metadata = map[string]string{"k": "v"}
 	result, events := m.Apply(asked)
-	require.Equal(t, Result{Code: Granted, Token: 1, Slot: 1, Mode: lease.Efficiency}, result)
-	of := Event{Type: EventGranted, Resources: []fencing.Resource{"p"}, Session: ann, Nonce: 4, Token: 1, Slot: 1, Mode: lease.Efficiency, Holder: "worker"}
+	require.Equal(t, Result{Code: Granted, Token: 1, Slot: 1, Mode: lease.Correctness}, result)
+	of := Event{Type: EventGranted, Resources: []fencing.Resource{"p"}, Session: ann, Incarnation: 1, Nonce: 4, Token: 1, Slot: 1,
+		Mode: lease.Correctness, Holder: "worker"}
 	require.Equal(t, []Event{of}, events)
-	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Efficiency, Holders: []lease.Party{
+	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Correctness, Holders: []lease.Party{
 		{Holder: "worker", Session: ann, Nonce: 4, Kind: lease.Permit, Slot: 1, Token: 1, Metadata: map[string]string{"k": "v"}},
 	}}, m.Inspect("p"))
 
 	_, events = m.Apply(&Break{Resource: "p", Token: 1})
 	of.Type = EventBroken
-	require.Equal(t, []Event{of, {Type: EventDelayed, Resources: []fencing.Resource{"p"}, Mode: lease.Efficiency, DelayID: 2, Delay: time.Minute}}, events)
-	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Efficiency, Delayed: true}, m.Inspect("p"))
+	require.Equal(t, []Event{of, {Type: EventDelayed, Resources: []fencing.Resource{"p"}, Mode: lease.Correctness, DelayID: 3, Delay: time.Minute}}, events)
+	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Correctness, Delayed: true}, m.Inspect("p"))
 
-	_, events = m.Apply(&EndDelay{Resource: "p", Delay: 2})
-	require.Equal(t, []Event{{Type: EventOpened, Resources: []fencing.Resource{"p"}, Mode: lease.Efficiency}}, events)
+	_, events = m.Apply(&EndDelay{Resource: "p", Delay: 3})
+	require.Equal(t, []Event{{Type: EventOpened, Resources: []fencing.Resource{"p"}, Mode: lease.Correctness}}, events)
 	require.Empty(t, m.locks, "nothing is kept of a lock that nobody uses")
 }
 
@@ -292,6 +246,10 @@ func TestValidate(t *testing.T) {
 		write(ann, 1, "a", "a"), permit(ann, 1, 0, "a"), permit(ann, 1, lease.MaxPermits+1, "a"), free(ann, 0),
 		&Break{Resource: "a"}, &Break{Resource: "", Token: 1}, &EndDelay{Delay: 1}, mode("x", lease.AnyMode, 0),
 		&SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: -1}}, &RaiseFloor{By: fencing.MaxToken + 1},
+		&SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, Next: lease.Efficiency}}, &FinishMove{Prefix: "a"}, &FinishFleet{}, &FinishReconcile{},
+		&SetFleet{Fleet: lease.Fleet{Namespace: "n"}}, &SetFleet{Fleet: lease.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Second}},
+		&AssignRange{Member: "a:1"}, &AssignRange{Join: "j"}, &RaiseCeiling{To: fencing.MaxToken + 1}, &Reconcile{Ceiling: fencing.MaxToken + 1},
+		&Reconcile{Version: maxVersion + 1}, &MarkRestored{Version: maxCount}, &MarkRestored{Ceiling: fencing.MaxToken + 1}, &SetMemberAPI{Address: "a:1"},
 	} {
 		require.Error(t, Validate(c), "%+v", c)
 		_, err := Decode(Encode(c))

@@ -51,11 +51,11 @@ func TestPages(t *testing.T) {
 		for range 12_000 {
 			key := name(random)
 			if n, ok := held[key]; ok {
-				m.Apply(&Release{Session: id, Nonce: n})
+				m.Apply(&Release{Session: id, Incarnation: 1, Nonce: n})
 				delete(held, key)
 			} else if len(held) < keep {
 				nonce++
-				m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: nonce, Resources: []fencing.Resource{key}}})
+				m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: []fencing.Resource{key}}})
 				held[key] = nonce
 			}
 			if random.IntN(400) == 0 {
@@ -64,7 +64,7 @@ func TestPages(t *testing.T) {
 		}
 		for _, key := range sortedKeys(held) {
 			if len(held) > keep {
-				m.Apply(&Release{Session: id, Nonce: held[key]})
+				m.Apply(&Release{Session: id, Incarnation: 1, Nonce: held[key]})
 				delete(held, key)
 			}
 		}
@@ -91,7 +91,7 @@ func BenchmarkList(b *testing.B) {
 		return fencing.Resource(fmt.Sprintf("orders/region-%d/%08d", i%7, i))
 	}
 	acquire := func(i int) {
-		m.Apply(&Acquire{Session: id, Request: lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{key(i)}}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{key(i)}}})
 	}
 	for i := range locks {
 		acquire(i)
@@ -100,7 +100,7 @@ func BenchmarkList(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		acquire(next)
-		m.Apply(&Release{Session: id, Nonce: lease.Nonce(next - locks + 1)})
+		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: lease.Nonce(next - locks + 1)})
 		next++
 		if len(m.List("orders/", key(next*31%locks), 100)) == 0 {
 			b.Fatal("an empty page")

@@ -16,7 +16,7 @@ func TestReads(t *testing.T) {
 	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
 	for i, name := range []fencing.Resource{"b/2", "a/1", "b/1", "b/3", "b/3"} {
 		request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{name}, Wait: true, Holder: "h"}
-		m.Apply(&Acquire{Session: id, Request: request})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: request})
 	}
 	names := func(list []lease.Status) (names []fencing.Resource) {
 		for _, s := range list {
@@ -40,18 +40,18 @@ func TestReads(t *testing.T) {
 	require.Equal(t, fencing.None, requests[4].Party.Token)
 	_, _, ok = m.Session(lease.SessionID{2})
 	require.False(t, ok)
-	require.Equal(t, Granted, m.Attempt(id, 0, 4).Code)
-	require.Equal(t, fencing.Token(4), m.Attempt(id, 0, 4).Token)
-	require.Equal(t, Queued, m.Attempt(id, 0, 5).Code)
-	require.Equal(t, Ended, m.Attempt(id, 0, 6).Code)
+	require.Equal(t, Granted, m.Attempt(id, 1, 4).Code)
+	require.Equal(t, fencing.Token(4), m.Attempt(id, 1, 4).Token)
+	require.Equal(t, Queued, m.Attempt(id, 1, 5).Code)
+	require.Equal(t, Ended, m.Attempt(id, 1, 6).Code)
 	require.Equal(t, NoSession, m.Attempt(lease.SessionID{2}, 0, 1).Code)
 	want := Counts{Sessions: 1, Locks: 4, Holders: 4, Waiters: 1}
 	require.Equal(t, want, m.Count())
 	restored, err := Restore(m.Snapshot())
 	require.NoError(t, err)
 	require.Equal(t, want, restored.Count())
-	m.Apply(&Release{Session: id, Nonce: 4}) // the waiter takes over
+	m.Apply(&Release{Session: id, Incarnation: 1, Nonce: 4}) // the waiter takes over
 	require.Equal(t, Counts{Sessions: 1, Locks: 4, Holders: 4}, m.Count())
-	m.Apply(&CloseSession{Session: id})
+	m.Apply(&CloseSession{Session: id, Incarnation: 1})
 	require.Equal(t, Counts{}, m.Count())
 }

@@ -44,7 +44,7 @@ func run(t *testing.T, stories []story) {
 				&OpenSession{Session: eve, TTL: time.Second},
 				&SetPolicy{Policy: lease.Policy{Prefix: "slow", Mode: lease.Correctness, LockDelay: time.Minute}})
 			for i, step := range s.steps {
-				decoded, err := Decode(Encode(step.command))
+				decoded, err := Decode(Encode(inPresentSession(m, step.command)))
 				require.NoError(t, err, "step %d", i)
 				result, events := m.Apply(decoded[0])
 				var told []string
@@ -60,7 +60,29 @@ func run(t *testing.T, stories []story) {
 	}
 }
 
-// showResult is the code, with the token after a # and the slot after a @.
+// inPresentSession names the present incarnation of the session in a command that
+// names none.
+func inPresentSession(m *Machine, c Command) Command {
+	name := func(id lease.SessionID, incarnation *uint64) {
+		if *incarnation == 0 {
+			*incarnation = m.Standing(id).Incarnation
+		}
+	}
+	switch c := c.(type) {
+	case *Acquire:
+		name(c.Session, &c.Incarnation)
+	case *Release:
+		name(c.Session, &c.Incarnation)
+	case *Expire:
+		name(c.Session, &c.Incarnation)
+	case *CloseSession:
+		name(c.Session, &c.Incarnation)
+	}
+	return c
+}
+
+// showResult is the code, with the token after a #, the slot after a @, and a range
+// in units of 2^32.
 func showResult(r Result) string {
 	text := r.Code.String()
 	if r.Token != fencing.None {
@@ -74,6 +96,15 @@ func showResult(r Result) string {
 	}
 	if r.Code == Busy {
 		text += " " + string(r.Resource)
+	}
+	if r.Code == Moving {
+		text += fmt.Sprintf(" %s to %s", r.Mode, r.Next)
+	}
+	if r.Range != nil {
+		text += fmt.Sprintf(" (%d, %d]", r.Range.Floor>>32, r.Range.Ceiling>>32)
+		if r.Range.First {
+			text += " first"
+		}
 	}
 	if r.Version != 0 {
 		text += fmt.Sprintf(" v%d", r.Version)
@@ -122,6 +153,12 @@ func read(id lease.SessionID, nonce lease.Nonce, names ...fencing.Resource) *Acq
 func permit(id lease.SessionID, nonce lease.Nonce, n int, name fencing.Resource) *Acquire {
 	a := ask(id, nonce, lease.Permit, name)
 	a.Request.Permits = n
+	return a
+}
+
+// as is a in this incarnation of its session.
+func as(incarnation uint64, a *Acquire) *Acquire {
+	a.Incarnation = incarnation
 	return a
 }
 

@@ -1,0 +1,189 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+func fleetOf(addresses ...string) lease.Fleet {
+	return lease.Fleet{Namespace: "leased", Addresses: addresses, MaxTTL: time.Minute}
+}
+
+func assign(member string) *AssignRange { return &AssignRange{Member: member, Join: "nonce"} }
+
+var three = fleetOf("r1:1", "r2:1", "r3:1")
+
+// becomesReady makes three the fleet of a story, and ready as version 4.
+func becomesReady() []step {
+	return []step{
+		{&SetFleet{Fleet: three}, "done v2", ""},
+		{&Reconcile{}, "done v3", ""},
+		{&FinishReconcile{Version: 3}, "done v4", ""},
+	}
+}
+
+func TestFleet(t *testing.T) {
+	run(t, []story{
+		{"the first one takes effect at once, as long as nothing was granted on it", []step{
+			{&SetFleet{Fleet: fleetOf("typo:1")}, "done v2", ""},
+			{&SetFleet{Fleet: three, Version: 1}, "outdated v2", ""},
+			{&SetFleet{Fleet: three, Version: 2}, "done v3", ""},
+			{&SetFleet{Fleet: three}, "done v3", ""},
+			{&SetFleet{Fleet: fleetOf("r3:1", "r1:1", "r2:1")}, "done v3", ""}, // in any order
+			{assign("typo:1"), "outdated v3", ""},
+			{assign("r1:1"), "not ready v3", ""},
+			{&FinishFleet{Version: 2}, "done v3", ""},
+			{&FinishFleet{Version: 4}, "outdated v3", ""},
+		}},
+		{"another one waits until the nodes of the old one are prepared", append(becomesReady(), []step{
+			{assign("r1:1"), "done (0, 1] first v4", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true}, "done v6", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1"), Force: true}, "done v7", ""},
+			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true, Force: true}, "done v7", ""},
+			{assign("r2:1"), "done (1, 2] first v7", ""}, // of the old one
+			{&FinishFleet{Version: 4}, "outdated v7", ""},
+			{&FinishFleet{Version: 5}, "done v8", ""},
+			{&FinishFleet{Version: 5}, "done v8", ""},
+			{assign("r1:1"), "done (2, 3] first v8", ""}, // it is a new member
+			{assign("r1:1"), "done (3, 4] v8", ""},
+			{assign("r2:1"), "outdated v8", ""},
+		}...)},
+		{"the present one ends a change", append(becomesReady(), []step{
+			{&SetFleet{Fleet: fleetOf("r4:1")}, "done v5", ""},
+			{&SetFleet{Fleet: fleetOf("r5:1")}, "done v6", ""}, // a change of mind starts over
+			{&FinishFleet{Version: 5}, "outdated v6", ""},
+			{&SetFleet{Fleet: three}, "done v7", ""},
+			{&FinishFleet{Version: 6}, "done v7", ""}, // too late, and without effect
+			{assign("r1:1"), "done (0, 1] first v7", ""},
+		}...)},
+		{"it can be taken away and set again", append(becomesReady(), []step{
+			{&SetFleet{}, "done v5", ""},
+			{&FinishFleet{Version: 5}, "done v6", ""},
+			{&SetFleet{}, "done v6", ""},
+			{&SetFleet{Fleet: three}, "done v7", ""},
+			{assign("r1:1"), "done (0, 1] first v7", ""}, // the log still knows all tokens
+		}...)},
+	})
+}
+
+// No efficiency lock is granted while the fleet changes: nodes of the old fleet
+// would accept calls under the new version.
+func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
+	require.Equal(t, lease.Topology{}, New().Topology())
+	m := played(t, mode("", lease.Correctness, 0))
+	ready := func() bool {
+		require.NoError(t, m.check())
+		return m.Topology().Ready
+	}
+	for _, s := range becomesReady() {
+		require.False(t, ready())
+		m.Apply(s.command)
+	}
+	require.True(t, ready())
+	m.Apply(&SetFleet{Fleet: fleetOf("r4:1"), Now: true})
+	require.False(t, ready())
+	e := m.Efficiency()
+	require.Equal(t, fleetOf("r4:1"), e.Next)
+	require.Equal(t, three, m.Topology().Fleet)
+	require.True(t, e.NextNow && !e.NextForce && e.NextVersion == e.Version && e.Ready)
+	m.Apply(&FinishFleet{Version: e.NextVersion})
+	require.True(t, ready())
+	require.Equal(t, fleetOf("r4:1"), m.Topology().Fleet)
+	require.Equal(t, lease.Fleet{}, m.Efficiency().Next)
+}
+
+func TestRanges(t *testing.T) {
+	run(t, []story{
+		{"each is above all that came before", append(becomesReady(), []step{
+			{assign("r1:1"), "done (0, 1] first v4", ""},
+			{assign("r2:1"), "done (1, 2] first v4", ""},
+			{assign("r1:1"), "done (2, 3] v4", ""},
+			{&RaiseCeiling{To: 2 << 32}, "done v4", ""}, // never lowered
+			{assign("r1:1"), "done (3, 4] v4", ""},
+			{&RaiseCeiling{To: 7 << 32}, "done v4", ""},
+			{assign("r3:1"), "done (7, 8] first v4", ""},
+			{mode("a", lease.Efficiency, 0), "done v5", ""},
+			{assign("r3:1"), "done (9, 10] v5", ""},
+			{assign("r4:1"), "outdated v5", ""},
+		}...)},
+		{"there is an end to them", append(becomesReady(), []step{
+			{&RaiseCeiling{To: fencing.MaxToken - 1<<32}, "done v4", ""},
+			{assign("r1:1"), "done (2097150, 2097151] first v4", ""},
+			{assign("r1:1"), "exhausted v4", ""},
+			{&RaiseCeiling{To: fencing.MaxToken}, "done v4", ""},
+		}...)},
+	})
+}
+
+func TestReconcile(t *testing.T) {
+	run(t, []story{
+		{"a fresh log has nothing to catch up with", []step{
+			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
+			{mode("e", lease.Efficiency, 0), "done v2", ""},
+			{&SetFleet{Fleet: three}, "done v3", ""},
+			{&FinishReconcile{Version: 3}, "outdated v3", ""},
+			{&Reconcile{}, "done v4", ""},
+			{assign("r1:1"), "done (1, 2] first v4", ""},
+			{&FinishReconcile{Version: 3}, "outdated v4", ""},
+			{&FinishReconcile{Version: 5}, "outdated v4", ""},
+			{&FinishReconcile{Version: 4}, "done v5", ""},
+			{&FinishReconcile{Version: 4}, "done v5", ""},
+			{&Reconcile{Ceiling: 1 << 40}, "outdated v5", ""},
+			{write(ann, 2, "b"), "granted #2", "ann/2 granted b #2"},
+		}},
+		{"what the nodes report is behind it", []step{
+			{&SetFleet{Fleet: three}, "done v2", ""},
+			{&Reconcile{Version: 70, Ceiling: 5 << 32}, "done v71", ""},
+			{assign("r1:1"), "done (7, 8] first v71", ""},
+			{&Reconcile{Version: 60}, "done v72", ""}, // again, for a slower node
+			{mode("x", lease.Correctness, 0), "done v73", ""},
+			{&FinishReconcile{Version: 71}, "outdated v73", ""},
+			{&FinishReconcile{Version: 73}, "done v74", ""},
+			{write(ann, 1, "a"), "granted #47244640257", "ann/1 granted a #47244640257"}, // 8, then 9, 10, 11
+		}},
+		{"a log that was rolled back", append(becomesReady(), []step{
+			{assign("r1:1"), "done (0, 1] first v4", ""},
+			{&MarkRestored{Version: 9, Ceiling: 3 << 32}, "done v4294967305", ""},
+			{assign("r1:1"), "not ready v4294967305", ""},
+			{&FinishReconcile{Version: 4}, "outdated v4294967305", ""},
+			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v4294967306", ""}, // not at once: leases may live on the old one
+			{&RaiseFloor{By: 1}, "done #12884901889", ""},
+			{&Reconcile{Version: 12}, "done v4294967307", ""},
+			{assign("r1:1"), "done (5, 6] v4294967307", ""},
+			{&FinishReconcile{Version: 4294967307}, "done v4294967308", ""},
+		}...)},
+		{"no tokens left", []step{
+			{&Reconcile{Ceiling: fencing.MaxToken - 3<<32 + 1}, "exhausted v1", ""},
+			{&Reconcile{Ceiling: fencing.MaxToken - 3<<32}, "done v2", ""},
+			{write(ann, 1, "a"), "exhausted", ""},
+		}},
+	})
+	m := played(t, &SetFleet{Fleet: three}, &Reconcile{Version: 7, Ceiling: 1 << 32}, assign("r2:1"), assign("r1:1"))
+	want := Efficiency{Version: 8, Fleet: three, Floor: 2 << 32, Ceiling: 5 << 32, ReconcileVersion: 8, Assigned: []string{"r1:1", "r2:1"}}
+	require.Equal(t, want, m.Efficiency())
+	require.Equal(t, fencing.Token(4<<32), m.LastToken())
+	m.Apply(&FinishReconcile{Version: 8})
+	want.Version, want.ReconcileVersion, want.Ready = 9, 0, true
+	require.Equal(t, want, m.Efficiency())
+	m.Apply(&MarkRestored{})
+	want.Version, want.Ready, want.Restored = 9+1<<32, false, true
+	require.Equal(t, want, m.Efficiency())
+}
+
+func TestMemberAPI(t *testing.T) {
+	m := played(t, &SetMemberAPI{ID: "n1", Address: "n1:8400"}, &SetMemberAPI{ID: "n2", Address: "n2:8400"}, &SetMemberAPI{ID: "n1", Address: "n1:9400"})
+	require.Equal(t, "n1:9400", m.MemberAPI("n1"))
+	require.Zero(t, m.Version(), "clients do not route by it")
+	other, err := Restore(m.Snapshot())
+	require.NoError(t, err)
+	other.Apply(&SetMemberAPI{ID: "n1"})
+	require.Empty(t, other.MemberAPI("n1"))
+	require.Equal(t, "n2:8400", other.MemberAPI("n2"))
+}
