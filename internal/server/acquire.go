@@ -5,48 +5,65 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
-	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // unary is one call of Acquire, outside of a stream.
 type unary struct {
-	service *service
+	*service
+	call    *pb.AcquireRequest
 	request lease.Request
 	wait    time.Duration
-	entry   *entry
-	single  bool // the session was opened for this call
-	named   bool // the caller knows the nonce
+	id      lease.SessionID // zero if the caller named none
+	queued  atomic.Bool
 }
 
-// Acquire asks for a lock.
+// Acquire asks for a lock. The topology decides whether Redis or the Raft machine
+// is asked; a lock that changes its mode meanwhile is routed again.
 func (s *service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
-	u, err := s.newUnary(ctx, r)
+	u, err := s.newUnary(r)
 	if err != nil {
 		return nil, err
 	}
-	grant, err := u.run(ctx)
-	if err != nil {
-		u.giveUp(ctx, err)
-		return nil, u.sayWho(ctx, err)
+	limited := ctx
+	if u.request.Wait {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, u.wait, fmt.Errorf("%w: waited %v", lease.ErrHeld, u.wait))
+		defer cancel()
 	}
-	response := &pb.AcquireResponse{Token: uint64(grant.Token), SessionId: u.entry.id.String(), Nonce: uint64(u.request.Nonce),
-		Mode: wire.ModeText(grant.Mode), Holder: u.request.Holder, Ttl: wire.DurationText(u.entry.ttl), Slot: int32(grant.Slot)}
-	for _, name := range u.request.Resources {
-		response.Resources = append(response.Resources, string(name))
+	for {
+		topology := s.router.node.Topology()
+		mode, err := topology.Route(&u.request)
+		var response *pb.AcquireResponse
+		switch {
+		case err != nil:
+		case mode == lease.Efficiency:
+			response, err = u.efficiency(limited, ctx)
+		default:
+			response, err = u.correctness(limited, ctx)
+		}
+		if err == nil {
+			return response, nil
+		}
+		if limited.Err() != nil {
+			err = u.waited(limited, ctx, err)
+		} else {
+			err = s.router.again(limited, &u.request, &topology, err)
+		}
+		if err != nil {
+			return nil, u.holderOf(ctx, err)
+		}
 	}
-	if response.Resource = r.Resource; r.Resource == "" {
-		response.Resource = response.Resources[0]
-	}
-	return response, nil
 }
 
-// newUnary checks a call, then finds or opens its session.
-func (s *service) newUnary(ctx context.Context, r *pb.AcquireRequest) (*unary, error) {
+// newUnary checks a call.
+func (s *service) newUnary(r *pb.AcquireRequest) (*unary, error) {
 	names := r.Resources
 	if r.Resource != "" {
 		names = append([]string{r.Resource}, names...)
@@ -54,8 +71,9 @@ func (s *service) newUnary(ctx context.Context, r *pb.AcquireRequest) (*unary, e
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: resource must be given, the name of a lock; or resources, for a set", lease.ErrInvalid)
 	}
-	u := &unary{service: s, named: r.Nonce != 0, request: lease.Request{Nonce: lease.Nonce(r.Nonce), Resources: wire.Resources(names...), Permits: int(r.Permits),
+	u := &unary{service: s, call: r, request: lease.Request{Nonce: lease.Nonce(r.Nonce), Resources: wire.Resources(names...), Permits: int(r.Permits),
 		Holder: r.Holder, Metadata: r.Metadata}}
+	u.request.Queued = func() { u.queued.Store(true) }
 	var err error
 	if u.request.Kind, err = wire.Kind(r); err != nil {
 		return nil, err
@@ -80,84 +98,79 @@ func (s *service) newUnary(ctx context.Context, r *pb.AcquireRequest) (*unary, e
 		return nil, fmt.Errorf("%w: ttl (%s) with sessionId: the session has its own", lease.ErrInvalid, r.Ttl)
 	case r.SessionId == "" && r.Nonce != 0:
 		return nil, fmt.Errorf("%w: nonce (%d) without sessionId: open a session first", lease.ErrInvalid, r.Nonce)
-	case r.SessionId == "":
-		return u, u.openSingle(ctx, r.Ttl)
-	}
-	id, err := lease.ParseSessionID(r.SessionId)
-	if err != nil {
-		return nil, err
-	}
-	if u.entry, err = s.sessions.attach(ctx, id); err != nil {
-		return nil, err
-	}
-	if r.Nonce == 0 {
-		u.request.Nonce, err = u.entry.nextNonce(ctx)
+	case r.SessionId != "":
+		u.id, err = lease.ParseSessionID(r.SessionId)
 	}
 	return u, err
 }
 
-// openSingle opens a session for this lease.
-func (u *unary) openSingle(ctx context.Context, text string) error {
-	ttl, err := ttlOr(text, u.service.router.local().policies.For(u.request.Resources[0]).TTL)
-	if err != nil {
-		return err
+// ttl returns how long the lease lasts, by the call or the lock's policy.
+func (u *unary) ttl() (time.Duration, error) {
+	return ttlOr(u.call.Ttl, u.router.node.Topology().Policies.For(u.request.Resources[0]).TTL)
+}
+
+// efficiency asks Redis. ctx ends with the wait, caller when the caller is gone.
+func (u *unary) efficiency(ctx, caller context.Context) (*pb.AcquireResponse, error) {
+	if u.call.SessionId != "" {
+		return nil, fmt.Errorf("%w: lock %q is in efficiency mode, which has no sessions; acquire it without sessionId, and renew it by resource and token",
+			lease.ErrInvalid, string(u.request.Resources[0]))
 	}
-	u.single = true
-	u.entry, err = u.service.sessions.open(ctx, newSingleID(), ttl)
+	ttl, err := u.ttl()
+	if err != nil {
+		return nil, err
+	}
+	id := newEfficiencySession()
+	held, grant, err := u.service.efficiency.acquire(ctx, id, ttl, u.request)
+	if err != nil {
+		return nil, err
+	}
+	if u.queued.Load() { // its time begins with the answer
+		if err := u.service.efficiency.renew(caller, []redlockadapter.Held{held})[0]; err != nil {
+			u.abandon(caller, held)
+			return nil, err
+		}
+	}
+	return u.response(grant, id, ttl), nil
+}
+
+// abandon releases a lease that the caller does not get to know.
+func (u *unary) abandon(ctx context.Context, held redlockadapter.Held) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	defer cancel()
+	_ = u.service.efficiency.release(ctx, held) // else it expires
+}
+
+func (u *unary) response(grant lease.Grant, id lease.SessionID, ttl time.Duration) *pb.AcquireResponse {
+	response := &pb.AcquireResponse{Token: uint64(grant.Token), SessionId: id.String(), Nonce: uint64(u.request.Nonce),
+		Mode: wire.ModeText(grant.Mode), Holder: u.request.Holder, Ttl: wire.DurationText(ttl), Slot: int32(grant.Slot)}
+	for _, name := range u.request.Resources {
+		response.Resources = append(response.Resources, string(name))
+	}
+	if response.Resource = u.call.Resource; response.Resource == "" {
+		response.Resource = response.Resources[0]
+	}
+	return response
+}
+
+// waited says that the wait is over, if that is why a call failed.
+func (u *unary) waited(limited, caller context.Context, err error) error {
+	if cause := context.Cause(limited); caller.Err() == nil && errors.Is(cause, lease.ErrHeld) {
+		return cause
+	}
 	return err
 }
 
-// run asks, and keeps the session alive while it waits: the open call is the
-// sign of life.
-func (u *unary) run(ctx context.Context) (lease.Grant, error) {
-	if !u.request.Wait {
-		return u.entry.Acquire(ctx, u.request)
-	}
-	waitCtx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	limit := time.AfterFunc(u.wait, func() { cancel(fmt.Errorf("%w: waited %v", lease.ErrHeld, u.wait)) })
-	defer limit.Stop()
-	type outcome struct {
-		grant lease.Grant
-		err   error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		grant, err := u.entry.Acquire(waitCtx, u.request)
-		done <- outcome{grant, err}
-	}()
-	alive := time.NewTicker(u.entry.ttl / 3)
-	defer alive.Stop()
-	for {
-		select {
-		case out := <-done:
-			if cause := context.Cause(waitCtx); out.err != nil && ctx.Err() == nil && errors.Is(cause, lease.ErrHeld) {
-				out.err = cause
-			}
-			if out.err == nil { // its time begins with the answer
-				_, out.err = u.entry.Renew(ctx)
-			}
-			return out.grant, out.err
-		case <-alive.C:
-			if _, err := u.entry.Renew(waitCtx); errors.Is(err, lease.ErrLost) {
-				cancel(err)
-			}
-		}
-	}
-}
-
-// sayWho adds to the error of a lock that is held who holds it, as this member
-// knows.
-func (u *unary) sayWho(ctx context.Context, err error) error {
+// holderOf adds to the error of a lock that is held who holds it.
+func (u *unary) holderOf(ctx context.Context, err error) error {
 	if !errors.Is(err, lease.ErrHeld) || errors.Is(err, lease.ErrUncertain) {
 		return err
 	}
 	for _, name := range u.request.Resources {
-		status, inspectErr := u.service.router.node.Inspect(ctx, name, raftstore.Stale)
+		status, inspectErr := u.inspect(ctx, name)
 		if inspectErr != nil {
 			continue
 		}
-		for _, h := range append(status.Holders, u.service.book.status(name).Holders...) {
+		for _, h := range status.Holders {
 			holder := h.Holder
 			if holder == "" {
 				holder = "someone without a name"
@@ -166,22 +179,4 @@ func (u *unary) sayWho(ctx context.Context, err error) error {
 		}
 	}
 	return err
-}
-
-// giveUp ends an attempt that nobody waits for: a call that has failed leaves
-// nothing behind, unless the caller can ask again by nonce. An invalid call has
-// asked for nothing, and its nonce may be that of another attempt, which lives.
-func (u *unary) giveUp(ctx context.Context, err error) {
-	retry := u.named && errors.Is(err, lease.ErrUncertain)
-	invalid := !u.single && errors.Is(err, lease.ErrInvalid)
-	if retry || invalid {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	defer cancel()
-	if u.single {
-		_ = u.entry.Close(ctx) // else it expires
-	} else {
-		_ = u.entry.Release(ctx, u.request.Nonce)
-	}
 }

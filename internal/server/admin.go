@@ -17,63 +17,15 @@ import (
 // joinTime bounds how long a member may take to catch up.
 const joinTime = 5 * time.Minute
 
-// admin is leased.v1.PolicyService and leased.v1.ClusterService.
+// admin is leased.v1.PolicyService, RedisService and ClusterService.
 type admin struct {
 	pb.UnimplementedPolicyServiceServer
+	pb.UnimplementedRedisServiceServer
 	pb.UnimplementedClusterServiceServer
 	*Server
-	mover *mover
 }
 
-// SetPolicy adds or replaces a policy.
-func (a *admin) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.SetPolicyResponse, error) {
-	if r.Policy == nil {
-		return nil, fmt.Errorf("%w: there is no policy", lease.ErrInvalid)
-	}
-	p, err := wire.ToPolicy(r.Policy)
-	if err != nil {
-		return nil, err
-	}
-	version, err := a.mover.set(ctx, p, r.Version)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.SetPolicyResponse{Version: version}, nil
-}
-
-// SetPolicy adds or replaces a policy, by order of this member itself.
-func (s *Server) SetPolicy(ctx context.Context, p lease.Policy) error {
-	_, err := s.admin.SetPolicy(ctx, &pb.SetPolicyRequest{Policy: wire.FromPolicy(p)})
-	return s.explain(err)
-}
-
-// DeletePolicy removes a policy.
-func (a *admin) DeletePolicy(ctx context.Context, r *pb.DeletePolicyRequest) (*pb.DeletePolicyResponse, error) {
-	version, err := a.mover.delete(ctx, r.Prefix, r.Version)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.DeletePolicyResponse{Version: version}, nil
-}
-
-// ListPolicies tells all policies.
-func (a *admin) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (*pb.ListPoliciesResponse, error) {
-	policies, version, err := a.router.node.Policies(ctx, raftstore.Linearizable)
-	if err != nil {
-		return nil, err
-	}
-	response := &pb.ListPoliciesResponse{Version: version}
-	for _, p := range policies.All() {
-		if prefix, ok := strings.CutPrefix(p.Prefix, movingMark); ok {
-			response.Moving = append(response.Moving, prefix)
-		} else if !strings.HasPrefix(p.Prefix, reserved) {
-			response.Policies = append(response.Policies, wire.FromPolicy(p))
-		}
-	}
-	return response, nil
-}
-
-// Status tells how this member is doing.
+// Status returns how this member is doing.
 func (a *admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	s := a.router.node.Status()
 	leaderAPI := a.router.leaderAPI()
@@ -87,48 +39,50 @@ func (a *admin) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResp
 		if m.LagKnown {
 			member.Lag = &m.Lag
 		}
-		if member.ApiAddress = a.router.apiOf(m.ID); m.ID == s.ID {
+		if member.ApiAddress = a.router.node.MemberAPI(m.ID); m.ID == s.ID {
 			member.ApiAddress = a.address
 		}
 		response.Members = append(response.Members, member)
 	}
-	if a.config.Redis == nil {
-		return response, nil
-	}
-	for _, n := range a.config.Redis.NodeStatuses(ctx) {
-		node := &pb.RedisNode{Address: n.Addr, Empty: n.Empty, Restarted: n.Restarted, Quarantine: wire.DurationText(n.Quarantine), Epoch: n.Epoch,
-			Max: uint64(n.Max), Floor: uint64(n.Floor), Skew: wire.DurationText(n.Skew)}
-		if n.Err != nil {
-			node.Error = n.Err.Error()
-		}
-		response.Redis = append(response.Redis, node)
+	if backend, err := a.router.redis.Backend(); err == nil {
+		response.Redis = redisNodes(ctx, backend)
 	}
 	return response, nil
 }
 
-// healthy is empty if the service can be used through this member, else why not.
-func (s *Server) healthy() string {
+// healthy returns why the service cannot be used through this member, "" if it
+// can. limited says why locks in correctness mode cannot.
+func (s *Server) healthy() (reason, limited string) {
 	if err := s.config.Node.Failure(); err != nil {
-		return err.Error()
+		return err.Error(), ""
 	}
 	if s.config.Node.Leads() {
-		return ""
+		return "", ""
 	}
 	leader, _ := s.config.Node.Leader()
 	switch {
 	case leader == "":
-		return "no leader is known; are a majority of the members up and connected?"
+		limited = "no leader is known; are a majority of the members up and connected?"
 	case s.router.leaderAPI() == "":
-		return "member " + leader + " leads, and has not told the address of its API yet"
+		limited = "member " + leader + " leads, and has not announced the address of its API yet"
 	}
-	return ""
+	if topology := s.config.Node.Topology(); limited == "" || topology.Ready && !topology.Fleet.IsZero() {
+		if _, err := s.router.redis.Backend(); limited == "" || err == nil {
+			return "", limited
+		}
+	}
+	return limited, limited
 }
 
-// Health tells whether the service can be used through this member.
+// Health reports whether the service can be used through this member. Without a
+// leader, a member that reaches the Redis nodes serves locks in efficiency mode.
 func (a *admin) Health(context.Context, *pb.HealthRequest) (*pb.HealthResponse, error) {
 	response := &pb.HealthResponse{Status: "serving", Leader: a.router.leaderAPI()}
-	if why := a.healthy(); why != "" {
-		response.Status, response.Reason = "not-serving", why
+	reason, limited := a.healthy()
+	if reason != "" {
+		response.Status, response.Reason = "not-serving", reason
+	} else if limited != "" {
+		response.Reason = "locks in efficiency mode only: " + limited
 	}
 	return response, nil
 }
@@ -147,11 +101,13 @@ func (a *admin) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.Ad
 	if err != nil {
 		return nil, err
 	}
-	_ = a.router.setAPI(ctx, r.Id, r.ApiAddress) // else it announces itself
+	if r.ApiAddress != "" {
+		_ = a.router.node.SetMemberAPI(ctx, r.Id, r.ApiAddress) // else it announces itself
+	}
 	return &pb.AddLearnerResponse{Index: index}, nil
 }
 
-// Announce notes where the API of a member is.
+// Announce records the address of a member's API.
 func (a *admin) Announce(ctx context.Context, r *pb.AnnounceRequest) (*pb.AnnounceResponse, error) {
 	if err := a.knownMember(r.Id); err != nil {
 		return nil, err
@@ -159,13 +115,13 @@ func (a *admin) Announce(ctx context.Context, r *pb.AnnounceRequest) (*pb.Announ
 	if err := checkAPI(r.ApiAddress); err != nil {
 		return nil, err
 	}
-	if err := a.router.setAPI(ctx, r.Id, r.ApiAddress); err != nil {
+	if err := a.router.node.SetMemberAPI(ctx, r.Id, r.ApiAddress); err != nil {
 		return nil, err
 	}
 	return &pb.AnnounceResponse{}, nil
 }
 
-// checkAPI refuses what is no address of an API.
+// checkAPI refuses an address that is not host:port.
 func checkAPI(address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil || strings.Contains(address, "/") {
 		return fmt.Errorf("%w: apiAddress (%s) must be host:port", lease.ErrInvalid, address)
@@ -216,7 +172,7 @@ func (a *admin) Remove(ctx context.Context, r *pb.RemoveRequest) (*pb.RemoveResp
 	if err := a.router.node.Remove(ctx, r.Id); err != nil {
 		return nil, err
 	}
-	_ = a.router.setAPI(ctx, r.Id, "") // nobody asks for it any more
+	_ = a.router.node.SetMemberAPI(ctx, r.Id, "") // it is not needed any more
 	return &pb.RemoveResponse{}, nil
 }
 
@@ -229,7 +185,7 @@ func (a *admin) knownMember(id string) error {
 	return fmt.Errorf("%w: there is no member %q; Status lists them", lease.ErrInvalid, id)
 }
 
-// voters is how many members vote, but for one.
+// voters returns how many members vote, without one of them.
 func (a *admin) voters(but string) (n int) {
 	for _, m := range a.router.node.Members() {
 		if m.Voter && m.ID != but {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,18 +14,15 @@ import (
 )
 
 const (
-	// apiMark begins the prefix of a policy that only says where the API of a
-	// member is: its id, a slash and the address follow. Policies are replicated
-	// and last, so each member knows all addresses, also after an election.
-	apiMark = reserved + "api/"
-	// leadershipPause is how often a member looks whether it leads.
+	// leadershipPause is how often a member looks for a leader.
 	leadershipPause = 20 * time.Millisecond
-	// announceTime bounds one try to announce, announcePause is between two.
+	// announceTime bounds one attempt to announce, announcePause is between two.
 	announceTime  = 5 * time.Second
 	announcePause = 200 * time.Millisecond
 )
 
-// announcer keeps the address of this member's API in the replicated state.
+// announcer keeps the address of this member's API in the replicated state, so
+// that each member knows all addresses, also after an election.
 type announcer struct {
 	server *Server
 }
@@ -37,7 +33,7 @@ func (a *announcer) run(ctx context.Context) {
 	tick := time.NewTicker(announcePause)
 	defer tick.Stop()
 	for {
-		if s := a.server; s.router.apiOf(s.config.Node.ID()) != s.address {
+		if s := a.server; s.config.Node.MemberAPI(s.config.Node.ID()) != s.address {
 			_ = a.announce(ctx) // the next look tries again
 		}
 		select {
@@ -48,13 +44,13 @@ func (a *announcer) run(ctx context.Context) {
 	}
 }
 
-// announce writes the address if this member leads, and else asks the leader to.
+// announce records the address if this member leads, and else asks the leader to.
 func (a *announcer) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
 	s, id := a.server, a.server.config.Node.ID()
 	if s.config.Node.Leads() {
-		return s.router.setAPI(ctx, id, s.address)
+		return s.config.Node.SetMemberAPI(ctx, id, s.address)
 	}
 	leader := s.router.leaderAPI()
 	if leader == "" {
@@ -66,72 +62,22 @@ func (a *announcer) announce(ctx context.Context) error {
 	})
 }
 
-// setAPI notes where the API of a member is, and forgets where it was. An empty
-// address forgets only. It is for a leader only.
-func (r *router) setAPI(ctx context.Context, id, address string) error {
-	policies, version, err := r.node.Policies(ctx, raftstore.Linearizable)
-	if err != nil {
-		return err
-	}
-	set := []string{reserved} // no policy of an operator must decide about these names
-	if address != "" {
-		set = append(set, apiMark+id+"/"+address)
-	}
-	for _, prefix := range set {
-		if hasPolicy(policies, prefix) {
-			continue
-		}
-		if version, err = r.node.SetPolicy(ctx, lease.Policy{Prefix: prefix, Mode: lease.Correctness}, version); err != nil {
-			return err
-		}
-	}
-	for _, p := range policies.All() {
-		if old := apiIn(p.Prefix, id); old != "" && old != address {
-			if version, err = r.node.DeletePolicy(ctx, p.Prefix, version); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// apiIn is the address that a mark tells for a member, empty if it is no mark of
-// it.
-func apiIn(prefix, id string) string {
-	address, ok := strings.CutPrefix(prefix, apiMark+id+"/")
-	if !ok || strings.Contains(address, "/") { // another member, whose id has a slash
-		return ""
-	}
-	return address
-}
-
-// apiOf is where the API of a member is, empty if this member does not know.
-func (r *router) apiOf(id string) string {
-	for _, p := range r.local().policies.All() {
-		if address := apiIn(p.Prefix, id); address != "" {
-			return address
-		}
-	}
-	return ""
-}
-
-// leaderAPI is where the API of the leader is, empty if this member does not
-// know.
+// leaderAPI returns the address of the leader's API, "" if this member does not
+// know it.
 func (r *router) leaderAPI() string {
 	leader, _ := r.node.Leader()
 	if leader == "" {
 		return ""
 	}
-	return r.apiOf(leader)
+	return r.node.MemberAPI(leader)
 }
 
-// notLeader is the error of a member that does not lead.
+// notLeader returns the error of a member that does not lead.
 func (s *Server) notLeader() error {
 	return s.explain(&raftstore.NotLeaderError{Node: s.config.Node.ID()})
 }
 
-// explain gives the error of a member that does not lead the address that
-// clients need.
+// explain adds the leader's address to the error of a member that does not lead.
 func (s *Server) explain(err error) error {
 	var not *raftstore.NotLeaderError
 	if err == nil || !errors.As(err, &not) || errors.Is(err, lease.ErrUncertain) {

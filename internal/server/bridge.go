@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,8 @@ import (
 const maxBody = 1 << 20
 
 // bridge serves the API as HTTP/JSON. Every unary method of the gRPC services is
-// a POST to its path, and to a shorter one, as /v1/acquire; it calls the very
-// method that gRPC calls.
+// a POST to its path, and to a shorter one, as /v1/acquire; it calls the same
+// method that gRPC calls. A call that only the leader can serve is forwarded to it.
 type bridge struct {
 	server *Server
 	mux    *http.ServeMux
@@ -40,15 +41,13 @@ type method struct {
 	handle  grpc.MethodHandler
 }
 
-// local are the methods that any member answers for itself.
-var local = map[string]bool{"Status": true, "Health": true, "Join": true, "InspectSnapshot": true, "SaveSnapshot": true}
-
 func newBridge(s *Server) *bridge {
 	b := &bridge{server: s, mux: http.NewServeMux()}
 	for _, service := range []struct {
 		desc *grpc.ServiceDesc
 		impl any
-	}{{&pb.LeaseService_ServiceDesc, s.lease}, {&pb.PolicyService_ServiceDesc, s.admin}, {&pb.ClusterService_ServiceDesc, s.admin}} {
+	}{{&pb.LeaseService_ServiceDesc, s.lease}, {&pb.PolicyService_ServiceDesc, s.admin}, {&pb.RedisService_ServiceDesc, s.admin},
+		{&pb.ClusterService_ServiceDesc, s.admin}} {
 		for i := range service.desc.Methods {
 			d := &service.desc.Methods[i]
 			m := method{name: d.MethodName, service: service.impl, handle: d.Handler}
@@ -63,8 +62,14 @@ func newBridge(s *Server) *bridge {
 		b.answer(w, info, err)
 	})
 	b.handle(cluster, "RestoreSnapshot", func(w http.ResponseWriter, r *http.Request) {
-		response, err := s.admin.restoreSnapshot(r.Context(), r.Body)
-		b.answer(w, response, err)
+		b.atLeader(w, r, func() error {
+			if !s.config.Node.Leads() { // the body can be read once
+				return s.notLeader()
+			}
+			response, err := s.admin.restoreSnapshot(r.Context(), r.Body)
+			b.answer(w, response, err)
+			return nil
+		})
 	})
 	b.mux.HandleFunc("GET /healthz", b.healthz)
 	b.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -81,16 +86,13 @@ func (b *bridge) handle(service, name string, f http.HandlerFunc) {
 			b.fail(w, http.StatusForbidden, err)
 			return
 		}
-		if !local[name] && b.forward(w, r) {
-			return
-		}
 		f(w, r)
 	}
 	b.mux.HandleFunc("POST /"+service+"/"+name, routed)
 	b.mux.HandleFunc("POST /v1/"+dashed(name), routed)
 }
 
-// dashed is OpenSession as open-session.
+// dashed turns OpenSession into open-session.
 func dashed(name string) string {
 	var text strings.Builder
 	for i, c := range name {
@@ -102,7 +104,7 @@ func dashed(name string) string {
 	return text.String()
 }
 
-// strangers refuses what the page of a stranger makes a browser send.
+// strangers refuses requests that a page of another site makes a browser send.
 var strangers = http.NewCrossOriginProtection()
 
 // ServeHTTP answers a call.
@@ -123,21 +125,38 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // call runs a unary method.
 func (b *bridge) call(w http.ResponseWriter, r *http.Request, m method) {
-	response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(w, r, into.(proto.Message)) }, nil)
-	message, _ := response.(proto.Message)
-	b.answer(w, message, removed(r.Context(), err))
+	body, err := readBody(w, r)
+	if err != nil {
+		b.answer(w, nil, err)
+		return
+	}
+	b.atLeader(w, r, func() error {
+		response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(body, into.(proto.Message)) }, nil)
+		err = removed(r.Context(), err)
+		if m.name != "Join" && isNotLeader(err) {
+			return err
+		}
+		message, _ := response.(proto.Message)
+		b.answer(w, message, err)
+		return nil
+	})
 }
 
-// decode reads the body. The content type is asked for because a page of a
-// stranger can make a browser send anything but that.
-func decode(w http.ResponseWriter, r *http.Request, into proto.Message) error {
+// readBody reads the body, and leaves the request with a copy of it. The content
+// type is checked because a page of a stranger can make a browser send any other.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return fmt.Errorf("%w: content type %q, use application/json", lease.ErrInvalid, r.Header.Get("Content-Type"))
+		return nil, fmt.Errorf("%w: content type %q, use application/json", lease.ErrInvalid, r.Header.Get("Content-Type"))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return fmt.Errorf("%w: read the body, of at most %d bytes: %w", lease.ErrInvalid, maxBody, err)
+		return nil, fmt.Errorf("%w: read the body, of at most %d bytes: %w", lease.ErrInvalid, maxBody, err)
 	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return body, nil
+}
+
+func decode(body []byte, into proto.Message) error {
 	if len(body) == 0 {
 		return nil
 	}
@@ -160,7 +179,7 @@ func (b *bridge) answer(w http.ResponseWriter, message proto.Message, err error)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // the client has gone: nothing is left to do
+	_, _ = w.Write(append(text, '\n')) // if the client is gone there is nothing to do
 }
 
 // fail writes an Error.
@@ -174,7 +193,7 @@ func (b *bridge) fail(w http.ResponseWriter, code int, err error) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// httpCode is the HTTP status of an error.
+// httpCode returns the HTTP status of an error.
 func httpCode(err error) int {
 	switch wire.FromError(err).Code {
 	case wire.CodeHeld, wire.CodeModeMismatch, wire.CodeOutdated, wire.CodeBehind:
@@ -201,35 +220,49 @@ func httpCode(err error) int {
 // last line is an Error.
 func (b *bridge) watch(w http.ResponseWriter, r *http.Request) {
 	request := &pb.WatchRequest{}
-	if err := decode(w, r, request); err != nil {
+	body, err := readBody(w, r)
+	if err == nil {
+		err = decode(body, request)
+	}
+	if err != nil {
 		b.answer(w, nil, err)
 		return
 	}
-	controller := http.NewResponseController(w)
-	begun := false
-	err := b.server.lease.watch(r.Context(), request, func(e *pb.Event) error {
-		text, err := encode(e)
-		if err != nil {
+	b.atLeader(w, r, func() error {
+		lines := &lineWriter{to: w}
+		err := b.server.lease.watch(r.Context(), request, func(e *pb.Event) error { return lines.write(e) })
+		switch {
+		case gone(r.Context(), err):
+		case !lines.begun && isNotLeader(err):
 			return err
+		case !lines.begun:
+			b.answer(w, nil, err)
+		default: // a watch that has ended must not look as if nothing more had happened
+			_ = lines.write(wire.FromError(b.server.explain(err)))
 		}
-		if !begun {
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			begun = true
-		}
-		if _, err := w.Write(append(text, '\n')); err != nil {
-			return err
-		}
-		return controller.Flush()
+		return nil
 	})
-	switch {
-	case ended(r.Context(), err):
-	case !begun:
-		b.answer(w, nil, err)
-	default: // a watch that has ended must not look as if nothing more had happened
-		if text, encodeErr := encode(wire.FromError(b.server.explain(err))); encodeErr == nil {
-			_, _ = w.Write(append(text, '\n'))
-		}
+}
+
+// lineWriter writes messages, a line of JSON each.
+type lineWriter struct {
+	to    http.ResponseWriter
+	begun bool
+}
+
+func (l *lineWriter) write(m proto.Message) error {
+	text, err := encode(m)
+	if err != nil {
+		return err
 	}
+	if !l.begun {
+		l.to.Header().Set("Content-Type", "application/x-ndjson")
+		l.begun = true
+	}
+	if _, err := l.to.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	return http.NewResponseController(l.to).Flush()
 }
 
 // saveSnapshot sends the file.

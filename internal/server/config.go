@@ -1,35 +1,20 @@
 package server
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
-	"github.com/leased-project/leased/fencing"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // ErrConfig: a Config breaks a rule, which the error names.
 var ErrConfig = errors.New("invalid server configuration")
-
-// Efficiency is what provides the leases of the efficiency mode. A
-// *redlockadapter.Backend is one.
-type Efficiency interface {
-	lease.Backend
-	NodeStatuses(ctx context.Context) []redlockadapter.NodeStatus
-}
-
-// FloorRaiser is an engine that can be told to grant only tokens above one. A
-// lock can move to an engine only if it is one: its tokens must keep growing.
-type FloorRaiser interface {
-	RaiseFloor(ctx context.Context, above fencing.Token) error
-}
 
 // Config is what a Server is made of. A zero field takes its default.
 type Config struct {
@@ -37,28 +22,27 @@ type Config struct {
 	Node *raftstore.Node
 	// Feed must be the Observer of the Node too.
 	Feed *Feed
-	// Redis serves the efficiency mode. Nil: locks of that mode are refused.
-	Redis Efficiency
-	// RedisMaxTTL is MaxTTL of the Redis backend's Config. Default:
-	// redlockadapter.DefaultMaxTTL.
-	RedisMaxTTL time.Duration
+	// Redis is the fleet of the efficiency mode that a cluster without one gets.
+	// A cluster that has a fleet keeps it. Default: none.
+	Redis lease.Fleet
+	// RedisOptions returns how a Redis node is reached: credentials, TLS. Default:
+	// the address alone.
+	RedisOptions func(address string) *redis.Options
 	// Advertise is the address of the API that clients and other members are
-	// told. Default: the address that is listened on.
+	// told. Default: the listener's address.
 	Advertise string
-	// TLS, if not nil, is the certificate of the API, and what else is asked of
-	// clients.
+	// TLS, if not nil, has the certificate of the API, and says which certificates
+	// clients need.
 	TLS *tls.Config
-	// PeerTLS is how the APIs of other members are reached now. Nil, or one that
+	// PeerTLS returns how the APIs of other members are reached. Nil, or one that
 	// returns nil: without TLS.
 	PeerTLS func() *tls.Config
-	// Users are those who may call the API. Nil: whoever reaches it.
+	// Users are the callers that are let in. Nil: everyone.
 	Users *Users
-	// Secret is what this member shows to the APIs of the others now. Nil, or
-	// one that returns nothing: no secret.
+	// Secret returns the secret that this member shows to the APIs of the others.
+	// Nil, or one that returns "": no secret.
 	Secret func() string
-	// RaftFloor and RedisFloor replace the engines' own RaiseFloor.
-	RaftFloor, RedisFloor FloorRaiser
-	// Version is what Status tells.
+	// Version is the version of the program, for Status.
 	Version string
 	// Clock is lease.SystemClock by default, Logger slog.Default.
 	Clock  lease.Clock
@@ -72,8 +56,11 @@ func (c Config) filled() (Config, error) {
 	if c.Feed == nil {
 		return c, fmt.Errorf("%w: there is no feed; make one with NewFeed, and let it be the node's Observer too", ErrConfig)
 	}
-	if c.RedisMaxTTL == 0 {
-		c.RedisMaxTTL = redlockadapter.DefaultMaxTTL
+	if err := c.Redis.Validate(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.RedisOptions == nil {
+		c.RedisOptions = func(address string) *redis.Options { return &redis.Options{Addr: address} }
 	}
 	if c.PeerTLS == nil {
 		c.PeerTLS = func() *tls.Config { return nil }
@@ -87,17 +74,11 @@ func (c Config) filled() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.RaftFloor == nil {
-		c.RaftFloor, _ = any(c.Node).(FloorRaiser)
-	}
-	if c.RedisFloor == nil {
-		c.RedisFloor, _ = c.Redis.(FloorRaiser)
-	}
 	return c, nil
 }
 
-// CheckAddress refuses to listen where strangers could reach an API that asks
-// for no certificate and encrypts nothing.
+// CheckAddress refuses to listen where strangers could reach an API that needs no
+// certificate and encrypts nothing.
 func CheckAddress(address string, config *tls.Config) error {
 	if config != nil {
 		return nil

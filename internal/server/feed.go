@@ -9,15 +9,15 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// maxDirty is how many changed locks are kept for one who watches; beyond it
-// all of them are looked at.
+// maxDirty is how many changed locks are kept for one watcher; beyond it the
+// watcher looks at all locks.
 const maxDirty = 4096
 
-// Feed passes on what happens to locks, and remembers why leases have ended. It
-// must be the Observer of the Config.Node of its Server: every replica applies
-// the same log, so a member that begins to lead knows the causes of before.
+// Feed passes the events of the Raft machine on to watchers, and remembers why
+// leases ended. It must be the Observer of the Config.Node of its Server: every
+// replica applies the same log, so a new leader knows the earlier reasons.
 type Feed struct {
-	why *reasons
+	ended *reasons
 
 	mu        sync.Mutex
 	followers map[*follower]bool
@@ -26,9 +26,9 @@ type Feed struct {
 var _ raftstore.Observer = (*Feed)(nil)
 
 // NewFeed returns a Feed for one node and its server.
-func NewFeed() *Feed { return &Feed{why: newReasons(), followers: map[*follower]bool{}} }
+func NewFeed() *Feed { return &Feed{ended: newReasons(), followers: map[*follower]bool{}} }
 
-// follower is one who watches a lock, or all with a prefix. Its fields are
+// follower is a watcher of one lock, or of all with a prefix. Its fields are
 // guarded by the mu of its Feed.
 type follower struct {
 	feed  *Feed
@@ -38,19 +38,19 @@ type follower struct {
 	all   bool
 }
 
-// Applied notes causes, and wakes those who watch.
+// Applied notes reasons, and wakes watchers.
 func (f *Feed) Applied(_ uint64, events []machine.Event) {
 	for i := range events {
 		e := &events[i]
 		switch e.Type {
 		case machine.EventReleased, machine.EventExpired, machine.EventBroken:
-			f.why.note(reasonKey{session: e.Session, nonce: e.Nonce}, e.Type.String())
+			f.ended.note(attempt{e.Session, e.Nonce}, e.Type.String())
 		}
 		f.touch(e.Resources...)
 	}
 }
 
-// Restored has everyone look at everything again.
+// Restored has all watchers look at everything again.
 func (f *Feed) Restored(*machine.Machine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *Feed) Restored(*machine.Machine) {
 	}
 }
 
-// touch says that something has happened to some locks.
+// touch says that something happened to some locks.
 func (f *Feed) touch(names ...fencing.Resource) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,8 +96,8 @@ func (f *Feed) follow(match func(fencing.Resource) bool) *follower {
 	return w
 }
 
-// take is what has changed since the last time; all says that it is not known
-// what, and may be anything.
+// take returns what has changed since the last call; all says that it is not
+// known what, and may be anything.
 func (w *follower) take() (names map[fencing.Resource]bool, all bool) {
 	w.feed.mu.Lock()
 	defer w.feed.mu.Unlock()

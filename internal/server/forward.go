@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -11,59 +12,72 @@ import (
 
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
 )
 
 const (
-	// forwarded marks a request that a member has passed on. It is not passed on
-	// twice: two members that take each other for the leader must not play
-	// ping-pong.
+	// forwarded marks a request that a member has forwarded. It is not forwarded
+	// twice: two members that take each other for the leader must not pass it to
+	// and fro.
 	forwarded = "Leased-Forwarded"
 	// leaderPatience is how long a plain HTTP request waits for a leader.
 	leaderPatience = 3 * time.Second
 )
 
-// forward passes a request on to the leader, if this member is not it. It waits
-// a little if there is none. It reports whether it has answered.
-func (b *bridge) forward(w http.ResponseWriter, r *http.Request) bool {
-	node := b.server.router.node
-	if node.Leads() {
-		return false
-	}
-	if r.Header.Get(forwarded) != "" {
-		b.answer(w, nil, b.server.notLeader())
-		return true
-	}
+// isNotLeader reports whether a call failed only because this member does not
+// lead, so that the leader can be asked.
+func isNotLeader(err error) bool {
+	var node *raftstore.NotLeaderError
+	var api *wire.NotLeaderError
+	return (errors.As(err, &node) || errors.As(err, &api)) && !errors.Is(err, lease.ErrUncertain)
+}
+
+// atLeader runs a call here, and forwards the request to the leader if the call
+// fails with a not-leader error. It waits a little if there is no leader. call
+// answers the request unless it returns an error.
+func (b *bridge) atLeader(w http.ResponseWriter, r *http.Request, call func() error) {
 	patience := time.NewTimer(leaderPatience)
 	defer patience.Stop()
 	look := time.NewTicker(leadershipPause)
 	defer look.Stop()
 	for {
-		leader := b.server.router.leaderAPI()
-		switch {
-		case node.Leads():
-			return false
-		case leader != "" && leader != b.server.address:
-			b.pass(w, r, leader)
-			return true
+		if call() == nil {
+			return
 		}
-		select {
-		case <-look.C:
-		case <-patience.C:
+		if r.Header.Get(forwarded) != "" {
 			b.answer(w, nil, b.server.notLeader())
-			return true
-		case <-r.Context().Done():
-			return true
+			return
+		}
+		for leads := false; !leads; {
+			leader := b.server.router.leaderAPI()
+			switch {
+			case b.server.config.Node.Leads():
+				leads = true
+				continue
+			case leader != "" && leader != b.server.address:
+				b.pass(w, r, leader)
+				return
+			}
+			select {
+			case <-look.C:
+			case <-patience.C:
+				b.answer(w, nil, b.server.notLeader())
+				return
+			case <-r.Context().Done():
+				return
+			}
 		}
 	}
 }
 
-// pass is a proxy to the leader.
+// pass forwards a request to the leader.
 func (b *bridge) pass(w http.ResponseWriter, r *http.Request, leader string) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: leader}) // the transport adds TLS
 			p.SetXForwarded()
-			p.Out.Header.Del("Origin") // it was looked at here, where it belongs
+			p.Out.Header.Del("Origin") // it was checked here
 			p.Out.Header.Del("Sec-Fetch-Site")
 			p.Out.Header.Set(forwarded, b.server.config.Node.ID())
 		},
@@ -83,7 +97,7 @@ func (b *bridge) transport() *http.Transport {
 	return b.peers
 }
 
-// dialPeer connects to another member, with the TLS of now.
+// dialPeer connects to another member, with the present TLS settings.
 func (b *bridge) dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: reachTime}
 	if config := b.server.config.PeerTLS(); config != nil {

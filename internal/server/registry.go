@@ -11,36 +11,35 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// sweepGrace is how long past two TTLs a session that nobody uses is kept in
-// mind.
+// sweepGrace is how long, past two TTLs, the registry keeps an unused session.
 const sweepGrace = 5 * time.Second
 
-// registry is the sessions that this member knows. Sessions live in the Raft
-// machine; what is here can be found again, but for leases of the efficiency
-// mode, which the client must tell.
+// registry is the sessions of the correctness mode that this member knows.
+// Sessions live in the Raft machine; the registry can be filled again from it.
 type registry struct {
 	router *router
-	book   *book
 
-	mu      sync.Mutex
-	entries map[lease.SessionID]*entry
-	chosen  lease.Nonce // the largest that an entry had chosen when it was swept
+	mu       sync.Mutex
+	sessions map[lease.SessionID]*session
+	chosen   lease.Nonce // the largest that a swept session had chosen
 }
 
-func newRegistry(r *router, b *book) *registry {
-	return &registry{router: r, book: b, entries: map[lease.SessionID]*entry{}}
+func newRegistry(r *router) *registry {
+	return &registry{router: r, sessions: map[lease.SessionID]*session{}}
 }
 
-// open makes a session known to the service, or finds it again.
-func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Duration) (*entry, error) {
+// open opens a session, or finds it again.
+func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Duration) (*session, error) {
 	if ttl < lease.MinTTL || ttl > lease.MaxTTL {
 		return nil, fmt.Errorf("%w: ttl (%v) must be from %v to %v", lease.ErrInvalid, ttl, lease.MinTTL, lease.MaxTTL)
 	}
-	// The machine is asked about another TTL: it refuses that while the session
-	// lives.
-	if e := r.find(id); e != nil && e.ttl == ttl {
-		if err := e.prolong(ctx); !errors.Is(err, lease.ErrLost) {
-			return e, err
+	if err := checkSession(id); err != nil {
+		return nil, err
+	}
+	// The machine decides about another TTL: it refuses it while the session lives.
+	if s := r.find(id); s != nil && s.ttl == ttl {
+		if _, err := s.Renew(ctx); !errors.Is(err, lease.ErrLost) {
+			return s, err
 		}
 	}
 	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
@@ -52,12 +51,15 @@ func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Durati
 	})
 }
 
-// attach finds a session that exists. It never makes one: should it end
-// meanwhile, that is the answer.
-func (r *registry) attach(ctx context.Context, id lease.SessionID) (*entry, error) {
-	if e := r.find(id); e != nil {
-		if err := e.prolong(ctx); !errors.Is(err, lease.ErrLost) {
-			return e, err
+// attach finds a session that exists. It never opens one: if it ends meanwhile,
+// that is the answer.
+func (r *registry) attach(ctx context.Context, id lease.SessionID) (*session, error) {
+	if err := checkSession(id); err != nil {
+		return nil, err
+	}
+	if s := r.find(id); s != nil {
+		if _, err := s.Renew(ctx); !errors.Is(err, lease.ErrLost) {
+			return s, err
 		}
 	}
 	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
@@ -65,69 +67,51 @@ func (r *registry) attach(ctx context.Context, id lease.SessionID) (*entry, erro
 	})
 }
 
-// find is a session that this member knows. Whoever finds it is about to use it,
+// find returns a session that this member knows. The caller is about to use it,
 // so it is not swept meanwhile.
-func (r *registry) find(id lease.SessionID) *entry {
+func (r *registry) find(id lease.SessionID) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entries[id]
-	if e != nil {
-		e.use()
+	s := r.sessions[id]
+	if s != nil {
+		s.use()
 	}
-	return e
+	return s
 }
 
-// add opens or finds the session in the Raft machine and notes it here. If two
-// callers do so at once they share one entry, unless they have met different
-// incarnations: the later one is what is there now.
-func (r *registry) add(id lease.SessionID, begin func(lost func(lease.Nonce, error)) (*raftstore.Session, error)) (*entry, error) {
-	e := &entry{router: r.router, book: r.book, id: id, fast: map[lease.Nonce]fastGrant{}, over: map[lease.Nonce]bool{}, listeners: map[*stream]bool{}}
-	e.forget = func() { r.drop(e) }
-	e.firstNonce = r.firstNonce
-	session, err := begin(e.lost)
+// add opens or finds the session in the Raft machine and registers it. Two callers
+// that do so at once share one session, unless they met different incarnations:
+// the later one is the present one.
+func (r *registry) add(id lease.SessionID, begin func(lost func(lease.Nonce, error)) (*raftstore.Session, error)) (*session, error) {
+	s := &session{router: r.router, id: id, listeners: map[*stream]bool{}, firstNonce: r.firstNonce}
+	s.forget = func() { r.drop(s) }
+	raft, err := begin(s.lost)
 	if err != nil {
 		return nil, err
 	}
-	e.raft, e.ttl, e.used = session, session.TTL(), r.router.clock.Now()
+	s.raft, s.ttl, s.used = raft, raft.TTL(), r.router.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if other := r.entries[id]; other != nil && other.raft.Incarnation() >= session.Incarnation() {
+	if other := r.sessions[id]; other != nil && other.raft.Incarnation() >= raft.Incarnation() {
 		return other, nil
 	}
-	r.entries[id] = e
-	return e, nil
+	r.sessions[id] = s
+	return s, nil
 }
 
-func (r *registry) drop(e *entry) {
+func (r *registry) drop(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.entries[e.id] == e {
-		delete(r.entries, e.id)
+	if r.sessions[s.id] == s {
+		delete(r.sessions, s.id)
 	}
 }
 
-// nextNonce chooses a nonce for a caller that has none.
-func (e *entry) nextNonce(ctx context.Context) (lease.Nonce, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.nonces == 0 {
-		e.mu.Unlock() // the registry's lock comes first
-		first, err := e.firstNonce(ctx, e.id)
-		e.mu.Lock()
-		if err != nil {
-			return 0, err
-		}
-		e.nonces = max(e.nonces, first) // another caller may have been faster
-	}
-	e.nonces++
-	return e.nonces, nil
-}
-
-// firstNonce is what an entry counts up from, which may be of a session that is
-// older than the entry. A nonce that is chosen twice would be answered with what
-// the first one was granted. Each leader counts in a range of its own, since it
-// does not know what those before it have chosen; there it is above what any
-// entry that was swept has chosen, and above all that the session has now.
+// firstNonce returns the number from which this member chooses nonces in a
+// session. A nonce that is chosen twice would get what the first one was granted.
+// Each leader has a range of its own, since it does not know what earlier leaders
+// chose; in it the number is above what any swept session chose, and above all
+// that the session has now.
 func (r *registry) firstNonce(ctx context.Context, id lease.SessionID) (lease.Nonce, error) {
 	requests, err := r.router.node.Session(ctx, id, raftstore.Stale)
 	if errors.Is(err, lease.ErrNotHeld) {
@@ -145,31 +129,17 @@ func (r *registry) firstNonce(ctx context.Context, id lease.SessionID) (lease.No
 	return max(first, r.chosen), nil
 }
 
-// sweep forgets sessions that nobody has used for long. Their leases have
-// ended. A member that does not lead releases nothing: the client may have found
-// its leases again through another.
+// sweep forgets sessions that nobody has used for long. Their leases have ended.
 func (r *registry) sweep() {
 	now := r.router.clock.Now()
-	leads := r.router.node.Leads()
-	r.book.sweep(leads)
 	r.mu.Lock()
-	var old []*entry
-	for id, e := range r.entries {
-		e.mu.Lock()
-		if now.Since(e.used) > 2*e.ttl+sweepGrace {
-			old = append(old, e)
-			delete(r.entries, id)
-			r.chosen = max(r.chosen, e.nonces)
+	defer r.mu.Unlock()
+	for id, s := range r.sessions {
+		s.mu.Lock()
+		if now.Since(s.used) > 2*s.ttl+sweepGrace {
+			delete(r.sessions, id)
+			r.chosen = max(r.chosen, s.nonces)
 		}
-		e.mu.Unlock()
-	}
-	r.mu.Unlock()
-	for _, e := range old {
-		e.mu.Lock()
-		session := e.redis
-		e.mu.Unlock()
-		if session != nil && leads {
-			_ = session.Close(context.Background()) // what cannot be told has expired
-		}
+		s.mu.Unlock()
 	}
 }

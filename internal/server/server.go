@@ -15,16 +15,17 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
 const (
-	// maxMessage bounds one message, and so what a stranger can make us keep.
+	// maxMessage bounds one message, and so the memory that a client can use.
 	maxMessage = 16 << 20
-	// sweepPause is how often forgotten sessions are looked for.
+	// sweepPause is how often the registry is swept.
 	sweepPause = time.Second
-	// headerTime bounds how long an HTTP client may take to say what it wants.
+	// headerTime bounds the time until the headers of an HTTP request are read.
 	headerTime = 10 * time.Second
 )
 
@@ -32,8 +33,9 @@ const (
 type Server struct {
 	config  Config
 	split   *splitter
-	address string // of the API, as others are told
+	address string // of the API, for clients and other members
 	router  *router
+	keeper  *fleet.Keeper
 	lease   *service
 	admin   *admin
 	bridge  *bridge
@@ -46,8 +48,8 @@ type Server struct {
 	work   sync.WaitGroup
 }
 
-// New puts a server together on a listener, which it closes in the end. Without
-// TLS it must be on a loopback address.
+// New returns a Server on a listener, which Close closes. Without TLS it must be on
+// a loopback address.
 func New(config Config, listener net.Listener) (*Server, error) {
 	config, err := config.filled()
 	if err != nil {
@@ -63,18 +65,20 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	redis := fleet.NewCurrent(config.Node, config.RedisOptions, config.Logger)
 	s := &Server{config: config, split: newSplitter(listener, config.TLS), address: config.Advertise, health: health.NewServer(),
-		router: &router{node: config.Node, raft: backend, redis: config.Redis, clock: config.Clock}}
+		router: &router{node: config.Node, raft: backend, redis: redis, clock: config.Clock},
+		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	fast := newBook(config.Clock, config.Feed)
-	s.lease = &service{Server: s, router: s.router, sessions: newRegistry(s.router, fast), book: fast, reasons: config.Feed.why}
-	s.admin = &admin{Server: s, mover: &mover{config: &s.config, router: s.router}}
+	s.lease = &service{Server: s, router: s.router, sessions: newRegistry(s.router), efficiency: &efficiency{router: s.router}}
+	s.admin = &admin{Server: s}
 	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
 		grpc.ChainUnaryInterceptor(s.unaryErrors, s.unaryUsers), grpc.ChainStreamInterceptor(s.streamErrors, s.streamUsers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 	pb.RegisterLeaseServiceServer(s.grpc, s.lease)
 	pb.RegisterPolicyServiceServer(s.grpc, s.admin)
+	pb.RegisterRedisServiceServer(s.grpc, s.admin)
 	pb.RegisterClusterServiceServer(s.grpc, s.admin)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	s.bridge = newBridge(s)
@@ -82,13 +86,15 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	return s, nil
 }
 
-// Address is where clients and other members are told that the API is.
+// Address returns the address of the API for clients and other members.
 func (s *Server) Address() string { return s.address }
 
 // Serve answers until Close, and returns nil then. It is called once.
 func (s *Server) Serve() error {
 	s.work.Go(func() { (&announcer{server: s}).run(s.ctx) })
-	s.work.Go(s.keepHouse)
+	s.work.Go(s.housekeeping)
+	s.work.Go(func() { s.router.redis.Run(s.ctx) })
+	s.work.Go(func() { s.keeper.Run(s.ctx) })
 	s.work.Go(func() { _ = s.grpc.Serve(s.split.grpc) }) // ends with the splitter
 	s.work.Go(func() { _ = s.http.Serve(s.split.http) })
 	err := s.split.run()
@@ -98,13 +104,13 @@ func (s *Server) Serve() error {
 	return fmt.Errorf("serve: %w", err)
 }
 
-// keepHouse forgets old sessions and keeps gRPC's health service right.
-func (s *Server) keepHouse() {
+// housekeeping forgets unused sessions and updates gRPC's health service.
+func (s *Server) housekeeping() {
 	tick := time.NewTicker(sweepPause)
 	defer tick.Stop()
 	for {
 		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-		if s.healthy() == "" {
+		if reason, _ := s.healthy(); reason == "" {
 			state = grpc_health_v1.HealthCheckResponse_SERVING
 		}
 		s.health.SetServingStatus("", state)
@@ -118,8 +124,8 @@ func (s *Server) keepHouse() {
 }
 
 // Close ends all calls and connections. A leader should hand over first:
-// Node.Transfer. The node and the Redis backend stay open; closing the latter
-// would release leases that clients keep through another member.
+// Node.Transfer. The node stays open. Leases in efficiency mode stay held: their
+// holders renew them through another member.
 func (s *Server) Close() error {
 	s.cancel()
 	s.split.close()
@@ -129,7 +135,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// unaryErrors turns errors into what gRPC needs.
+// unaryErrors turns errors into gRPC statuses.
 func (s *Server) unaryErrors(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	response, err := handler(ctx, request)
 	return response, wire.ToStatus(s.explain(err))

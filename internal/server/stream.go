@@ -13,19 +13,20 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// maxOperations bounds what one stream may have under way; beyond it the client
-// is not read, and so slows down.
+// maxOperations bounds the operations of one stream that are under way; beyond it
+// the client is not read, and so slows down.
 const maxOperations = 1 << 16
 
-// stream is one client's session stream. Its operations run concurrently, and
-// what they answer while a message is being sent goes into the next one.
+// stream is one client's session stream. Its operations run concurrently. Answers
+// that come while a message is being sent share the next message.
 type stream struct {
 	service *service
 	ctx     context.Context
 
-	mu      sync.Mutex
-	out     *pb.SessionResponse // what waits to be sent
-	entries map[lease.SessionID]*entry
+	mu       sync.Mutex
+	out      *pb.SessionResponse // to be sent
+	sessions map[lease.SessionID]*session
+	waits    map[attempt]*waiting // in efficiency mode
 
 	wake chan struct{} // there is something to send
 	room chan struct{} // one token for each operation under way
@@ -34,8 +35,8 @@ type stream struct {
 // Session serves one client's stream.
 func (s *service) Session(server pb.LeaseService_SessionServer) error {
 	ctx, cancel := context.WithCancel(server.Context())
-	st := &stream{service: s, ctx: ctx, out: &pb.SessionResponse{}, entries: map[lease.SessionID]*entry{},
-		wake: make(chan struct{}, 1), room: make(chan struct{}, maxOperations)}
+	st := &stream{service: s, ctx: ctx, out: &pb.SessionResponse{}, sessions: map[lease.SessionID]*session{},
+		waits: map[attempt]*waiting{}, wake: make(chan struct{}, 1), room: make(chan struct{}, maxOperations)}
 	var work sync.WaitGroup
 	defer func() {
 		cancel()
@@ -46,7 +47,7 @@ func (s *service) Session(server pb.LeaseService_SessionServer) error {
 	for {
 		message, err := server.Recv()
 		if err != nil {
-			return nil // the client has gone, or will come again: its sessions live on
+			return nil // the client is gone, or will come again: its sessions live on
 		}
 		for _, op := range message.Operations {
 			select {
@@ -54,15 +55,16 @@ func (s *service) Session(server pb.LeaseService_SessionServer) error {
 			case <-ctx.Done():
 				return nil
 			}
+			w := st.expect(op)
 			work.Go(func() {
-				st.answer(st.run(op))
+				st.answer(st.run(op, w))
 				<-st.room
 			})
 		}
 	}
 }
 
-// send writes what there is to say, until the stream ends.
+// send writes messages until the stream ends.
 func (st *stream) send(server pb.LeaseService_SessionServer) {
 	for {
 		select {
@@ -83,10 +85,7 @@ func (st *stream) send(server pb.LeaseService_SessionServer) {
 	}
 }
 
-func (st *stream) say(add func(out *pb.SessionResponse)) {
-	st.mu.Lock()
-	add(st.out)
-	st.mu.Unlock()
+func (st *stream) wakeSender() {
 	select {
 	case st.wake <- struct{}{}:
 	default:
@@ -94,115 +93,140 @@ func (st *stream) say(add func(out *pb.SessionResponse)) {
 }
 
 func (st *stream) answer(a *pb.Answer) {
-	st.say(func(out *pb.SessionResponse) { out.Answers = append(out.Answers, a) })
+	st.mu.Lock()
+	st.out.Answers = append(st.out.Answers, a)
+	st.mu.Unlock()
+	st.wakeSender()
 }
 
-func (st *stream) tellLost(id lease.SessionID, nonce lease.Nonce, err error) {
-	n := &pb.Notice{Session: id[:], Nonce: uint64(nonce), Lost: wire.FromError(err)}
-	st.say(func(out *pb.SessionResponse) { out.Notices = append(out.Notices, n) })
+func (st *stream) notify(n *pb.Notice) {
+	st.mu.Lock()
+	st.out.Notices = append(st.out.Notices, n)
+	st.mu.Unlock()
+	st.wakeSender()
 }
 
-func (st *stream) tellQueued(id lease.SessionID, nonce lease.Nonce) {
-	n := &pb.Notice{Session: id[:], Nonce: uint64(nonce)}
-	st.say(func(out *pb.SessionResponse) { out.Notices = append(out.Notices, n) })
+func (st *stream) notifyLost(id lease.SessionID, nonce lease.Nonce, err error) {
+	st.notify(&pb.Notice{Session: id[:], Nonce: uint64(nonce), Lost: wire.FromError(err)})
+}
+
+func (st *stream) notifyQueued(id lease.SessionID, nonce lease.Nonce) {
+	st.notify(&pb.Notice{Session: id[:], Nonce: uint64(nonce)})
 }
 
 func (st *stream) unlisten() {
 	st.mu.Lock()
-	entries := st.entries
-	st.entries = map[lease.SessionID]*entry{}
+	sessions := st.sessions
+	st.sessions = map[lease.SessionID]*session{}
 	st.mu.Unlock()
-	for _, e := range entries {
-		e.unlisten(st)
+	for _, s := range sessions {
+		s.unlisten(st)
 	}
 }
 
 // run does one operation.
-func (st *stream) run(op *pb.Operation) *pb.Answer {
+func (st *stream) run(op *pb.Operation, w *waiting) *pb.Answer {
 	a := &pb.Answer{Id: op.Id}
-	if err := st.call(op, a); err != nil {
+	if err := st.call(op, w, a); err != nil {
 		a.Error = wire.FromError(st.service.explain(err))
 	}
 	return a
 }
 
-func (st *stream) call(op *pb.Operation, a *pb.Answer) error {
+func (st *stream) call(op *pb.Operation, w *waiting, a *pb.Answer) error {
 	if len(op.Session) != len(lease.SessionID{}) {
 		return fmt.Errorf("%w: a session id has %d bytes, not %d", lease.ErrInvalid, len(lease.SessionID{}), len(op.Session))
 	}
 	id := lease.SessionID(op.Session)
 	switch call := op.Call.(type) {
+	case *pb.Operation_Acquire:
+		if call.Acquire.TtlNanos != 0 {
+			return st.acquireEfficiency(id, call.Acquire, w, a)
+		}
+	case *pb.Operation_Renew:
+		if len(call.Renew.Leases) > 0 {
+			return st.renewEfficiency(id, call.Renew.Leases, a)
+		}
+	case *pb.Operation_Release:
+		if call.Release.Lease != nil {
+			return st.releaseEfficiency(id, call.Release)
+		}
 	case *pb.Operation_Open:
-		e, err := st.service.sessions.open(st.ctx, id, time.Duration(call.Open.TtlNanos))
-		return st.know(e, err)
+		s, err := st.service.sessions.open(st.ctx, id, time.Duration(call.Open.TtlNanos))
+		return st.know(s, err)
 	case *pb.Operation_Attach:
-		e, err := st.service.sessions.attach(st.ctx, id)
-		if err := st.know(e, err); err != nil {
+		s, err := st.service.sessions.attach(st.ctx, id)
+		if err := st.know(s, err); err != nil {
 			return err
 		}
-		return st.holds(e, call.Attach.Held, a)
+		return st.holds(s, a)
 	}
-	e := st.entry(id)
-	if e == nil {
+	return st.callSession(id, op, a)
+}
+
+// callSession does an operation on a session of the correctness mode.
+func (st *stream) callSession(id lease.SessionID, op *pb.Operation, a *pb.Answer) error {
+	s := st.session(id)
+	if s == nil {
 		return st.unknown(id, op)
 	}
 	switch call := op.Call.(type) {
 	case *pb.Operation_Acquire:
-		return st.acquire(e, call.Acquire, a)
+		return st.acquire(s, call.Acquire, a)
 	case *pb.Operation_Renew:
-		failed, err := e.Renew(st.ctx)
+		failed, err := s.Renew(st.ctx)
 		for _, nonce := range failed {
 			a.Failed = append(a.Failed, uint64(nonce))
 		}
 		return err
 	case *pb.Operation_Release:
-		return e.Release(st.ctx, lease.Nonce(call.Release.Nonce))
+		return s.Release(st.ctx, lease.Nonce(call.Release.Nonce))
 	case *pb.Operation_Close:
-		err := e.Close(st.ctx)
+		err := s.Close(st.ctx)
 		if err == nil {
-			st.part(e)
+			st.part(s)
 		}
 		return err
 	}
 	return fmt.Errorf("%w: an operation without a call that this service knows", lease.ErrInvalid)
 }
 
-// know lets the stream hear of what a session loses. What a client asks for on a
-// stream is for the incarnation that it has met there first. A late copy of its
-// request to open the session may meet another one, after the end of the first,
-// and must not hide that end from the client.
-func (st *stream) know(e *entry, err error) error {
+// know makes the stream hear of a session's losses. The operations of a stream are
+// for the incarnation that it met first. A late copy of the client's request to
+// open the session may meet another one, after the end of the first, and must not
+// hide that end from the client.
+func (st *stream) know(s *session, err error) error {
 	if err != nil {
 		return err
 	}
 	st.mu.Lock()
-	if known := st.entries[e.id]; known != nil && known.raft.Incarnation() != e.raft.Incarnation() {
+	if known := st.sessions[s.id]; known != nil && known.raft.Incarnation() != s.raft.Incarnation() {
 		st.mu.Unlock()
-		return fmt.Errorf("%w: session %s, as this stream knows it, has ended; open one with another id", lease.ErrExpired, e.id)
+		return fmt.Errorf("%w: session %s, as this stream knows it, has ended; open one with another id", lease.ErrExpired, s.id)
 	}
-	st.entries[e.id] = e
+	st.sessions[s.id] = s
 	st.mu.Unlock()
-	e.listen(st)
-	if st.ctx.Err() != nil { // the stream may have let go of its sessions by now
-		e.unlisten(st)
+	s.listen(st)
+	if st.ctx.Err() != nil { // the stream may have left its sessions by now
+		s.unlisten(st)
 	}
 	return nil
 }
 
-// part is the other end of know, for a session that its client has closed. One
-// that has ended otherwise stays: the client may not have heard of it.
-func (st *stream) part(e *entry) {
+// part is the opposite of know, for a session that its client has closed. One that
+// ended otherwise stays: the client may not have heard of it.
+func (st *stream) part(s *session) {
 	st.mu.Lock()
-	if st.entries[e.id] == e {
-		delete(st.entries, e.id)
+	if st.sessions[s.id] == s {
+		delete(st.sessions, s.id)
 	}
 	st.mu.Unlock()
-	e.unlisten(st)
+	s.unlisten(st)
 }
 
-// unknown answers an operation on a session that the stream does not know. It may
-// have been closed here: that it is gone is what another copy of the call, or a
-// release, wanted.
+// unknown answers an operation on a session that the stream does not know. If the
+// session was closed here, another copy of the close, or a release, has what it
+// wanted.
 func (st *stream) unknown(id lease.SessionID, op *pb.Operation) error {
 	switch op.Call.(type) {
 	case *pb.Operation_Close, *pb.Operation_Release:
@@ -217,19 +241,19 @@ func (st *stream) unknown(id lease.SessionID, op *pb.Operation) error {
 	return fmt.Errorf("%w: session %s was not opened or attached on this stream, or was closed on it", lease.ErrInvalid, id)
 }
 
-func (st *stream) entry(id lease.SessionID) *entry {
+func (st *stream) session(id lease.SessionID) *session {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.entries[id]
+	return st.sessions[id]
 }
 
-func (st *stream) acquire(e *entry, call *pb.AcquireCall, a *pb.Answer) error {
+func (st *stream) acquire(s *session, call *pb.AcquireCall, a *pb.Answer) error {
 	request, err := wire.ToRequest(call)
 	if err != nil {
 		return err
 	}
-	request.Queued = func() { st.tellQueued(e.id, request.Nonce) }
-	grant, err := e.Acquire(st.ctx, request)
+	request.Queued = func() { st.notifyQueued(s.id, request.Nonce) }
+	grant, err := s.Acquire(st.ctx, request)
 	if err != nil {
 		return err
 	}
@@ -237,18 +261,9 @@ func (st *stream) acquire(e *entry, call *pb.AcquireCall, a *pb.Answer) error {
 	return nil
 }
 
-// holds tells what a session that was attached holds. What it held in the
-// efficiency mode through another member is taken over, with the same token, if
-// Redis still has it.
-func (st *stream) holds(e *entry, held []*pb.AcquireCall, a *pb.Answer) error {
-	for _, call := range held {
-		request, err := wire.ToRequest(call)
-		if err != nil {
-			return err
-		}
-		_, _ = e.findFast(st.ctx, request) // what fails is not among the holds
-	}
-	holds, err := e.holds(st.ctx)
+// holds answers with the leases of a session that was attached.
+func (st *stream) holds(s *session, a *pb.Answer) error {
+	holds, err := s.holds(st.ctx)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,10 +16,15 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// watchPause is how often one who watches looks whether this member still leads.
-const watchPause = 100 * time.Millisecond
+const (
+	// watchPause is how often a watcher checks that this member still leads, and
+	// that the lock has the same mode.
+	watchPause = 100 * time.Millisecond
+	// listPause is how often a watch by prefix lists the locks in efficiency mode.
+	listPause = time.Second
+)
 
-// Watch tells what happens to a lock, or to all with a prefix.
+// Watch sends what happens to a lock, or to all with a prefix.
 func (s *service) Watch(r *pb.WatchRequest, server pb.LeaseService_WatchServer) error {
 	return s.watch(server.Context(), r, server.Send)
 }
@@ -38,19 +42,9 @@ func (s *service) watch(ctx context.Context, r *pb.WatchRequest, send func(*pb.E
 		}
 	}}
 	if r.Prefix != nil {
-		prefix := *r.Prefix
-		return w.follow(ctx, func(name fencing.Resource) bool { return strings.HasPrefix(string(name), prefix) },
-			func() error { return w.resync(ctx, prefix) })
+		return w.prefix(ctx, *r.Prefix)
 	}
-	name := fencing.Resource(r.Resource)
-	engine, err := s.router.engine(name)
-	if err != nil {
-		return err
-	}
-	if engine == lease.Backend(s.router.redis) {
-		return w.fast(ctx, name)
-	}
-	return w.follow(ctx, func(other fencing.Resource) bool { return other == name }, func() error { return w.look(ctx, name, raftstore.Linearizable) })
+	return w.lock(ctx, fencing.Resource(r.Resource))
 }
 
 // watch is one call of Watch.
@@ -58,19 +52,154 @@ type watch struct {
 	service *service
 	send    func(*pb.Event)
 	seen    map[fencing.Resource]lease.Status
+	synced  bool
 }
 
-// follow tells what there is, then looks at what has changed, until ctx ends.
-func (w *watch) follow(ctx context.Context, match func(fencing.Resource) bool, resync func() error) error {
-	follower := w.service.config.Feed.follow(match)
-	defer follower.stop()
-	if err := resync(); err != nil {
+// sync says that everything was told that was there when the watch began.
+func (w *watch) sync() {
+	if !w.synced {
+		w.synced = true
+		w.send(&pb.Event{Type: "synced"})
+	}
+}
+
+// errMoved: a lock has another mode now.
+var errMoved = errors.New("the lock has another mode")
+
+// lock watches one lock, in the mode that it has.
+func (w *watch) lock(ctx context.Context, name fencing.Resource) error {
+	for {
+		engine, mode, err := w.service.router.engine(name)
+		if err != nil {
+			return err
+		}
+		if mode == lease.Efficiency {
+			err = w.lockInRedis(ctx, name, engine)
+		} else {
+			err = w.lockInRaft(ctx, name)
+		}
+		if !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+}
+
+// lockInRedis watches a lock in efficiency mode.
+func (w *watch) lockInRedis(ctx context.Context, name fencing.Resource, engine lease.Backend) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		tick := time.NewTicker(watchPause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if now, _, _ := w.service.router.engine(name); now != engine {
+					cancel(errMoved)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return engine.Watch(ctx, name, func(status lease.Status) {
+		w.changed(ctx, status)
+		w.sync()
+	})
+}
+
+// lockInRaft watches a lock in correctness mode, at the leader.
+func (w *watch) lockInRaft(ctx context.Context, name fencing.Resource) error {
+	look := func(c raftstore.Consistency) error {
+		status, err := w.service.router.node.Inspect(ctx, name, c)
+		if err == nil {
+			w.changed(ctx, status)
+		}
 		return err
 	}
-	w.send(&pb.Event{Type: "synced"})
+	return w.follow(ctx, func(other fencing.Resource) bool { return other == name }, func() error {
+		if w.service.router.modeOf(name) == lease.Efficiency {
+			return errMoved
+		}
+		return nil
+	}, func(all bool, _ []fencing.Resource) error {
+		if all {
+			return look(raftstore.Linearizable)
+		}
+		return look(raftstore.Stale)
+	})
+}
+
+// prefix watches all locks with a prefix: those in correctness mode by the events
+// of the machine, at the leader, those in efficiency mode by listing them.
+func (w *watch) prefix(ctx context.Context, prefix string) error {
+	if w.service.router.efficient(prefix) {
+		return w.poll(ctx, prefix)
+	}
+	node := w.service.router.node
+	last := lease.Instant{}
+	return w.follow(ctx, func(name fencing.Resource) bool { return strings.HasPrefix(string(name), prefix) }, func() error {
+		now := w.service.router.clock.Now()
+		if !last.IsZero() && now.Since(last) < listPause {
+			return nil
+		}
+		last = now
+		err := w.resync(ctx, lease.Efficiency, prefix)
+		if w.synced && errors.Is(err, lease.ErrUnavailable) {
+			return nil // the next look tries again
+		}
+		return err
+	}, func(all bool, names []fencing.Resource) error {
+		if all {
+			return w.resync(ctx, lease.Correctness, prefix)
+		}
+		for _, name := range names {
+			if w.service.router.modeOf(name) == lease.Efficiency && len(w.seen[name].Holders)+len(w.seen[name].Waiters) == 0 {
+				continue // it moved, and the list has it
+			}
+			status, err := node.Inspect(ctx, name, raftstore.Stale)
+			if err != nil {
+				return err
+			}
+			w.changed(ctx, status)
+		}
+		return nil
+	})
+}
+
+// poll watches a prefix whose locks are all in efficiency mode. It needs no leader.
+func (w *watch) poll(ctx context.Context, prefix string) error {
+	tick := time.NewTicker(listPause)
+	defer tick.Stop()
+	for w.service.router.efficient(prefix) {
+		if err := w.resync(ctx, lease.Efficiency, prefix); err != nil && (!w.synced || !errors.Is(err, lease.ErrUnavailable)) {
+			return err
+		}
+		w.sync()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return w.prefix(ctx, prefix)
+}
+
+// follow tells what there is, then what has changed in correctness mode, until ctx
+// ends or this member does not lead. often is called again and again.
+func (w *watch) follow(ctx context.Context, match func(fencing.Resource) bool, often func() error, look func(all bool, names []fencing.Resource) error) error {
+	follower := w.service.config.Feed.follow(match)
+	defer follower.stop()
+	if err := look(true, nil); err != nil {
+		return err
+	}
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()
 	for {
+		if err := often(); err != nil {
+			return err
+		}
+		w.sync()
 		select {
 		case <-follower.wake:
 		case <-tick.C:
@@ -81,127 +210,43 @@ func (w *watch) follow(ctx context.Context, match func(fencing.Resource) bool, r
 			return w.service.notLeader()
 		}
 		names, all := follower.take()
-		if all {
-			if err := resync(); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, name := range slices.Sorted(maps.Keys(names)) {
-			if err := w.look(ctx, name, raftstore.Stale); err != nil {
+		if len(names) > 0 || all {
+			if err := look(all, slices.Sorted(maps.Keys(names))); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// look tells what has changed about a lock.
-func (w *watch) look(ctx context.Context, name fencing.Resource, c raftstore.Consistency) error {
-	if checkName(name) != nil {
-		return nil
-	}
-	status, err := w.service.router.node.Inspect(ctx, name, c)
-	if err != nil {
-		return err
-	}
-	if len(status.Holders)+len(status.Waiters) == 0 {
-		if known := w.service.book.status(name); len(known.Holders)+len(known.Waiters) > 0 || w.seen[name].Mode == lease.Efficiency {
-			status = known
-		}
-	}
-	w.changed(status)
-	return nil
-}
-
-// resync looks at all locks with a prefix.
-func (w *watch) resync(ctx context.Context, prefix string) error {
-	now, err := w.list(ctx, prefix, raftstore.Linearizable)
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.seen)) {
-		if _, still := now[name]; !still {
-			w.changed(lease.Status{Resource: name, Mode: w.seen[name].Mode})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		w.changed(now[name])
-	}
-	return nil
-}
-
-// fast watches a lock of the efficiency mode: Redis knows who holds it, this
-// member who waits.
-func (w *watch) fast(ctx context.Context, name fencing.Resource) error {
-	ctx, cancel := context.WithCancel(ctx)
-	statuses, over := make(chan lease.Status), make(chan error, 1)
-	go func() {
-		over <- w.service.router.redis.Watch(ctx, name, func(status lease.Status) {
-			select {
-			case statuses <- status:
-			case <-ctx.Done():
-			}
-		})
-	}()
-	defer func() { cancel(); <-over }()
-	follower := w.service.config.Feed.follow(func(other fencing.Resource) bool { return other == name })
-	defer follower.stop()
-	tick := time.NewTicker(watchPause)
-	defer tick.Stop()
-	var last lease.Status
-	for synced := false; ; {
-		select {
-		case last = <-statuses:
-		case <-follower.wake: // who has stopped waiting may hold it now
-			if status, err := w.service.router.redis.Inspect(ctx, name); err == nil {
-				last = status
-			}
-		case <-tick.C:
-		case err := <-over:
-			over <- err
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if !w.service.router.node.Leads() {
-			return w.service.notLeader()
-		}
-		if last.Resource == "" {
-			continue // it has not been told yet who holds
-		}
-		last.Waiters = w.service.book.status(name).Waiters
-		w.changed(last)
-		if !synced {
-			w.send(&pb.Event{Type: "synced"})
-			synced = true
-		}
-	}
-}
-
-func (w *watch) list(ctx context.Context, prefix string, c raftstore.Consistency) (map[fencing.Resource]lease.Status, error) {
-	found := map[fencing.Resource]lease.Status{}
-	for _, name := range w.service.book.names(prefix, "", math.MaxInt) {
-		found[name] = w.service.book.status(name)
-	}
+// resync compares all locks of a mode with a prefix to what was told.
+func (w *watch) resync(ctx context.Context, mode lease.Mode, prefix string) error {
+	now := map[fencing.Resource]lease.Status{}
 	for after := fencing.Resource(""); ; {
-		page, err := w.service.router.node.List(ctx, prefix, after, raftstore.MaxPage, c)
+		page, err := w.service.list(ctx, mode, prefix, after, raftstore.MaxPage)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, status := range page {
-			if checkName(status.Resource) == nil {
-				found[status.Resource] = status
-			}
+			now[status.Resource] = status
 		}
 		if len(page) < raftstore.MaxPage {
-			return found, nil
+			break
 		}
 		after = page[len(page)-1].Resource
 	}
+	for _, name := range slices.Sorted(maps.Keys(w.seen)) {
+		if _, still := now[name]; !still && w.seen[name].Mode == mode {
+			w.changed(ctx, lease.Status{Resource: name, Mode: mode})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		w.changed(ctx, now[name])
+	}
+	return nil
 }
 
-// changed tells the difference to what was told before.
-func (w *watch) changed(now lease.Status) {
+// changed sends the difference to what was told before.
+func (w *watch) changed(ctx context.Context, now lease.Status) {
 	before := w.seen[now.Resource]
 	if w.seen[now.Resource] = now; len(now.Holders)+len(now.Waiters) == 0 {
 		delete(w.seen, now.Resource)
@@ -212,7 +257,7 @@ func (w *watch) changed(now lease.Status) {
 	}
 	for i := range before.Holders {
 		if p := &before.Holders[i]; place(now.Holders, p) == 0 {
-			event(w.service.reasons.why(now.Resource, before.Mode, p), p, 0)
+			event(w.ended(ctx, now.Resource, before.Mode, p), p, 0)
 		}
 	}
 	for i := range before.Waiters {
@@ -232,17 +277,34 @@ func (w *watch) changed(now lease.Status) {
 	}
 }
 
-// place is where the same attempt is in a list, from 1; 0 if it is not.
+// ended returns how a holder's lease ended.
+func (w *watch) ended(ctx context.Context, name fencing.Resource, mode lease.Mode, p *lease.Party) string {
+	if mode != lease.Efficiency {
+		return w.service.config.Feed.ended.reason(p)
+	}
+	backend, err := w.service.router.redis.Backend()
+	if err != nil {
+		return "ended"
+	}
+	reason, err := backend.Ended(ctx, name, p.Session, p.Nonce)
+	if err != nil {
+		return "ended"
+	}
+	return reason
+}
+
+// place returns where the same attempt is in a list, from 1; 0 if it is not. A
+// waiter of another process in efficiency mode has only a name.
 func place(list []lease.Party, p *lease.Party) int {
 	for i := range list {
-		if list[i].Session == p.Session && list[i].Nonce == p.Nonce {
+		if list[i].Session == p.Session && list[i].Nonce == p.Nonce && (p.Nonce != 0 || list[i].Holder == p.Holder) {
 			return i + 1
 		}
 	}
 	return 0
 }
 
-// ended reports whether a watch has ended because its caller has.
-func ended(ctx context.Context, err error) bool {
+// gone reports whether a watch has ended because its caller has.
+func gone(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }

@@ -1,0 +1,250 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+const (
+	// busyPause and idlePause are the times between two steps.
+	busyPause = 200 * time.Millisecond
+	idlePause = time.Second
+	// followPause is how often a member looks whether it leads.
+	followPause = 50 * time.Millisecond
+	// nextPause is the time between two steps of which the first did something.
+	nextPause = 5 * time.Millisecond
+	// stepTime bounds one step.
+	stepTime = 10 * time.Second
+)
+
+// Log is the part of a raftstore.Node that a Keeper needs.
+type Log interface {
+	lease.TopologySource
+	Leads() bool
+	Efficiency() machine.Efficiency
+	SetFleet(ctx context.Context, f lease.Fleet, version uint64, now, force bool) (uint64, error)
+	FinishFleet(ctx context.Context, version uint64) error
+	FinishMove(ctx context.Context, prefix string, version uint64) error
+	AssignRange(ctx context.Context, member, join string) (machine.Range, error)
+	RaiseCeiling(ctx context.Context, to fencing.Token) error
+	Reconcile(ctx context.Context, version uint64, ceiling fencing.Token) error
+	FinishReconcile(ctx context.Context, version uint64) error
+}
+
+// Keeper brings the Redis nodes to where the log wants them, while this member
+// leads: it recovers nodes that lost their state, and completes changes of mode
+// and of the fleet.
+type Keeper struct {
+	log     Log
+	current *Current
+	seed    lease.Fleet
+	clock   lease.Clock
+	logger  *slog.Logger
+	wake    chan struct{}
+
+	seeding sync.Mutex // one SetFleet of the seed at a time
+
+	mu    sync.Mutex
+	step  Step // the last one
+	leads bool
+
+	// Of the goroutine that runs.
+	plan   *Plan
+	voters map[string]bool // by address: whether the node voted at the last step
+	moves  []machine.Move
+	warned bool
+}
+
+// NewKeeper returns a Keeper. seed is the fleet that a log without one gets; it
+// may be zero.
+func NewKeeper(log Log, current *Current, seed lease.Fleet, clock lease.Clock, logger *slog.Logger) *Keeper {
+	return &Keeper{log: log, current: current, seed: seed, clock: clock, logger: logger, wake: make(chan struct{}, 1)}
+}
+
+// Progress returns what the last step decided. ok is false if this member does
+// not lead.
+func (k *Keeper) Progress() (step Step, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.step, k.leads
+}
+
+// Poke has the Keeper look at once.
+func (k *Keeper) Poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the fleet while this member leads, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if !k.log.Leads() {
+			k.follow()
+			k.pause(ctx, followPause)
+			continue
+		}
+		if k.plan == nil {
+			k.plan, k.voters, k.moves, k.warned = NewPlan(), map[string]bool{}, nil, false
+		}
+		switch progressed, busy := k.once(ctx); {
+		case progressed: // the next step may be possible now
+			k.pause(ctx, nextPause)
+		case busy:
+			k.pause(ctx, busyPause)
+		default:
+			k.pause(ctx, idlePause)
+		}
+	}
+}
+
+// follow forgets what this member knew as the leader.
+func (k *Keeper) follow() {
+	k.plan = nil
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.step, k.leads = Step{}, false
+}
+
+// pause ends early when the topology changes, or when somebody asks for it. A
+// follower only looks for its turn to lead.
+func (k *Keeper) pause(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if d != idlePause {
+		<-ctx.Done()
+		return
+	}
+	go func() {
+		_, _ = k.log.NextTopology(ctx, k.log.Topology().Version)
+		cancel()
+	}()
+	select {
+	case <-k.wake:
+	case <-ctx.Done():
+	}
+}
+
+// once makes one step. progressed: something was done, and the next step may
+// have more to do.
+func (k *Keeper) once(ctx context.Context) (progressed, busy bool) {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	if err := k.Seed(ctx); err != nil {
+		k.logger.Warn("cannot set the Redis fleet of the settings", "error", err)
+	}
+	state := k.log.Efficiency()
+	k.compareSeed(state)
+	backend := k.current.Of(state.Fleet)
+	nodes := nodesOf(ctx, backend, state.Fleet)
+	k.report(state, nodes)
+	step := k.plan.Step(state, nodes, k.clock.Now())
+	k.mu.Lock()
+	k.step, k.leads = step, true
+	k.mu.Unlock()
+	return k.run(ctx, step.Actions, state, backend), step.Busy
+}
+
+// ProvideFloor moves the log past a floor that an operator gives, instead of past
+// the reports of a quorum. Every later token of the efficiency mode is above it.
+func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token) error {
+	state := k.log.Efficiency()
+	switch {
+	case state.Fleet.IsZero():
+		return errNoFleet
+	case state.Ready:
+		return fmt.Errorf("%w: efficiency mode is ready and knows its floor (%d)", lease.ErrInvalid, state.Floor)
+	}
+	version := uint64(0)
+	for _, n := range nodesOf(ctx, k.current.Of(state.Fleet), state.Fleet) {
+		for _, s := range []*recovery.State{n.Live, n.Former} {
+			if s != nil {
+				version = max(version, s.Version)
+			}
+		}
+	}
+	if err := k.log.Reconcile(ctx, version, floor); err != nil {
+		return fmt.Errorf("provide the floor %d: %w", floor, err)
+	}
+	k.Poke()
+	return nil
+}
+
+// nodesOf asks all nodes for their reports. Without a connection none answers.
+func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet lease.Fleet) []Node {
+	nodes := make([]Node, len(fleet.Addresses))
+	if backend == nil {
+		return nodes
+	}
+	for _, s := range backend.NodeStatuses(ctx) {
+		if i := slices.Index(fleet.Addresses, s.Addr); i >= 0 {
+			nodes[i] = Node{Report: s.Report, Joining: s.Joining, Quarantine: s.Quarantine}
+		}
+	}
+	return nodes
+}
+
+// Seed has a log without a fleet take the one of the settings.
+func (k *Keeper) Seed(ctx context.Context) error {
+	if k.seed.IsZero() {
+		return nil
+	}
+	k.seeding.Lock()
+	defer k.seeding.Unlock()
+	state := k.log.Efficiency()
+	if !state.Fleet.IsZero() || state.NextVersion != 0 {
+		return nil
+	}
+	if _, err := k.log.SetFleet(ctx, k.seed, 0, false, false); err != nil {
+		return fmt.Errorf("set the Redis fleet: %w", err)
+	}
+	k.logger.Info("set the Redis fleet of the settings", "nodes", strings.Join(k.seed.Addresses, ","))
+	return nil
+}
+
+// compareSeed warns once if the settings name another fleet than the log.
+func (k *Keeper) compareSeed(state machine.Efficiency) {
+	if k.warned || k.seed.IsZero() || state.Fleet.IsZero() || k.seed.Equal(state.Fleet) || k.seed.Equal(state.Next) {
+		return
+	}
+	k.warned = true
+	k.logger.Warn("the settings name other Redis nodes than the cluster uses; the cluster's count, and 'leased redis fleet set' changes them",
+		"settings", strings.Join(k.seed.Addresses, ","), "cluster", strings.Join(state.Fleet.Addresses, ","))
+}
+
+// report logs nodes and moves that have changed since the last step.
+func (k *Keeper) report(state machine.Efficiency, nodes []Node) {
+	goal := Goal(state)
+	for i, address := range state.Fleet.Addresses {
+		if !nodes[i].Reached {
+			continue // it may still vote
+		}
+		voted, known := k.voters[address]
+		votes := goal.Next(nodes[i].Report) != recovery.Recover
+		k.voters[address] = votes
+		switch {
+		case known && voted && !votes:
+			k.logger.Warn("a Redis node lost its state and does not vote", "node", address)
+		case known && !voted && votes:
+			k.logger.Info("a Redis node was recovered", "node", address, "floor", uint64(nodes[i].Live.Floor))
+		}
+	}
+	for _, m := range state.Moves {
+		if !slices.ContainsFunc(k.moves, func(o machine.Move) bool { return o.Prefix == m.Prefix && o.Version == m.Version }) {
+			k.logger.Info("move of locks begun", "prefix", m.Prefix, "from", m.From.String(), "to", m.To.String(), "version", m.Version, "now", m.Now)
+		}
+	}
+	k.moves = state.Moves
+}

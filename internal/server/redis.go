@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// GetFleet returns the Redis fleet and its nodes, as this member sees them. Only
+// the leader knows what the fleet is waiting for.
+func (a *admin) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetFleetResponse, error) {
+	state := a.router.node.Efficiency()
+	response := &pb.GetFleetResponse{Fleet: wire.FromFleet(state.Fleet), Version: state.Version, Floor: uint64(state.Floor),
+		Ceiling: uint64(state.Ceiling), Ready: a.router.node.Topology().Ready, Next: wire.FromFleet(state.Next)}
+	proposed := max(state.Ceiling, a.router.node.Status().LastToken)
+	backend, err := a.router.redis.Backend()
+	switch {
+	case err == nil:
+		response.Nodes = redisNodes(ctx, backend)
+	case !state.Fleet.IsZero():
+		for _, address := range state.Fleet.Addresses {
+			response.Nodes = append(response.Nodes, &pb.RedisNode{Address: address, Error: err.Error()})
+		}
+	}
+	for _, n := range response.Nodes {
+		if n.Ceiling < uint64(fencing.MaxToken) {
+			proposed = max(proposed, fencing.Token(n.Ceiling))
+		}
+		proposed = max(proposed, fencing.Token(n.Max))
+	}
+	response.ProposedFloor = uint64(min(proposed, fencing.MaxToken-recovery.Jump) + recovery.Jump)
+	if step, leads := a.keeper.Progress(); leads {
+		response.WaitingFor = step.Waiting
+	}
+	return response, nil
+}
+
+// redisNodes asks the nodes how they are.
+func redisNodes(ctx context.Context, backend *redlockadapter.Backend) []*pb.RedisNode {
+	var nodes []*pb.RedisNode
+	for _, n := range backend.NodeStatuses(ctx) {
+		node := &pb.RedisNode{Address: n.Addr, Empty: n.Err == nil && n.Report.Live == nil, Quarantine: wire.DurationText(n.Quarantine),
+			Skew: wire.DurationText(n.Skew)}
+		if n.Err != nil {
+			node.Error = n.Err.Error()
+		}
+		state := n.Report.Live
+		if state == nil {
+			state = n.Report.Former // what it knew before it lost its state
+		}
+		if state != nil {
+			node.Version, node.Fleet = state.Version, state.Fleet
+			node.Max, node.Floor, node.Ceiling = uint64(state.Max), uint64(state.Floor), uint64(state.Ceiling)
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// SetFleet changes the Redis fleet. The leader's keeper completes the change.
+func (a *admin) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetFleetResponse, error) {
+	fleet, err := wire.ToFleet(r.Fleet)
+	if err != nil {
+		return nil, err
+	}
+	if !a.router.node.Leads() {
+		return nil, a.notLeader()
+	}
+	if err := a.checkFleet(fleet); err != nil {
+		return nil, err
+	}
+	version, err := a.router.node.SetFleet(ctx, fleet, r.Version, r.Now, r.Force)
+	if err != nil {
+		return nil, policyError(err)
+	}
+	a.keeper.Poke()
+	return &pb.SetFleetResponse{Version: version}, nil
+}
+
+// checkFleet refuses a fleet that does not fit to the policies.
+func (a *admin) checkFleet(fleet lease.Fleet) error {
+	for _, p := range a.router.node.Topology().Policies.All() {
+		if p.Mode != lease.Efficiency && p.Next != lease.Efficiency {
+			continue
+		}
+		switch {
+		case fleet.IsZero():
+			return fmt.Errorf("%w: the locks of %q are in efficiency mode and need Redis nodes; change their policy first", lease.ErrInvalid, p.Prefix)
+		case p.Filled().TTL > fleet.MaxTTL:
+			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", lease.ErrInvalid, fleet.MaxTTL, p.Filled().TTL, p.Prefix)
+		}
+	}
+	return nil
+}
+
+// ProvideFloor lets a restored cluster serve the efficiency mode without the
+// reports of a quorum of the Redis nodes.
+func (a *admin) ProvideFloor(ctx context.Context, r *pb.ProvideFloorRequest) (*pb.ProvideFloorResponse, error) {
+	floor := fencing.Token(r.Floor)
+	if !floor.Valid() {
+		return nil, fmt.Errorf("%w: floor (%d) must be from 1 to %d; GetFleet proposes one", lease.ErrInvalid, r.Floor, fencing.MaxToken)
+	}
+	if !a.router.node.Leads() {
+		return nil, a.notLeader()
+	}
+	if err := a.keeper.ProvideFloor(ctx, floor); err != nil {
+		return nil, policyError(err)
+	}
+	return &pb.ProvideFloorResponse{}, nil
+}
