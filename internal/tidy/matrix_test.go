@@ -26,6 +26,7 @@ var (
 // matrix says who may import whom. Arrows run down only:
 //
 //	cmd -> internal/server -> (redlockadapter | raftstore | lease/remote) -> lease -> fencing
+//	client -> (redlockadapter | lease/remote)
 //	storagegate -> fencing
 //
 // The entry with the longest folder counts. A folder without an entry is an
@@ -38,7 +39,9 @@ var matrix = []place{
 	{folder: "lease", ours: []string{"fencing"},
 		inTests: []string{"lease/leasetest", "raftstore/machine"}},
 	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "raftstore/machine"}, theirs: testLibraries},
-	{folder: "lease/remote/...", ours: []string{"fencing", "lease", "api/...", "lease/remote/..."}, theirs: anything,
+	{folder: "lease/perlease", ours: []string{"fencing", "lease"},
+		inTests: []string{"lease/leasetest"}},
+	{folder: "lease/remote/...", ours: []string{"fencing", "lease", "lease/perlease", "api/...", "lease/remote/..."}, theirs: anything,
 		inTests: []string{"lease/leasetest", "internal/testserver"}},
 
 	// The pure core and the two adapters, which never know each other.
@@ -49,6 +52,10 @@ var matrix = []place{
 	{folder: "redlockadapter/...", ours: []string{"fencing", "lease", "redlockadapter/..."}, theirs: anything,
 		inTests: []string{"lease/leasetest", "internal/testserver"}},
 
+	// What a program that dials a service uses. Its tests run a service.
+	{folder: "client", ours: []string{"fencing", "lease/...", "redlockadapter/...", "api/..."}, theirs: anything,
+		inTests: append([]string{"internal/server/...", "raftstore/...", "storagegate/..."}, helpers...)},
+
 	// The gates: no lock client, not even in tests.
 	{folder: "storagegate/gatetest", ours: []string{"fencing", "storagegate"}, theirs: testLibraries},
 	{folder: "storagegate/...", ours: []string{"fencing", "storagegate/..."}, theirs: anything,
@@ -58,21 +65,21 @@ var matrix = []place{
 	{folder: "api/...", ours: []string{"api/..."}, theirs: anything},
 	{folder: "internal/server/...", theirs: anything,
 		ours:    []string{"internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "fencing", "api/..."},
-		inTests: helpers},
+		inTests: append([]string{"client"}, helpers...)},
 	{folder: "cmd/...", theirs: anything,
-		ours: []string{"cmd/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...",
+		ours: []string{"cmd/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...",
 			"fencing", "api/...", "proptest/promise", "proptest/linear", "proptest/spacetime", "proptest/torture"},
 		inTests: helpers},
 
 	// What proves, shows and measures. Only proptest looks into the server.
 	{folder: "proptest/...", theirs: anything,
-		ours: append([]string{"proptest/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
+		ours: append([]string{"proptest/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
 			"storagegate/...", "fencing", "api/..."}, helpers...)},
 	{folder: "examples/...", theirs: anything,
-		ours: append([]string{"examples/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
+		ours: append([]string{"examples/...", "client", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},
 	{folder: "bench/...", theirs: anything,
-		ours: append([]string{"bench/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
+		ours: append([]string{"bench/...", "client", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},
 
 	// Helpers of this repository.

@@ -31,6 +31,8 @@ func (s *Session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 			s.renewed(held, sent)
 		case errors.Is(err, lease.ErrLost):
 			s.lost([]Held{held}, err)
+		case s.movedOn(held, sent, err):
+			s.lost([]Held{held}, fmt.Errorf("%w: %w", lease.ErrTaken, err))
 		default:
 			failed, last = append(failed, held.Nonce), err
 		}
@@ -61,6 +63,20 @@ func (s *Session) renewable(now lease.Instant) (leases, expired []Held, err erro
 	return leases, expired, nil
 }
 
+// movedOn reports whether a lease ends because its lock is moving to another mode,
+// where it cannot be renewed. Its holder has three quarters of the TTL to finish,
+// then it is told why, rather than that the time has run out.
+func (s *Session) movedOn(held Held, now lease.Instant, err error) bool {
+	var moving *lease.MovingError
+	if !errors.As(err, &moving) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.attempts[held.Nonce]
+	return a != nil && now.Since(a.sent) >= s.config.TTL*3/4
+}
+
 // renewed notes that a grant was extended.
 func (s *Session) renewed(held Held, sent lease.Instant) {
 	s.mu.Lock()
@@ -73,26 +89,30 @@ func (s *Session) renewed(held Held, sent lease.Instant) {
 // lost ends grants that are lost, and tells the holder of each.
 func (s *Session) lost(leases []Held, err error) {
 	for _, held := range leases {
-		s.mu.Lock()
-		a := s.attempts[held.Nonce]
-		known := a != nil && a.granted && a.ctx.Err() == nil
-		if known {
-			s.end(held.Nonce)
-		}
-		s.mu.Unlock()
-		if !known {
-			continue
-		}
-		s.abandon(held) // some nodes may still have it
-		if s.config.Lost != nil {
+		if s.take(held) && s.config.Lost != nil {
 			s.config.Lost(held.Nonce, err)
 		}
 	}
 }
 
-// Lose ends every grant for which why returns an error, and tells its holder. The
-// error must match lease.ErrLost.
-func (s *Session) Lose(why func(Held) error) {
+// take ends a grant that is lost, and reports whether it was held until now.
+func (s *Session) take(held Held) bool {
+	s.mu.Lock()
+	a := s.attempts[held.Nonce]
+	known := a != nil && a.granted && a.ctx.Err() == nil
+	if known {
+		s.end(held.Nonce)
+	}
+	s.mu.Unlock()
+	if known {
+		s.abandon(held) // some nodes may still have it
+	}
+	return known
+}
+
+// Lose ends every grant for which why returns an error, which must match
+// lease.ErrLost. The caller calls tell, which tells the holders.
+func (s *Session) Lose(why func(Held) error) (tell func()) {
 	s.mu.Lock()
 	var leases []Held
 	for _, a := range s.attempts {
@@ -101,18 +121,32 @@ func (s *Session) Lose(why func(Held) error) {
 		}
 	}
 	s.mu.Unlock()
+	causes := map[lease.Nonce]error{}
 	for _, held := range leases {
-		if err := why(held); err != nil {
-			s.lost([]Held{held}, err)
+		if err := why(held); err != nil && s.take(held) {
+			causes[held.Nonce] = err
+		}
+	}
+	return func() {
+		for nonce, err := range causes {
+			if s.config.Lost != nil {
+				s.config.Lost(nonce, err)
+			}
 		}
 	}
 }
 
-// Busy reports whether anything is held or asked for.
-func (s *Session) Busy() bool {
+// Nonces returns the attempts that are granted.
+func (s *Session) Nonces() []lease.Nonce {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.attempts) > 0
+	var nonces []lease.Nonce
+	for nonce, a := range s.attempts {
+		if a.granted && a.ctx.Err() == nil {
+			nonces = append(nonces, nonce)
+		}
+	}
+	return nonces
 }
 
 // Close ends the session and releases everything in it.

@@ -176,13 +176,22 @@ func endedError(nonce lease.Nonce) error {
 	return fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, nonce)
 }
 
-// abandon releases in the background what nobody wants.
+// abandon releases what nobody wants, in the background unless Close may have
+// stopped waiting for that.
 func (s *Session) abandon(held Held) {
-	s.work.Go(func() {
+	release := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), min(maxCleanup, held.TTL))
 		defer cancel()
 		_ = s.engine.Release(ctx, held) // else it ends with its TTL
-	})
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		release()
+		return
+	}
+	s.work.Go(release)
+	s.mu.Unlock()
 }
 
 // Release ends the attempt, whatever its state.
@@ -204,6 +213,29 @@ func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
 		return fmt.Errorf("release: %w", err)
 	}
 	return nil
+}
+
+// Ended reports whether a nonce was released lately, or lost.
+func (s *Session) Ended(nonce lease.Nonce) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended[nonce] || s.before[nonce]
+}
+
+// Withdraw ends in the background what an attempt may have got here. Unlike Release
+// it lets the attempt be made again.
+func (s *Session) Withdraw(nonce lease.Nonce) {
+	s.mu.Lock()
+	a := s.attempts[nonce]
+	needed := a != nil && (a.granted || a.unsure)
+	delete(s.attempts, nonce)
+	s.mu.Unlock()
+	if a != nil {
+		a.cancel()
+	}
+	if needed {
+		s.abandon(a.held)
+	}
 }
 
 // end notes that a nonce was released. A late copy of its acquire is refused for a
