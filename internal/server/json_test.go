@@ -93,7 +93,6 @@ func TestBadRequests(t *testing.T) {
 		{"ttl out of bounds", "/v1/acquire", `{"resource":"a","ttl":"1ms"}`, "ttl (1ms) must be from"},
 		{"ttl with a session", "/v1/acquire", `{"resource":"a","ttl":"1s","sessionId":"00000000000000000000000000000000"}`, "the session has its own"},
 		{"bad mode", "/v1/acquire", `{"resource":"a","mode":"strong"}`, "strong"},
-		{"reserved name", "/v1/acquire", `{"resource":"leased:leader"}`, "belong to the service"},
 		{"shared permits", "/v1/acquire", `{"resource":"a","shared":true,"permits":2}`, "exclude each other"},
 		{"large nonce", "/v1/acquire", `{"resource":"a","sessionId":"00000000000000000000000000000000","nonce":4294967296}`, "below 2^32"},
 		{"renew what", "/v1/renew", `{}`, "renew needs"},
@@ -102,7 +101,11 @@ func TestBadRequests(t *testing.T) {
 		{"watch what", "/v1/watch", `{}`, "watch needs"},
 		{"large page", "/v1/list", `{"pageSize":100000}`, "pageSize"},
 		{"policy without mode", "/v1/set-policy", `{"policy":{"prefix":"a"}}`, "efficiency"},
-		{"policy of the service", "/v1/set-policy", `{"policy":{"prefix":"leased:x","mode":"correctness"}}`, "belong to the service"},
+		{"lock-delay with efficiency", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"efficiency","lockDelay":"1s"}}`, "lock-delay (1s) is for correctness mode"},
+		{"next is not for callers", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"correctness","next":"efficiency"}}`, "set by the service"},
+		{"abort nothing", "/v1/abort-move", `{"prefix":"a"}`, "there is no such policy or move"},
+		{"even fleet", "/v1/set-fleet", `{"fleet":{"namespace":"n","maxTtl":"1m","addresses":["a:1","b:1"]}}`, "use an odd number"},
+		{"floor 0", "/v1/provide-floor", `{}`, "floor (0) must be from 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, answer := post(t, s.Address(), c.path, c.body)

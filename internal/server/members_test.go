@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,22 +10,16 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // envMember makes the test binary a member: its value is a memberSpec as JSON.
 const envMember = "LEASED_TEST_MEMBER"
-
-// redisMaxTTL is short, since a move away from the efficiency mode waits for it.
-const redisMaxTTL = 2 * time.Second
 
 func TestMain(m *testing.M) {
 	if spec := os.Getenv(envMember); spec != "" {
@@ -42,8 +35,8 @@ func TestMain(m *testing.M) {
 // memberSpec is what a member's process is started with.
 type memberSpec struct {
 	ID, Dir, Raft, API string
-	Join               string   // the API of a member, empty to begin a cluster
-	Redis              []string // of the efficiency mode
+	Join               string      // the API of a member, empty to begin a cluster
+	Redis              lease.Fleet // of the efficiency mode
 }
 
 // runMember is the process of a member. It ends with its parent, by a signal, or
@@ -63,16 +56,7 @@ func runMember(text string) error {
 	if err != nil {
 		return err
 	}
-	config := server.Config{Node: node, Feed: feed, RedisMaxTTL: redisMaxTTL, Logger: quiet}
-	if len(spec.Redis) > 0 {
-		config.Redis, err = redlockadapter.New(context.Background(), redisConfig(spec.Redis))
-		for errors.Is(err, lease.ErrUnavailable) { // a busy machine
-			config.Redis, err = redlockadapter.New(context.Background(), redisConfig(spec.Redis))
-		}
-		if err != nil {
-			return err
-		}
-	}
+	config := server.Config{Node: node, Feed: feed, Redis: spec.Redis, Logger: quiet}
 	listener, err := net.Listen("tcp", spec.API)
 	if err != nil {
 		return err
@@ -97,14 +81,6 @@ func runMember(text string) error {
 		return err
 	}
 	return s.Serve()
-}
-
-func redisConfig(addresses []string) redlockadapter.Config {
-	config := redlockadapter.Config{MaxTTL: redisMaxTTL}
-	for _, address := range addresses {
-		config.Nodes = append(config.Nodes, &redis.Options{Addr: address})
-	}
-	return config
 }
 
 // member is a member in a process of its own.
@@ -157,11 +133,15 @@ type cluster struct {
 }
 
 // startCluster starts members that join the first.
-func startCluster(t testing.TB, size int, redis ...string) *cluster {
+func startCluster(t testing.TB, size int, redis ...lease.Fleet) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
+	var fleet lease.Fleet
+	if len(redis) > 0 {
+		fleet = redis[0]
+	}
 	for i := range size {
-		m := &member{t: t, spec: memberSpec{ID: fmt.Sprint("n", i+1), Dir: t.TempDir(), Raft: freePort(t), API: freePort(t), Redis: redis}}
+		m := &member{t: t, spec: memberSpec{ID: fmt.Sprint("n", i+1), Dir: t.TempDir(), Raft: freePort(t), API: freePort(t), Redis: fleet}}
 		if i > 0 {
 			m.spec.Join = c.members[0].spec.API
 		}

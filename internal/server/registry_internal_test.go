@@ -163,17 +163,17 @@ func TestAnotherTTLIsRefused(t *testing.T) {
 // closes sessions on it leaves nothing behind.
 func TestAStreamForgetsWhatWasClosed(t *testing.T) {
 	s := startIdle(t)
-	st := &stream{service: s.service, ctx: context.Background(), entries: map[lease.SessionID]*entry{}}
+	st := &stream{service: s.service, ctx: context.Background(), sessions: map[lease.SessionID]*session{}}
 	id := lease.NewSessionID()
 	call := func(op *pb.Operation) error {
 		op.Session = id[:]
-		return st.call(op, &pb.Answer{})
+		return st.call(op, nil, &pb.Answer{})
 	}
 	require.NoError(t, call(&pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(idleTTL)}}}))
-	e := st.entry(id)
+	e := st.session(id)
 	require.Contains(t, e.listeners, st)
 	require.NoError(t, call(&pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}))
-	require.Empty(t, st.entries)
+	require.Empty(t, st.sessions)
 	require.Empty(t, e.listeners)
 
 	require.ErrorIs(t, call(&pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}), lease.ErrLost, "a copy of the call")

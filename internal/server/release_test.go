@@ -31,19 +31,3 @@ func TestReleaseSaysWhatItDid(t *testing.T) {
 	code, refused := post(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"c","sessionId":%q,"nonce":3}`, opened["sessionId"]))
 	require.Equal(t, http.StatusConflict, code, "an attempt that was ended gets nothing: %v", refused)
 }
-
-// TestReleaseOfWhatIsNotKnown: a lease that another member has granted in the
-// efficiency mode is not told as released while Redis still has it.
-func TestReleaseOfWhatIsNotKnown(t *testing.T) {
-	s, id, token := grantedElsewhere(t)
-	_, answer := post(t, s.Address(), "/v1/release", fmt.Sprintf(`{"sessionId":%q,"nonce":5}`, id))
-	_, inspected := post(t, s.Address(), "/v1/inspect", `{"resource":"fast/a"}`)
-	held := fmt.Sprint(inspected["lock"].(map[string]any)["holders"])
-	require.Contains(t, held, fmt.Sprint(token), "this test needs a lease that the member does not know")
-	require.Nil(t, answer["released"])
-
-	_, answer = post(t, s.Address(), "/v1/release", fmt.Sprintf(`{"resource":"fast/a","token":%d}`, token))
-	require.Equal(t, true, answer["released"])
-	_, inspected = post(t, s.Address(), "/v1/inspect", `{"resource":"fast/a"}`)
-	require.NotContains(t, fmt.Sprint(inspected), "holders")
-}

@@ -86,32 +86,6 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 	require.Equal(t, renewed, grant.Sent)
 }
 
-// TestTheTimeOfAGrantCountsFromTheQuestion: the same for the efficiency mode, in
-// which each grant has a time of its own.
-func TestTheTimeOfAGrantCountsFromTheQuestion(t *testing.T) {
-	config := slowConfig(t)
-	config.NodeTimeout = config.MaxTTL / 2
-	served, _ := startOn(t, config)
-	b, way := slowClient(t, served.Address())
-	s, err := b.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: config.MaxTTL, Clock: way})
-	require.NoError(t, err)
-
-	asked := way.Now()
-	way.acquires.Store(int64(time.Second))
-	grant, err := s.Acquire(patient(t), lease.Request{Nonce: 1, Resources: []fencing.Resource{"fast/a"}})
-	require.NoError(t, err)
-	require.Equal(t, time.Second, way.Now().Since(asked))
-	require.Equal(t, asked, grant.Sent)
-
-	asked = way.Now()
-	way.acquires.Store(int64(config.MaxTTL / 2)) // so long that it is renewed at once
-	way.renewals.Store(int64(time.Second))
-	grant, err = s.Acquire(patient(t), lease.Request{Nonce: 2, Resources: []fencing.Resource{"fast/b"}})
-	require.NoError(t, err)
-	require.Equal(t, config.MaxTTL/2+time.Second, way.Now().Since(asked))
-	require.Equal(t, asked.Add(config.MaxTTL/2), grant.Sent, "from that renewal, which took its time, too")
-}
-
 // TestAClientCountsSuspendUnlessToldOtherwise: who chooses no clock has the one that
 // goes on in suspend.
 func TestAClientCountsSuspendUnlessToldOtherwise(t *testing.T) {

@@ -149,14 +149,16 @@ var open = map[string]bool{
 }
 
 // forMembers are the methods that need the account of a member. Each can say
-// where the API of a member is, and members and clients show their secrets there:
-// Join makes this member show its own, and a snapshot has the addresses of all.
+// where members and clients connect to and show their secrets: Join makes this
+// member show its own, a snapshot has the addresses of all members, and SetFleet
+// names the Redis nodes.
 var forMembers = map[string]bool{
 	pb.ClusterService_AddLearner_FullMethodName:      true,
 	pb.ClusterService_Promote_FullMethodName:         true,
 	pb.ClusterService_Announce_FullMethodName:        true,
 	pb.ClusterService_Join_FullMethodName:            true,
 	pb.ClusterService_RestoreSnapshot_FullMethodName: true,
+	pb.RedisService_SetFleet_FullMethodName:          true,
 }
 
 // mayCall refuses a user what is for members.

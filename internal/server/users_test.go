@@ -55,7 +55,7 @@ func send(t *testing.T, request *http.Request, authorization string) *http.Respo
 // without a secret, and nothing has happened.
 func TestEveryMethodAsksWhoCalls(t *testing.T) {
 	s, _, text := startGuarded(t)
-	for _, service := range []grpc.ServiceDesc{pb.LeaseService_ServiceDesc, pb.PolicyService_ServiceDesc, pb.ClusterService_ServiceDesc} {
+	for _, service := range []grpc.ServiceDesc{pb.LeaseService_ServiceDesc, pb.PolicyService_ServiceDesc, pb.RedisService_ServiceDesc, pb.ClusterService_ServiceDesc} {
 		for _, shown := range []string{"", secret.New()} {
 			conn := dialAs(t, s.Address(), shown)
 			for _, m := range service.Methods {
