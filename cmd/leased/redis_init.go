@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -135,7 +136,7 @@ func (f *initFlags) config() (redlockadapter.Config, error) {
 // askNodes asks the nodes for their state, and changes nothing. Nodes that a
 // service looks after are refused: only its log may assign ranges of tokens there.
 func askNodes(ctx context.Context, config redlockadapter.Config) ([]recovery.Report, error) {
-	config.Version = func() uint64 { return 1 } // not standalone: nothing is recovered
+	config.Topology = func() lease.Topology { return lease.Topology{} } // not standalone: nothing is recovered
 	backend, err := redlockadapter.New(ctx, config)
 	if err != nil {
 		return nil, err

@@ -109,11 +109,12 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	defer inbox.close()
 	line := newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
 	before := inbox.waiting(ctx)
-	client, err := f.dial(before, line)
+	client, err := f.connect(before, line)
 	if err != nil {
+		line.end()
 		return err
 	}
-	line.inspect = client.Inspect
+	line.ask(client.Inspect)
 	l, err := f.acquire(before, client, resource, options)
 	line.end()
 	signals, ended := inbox.deliver()
@@ -256,6 +257,33 @@ func (a *access) policyTTL(ctx context.Context, resource fencing.Resource) time.
 	return topology.Policies.For(resource).TTL
 }
 
+// connect connects to the service. If no member can be reached it waits as long
+// as it would for the lock.
+func (f *runFlags) connect(ctx context.Context, line *waitingLine) (*lease.Client, error) {
+	limited := ctx
+	if f.wait != 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, f.wait)
+		defer cancel()
+	}
+	trouble := errUnreached
+	for {
+		client, err := f.dial(limited, line)
+		switch {
+		case err == nil:
+			return client, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case limited.Err() != nil:
+			return nil, f.notAcquired(lease.ErrHeld, trouble)
+		case f.noWait || !passing(err):
+			return nil, err
+		}
+		trouble = err
+		line.waiting(lease.Event{Err: err})
+	}
+}
+
 // dial connects to the service, and to Redis where the lock is there.
 func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, error) {
 	addresses, err := f.access.endpoints()
@@ -281,10 +309,13 @@ func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, 
 	options := []client.Option{
 		client.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: hideSecrets}))),
 		client.WithRedis(redis.Options),
-		client.WithLease(lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})),
+		client.WithLeaseOptions(lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})),
 	}
 	if f.noRedis {
 		options = append(options, client.WithoutRedis())
+	}
+	if redis.Insecure {
+		options = append(options, client.WithRedisInsecure())
 	}
 	if config != nil {
 		options = append(options, client.WithTLS(config))

@@ -19,7 +19,6 @@ type waitingLine struct {
 	out      *os.File
 	live     bool
 	quiet    bool
-	inspect  func(context.Context, fencing.Resource) (lease.Status, error)
 	resource fencing.Resource
 	holder   string
 
@@ -29,6 +28,7 @@ type waitingLine struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
+	inspect func(context.Context, fencing.Resource) (lease.Status, error) // nil until a member is reached
 	began   time.Time
 	status  *lease.Status
 	since   map[fencing.Token]time.Time // when a holder was first seen here
@@ -42,6 +42,13 @@ func newWaitingLine(out *os.File, resource fencing.Resource, holder string, quie
 		since: map[fencing.Token]time.Time{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
+}
+
+// ask sets how the line finds out who holds the lock.
+func (l *waitingLine) ask(inspect func(context.Context, fencing.Resource) (lease.Status, error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inspect = inspect
 }
 
 // waiting is the hook of the client: an attempt waits, or has failed and is
@@ -85,7 +92,13 @@ func (l *waitingLine) end() {
 // watch keeps up with who holds the lock.
 func (l *waitingLine) watch() {
 	for l.ctx.Err() == nil {
-		if s, err := l.inspect(l.ctx, l.resource); err == nil {
+		l.mu.Lock()
+		inspect := l.inspect
+		l.mu.Unlock()
+		if inspect == nil {
+			inspect = func(context.Context, fencing.Resource) (lease.Status, error) { return lease.Status{}, errUnreached }
+		}
+		if s, err := inspect(l.ctx, l.resource); err == nil {
 			l.mu.Lock()
 			l.status = &s
 			for _, h := range s.Holders {
