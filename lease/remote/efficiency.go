@@ -153,10 +153,11 @@ func (e *Efficiency) Renew(ctx context.Context, leases []perlease.Held) []error 
 		for to < len(leases) && to-from < maxRenewals && leases[to].Session == leases[from].Session {
 			to++
 		}
+		part, outcome := leases[from:to], errs[from:to]
 		if to == len(leases) { // most often there is one operation
-			e.renew(ctx, leases[from:to], errs[from:to])
+			e.renew(ctx, part, outcome)
 		} else {
-			wg.Go(func() { e.renew(ctx, leases[from:to], errs[from:to]) })
+			wg.Go(func() { e.renew(ctx, part, outcome) })
 		}
 		from = to
 	}
