@@ -113,6 +113,33 @@ func (e *efficiency) release(ctx context.Context, held redlockadapter.Held) erro
 	return backend.Release(ctx, held)
 }
 
+// releaseUnnamed releases what an attempt was granted if its client never heard of
+// it: the connection to another member broke before the answer.
+func (e *efficiency) releaseUnnamed(ctx context.Context, key attempt, resources []string) error {
+	backend, err := e.router.redis.Backend()
+	if err != nil || len(resources) == 0 {
+		return err
+	}
+	name := fencing.Resource(resources[0])
+	status, err := backend.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	for i := range status.Holders {
+		if p := &status.Holders[i]; p.Session == key.session && p.Nonce == key.nonce {
+			held, err := backend.Find(ctx, name, p.Token)
+			if errors.Is(err, lease.ErrNotHeld) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return backend.Release(ctx, held)
+		}
+	}
+	return nil
+}
+
 // find returns the lease that holds a lock under a token.
 func (e *efficiency) find(ctx context.Context, name fencing.Resource, token fencing.Token) (redlockadapter.Held, error) {
 	backend, err := e.router.redis.Backend()

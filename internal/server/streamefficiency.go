@@ -119,7 +119,7 @@ func (st *stream) releaseEfficiency(id lease.SessionID, call *pb.ReleaseCall) er
 		return st.service.efficiency.release(st.ctx, w.held)
 	}
 	if call.Lease.Name == "" {
-		return nil // it was not granted, and does not wait
+		return st.service.efficiency.releaseUnnamed(st.ctx, attempt{id, lease.Nonce(call.Nonce)}, call.Lease.Resources)
 	}
 	held, err := st.service.heldOf(id, call.Lease)
 	if err != nil {
