@@ -62,13 +62,18 @@ func (a *access) fleet(ctx context.Context) (got *pb.GetFleetResponse, err error
 func stateOf(n *pb.RedisNode) string {
 	switch {
 	case n.Error != "":
-		return "unreachable: " + n.Error
+		return "unreachable: " + oneLine(n.Error)
 	case n.Empty && n.Quarantine != "":
 		return "empty, votes in " + roundText(n.Quarantine)
 	case n.Empty:
 		return "empty"
 	}
 	return "votes"
+}
+
+// oneLine is a text of several lines, as errors that were joined, in one.
+func oneLine(text string) string {
+	return strings.Join(strings.Split(strings.TrimSpace(text), "\n"), "; ")
 }
 
 // roundText is a duration of the API for people.

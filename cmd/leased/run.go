@@ -208,8 +208,13 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	case f.shared && f.permits != 0:
 		return nil, usageError(fmt.Errorf("shared and permits (%d) exclude each other", f.permits))
 	}
+	topology := f.access.topology(ctx)
 	if f.ttl == 0 {
-		f.ttl = f.access.policyTTL(ctx, resource)
+		f.ttl = topology.Policies.For(resource).TTL
+	}
+	// A lock in correctness mode needs no connection to Redis, nor a word about it.
+	if mode, err := topology.ModeOf(resource); err == nil && mode != lease.Efficiency {
+		f.noRedis = true
 	}
 	if f.grace == 0 {
 		f.grace = supervise.DefaultGrace(f.ttl)
@@ -237,12 +242,11 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	return options, nil
 }
 
-// policyTTL is what the service says about the lock, or the default where no
-// member can be asked.
-func (a *access) policyTTL(ctx context.Context, resource fencing.Resource) time.Duration {
+// topology is what the first member that answers says about modes and timings.
+// Where none does it is empty.
+func (a *access) topology(ctx context.Context) (topology lease.Topology) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	var topology lease.Topology
 	_ = a.onAny(ctx, func(conn *grpc.ClientConn) error {
 		stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 		if err != nil {
@@ -254,7 +258,7 @@ func (a *access) policyTTL(ctx context.Context, resource fencing.Resource) time.
 		}
 		return err
 	})
-	return topology.Policies.For(resource).TTL
+	return topology
 }
 
 // connect connects to the service. If no member can be reached it waits as long
@@ -307,7 +311,7 @@ func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, 
 		level = slog.LevelError
 	}
 	options := []client.Option{
-		client.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: hideSecrets}))),
+		client.WithLogger(slog.New(&plainHandler{out: os.Stderr, level: level})),
 		client.WithRedis(redis.Options),
 		client.WithLeaseOptions(lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})),
 	}

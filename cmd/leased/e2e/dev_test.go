@@ -22,6 +22,10 @@ func dev(t *testing.T, data string, args ...string) (*process, string) {
 	api := freeAddr(t)
 	p := start(t, nil, append([]string{leased, "dev", "--data=" + data, "--listen=" + api, "--raft-listen=127.0.0.1:0"}, args...)...)
 	p.says("Ctrl-C stops everything")
+	t.Cleanup(func() { // its Redis servers write to the folder until they have ended
+		p.signal(syscall.SIGINT)
+		p.code()
+	})
 	return p, api
 }
 
@@ -128,6 +132,7 @@ func TestDevWithoutRedis(t *testing.T) {
 	p := start(t, []string{"PATH=" + path}, leased, "dev", "--data="+filepath.Join(path, "dev"), "--listen="+api, "--raft-listen=127.0.0.1:0")
 	p.says("5 embedded imitations of Redis, for trying out only (redis-server is not installed)")
 	p.says("Ctrl-C stops everything")
+	defer func() { p.signal(syscall.SIGINT); p.code() }()
 	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")
 	must(t, endpoint(api), leased, "acquire", "fast/1")
 	require.Contains(t, must(t, endpoint(api), leased, "redis", "status"), "5 nodes")
