@@ -31,7 +31,6 @@ var interesting = []string{
 	"break: done", "break: of a set", "break: wrong token", "break: token of another lock",
 	"delay: begun", "delay: begun beside holders", "delay: begun during a delay", "delay: ended", "delay: ended and a waiter granted",
 	"delay: stale number", "delay: stale generation",
-	"policy: set", "policy: mode changed", "policy: outdated", "policy: busy", "policy: deleted", "policy: not there",
 	"floor: raised", "floor: exhausted",
 	"grant: none, since no token is left",
 }
@@ -57,14 +56,14 @@ const enough = 50_000
 // report prints the counts and fails on a case that was never hit.
 func (c *cases) report(t *testing.T) {
 	var lines []string
-	for _, name := range interesting {
+	for _, name := range slices.Concat(interesting, interestingTopology) {
 		lines = append(lines, fmt.Sprintf("%9d  %s", c.hits[name], name))
 		if c.hits[name] == 0 && c.commands >= enough {
 			t.Errorf("never reached: %s", name)
 		}
 	}
 	for name := range c.hits {
-		if !slices.Contains(interesting, name) {
+		if !slices.Contains(interesting, name) && !slices.Contains(interestingTopology, name) {
 			t.Errorf("counted but not listed: %s", name)
 		}
 	}
@@ -75,14 +74,13 @@ func (c *cases) report(t *testing.T) {
 type view struct {
 	status map[fencing.Resource]lease.Status
 	open   bool // the session of the command
-	modes  map[fencing.Resource]lease.Mode
+	topologyView
 }
 
 func (c *cases) before(p *pair, command machine.Command) view {
-	v := view{status: map[fencing.Resource]lease.Status{}, modes: map[fencing.Resource]lease.Mode{}}
+	v := view{status: map[fencing.Resource]lease.Status{}, topologyView: topologyOf(p.machine)}
 	for _, name := range names {
 		v.status[name] = p.machine.Inspect(name)
-		v.modes[name] = v.status[name].Mode
 	}
 	if open, ok := command.(*machine.OpenSession); ok {
 		_, v.open = p.machine.Standings()[open.Session]
@@ -144,16 +142,11 @@ func (c *cases) after(p *pair, command machine.Command, v view, result machine.R
 		delayed := v.status[command.Resource].Delayed
 		c.hit(delayed && result.Code == machine.Outdated && command.Generation == p.machine.Generation(), "delay: stale number")
 		c.hit(delayed && result.Code == machine.Outdated && command.Generation < p.machine.Generation(), "delay: stale generation")
-	case *machine.SetPolicy:
-		c.hit(result.Code == machine.Done, "policy: set")
-		c.policy(p, v, result)
-	case *machine.DeletePolicy:
-		c.hit(result.Code == machine.Done, "policy: deleted")
-		c.hit(result.Code == machine.NotHeld, "policy: not there")
-		c.policy(p, v, result)
 	case *machine.RaiseFloor:
 		c.hit(result.Code == machine.Done && command.By > 0, "floor: raised")
 		c.hit(result.Code == machine.Exhausted, "floor: exhausted")
+	default:
+		c.topology(p, command, v.topologyView, result, events)
 	}
 	c.delays(p, v, events)
 	p.remember(command, result, events)
@@ -199,7 +192,9 @@ func (c *cases) acquire(p *pair, command *machine.Acquire, v view, result machin
 	c.hit(result.Code == machine.Exhausted, "acquire: exhausted")
 	c.hit(result.Code == machine.Held, "acquire: held")
 	c.hit(result.Code == machine.WrongMode, "acquire: wrong mode")
-	c.hit(result.Code == machine.WrongMode && q.Mode == lease.AnyMode, "acquire: set of two modes")
+	c.hit(result.Code == machine.WrongMode && result.Resource != q.Resources[0], "acquire: set of two modes")
+	c.hit(result.Code == machine.Moving, "acquire: moving")
+	c.hit(result.Code == machine.Moving && result.Resource != q.Resources[0], "acquire: set, one of which is moving")
 	if result.Code == machine.Ended {
 		c.hit(p.fates[attempt] == released, "late acquire: after its release")
 		c.hit(p.fates[attempt] == refused, "late acquire: after it was refused")
@@ -210,6 +205,7 @@ func (c *cases) acquire(p *pair, command *machine.Acquire, v view, result machin
 		return
 	}
 	c.hit(result.Code == machine.Granted, "acquire: granted at once")
+	c.hit(p.fates[attempt] == moved && (result.Code == machine.Granted || result.Code == machine.Queued), "acquire: asked again after a move")
 	c.hit(result.Code == machine.Granted && p.pastGrants[attempt], "late acquire: granted again in a session opened again")
 	if result.Code != machine.Queued {
 		return
@@ -237,17 +233,6 @@ func (c *cases) session(id lease.SessionID, v view, result machine.Result) {
 		holds, waits = holds || h, waits || w
 	}
 	c.hit(holds && waits, "session: ended with holders and waiters")
-}
-
-func (c *cases) policy(p *pair, v view, result machine.Result) {
-	c.hit(result.Code == machine.Outdated, "policy: outdated")
-	c.hit(result.Code == machine.Busy, "policy: busy")
-	for _, name := range names {
-		if result.Code == machine.Done && v.modes[name] != p.machine.Inspect(name).Mode {
-			c.hit(true, "policy: mode changed")
-			return
-		}
-	}
 }
 
 func (c *cases) delays(p *pair, v view, events []machine.Event) {

@@ -14,6 +14,7 @@ const (
 	refused   fate = "refused"
 	wasBroken fate = "broken"
 	unknown   fate = "released before it was known"
+	moved     fate = "refused because of a move"
 )
 
 // history is what the cases remember of one run.
@@ -36,8 +37,14 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 		switch e.Type {
 		case machine.EventGranted:
 			h.grants[attempt] = true
-		case machine.EventReleased, machine.EventCancelled:
+		case machine.EventReleased:
 			h.fates[attempt] = released
+		case machine.EventCancelled:
+			h.fates[attempt] = released
+			switch command.(type) {
+			case *machine.SetPolicy, *machine.DeletePolicy:
+				h.fates[attempt] = moved
+			}
 		case machine.EventBroken:
 			h.fates[attempt] = wasBroken
 		}
@@ -48,7 +55,12 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 		switch result.Code {
 		case machine.Held, machine.WrongMode:
 			h.fates[attempt] = refused
+		case machine.Moving:
+			h.fates[attempt] = moved
 		case machine.Granted, machine.Queued:
+			if h.fates[attempt] == moved {
+				delete(h.fates, attempt)
+			}
 			if h.permits[attempt] == 0 {
 				h.permits[attempt] = command.Request.Permits
 			}

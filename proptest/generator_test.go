@@ -51,21 +51,24 @@ type taste struct {
 	name                                                                         string
 	acquire, release, again, open, shut, expire, brk, delay, policy, lead, floor int
 	over                                                                         int // all sessions end
+	move, fleet                                                                  int // besides policy
 	sets, shared, permits                                                        int // of 8 requests; the rest is exclusive
 	try                                                                          int // of 8 requests: without waiting
 	almostExhausted                                                              bool
 }
 
 var tastes = []taste{
-	{name: "everything", over: 1, acquire: 34, release: 12, again: 10, open: 6, shut: 3, expire: 5, brk: 5, delay: 8, policy: 6, lead: 3, floor: 1, sets: 3, shared: 3, permits: 2, try: 2},
+	{name: "everything", over: 1, move: 4, fleet: 4, acquire: 34, release: 12, again: 10, open: 6, shut: 3, expire: 5, brk: 5, delay: 8, policy: 6, lead: 3, floor: 1, sets: 3, shared: 3, permits: 2, try: 2},
 	{name: "queues", acquire: 40, release: 20, again: 6, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, shared: 2, permits: 1, try: 1},
-	{name: "sets", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 4, lead: 1, sets: 7, shared: 4, try: 1},
+	{name: "sets", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 4, policy: 4, move: 6, lead: 1, sets: 7, shared: 4, try: 1},
 	{name: "permits", acquire: 40, release: 20, again: 4, open: 4, shut: 2, expire: 2, brk: 2, lead: 1, permits: 7, shared: 1, try: 1},
 	{name: "copies", acquire: 20, release: 16, again: 40, open: 8, shut: 3, expire: 3, brk: 3, delay: 3, lead: 2, sets: 2, shared: 2, permits: 2, try: 4},
 	{name: "sessions", over: 1, acquire: 30, release: 8, again: 8, open: 14, shut: 6, expire: 14, brk: 1, delay: 4, lead: 8, sets: 2, shared: 2, permits: 2, try: 1},
 	{name: "delays", acquire: 30, release: 8, again: 4, open: 8, shut: 1, expire: 6, brk: 16, delay: 16, policy: 4, lead: 4, sets: 2, shared: 5, permits: 2, try: 1},
-	{name: "policies", acquire: 14, release: 14, again: 6, open: 6, shut: 2, expire: 2, brk: 3, delay: 6, policy: 30, lead: 1, sets: 4, shared: 2, permits: 1, try: 3},
-	{name: "exhaustion", acquire: 30, release: 16, again: 8, open: 6, shut: 2, expire: 2, brk: 2, delay: 3, floor: 6, sets: 2, shared: 2, permits: 2, try: 2, almostExhausted: true},
+	{name: "policies", acquire: 14, release: 14, again: 6, open: 6, shut: 2, expire: 2, brk: 3, delay: 6, policy: 30, move: 20, fleet: 2, lead: 1, sets: 4, shared: 2, permits: 1, try: 3},
+	{name: "moves", acquire: 30, release: 10, again: 4, open: 6, shut: 1, expire: 3, brk: 4, delay: 5, policy: 12, move: 14, fleet: 8, lead: 1, sets: 5, shared: 3, try: 1},
+	{name: "fleets", acquire: 10, release: 6, again: 4, open: 4, policy: 8, move: 8, fleet: 40, lead: 1, sets: 2, try: 3},
+	{name: "exhaustion", acquire: 30, release: 16, again: 8, open: 6, shut: 2, expire: 2, brk: 2, delay: 3, floor: 6, policy: 3, move: 2, fleet: 10, sets: 2, shared: 2, permits: 2, try: 2, almostExhausted: true},
 }
 
 // script makes up the commands of one run. It looks at the machine so that most
@@ -77,24 +80,27 @@ type script struct {
 	nonces map[lease.SessionID]lease.Nonce // the last new one
 	given  []machine.Command               // all of them, for late copies
 	delays []machine.EndDelay              // all that ever began
-
-	numbered bool // sessions have incarnations, as in production
 }
 
 func newScript(t *rapid.T, p *pair, taste taste) *script {
-	return &script{pair: p, taste: taste, names: names[:1+roll(t, len(names), "names")], nonces: map[lease.SessionID]lease.Nonce{},
-		numbered: coin.Draw(t, "numbered")}
+	return &script{pair: p, taste: taste, names: names[:1+roll(t, len(names), "names")], nonces: map[lease.SessionID]lease.Nonce{}}
 }
 
 // begin is what every run starts with.
 func (s *script) begin(t *rapid.T) []machine.Command {
 	batch := []machine.Command{&machine.Lead{}}
 	for _, id := range sessions[:2] {
-		batch = append(batch, &machine.OpenSession{Session: id, TTL: time.Second, Numbered: s.numbered})
+		batch = append(batch, &machine.OpenSession{Session: id, TTL: time.Second})
+	}
+	if s.taste.fleet > 0 && coin.Draw(t, "ready") {
+		batch = append(batch, &machine.SetFleet{Fleet: fleets[0]}, &machine.Reconcile{}, &machine.FinishReconcile{Version: 2})
 	}
 	if s.taste.almostExhausted {
 		left := fencing.Token(roll(t, 64, "left"))
 		batch = append(batch, &machine.RaiseFloor{By: fencing.MaxToken - left})
+		if coin.Draw(t, "ranges too") {
+			batch = append(batch, &machine.RaiseCeiling{To: fencing.MaxToken - fencing.Token(roll(t, 3, "ranges"))<<32})
+		}
 	}
 	if s.taste.delay > 0 {
 		batch = append(batch, &machine.SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: time.Second}})
@@ -119,7 +125,7 @@ func (s *script) command(t *rapid.T) machine.Command {
 	}{
 		{s.taste.acquire, s.acquire}, {s.taste.release, s.release}, {s.taste.again, s.again}, {s.taste.open, s.open},
 		{s.taste.shut, s.shut}, {s.taste.expire, s.expire}, {s.taste.brk, s.brk}, {s.taste.delay, s.endDelay},
-		{s.taste.policy, s.policy}, {s.taste.lead, s.lead}, {s.taste.floor, s.floor},
+		{s.taste.policy, s.policy}, {s.taste.move, s.move}, {s.taste.fleet, s.fleet}, {s.taste.lead, s.lead}, {s.taste.floor, s.floor},
 		{s.taste.over, func(*rapid.T) machine.Command { return &machine.EndSessions{Above: s.machine.Order()} }},
 	}
 	total := 0
@@ -151,10 +157,7 @@ func (s *script) incarnation(t *rapid.T, id lease.SessionID) uint64 {
 	if n := s.machine.Standing(id).Incarnation; n != 0 && roll(t, 16, "earlier life") > 0 {
 		return n
 	}
-	if given := slices.Sorted(maps.Keys(s.lifeOf)); s.numbered {
-		return pick(t, given, "incarnation")
-	}
-	return 0
+	return pick(t, slices.Sorted(maps.Keys(s.lifeOf)), "incarnation")
 }
 
 // parties are the holders or waiters there are, each once.
@@ -230,7 +233,7 @@ func (s *script) again(t *rapid.T) machine.Command {
 }
 
 func (s *script) open(t *rapid.T) machine.Command {
-	return &machine.OpenSession{Session: pick(t, sessions, "session"), TTL: pick(t, []time.Duration{time.Second, lease.MinTTL, lease.MaxTTL}, "ttl"), Numbered: s.numbered}
+	return &machine.OpenSession{Session: pick(t, sessions, "session"), TTL: pick(t, []time.Duration{time.Second, lease.MinTTL, lease.MaxTTL}, "ttl")}
 }
 
 func (s *script) shut(t *rapid.T) machine.Command {
@@ -283,23 +286,6 @@ func (s *script) endDelay(t *rapid.T) machine.Command {
 	end := s.delays[len(s.delays)-1-roll(t, min(len(s.delays), 6), "delay")]
 	end.Generation = s.generation(t)
 	return &end
-}
-
-func (s *script) policy(t *rapid.T) machine.Command {
-	_, version := s.machine.Policies()
-	switch roll(t, 4, "version") {
-	case 0:
-		version = uint64(roll(t, int(version)+3, "other version"))
-	case 1, 2:
-		version = 0
-	}
-	prefix := pick(t, prefixes, "prefix")
-	if roll(t, 3, "delete") == 0 {
-		return &machine.DeletePolicy{Prefix: prefix, Version: version}
-	}
-	return &machine.SetPolicy{Version: version, Policy: lease.Policy{Prefix: prefix,
-		Mode:      pick(t, []lease.Mode{lease.Correctness, lease.Correctness, lease.Efficiency}, "mode"),
-		LockDelay: pick(t, []time.Duration{0, time.Second, time.Minute}, "delay")}}
 }
 
 func (s *script) floor(t *rapid.T) machine.Command {

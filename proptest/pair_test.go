@@ -64,7 +64,7 @@ func (p *pair) step(t require.TestingT, c machine.Command) {
 		same(t, c, "event", wantEvents[i], have)
 		content(t, c, p.witness.See(have))
 	}
-	p.tellWitness(t, c, result)
+	content(t, c, tellWitness(p.witness, p.machine, c, result))
 	content(t, c, p.witness.Settled())
 	p.compareStates(t, c)
 	p.cases.after(p, c, before, result, events)
@@ -99,7 +99,7 @@ func (p *pair) ask(c machine.Command) (model.Outcome, []model.Event) {
 	case *machine.Lead:
 		return p.model.Lead()
 	case *machine.OpenSession:
-		return p.model.OpenSession(c.Session, c.TTL, c.Numbered)
+		return p.model.OpenSession(c.Session, c.TTL)
 	case *machine.CloseSession:
 		return p.model.CloseSession(p.session(c.Session, c.Incarnation))
 	case *machine.Acquire:
@@ -112,35 +112,91 @@ func (p *pair) ask(c machine.Command) (model.Outcome, []model.Event) {
 		return p.model.Break(c.Resource, c.Token)
 	case *machine.EndDelay:
 		return p.model.EndDelay(c.Resource, p.delayOf[c.Delay], c.Generation)
-	case *machine.SetPolicy:
-		return p.model.SetPolicy(c.Policy, c.Version)
-	case *machine.DeletePolicy:
-		return p.model.DeletePolicy(c.Prefix, c.Version)
 	case *machine.RaiseFloor:
 		return p.model.RaiseFloor(c.By)
 	case *machine.EndSessions:
 		return p.model.EndSessions()
 	}
+	return p.askTopology(c)
+}
+
+// askTopology gives the model the same command, if it changes the topology.
+func (p *pair) askTopology(c machine.Command) (model.Outcome, []model.Event) {
+	switch c := c.(type) {
+	case *machine.SetPolicy:
+		return p.model.SetPolicy(c.Policy, c.Version, c.Now)
+	case *machine.DeletePolicy:
+		return p.model.DeletePolicy(c.Prefix, c.Version, c.Now)
+	case *machine.AbortMove:
+		return p.model.AbortMove(c.Prefix)
+	case *machine.FinishMove:
+		return p.model.FinishMove(c.Prefix, c.Version)
+	case *machine.SetFleet:
+		return p.model.SetFleet(c.Fleet, c.Version, c.Now, c.Force)
+	case *machine.FinishFleet:
+		return p.model.FinishFleet(c.Version)
+	case *machine.AssignRange:
+		return p.model.AssignRange(c.Member)
+	case *machine.RaiseCeiling:
+		return p.model.RaiseCeiling(c.To)
+	case *machine.Reconcile:
+		return p.model.Reconcile(c.Version, c.Ceiling)
+	case *machine.FinishReconcile:
+		return p.model.FinishReconcile(c.Version)
+	case *machine.MarkRestored:
+		return p.model.MarkRestored(c.Version, c.Ceiling)
+	case *machine.SetMemberAPI:
+		return p.model.SetMemberAPI(c.ID, c.Address)
+	}
 	panic(fmt.Sprintf("the model does not know %T", c))
 }
 
-// tellWitness passes on what is no event.
-func (p *pair) tellWitness(t require.TestingT, c machine.Command, result machine.Result) {
-	if result.Code != machine.Done {
-		return
-	}
-	switch command := c.(type) {
-	case *machine.RaiseFloor:
-		p.witness.Raised(result.Token)
-	case *machine.CloseSession:
-		content(t, c, p.witness.SessionEnded(command.Session))
-	case *machine.Expire:
-		content(t, c, p.witness.SessionEnded(command.Session))
-	case *machine.EndSessions:
-		for _, id := range sessions {
-			content(t, c, p.witness.SessionEnded(id))
+// tellWitness passes on what is no event, and how locks are provided now.
+func tellWitness(w *model.Witness, m *machine.Machine, c machine.Command, result machine.Result) error {
+	ended := []lease.SessionID{}
+	if result.Code == machine.Done {
+		switch command := c.(type) {
+		case *machine.RaiseFloor:
+			w.Raised(result.Token)
+		case *machine.CloseSession:
+			ended = append(ended, command.Session)
+		case *machine.Expire:
+			ended = append(ended, command.Session)
+		case *machine.EndSessions:
+			ended = sessions
+		case *machine.FinishMove, *machine.Reconcile:
+			w.Raised(m.LastToken())
+		case *machine.AssignRange:
+			if err := w.RangeAssigned(*rangeOf(result.Range)); err != nil {
+				return err
+			}
 		}
 	}
+	for _, id := range ended {
+		if err := w.SessionEnded(id); err != nil {
+			return err
+		}
+	}
+	e := m.Efficiency()
+	return w.Routed(waysOf(m), e.Floor, e.Ceiling)
+}
+
+// waysOf is how the locks are provided, by the topology that clients get.
+func waysOf(m *machine.Machine) map[fencing.Resource]model.Way {
+	ways := map[fencing.Resource]model.Way{}
+	topology := m.Topology()
+	for _, name := range names {
+		mode, err := topology.ModeOf(name)
+		ways[name] = model.Way{Mode: mode, Moving: err != nil}
+	}
+	return ways
+}
+
+func rangeOf(r *machine.Range) *model.Range {
+	if r == nil {
+		return nil
+	}
+	return &model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version, First: r.First}
 }
 
 func (p *pair) compareStates(t require.TestingT, c machine.Command) {
@@ -156,6 +212,7 @@ func (p *pair) compareStates(t require.TestingT, c machine.Command) {
 	for _, name := range names {
 		same(t, c, "lock", p.model.Inspect(name), p.machine.Inspect(name))
 	}
+	p.compareTopologies(t, c)
 	want, have := p.model.Delays(), p.machine.Delays()
 	same(t, c, "number of delays", len(want), len(have))
 	for i, e := range have {
@@ -163,9 +220,27 @@ func (p *pair) compareStates(t require.TestingT, c machine.Command) {
 	}
 }
 
+func (p *pair) compareTopologies(t require.TestingT, c machine.Command) {
+	e, topology := p.machine.Efficiency(), p.machine.Topology()
+	same(t, c, "policies", append([]lease.Policy{}, p.model.Policies()...), append([]lease.Policy{}, topology.Policies.All()...))
+	same(t, c, "ready", p.model.Ready(), topology.Ready)
+	same(t, c, "versions", []uint64{p.model.Version(), p.model.Version()}, []uint64{topology.Version, e.Version})
+	same(t, c, "fleet of the clients", e.Fleet, topology.Fleet)
+	same(t, c, "redis", p.model.Redis(), model.Redis{Fleet: e.Fleet, Next: e.Next, NextVersion: e.NextVersion, Now: e.NextNow, Force: e.NextForce,
+		Floor: e.Floor, Ceiling: e.Ceiling, Fresh: e.Fresh, Ready: e.Ready, Restored: e.Restored, Reconciled: e.ReconcileVersion, Assigned: e.Assigned})
+	want := p.model.Migrations()
+	same(t, c, "number of moves", len(want), len(e.Moves))
+	for i, mv := range e.Moves {
+		same(t, c, "move", want[i], model.Migration(mv))
+	}
+	for _, id := range []string{"n1", "n2"} {
+		same(t, c, "member", p.model.MemberAPI(id), p.machine.MemberAPI(id))
+	}
+}
+
 func (p *pair) outcomeOf(r machine.Result) model.Outcome {
-	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Mode: r.Mode,
-		Resource: r.Resource, Generation: r.Generation, Version: r.Version, Life: p.lifeOf[r.Incarnation]}
+	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Mode: r.Mode, Next: r.Next,
+		Resource: r.Resource, Generation: r.Generation, Version: r.Version, Life: p.lifeOf[r.Incarnation], Range: rangeOf(r.Range)}
 }
 
 // eventOf is the machine's event in the model's words. The first time that the
@@ -198,7 +273,7 @@ func show(c machine.Command) string {
 	case *machine.Release:
 		return fmt.Sprintf("Release{session %x as %d, nonce %d}", c.Session[0], c.Incarnation, c.Nonce)
 	case *machine.OpenSession:
-		return fmt.Sprintf("OpenSession{session %x, ttl %v, numbered %v}", c.Session[0], c.TTL, c.Numbered)
+		return fmt.Sprintf("OpenSession{session %x, ttl %v}", c.Session[0], c.TTL)
 	case *machine.CloseSession:
 		return fmt.Sprintf("CloseSession{session %x as %d}", c.Session[0], c.Incarnation)
 	case *machine.Expire:

@@ -19,7 +19,7 @@ func BenchmarkApply(b *testing.B) {
 	pair := func(i int) []machine.Command {
 		request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/%04d", i%1000))},
 			Mode: lease.Correctness, Wait: true, Holder: "worker-17"}
-		return []machine.Command{&machine.Acquire{Session: id, Request: request}, &machine.Release{Session: id, Nonce: request.Nonce}}
+		return []machine.Command{&machine.Acquire{Session: id, Incarnation: 1, Request: request}, &machine.Release{Session: id, Incarnation: 1, Nonce: request.Nonce}}
 	}
 	pairs := make([][]machine.Command, 1<<16)
 	entries := make([][]byte, len(pairs))

@@ -109,9 +109,11 @@ func (b *Backend) once(call func(n *Node) error) error {
 	return b.nodes[0].notLeader()
 }
 
-// worthAnother: another leader, or the same one a little later, may answer.
+// worthAnother reports whether another leader, or the same one a little later,
+// may answer. A move takes too long for that.
 func (b *Backend) worthAnother(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || errors.Is(err, ErrBusy) {
+	var moving *lease.MovingError
+	if ctx.Err() != nil || errors.Is(err, ErrBusy) || errors.As(err, &moving) {
 		return false
 	}
 	return errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)

@@ -96,7 +96,7 @@ func TestWaiterLooksBeforeItWaits(t *testing.T) {
 		grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
 		n := c.leader()
-		result, err := n.await(testContext(t), n.leading.Load(), attempt{s.(*Session).config.ID, s.(*Session).number, 1})
+		result, err := n.await(testContext(t), n.leading.Load(), attempt{s.(*Session).config.ID, s.(*Session).number, 1}, []fencing.Resource{"a"})
 		require.NoError(t, err, "its turn came between the answer and the wait")
 		require.Equal(t, grant.Token, result.Token)
 	})
@@ -179,7 +179,7 @@ func TestLockDelayRunsAgainAfterFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		b := c.backend()
-		_, err := c.leader().SetPolicy(testContext(t), lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: 20 * time.Second}, 0)
+		_, err := c.leader().SetPolicy(testContext(t), lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: 20 * time.Second}, 0, false)
 		require.NoError(t, err)
 		s, other := openSession(t, b, time.Second), openSession(t, b, 10*time.Minute)
 		_, err = s.Acquire(testContext(t), lockRequest(1, "slow/a"))
@@ -199,40 +199,6 @@ func TestLockDelayRunsAgainAfterFailover(t *testing.T) {
 		waited := lease.MonotonicClock().Now().Since(began)
 		require.Greater(t, waited, 20*time.Second)
 		require.Less(t, waited, 30*time.Second)
-	})
-}
-
-func TestPoliciesAreVersioned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := startMemory(t, 3)
-		n, ctx := c.leader(), testContext(t)
-		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, 0)
-		require.NoError(t, err)
-		require.Equal(t, uint64(1), version)
-		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Correctness}, 7)
-		require.ErrorIs(t, err, ErrVersion)
-		policies, version, err := n.Policies(ctx, Linearizable)
-		require.NoError(t, err)
-		require.Equal(t, uint64(1), version)
-		require.Equal(t, lease.Efficiency, policies.For("fast/x").Mode)
-
-		s := openSession(t, c.backend(), time.Minute)
-		_, err = s.Acquire(ctx, lockRequest(1, "fast/x"))
-		require.ErrorIs(t, err, lease.ErrModeMismatch, "a lock of the other mode is not granted here")
-		request := lockRequest(2, "fast/x")
-		request.Mode = lease.Efficiency
-		_, err = s.Acquire(ctx, request)
-		require.ErrorIs(t, err, lease.ErrUnsupported)
-
-		_, err = s.Acquire(ctx, lockRequest(3, "used"))
-		require.NoError(t, err)
-		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "us", Mode: lease.Efficiency}, 0)
-		require.ErrorIs(t, err, lease.ErrHeld)
-		_, err = n.DeletePolicy(ctx, "fast/", 1)
-		require.NoError(t, err)
-		_, err = n.DeletePolicy(ctx, "fast/", 0)
-		require.ErrorIs(t, err, lease.ErrNotHeld)
-		c.agree()
 	})
 }
 

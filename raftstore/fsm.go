@@ -30,7 +30,7 @@ type fsm struct {
 // observer is told of every command that was applied, in order, with fsm.mu
 // held: it must not block. What it returns is run once the lock is free.
 type observer interface {
-	applied(c machine.Command, result machine.Result, events []machine.Event) (later []func())
+	applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (later []func())
 	// awaits says whether somebody on this node waits for what comes of an
 	// entry: its proposer.
 	awaits(data []byte) bool
@@ -94,7 +94,7 @@ func (f *fsm) Apply(log *raft.Log) any {
 		results = append(results, result)
 		chain.add(result, events)
 		f.observer.saw(log.Index, events) // before anyone is answered
-		later = append(later, f.observer.applied(c, result, events)...)
+		later = append(later, f.observer.applied(f.machine, c, result, events)...)
 	}
 	f.chain = chain.end()
 	f.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	turns    map[attempt]*turn
-	holders  map[lease.SessionID]map[*listener]*hearing
+	holders  map[lease.SessionID]map[*listener]*registration
 	watchers map[fencing.Resource]map[*watcher]bool
 }
 
@@ -37,7 +37,7 @@ type turn struct {
 type watcher struct{ changed chan struct{} }
 
 func newHub() *hub {
-	return &hub{turns: map[attempt]*turn{}, holders: map[lease.SessionID]map[*listener]*hearing{}, watchers: map[fencing.Resource]map[*watcher]bool{}}
+	return &hub{turns: map[attempt]*turn{}, holders: map[lease.SessionID]map[*listener]*registration{}, watchers: map[fencing.Resource]map[*watcher]bool{}}
 }
 
 // expect registers someone who will wait. It comes before the proposal: the

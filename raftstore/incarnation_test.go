@@ -99,7 +99,7 @@ func TestTheLessorTellsIncarnationsApart(t *testing.T) {
 	id := lease.NewSessionID()
 	term := n.lessor.term
 	open := func(incarnation uint64) {
-		n.lessor.applied(&machine.OpenSession{Session: id, TTL: time.Hour, Numbered: true}, machine.Result{Code: machine.Done, Incarnation: incarnation}, nil)
+		n.lessor.applied(&machine.OpenSession{Session: id, TTL: time.Hour}, machine.Result{Code: machine.Done, Incarnation: incarnation}, nil)
 	}
 	open(2)
 	require.False(t, n.lessor.renew(term, id, 1))

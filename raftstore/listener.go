@@ -26,15 +26,11 @@ import (
 // Nothing can come while identify looks: it has the lock of the machine.
 type listener struct{ lost func(lease.Nonce, error) }
 
-// hearing is what a hub knows of a listener.
-type hearing struct {
-	known       bool   // incarnation is set: 0 is the number of a real one
-	incarnation uint64 // of the session, if known
-	missed      []loss // of any incarnation, until it is known
+// registration is what a hub knows of a listener.
+type registration struct {
+	incarnation uint64 // of the session; 0 until identify
+	missed      []loss // of any incarnation, until identify
 }
-
-// of reports whether the listener is certainly one of this incarnation.
-func (e *hearing) of(incarnation uint64) bool { return e.known && e.incarnation == incarnation }
 
 // loss is one that a listener is told of.
 type loss struct {
@@ -48,9 +44,9 @@ func (h *hub) listen(id lease.SessionID, l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.holders[id] == nil {
-		h.holders[id] = map[*listener]*hearing{}
+		h.holders[id] = map[*listener]*registration{}
 	}
-	h.holders[id][l] = &hearing{}
+	h.holders[id][l] = &registration{}
 }
 
 // identify says which incarnation a listener is of, and returns the calls that
@@ -68,7 +64,7 @@ func (h *hub) identify(id lease.SessionID, l *listener, incarnation uint64, m *m
 			later = append(later, func() { l.lost(x.nonce, x.err) })
 		}
 	}
-	*e = hearing{known: true, incarnation: incarnation}
+	*e = registration{incarnation: incarnation}
 	if over(m, id, incarnation) {
 		h.remove(id, l)
 	}
@@ -76,13 +72,12 @@ func (h *hub) identify(id lease.SessionID, l *listener, incarnation uint64, m *m
 }
 
 // over reports whether an incarnation has certainly ended in this replica. One
-// whose number is not given yet is still to come, as this replica lags. Those
-// of version 1 have no number, so that of them nobody can tell.
+// whose number is not given yet is still to come, as this replica lags.
 func over(m *machine.Machine, id lease.SessionID, incarnation uint64) bool {
 	if now := m.Standing(id); now != (machine.Standing{}) {
 		return now.Incarnation > incarnation
 	}
-	return incarnation != 0 && incarnation <= m.Order()
+	return incarnation <= m.Order()
 }
 
 func (h *hub) unlisten(id lease.SessionID, l *listener) {
@@ -98,19 +93,18 @@ func (h *hub) remove(id lease.SessionID, l *listener) {
 	}
 }
 
-// forget drops who listens for an incarnation that has ended, and nobody else.
+// forget removes the listeners of an incarnation that has ended, and no others.
 func (h *hub) forget(id lease.SessionID, incarnation uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l, e := range h.holders[id] {
-		if e.of(incarnation) {
+		if e.incarnation == incarnation {
 			h.remove(id, l)
 		}
 	}
 }
 
-// forgetEnded drops who listens for what has ended in m, after many sessions
-// have at once.
+// forgetEnded removes the listeners of all incarnations that have ended in m.
 func (h *hub) forgetEnded(m *machine.Machine) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,21 +115,21 @@ func (h *hub) forgetEnded(m *machine.Machine) {
 func (h *hub) sweep(m *machine.Machine) {
 	for id, listeners := range h.holders {
 		for l, e := range listeners {
-			if e.known && over(m, id, e.incarnation) {
+			if e.incarnation != 0 && over(m, id, e.incarnation) {
 				h.remove(id, l)
 			}
 		}
 	}
 }
 
-// losses are the calls that tell a holder. Who is not identified yet is told
-// then. The caller holds mu.
+// losses returns the calls that tell a holder. A listener that is not identified
+// yet is told by identify. The caller holds mu.
 func (h *hub) losses(a attempt, err error) (calls []func()) {
 	for l, e := range h.holders[a.session] {
 		switch {
-		case !e.known:
+		case e.incarnation == 0:
 			e.missed = append(e.missed, loss{a.incarnation, a.nonce, err})
-		case e.of(a.incarnation):
+		case e.incarnation == a.incarnation:
 			calls = append(calls, func() { l.lost(a.nonce, err) })
 		}
 	}

@@ -39,7 +39,7 @@ func (r *replica) apply(c machine.Command) machine.Result {
 
 // open opens the session, and has it hold lock as its first attempt.
 func (r *replica) open(lock fencing.Resource) (incarnation uint64, token fencing.Token) {
-	incarnation = r.apply(&machine.OpenSession{Session: r.id, TTL: time.Minute, Numbered: true}).Incarnation
+	incarnation = r.apply(&machine.OpenSession{Session: r.id, TTL: time.Minute}).Incarnation
 	return incarnation, r.acquire(incarnation, lock)
 }
 
@@ -191,18 +191,6 @@ func TestAnOutdatedExpiryDeafensNobody(t *testing.T) {
 	r.apply(&machine.Lead{})
 	require.Equal(t, machine.Outdated, r.apply(&machine.Expire{Session: r.id, Incarnation: k1}).Code)
 	r.requireHeard(told, "a", token)
-}
-
-// Sessions of version 1 all have the number 0, which is a number.
-func TestSessionsWithoutANumberAreHeardOf(t *testing.T) {
-	r := newReplica(t)
-	r.apply(&machine.OpenSession{Session: r.id, TTL: time.Minute})
-	token := r.acquire(0, "a")
-	l, told := r.listen()
-	r.node.identify(r.id, l, 0)
-	r.requireHeard(told, "a", token)
-	r.expire(0)
-	require.Empty(t, r.node.hub.holders)
 }
 
 // A late copy of the Close of one incarnation arrives while the next one holds

@@ -44,7 +44,7 @@ func fillLeases(f *fsm, leases int) {
 		for i := first; i < first+250; i++ {
 			request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))},
 				Mode: lease.Correctness, Wait: true, Holder: "worker-17.example:4711"}
-			batch = append(batch, &machine.Acquire{Session: id, Request: request})
+			batch = append(batch, &machine.Acquire{Session: id, Incarnation: 1, Request: request})
 		}
 		apply(batch...)
 	}

@@ -221,8 +221,7 @@ func (n *Node) Close() error {
 
 // applied is told of every command that the machine has run. The caller holds
 // fsm.mu.
-func (n *Node) applied(c machine.Command, result machine.Result, events []machine.Event) []func() {
-	m := n.fsm.machine
+func (n *Node) applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
 	n.lessor.applied(c, result, events)
 	n.topology.update(m)
 	later := n.hub.pass(c, events, m)

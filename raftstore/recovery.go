@@ -106,10 +106,12 @@ func (s *Storage) lastEntry() (last raft.Log, err error) {
 	return last, nil
 }
 
-// deaf hears nothing.
+// deaf is an observer that ignores everything.
 type deaf struct{}
 
-func (deaf) applied(machine.Command, machine.Result, []machine.Event) []func() { return nil }
-func (deaf) awaits([]byte) bool                                                { return false }
-func (deaf) answered([]byte, []machine.Result)                                 {}
-func (deaf) restored(_, _ *machine.Machine) []func()                           { return nil }
+func (deaf) applied(*machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
+	return nil
+}
+func (deaf) awaits([]byte) bool                      { return false }
+func (deaf) answered([]byte, []machine.Result)       {}
+func (deaf) restored(_, _ *machine.Machine) []func() { return nil }

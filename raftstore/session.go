@@ -142,11 +142,13 @@ func (s *Session) unnote(nonce lease.Nonce) {
 
 // refuseEfficiency is the answer to a caller who expects the other mode.
 func (n *Node) refuseEfficiency(request lease.Request) error {
-	policies := lease.Policies{}
-	n.fsm.read(func(m *machine.Machine) { policies, _ = m.Policies() })
+	topology := n.Topology()
 	for _, name := range request.Resources {
-		if policies.For(name).Mode != lease.Efficiency {
-			return &lease.ModeError{Resource: name, Want: lease.Efficiency, Have: lease.Correctness}
+		switch mode, err := topology.ModeOf(name); {
+		case err != nil:
+			return err
+		case mode != lease.Efficiency:
+			return &lease.ModeError{Resource: name, Want: lease.Efficiency, Have: mode}
 		}
 	}
 	return fmt.Errorf("%w: %q is a lock of the efficiency mode; ask the backend of that mode", lease.ErrUnsupported, string(request.Resources[0]))

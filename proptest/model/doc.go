@@ -1,4 +1,4 @@
-// Package model is a second version of the correctness mode's state machine,
+// Package model is a second version of the replicated state machine,
 // written to be read and believed, not to be run in production.
 //
 // What it is not: it is not fast, it cannot be encoded or restored, and it

@@ -45,8 +45,8 @@ type Standing struct {
 type Model struct {
 	generation uint64
 	lastToken  fencing.Token
-	version    uint64 // of the policies
-	policies   map[string]lease.Policy
+	version    uint64                       // of policies and fleet
+	rules      map[string]*rule             // by prefix
 	sessions   map[lease.SessionID]Standing // those that are open
 	lastLife   uint64                       // that a session was given
 	asks       []*ask                       // all that were ever made, in their order
@@ -54,13 +54,18 @@ type Model struct {
 	delays     map[fencing.Resource]uint64  // the number of the delay that runs
 	lastDelay  uint64
 
+	redis                      Redis
+	assigned                   map[string]bool // members with a range in this fleet
+	assignedEver, restoredEver bool
+	members                    map[string]string
+
 	events []Event // of the command that is being carried out
 }
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{policies: map[string]lease.Policy{}, sessions: map[lease.SessionID]Standing{},
-		ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
+	return &Model{rules: map[string]*rule{}, sessions: map[lease.SessionID]Standing{}, assigned: map[string]bool{},
+		members: map[string]string{}, ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
 }
 
 // Lead begins a new generation.
@@ -70,16 +75,12 @@ func (m *Model) Lead() (Outcome, []Event) {
 }
 
 // OpenSession makes a session known. One that is open stays as it is. One that
-// had ended is a new session: nothing of its former life is remembered, and if
-// lives are numbered it has a number that no other had.
-func (m *Model) OpenSession(id lease.SessionID, ttl time.Duration, numbered bool) (Outcome, []Event) {
+// had ended is a new session: nothing of its former life is remembered, and it
+// has a number that no other had.
+func (m *Model) OpenSession(id lease.SessionID, ttl time.Duration) (Outcome, []Event) {
 	if _, open := m.sessions[id]; !open {
-		standing := Standing{TTL: ttl}
-		if numbered {
-			m.lastLife++
-			standing.Life = m.lastLife
-		}
-		m.sessions[id] = standing
+		m.lastLife++
+		m.sessions[id] = Standing{TTL: ttl, Life: m.lastLife}
 	}
 	return Outcome{Code: Done, Life: m.sessions[id].Life}, nil
 }
@@ -123,12 +124,12 @@ func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
 	if m.ended[attempt] {
 		return Outcome{Code: Ended}, nil
 	}
-	want := request.Mode
-	if want == lease.AnyMode {
-		want = modeOf(m.policies, request.Resources[0])
-	}
 	for _, name := range request.Resources {
-		if have := modeOf(m.policies, name); have != want {
+		if m.migrating(name) { // it may be asked again later
+			way := m.ruleOf(name).migration
+			return Outcome{Code: Moving, Mode: way.from, Next: way.to, Resource: name}, nil
+		}
+		if have := m.modeOf(name); have == lease.Efficiency || request.Mode == lease.Efficiency {
 			m.ended[attempt] = true
 			return Outcome{Code: WrongMode, Mode: have, Resource: name}, nil
 		}
@@ -187,17 +188,18 @@ func (m *Model) EndDelay(name fencing.Resource, delay, generation uint64) (Outco
 		return Outcome{Code: Outdated}, nil
 	}
 	delete(m.delays, name)
-	m.events = append(m.events, Event{What: WasOpened, Resources: []fencing.Resource{name}, Mode: modeOf(m.policies, name)})
+	m.events = append(m.events, Event{What: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
 	m.settle(name)
 	return Outcome{Code: Done}, m.events
 }
 
-// RaiseFloor skips tokens.
+// RaiseFloor skips tokens, and all that Redis may have given out.
 func (m *Model) RaiseFloor(by fencing.Token) (Outcome, []Event) {
-	if m.lastToken+by > fencing.MaxToken {
+	top := max(m.lastToken, m.redis.Ceiling) + by
+	if top > fencing.MaxToken {
 		return Outcome{Code: Exhausted}, nil
 	}
-	m.lastToken += by
+	m.lastToken = top
 	return Outcome{Code: Done, Token: m.lastToken}, nil
 }
 
@@ -215,7 +217,7 @@ func (m *Model) standing(a *ask) Outcome {
 	if a.state == waiting {
 		return Outcome{Code: Queued}
 	}
-	return Outcome{Code: Granted, Token: a.token, Slot: a.slot, Mode: modeOf(m.policies, a.request.Resources[0])}
+	return Outcome{Code: Granted, Token: a.token, Slot: a.slot, Mode: m.modeOf(a.request.Resources[0])}
 }
 
 // end takes a request out. Where the policy wants a lock-delay, one begins
@@ -274,11 +276,11 @@ func (m *Model) endAll(ids []lease.SessionID, how Happening) {
 
 func (m *Model) tell(what Happening, a *ask) {
 	m.events = append(m.events, Event{What: what, Resources: a.request.Resources, Session: a.session, Nonce: a.request.Nonce,
-		Token: a.token, Slot: a.slot, Mode: modeOf(m.policies, a.request.Resources[0]), Holder: a.request.Holder})
+		Token: a.token, Slot: a.slot, Mode: m.modeOf(a.request.Resources[0]), Holder: a.request.Holder})
 }
 
 func (m *Model) delay(name fencing.Resource) Event {
-	return Event{What: WasDelayed, Resources: []fencing.Resource{name}, Mode: modeOf(m.policies, name),
+	return Event{What: WasDelayed, Resources: []fencing.Resource{name}, Mode: m.modeOf(name),
 		DelayID: m.delays[name], Delay: m.lockDelay(name)}
 }
 
@@ -288,7 +290,7 @@ func (m *Model) Generation() uint64 { return m.generation }
 // LastToken is the largest token that was granted or skipped.
 func (m *Model) LastToken() fencing.Token { return m.lastToken }
 
-// Version is how often the policies have changed.
+// Version is that of policies and fleet.
 func (m *Model) Version() uint64 { return m.version }
 
 // Sessions are those that are open.
@@ -307,7 +309,7 @@ func (m *Model) Delays() []Event {
 
 // Inspect tells who holds a lock and who waits for it.
 func (m *Model) Inspect(name fencing.Resource) lease.Status {
-	status := lease.Status{Resource: name, Mode: modeOf(m.policies, name), Delayed: m.delays[name] != 0}
+	status := lease.Status{Resource: name, Mode: m.modeOf(name), Delayed: m.delays[name] != 0}
 	for _, a := range m.asks {
 		if a.state == over || !slices.Contains(a.request.Resources, name) {
 			continue

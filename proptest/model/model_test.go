@@ -35,9 +35,9 @@ func TestModelStory(t *testing.T) {
 	}
 	says(model.Done)(m.Lead())
 	for _, s := range []model.Session{ann, bob, eve} {
-		require.Equal(t, s.Life, says(model.Done)(m.OpenSession(s.ID, time.Second, true)).Life)
+		require.Equal(t, s.Life, says(model.Done)(m.OpenSession(s.ID, time.Second)).Life)
 	}
-	says(model.Done)(m.SetPolicy(lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: time.Minute}, 0))
+	says(model.Done)(m.SetPolicy(lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: time.Minute}, 0, false))
 
 	// Two readers, a writer that waits, a reader that waits behind it.
 	o := says(model.Granted, model.WasGranted)(m.Acquire(ann, want(1, lease.Shared, "a")))
@@ -53,7 +53,7 @@ func TestModelStory(t *testing.T) {
 	says(model.NoSession)(m.Expire(eve, 1))
 
 	// What was asked for in one life has no effect on the next.
-	require.Equal(t, uint64(4), says(model.Done)(m.OpenSession(eve.ID, time.Second, true)).Life)
+	require.Equal(t, uint64(4), says(model.Done)(m.OpenSession(eve.ID, time.Second)).Life)
 	says(model.NoSession)(m.Acquire(eve, want(2, lease.Exclusive, "e")))
 	says(model.NoSession)(m.CloseSession(eve))
 
@@ -62,7 +62,6 @@ func TestModelStory(t *testing.T) {
 	says(model.Queued, model.WasQueued)(m.Acquire(bob, want(2, lease.Exclusive, "slow/x")))
 	says(model.NotHeld)(m.Break("slow/x", 4))
 	says(model.Done, model.WasBroken, model.WasDelayed)(m.Break("slow/x", 5))
-	says(model.Busy)(m.SetPolicy(lease.Policy{Prefix: "slow/", Mode: lease.Efficiency}, 0))
 	says(model.Outdated)(m.EndDelay("slow/x", 2, 1))
 	says(model.Done, model.WasOpened, model.WasGranted)(m.EndDelay("slow/x", 1, 1))
 	require.Equal(t, fencing.Token(6), m.LastToken())

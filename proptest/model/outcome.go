@@ -23,6 +23,8 @@ const (
 	Outdated  Code = "outdated"
 	Busy      Code = "busy"
 	Exhausted Code = "exhausted"
+	Moving    Code = "moving"
+	NotReady  Code = "not ready"
 )
 
 // Outcome is what the one who gave a command is told.
@@ -30,11 +32,12 @@ type Outcome struct {
 	Code       Code
 	Token      fencing.Token
 	Slot       int
-	Mode       lease.Mode
+	Mode, Next lease.Mode
 	Resource   fencing.Resource
 	Generation uint64
 	Version    uint64
 	Life       uint64 // of a session that was opened
+	Range      *Range // that was assigned
 }
 
 // Happening is the word for what an Event tells.

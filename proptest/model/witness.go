@@ -23,6 +23,9 @@ const (
 	WakeUp Promise = "no waiter is left waiting that could be granted"
 	Delay  Promise = "nothing is granted during a lock-delay"
 	Told   Promise = "events tell the whole story"
+	Modes  Promise = "T3: tokens of a lock grow over both modes"
+	Ranges Promise = "no token is assigned to Redis twice"
+	Closed Promise = "a lock is not granted while it moves, nor in the other mode"
 )
 
 // Violation is a broken promise.
@@ -56,12 +59,14 @@ type Witness struct {
 	tokens  map[fencing.Token]bool
 	last    fencing.Token
 	delayed map[fencing.Resource]bool
+
+	bothModes
 }
 
 // NewWitness returns a Witness that has seen nothing.
 func NewWitness() *Witness {
 	return &Witness{asked: map[Attempt]lease.Request{}, granted: map[Attempt]bool{},
-		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}}
+		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}, bothModes: newBothModes()}
 }
 
 // Asked tells what an attempt asks for, before its events are seen. A copy of
@@ -149,6 +154,9 @@ func (w *Witness) grantedNow(attempt Attempt, e Event) error {
 		return broken(T1, "token %d", e.Token)
 	case e.Token <= w.last || !e.Token.Valid():
 		return broken(T2, "token %d after %d", e.Token, w.last)
+	}
+	if err := w.grantedBeside(e); err != nil {
+		return err
 	}
 	ahead := w.waiters
 	if i := find(w.waiters, attempt); i >= 0 {

@@ -299,12 +299,15 @@ func (m *Machine) isMoving(name fencing.Resource) bool {
 // lockDelay returns how long a lock stays closed after its holder was lost. While
 // it moves that is as before the move.
 func (m *Machine) lockDelay(name fencing.Resource) time.Duration {
-	p := m.policies.For(name)
+	return m.delayBefore(m.policies.For(name))
+}
+
+func (m *Machine) delayBefore(p lease.Policy) time.Duration {
 	if p.Next == lease.AnyMode {
 		return p.LockDelay
 	}
 	if mv := m.moves[p.Prefix]; mv.existed {
 		return mv.before.LockDelay
 	}
-	return m.parent(p.Prefix).LockDelay
+	return m.delayBefore(m.parent(p.Prefix))
 }

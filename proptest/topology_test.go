@@ -1,0 +1,293 @@
+package proptest
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// The commands that change policies, moves and the fleet, with what they must
+// reach.
+
+// fleets have members in common. The last one is none.
+var fleets = []lease.Fleet{
+	{Namespace: "n", Addresses: []string{"r1:1", "r2:1", "r3:1"}, MaxTTL: time.Minute},
+	{Namespace: "n", Addresses: []string{"r3:1", "r1:1", "r2:1"}, MaxTTL: time.Minute}, // the same
+	{Namespace: "n", Addresses: []string{"r3:1"}, MaxTTL: time.Minute},
+	{Namespace: "n", Addresses: []string{"r3:1"}, MaxTTL: time.Hour},
+	{},
+}
+
+var fleetMembers = []string{"r1:1", "r2:1", "r3:1", "r4:1"}
+
+// version is mostly right: the present one, or 0 for any.
+func (s *script) version(t *rapid.T) uint64 {
+	switch roll(t, 4, "version") {
+	case 0:
+		return uint64(roll(t, int(min(s.machine.Version(), 100))+3, "other version"))
+	case 1, 2:
+		return 0
+	}
+	return s.machine.Version()
+}
+
+func (s *script) policy(t *rapid.T) machine.Command {
+	if roll(t, 4, "aimed") == 0 {
+		if c := s.aimedPolicy(t); c != nil {
+			return c
+		}
+	}
+	version, prefix := s.version(t), pick(t, prefixes, "prefix")
+	now := roll(t, 4, "now") == 0
+	if roll(t, 3, "delete") == 0 {
+		return &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now}
+	}
+	p := lease.Policy{Prefix: prefix, Mode: pick(t, []lease.Mode{lease.Correctness, lease.Correctness, lease.Efficiency}, "mode")}
+	if p.Mode == lease.Correctness {
+		p.LockDelay = pick(t, []time.Duration{0, time.Second, time.Minute}, "delay")
+	} else {
+		p.TTL = pick(t, []time.Duration{0, 0, time.Minute}, "ttl")
+	}
+	return &machine.SetPolicy{Version: version, Policy: p, Now: now}
+}
+
+// aimedPolicy moves a lock that a set waits for, or changes the policy above a
+// deletion that is under way. It returns nil if there is neither.
+func (s *script) aimedPolicy(t *rapid.T) machine.Command {
+	for _, mv := range s.machine.Moves() {
+		if mv.Delete && mv.Prefix != "" && coin.Draw(t, "above") {
+			return &machine.SetPolicy{Policy: lease.Policy{Prefix: mv.Prefix[:1], Mode: mv.From}, Now: true}
+		}
+	}
+	for _, id := range sessions {
+		_, requests, _ := s.machine.Session(id)
+		for _, r := range requests {
+			if r.Party.Token == fencing.None && len(r.Resources) > 1 {
+				return &machine.SetPolicy{Policy: lease.Policy{Prefix: string(pick(t, r.Resources, "of the set")), Mode: lease.Efficiency}}
+			}
+		}
+	}
+	return nil
+}
+
+// move is about a move that is under way, if there is one.
+func (s *script) move(t *rapid.T) machine.Command {
+	moves := s.machine.Moves()
+	if len(moves) == 0 || roll(t, 12, "none") == 0 {
+		if prefix := pick(t, prefixes, "prefix"); coin.Draw(t, "abort") {
+			return &machine.AbortMove{Prefix: prefix}
+		} else {
+			return &machine.FinishMove{Prefix: prefix, Version: 1 + uint64(roll(t, int(min(s.machine.Version(), 100))+2, "version"))}
+		}
+	}
+	mv := pick(t, moves, "move")
+	switch roll(t, 8, "what") {
+	case 0:
+		return &machine.AbortMove{Prefix: mv.Prefix}
+	case 1:
+		return &machine.SetPolicy{Policy: lease.Policy{Prefix: mv.Prefix, Mode: pick(t, []lease.Mode{mv.From, mv.To, mv.To}, "mode")}, Now: coin.Draw(t, "now")}
+	case 2:
+		return &machine.DeletePolicy{Prefix: mv.Prefix, Now: coin.Draw(t, "now")}
+	case 3:
+		return &machine.FinishMove{Prefix: mv.Prefix, Version: mv.Version + 1}
+	}
+	return &machine.FinishMove{Prefix: mv.Prefix, Version: mv.Version}
+}
+
+func (s *script) fleet(t *rapid.T) machine.Command {
+	e := s.machine.Efficiency()
+	switch what := roll(t, 16, "what"); {
+	case what < 3 && e.NextVersion != 0 && coin.Draw(t, "same"):
+		return &machine.SetFleet{Fleet: e.Next, Now: coin.Draw(t, "now"), Force: coin.Draw(t, "force")}
+	case what < 3:
+		return &machine.SetFleet{Fleet: pick(t, fleets, "fleet"), Version: s.version(t), Now: coin.Draw(t, "now"), Force: coin.Draw(t, "force")}
+	case what < 5:
+		return &machine.FinishFleet{Version: 1 + max(e.NextVersion, 1) - pick(t, []uint64{1, 1, 1, 0}, "older")}
+	case what < 9:
+		return &machine.AssignRange{Member: pick(t, fleetMembers, "member"), Join: "nonce"}
+	case what < 10:
+		to := pick(t, []fencing.Token{e.Ceiling + 1<<32, 1 << 32, fencing.MaxToken - 3<<32, fencing.MaxToken}, "ceiling")
+		if !s.taste.almostExhausted {
+			to = min(to, e.Ceiling+1<<33)
+		}
+		return &machine.RaiseCeiling{To: min(to, fencing.MaxToken)}
+	case what < 12:
+		return &machine.Reconcile{Version: uint64(roll(t, 20, "version")), Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
+	case what < 14:
+		return &machine.FinishReconcile{Version: max(1, pick(t, []uint64{e.Version, e.Version, e.ReconcileVersion, e.Version + 1}, "version"))}
+	case what < 15 && roll(t, 3, "restored") == 0:
+		return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling}
+	}
+	return &machine.SetMemberAPI{ID: pick(t, []string{"n1", "n2"}, "id"), Address: pick(t, []string{"a:1", "b:1", ""}, "address")}
+}
+
+// interestingTopology is what the random runs must reach, besides interesting.
+var interestingTopology = []string{
+	"acquire: moving", "acquire: set, one of which is moving", "acquire: asked again after a move",
+	"policy: set", "policy: outdated", "policy: deleted", "policy: not there", "policy: refused, a move is under way above it",
+	"move: begun to efficiency", "move: begun to correctness", "move: begun by a deletion", "move: begun under another",
+	"move: a prefix left another move", "move: waiters told", "move: the end of a waiter lets others in", "move: holders broken", "move: delay ended",
+	"move: given again", "move: hastened", "move: other policy for the same mode", "move: other direction refused", "move: exhausted",
+	"move: aborted", "move: aborted, keeps a policy", "move: finished to efficiency", "move: finished to correctness", "move: finished, token raised",
+	"move: finished a deletion", "move: finished a deletion, keeps a policy", "move: busy", "move: other version", "move: finished before", "move: not ready",
+	"fleet: at once", "fleet: another before it was ready", "fleet: change begun", "fleet: hastened", "fleet: taken back", "fleet: finished", "fleet: outdated",
+	"range: first", "range: again", "range: not ready", "range: other fleet", "range: exhausted",
+	"ceiling: raised", "ceiling: not lowered",
+	"reconcile: fresh", "reconcile: jump", "reconcile: not needed", "reconcile: exhausted", "reconcile: finished", "reconcile: other version", "restored: was ready",
+	"member: set", "member: removed",
+}
+
+// topologyView is what these cases need to know of the state before a command.
+type topologyView struct {
+	machine.Efficiency
+	last     fencing.Token
+	policies []lease.Policy
+}
+
+func topologyOf(m *machine.Machine) topologyView {
+	policies, _ := m.Policies()
+	return topologyView{Efficiency: m.Efficiency(), last: m.LastToken(), policies: policies.All()}
+}
+
+func (v topologyView) move(prefix string) *machine.Move {
+	for i := range v.Moves {
+		if v.Moves[i].Prefix == prefix {
+			return &v.Moves[i]
+		}
+	}
+	return nil
+}
+
+func (v topologyView) has(prefix string) bool {
+	for _, p := range v.policies {
+		if p.Prefix == prefix {
+			return true
+		}
+	}
+	return false
+}
+
+// topology counts what is to be said of a command that changes the topology.
+func (c *cases) topology(p *pair, command machine.Command, v topologyView, result machine.Result, events []machine.Event) {
+	now := topologyOf(p.machine)
+	done, changed := result.Code == machine.Done, now.Version != v.Version
+	switch command := command.(type) {
+	case *machine.SetPolicy:
+		c.hit(done, "policy: set")
+		c.changedPolicy(command.Policy.Prefix, v, now, result, events)
+		old := v.move(command.Policy.Prefix)
+		c.hit(old != nil && done && !changed, "move: given again")
+		c.hit(old != nil && done && changed && old.Now == now.move(command.Policy.Prefix).Now, "move: other policy for the same mode")
+	case *machine.DeletePolicy:
+		c.hit(done, "policy: deleted")
+		c.hit(result.Code == machine.NotHeld, "policy: not there")
+		c.hit(result.Code == machine.Moving && v.move(command.Prefix) == nil, "policy: refused, a move is under way above it")
+		c.changedPolicy(command.Prefix, v, now, result, events)
+	case *machine.AbortMove:
+		c.hit(done, "move: aborted")
+		c.hit(done && v.move(command.Prefix).Version > 0 && now.has(command.Prefix), "move: aborted, keeps a policy")
+	case *machine.FinishMove:
+		c.finished(command, v, now, result)
+	case *machine.SetFleet:
+		c.hit(result.Code == machine.Outdated, "fleet: outdated")
+		c.hit(changed && v.NextVersion == 0 && now.NextVersion == 0 && v.Fleet.IsZero(), "fleet: at once")
+		c.hit(changed && v.NextVersion == 0 && now.NextVersion == 0 && !v.Fleet.IsZero(), "fleet: another before it was ready")
+		c.hit(changed && now.NextVersion == now.Version, "fleet: change begun")
+		c.hit(changed && now.NextVersion != 0 && now.NextVersion == v.NextVersion, "fleet: hastened")
+		c.hit(changed && v.NextVersion != 0 && now.NextVersion == 0, "fleet: taken back")
+	case *machine.FinishFleet:
+		c.hit(changed, "fleet: finished")
+	case *machine.AssignRange:
+		c.hit(done && result.Range.First, "range: first")
+		c.hit(done && !result.Range.First, "range: again")
+		c.hit(result.Code == machine.NotReady, "range: not ready")
+		c.hit(result.Code == machine.Outdated, "range: other fleet")
+		c.hit(result.Code == machine.Exhausted, "range: exhausted")
+	case *machine.RaiseCeiling:
+		c.hit(now.Ceiling > v.Ceiling, "ceiling: raised")
+		c.hit(command.To < v.Ceiling, "ceiling: not lowered")
+	case *machine.Reconcile:
+		c.hit(done && now.last == v.last, "reconcile: fresh")
+		c.hit(done && now.last > v.last, "reconcile: jump")
+		c.hit(result.Code == machine.Outdated, "reconcile: not needed")
+		c.hit(result.Code == machine.Exhausted, "reconcile: exhausted")
+	case *machine.FinishReconcile:
+		c.hit(changed, "reconcile: finished")
+		c.hit(result.Code == machine.Outdated && v.ReconcileVersion != 0, "reconcile: other version")
+	case *machine.MarkRestored:
+		c.hit(v.Ready, "restored: was ready")
+	case *machine.SetMemberAPI:
+		c.hit(command.Address != "", "member: set")
+		c.hit(command.Address == "", "member: removed")
+	}
+}
+
+// changedPolicy counts moves that a policy has begun, or met.
+func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine.Result, events []machine.Event) {
+	old, mv := v.move(prefix), now.move(prefix)
+	c.hit(result.Code == machine.Outdated, "policy: outdated")
+	c.hit(result.Code == machine.Moving && old != nil, "move: other direction refused")
+	c.hit(result.Code == machine.Exhausted, "move: exhausted")
+	c.hit(old != nil && mv != nil && !old.Now && mv.Now, "move: hastened")
+	if result.Code != machine.Done {
+		return
+	}
+	above := v.movesAbove(prefix)
+	c.hit(mv == nil && above && !v.has(prefix), "move: a prefix left another move")
+	if mv == nil {
+		return
+	}
+	if old == nil {
+		c.hit(mv.To == lease.Efficiency, "move: begun to efficiency")
+		c.hit(mv.To == lease.Correctness, "move: begun to correctness")
+		c.hit(mv.Delete, "move: begun by a deletion")
+		c.hit(above, "move: begun under another")
+	}
+	told := 0
+	for _, e := range events {
+		switch e.Type {
+		case machine.EventCancelled:
+			told++
+		case machine.EventBroken:
+			c.hit(true, "move: holders broken")
+		case machine.EventOpened:
+			c.hit(true, "move: delay ended")
+		case machine.EventGranted:
+			c.hit(told > 0, "move: the end of a waiter lets others in")
+		}
+	}
+	c.hit(told > 0, "move: waiters told")
+}
+
+// movesAbove reports whether the policy above a prefix is moving.
+func (v topologyView) movesAbove(prefix string) bool {
+	for _, p := range v.policies { // the longest prefix first
+		if len(p.Prefix) < len(prefix) && prefix[:len(p.Prefix)] == p.Prefix {
+			return p.Next != lease.AnyMode
+		}
+	}
+	return false
+}
+
+func (c *cases) finished(command *machine.FinishMove, v, now topologyView, result machine.Result) {
+	mv := v.move(command.Prefix)
+	c.hit(result.Code == machine.Busy, "move: busy")
+	c.hit(result.Code == machine.Outdated, "move: other version")
+	c.hit(result.Code == machine.NotReady, "move: not ready")
+	if result.Code != machine.Done {
+		return
+	}
+	c.hit(mv == nil, "move: finished before")
+	if mv == nil {
+		return
+	}
+	c.hit(mv.To == lease.Efficiency, "move: finished to efficiency")
+	c.hit(mv.To == lease.Correctness, "move: finished to correctness")
+	c.hit(now.last > v.last, "move: finished, token raised")
+	c.hit(mv.Delete, "move: finished a deletion")
+	c.hit(mv.Delete && now.has(command.Prefix), "move: finished a deletion, keeps a policy")
+}

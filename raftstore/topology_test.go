@@ -1,0 +1,329 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+var testFleet = lease.Fleet{Namespace: "leased", Addresses: []string{"r1:6379", "r2:6379", "r3:6379"}, MaxTTL: time.Minute}
+
+// makeReady has the log reconciled with a fleet.
+func makeReady(t *testing.T, n *Node) {
+	t.Helper()
+	ctx := testContext(t)
+	_, err := n.SetFleet(ctx, testFleet, 0, false, false)
+	require.NoError(t, err)
+	require.NoError(t, n.Reconcile(ctx, 0, 0))
+	require.NoError(t, n.FinishReconcile(ctx, n.Efficiency().ReconcileVersion))
+}
+
+// moveToEfficiency moves a prefix that nobody holds a lock of.
+func moveToEfficiency(t *testing.T, n *Node, prefix string) {
+	t.Helper()
+	version, err := n.SetPolicy(testContext(t), lease.Policy{Prefix: prefix, Mode: lease.Efficiency}, 0, true)
+	require.NoError(t, err)
+	require.NoError(t, n.FinishMove(testContext(t), prefix, version))
+}
+
+func TestPoliciesAreVersioned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		n, ctx := c.leader(), testContext(t)
+		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, 0, false)
+		require.NoError(t, err)
+		require.Equal(t, uint64(1), version)
+		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, 7, false)
+		require.ErrorIs(t, err, ErrVersion)
+		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Correctness}, 0, false)
+		require.ErrorIs(t, err, ErrMoving)
+		require.ErrorContains(t, err, "abort it first")
+		require.ErrorIs(t, n.FinishMove(ctx, "fast/", 2), ErrVersion)
+		require.NoError(t, n.FinishMove(ctx, "fast/", 1))
+		require.NoError(t, n.FinishMove(ctx, "fast/", 1), "it is finished")
+		policies, version, err := n.Policies(ctx, Linearizable)
+		require.NoError(t, err)
+		require.Equal(t, uint64(2), version)
+		require.Equal(t, lease.Efficiency, policies.For("fast/x").Mode)
+
+		s := openSession(t, c.backend(), time.Minute)
+		_, err = s.Acquire(ctx, lockRequest(1, "fast/x"))
+		require.ErrorIs(t, err, lease.ErrModeMismatch, "a lock of the other mode is not granted here")
+		request := lockRequest(2, "fast/x")
+		request.Mode = lease.Efficiency
+		_, err = s.Acquire(ctx, request)
+		require.ErrorIs(t, err, lease.ErrUnsupported)
+		request = lockRequest(3, "used")
+		request.Mode = lease.Efficiency
+		_, err = s.Acquire(ctx, request)
+		require.ErrorIs(t, err, lease.ErrModeMismatch)
+
+		_, err = n.DeletePolicy(ctx, "fast/", 1, false)
+		require.ErrorIs(t, err, ErrVersion)
+		_, err = n.DeletePolicy(ctx, "none/", 0, false)
+		require.ErrorIs(t, err, lease.ErrNotHeld)
+		_, err = n.AbortMove(ctx, "fast/")
+		require.ErrorIs(t, err, lease.ErrNotHeld)
+		c.agree()
+	})
+}
+
+// Whoever waits for a lock whose move begins is told so, and its holder is told
+// when it is broken. Both may come back with the same attempt.
+func TestAMoveTellsWaitersAndHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		n, ctx := c.leader(), testContext(t)
+		lost := make(chan error, 3) // each node tells
+		holder, err := c.backend().Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour, Clock: lease.SystemClock(),
+			Lost: func(_ lease.Nonce, err error) { lost <- err }})
+		require.NoError(t, err)
+		_, err = holder.Acquire(ctx, lockRequest(1, "a/1"))
+		require.NoError(t, err)
+		waiter := openSession(t, c.backend(), time.Hour)
+		request := lockRequest(1, "a/1")
+		request.Wait = true
+		told := make(chan error, 1)
+		go func() { _, err := waiter.Acquire(ctx, request); told <- err }()
+		pass(time.Second) // nothing moves any more: it waits
+
+		policy := lease.Policy{Prefix: "a/", Mode: lease.Efficiency}
+		version, err := n.SetPolicy(ctx, policy, 0, false)
+		require.NoError(t, err)
+		want := &lease.MovingError{Resource: "a/1", From: lease.Correctness, To: lease.Efficiency}
+		require.Equal(t, want, <-told)
+		_, err = waiter.Acquire(ctx, request)
+		require.Equal(t, want, err)
+		expecting := request
+		expecting.Mode = lease.Efficiency
+		_, err = waiter.Acquire(ctx, expecting)
+		require.Equal(t, want, err)
+		require.ErrorIs(t, n.FinishMove(ctx, "a/", version), lease.ErrHeld)
+		require.Equal(t, 1, n.Efficiency().Moves[0].Holders)
+
+		_, err = n.SetPolicy(ctx, policy, 0, true)
+		require.NoError(t, err)
+		err = <-lost
+		require.ErrorIs(t, err, lease.ErrTaken)
+		require.ErrorContains(t, err, "moved the lock")
+		_, err = n.AbortMove(ctx, "a/")
+		require.NoError(t, err)
+		_, err = waiter.Acquire(ctx, request)
+		require.NoError(t, err)
+	})
+}
+
+// A move may begin between the answer "queued" and the wait.
+func TestAWaiterLooksForAMoveBeforeItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		n, ctx := c.leader(), testContext(t)
+		s := openSession(t, c.backend(), time.Hour).(*Session)
+		missed := func() machine.Result {
+			result, err := n.await(ctx, n.leading.Load(), attempt{s.config.ID, s.number, 1}, []fencing.Resource{"a"})
+			require.NoError(t, err)
+			return result
+		}
+		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "a", Mode: lease.Efficiency}, 0, false)
+		require.NoError(t, err)
+		require.Equal(t, machine.Moving, missed().Code)
+		require.NoError(t, n.FinishMove(ctx, "a", version))
+		require.Equal(t, machine.WrongMode, missed().Code)
+	})
+}
+
+// Every member has the topology from what it has applied, also while there is no
+// leader.
+func TestTopologyOnFollowers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		ctx := testContext(t)
+		leader := c.leader()
+		waiting := make(chan lease.Topology, len(c.nodes))
+		for _, n := range c.nodes {
+			require.Equal(t, lease.Topology{}, n.Topology())
+			go func() {
+				for after := uint64(0); ; {
+					next, err := n.NextTopology(ctx, after)
+					if err != nil || next.Ready && next.Policies.For("fast/x").Mode == lease.Efficiency {
+						waiting <- next
+						return
+					}
+					after = next.Version
+				}
+			}()
+		}
+		makeReady(t, leader)
+		moveToEfficiency(t, leader, "fast/")
+		require.NoError(t, leader.SetMemberAPI(ctx, "n1", "n1:8400"))
+		for range c.nodes {
+			require.Equal(t, leader.Topology(), <-waiting)
+		}
+		c.agree()
+		for _, n := range c.nodes {
+			c.isolate(n)
+		}
+		pass(time.Minute)
+		request := lockRequest(1, "fast/x")
+		for _, n := range c.nodes {
+			require.False(t, n.Leads())
+			require.Equal(t, testFleet, n.Topology().Fleet)
+			mode, err := n.Topology().Route(&request)
+			require.NoError(t, err)
+			require.Equal(t, lease.Efficiency, mode)
+			require.True(t, n.Efficiency().Ready)
+			require.Equal(t, "n1:8400", n.MemberAPI("n1"))
+			soon, cancel := context.WithTimeout(ctx, time.Second)
+			_, err = n.NextTopology(soon, n.Topology().Version)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+	})
+}
+
+func TestNextTopologyEndsWithTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		ended := make(chan error, 1)
+		go func() { _, err := c.nodes[0].NextTopology(testContext(t), 0); ended <- err }()
+		synctest.Wait()
+		require.NoError(t, c.nodes[0].Close())
+		require.ErrorIs(t, <-ended, ErrStopped)
+	})
+}
+
+// The log assigns ranges only if it knows of all tokens.
+func TestFleetCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		n, ctx := c.leader(), testContext(t)
+		_, err := n.SetFleet(ctx, testFleet, 3, false, false)
+		require.ErrorIs(t, err, ErrVersion)
+		_, err = n.SetFleet(ctx, testFleet, 0, false, false)
+		require.NoError(t, err)
+		_, err = n.AssignRange(ctx, "r1:6379", "nonce")
+		require.ErrorIs(t, err, ErrNotReady)
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.NoError(t, n.Reconcile(ctx, 6, 1<<40))
+		_, err = n.AssignRange(ctx, "other:6379", "nonce")
+		require.ErrorIs(t, err, ErrVersion)
+		first, err := n.AssignRange(ctx, "r1:6379", "nonce")
+		require.NoError(t, err)
+		require.Equal(t, machine.Range{Floor: 1<<40 + 2<<32, Ceiling: 1<<40 + 3<<32, Version: 7, First: true}, first)
+		require.NoError(t, n.RaiseCeiling(ctx, 1<<41))
+		require.Error(t, n.RaiseCeiling(ctx, fencing.MaxToken+1))
+		require.Equal(t, fencing.Token(1<<41), n.Efficiency().Ceiling)
+		require.ErrorIs(t, n.FinishReconcile(ctx, 6), ErrVersion)
+		require.NoError(t, n.FinishReconcile(ctx, 7))
+		require.ErrorIs(t, n.Reconcile(ctx, 8, 0), ErrVersion)
+
+		other := lease.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
+		version, err := n.SetFleet(ctx, other, 0, true, false)
+		require.NoError(t, err)
+		require.ErrorIs(t, n.FinishFleet(ctx, version-1), ErrVersion)
+		require.NoError(t, n.FinishFleet(ctx, version))
+		require.Equal(t, other, n.Topology().Fleet)
+		require.NoError(t, n.RaiseCeiling(ctx, fencing.MaxToken))
+		_, err = n.AssignRange(ctx, "r9:6379", "nonce")
+		requireNoTokens(t, err)
+	})
+}
+
+// A snapshot is saved, locks move on, and the snapshot is restored. Nothing that
+// was given out since comes again, and no efficiency lock is granted until the
+// log has caught up with the Redis nodes.
+func TestARestoreForgetsNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		n, ctx := c.leader(), testContext(t)
+		makeReady(t, n)
+		moveToEfficiency(t, n, "fast/")
+		var saved bytes.Buffer
+		_, err := n.SaveSnapshot(ctx, &saved)
+		require.NoError(t, err)
+
+		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Correctness}, 0, true)
+		require.NoError(t, err)
+		require.NoError(t, n.FinishMove(ctx, "fast/", version))
+		later, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "fast/x"))
+		require.NoError(t, err)
+		assigned, err := n.AssignRange(ctx, "r1:6379", "nonce")
+		require.NoError(t, err)
+		before := n.Topology().Version
+		behind := make(chan lease.Topology, 1)
+		go func() { next, _ := c.follower().NextTopology(ctx, before); behind <- next }()
+		synctest.Wait()
+
+		floor, err := n.RestoreSnapshot(ctx, &saved)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, floor, max(later.Token, assigned.Ceiling)+fencing.FloorStep)
+		next := <-behind
+		require.GreaterOrEqual(t, next.Version, before+1<<32, "no version that a client may know is used again")
+		require.False(t, next.Ready)
+		n = c.leader()
+		e := n.Efficiency()
+		require.True(t, e.Restored && !e.Ready && !e.Fresh)
+		require.GreaterOrEqual(t, e.Ceiling, assigned.Ceiling)
+		_, err = n.AssignRange(ctx, "r1:6379", "another")
+		require.ErrorIs(t, err, ErrNotReady)
+
+		require.NoError(t, n.Reconcile(ctx, before, assigned.Ceiling))
+		e = n.Efficiency()
+		require.Greater(t, e.Floor, max(later.Token, assigned.Ceiling, floor), "tokens of the efficiency mode go on above all others")
+		require.NoError(t, n.FinishReconcile(ctx, e.ReconcileVersion))
+		require.True(t, n.Topology().Ready)
+		c.agree()
+	})
+}
+
+// follower returns a node that does not lead.
+func (c *cluster) follower() *Node {
+	leader := c.leader()
+	for _, n := range c.nodes {
+		if n != leader {
+			return n
+		}
+	}
+	return nil
+}
+
+// A node has its topology again after a restart, and a recovered one does not
+// grant efficiency locks.
+func TestTopologyAfterRestartAndRecovery(t *testing.T) {
+	c := startDisk(t, 1, DefaultLog)
+	ctx := testContext(t)
+	makeReady(t, c.leader())
+	moveToEfficiency(t, c.leader(), "fast/")
+	require.NoError(t, c.leader().SetMemberAPI(ctx, "n0", "n0:8400"))
+	before := c.leader().Topology()
+	var saved bytes.Buffer
+	_, err := c.leader().SaveSnapshot(ctx, &saved)
+	require.NoError(t, err)
+	moveToEfficiency(t, c.leader(), "faster/")
+	c.reopen(0)
+	require.Equal(t, before, c.nodes[0].Topology(), "as in the snapshot, before there is a leader")
+	next, err := c.nodes[0].NextTopology(ctx, before.Version+1)
+	require.NoError(t, err)
+	require.True(t, next.Ready)
+	require.Equal(t, lease.Efficiency, next.Policies.For("faster/x").Mode)
+	require.Equal(t, "n0:8400", c.leader().MemberAPI("n0"))
+
+	require.NoError(t, c.nodes[0].Close())
+	floor, err := Recover(c.configs[0])
+	require.NoError(t, err)
+	c.nodes[0] = openNode(t, c.configs[0])
+	recovered, err := c.nodes[0].NextTopology(ctx, next.Version)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, recovered.Version, next.Version+1<<32)
+	require.False(t, recovered.Ready)
+	require.Greater(t, floor, c.leader().Efficiency().Ceiling)
+	require.True(t, c.leader().Efficiency().Restored)
+}
