@@ -1,62 +1,31 @@
 package redlock
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"os"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestWorldHasNoPadding(t *testing.T) {
-	var w World
-	require.EqualValues(t, 1, unsafe.Alignof(w), "every field is of bytes, so that equal worlds have equal memory")
+func TestStateHasNoPadding(t *testing.T) {
+	var w State
+	require.EqualValues(t, 1, unsafe.Alignof(w), "every field is of bytes, so that equal states have equal memory")
 }
 
-// TestEveryInterleaving visits all worlds within the bounds. A bound that ends
-// in joins allows that many tries to bring nodes back.
-func TestEveryInterleaving(t *testing.T) {
-	type bounds struct {
-		nodes, attempts, losses, restarts, joins int
-		renew, back                              bool
-	}
-	all := []bounds{{3, 2, 0, 0, 0, true, false}, {3, 2, 1, 0, 1, true, true}, {3, 2, 0, 2, 1, false, false}, {3, 3, 0, 0, 0, false, false}}
-	if raced { // make prop searches the rest
-		all = all[:1]
-	}
-	if os.Getenv("LEASED_SOAK") != "" { // 28 million worlds, more than two minutes
-		all = append(all, bounds{3, 2, 2, 0, 2, false, false})
-	}
-	for _, c := range all {
-		name := fmt.Sprintf("%d nodes, %d attempts, %d losses, %d restarts, %d joins, renew %v, old data %v", c.nodes, c.attempts, c.losses, c.restarts, c.joins, c.renew, c.back)
-		t.Run(name, func(t *testing.T) {
-			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.renew, Back: c.back}
-			w := NewWorld(c.nodes, c.losses)
-			w.Restarts = uint8(c.restarts)
-			require.NoError(t, s.Run(w))
-			t.Logf("%d worlds, no violation", s.Visited)
-		})
-	}
-}
-
-// TestRandomWalks goes beyond the bounds of the exhaustive search.
-func TestRandomWalks(t *testing.T) {
-	for _, c := range []struct{ nodes, attempts, losses, restarts, joins, walks int }{
-		{3, 3, 0, 0, 0, 3_000}, {3, 2, 1, 0, 1, 20_000}, {3, 3, 2, 0, 3, 10_000}, {3, 3, 0, 3, 3, 10_000}, {5, 3, 3, 0, 3, 3_000}, {5, 3, 0, 4, 3, 3_000},
+func TestTry(t *testing.T) {
+	for _, b := range []Bounds{
+		{Name: "2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Fail: true, Renew: true, Idle: true},
+		{Name: "move", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
+		{Name: "loss", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1},
+		{Name: "standalone 1", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Former: true},
 	} {
-		t.Run(fmt.Sprintf("%d nodes, %d attempts, %d losses, %d restarts", c.nodes, c.attempts, c.losses, c.restarts), func(t *testing.T) {
-			if raced {
-				c.walks /= 10
-			}
-			s := Search{Attempts: c.attempts, Joins: c.joins, Renew: c.losses == 0, Back: c.losses > 0}
-			for seed := range uint64(c.walks) {
-				w := NewWorld(c.nodes, c.losses)
-				w.Restarts = uint8(c.restarts)
-				require.NoError(t, s.Walk(w, rand.New(rand.NewPCG(seed, 1)), 150), "seed %d", seed)
-			}
-			t.Logf("%d steps in %d walks, no violation", s.Visited, c.walks)
+		t.Run(b.Name, func(t *testing.T) {
+			s := NewSearch(b)
+			s.Most = 6_000_000
+			began := time.Now()
+			err := s.Run()
+			t.Logf("%d states in %v, %v", s.Visited, time.Since(began), err)
 		})
 	}
 }

@@ -2,299 +2,193 @@ package redlock
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"hash/maphash"
 	"math/rand/v2"
 	"unsafe"
-
-	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// Search visits every World that can be reached from the first, once.
+// Search visits every State within its Bounds once, nearest first, so that the
+// first violation that it finds has the shortest trace.
 type Search struct {
-	Attempts int
-	Joins    int
-	Renew    bool // granted attempts renew
-	Back     bool // nodes come back with old data, too
+	Bounds
+	script
 
-	Visited int
+	Visited int // states, or steps of walks
+	// Most ends a search that has visited so many states; 0 is no limit.
+	Most int
+
 	seed    maphash.Seed
 	seen    fingerprints
-	then    func(next *World, err error, e event) error // what to do with a step
-	named   World                                       // room for key
-	free    []*World                                    // room for worlds to come
+	size    int // of a stored state
+	classes [maxNodes]uint8
+	steps   []step // how each state was reached, in the order of visits
+	named   State  // room for key
 }
 
-// Run returns the first violation, with the way that leads to it.
-func (s *Search) Run(w World) error {
-	s.seed, s.seen, s.Visited = maphash.MakeSeed(), newFingerprints(), 0
-	s.then = func(next *World, err error, e event) error {
-		if err == nil {
-			err = s.visit(next)
+// step is how a state was reached.
+type step struct {
+	from  uint32
+	event event
+}
+
+// errMost ends a search that has visited enough.
+var errMost = errors.New("the search has visited as many states as it may")
+
+// NewSearch returns a Search within bounds.
+func NewSearch(b Bounds) *Search {
+	s := &Search{Bounds: b, seed: maphash.MakeSeed(), seen: newFingerprints()}
+	var w State
+	s.size = int(unsafe.Offsetof(w.Nodes)) + b.Nodes*int(unsafe.Sizeof(w.Nodes[0]))
+	for n := range b.Nodes {
+		for i, members := range b.fleets() {
+			s.classes[n] |= members >> n & 1 << i
 		}
-		return e.led(err)
 	}
-	return s.visit(&w)
+	return s
 }
 
-// Walk goes one way at random until nothing can happen any more, or for so many
-// steps. It finds what
-// is many steps away sooner than Run does, if there are many ways to it.
-func (s *Search) Walk(w World, r *rand.Rand, left int) error {
-	steps, chosen, happened := 0, w, event{}
-	var failed error
-	s.then = func(next *World, err error, e event) error {
-		if steps++; r.IntN(steps) == 0 { // each of them with the same chance
-			chosen, failed, happened = *next, err, e
+// Run visits all states, and returns the first violation with its trace.
+func (s *Search) Run() error {
+	first := s.First()
+	s.seen.add(s.key(&first))
+	s.steps, s.Visited = []step{{}}, 1
+	level := append([]byte(nil), raw(&first)[:s.size]...)
+	var w State
+	for number := uint32(0); len(level) > 0; {
+		var next []byte
+		for at := 0; at < len(level); at += s.size {
+			copy(raw(&w)[:s.size], level[at:])
+			var failed error
+			s.events(&w, func(e event) {
+				if failed == nil {
+					next, failed = s.visit(&w, e, number, next)
+				}
+			})
+			if failed != nil {
+				return failed
+			}
+			number++
 		}
-		return nil
+		level = next
 	}
-	_ = s.steps(&w) // it only collects
-	s.Visited++
-	if failed != nil || steps == 0 || left == 0 {
-		return happened.led(failed)
-	}
-	return happened.led(s.Walk(chosen, r, left-1))
+	return nil
 }
 
-// key is a fingerprint of a World that is the same for worlds which differ only
-// in names: of nodes, of attempts, and of joins.
-func (s *Search) key(w *World) uint64 {
-	used := unsafe.Offsetof(w.Columns) + uintptr(w.Nodes)*unsafe.Sizeof(w.Columns[0])
+// visit has an event happen, and adds the state to the next level if it is new.
+func (s *Search) visit(w *State, e event, number uint32, next []byte) ([]byte, error) {
+	then := *w
+	changed, err := s.apply(&then, e)
+	if err != nil {
+		return next, s.traced(err, number, e)
+	}
+	if !changed || !s.seen.add(s.key(&then)) {
+		return next, nil
+	}
+	if s.Visited++; s.Visited == s.Most {
+		return next, errMost
+	}
+	s.steps = append(s.steps, step{number, e})
+	return append(next, raw(&then)[:s.size]...), nil
+}
+
+// traced adds the shortest way to a violation.
+func (s *Search) traced(err error, number uint32, last event) error {
+	events := []event{last}
+	for ; number != 0; number = s.steps[number].from {
+		events = append([]event{s.steps[number].event}, events...)
+	}
+	return s.failure(err, events)
+}
+
+// Walk goes one way at random, for at most so many steps. It goes further than Run
+// can.
+func (s *Search) Walk(r *rand.Rand, steps int) error {
+	w := s.First()
+	var happened []event
+	for range steps {
+		var possible []event
+		s.events(&w, func(e event) { possible = append(possible, e) })
+		for {
+			if len(possible) == 0 {
+				return nil
+			}
+			i := r.IntN(len(possible))
+			e := possible[i]
+			then := w
+			changed, err := s.apply(&then, e)
+			if err != nil {
+				return s.failure(err, append(happened, e))
+			}
+			if changed {
+				w, happened = then, append(happened, e)
+				break
+			}
+			possible[i] = possible[len(possible)-1]
+			possible = possible[:len(possible)-1]
+		}
+		s.Visited++
+	}
+	return nil
+}
+
+// key is a fingerprint of a State that is the same for states which differ only in
+// the names of attempts, and mostly for those which differ in the names of nodes.
+func (s *Search) key(w *State) uint64 {
 	best := ^uint64(0)
-	for range max(1, s.Attempts) {
-		for range max(1, s.Joins) {
-			s.named = *w
-			sortColumns(s.named.columns())
-			best = min(best, maphash.Bytes(s.seed, raw(&s.named)[:used]))
-			w.rotateJoins(s.Joins)
+	s.named = *w
+	for i := range max(1, s.Attempts) {
+		if i > 0 {
+			s.named.rotate(s.Attempts, s.Nodes)
 		}
-		w.rotateAttempts(s.Attempts)
+		s.sort(&s.named)
+		best = min(best, maphash.Bytes(s.seed, raw(&s.named)[:s.size]))
 	}
 	return best
 }
 
-// fork is a copy of a World for a step to change; follow goes on with it.
-func (s *Search) fork(w *World) *World {
-	if len(s.free) == 0 {
-		s.free = append(s.free, new(World))
-	}
-	next := s.free[len(s.free)-1]
-	s.free = s.free[:len(s.free)-1]
-	*next = *w
-	return next
-}
-
-func (s *Search) follow(next *World, err error, e event) error {
-	err = s.then(next, err, e)
-	s.drop(next)
-	return err
-}
-
-func (s *Search) drop(next *World) { s.free = append(s.free, next) }
-
-// sortColumns puts columns in order.
-func sortColumns(columns []Column) {
-	for i := 1; i < len(columns); i++ {
-		for j := i; j > 0 && bytes.Compare(raw(&columns[j]), raw(&columns[j-1])) < 0; j-- {
-			columns[j], columns[j-1] = columns[j-1], columns[j]
+// sort puts nodes of the same fleets in order.
+func (s *Search) sort(w *State) {
+	for i := 1; i < s.Nodes; i++ {
+		for j := i; j > 0 && s.classes[j] == s.classes[j-1] && bytes.Compare(raw(&w.Nodes[j]), raw(&w.Nodes[j-1])) < 0; j-- {
+			w.Nodes[j], w.Nodes[j-1] = w.Nodes[j-1], w.Nodes[j]
+			if s.Standalone {
+				w.swapMasks(j, s.Nodes)
+			}
 		}
 	}
+}
+
+// swapMasks gives node j the name of node j-1, and the other way round, in what
+// nodes know of each other.
+func (w *State) swapMasks(j, nodes int) {
+	for n := range nodes {
+		for _, mask := range []*uint8{&w.Nodes[n].Reporters, &w.Nodes[n].Reservers} {
+			high, low := *mask>>j&1, *mask>>(j-1)&1
+			*mask = *mask&^(3<<(j-1)) | high<<(j-1) | low<<j
+		}
+	}
+}
+
+// rotate gives each attempt the name of the next.
+func (w *State) rotate(attempts, nodes int) {
+	rotate(w.Attempts[:attempts])
+	for i := range nodes {
+		n := &w.Nodes[i]
+		rotate(n.Exchanges[:attempts])
+		if n.Lock != 0 {
+			n.Lock = n.Lock%uint8(attempts) + 1
+		}
+	}
+}
+
+func rotate[T any](all []T) {
+	last := all[len(all)-1]
+	copy(all[1:], all)
+	all[0] = last
 }
 
 // raw is the memory of a value that has no pointers and no padding.
-func raw[T Column | World](v *T) []byte {
+func raw[T node | State](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
-}
-
-func (s *Search) visit(w *World) error {
-	if !s.seen.add(s.key(w)) {
-		return nil
-	}
-	s.Visited++
-	return s.steps(w)
-}
-
-// event is what happened, for the way to a violation.
-type event struct {
-	what    string
-	who     int
-	a, b, c uint8
-}
-
-// led puts the event before the violation that it led to.
-func (e event) led(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s (%d: %d, %d, %d)\n%w", e.what, e.who, e.a, e.b, e.c, err)
-}
-
-// steps tries everything that can happen next.
-func (s *Search) steps(w *World) error {
-	if err := s.starts(w); err != nil {
-		return err
-	}
-	if next := s.fork(w); !next.settle() {
-		s.drop(next)
-	} else if err := s.follow(next, nil, event{what: "a majority has data again"}); err != nil {
-		return err
-	}
-	for node := range w.columns() {
-		c := &w.Columns[node]
-		if c.Lock != 0 {
-			next := s.fork(w)
-			next.Columns[node].Lock = 0
-			if err := s.follow(next, nil, event{what: "the lock of an attempt ends on a node", who: int(c.Lock) - 1}); err != nil {
-				return err
-			}
-		}
-		if err := s.losses(w, node); err != nil {
-			return err
-		}
-		for a := range s.Attempts {
-			if err := s.talk(w, a, node); err != nil {
-				return err
-			}
-		}
-		for j := range s.Joins {
-			if err := s.rejoin(w, j, node); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// losses are all the ways to lose data: a node forgets everything, or comes back
-// with anything that it may have had and says that this is all.
-func (s *Search) losses(w *World, node int) error {
-	c := &w.Columns[node]
-	lose := func(how func(*Column), e event) error {
-		next := s.fork(w)
-		if !next.lose(node, how) {
-			s.drop(next)
-			return nil
-		}
-		return s.follow(next, nil, e)
-	}
-	if next := s.fork(w); !next.restart(node) {
-		s.drop(next)
-	} else if err := s.follow(next, nil, event{what: "a node is restarted; max, epoch", a: c.Max, b: c.Epoch}); err != nil {
-		return err
-	}
-	if err := lose((*Column).lose, event{what: "a node loses its data; max, epoch", a: c.Max, b: c.Epoch}); err != nil || !s.Back {
-		return err
-	}
-	for lock := range uint8(s.Attempts) + 1 {
-		if lock > 0 && c.Talks[lock-1].Acquire < Answered {
-			continue // it cannot have had that one
-		}
-		for ctr := range c.Ctr + 1 {
-			for epoch := uint8(1); epoch <= c.Epoch; epoch++ {
-				back := func(c *Column) { c.goBack(lock, ctr, epoch) }
-				e := event{what: "a node comes back with old data; lock, counter, epoch", a: lock, b: ctr, c: epoch}
-				if err := lose(back, e); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// starts begins the next attempt, in any epoch that a client may carry: the
-// newest usable one, or an older one that it still believes in.
-func (s *Search) starts(w *World) error {
-	for a := range s.Attempts {
-		if w.Attempts[a].Started {
-			continue
-		}
-		usable, _ := quorum.EpochOf(w.reports())
-		for epoch := uint8(usable); epoch >= 1; epoch-- {
-			next := s.fork(w)
-			next.start(a, epoch)
-			if err := s.follow(next, nil, event{what: "an attempt starts; epoch", who: a, a: epoch}); err != nil {
-				return err
-			}
-		}
-		return nil // attempts have no names either: they start in order
-	}
-	return nil
-}
-
-// talk is all that can happen between an attempt and a node.
-func (s *Search) talk(w *World, a, node int) error {
-	c := &w.Columns[node]
-	t := &c.Talks[a]
-	switch t.Acquire {
-	case Asked:
-		next := s.fork(w)
-		next.answerAcquire(a, node)
-		says := next.Columns[node].Talks[a].AcquireSays
-		if err := s.follow(next, nil, event{what: "an acquire arrives; answer, token, counter", who: a, a: uint8(says.Kind), b: says.Token, c: next.Columns[node].Ctr}); err != nil {
-			return err
-		}
-	case Answered:
-		next := s.fork(w)
-		err := next.hearAcquire(a, node)
-		if err := s.follow(next, err, event{what: "an attempt hears of its acquire; answer, token", who: a, a: uint8(t.AcquireSays.Kind), b: t.AcquireSays.Token}); err != nil {
-			return err
-		}
-	}
-	switch {
-	case t.Raise == Asked && t.Acquire != Asked: // a lane keeps the order
-		next := s.fork(w)
-		next.answerRaise(a, node)
-		if err := s.follow(next, nil, event{what: "a raise arrives; token, counter", who: a, a: t.RaiseTo, b: next.Columns[node].Ctr}); err != nil {
-			return err
-		}
-	case t.Raise == Answered && t.Acquire != Answered:
-		next := s.fork(w)
-		err := next.hearRaise(a, node)
-		if err := s.follow(next, err, event{what: "an attempt hears of its raise; answer, token", who: a, a: uint8(t.RaiseSays.Kind), b: t.RaiseSays.Token}); err != nil {
-			return err
-		}
-	}
-	if s.Renew && w.Attempts[a].Outcome == quorum.Granted {
-		next := s.fork(w)
-		if next.Columns[node].renew(a, w.Attempts[a].Token) && next.Columns[node] != *c {
-			return s.follow(next, nil, event{what: "an attempt renews on a node", who: a})
-		}
-		s.drop(next)
-	}
-	return nil
-}
-
-// rejoin is all that can happen between a join and a node.
-func (s *Search) rejoin(w *World, j, node int) error {
-	c := &w.Columns[node]
-	if !w.Joins[j].Begun && !c.Data && (j == 0 || w.Joins[j-1].Begun) {
-		for mask := range 1 << w.Nodes { // any of the nodes may fail to answer
-			answers := make([]bool, w.Nodes)
-			for i := range answers {
-				answers[i] = mask>>i&1 == 1
-			}
-			if next := s.fork(w); !next.beginJoin(j, node, answers) {
-				s.drop(next)
-			} else if err := s.follow(next, nil, event{what: "a join begins; epoch", who: j, a: next.Joins[j].Epoch}); err != nil {
-				return err
-			}
-		}
-	}
-	switch p := c.Prepares[j]; {
-	case p.Target && w.Joins[j].Way == Asked:
-		next := s.fork(w)
-		next.arriveInit(j)
-		return s.follow(next, nil, event{what: "an init arrives; epoch, floor", who: j, a: w.Joins[j].Epoch, b: w.Joins[j].Floor})
-	case p.Way == Asked:
-		next := s.fork(w)
-		next.answerPrepare(j, node)
-		return s.follow(next, nil, event{what: "a prepare arrives; max", who: j, a: c.Max})
-	case p.Way == Answered:
-		next := s.fork(w)
-		next.hearPrepare(j, node)
-		return s.follow(next, nil, event{what: "a join hears of its prepare; max", who: j, a: p.Max})
-	}
-	return nil
 }

@@ -1,0 +1,90 @@
+package redlock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// recovered: node 0 has lost its state and has a range that the log assigned.
+func recovered(w *State) {
+	w.Log.Ceiling = 3 + jump
+	for n := range w.Nodes[:3] {
+		w.Nodes[n].Ceiling = 3 + jump
+	}
+	w.Nodes[0].Max, w.Nodes[0].Floor = 3, 3
+	w.Nodes[0].Range, w.Nodes[0].RangeVersion, w.Nodes[0].RangeFleet, w.Nodes[0].RangeFloor, w.Nodes[0].RangeCeiling = answered, 1, 1, 3, 3+jump
+}
+
+// forgetful: a backup of the log is five ranges old, and the lock was in
+// correctness mode then.
+func forgetful(w *State) {
+	w.Saved = register{Version: 1, Mode: correctness, Ceiling: 1, Fleet: 1, Ready: true}
+	w.Left.Backups = 0
+	w.Log.Version, w.Log.Ceiling = 5, 6*jump
+	w.Topologies[0].Version = 5
+	for n := range w.Nodes[:3] {
+		w.Nodes[n].Version, w.Nodes[n].Max, w.Nodes[n].Floor, w.Nodes[n].Ceiling = 5, 5*jump, 5*jump, 6*jump
+	}
+}
+
+// controls are the rules of the protocol, each with bounds within which a search
+// without the rule finds a violation.
+var controls = []Bounds{
+	{Name: "the largest counter is granted without being written back", Broken: NoWriteBack, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Fail: true},
+	{Name: "an emptied node votes from zero", Broken: EmptyFromZero, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1},
+	{Name: "an emptied node starts from what the others have", Broken: EmptyFromOthers, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1, Ranges: 1, Fail: true},
+	{Name: "init has an older version than the log, and ceilings come alone", Broken: InitOldVersion, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Moves: 1, Grants: 1},
+	{Name: "init does not compare the join nonce", Broken: InitWithoutJoin, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
+	{Name: "a join nonce is put on a node again", Broken: JoinNonceTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
+	{Name: "one range is assigned twice", Broken: RangeTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Start: recovered},
+	{Name: "a move to correctness does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "a move to efficiency does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "the floor is on fewer nodes than a quorum", Broken: FloorOnAFew, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "lastToken is not raised to the ceiling", Broken: LastTokenBehind, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "nodes have no ceiling", Broken: NoCeiling, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 1, Moves: 1, Grants: 1},
+	{Name: "raise goes past the ceiling, and the log forgets", Broken: RaisePastCeiling, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: func(w *State) {
+		forgetful(w)
+		for n := range 2 { // the others are where they began
+			w.Nodes[n+1].Max, w.Nodes[n+1].Floor, w.Nodes[n+1].Ceiling = 0, 0, 1
+		}
+	}},
+	{Name: "a newer version is used with older policies", Broken: NewVersionOldPolicies, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "standalone recovery does not jump", Broken: NoJump, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true},
+	{Name: "standalone recovery tells nobody of its floor", Broken: NoReserve, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Start: func(w *State) {
+		w.Nodes[0].Max, w.Nodes[0].Floor = jump, jump // recovered before
+	}},
+	{Name: "evidence is older than the last recovery", Broken: OldEvidence, Nodes: 1, Attempts: 2, Standalone: true, Former: true, Losses: 2},
+	{Name: "nodes vote for any fleet", Broken: OverlappingFleets, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Fleets: []uint8{0b111, 0b001}, Start: func(w *State) {
+		w.Topologies[1] = topology{1, 2} // a process with another configuration
+	}},
+	{Name: "a fleet is served while it changes", Broken: FleetServedWhileChanging, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 1, Ranges: 1},
+	{Name: "a fleet has the same name when it comes back", Broken: FleetNameTwice, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 1},
+	{Name: "a restored log uses a version again", Broken: RestoreVersionBehind, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "a restored log grants in correctness mode before it has reconciled", Broken: RestoreServesCorrectness, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "a restored log assigns ranges before it has reconciled", Broken: RestoreRecoversFirst, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Ranges: 2, Start: func(w *State) {
+		forgetful(w)
+		w.Top = 5*jump + 1
+		w.Log = register{Version: 1 + jump, Mode: efficiency, Ceiling: 1, Last: 1 + jump, Fleet: 1, Restored: true}
+		w.Nodes[0], w.Nodes[1] = node{}, node{}
+	}},
+	{Name: "a restored log does not reconcile", Broken: RestoreWithoutReconcile, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: forgetful},
+}
+
+// TestEveryRuleIsNeeded leaves out one rule after the other.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	for _, b := range controls {
+		t.Run(b.Name, func(t *testing.T) {
+			t.Parallel()
+			s := NewSearch(b)
+			s.Most = 3_000_000
+			began := time.Now()
+			err := s.Run()
+			t.Logf("%d states in %v, %v", s.Visited, time.Since(began), err)
+			var v Violation
+			require.True(t, errors.As(err, &v), "no violation")
+		})
+	}
+}

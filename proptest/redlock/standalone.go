@@ -1,0 +1,81 @@
+package redlock
+
+import (
+	"math/bits"
+
+	"github.com/leased-project/leased/proptest/redisnode"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// joinAlone puts a join nonce on an empty node, without a log.
+func (s *Search) joinAlone(w *State, n int) {
+	to := &w.Nodes[n]
+	to.Join, to.Reporters, to.Top, to.Decided, to.Target, to.Reservers = true, 0, 0, false, 0, 0
+}
+
+// reportTo has node m report to the recovery of node n. It runs
+// recovery.StandaloneFloor when a quorum has reported.
+func (s *Search) reportTo(w *State, n, m int) bool {
+	to := &w.Nodes[n]
+	floor, ok := recovery.StandaloneFloor([]recovery.Report{w.Nodes[m].report()})
+	if !ok {
+		return false
+	}
+	to.Reporters |= 1 << m
+	to.Top = max(to.Top, small(floor-recovery.Jump))
+	reports := make([]recovery.Report, s.Nodes)
+	for i := range reports {
+		if to.Reporters>>i&1 == 1 {
+			reports[i] = recovery.Report{Reached: true, Live: &recovery.State{Max: large(to.Top)}}
+		}
+	}
+	if floor, ok = recovery.StandaloneFloor(reports); ok {
+		to.Decided, to.Target = true, small(floor)
+		if s.Broken == NoJump {
+			to.Target = to.Top
+		}
+		to.Reporters, to.Top = 0, 0 // later reports could only raise it
+	}
+	return true
+}
+
+// reserve has node m store the floor that node n is to start from: a voter as its
+// own floor, an empty node in the evidence that its former life left. An empty
+// node that is being recovered itself must begin again, since its reports are older.
+func (s *Search) reserve(w *State, n, m int) bool {
+	at, target := &w.Nodes[m], w.Nodes[n].Target
+	switch {
+	case at.Version != 0:
+		s.load(at)
+		s.state.Advance(1, fleetNames[1], large(target), large(most))
+		s.store(at)
+	case at.Former:
+		at.FormerFloor = max(at.FormerFloor, target)
+		if m != n {
+			at.Join, at.Reporters, at.Top, at.Decided, at.Target, at.Reservers = false, 0, 0, false, 0, 0
+		}
+	default:
+		return false
+	}
+	w.Nodes[n].Reservers |= 1 << m
+	return true
+}
+
+// ready reports whether a standalone recovery may initialise its node.
+func (s *Search) ready(w *State, n int) bool {
+	to := &w.Nodes[n]
+	if !to.Join || !to.Decided {
+		return false
+	}
+	return s.Broken == NoReserve || bits.OnesCount8(to.Reservers) > s.Nodes/2
+}
+
+// initAlone makes a node a voter, without a log.
+func (s *Search) initAlone(w *State, n int) {
+	to := &w.Nodes[n]
+	s.load(to)
+	s.state.Init(0, &redisnode.Range{Join: "join", Version: 1, Fleet: fleetNames[1], Floor: large(to.Target), Ceiling: large(most)})
+	s.store(to)
+	to.Former, to.FormerVersion, to.FormerMax, to.FormerFloor, to.FormerCeiling = false, 0, 0, 0, 0
+	to.Decided, to.Target, to.Reservers = false, 0, 0
+}
