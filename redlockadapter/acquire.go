@@ -52,7 +52,7 @@ func (b *Backend) acquire(ctx context.Context, clock lease.Clock, session lease.
 		if splits == trySplits {
 			return nil, fmt.Errorf("%w: others are acquiring it at the same time", lease.ErrHeld)
 		}
-		if err := pause(ctx, splitPause(splits)); err != nil {
+		if err := b.pause(ctx, splitPause(splits)); err != nil {
 			return nil, err
 		}
 	}
@@ -139,9 +139,9 @@ func splitPause(n int) time.Duration {
 	return minSplitPause + rand.N(min(minSplitPause<<min(n, 5), maxSplitPause))
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	timer := startTimer(d)
-	defer stopTimer(timer)
+func (b *Backend) pause(ctx context.Context, d time.Duration) error {
+	timer := b.startTimer(d)
+	defer b.stopTimer(timer)
 	select {
 	case <-timer.C:
 		return nil
@@ -182,14 +182,14 @@ func (b *Backend) acquireInTurn(ctx context.Context, clock lease.Clock, want Hel
 			queued()
 			queued = nil
 		}
-		timer := startTimer(nap)
+		timer := b.startTimer(nap)
 		select {
 		case <-w.signal:
 		case <-timer.C:
 		case <-ctx.Done():
-			stopTimer(timer)
+			b.stopTimer(timer)
 			return nil, context.Cause(ctx)
 		}
-		stopTimer(timer)
+		b.stopTimer(timer)
 	}
 }

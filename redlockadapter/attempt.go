@@ -158,8 +158,8 @@ func refusalOf(got reply) error {
 // await returns when the attempt is decided, when no majority has answered within
 // limit, or when ctx ends.
 func (a *attempt) await(ctx context.Context, limit time.Duration) error {
-	timer := startTimer(limit)
-	defer stopTimer(timer)
+	timer := a.backend.startTimer(limit)
+	defer a.backend.stopTimer(timer)
 	select {
 	case <-a.decided:
 		return nil
@@ -178,8 +178,8 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) error {
 // must know whether one session has the lock or the votes are split: nobody wakes
 // it in the second case.
 func (a *attempt) hear(ctx context.Context, limit time.Duration) {
-	timer := startTimer(limit)
-	defer stopTimer(timer)
+	timer := a.backend.startTimer(limit)
+	defer a.backend.stopTimer(timer)
 	select {
 	case <-a.all:
 	case <-timer.C:
@@ -231,16 +231,17 @@ func (a *attempt) outcome() (quorum.Outcome, fencing.Token) {
 	return a.core.Outcome(), a.core.Token()
 }
 
-// timers are reused: every attempt needs one.
-var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
-
-func startTimer(d time.Duration) *time.Timer {
-	timer := timers.Get().(*time.Timer)
+// startTimer returns a timer, possibly a used one: every attempt needs one.
+func (b *Backend) startTimer(d time.Duration) *time.Timer {
+	timer, ok := b.timers.Get().(*time.Timer)
+	if !ok {
+		return time.NewTimer(d)
+	}
 	timer.Reset(d)
 	return timer
 }
 
-func stopTimer(timer *time.Timer) {
+func (b *Backend) stopTimer(timer *time.Timer) {
 	timer.Stop()
-	timers.Put(timer)
+	b.timers.Put(timer)
 }

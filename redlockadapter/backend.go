@@ -30,6 +30,7 @@ type Backend struct {
 	keeper  *keeper
 	queues  *queues
 	granted grants
+	timers  sync.Pool // of this Backend: a timer must not leave its synctest bubble
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
