@@ -1,27 +1,82 @@
 package redlockadapter_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
-	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/leasetest"
 )
 
+// The suite waits for leases that run out, so it runs in virtual time. A bubble
+// also fails if Close leaves a goroutine behind.
 func TestConforms(t *testing.T) {
-	t.Parallel()
 	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
-			f := startFleet(t, n).init(t)
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
+				f := newVirtualFleet(t, n).init(t)
 				return leasetest.Subject{
 					Backend:     func() lease.Backend { return f.backend(t) },
 					Mode:        lease.Efficiency,
-					TTL:         4 * time.Second,
+					TTL:         virtualTTL,
+					Clock:       f.clock,
 					Unsupported: []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits},
 				}
+			}, leasetest.InBubble())
+		})
+	}
+}
+
+// What the suite checks first, on real servers.
+func TestRealServersServeClients(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			t.Parallel()
+			f := startFleet(t, n).init(t)
+			client := func() *lease.Client {
+				c, err := lease.New(f.backend(t), lease.WithPolicies(lease.Policy{TTL: longTTL}))
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
+				return c
+			}
+			mine, other := client(), client()
+			ctx := patient(t)
+			l, err := mine.Acquire(ctx, "a", lease.WithSet("b", "c"))
+			require.NoError(t, err)
+			_, err = other.TryAcquire(ctx, "c")
+			require.ErrorIs(t, err, lease.ErrHeld)
+			require.NoError(t, l.Renew(ctx))
+			next := make(chan fencing.Token)
+			go func() {
+				l, err := other.Acquire(ctx, "c")
+				if err != nil {
+					t.Error(err)
+					close(next)
+					return
+				}
+				next <- l.Token()
+			}()
+			waitFor(t, func() bool {
+				status, err := mine.Inspect(ctx, "c")
+				return err == nil && len(status.Waiters) == 1
 			})
+			require.NoError(t, l.Release(ctx))
+			token := <-next
+			require.True(t, token.Newer(l.Token()))
+			require.NoError(t, mine.Break(ctx, "c", token))
+			again, err := mine.TryAcquire(ctx, "c")
+			require.NoError(t, err)
+			require.True(t, again.Token().Newer(token))
+			_, err = mine.Acquire(ctx, "d", lease.WithShared())
+			require.ErrorIs(t, err, lease.ErrUnsupported)
+			require.ErrorContains(t, err, "correctness mode")
+			_, err = mine.Acquire(ctx, "d", lease.WithPermits(2))
+			require.ErrorIs(t, err, lease.ErrUnsupported)
 		})
 	}
 }

@@ -2,6 +2,10 @@ package redlockadapter_test
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,11 +18,29 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// patience ends a test that hangs. It is no measure of speed.
-const patience = time.Minute
+const (
+	// patience ends a test that hangs. It is no measure of speed.
+	patience = 2 * time.Minute
+	// slowNode is how long a node may take on a busy machine.
+	slowNode = 2 * time.Second
+	// longTTL is for leases that must not run out during a test.
+	longTTL = 30 * time.Second
+	// shortQuarantine is for tests that wait until lost nodes are voters again.
+	// Nothing is timed against it.
+	shortQuarantine = 2 * time.Second
+)
 
-// slowNode is how long a node may take on a busy machine.
-const slowNode = 500 * time.Millisecond
+// acquireSHA is how a node knows acquire.lua.
+var acquireSHA = scriptSHA("acquire")
+
+func scriptSHA(name string) string {
+	text, err := redlockadapter.Script(name)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
 
 func patient(t testing.TB) context.Context {
 	t.Helper()
@@ -27,16 +49,21 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
+func waitFor(t testing.TB, condition func() bool, about ...any) {
+	t.Helper()
+	require.Eventually(t, condition, patience, 5*time.Millisecond, about...)
+}
+
 // fleet is a set of Redis servers under test.
 type fleet struct {
 	servers []*testserver.RedisServer
 	config  redlockadapter.Config
 }
 
-// startFleet starts n servers and, unless told otherwise, initialises them.
+// startFleet starts n servers. They have no state yet.
 func startFleet(t testing.TB, n int, options ...testserver.RedisOption) *fleet {
 	t.Helper()
-	f := &fleet{config: redlockadapter.Config{MaxTTL: 10 * time.Second, NodeTimeout: slowNode}}
+	f := &fleet{config: redlockadapter.Config{MaxTTL: time.Minute, NodeTimeout: slowNode, Logger: discard()}}
 	for range n {
 		s := testserver.Redis(t, options...)
 		f.servers = append(f.servers, s)
@@ -45,29 +72,70 @@ func startFleet(t testing.TB, n int, options ...testserver.RedisOption) *fleet {
 	return f
 }
 
-// settings are the config, with what must fit a MaxTTL that was set later.
-func (f *fleet) settings() redlockadapter.Config {
-	c := f.config
-	c.NodeTimeout = min(c.NodeTimeout, c.MaxTTL)
-	return c
+// shortLives makes lost nodes voters again soon.
+func (f *fleet) shortLives() *fleet {
+	f.config.MaxTTL, f.config.NodeTimeout = shortQuarantine, shortQuarantine/2
+	return f
 }
 
 func (f *fleet) init(t testing.TB) *fleet {
 	t.Helper()
-	require.NoError(t, redlockadapter.Init(patient(t), f.settings(), fencing.None))
+	require.NoError(t, redlockadapter.Init(patient(t), f.config, fencing.None))
 	return f
+}
+
+// only is the same configuration with some of the nodes.
+func (f *fleet) only(nodes ...int) *fleet {
+	one := &fleet{config: f.config}
+	one.config.Nodes = nil
+	for _, i := range nodes {
+		one.servers = append(one.servers, f.servers[i])
+		one.config.Nodes = append(one.config.Nodes, f.config.Nodes[i])
+	}
+	return one
 }
 
 // backend is one more process that uses the fleet.
 func (f *fleet) backend(t testing.TB) *redlockadapter.Backend {
 	t.Helper()
-	b, err := redlockadapter.New(patient(t), f.settings())
+	b, err := redlockadapter.New(patient(t), f.config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
 }
 
-// session opens a session on b.
+// client talks to one server.
+func (f *fleet) client(t testing.TB, node int) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: f.servers[node].Addr})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// records returns the fields of a lock on a node, under whichever life.
+func (f *fleet) record(t testing.TB, node int, resource string) map[string]string {
+	t.Helper()
+	c := f.client(t, node)
+	life, err := c.Get(patient(t), "{leased}:life").Result()
+	require.NoError(t, err)
+	fields, err := c.HGetAll(patient(t), "{leased}:"+life+":lock:"+resource).Result()
+	require.NoError(t, err)
+	return fields
+}
+
+func infoField(t testing.TB, c *redis.Client, name string) string {
+	t.Helper()
+	info, err := c.Info(patient(t)).Result()
+	require.NoError(t, err)
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// open opens a session on b.
 func open(t testing.TB, b lease.Backend, ttl time.Duration) lease.Session {
 	t.Helper()
 	s, err := b.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: ttl, Clock: lease.SystemClock()})
@@ -76,6 +144,51 @@ func open(t testing.TB, b lease.Backend, ttl time.Duration) lease.Session {
 	return s
 }
 
-func request(nonce lease.Nonce, resource fencing.Resource) lease.Request {
-	return lease.Request{Nonce: nonce, Resources: []fencing.Resource{resource}, Holder: "test"}
+func request(nonce lease.Nonce, resources ...fencing.Resource) lease.Request {
+	return lease.Request{Nonce: nonce, Resources: resources, Holder: "test"}
+}
+
+// taker acquires and releases one lock again and again, through any Backend, and
+// checks that tokens grow.
+type taker struct {
+	t       testing.TB
+	session lease.SessionID
+	nonce   lease.Nonce
+	last    fencing.Token
+}
+
+func newTaker(t testing.TB) *taker { return &taker{t: t, session: lease.NewSessionID()} }
+
+// try makes one attempt and releases what it gets.
+func (k *taker) try(b *redlockadapter.Backend) (fencing.Token, error) {
+	k.t.Helper()
+	k.nonce++
+	held, grant, err := b.Acquire(context.Background(), k.session, time.Second, request(k.nonce, "taken"))
+	if err != nil {
+		return fencing.None, err
+	}
+	require.True(k.t, grant.Token.Newer(k.last), "token %d after %d", grant.Token, k.last)
+	k.last = grant.Token
+	_ = b.Release(context.Background(), held)
+	return grant.Token, nil
+}
+
+// take is one grant, however long it takes.
+func (k *taker) take(b *redlockadapter.Backend) fencing.Token {
+	k.t.Helper()
+	var token fencing.Token
+	var err error
+	waitFor(k.t, func() bool {
+		token, err = k.try(b)
+		return err == nil
+	}, "the last error: %v", errors.Unwrap(err))
+	return token
+}
+
+// takeSome makes several grants.
+func (k *taker) takeSome(b *redlockadapter.Backend, n int) {
+	k.t.Helper()
+	for range n {
+		k.take(b)
+	}
 }

@@ -1,0 +1,219 @@
+package redlockadapter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+var errRefused = errors.New("connection refused")
+
+// virtualNode is a Redis master in a synctest bubble: miniredis runs the real
+// scripts, and the node answers INFO as a real server does.
+type virtualNode struct {
+	name string
+	mini *miniredis.Miniredis
+
+	mu       sync.Mutex
+	up       bool
+	lives    int
+	delay    time.Duration // of requests on their way to the node
+	acquires int           // calls of acquire.lua
+}
+
+func newVirtualNode(t testing.TB, number int) *virtualNode {
+	n := &virtualNode{name: fmt.Sprintf("redis-%d:6379", number), mini: miniredis.NewMiniRedis()}
+	n.mini.SetTime(now())
+	n.mini.ClockTTL(true)
+	n.start(t)
+	t.Cleanup(n.stop)
+	return n
+}
+
+// now is the time of the bubble.
+func now() time.Time { return lease.MonotonicClock().Now().Time() }
+
+func (n *virtualNode) start(t testing.TB) {
+	t.Helper()
+	conn, err := n.mini.Dial() // starts it
+	require.NoError(t, err)
+	n.mini.Server().SetPreHook(n.before)
+	require.NoError(t, conn.Close())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.up = true
+	n.lives++
+}
+
+// stop ends all connections. The data stays.
+func (n *virtualNode) stop() {
+	n.mu.Lock()
+	n.up = false
+	n.mu.Unlock()
+	n.mini.Close()
+}
+
+// restart begins a new life, with or without the data.
+func (n *virtualNode) restart(t testing.TB, keep bool) {
+	t.Helper()
+	n.stop()
+	if !keep {
+		n.mini.FlushAll()
+	}
+	n.start(t)
+}
+
+// before sees every command before miniredis does.
+func (n *virtualNode) before(c *server.Peer, command string, args ...string) bool {
+	n.mu.Lock()
+	life := n.lives
+	if command == "EVALSHA" && len(args) > 0 && args[0] == acquireSHA {
+		n.acquires++
+	}
+	n.mu.Unlock()
+	switch command {
+	case "EVAL", "EVALSHA":
+		n.mini.SetTime(now())
+	case "INFO":
+		c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
+			"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%040d\r\n", n.name, life, 7))
+		return true
+	}
+	return false
+}
+
+func (n *virtualNode) setDelay(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = d
+}
+
+func (n *virtualNode) countAcquires() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.acquires
+}
+
+func (n *virtualNode) dial(context.Context, string, string) (net.Conn, error) {
+	n.mu.Lock()
+	up := n.up
+	n.mu.Unlock()
+	if !up {
+		return nil, errRefused
+	}
+	conn, err := n.mini.Dial()
+	if err != nil {
+		return nil, err
+	}
+	client, far := net.Pipe()
+	go carry(far, conn, n.lateness)
+	go carry(conn, far, func() time.Duration { return 0 })
+	return client, nil
+}
+
+func (n *virtualNode) lateness() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.delay
+}
+
+// carry is one direction of a network connection: it has a buffer, which a
+// net.Pipe has not, and delivers what was sent even if the sender hangs up.
+func carry(from, to net.Conn, lateness func() time.Duration) {
+	type packet struct {
+		data []byte
+		due  time.Time
+	}
+	queue := make(chan packet, 1<<10)
+	go func() {
+		defer close(queue)
+		for {
+			data := make([]byte, 1<<14)
+			n, err := from.Read(data)
+			if err != nil {
+				return
+			}
+			queue <- packet{data[:n], now().Add(lateness())}
+		}
+	}()
+	for p := range queue {
+		if wait := p.due.Sub(now()); wait > 0 {
+			<-time.After(wait)
+		}
+		if _, err := to.Write(p.data); err != nil {
+			from.Close()
+		}
+	}
+	to.Close()
+}
+
+// virtualFleet is a set of nodes in a bubble.
+type virtualFleet struct {
+	nodes  []*virtualNode
+	config redlockadapter.Config
+	clock  *leasetest.Clock
+}
+
+// virtualTTL is how long leases last, and how long nodes are in quarantine.
+const virtualTTL = 10 * time.Second
+
+func newVirtualFleet(t testing.TB, size int) *virtualFleet {
+	t.Helper()
+	f := &virtualFleet{clock: leasetest.NewClock(), config: redlockadapter.Config{MaxTTL: virtualTTL, Logger: discard()}}
+	for i := range size {
+		n := newVirtualNode(t, i)
+		f.nodes = append(f.nodes, n)
+		f.config.Nodes = append(f.config.Nodes, &redis.Options{Addr: n.name, Dialer: n.dial})
+	}
+	return f
+}
+
+func discard() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func (f *virtualFleet) init(t testing.TB) *virtualFleet {
+	t.Helper()
+	require.NoError(t, redlockadapter.Init(t.Context(), f.config, fencing.None))
+	return f
+}
+
+func (f *virtualFleet) backend(t testing.TB) *redlockadapter.Backend {
+	t.Helper()
+	b, err := redlockadapter.New(t.Context(), f.config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	return b
+}
+
+func (f *virtualFleet) open(t testing.TB, b lease.Backend) lease.Session {
+	t.Helper()
+	s, err := b.Open(t.Context(), lease.SessionConfig{ID: lease.NewSessionID(), TTL: virtualTTL, Clock: f.clock})
+	require.NoError(t, err)
+	return s
+}
+
+// live returns the nodes that vote, as b sees them.
+func live(t testing.TB, b *redlockadapter.Backend) (nodes []int) {
+	t.Helper()
+	for i, s := range b.NodeStatuses(context.Background()) {
+		if s.Err == nil && s.Report.Live != nil {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
