@@ -74,7 +74,7 @@ func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
 func moveText(m *pb.Move) string {
 	text := fmt.Sprintf("%s* is moving from %s to %s", m.Prefix, m.From, m.To)
 	if m.Now {
-		text += " without waiting for leases"
+		text += " now"
 	}
 	if m.WaitingFor != "" {
 		text += "; waiting for: " + m.WaitingFor
