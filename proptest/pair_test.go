@@ -187,7 +187,7 @@ func waysOf(m *machine.Machine) map[fencing.Resource]model.Way {
 	topology := m.Topology()
 	for _, name := range names {
 		mode, err := topology.ModeOf(name)
-		ways[name] = model.Way{Mode: mode, Moving: err != nil}
+		ways[name] = model.Way{Mode: mode, Moving: err != nil, Ready: topology.Ready}
 	}
 	return ways
 }

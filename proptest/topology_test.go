@@ -36,7 +36,7 @@ func (s *script) version(t *rapid.T) uint64 {
 }
 
 func (s *script) policy(t *rapid.T) machine.Command {
-	if roll(t, 4, "aimed") == 0 {
+	if roll(t, 3, "aimed") == 0 {
 		if c := s.aimedPolicy(t); c != nil {
 			return c
 		}
@@ -60,7 +60,7 @@ func (s *script) policy(t *rapid.T) machine.Command {
 func (s *script) aimedPolicy(t *rapid.T) machine.Command {
 	for _, mv := range s.machine.Moves() {
 		if mv.Delete && mv.Prefix != "" && coin.Draw(t, "above") {
-			return &machine.SetPolicy{Policy: lease.Policy{Prefix: mv.Prefix[:1], Mode: mv.From}, Now: true}
+			return &machine.SetPolicy{Policy: lease.Policy{Prefix: mv.Prefix[:len(mv.Prefix)-1], Mode: mv.From}, Now: true}
 		}
 	}
 	for _, id := range sessions {

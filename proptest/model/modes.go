@@ -9,6 +9,7 @@ import (
 type Way struct {
 	Mode   lease.Mode
 	Moving bool // to the other mode
+	Ready  bool // efficiency locks may be granted
 }
 
 // bothModes is what a Witness knows of both modes.
@@ -26,7 +27,8 @@ func newBothModes() bothModes {
 
 // Routed tells how each lock is provided after a command, and what every Redis
 // node should reach. Redis may grant a lock of the efficiency mode any token
-// above floor, up to ceiling; floor counts when the lock comes to this mode.
+// above floor, up to ceiling; floor counts when the lock comes to this mode, and
+// the mode is ready.
 func (w *Witness) Routed(ways map[fencing.Resource]Way, floor, ceiling fencing.Token) error {
 	if ceiling < w.ceiling {
 		return broken(Modes, "the ceiling went from %d to %d", w.ceiling, ceiling)
@@ -34,7 +36,7 @@ func (w *Witness) Routed(ways map[fencing.Resource]Way, floor, ceiling fencing.T
 	w.ceiling = ceiling
 	for name, way := range ways {
 		if way.Mode == lease.Efficiency {
-			if w.ways[name].Mode != lease.Efficiency && floor < w.strict[name] {
+			if old := w.ways[name]; way.Ready && !(old.Ready && old.Mode == lease.Efficiency) && floor < w.strict[name] {
 				return broken(Modes, "Redis may grant %q a token above %d, and %d was granted before", name, floor, w.strict[name])
 			}
 			w.redis[name] = ceiling

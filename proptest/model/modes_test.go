@@ -1,0 +1,169 @@
+package model_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/model"
+)
+
+const step fencing.Token = 1 << 32
+
+// TestWitnessOfBothModes shows each promise about both modes broken, and kept.
+func TestWitnessOfBothModes(t *testing.T) {
+	strict := model.Way{Mode: lease.Correctness, Ready: true}
+	moving := model.Way{Mode: lease.Correctness, Moving: true, Ready: true}
+	fast := model.Way{Mode: lease.Efficiency, Ready: true}
+	stopped := model.Way{Mode: lease.Efficiency}
+	for _, c := range []struct {
+		name   string
+		tell   func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, assign func(fencing.Token, fencing.Token) error) error
+		broken model.Promise
+	}{
+		{"there and back", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, assign func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, grant(3))
+			require.NoError(t, way(moving, 3, step+3))
+			require.NoError(t, way(fast, 3, step+3))
+			require.NoError(t, assign(step+3, 2*step+3))
+			require.NoError(t, way(fast, 3, 2*step+3))
+			require.NoError(t, way(strict, 3, 2*step+3))
+			return grant(2*step + 4)
+		}, ""},
+		{"token of the other mode", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, _ func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, way(fast, 0, step))
+			require.NoError(t, way(strict, 0, step))
+			return grant(step)
+		}, model.Modes},
+		{"Redis begins too low", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, _ func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, grant(3))
+			return way(fast, 2, step)
+		}, model.Modes},
+		{"Redis begins too low, but is not ready", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, _ func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, grant(3))
+			return way(stopped, 2, step)
+		}, ""},
+		{"Redis begins too low, and becomes ready", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, _ func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, grant(3))
+			require.NoError(t, way(stopped, 2, step))
+			return way(fast, 2, step)
+		}, model.Modes},
+		{"a range too low", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, assign func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, grant(3))
+			require.NoError(t, way(fast, 3, step))
+			return assign(2, step)
+		}, model.Modes},
+		{"a range twice", func(_ func(model.Way, fencing.Token, fencing.Token) error, _ func(fencing.Token) error, assign func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, assign(0, step))
+			require.NoError(t, assign(step, 2*step))
+			return assign(step-1, step+1)
+		}, model.Ranges},
+		{"an empty range", func(_ func(model.Way, fencing.Token, fencing.Token) error, _ func(fencing.Token) error, assign func(fencing.Token, fencing.Token) error) error {
+			return assign(step, step)
+		}, model.Ranges},
+		{"the ceiling falls", func(way func(model.Way, fencing.Token, fencing.Token) error, _ func(fencing.Token) error, _ func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, way(strict, 0, 2))
+			return way(strict, 0, 1)
+		}, model.Modes},
+		{"granted while it moves", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, _ func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, way(moving, 0, step))
+			return grant(step + 1)
+		}, model.Closed},
+		{"granted in the other mode", func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, _ func(fencing.Token, fencing.Token) error) error {
+			require.NoError(t, way(fast, 0, step))
+			return grant(step + 1)
+		}, model.Closed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := model.NewWitness()
+			nonce := lease.Nonce(0)
+			way := func(way model.Way, floor, ceiling fencing.Token) error {
+				return w.Routed(map[fencing.Resource]model.Way{"a": way}, floor, ceiling)
+			}
+			grant := func(token fencing.Token) error { // and release
+				nonce++
+				w.Asked(ann, want(nonce, lease.Exclusive, "a"))
+				if err := w.See(event(model.WasGranted, ann, nonce, token, "a")); err != nil {
+					return err
+				}
+				return w.See(event(model.WasReleased, ann, nonce, token, "a"))
+			}
+			assign := func(floor, ceiling fencing.Token) error {
+				return w.RangeAssigned(model.Range{Floor: floor, Ceiling: ceiling})
+			}
+			err := c.tell(way, grant, assign)
+			if c.broken == "" {
+				require.NoError(t, err)
+				return
+			}
+			var v *model.Violation
+			require.ErrorAs(t, err, &v)
+			require.Equal(t, c.broken, v.Promise, v.Error())
+		})
+	}
+	w := model.NewWitness()
+	for _, id := range []lease.SessionID{ann, bob} {
+		w.Asked(id, want(1, lease.Exclusive, "a"))
+	}
+	require.NoError(t, w.See(event(model.WasGranted, ann, 1, 1, "a")))
+	require.NoError(t, w.See(event(model.WasQueued, bob, 1, 0, "a")))
+	require.Error(t, w.Routed(map[fencing.Resource]model.Way{"a": moving}, 1, step+1), "nobody waits for a lock that is moving")
+}
+
+// TestModelOfMoves is one run that a person can follow with the design at hand.
+func TestModelOfMoves(t *testing.T) {
+	m := model.New()
+	does := func(code model.Code, happened ...model.Happening) func(model.Outcome, []model.Event) model.Outcome {
+		return func(o model.Outcome, events []model.Event) model.Outcome {
+			t.Helper()
+			require.Equal(t, code, o.Code)
+			var have []model.Happening
+			for _, e := range events {
+				have = append(have, e.What)
+			}
+			require.Equal(t, happened, have)
+			return o
+		}
+	}
+	life := does(model.Done)(m.OpenSession(ann, time.Second)).Life
+	me := model.Session{ID: ann, Life: life}
+	fast, strict := lease.Policy{Prefix: "a", Mode: lease.Efficiency}, lease.Policy{Prefix: "a", Mode: lease.Correctness}
+	fleet := lease.Fleet{Namespace: "n", Addresses: []string{"r:1"}, MaxTTL: time.Minute}
+
+	// To efficiency: waiters are told, the holder drains, Redis goes on above it.
+	does(model.Granted, model.WasGranted)(m.Acquire(me, want(1, lease.Exclusive, "a")))
+	does(model.Queued, model.WasQueued)(m.Acquire(me, want(2, lease.Exclusive, "a")))
+	does(model.Done, model.WasCancelled)(m.SetPolicy(fast, 0, false))
+	does(model.Moving)(m.Acquire(me, want(2, lease.Exclusive, "a")))
+	does(model.Moving)(m.SetPolicy(strict, 0, false))
+	does(model.Busy)(m.FinishMove("a", 1))
+	does(model.Done, model.WasReleased)(m.Release(me, 1))
+	does(model.Outdated)(m.FinishMove("a", 2))
+	does(model.Done)(m.FinishMove("a", 1))
+	does(model.WrongMode)(m.Acquire(me, want(2, lease.Exclusive, "a")))
+	require.Equal(t, model.Redis{Floor: 1, Ceiling: 1 + step, Fresh: true}, m.Redis())
+
+	// A fleet, which is fresh; then a range for its node.
+	does(model.Done)(m.SetFleet(fleet, 2, false, false))
+	does(model.NotReady)(m.AssignRange("r:1"))
+	does(model.Done)(m.Reconcile(0, 0))
+	require.Equal(t, &model.Range{Floor: 1 + step, Ceiling: 1 + 2*step, Version: 4, First: true}, does(model.Done)(m.AssignRange("r:1")).Range)
+	require.False(t, m.Ready())
+	does(model.Done)(m.FinishReconcile(4))
+	require.True(t, m.Ready())
+
+	// Back: tokens go on above the range.
+	does(model.Done)(m.SetPolicy(strict, 0, false))
+	does(model.Done)(m.FinishMove("a", 6))
+	require.Equal(t, 2+2*step, does(model.Granted, model.WasGranted)(m.Acquire(me, want(3, lease.Exclusive, "a"))).Token)
+
+	// Rolled back, the log must hear from the nodes first.
+	does(model.Done)(m.MarkRestored(0, 0))
+	does(model.NotReady)(m.AssignRange("r:1"))
+	does(model.Done)(m.Reconcile(9, 5*step))
+	require.Equal(t, 8*step, m.LastToken())
+	require.Equal(t, 6*step, m.Redis().Floor)
+}
