@@ -109,28 +109,37 @@ func WithRemoteOptions(options ...remote.Option) Option {
 // returns when a member has told the policies and the Redis nodes were tried once.
 // Close of the Client ends all connections.
 func Dial(ctx context.Context, endpoints []string, options ...Option) (*lease.Client, error) {
-	c := config{logger: slog.Default(), redis: func(string) *redis.Options { return &redis.Options{} }}
-	for _, option := range options {
-		if err := option(&c); err != nil {
-			return nil, err
-		}
-	}
-	service, err := remote.New(endpoints, c.remote...)
+	r, c, err := dial(ctx, endpoints, options)
 	if err != nil {
 		return nil, err
 	}
-	if err := service.AwaitTopology(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("dial: %w", err), service.Close())
-	}
-	if err := c.checkClear(service.Topology().Fleet); err != nil {
-		return nil, errors.Join(fmt.Errorf("dial: %w", err), service.Close())
-	}
-	r := newRouter(service, c)
-	r.engine.connect(ctx)
-	r.start()
 	client, err := lease.New(r, append(c.lease, lease.WithOnClose(r.close))...)
 	if err != nil {
 		return nil, errors.Join(err, r.close(ctx))
 	}
 	return client, nil
+}
+
+// dial returns a router that has tried all its ways.
+func dial(ctx context.Context, endpoints []string, options []Option) (*router, config, error) {
+	c := config{logger: slog.Default(), redis: func(string) *redis.Options { return &redis.Options{} }}
+	for _, option := range options {
+		if err := option(&c); err != nil {
+			return nil, c, err
+		}
+	}
+	service, err := remote.New(endpoints, c.remote...)
+	if err != nil {
+		return nil, c, err
+	}
+	if err = service.AwaitTopology(ctx); err == nil {
+		err = c.checkClear(service.Topology().Fleet)
+	}
+	if err != nil {
+		return nil, c, errors.Join(fmt.Errorf("dial: %w", err), service.Close())
+	}
+	r := newRouter(service, c)
+	r.engine.connect(ctx)
+	r.start()
+	return r, c, nil
 }

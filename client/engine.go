@@ -91,6 +91,9 @@ func (e *engine) open(ctx context.Context, fleet lease.Fleet) (*redlockadapter.B
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
+	if err := e.config.probe(ctx, fleet); err != nil {
+		return nil, err
+	}
 	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Topology: e.source.Topology,
 		Logger: slog.New(slog.DiscardHandler)} // the members log what becomes of nodes
 	for _, address := range fleet.Addresses {

@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,8 +14,12 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// dialTime bounds one connection attempt, as in go-redis.
-const dialTime = 5 * time.Second
+const (
+	// dialTime bounds one connection attempt, as in go-redis.
+	dialTime = 5 * time.Second
+	// probeTime bounds the look whether nodes can be connected to.
+	probeTime = time.Second
+)
 
 // options returns how one Redis node is reached.
 func (c *config) options(address string) *redis.Options {
@@ -43,6 +49,41 @@ func (c *config) options(address string) *redis.Options {
 
 func hasPassword(o *redis.Options) bool {
 	return o.Password != "" || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
+}
+
+// probe fails if a quorum of the nodes cannot be connected to. go-redis writes a line
+// to standard error for each connection that fails; where the network has no way to
+// the nodes there should be one line in all, ours.
+func (c *config) probe(ctx context.Context, fleet lease.Fleet) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	errs := make([]error, len(fleet.Addresses))
+	var wg sync.WaitGroup
+	for i, address := range fleet.Addresses {
+		wg.Go(func() {
+			dial := c.options(address).Dialer
+			if dial == nil {
+				dial = (&net.Dialer{}).DialContext
+			}
+			conn, err := dial(ctx, "tcp", address)
+			if err == nil {
+				err = conn.Close()
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	reached := 0
+	for _, err := range errs {
+		if err == nil {
+			reached++
+		}
+	}
+	if needed := len(errs)/2 + 1; reached < needed {
+		return fmt.Errorf("%w: %d of %d Redis nodes can be connected to, %d are needed: %w",
+			lease.ErrUnavailable, reached, len(errs), needed, errors.Join(errs...))
+	}
+	return nil
 }
 
 // checkClear refuses a fleet to which passwords would go out in clear, as far as

@@ -60,7 +60,7 @@ func (s *session) renewable() *strict {
 	}
 	busy := sub.users > 0 || sub.used
 	for _, at := range s.went {
-		busy = busy || at == sub
+		busy = busy || at.strict == sub
 	}
 	sub.used = false
 	if !busy {
@@ -80,7 +80,7 @@ func (s *session) heldIn(sub *strict) []lease.Nonce {
 	defer s.mu.Unlock()
 	var nonces []lease.Nonce
 	for nonce, at := range s.went {
-		if at == sub {
+		if at.strict == sub {
 			nonces = append(nonces, nonce)
 		}
 	}

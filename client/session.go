@@ -23,15 +23,26 @@ type session struct {
 
 	mu     sync.Mutex
 	closed bool
-	strict *strict                 // nil until the first lock in correctness mode
-	went   map[lease.Nonce]*strict // attempts that may be held in correctness mode
+	strict *strict               // nil until the first lock in correctness mode
+	went   map[lease.Nonce]place // attempts that may be held in correctness mode
 }
 
-// strict is a session of the service, for locks in correctness mode.
+// strict is a session of the service, for locks in correctness mode. It numbers its
+// attempts itself: one that was ended here when its lock moved away is asked for
+// under a new nonce if the lock comes back. All fields are guarded by the session's
+// mu.
 type strict struct {
 	lease.Session
 	users int  // acquires under way
 	used  bool // since the last renewal
+	last  lease.Nonce
+	outer map[lease.Nonce]lease.Nonce // nonces of the session by those of the service
+}
+
+// place is where an attempt is known to the service.
+type place struct {
+	strict *strict
+	nonce  lease.Nonce
 }
 
 // Open starts a session. Nothing is asked of the service before the first lock in
@@ -44,7 +55,7 @@ func (r *router) Open(ctx context.Context, config lease.SessionConfig) (lease.Se
 		config.Clock = lease.SystemClock()
 	}
 	s := &session{router: r, config: config, fast: perlease.NewSession(r.engine, config), opening: make(chan struct{}, 1),
-		went: map[lease.Nonce]*strict{}}
+		went: map[lease.Nonce]place{}}
 	r.mu.Lock()
 	r.sessions[s] = true
 	r.mu.Unlock()
@@ -115,17 +126,19 @@ func (s *session) acquireStrict(ctx context.Context, request lease.Request) (lea
 	}
 	s.fast.Withdraw(request.Nonce)
 	for again := true; ; again = false {
-		sub, err := s.enter(ctx, request.Nonce)
+		at, err := s.enter(ctx, request.Nonce)
 		if err != nil {
 			return lease.Grant{}, err
 		}
-		grant, err := sub.Acquire(ctx, request)
+		inner := request
+		inner.Nonce = at.nonce
+		grant, err := at.strict.Acquire(ctx, inner)
 		lost := errors.Is(err, lease.ErrLost)
-		s.leave(sub, request.Nonce, lost || err != nil && refusal(err))
+		s.leave(at, lost || err != nil && refusal(err))
 		if !lost {
 			return grant, err
 		}
-		s.drop(sub)
+		s.drop(at.strict)
 		if !again || ctx.Err() != nil {
 			return lease.Grant{}, fmt.Errorf("%w: %s", lease.ErrUnavailable, err.Error())
 		}
@@ -142,51 +155,75 @@ func refusal(err error) bool {
 	return false
 }
 
-// enter returns the strict session, opened if need be, with one more user.
-func (s *session) enter(ctx context.Context, nonce lease.Nonce) (*strict, error) {
-	if sub := s.join(nil, nonce); sub != nil {
-		return sub, nil
+// enter returns where an attempt goes in the strict session, which is opened if need
+// be and has one more user.
+func (s *session) enter(ctx context.Context, nonce lease.Nonce) (place, error) {
+	if at, ok := s.join(nil, nonce); ok {
+		return at, nil
 	}
 	select {
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return place{}, context.Cause(ctx)
 	}
-	if sub := s.join(nil, nonce); sub != nil {
-		return sub, nil
+	if at, ok := s.join(nil, nonce); ok {
+		return at, nil
 	}
-	opened, err := s.router.service.Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: s.config.TTL, Clock: s.config.Clock, Lost: s.lost})
+	opened := &strict{outer: map[lease.Nonce]lease.Nonce{}}
+	var err error
+	opened.Session, err = s.router.service.Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: s.config.TTL, Clock: s.config.Clock,
+		Lost: func(nonce lease.Nonce, err error) { s.lost(place{opened, nonce}, err) }})
 	if err != nil {
-		return nil, err
+		return place{}, err
 	}
-	return s.join(&strict{Session: opened}, nonce), nil
+	at, _ := s.join(opened, nonce)
+	return at, nil
 }
 
 // join makes an attempt a user of the strict session, which is the opened one
-// unless that is nil. It returns nil if there is none.
-func (s *session) join(opened *strict, nonce lease.Nonce) *strict {
+// unless that is nil. An attempt whose outcome is open keeps its place.
+func (s *session) join(opened *strict, nonce lease.Nonce) (place, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if opened != nil {
 		s.strict = opened
 	}
-	if s.strict != nil {
-		s.strict.users++
-		s.strict.used = true
-		s.went[nonce] = s.strict
+	if s.strict == nil {
+		return place{}, false
 	}
-	return s.strict
+	at, known := s.went[nonce]
+	if !known || at.strict != s.strict {
+		s.strict.last++
+		at = place{s.strict, s.strict.last}
+		s.went[nonce] = at
+		at.strict.outer[at.nonce] = nonce
+	}
+	at.strict.users++
+	at.strict.used = true
+	return at, true
 }
 
 // leave is the other end of enter. over says that the attempt has certainly ended.
-func (s *session) leave(sub *strict, nonce lease.Nonce, over bool) {
+func (s *session) leave(at place, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sub.users--
-	if over && s.went[nonce] == sub {
-		delete(s.went, nonce)
+	at.strict.users--
+	if over {
+		s.forget(at)
 	}
+}
+
+// forget removes an attempt of the service, and returns its nonce in the session, 0
+// if it is not known any more. The caller holds mu.
+func (s *session) forget(at place) lease.Nonce {
+	nonce := at.strict.outer[at.nonce]
+	delete(at.strict.outer, at.nonce)
+	if s.went[nonce] != at {
+		return 0
+	}
+	delete(s.went, nonce)
+	return nonce
 }
 
 // drop takes a strict session out of use.
@@ -196,19 +233,19 @@ func (s *session) drop(sub *strict) {
 	if s.strict == sub {
 		s.strict = nil
 	}
-	for nonce, at := range s.went {
-		if at == sub {
-			delete(s.went, nonce)
+	for _, at := range s.went {
+		if at.strict == sub {
+			s.forget(at)
 		}
 	}
 }
 
 // lost is told by the service that it has ended a lease.
-func (s *session) lost(nonce lease.Nonce, err error) {
+func (s *session) lost(at place, err error) {
 	s.mu.Lock()
-	delete(s.went, nonce)
+	nonce := s.forget(at)
 	s.mu.Unlock()
-	if s.config.Lost != nil {
+	if nonce != 0 && s.config.Lost != nil {
 		s.config.Lost(nonce, err)
 	}
 }
@@ -217,13 +254,14 @@ func (s *session) lost(nonce lease.Nonce, err error) {
 // mode: its lock is in efficiency mode now, and the move waits for its holders.
 func (s *session) leaveStrict(nonce lease.Nonce) {
 	s.mu.Lock()
-	sub := s.went[nonce]
-	delete(s.went, nonce)
-	s.mu.Unlock()
-	if sub == nil {
-		return
+	at, known := s.went[nonce]
+	if known {
+		s.forget(at)
 	}
-	s.background(func(ctx context.Context) { _ = sub.Release(ctx, nonce) }) // else it ends with the session
+	s.mu.Unlock()
+	if known {
+		s.background(func(ctx context.Context) { _ = at.strict.Release(ctx, at.nonce) }) // else it ends with the session
+	}
 }
 
 // background runs f for a limited time. Close waits for it.
@@ -246,19 +284,19 @@ func (s *session) background(f func(context.Context)) {
 // Release ends the attempt, wherever it went.
 func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
 	s.mu.Lock()
-	sub := s.went[nonce]
+	at, known := s.went[nonce]
 	s.mu.Unlock()
 	err := s.fast.Release(ctx, nonce) // also so that a late copy is refused
-	if sub == nil {
+	if !known {
 		return err
 	}
-	strictErr := sub.Release(ctx, nonce)
+	strictErr := at.strict.Release(ctx, at.nonce)
 	if errors.Is(strictErr, lease.ErrLost) {
 		strictErr = nil
 	}
 	if strictErr == nil {
 		s.mu.Lock()
-		delete(s.went, nonce)
+		s.forget(at)
 		s.mu.Unlock()
 	}
 	return errors.Join(err, strictErr)

@@ -1,0 +1,218 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/client"
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote"
+	"github.com/leased-project/leased/raftstore"
+)
+
+const (
+	// patience ends a test that hangs. It is no measure of speed.
+	patience = 2 * time.Minute
+	// ttl is that of leases which the tests do not wait for.
+	ttl = 30 * time.Second
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func patient(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	ctx := patient(t)
+	for !holds() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			require.FailNow(t, "never: "+what)
+		}
+	}
+}
+
+// member is one member of a service, in this process.
+type member struct {
+	node   *raftstore.Node
+	server *server.Server
+	once   sync.Once
+	done   chan error
+}
+
+func startMember(t testing.TB, id string, fleet lease.Fleet) *member {
+	t.Helper()
+	feed := server.NewFeed()
+	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: feed})
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s, err := server.New(server.Config{Node: node, Feed: feed, Logger: quiet, Redis: fleet, Version: "test"}, listener)
+	require.NoError(t, err)
+	m := &member{node: node, server: s, done: make(chan error, 1)}
+	go func() { m.done <- s.Serve() }()
+	t.Cleanup(func() { m.stop(t) })
+	return m
+}
+
+func (m *member) stop(t testing.TB) {
+	m.once.Do(func() {
+		require.NoError(t, m.server.Close())
+		require.NoError(t, <-m.done)
+		require.NoError(t, m.node.Close())
+	})
+}
+
+// service is a service with both modes: locks that begin with "fast/" are in
+// efficiency mode.
+type service struct {
+	testing.TB
+	members []*member
+	redis   []*testserver.RedisServer
+}
+
+// fleetOf is the fleet of some servers.
+func fleetOf(servers []*testserver.RedisServer) lease.Fleet {
+	fleet := lease.Fleet{Namespace: "test", MaxTTL: time.Minute}
+	for _, s := range servers {
+		fleet.Addresses = append(fleet.Addresses, s.Addr)
+	}
+	return fleet
+}
+
+func startRedis(t testing.TB, n int) (servers []*testserver.RedisServer) {
+	t.Helper()
+	for range n {
+		servers = append(servers, testserver.Redis(t))
+	}
+	return servers
+}
+
+func startService(t testing.TB, size int) *service {
+	t.Helper()
+	s := &service{TB: t, redis: startRedis(t, 3)}
+	fleet := fleetOf(s.redis)
+	first := startMember(t, "n1", fleet)
+	require.NoError(t, first.node.Bootstrap())
+	s.members = []*member{first}
+	eventually(t, "a leader", first.node.Leads)
+	for n := 2; n <= size; n++ {
+		m := startMember(t, "n"+string(rune('0'+n)), fleet)
+		require.NoError(t, m.server.Join(patient(t), first.server.Address()))
+		s.members = append(s.members, m)
+	}
+	s.setPolicy(lease.Policy{Prefix: "fast/", Mode: lease.Efficiency, TTL: ttl}, true)
+	s.settled()
+	return s
+}
+
+func (s *service) leader() *raftstore.Node { return s.members[0].node }
+
+func (s *service) endpoints() (addresses []string) {
+	for _, m := range s.members {
+		addresses = append(addresses, m.server.Address())
+	}
+	return addresses
+}
+
+func (s *service) setPolicy(p lease.Policy, now bool) {
+	s.Helper()
+	_, err := s.leader().SetPolicy(patient(s), p, 0, now)
+	require.NoError(s, err)
+}
+
+// settled returns when nothing moves at any member.
+func (s *service) settled() {
+	s.Helper()
+	for _, m := range s.members {
+		eventually(s, "the topology is settled", func() bool {
+			topology := m.node.Topology()
+			for _, p := range topology.Policies.All() {
+				if p.Next != lease.AnyMode {
+					return false
+				}
+			}
+			return topology.Ready && topology.Version == s.leader().Topology().Version
+		})
+	}
+}
+
+// move changes the mode of the locks that begin with "fast/" or another prefix.
+func (s *service) move(prefix string, to lease.Mode, now bool) {
+	s.Helper()
+	s.setPolicy(lease.Policy{Prefix: prefix, Mode: to, TTL: ttl}, now)
+}
+
+// lines is a log that can be read.
+type lines struct {
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.log.String(), text)
+}
+
+// dial connects a client, closed at the end of the test, and returns its log.
+func (s *service) dial(options ...client.Option) (*lease.Client, *lines) {
+	s.Helper()
+	log := &lines{}
+	c := s.open(append([]client.Option{client.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}, options...)...)
+	s.Cleanup(func() { require.NoError(s, c.Close(patient(s))) })
+	return c, log
+}
+
+// open connects a client.
+func (s *service) open(options ...client.Option) *lease.Client {
+	s.Helper()
+	c, err := client.Dial(patient(s), s.endpoints(), append([]client.Option{client.WithLogger(quiet)}, options...)...)
+	require.NoError(s, err)
+	return c
+}
+
+// counted is the options of a client whose connections to Redis are counted.
+func counted(n *int, mu *sync.Mutex) client.Option {
+	return client.WithRedis(func(string) *redis.Options {
+		return &redis.Options{Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			mu.Lock()
+			*n++
+			mu.Unlock()
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}}
+	})
+}
+
+var errCut = &net.OpError{Op: "dial", Err: net.UnknownNetworkError("cut off")}
+
+// cutOff is a client that cannot reach Redis.
+var cutOff = client.WithRedis(func(string) *redis.Options {
+	return &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errCut }}
+})
+
+var short = client.WithRemoteOptions(remote.WithPatience(2 * time.Second))
