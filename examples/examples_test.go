@@ -1,6 +1,8 @@
 package examples
 
 import (
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,10 +22,64 @@ func TestTheProgramInTheREADMERuns(t *testing.T) {
 	require.NoError(t, err)
 	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindSubmatch(readme)
 	require.NotNil(t, program)
+	runProgram(t, string(program[1]))
+}
+
+// The program for a service must work with the one that `make run` starts.
+func TestTheClientRuns(t *testing.T) {
+	program, err := os.ReadFile("client/main.go")
+	require.NoError(t, err)
+	require.Contains(t, string(program), devAddress)
+	require.Equal(t, "correctness mode, the balance is 50\n", runProgram(t, string(program)))
+}
+
+// devAddress is where `make run` serves.
+const devAddress = "127.0.0.1:7420"
+
+// runProgram runs a program, with a service if it needs one, and returns what it
+// prints.
+func runProgram(t *testing.T, program string) string {
+	t.Helper()
+	if strings.Contains(program, devAddress) {
+		program = strings.ReplaceAll(program, devAddress, startService(t))
+	}
 	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, program[1], 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 	out, err := exec.Command("go", "run", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// startService runs what `make run` runs, at addresses of its own, and returns that of
+// the API.
+func startService(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "leased")
+	out, err := exec.Command("go", "build", "-o", binary, "../cmd/leased").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	api, raft := freeAddress(t), freeAddress(t)
+	service := exec.Command(binary, "dev", "--data", filepath.Join(t.TempDir(), "data"), "--listen", api, "--raft-listen", raft)
+	var log strings.Builder
+	service.Stderr = &log
+	stdout, err := service.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, service.Start())
+	t.Cleanup(func() {
+		require.NoError(t, service.Process.Signal(os.Interrupt))
+		_, _ = io.Copy(io.Discard, stdout)
+		_ = service.Wait()
+	})
+	_, err = stdout.Read(make([]byte, 1)) // it greets when it is ready
+	require.NoError(t, err, "%s", &log)
+	return api
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // Every example must print what the README says, to the letter.
