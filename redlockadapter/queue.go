@@ -26,6 +26,9 @@ const (
 	// maxSleep bounds how long a waiter relies on being woken. Wake-ups are hints
 	// and can be lost with a connection; a few attempts a second cost little.
 	maxSleep = 200 * time.Millisecond
+	// maxTrust is how long a waiter relies on a holder of this process to wake it.
+	// The holder's lease may be released or broken through another process.
+	maxTrust = 250 * time.Millisecond
 	// maxJitter spreads waiters whose timers end at the same time.
 	maxJitter = 10 * time.Millisecond
 )
@@ -155,8 +158,8 @@ func (q *queues) waiting(lock fencing.Resource) []lease.Party {
 
 // ready returns how long w must wait before it may contend: 0 if it may now.
 // While this process holds the lock there is little to ask, since its release
-// wakes the waiter. The holder may be lost without one, so the nodes are asked
-// once in a TTL all the same.
+// wakes the waiter. But the lease may end without one, or through another process,
+// so the nodes are asked now and then all the same.
 func (q *queues) ready(w *waiter) time.Duration {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
@@ -167,8 +170,8 @@ func (q *queues) ready(w *waiter) time.Duration {
 		if one.waiters[0] != w {
 			return time.Hour // it is poked when its turn comes
 		}
-		if one.holder != nil {
-			nap = max(nap, now.Until(one.asked.Add(one.holder.TTL)))
+		if one.holder != nil && bits.OnesCount64(w.woken) < q.backend.quorum {
+			nap = max(nap, now.Until(one.asked.Add(min(one.holder.TTL, maxTrust))))
 		}
 		nap = max(nap, now.Until(one.notYet))
 	}
