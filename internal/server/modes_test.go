@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // longTTL is the longest TTL in tests that do not wait for it.
@@ -183,4 +185,13 @@ func TestLongTTLsAreRefused(t *testing.T) {
 	code, answer = post(t, s.Address(), "/v1/set-fleet", `{"fleet":{"namespace":"n","maxTtl":"1s","addresses":["127.0.0.1:1"]}}`)
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Contains(t, answer["message"], `must be at least the ttl (10s) of the policy for "fast/"`)
+}
+
+// redlockConfig is the configuration of another process that uses a fleet.
+func redlockConfig(fleet lease.Fleet) redlockadapter.Config {
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL}
+	for _, address := range fleet.Addresses {
+		config.Nodes = append(config.Nodes, &redis.Options{Addr: address})
+	}
+	return config
 }

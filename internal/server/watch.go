@@ -22,6 +22,9 @@ const (
 	watchPause = 100 * time.Millisecond
 	// listPause is how often a watch by prefix lists the locks in efficiency mode.
 	listPause = time.Second
+	// expirySlack is how much earlier than its time left a lease may expire, as
+	// clocks and rounding go.
+	expirySlack = 100 * time.Millisecond
 )
 
 // Watch sends what happens to a lock, or to all with a prefix.
@@ -36,7 +39,7 @@ func (s *service) watch(ctx context.Context, r *pb.WatchRequest, send func(*pb.E
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &watch{service: s, seen: map[fencing.Resource]lease.Status{}, send: func(e *pb.Event) {
+	w := &watch{service: s, seen: map[fencing.Resource]lease.Status{}, when: map[fencing.Resource]lease.Instant{}, send: func(e *pb.Event) {
 		if err := send(e); err != nil {
 			cancel(err)
 		}
@@ -52,6 +55,7 @@ type watch struct {
 	service *service
 	send    func(*pb.Event)
 	seen    map[fencing.Resource]lease.Status
+	when    map[fencing.Resource]lease.Instant // when seen was told
 	synced  bool
 }
 
@@ -275,9 +279,13 @@ func (w *watch) changed(ctx context.Context, now lease.Status) {
 			event("waiting", p, i+1)
 		}
 	}
+	if w.when[now.Resource] = w.service.router.clock.Now(); len(now.Holders)+len(now.Waiters) == 0 {
+		delete(w.when, now.Resource)
+	}
 }
 
-// ended returns how a holder's lease ended.
+// ended returns how a holder's lease ended. The Redis nodes say "expired" also of a
+// lease whose end they have forgotten.
 func (w *watch) ended(ctx context.Context, name fencing.Resource, mode lease.Mode, p *lease.Party) string {
 	if mode != lease.Efficiency {
 		return w.service.config.Feed.ended.reason(p)
@@ -287,7 +295,7 @@ func (w *watch) ended(ctx context.Context, name fencing.Resource, mode lease.Mod
 		return "ended"
 	}
 	reason, err := backend.Ended(ctx, name, p.Session, p.Nonce)
-	if err != nil {
+	if err != nil || reason == "expired" && w.service.router.clock.Now().Since(w.when[name]) < p.TTL-expirySlack {
 		return "ended"
 	}
 	return reason
