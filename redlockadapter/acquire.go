@@ -24,7 +24,7 @@ const (
 // kept here: the caller renews and releases what it gets, through this process or
 // another.
 func (b *Backend) Acquire(ctx context.Context, session lease.SessionID, ttl time.Duration, request lease.Request) (Held, lease.Grant, error) {
-	a, err := b.acquire(ctx, lease.SystemClock(), session, ttl, &request)
+	a, err := b.acquire(ctx, nil, lease.SystemClock(), session, ttl, &request)
 	if err != nil {
 		return Held{}, lease.Grant{}, err
 	}
@@ -35,14 +35,15 @@ func (a *attempt) grant() lease.Grant {
 	return lease.Grant{Token: a.Token, Mode: lease.Efficiency, Sent: a.sent}
 }
 
-// acquire tries until the outcome is certain, or ctx ends.
-func (b *Backend) acquire(ctx context.Context, clock lease.Clock, session lease.SessionID, ttl time.Duration, request *lease.Request) (*attempt, error) {
+// acquire tries until the outcome is certain, or ctx ends. A waiter also gives up
+// when gone is closed.
+func (b *Backend) acquire(ctx context.Context, gone <-chan struct{}, clock lease.Clock, session lease.SessionID, ttl time.Duration, request *lease.Request) (*attempt, error) {
 	if err := b.check(ttl, request); err != nil {
 		return nil, err
 	}
 	want := Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
 	if request.Wait {
-		return b.acquireInTurn(ctx, clock, want, request.Queued)
+		return b.acquireInTurn(ctx, gone, clock, want, request.Queued)
 	}
 	for splits := 0; ; splits++ {
 		a, err := b.try(ctx, clock, want, "", "")
@@ -152,7 +153,7 @@ func (b *Backend) pause(ctx context.Context, d time.Duration) error {
 
 // acquireInTurn waits for the request's turn in this process, and then for the
 // lock.
-func (b *Backend) acquireInTurn(ctx context.Context, clock lease.Clock, want Held, queued func()) (*attempt, error) {
+func (b *Backend) acquireInTurn(ctx context.Context, gone <-chan struct{}, clock lease.Clock, want Held, queued func()) (*attempt, error) {
 	w := b.queues.join(want)
 	defer b.queues.leave(w)
 	splits, waiter, ticket := 0, "", "" // a lock that is free needs no ticket
@@ -186,6 +187,9 @@ func (b *Backend) acquireInTurn(ctx context.Context, clock lease.Clock, want Hel
 		select {
 		case <-w.signal:
 		case <-timer.C:
+		case <-gone:
+			b.stopTimer(timer)
+			return nil, endedError(want.Nonce)
 		case <-ctx.Done():
 			b.stopTimer(timer)
 			return nil, context.Cause(ctx)

@@ -26,7 +26,7 @@ type attempt struct {
 
 	canceled atomic.Bool   // what was not sent need not be
 	decided  chan struct{} // closed with the decision
-	all      chan struct{} // closed when every node has answered the acquire, or failed
+	all      chan struct{} // of a waiter: closed when every node has answered the acquire, or failed
 
 	mu      sync.Mutex
 	core    *quorum.Attempt
@@ -39,7 +39,7 @@ type attempt struct {
 func (b *Backend) newAttempt(h Held, version uint64) *attempt {
 	n := len(b.nodes)
 	return &attempt{Held: h, backend: b, keys: keysOf(h.Resources), version: strconv.FormatUint(version, 10),
-		decided: make(chan struct{}), all: make(chan struct{}), core: quorum.NewAttempt(n), silent: n, unknown: 1<<n - 1}
+		decided: make(chan struct{}), core: quorum.NewAttempt(n), silent: n, unknown: 1<<n - 1}
 }
 
 // send asks all nodes at once. waiter and ticket queue the process for a lock that
@@ -47,6 +47,9 @@ func (b *Backend) newAttempt(h Held, version uint64) *attempt {
 func (a *attempt) send(clock lease.Clock, waiter, ticket string) {
 	r := newRequest(acquireScript, a.keys, a.version, a.backend.fingerprint, a.Name, millis(a.TTL), a.details(), waiter, ticket)
 	r.answer, r.canceled = a.answered, &a.canceled
+	if waiter != "" {
+		a.all = make(chan struct{})
+	}
 	a.sent = clock.Now()
 	for _, n := range a.backend.nodes {
 		n.push(r)
@@ -61,7 +64,7 @@ func (a *attempt) answered(node int, got reply) {
 		a.unknown &^= 1 << node
 	}
 	a.failed(node, err)
-	if a.silent--; a.silent == 0 {
+	if a.silent--; a.silent == 0 && a.all != nil {
 		close(a.all)
 	}
 	raises := a.core.Answer(node, vote)

@@ -111,13 +111,25 @@ func (c *connection) push(r *request) {
 		c.mu.Unlock()
 		return
 	}
-	k, commands, dropped := c.take(nil)
+	c.sendPending()
+}
+
+// sendPending sends what is pending. The caller holds mu, which is unlocked;
+// nothing is inflight.
+func (c *connection) sendPending() {
+	buffer := buffers.Get().(*[]byte)
+	k, commands, dropped := c.take((*buffer)[:0])
 	c.mu.Unlock()
 	c.drop(dropped)
 	if len(commands) > 0 {
 		k.write(commands)
 	}
+	*buffer = commands
+	buffers.Put(buffer)
 }
+
+// buffers are reused by callers that write.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // hold puts a request behind those that are waiting, and leaves the sending to
 // the next push or to flush.
@@ -143,12 +155,7 @@ func (c *connection) flush() {
 		c.mu.Unlock()
 		return
 	}
-	k, commands, dropped := c.take(nil)
-	c.mu.Unlock()
-	c.drop(dropped)
-	if len(commands) > 0 {
-		k.write(commands)
-	}
+	c.sendPending()
 }
 
 // take makes what is pending inflight and encodes it into b. The caller holds mu,

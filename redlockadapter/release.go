@@ -99,8 +99,9 @@ func (a *attempt) end() (unknown uint64) {
 // may have accepted it.
 func (a *attempt) release(wake string) *releasing {
 	r, unknown := a.backend.newReleasing(), a.end()
+	requests := a.releaseRequests(r, wake, unknown)
 	for i, n := range a.backend.nodes {
-		n.push(a.releaseOn(r, wake, unknown>>i&1 == 1))
+		n.push(requests[unknown>>i&1])
 	}
 	return r
 }
@@ -112,10 +113,11 @@ func (a *attempt) withdraw(wake string) {
 	a.mu.Lock()
 	votes := slices.Clone(a.core.Votes())
 	a.mu.Unlock()
+	requests := a.releaseRequests(r, wake, unknown)
 	for i, n := range a.backend.nodes {
-		late := unknown>>i&1 == 1
-		if late || votes[i].State == quorum.Accepted {
-			n.push(a.releaseOn(r, wake, late))
+		late := unknown >> i & 1
+		if late == 1 || votes[i].State == quorum.Accepted {
+			n.push(requests[late])
 		}
 	}
 }
@@ -124,8 +126,9 @@ func (a *attempt) withdraw(wake string) {
 // acquire should follow the release in the same batch.
 func (a *attempt) handOver(next *waiter) *releasing {
 	r, unknown := a.backend.newReleasing(), a.end()
+	requests := a.releaseRequests(r, wakeNone, unknown)
 	for i, n := range a.backend.nodes {
-		n.hold(a.releaseOn(r, wakeNone, unknown>>i&1 == 1))
+		n.hold(requests[unknown>>i&1])
 	}
 	next.poke()
 	runtime.Gosched() // to next
@@ -135,15 +138,22 @@ func (a *attempt) handOver(next *waiter) *releasing {
 	return r
 }
 
-func (a *attempt) releaseOn(r *releasing, wake string, late bool) *request {
-	request := a.backend.releaseRequest(&a.Held, causeReleased, wake, late)
-	request.answer = func(node int, got reply) {
+// releaseRequests returns the request for nodes that answered everything, and the
+// one for the others.
+func (a *attempt) releaseRequests(r *releasing, wake string, unknown uint64) (requests [2]*request) {
+	answer := func(node int, got reply) {
 		r.answered(got)
 		if got.err != nil {
 			a.backend.releaseLater(&a.Held, node, 0)
 		}
 	}
-	return request
+	requests[0] = a.backend.releaseRequest(&a.Held, causeReleased, wake, false)
+	requests[0].answer = answer
+	if unknown != 0 {
+		requests[1] = a.backend.releaseRequest(&a.Held, causeReleased, wake, true)
+		requests[1].answer = answer
+	}
+	return requests
 }
 
 // releaseAgain is when a node that could not be told of a release is told again.

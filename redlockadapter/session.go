@@ -28,8 +28,7 @@ type session struct {
 // known is what the session knows of a nonce.
 type known struct {
 	working chan struct{} // held while an Acquire works on it
-	cancel  context.CancelCauseFunc
-	ctx     context.Context // ends when the nonce is released
+	gone    chan struct{} // closed when the nonce is released
 	granted *attempt
 	sent    lease.Instant // before the acquire or the last renewal was sent
 }
@@ -73,8 +72,7 @@ func (s *session) begin(ctx context.Context, nonce lease.Nonce) (*known, error) 
 	}
 	k := s.known[nonce]
 	if k == nil {
-		k = &known{working: make(chan struct{}, 1)}
-		k.ctx, k.cancel = context.WithCancelCause(context.Background())
+		k = &known{working: make(chan struct{}, 1), gone: make(chan struct{})}
 		s.known[nonce] = k
 	}
 	s.mu.Unlock()
@@ -110,15 +108,12 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	if a != nil {
 		return s.acquireAgain(ctx, k, a)
 	}
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(k.ctx, func() { cancel(context.Cause(k.ctx)) })()
-	a, err = s.backend.acquire(waiting, s.config.Clock, s.config.ID, s.config.TTL, &request)
+	a, err = s.backend.acquire(ctx, k.gone, s.config.Clock, s.config.ID, s.config.TTL, &request)
 	if err != nil {
 		return lease.Grant{}, err
 	}
 	s.mu.Lock()
-	if k.ctx.Err() == nil && !s.closed {
+	if s.known[request.Nonce] == k && !s.closed {
 		k.granted, k.sent = a, a.sent
 		s.mu.Unlock()
 		return a.grant(), nil
@@ -267,7 +262,7 @@ func (s *session) end(nonce lease.Nonce) *attempt {
 		return nil
 	}
 	delete(s.known, nonce)
-	k.cancel(endedError(nonce))
+	close(k.gone)
 	return k.granted
 }
 
