@@ -81,7 +81,7 @@ func (n *Node) with(resources []fencing.Resource, script func(locks []*Record)) 
 	}
 	script(locks)
 	for _, resource := range resources {
-		if r := d.locks[resource]; r.Token == fencing.None && r.Ended == "" && !r.Waiting && len(r.Waiters) == 0 {
+		if r := d.locks[resource]; r.Token == fencing.None && r.Ended == "" && r.Broken == "" && !r.Waiting && len(r.Waiters) == 0 {
 			delete(d.locks, resource)
 		}
 	}

@@ -9,14 +9,15 @@ import (
 
 // Record is what a node stores for one lock. The zero Record is no record.
 type Record struct {
-	Nonce           string // the attempt that holds the lock until Until; "" if none
-	Until           int64
-	Token           fencing.Token // the last token that was accepted; None if there is none
-	Holder, Details string
-	Ended, Cause    string // the attempt that ended last here, and why
-	Waiting         bool   // there may be waiters
-	Waiters         []Waiter
-	WaitersUntil    int64 // when the queue of waiters expires
+	Nonce        string // the attempt that holds the lock until Until; "" if none
+	Until        int64
+	Token        fencing.Token // the last token that was accepted; None if there is none
+	Details      string
+	Ended        string // the attempt that ended last here
+	Broken       string // the attempt that was broken last here
+	Waiting      bool   // there may be waiters
+	Waiters      []Waiter
+	WaitersUntil int64 // when the queue of waiters expires
 }
 
 // Waiter is one entry of a lock's queue.
@@ -64,7 +65,7 @@ func (r *Record) leave(now int64, name string) {
 }
 
 func (r *Record) take(nonce string, until int64, token fencing.Token, c *Call) {
-	r.Nonce, r.Until, r.Token, r.Holder, r.Details = nonce, until, token, c.Holder, c.Details
+	r.Nonce, r.Until, r.Token, r.Details = nonce, until, token, c.Details
 }
 
 // Wake says which waiters a release wakes.
@@ -79,6 +80,20 @@ const (
 	WakeNone Wake = "none"
 )
 
+// The causes of a release.
+const (
+	Released = "released"
+	Broken   = "broken"
+)
+
+// Cause returns why the attempt that ended last has ended.
+func (r *Record) Cause() string {
+	if r.Ended != "" && r.Ended == r.Broken {
+		return Broken
+	}
+	return Released
+}
+
 // Release is release.lua. It returns the waiters that were woken. With refuse, a
 // late copy of the attempt's calls is refused also where it held nothing.
 func Release(now int64, locks []*Record, nonce, cause string, wake Wake, refuse bool) []Waiter {
@@ -89,7 +104,10 @@ func Release(now int64, locks []*Record, nonce, cause string, wake Wake, refuse 
 			r.Nonce = ""
 		}
 		if freed || refuse {
-			r.Ended, r.Cause = nonce, cause
+			r.Ended = nonce
+		}
+		if cause == Broken {
+			r.Broken = nonce
 		}
 		if r.Waiting && (wake == WakeAny || wake == WakeNext && freed) {
 			if queue := r.queue(now); len(queue) > 0 {

@@ -45,7 +45,7 @@ func (b *both) call() Call {
 	if b.last == "" || b.IntN(2) == 0 {
 		b.last = fmt.Sprintf("s%d.n.%d", b.IntN(3), b.IntN(2))
 	}
-	c := Call{Version: b.version(), Fleet: b.fleet(), Nonce: b.last, TTL: 1 + b.Int64N(20_000), Token: b.token(), Holder: "h", Details: "d"}
+	c := Call{Version: b.version(), Fleet: b.fleet(), Nonce: b.last, TTL: 1 + b.Int64N(20_000), Token: b.token(), Details: "d"}
 	if b.IntN(2) == 0 {
 		c.Token = min(b.node.Record(resources[0]).Token+fencing.Token(b.IntN(3)), fencing.MaxToken)
 	}
@@ -66,7 +66,7 @@ func (b *both) step() (what string, model, real any) {
 	case k < 6:
 		c, some := b.call(), b.some()
 		waiter := c.Waiter.Name
-		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Holder, c.Details, waiter, c.Waiter.Ticket))
+		reply := b.reply(b.run(b.now, "acquire", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Details, waiter, c.Waiter.Ticket))
 		return "acquire", b.node.Acquire(b.now, some, c), reply
 	case k < 8:
 		c, some := b.call(), b.some()
@@ -74,7 +74,7 @@ func (b *both) step() (what string, model, real any) {
 		return "raise", b.node.Raise(b.now, some, c), reply
 	case k < 10:
 		c, some := b.call(), b.some()
-		reply := b.reply(b.run(b.now, "renew", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Holder, c.Details, uint64(c.Token)))
+		reply := b.reply(b.run(b.now, "renew", append([]string{state}, b.keys(some)...), c.Version, c.Fleet, c.Nonce, c.TTL, c.Details, uint64(c.Token)))
 		return "renew", b.node.Renew(b.now, some, c), reply
 	case k < 12:
 		return b.release()
@@ -102,8 +102,9 @@ func word(r Reason) string {
 func (b *both) release() (string, any, any) {
 	c, some := b.call(), b.some()
 	wake, refuse := []Wake{WakeNext, WakeAny, WakeNone}[b.IntN(3)], b.IntN(2)
-	b.run(b.now, "release", b.keys(some), c.Nonce, "released", "wake:", string(wake), refuse)
-	b.node.Release(b.now, some, c.Nonce, "released", wake, refuse == 1)
+	cause := []string{Released, Broken}[b.IntN(2)]
+	b.run(b.now, "release", b.keys(some), c.Nonce, cause, "wake:", string(wake), refuse)
+	b.node.Release(b.now, some, c.Nonce, cause, wake, refuse == 1)
 	return "release", nil, nil // the server wakes nobody: nobody listens
 }
 
@@ -130,7 +131,7 @@ func (b *both) inspect() (string, any, any) {
 	r, left, ok := b.node.Inspect(b.now, "a")
 	model := []string{"empty"}
 	if ok {
-		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Holder, r.Details, r.Ended, r.Cause}
+		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Details, r.Ended, r.Cause()}
 		for _, w := range r.Waiters {
 			model = append(model, w.Name)
 		}

@@ -45,12 +45,12 @@ type Reply struct {
 
 // Call is what a client sends with acquire, raise and renew.
 type Call struct {
-	Version         uint64
-	Fleet, Nonce    string
-	TTL             int64         // acquire, renew
-	Token           fencing.Token // raise, renew
-	Holder, Details string        // acquire, renew
-	Waiter          Waiter        // acquire; no name: nobody waits
+	Version      uint64
+	Fleet, Nonce string
+	TTL          int64         // acquire, renew
+	Token        fencing.Token // raise, renew
+	Details      string        // acquire, renew
+	Waiter       Waiter        // acquire; no name: nobody waits
 }
 
 // admit is what acquire, raise and renew begin with.
@@ -77,7 +77,7 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 	if reply, ok := s.admit(c); !ok {
 		return reply
 	}
-	mine, queued, token, held := true, false, fencing.None, Reply{}
+	mine, token, held := true, fencing.None, Reply{}
 	for _, r := range locks {
 		if r.Ended == c.Nonce {
 			return Reply{Reason: Ended}
@@ -94,7 +94,6 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 				r.wait(now, c.Waiter)
 			}
 		}
-		queued = queued || r.Waiting
 		token = max(token, r.last(s))
 	}
 	if held.Reason == Held {
@@ -108,7 +107,7 @@ func (s *State) Acquire(now int64, locks []*Record, c *Call) Reply {
 	}
 	for _, r := range locks {
 		r.take(c.Nonce, now+c.TTL, token, c)
-		if queued && c.Waiter.Name != "" {
+		if c.Waiter.Name != "" {
 			r.leave(now, c.Waiter.Name)
 		}
 	}

@@ -35,6 +35,8 @@ type Bounds struct {
 
 	// Start changes the first state: what has happened before.
 	Start func(*State)
+	// Prefix happens before the search begins.
+	Prefix []event
 	// Broken takes one rule out.
 	Broken Shortcut
 }

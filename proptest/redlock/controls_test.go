@@ -30,6 +30,9 @@ func forgetful(w *State) {
 	}
 }
 
+// halfway: attempt A has the vote of node 0, not that of node 2, and node 0 is lost.
+var halfway = []event{{startAttempt, 0, 0, 0}, {acquireArrives, 0, 0, 0}, {hearAcquire, 0, 0, 0}, {giveUp, 0, 2, 0}, {nodeLost, 0, 0, 0}}
+
 // controls are the rules of the protocol, each with bounds within which a search
 // without the rule finds a violation.
 var controls = []Bounds{
@@ -37,9 +40,9 @@ var controls = []Bounds{
 	{Name: "an emptied node votes from zero", Broken: EmptyFromZero, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1},
 	{Name: "an emptied node starts from what the others have", Broken: EmptyFromOthers, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1, Ranges: 1, Fail: true},
 	{Name: "init has an older version than the log, and ceilings come alone", Broken: InitOldVersion, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Moves: 1, Grants: 1},
-	{Name: "init does not compare the join nonce", Broken: InitWithoutJoin, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
-	{Name: "a join nonce is put on a node again", Broken: JoinNonceTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
-	{Name: "one range is assigned twice", Broken: RangeTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Start: recovered},
+	{Name: "init does not compare the join nonce", Prefix: halfway, Broken: InitWithoutJoin, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
+	{Name: "a join nonce is put on a node again", Prefix: halfway, Broken: JoinNonceTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
+	{Name: "one range is assigned twice", Prefix: halfway, Broken: RangeTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Start: recovered},
 	{Name: "a move to correctness does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "a move to efficiency does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "the floor is on fewer nodes than a quorum", Broken: FloorOnAFew, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
@@ -52,8 +55,8 @@ var controls = []Bounds{
 		}
 	}},
 	{Name: "a newer version is used with older policies", Broken: NewVersionOldPolicies, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
-	{Name: "standalone recovery does not jump", Broken: NoJump, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true},
-	{Name: "standalone recovery tells nobody of its floor", Broken: NoReserve, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Start: func(w *State) {
+	{Name: "standalone recovery does not jump", Prefix: halfway, Broken: NoJump, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true},
+	{Name: "standalone recovery tells nobody of its floor", Prefix: halfway, Broken: NoReserve, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Start: func(w *State) {
 		w.Nodes[0].Max, w.Nodes[0].Floor = jump, jump // recovered before
 	}},
 	{Name: "evidence is older than the last recovery", Broken: OldEvidence, Nodes: 1, Attempts: 2, Standalone: true, Former: true, Losses: 2},

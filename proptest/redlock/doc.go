@@ -1,29 +1,24 @@
-// Package redlock checks the token protocol of the efficiency mode
-// exhaustively: every order in which messages can arrive, locks can expire and
-// nodes can lose their data, for a few nodes and attempts.
+// Package redlock checks the tokens of the efficiency mode exhaustively: every
+// order in which messages can arrive, locks can end, nodes can lose their state
+// and the log can change, for a few nodes and attempts.
 //
-// What it does not give: it says nothing of larger numbers, of time, or of
-// mutual exclusion, which the protocol does not promise without time.
+// It says nothing of larger numbers, of time, or of mutual exclusion, which the
+// protocol does not promise without time. It checks two promises for one lock over
+// both modes: no token is granted twice (T1), and a grant that starts after
+// another was completed has a larger token (T2).
 //
-// The decisions are those of package quorum, the very code that production
-// runs. The rules of a node are in [Column]; a test compares them with the Lua
-// scripts on a real server.
+// Attempts run quorum.Attempt, recoveries and changes run package recovery: the
+// code of production. Nodes follow package redisnode, which a test compares with
+// the Lua scripts. The Raft log is an atomic register with the rules of
+// raftstore/machine. Requests and answers may be late for ever, clients may use
+// any topology that ever gave the lock efficiency mode, the keeper's messages may
+// come at any time, and a lock may end at any time.
 //
-// What was searched, all with 3 nodes, every world up to the names of nodes,
-// attempts and joins, no violation:
+// A search visits the nearest states first, so a violation comes with a shortest
+// trace. [Shortcut] lists the rules that a test takes out, one after the other, to
+// see that the search finds what each of them prevents.
 //
-//	2 attempts that renew, no loss                          10,263 worlds
-//	2 attempts, 1 loss, 1 try to bring the node back       389,054 worlds
-//	3 attempts, no loss                                  4,219,713 worlds
-//	2 attempts, 2 losses, 2 tries to bring nodes back   27,669,863 worlds
-//
-// The first three are part of make prop; the last takes more than two minutes by
-// itself, and runs where LEASED_SOAK is set. Random walks go further: 3 attempts
-// with 2 losses, and 5 nodes with 3. Readers and permits are not told apart: for
-// tokens one that passes its lock on is one whose lock ends, which happens here at
-// any moment.
-//
-// The nouns, in reading order: [Column], what one node knows and what is under
-// way to and from it; [World], all columns and what the clients know; [Search],
-// which visits every World that can be reached.
+// The nouns, in reading order: [Bounds], what a search covers; [State], one state
+// of clients, nodes and log; event, one step from a state to the next; [Search],
+// which visits every State within its Bounds.
 package redlock

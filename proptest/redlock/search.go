@@ -3,8 +3,10 @@ package redlock
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"unsafe"
 )
 
@@ -24,6 +26,7 @@ type Search struct {
 	classes [maxNodes]uint8
 	steps   []step // how each state was reached, in the order of visits
 	named   State  // room for key
+	then    State  // room for visit
 }
 
 // step is how a state was reached.
@@ -37,6 +40,7 @@ var errMost = errors.New("the search has visited as many states as it may")
 
 // NewSearch returns a Search within bounds.
 func NewSearch(b Bounds) *Search {
+	b.Fleets = b.fleets()
 	s := &Search{Bounds: b, seed: maphash.MakeSeed(), seen: newFingerprints()}
 	var w State
 	s.size = int(unsafe.Offsetof(w.Nodes)) + b.Nodes*int(unsafe.Sizeof(w.Nodes[0]))
@@ -50,7 +54,7 @@ func NewSearch(b Bounds) *Search {
 
 // Run visits all states, and returns the first violation with its trace.
 func (s *Search) Run() error {
-	first := s.First()
+	first := s.first()
 	s.seen.add(s.key(&first))
 	s.steps, s.Visited = []step{{}}, 1
 	level := append([]byte(nil), raw(&first)[:s.size]...)
@@ -77,19 +81,19 @@ func (s *Search) Run() error {
 
 // visit has an event happen, and adds the state to the next level if it is new.
 func (s *Search) visit(w *State, e event, number uint32, next []byte) ([]byte, error) {
-	then := *w
-	changed, err := s.apply(&then, e)
+	copy(raw(&s.then)[:s.size], raw(w)[:s.size])
+	changed, err := s.apply(&s.then, e)
 	if err != nil {
 		return next, s.traced(err, number, e)
 	}
-	if !changed || !s.seen.add(s.key(&then)) {
+	if !changed || !s.seen.add(s.key(&s.then)) {
 		return next, nil
 	}
 	if s.Visited++; s.Visited == s.Most {
 		return next, errMost
 	}
 	s.steps = append(s.steps, step{number, e})
-	return append(next, raw(&then)[:s.size]...), nil
+	return append(next, raw(&s.then)[:s.size]...), nil
 }
 
 // traced adds the shortest way to a violation.
@@ -98,14 +102,24 @@ func (s *Search) traced(err error, number uint32, last event) error {
 	for ; number != 0; number = s.steps[number].from {
 		events = append([]event{s.steps[number].event}, events...)
 	}
-	return s.failure(err, events)
+	return s.failure(err, append(slices.Clone(s.Prefix), events...))
+}
+
+// first returns the state after the prefix.
+func (s *Search) first() State {
+	w := s.First()
+	for _, e := range s.Prefix {
+		if changed, err := s.apply(&w, e); !changed || err != nil {
+			panic(fmt.Sprintf("%s: event %v of the prefix cannot happen: %v", s.Name, e, err))
+		}
+	}
+	return w
 }
 
 // Walk goes one way at random, for at most so many steps. It goes further than Run
 // can.
 func (s *Search) Walk(r *rand.Rand, steps int) error {
-	w := s.First()
-	var happened []event
+	w, happened := s.first(), slices.Clone(s.Prefix)
 	for range steps {
 		var possible []event
 		s.events(&w, func(e event) { possible = append(possible, e) })
@@ -136,7 +150,7 @@ func (s *Search) Walk(r *rand.Rand, steps int) error {
 // the names of attempts, and mostly for those which differ in the names of nodes.
 func (s *Search) key(w *State) uint64 {
 	best := ^uint64(0)
-	s.named = *w
+	copy(raw(&s.named)[:s.size], raw(w)[:s.size])
 	for i := range max(1, s.Attempts) {
 		if i > 0 {
 			s.named.rotate(s.Attempts, s.Nodes)
