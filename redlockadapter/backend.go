@@ -176,7 +176,7 @@ func (b *Backend) Close(ctx context.Context) error {
 // It is also how an operator decides about a fleet of which fewer than a quorum
 // can report how far tokens had come: floor must then be above every token that was
 // ever granted. A majority of the nodes must be reachable. Nodes that have state in
-// this fleet stay as they are.
+// this fleet stay as they are; a node that votes in another one is an error.
 func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	config.Topology = nil
 	b, err := connect(ctx, config)
@@ -185,12 +185,18 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	}
 	close(b.keeper.done) // it never ran
 	defer b.Close(ctx)
-	known, _ := recovery.StandaloneFloor(reports(b.NodeStatuses(ctx)))
+	statuses := b.NodeStatuses(ctx)
+	for _, s := range statuses {
+		if live := s.Report.Live; live != nil && live.Fleet != b.fingerprint {
+			return fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, s.Addr, errFleet)
+		}
+	}
+	known, _ := recovery.StandaloneFloor(reports(statuses))
 	if known > recovery.Jump { // some node knows of tokens
 		floor = max(floor, known)
 	}
 	initialised, errs := 0, make([]error, len(b.nodes))
-	for i, s := range b.NodeStatuses(ctx) {
+	for i, s := range statuses {
 		errs[i] = s.Err
 		if s.Err == nil && s.Report.Live == nil {
 			errs[i] = b.initNode(ctx, i, floor)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -49,9 +48,18 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
+// waitFor returns when the condition holds. Unlike require.Eventually it asks on
+// the goroutine of the test, so that the condition may end the test.
 func waitFor(t testing.TB, condition func() bool, about ...any) {
 	t.Helper()
-	require.Eventually(t, condition, patience, 5*time.Millisecond, about...)
+	limit := time.After(patience)
+	for !condition() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-limit:
+			require.FailNow(t, "the condition never held", about...)
+		}
+	}
 }
 
 // fleet is a set of Redis servers under test.
@@ -181,7 +189,7 @@ func (k *taker) take(b *redlockadapter.Backend) fencing.Token {
 	waitFor(k.t, func() bool {
 		token, err = k.try(b)
 		return err == nil
-	}, "the last error: %v", errors.Unwrap(err))
+	})
 	return token
 }
 

@@ -117,8 +117,9 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 		}
 		k.joins[id] = join
 	}
-	floor, ok := recovery.StandaloneFloor(reports(b.NodeStatuses(ctx)))
-	if !ok {
+	all := reports(b.NodeStatuses(ctx))
+	floor, _ := recovery.StandaloneFloor(all)
+	if _, ok := recovery.StandaloneFloor(b.own(all)); !ok {
 		return ErrNoState
 	}
 	if floor > fencing.MaxToken-recovery.Jump {
@@ -135,6 +136,21 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	delete(k.joins, id)
 	b.config.Logger.Info("recovered a Redis node", "node", s.Addr, "floor", floor)
 	return nil
+}
+
+// own returns the reports without the nodes of other fleets. Only a quorum of this
+// fleet may recover a node: two fleets that share nodes must not divide them.
+func (b *Backend) own(all []recovery.Report) []recovery.Report {
+	mine := make([]recovery.Report, len(all))
+	for i, r := range all {
+		if s := r.Live; s == nil || s.Fleet == b.fingerprint {
+			mine[i] = r
+		}
+		if s := r.Former; s != nil && s.Fleet != b.fingerprint {
+			mine[i].Former = nil
+		}
+	}
+	return mine
 }
 
 // explain is the error of a call that no majority of the nodes answered.
@@ -159,7 +175,7 @@ func (b *Backend) explain(errs []error) error {
 	b.keeper.mu.Lock()
 	last := b.keeper.last
 	b.keeper.mu.Unlock()
-	if _, ok := recovery.StandaloneFloor(reports(last)); last != nil && !ok {
+	if _, ok := recovery.StandaloneFloor(b.own(reports(last))); last != nil && !ok {
 		return fmt.Errorf("%w: %w", ErrNoState, err)
 	}
 	return err

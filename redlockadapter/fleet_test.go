@@ -1,0 +1,104 @@
+package redlockadapter_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+// pass lets time pass in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
+// A process that lists other nodes is refused: a majority of its nodes need not
+// share a node with a majority of the real fleet.
+func TestAProcessWithAnotherFleetIsRefused(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 5).init(t)
+	five, k := f.backend(t), newTaker(t)
+	k.takeSome(five, 20)
+
+	three := f.only(0, 1, 2)
+	b := three.backend(t)
+	_, err := k.try(b)
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorContains(t, err, "belongs to another fleet; all processes must list the same addresses")
+	err = redlockadapter.Init(patient(t), three.config, fencing.None)
+	require.ErrorContains(t, err, "belongs to another fleet", "an operator cannot take the nodes over by mistake")
+	k.take(five)
+	_, err = k.try(b)
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+}
+
+// A process with another fleet does not take nodes that restart: with two of its
+// three it would grant tokens beside the majority of the fleet of five.
+func TestAnotherFleetDoesNotTakeLostNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 5).init(t)
+		k := newTaker(t)
+		five := f.backend(t)
+		k.takeSome(five, 20)
+		require.NoError(t, five.Close(t.Context()))
+
+		few := &virtualFleet{nodes: f.nodes[:3], config: f.config}
+		few.config.Nodes = f.config.Nodes[:3]
+		three := few.backend(t)
+		for _, n := range few.nodes[:2] {
+			n.restart(t, true)
+			pass(3 * virtualTTL)
+			_, err := k.try(three)
+			require.ErrorIs(t, err, lease.ErrUnavailable)
+		}
+		require.Equal(t, []int{2}, live(t, three))
+
+		five = f.backend(t)
+		k.take(five)
+		pass(time.Minute)
+		require.Len(t, live(t, five), 5, "its own fleet recovers them")
+		k.take(five)
+	})
+}
+
+// One server under two addresses has one vote, also if one address is
+// unreachable at the start.
+func TestOneServerUnderTwoAddressesHasOneVote(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3).init(t)
+	_, port, err := net.SplitHostPort(f.servers[0].Addr)
+	require.NoError(t, err)
+	var open atomic.Bool
+	second := &redis.Options{Addr: "localhost:" + port, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if !open.Load() {
+			return nil, errRefused
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, f.servers[0].Addr)
+	}}
+	twice := &fleet{servers: f.servers[:2], config: f.config}
+	twice.config.Namespace = "twice"
+	twice.config.Nodes = []*redis.Options{f.config.Nodes[0], second, f.config.Nodes[1]}
+	require.NoError(t, redlockadapter.Init(patient(t), twice.config, fencing.None))
+	b, k := twice.backend(t), newTaker(t)
+	k.take(b)
+	open.Store(true)
+	waitFor(t, func() bool {
+		status := b.NodeStatuses(patient(t))[1]
+		return status.Err != nil && strings.Contains(status.Err.Error(), "it is the same server as "+f.servers[0].Addr)
+	})
+	k.take(b)
+	f.servers[1].Stop()
+	_, err = k.try(b)
+	require.ErrorIs(t, err, lease.ErrUnavailable, "one server is no majority of three")
+	_, err = redlockadapter.New(patient(t), twice.config)
+	require.ErrorIs(t, err, redlockadapter.ErrNodeSetup)
+}
