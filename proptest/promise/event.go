@@ -93,6 +93,9 @@ type Event struct {
 	Resource fencing.Resource
 	Attempt  Attempt
 	Token    fencing.Token
+	// Unlogged, of Told: the grant was made in efficiency mode, so that no log has
+	// it.
+	Unlogged bool
 
 	Op            uint64 // of the gate; unique
 	Seen, Version uint64

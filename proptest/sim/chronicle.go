@@ -24,6 +24,7 @@ type chronicle struct {
 	ended   map[lease.SessionID]bool           // of all sessions that there were
 	keys    map[fencing.Token]promise.Attempt  // who was granted what
 	holding map[fencing.Resource]fencing.Token // as the judge was told
+	ceiling fencing.Token                      // the largest that there ever was
 }
 
 func newChronicle(w *World) *chronicle {
@@ -74,7 +75,7 @@ func (l *chronicle) before(c machine.Command) {
 }
 
 // after a command was applied.
-func (l *chronicle) after(c machine.Command, result machine.Result, events []machine.Event) {
+func (l *chronicle) after(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) {
 	for i := range events {
 		e := &events[i]
 		l.content(l.witness.See(model.Event{What: model.Happening(e.Type.String()), Resources: e.Resources, Session: e.Session,
@@ -93,9 +94,28 @@ func (l *chronicle) after(c machine.Command, result machine.Result, events []mac
 			}
 		case *machine.RaiseFloor:
 			l.witness.Raised(result.Token)
+		case *machine.FinishMove, *machine.Reconcile:
+			l.witness.Raised(m.LastToken())
+		case *machine.AssignRange:
+			r := result.Range
+			l.content(l.witness.RangeAssigned(model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version, First: r.First}))
 		}
 	}
+	if l.w.plan.Setting == Service && result.Version != 0 { // the command is about the topology
+		l.routed(m)
+	}
 	l.content(l.witness.Settled())
+}
+
+// routed tells the witness how the locks are provided now.
+func (l *chronicle) routed(m *machine.Machine) {
+	ways, topology, e := map[fencing.Resource]model.Way{}, m.Topology(), m.Efficiency()
+	for _, name := range l.w.locks {
+		mode, err := topology.ModeOf(name)
+		ways[name] = model.Way{Mode: mode, Moving: err != nil, Ready: topology.Ready}
+	}
+	l.ceiling = max(l.ceiling, e.Ceiling)
+	l.content(l.witness.Routed(ways, e.Floor, e.Ceiling))
 }
 
 // life holds that what was asked for in one life of a session has no effect on
@@ -163,6 +183,9 @@ func (l *chronicle) restored(m *machine.Machine) {
 		}
 	}
 	l.witness.Raised(m.LastToken())
+	if l.w.plan.Setting == Service {
+		l.routed(m)
+	}
 	for id := range l.ended {
 		l.ended[id] = true
 	}

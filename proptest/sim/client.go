@@ -64,6 +64,8 @@ type attempt struct {
 	over   bool          // refused, given up, lost or released
 	writes int           // still to do
 	dealer any           // what the service knows of it
+
+	unlogged bool // it was granted in efficiency mode
 }
 
 // client is one user of the locks: a process with one thing to do at a time.
@@ -139,7 +141,7 @@ func (c *client) granted(a *attempt, key promise.Attempt, token fencing.Token) {
 		c.close(a)
 		return
 	}
-	c.w.tell(promise.Event{Kind: promise.Told, Who: c.name, Resource: a.name, Attempt: a.key, Token: token})
+	c.w.tell(promise.Event{Kind: promise.Told, Who: c.name, Resource: a.name, Attempt: a.key, Token: token, Unlogged: a.unlogged})
 	if c.w.healed {
 		c.w.servedLock(a)
 	}

@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/proptest/promise"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // cluster is the replicas of the correctness mode, and their operator.
 type cluster struct {
-	w      *World
-	slots  []*slot
-	log    *chronicle
-	backup []byte // a state of a while ago
+	w       *World
+	slots   []*slot
+	log     *chronicle
+	backup  []byte        // a state of a while ago
+	waiting time.Duration // how long a log that was rolled back lacks reports
 }
 
 // slot is a machine on which a replica runs: another one after its data was
@@ -98,6 +98,7 @@ func (c *cluster) operate() {
 	if c.w.chance(10) {
 		c.backup = r.machine.Snapshot()
 	}
+	c.provideFloor(r)
 	if r.changing() {
 		return
 	}
@@ -154,10 +155,12 @@ func (c *cluster) expendable(s *slot) bool {
 	return true
 }
 
-// restore replaces the state of the cluster by the backup, as production does:
-// the leader serves nobody from now on, the floor is raised above what either
-// state knows, all sessions end, and the new state is an entry of the log.
-func (c *cluster) restore() bool {
+// restore replaces the state of the cluster by the backup, as production does: the
+// leader serves nobody from now on; all sessions end; floor, versions and
+// incarnations move above what either state knows; and the new state is an entry
+// of the log. Where the backup is restored to a new cluster, the present state is
+// not known.
+func (c *cluster) restore(present bool) bool {
 	r := c.anyLeader()
 	if r == nil || c.backup == nil || r.office.restoring || r.office.index != 0 {
 		return false
@@ -166,32 +169,22 @@ func (c *cluster) restore() bool {
 	if err != nil {
 		panic(err)
 	}
+	p := machine.New()
+	if present || c.w.plan.Setting != Service {
+		p = r.machine
+	}
+	m.Apply(&machine.EndSessions{Above: p.Order()})
+	m.Apply(&machine.MarkRestored{Version: p.Version(), Ceiling: p.Ceiling()})
 	by := fencing.FloorStep
-	if present := r.machine.LastToken(); present > m.LastToken() {
-		by += present - m.LastToken()
+	if have := max(m.LastToken(), m.Ceiling()); p.LastToken() > have {
+		by += p.LastToken() - have
 	}
 	if result, _ := m.Apply(&machine.RaiseFloor{By: by}); result.Code != machine.Done {
 		panic(result.Code)
 	}
-	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
 	r.office.restoring = true
 	r.append(entry{data: machine.Encode(), restore: m.Snapshot()})
 	return true
-}
-
-// policies are set once, by the first leader: some locks have a lock-delay.
-func (c *cluster) policies() {
-	r := c.anyLeader()
-	if r == nil {
-		c.w.later(100*time.Millisecond, c.policies)
-		return
-	}
-	policy := lease.Policy{Prefix: string(c.w.locks[0]), Mode: lease.Correctness, LockDelay: c.w.plan.TTL / 4}
-	r.propose(&machine.SetPolicy{Policy: policy}, func(a answer) {
-		if a.state != served {
-			c.w.later(100*time.Millisecond, c.policies)
-		}
-	})
 }
 
 // keyOf is how the judge knows the attempt that was granted a token.

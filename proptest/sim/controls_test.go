@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/leased-project/leased/lease"
 )
 
 // TestControls takes one counter-measure of the simulated world away at a time.
@@ -46,7 +44,7 @@ func TestControls(t *testing.T) {
 // lock-delay, the second has none.
 func crowd(seed uint64, kinds []What) Plan {
 	p := Random(seed, kinds...)
-	p.Mode, p.Nodes, p.Clients, p.Locks, p.TTL, p.Length = lease.Correctness, 3, 6, 2, time.Second, 30*time.Second
+	p.Setting, p.Redises, p.Nodes, p.Clients, p.Locks, p.TTL, p.Length = Correctness, 0, 3, 6, 2, time.Second, 30*time.Second
 	p.Think, p.Writes, p.Work, p.Latency, p.Jitter = 20*time.Millisecond, 10, 400*time.Millisecond, time.Millisecond, 3*time.Millisecond
 	for i := range p.Faults { // one after the other, each as long as a lease or more
 		p.Faults[i].At = time.Duration(i) * 700 * time.Millisecond

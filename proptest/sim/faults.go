@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -35,17 +34,19 @@ func (w *World) inject(f Fault) {
 	case CrashClient:
 		done = w.crashClient(c, d)
 	case CrashNode:
-		done = w.crashNode(f.Target, d, f.Size%2 != 0, false)
+		done = w.crashNode(f.Target, d, keepsAll-keeps(f.Size%2))
 	case EmptyNode:
-		done = w.crashNode(f.Target, d, false, true)
+		done = w.crashNode(f.Target, d, keepsNothing)
 	case DriftClient, JumpClient, StopClient:
 		done = w.clockFault(c.party, f, d)
 	case DriftNode, JumpNode, StopNode:
 		done = w.clockFault(node, f, d)
 	case LoseMessages, RepeatMessages, DelayMessages:
-		done = w.weather(f, d)
+		done = w.disturb(f, d)
 	case Depose, ChangeMembers, RestoreBackup:
 		done = w.order(f, d)
+	case MoveLocks, AbortMove, ChangeFleet, EmptyFleet, CrashAtAction, StaleTopology:
+		done = w.orderService(f, c, d)
 	default:
 		done = w.part(f, c, node, d)
 	}
@@ -57,7 +58,7 @@ func (w *World) inject(f Fault) {
 // suspect is whom a fault is about.
 func (w *World) suspect(f Fault, c *client, node *party) string {
 	switch {
-	case f.What <= StopClient || f.What == CutClient || f.What == CutStorage:
+	case f.What <= StopClient || f.What == CutClient || f.What == CutStorage || f.What == StaleTopology:
 		return c.name
 	case f.What <= Isolate:
 		return node.name
@@ -67,7 +68,19 @@ func (w *World) suspect(f Fault, c *client, node *party) string {
 	return ""
 }
 
-func (w *World) nodeParty(target int) *party { return w.parties[target%w.plan.Nodes] }
+// nodes is how many parties are nodes: of the service, or Redis servers.
+func (w *World) nodes() int { return w.plan.Nodes + w.plan.Redises }
+
+func (w *World) nodeParty(target int) *party { return w.parties[target%w.nodes()] }
+
+// redisOf is the Redis server of a party, or nil.
+func (w *World) redisOf(p *party) *redisServer {
+	i := p.number - (w.nodes() - len(w.redises))
+	if i < 0 || i >= len(w.redises) {
+		return nil
+	}
+	return w.redises[i]
+}
 
 func (w *World) crashClient(c *client, d time.Duration) bool {
 	if c.down {
@@ -85,19 +98,15 @@ func (w *World) crashClient(c *client, d time.Duration) bool {
 	return true
 }
 
-// crashNode stops a node for a while. Without its data it comes back only if
-// the others are enough: what is promised needs that. A Redis node may also come
-// back with old data, which it takes for all.
-func (w *World) crashNode(target int, d time.Duration, old, empty bool) bool {
+// crashNode stops a node for a while. A replica without its data comes back only
+// if the others are enough: what is promised needs that.
+func (w *World) crashNode(target int, d time.Duration, left keeps) bool {
 	p := w.nodeParty(target)
-	if p.down {
-		return false
+	if server := w.redisOf(p); server != nil {
+		return w.crashRedis(server, d, left)
 	}
-	if w.plan.Mode == lease.Efficiency {
-		return w.crashRedis(w.redises[p.number], d, old, empty)
-	}
-	s := w.cluster.slots[p.number]
-	if empty && !w.cluster.expendable(s) {
+	s, empty := w.cluster.slots[p.number], left == keepsNothing
+	if p.down || empty && !w.cluster.expendable(s) {
 		return false
 	}
 	w.crash(p)
@@ -118,32 +127,6 @@ func (w *World) crashNode(target int, d time.Duration, old, empty bool) bool {
 		}
 		s.replica.boot()
 	})
-	return true
-}
-
-func (w *World) crashRedis(n *redisNode, d time.Duration, old, empty bool) bool {
-	others, wrong := 0, old || empty
-	for _, o := range w.redises {
-		if o != n && o.data {
-			others++
-		}
-		wrong = wrong || o.wrong
-	}
-	if wrong && others < len(w.redises)/2+1 {
-		return false // nobody could put it right
-	}
-	w.crash(n.party)
-	n.down = true
-	switch {
-	case empty:
-		n.lose()
-	case old && n.saved != nil:
-		n.goBack()
-	default:
-		n.save()
-	}
-	n.restart() // nobody sees it before it is up
-	w.later(d, func() { n.down = false })
 	return true
 }
 
@@ -171,9 +154,9 @@ func (w *World) clockFault(p *party, f Fault, d time.Duration) bool {
 	return !stood && !p.down
 }
 
-// weather makes all messages worse for a while. When all are lost it cannot get
+// disturb makes all messages worse for a while. When all are lost it cannot get
 // worse.
-func (w *World) weather(f Fault, d time.Duration) (worse bool) {
+func (w *World) disturb(f Fault, d time.Duration) (worse bool) {
 	percent := 1 + max(f.Size, 0)%60
 	change := func(field *int) {
 		worse = *field < 100 && w.net.loss < 100
@@ -195,13 +178,13 @@ func (w *World) weather(f Fault, d time.Duration) (worse bool) {
 // talk reports whether the first has messages for the second: all but a few are
 // between a client and somebody else.
 func (w *World) talk(from, to *party) bool {
-	node := func(p *party) bool { return p.number < w.plan.Nodes }
+	node := func(p *party) bool { return p.number < w.nodes() }
 	client := func(p *party) bool { return !node(p) && p != w.store.party }
 	switch {
 	case from == to || from.down || to.down:
 		return false
 	case node(from) && node(to):
-		return w.plan.Mode == lease.Correctness
+		return w.redisOf(from) == nil || w.redisOf(to) == nil
 	}
 	return client(from) != client(to)
 }
@@ -236,7 +219,7 @@ func (w *World) part(f Fault, c *client, node *party, d time.Duration) (torn boo
 			}
 		}
 	case CutClient:
-		for i := range w.plan.Nodes {
+		for i := range w.nodes() {
 			both(c.party, w.parties[i])
 		}
 	case CutStorage:
@@ -247,7 +230,7 @@ func (w *World) part(f Fault, c *client, node *party, d time.Duration) (torn boo
 
 // order is what an operator does to the cluster.
 func (w *World) order(f Fault, d time.Duration) bool {
-	if w.plan.Mode == lease.Efficiency {
+	if w.cluster == nil {
 		return false
 	}
 	switch f.What {
@@ -262,9 +245,9 @@ func (w *World) order(f Fault, d time.Duration) bool {
 			s.replica.leader = -1
 			s.replica.heard = s.replica.clockNow() - 2*electionTimeout
 		}
-		w.net.cut(r.party, w.nodeParty(f.Other))
-		w.later(d, func() { w.net.mend(r.party, w.nodeParty(f.Other)) })
 		o := w.cluster.slots[f.Other%len(w.cluster.slots)]
+		w.net.cut(r.party, o.party)
+		w.later(d, func() { w.net.mend(r.party, o.party) })
 		if o.replica != r && !o.down && !o.paused {
 			o.replica.campaign()
 			return true
@@ -278,9 +261,30 @@ func (w *World) order(f Fault, d time.Duration) bool {
 		s.out, s.ordered = w.now+d+2*operatorPause, true
 		return false // it is told of when the operator has done it
 	case RestoreBackup:
-		return w.cluster.restore()
+		return w.cluster.restore(f.Size%2 == 0)
 	}
 	return true
+}
+
+// orderService is what happens to a Service alone.
+func (w *World) orderService(f Fault, c *client, d time.Duration) bool {
+	if w.plan.Setting != Service {
+		return false
+	}
+	switch f.What {
+	case EmptyFleet:
+		return w.emptyFleet(d)
+	case CrashAtAction:
+		w.armCrash(f, d) // it is told of when it happens
+		return false
+	case StaleTopology:
+		r := c.service.(*router)
+		was := r.stale
+		r.stale = max(was, w.now+d)
+		return was <= w.now && !c.down
+	}
+	w.change(f)
+	return false
 }
 
 // heal ends all faults. From here on there must be progress.
@@ -295,8 +299,12 @@ func (w *World) heal() {
 			p.clock.set(w.now, func(k *clock) { k.ppm = 0 })
 		}
 	}
+	w.crashes = nil
 	for _, c := range w.clients {
 		c.armed = [steps]time.Duration{}
+		if r, ok := c.service.(*router); ok {
+			r.stale = 0
+		}
 	}
 	if w.cluster != nil {
 		for _, s := range w.cluster.slots {

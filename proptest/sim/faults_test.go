@@ -6,14 +6,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/internal/server/fleet"
 )
 
 // counted runs a small plan with these faults, and says how many were counted.
-func counted(t *testing.T, mode lease.Mode, nodes int, faults ...Fault) int {
+func counted(t *testing.T, setting Setting, nodes int, faults ...Fault) int {
 	t.Helper()
-	p := Plan{Seed: 1, Mode: mode, Nodes: nodes, Clients: 2, Locks: 1, TTL: time.Second, Think: 500 * time.Millisecond, Writes: 4,
+	p := Plan{Seed: 1, Setting: setting, Nodes: nodes, Clients: 2, Locks: 1, TTL: time.Second, Think: 500 * time.Millisecond, Writes: 4,
 		Work: 20 * time.Millisecond, Latency: time.Millisecond, Length: faults[len(faults)-1].At + 5*time.Second, Faults: faults}
+	if setting == Service {
+		p.Redises = 4
+	}
 	result := Run(p)
 	require.Empty(t, result.Bad)
 	return result.Report.Injected()
@@ -21,16 +24,21 @@ func counted(t *testing.T, mode lease.Mode, nodes int, faults ...Fault) int {
 
 func TestEveryKindOfFaultIsCounted(t *testing.T) {
 	for what := range whats {
-		f := Fault{What: what, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
-		if what == RestoreBackup { // there has to be one
-			f.At = time.Minute
+		for setting := range settings {
+			f := Fault{What: what, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
+			faults, want := []Fault{f}, 1
+			switch {
+			case what >= Depose && setting == Standalone || what >= MoveLocks && setting == Correctness: // there is nobody to do this to
+				want = 0
+			case what == RestoreBackup: // there has to be one
+				faults[0].At = time.Minute
+			case what == AbortMove, what == CrashAtAction: // there has to be a move, which waits for the leases to end
+				begin := Fault{What: MoveLocks, At: f.At - 100*time.Millisecond, Size: 4}
+				faults[0].Size = int(fleet.FinishMove)
+				faults, want = append([]Fault{begin}, faults...), 2
+			}
+			require.Equal(t, want, counted(t, setting, 3, faults...), "%s, %s", what, setting)
 		}
-		require.Equal(t, 1, counted(t, lease.Correctness, 3, f), what.String())
-		want := 1
-		if what >= Depose { // there is nobody to do this to
-			want = 0
-		}
-		require.Equal(t, want, counted(t, lease.Efficiency, 3, f), what.String())
 	}
 }
 
@@ -47,33 +55,33 @@ func TestFaultsThatDoNothingAreNotCounted(t *testing.T) {
 	between := func(from, to int) func(*Fault) { return func(f *Fault) { f.Target, f.Other = from, to } }
 	size := func(n int) func(*Fault) { return func(f *Fault) { f.Size = n } }
 	for name, c := range map[string]struct {
-		mode   lease.Mode
-		nodes  int
-		faults []Fault
-		want   int
+		setting Setting
+		nodes   int
+		faults  []Fault
+		want    int
 	}{
-		"crash of a client that is down":          {lease.Correctness, 3, []Fault{at(5, CrashClient), at(6, CrashClient)}, 1},
-		"pause of a client that is paused":        {lease.Correctness, 3, []Fault{at(5, PauseClient), at(6, PauseClient), at(7, SuspendClient)}, 1},
-		"crash of a node that is down":            {lease.Efficiency, 3, []Fault{at(5, CrashNode), at(6, CrashNode), at(7, EmptyNode)}, 1},
-		"drift of a clock that drifts":            {lease.Efficiency, 3, []Fault{at(5, DriftNode, size(50_000)), at(6, DriftNode, size(300_000))}, 1},
-		"drift of a clock that stands":            {lease.Correctness, 3, []Fault{at(5, StopClient), at(6, DriftClient, size(50_000))}, 1},
-		"stop of a clock that stands":             {lease.Correctness, 3, []Fault{at(5, StopNode), at(6, StopNode)}, 1},
-		"jump of a clock by nothing":              {lease.Correctness, 3, []Fault{at(5, JumpClient, size(0)), at(6, JumpNode, size(0))}, 0},
-		"jump of the clock of who is down":        {lease.Correctness, 3, []Fault{at(5, CrashClient), at(6, JumpClient)}, 1},
-		"cut from a party to itself":              {lease.Correctness, 3, []Fault{at(5, CutOneWay, between(first, first))}, 0},
-		"cut between clients":                     {lease.Correctness, 3, []Fault{at(5, CutOneWay, between(first, second))}, 0},
-		"cut between a node and the storage":      {lease.Correctness, 3, []Fault{at(5, CutOneWay, between(storage, 1))}, 0},
-		"cut between nodes that never talk":       {lease.Efficiency, 3, []Fault{at(5, CutOneWay, between(0, 1))}, 0},
-		"cut that is there":                       {lease.Efficiency, 3, []Fault{at(5, Isolate), at(6, CutOneWay), at(7, Isolate)}, 1},
-		"cut of a node that is down":              {lease.Efficiency, 3, []Fault{at(5, CrashNode), at(6, Isolate)}, 1},
-		"client cut off twice":                    {lease.Efficiency, 3, []Fault{at(5, CutClient), at(6, CutClient), at(7, CutStorage), at(8, CutStorage)}, 2},
-		"split with nobody on the other side":     {lease.Correctness, 3, []Fault{at(5, Split, size(0))}, 0},
-		"more lost than all":                      {lease.Correctness, 3, []Fault{at(5, LoseMessages, size(59)), at(6, LoseMessages, size(59)), at(7, LoseMessages), at(8, DelayMessages)}, 2},
-		"change of members of one node":           {lease.Correctness, 1, []Fault{at(5, ChangeMembers), at(6, Depose)}, 1},
-		"change of members, asked for twice":      {lease.Correctness, 3, []Fault{at(5, ChangeMembers), at(6, ChangeMembers)}, 1},
-		"restore before there is a backup":        {lease.Correctness, 3, []Fault{at(0, RestoreBackup)}, 0},
-		"leader deposed before there is a leader": {lease.Correctness, 3, []Fault{at(0, Depose)}, 0},
+		"crash of a client that is down":          {Correctness, 3, []Fault{at(5, CrashClient), at(6, CrashClient)}, 1},
+		"pause of a client that is paused":        {Correctness, 3, []Fault{at(5, PauseClient), at(6, PauseClient), at(7, SuspendClient)}, 1},
+		"crash of a node that is down":            {Standalone, 3, []Fault{at(5, CrashNode), at(6, CrashNode), at(7, EmptyNode)}, 1},
+		"drift of a clock that drifts":            {Standalone, 3, []Fault{at(5, DriftNode, size(50_000)), at(6, DriftNode, size(300_000))}, 1},
+		"drift of a clock that stands":            {Correctness, 3, []Fault{at(5, StopClient), at(6, DriftClient, size(50_000))}, 1},
+		"stop of a clock that stands":             {Correctness, 3, []Fault{at(5, StopNode), at(6, StopNode)}, 1},
+		"jump of a clock by nothing":              {Correctness, 3, []Fault{at(5, JumpClient, size(0)), at(6, JumpNode, size(0))}, 0},
+		"jump of the clock of who is down":        {Correctness, 3, []Fault{at(5, CrashClient), at(6, JumpClient)}, 1},
+		"cut from a party to itself":              {Correctness, 3, []Fault{at(5, CutOneWay, between(first, first))}, 0},
+		"cut between clients":                     {Correctness, 3, []Fault{at(5, CutOneWay, between(first, second))}, 0},
+		"cut between a node and the storage":      {Correctness, 3, []Fault{at(5, CutOneWay, between(storage, 1))}, 0},
+		"cut between nodes that never talk":       {Standalone, 3, []Fault{at(5, CutOneWay, between(0, 1))}, 0},
+		"cut that is there":                       {Standalone, 3, []Fault{at(5, Isolate), at(6, CutOneWay), at(7, Isolate)}, 1},
+		"cut of a node that is down":              {Standalone, 3, []Fault{at(5, CrashNode), at(6, Isolate)}, 1},
+		"client cut off twice":                    {Standalone, 3, []Fault{at(5, CutClient), at(6, CutClient), at(7, CutStorage), at(8, CutStorage)}, 2},
+		"split with nobody on the other side":     {Correctness, 3, []Fault{at(5, Split, size(0))}, 0},
+		"more lost than all":                      {Correctness, 3, []Fault{at(5, LoseMessages, size(59)), at(6, LoseMessages, size(59)), at(7, LoseMessages), at(8, DelayMessages)}, 2},
+		"change of members of one node":           {Correctness, 1, []Fault{at(5, ChangeMembers), at(6, Depose)}, 1},
+		"change of members, asked for twice":      {Correctness, 3, []Fault{at(5, ChangeMembers), at(6, ChangeMembers)}, 1},
+		"restore before there is a backup":        {Correctness, 3, []Fault{at(0, RestoreBackup)}, 0},
+		"leader deposed before there is a leader": {Correctness, 3, []Fault{at(0, Depose)}, 0},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, counted(t, c.mode, c.nodes, c.faults...)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, counted(t, c.setting, c.nodes, c.faults...)) })
 	}
 }

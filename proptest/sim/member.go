@@ -150,6 +150,9 @@ func (m *member) ask(a *attempt) {
 			if id == m.id {
 				m.renew()
 			}
+		case machine.Moving, machine.WrongMode: // a late copy must not be granted
+			m.refused(a)
+			m.release(a)
 		default:
 			m.refused(a)
 		}

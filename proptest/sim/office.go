@@ -159,6 +159,12 @@ func (o *office) heard(c machine.Command, result machine.Result, events []machin
 		switch e.Type {
 		case machine.EventDelayed:
 			o.delay(e)
+		case machine.EventCancelled: // it has released, or its lock moves
+			t := turn{e.Session, e.Incarnation, e.Nonce}
+			if reply := o.expected[t]; reply != nil {
+				delete(o.expected, t)
+				reply(answer{state: served, leader: o.slot, result: machine.Result{Code: machine.Moving}})
+			}
 		case machine.EventGranted:
 			t := turn{e.Session, e.Incarnation, e.Nonce}
 			if reply := o.expected[t]; reply != nil {

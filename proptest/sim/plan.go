@@ -3,9 +3,8 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
-
-	"github.com/leased-project/leased/lease"
 )
 
 // maxHonestDrift is by how much, in millionths, a clock may be wrong that is
@@ -13,12 +12,32 @@ import (
 // holder gives up early.
 const maxHonestDrift = 4000
 
+// Setting is what takes part in a run.
+type Setting uint8
+
+// The settings.
+const (
+	// Correctness is a service without Redis nodes.
+	Correctness Setting = iota
+	// Standalone is a fleet of Redis nodes without a service.
+	Standalone
+	// Service is a service with Redis nodes, whose locks change their mode.
+	Service
+	settings // how many there are
+)
+
+// String names the setting in reports.
+func (s Setting) String() string {
+	return [...]string{"simulator, correctness mode", "simulator, standalone fleet", "simulator, service with both modes"}[s]
+}
+
 // Plan is a run: who takes part, and what goes wrong when. The same Plan gives
 // the same history.
 type Plan struct {
 	Seed    uint64
-	Mode    lease.Mode
-	Nodes   int
+	Setting Setting
+	Nodes   int // of the service, or of the standalone fleet
+	Redises int // Redis servers of a Service; a fleet is some of them
 	Clients int
 	Locks   int
 	TTL     time.Duration
@@ -72,6 +91,12 @@ const (
 	Depose                     // the leader leads no more, and may not know
 	ChangeMembers              // a member is taken out, and put back later
 	RestoreBackup              // the state of a while ago, by order of an operator
+	MoveLocks                  // a policy changes, and locks move to the other mode
+	AbortMove                  // a move is aborted
+	ChangeFleet                // other Redis servers
+	EmptyFleet                 // all Redis servers of the fleet lose everything at once
+	CrashAtAction              // the leader crashes at its next action of a kind
+	StaleTopology              // a client hears of no newer topology
 	whats                      // how many there are
 )
 
@@ -79,7 +104,8 @@ var whatNames = [...]string{"pause of a client", "pause of a client at a step", 
 	"client clock drift", "client clock jump", "client clock stop",
 	"pause of a node", "crash of a node", "crash without data", "node clock drift", "node clock jump", "node clock stop",
 	"isolation of a node", "one-way cut", "split", "client cut off", "storage cut off",
-	"messages lost", "messages repeated", "messages late and out of order", "leader deposed", "membership change", "restore from backup"}
+	"messages lost", "messages repeated", "messages late and out of order", "leader deposed", "membership change", "restore from backup",
+	"move of locks", "move aborted", "change of the fleet", "fleet emptied", "leader crash at an action", "stale topology"}
 
 // String is the fault in words.
 func (k What) String() string { return whatNames[k] }
@@ -120,25 +146,27 @@ func (p Plan) Honest() bool {
 			return false
 		}
 	}
-	return p.Mode == lease.Correctness
+	return p.Setting == Correctness
 }
 
 // Random is the plan of a seed. Of the kinds of faults it has those that are
 // named, or those that the seed has a taste for.
 func Random(seed uint64, kinds ...What) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-	p := Plan{Seed: seed, Mode: lease.Correctness, Nodes: pick(r, 3, 3, 3, 5, 1), Clients: 2 + r.IntN(5), Locks: pick(r, 1, 2, 3, 8),
+	p := Plan{Seed: seed, Setting: [...]Setting{Service, Correctness, Standalone}[seed%3], Nodes: pick(r, 3, 3, 3, 5, 1), Clients: 2 + r.IntN(5), Locks: pick(r, 1, 2, 3, 8),
 		TTL: pick(r, time.Second, 2*time.Second, 4*time.Second), Length: 30*time.Second + time.Duration(r.IntN(300))*time.Second,
 		Think: pick(r, 50*time.Millisecond, 200*time.Millisecond, time.Second), Writes: pick(r, 4, 10, 40),
 		Latency: pick(r, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)}
-	if seed%2 == 1 {
-		p.Mode = lease.Efficiency
-	}
 	p.Work = p.TTL / time.Duration(pick(r, 4, 50, 400))
 	p.Jitter = p.Latency * time.Duration(pick(r, 1, 3, 10))
 	tastes := Tastes[pick(r, "everything", "everything", "everything", "honest", "network", "times", "nodes", "emptied")]
 	if len(kinds) > 0 {
 		tastes = kinds
+	} else if p.Setting == Service {
+		tastes = slices.Concat(tastes, changes, changes)
+	}
+	if p.Setting == Service {
+		p.Redises = pick(r, 3, 4, 5, 6)
 	}
 	every := pick(r, 700*time.Millisecond, 3*time.Second, 10*time.Second)
 	for at := time.Duration(0); at < p.Length; at += time.Duration(r.Int64N(int64(2 * every))) {
@@ -159,9 +187,14 @@ func (f Fault) size(r *rand.Rand) int {
 		return pick(r, -1, 1) * r.IntN(20_000) // milliseconds
 	case Split:
 		return r.IntN(1 << 12) // who is on which side, as bits
+	case MoveLocks, ChangeFleet, CrashAtAction:
+		return r.IntN(1 << 12) // what, and how, as bits
 	}
 	return 1 + r.IntN(40)
 }
+
+// changes are what an operator of a Service does, and what goes wrong then.
+var changes = []What{MoveLocks, MoveLocks, MoveLocks, AbortMove, ChangeFleet, EmptyFleet, EmptyNode, CrashNode, CrashAtAction, CrashAtAction, StaleTopology}
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
@@ -178,7 +211,7 @@ var Tastes = map[string][]What{
 
 func all(keep func(What) bool) []What {
 	var kept []What
-	for k := range whats {
+	for k := range MoveLocks { // what follows is of a Service alone
 		if keep(k) {
 			kept = append(kept, k)
 		}

@@ -82,6 +82,7 @@ func (r *replica) boot() {
 	r.role, r.leader, r.votes, r.peers, r.office = follower, -1, nil, nil, nil
 	r.listen()
 	r.tick()
+	r.keep()
 }
 
 // load makes the machine what the snapshot says.
@@ -296,7 +297,7 @@ func (r *replica) execute(e *entry, first bool) []machine.Result {
 			r.hash = mix(r.hash, uint64(events[j].Type), uint64(events[j].Nonce), uint64(events[j].Token))
 		}
 		if first {
-			r.cluster.log.after(c, result, events)
+			r.cluster.log.after(r.machine, c, result, events)
 		}
 		if r.office != nil {
 			r.office.heard(c, result, events)

@@ -63,9 +63,6 @@ func text(s string) uint64 {
 
 func (r *record) broken(err error) { r.bad = append(r.bad, err) }
 
-// Setting names the mode of a plan in reports.
-func (p Plan) Setting() string { return "simulator, " + p.Mode.String() + " mode" }
-
 // grace is how long there may be no progress after everything is healed: time
 // for elections, for leases of the dead to run out, for a node's clock that was
 // set back to catch up.
@@ -73,7 +70,7 @@ const grace = 3 * time.Minute
 
 // Run lets a plan happen.
 func Run(plan Plan, options ...Option) *Result {
-	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), judge: promise.NewJudge(plan.Setting()),
+	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), judge: promise.NewJudge(plan.Setting.String()),
 		record: &record{},
 		net:    network{latency: plan.Latency, jitter: plan.Jitter, cuts: map[[2]int]int{}}}
 	for _, option := range options {
@@ -98,9 +95,12 @@ func (w *World) live() {
 	w.run(w.plan.Length, func() bool { return false })
 	w.now = w.plan.Length
 	w.heal()
-	w.run(w.plan.Length+grace, func() bool { return !slices.Contains(w.served, false) })
+	w.run(w.plan.Length+grace, func() bool { return !slices.Contains(w.served, false) && w.unfinished() == "" })
 	if !slices.Contains(w.served, false) {
 		w.tell(promise.Event{Kind: promise.Served})
+	}
+	if what := w.unfinished(); what != "" {
+		w.wrong(fmt.Errorf("every change ends: %s is unfinished %v after everything was healed", what, grace))
 	}
 }
 
@@ -111,22 +111,31 @@ func (w *World) populate() {
 		w.locks = append(w.locks, fencing.Resource("lock/"+strconv.Itoa(i+1)))
 	}
 	w.served = make([]bool, len(w.locks))
-	if w.plan.Mode == lease.Correctness {
+	if w.plan.Setting != Standalone {
 		w.judge.Log = true
 		w.cluster = newCluster(w)
-		w.later(time.Second, w.cluster.policies)
-	} else {
-		for i := range w.plan.Nodes {
-			w.redises = append(w.redises, newRedisNode(w.newParty(fmt.Sprintf("redis %d", i+1))))
-		}
+		w.later(time.Second, func() { w.cluster.setUp(w.beginnings()) })
+	}
+	servers := w.plan.Redises
+	if w.plan.Setting == Standalone {
+		servers = w.plan.Nodes
+	}
+	for i := range servers {
+		w.redises = append(w.redises, newRedisServer(w, i+1))
+	}
+	if w.plan.Setting == Standalone {
+		w.initStandalone()
 	}
 	w.store = newStorage(w)
 	for i := range w.plan.Clients {
 		c := newClient(w, fmt.Sprintf("client %d", i+1))
-		if w.plan.Mode == lease.Correctness {
+		switch w.plan.Setting {
+		case Correctness:
 			c.service = &member{client: c}
-		} else {
-			c.service = &voter{client: c}
+		case Standalone:
+			c.service = newStandalone(c)
+		case Service:
+			c.service = newRouter(c)
 		}
 		w.clients = append(w.clients, c)
 	}

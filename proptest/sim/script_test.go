@@ -9,16 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
-// script draws a plan fault by fault, so that a failure shrinks to a short
+// drawn draws a plan fault by fault, so that a failure shrinks to a short
 // story: few parties, few faults, as early and as short as can be. The network
 // is quick and takes always the same time, unless a fault says otherwise.
-func script(t *rapid.T) Plan {
+func drawn(t *rapid.T) Plan {
 	p := Plan{TTL: time.Second, Think: 50 * time.Millisecond, Latency: time.Millisecond, Length: 20 * time.Second}
-	p.Mode = rapid.SampledFrom([]lease.Mode{lease.Correctness, lease.Efficiency}).Draw(t, "mode")
+	p.Setting = rapid.SampledFrom([]Setting{Correctness, Standalone, Service}).Draw(t, "setting")
+	if p.Setting == Service {
+		p.Redises = rapid.IntRange(3, 5).Draw(t, "Redis servers")
+	}
 	p.Nodes = rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "nodes")
 	p.Clients = rapid.IntRange(2, 4).Draw(t, "clients")
 	p.Locks = rapid.IntRange(1, 3).Draw(t, "locks")
@@ -54,13 +56,13 @@ func TestScripts(t *testing.T) {
 		require.NoError(t, flag.Set("rapid.checks", "25")) // a plain go test
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		plan := script(t)
+		plan := drawn(t)
 		result := Run(plan)
 		total.Add(result.Report)
 		if len(result.Bad) == 0 {
 			return
 		}
-		t.Logf("%d nodes, %d clients, %d locks, %s mode", plan.Nodes, plan.Clients, plan.Locks, plan.Mode)
+		t.Logf("%d nodes, %d clients, %d locks, %s", plan.Nodes, plan.Clients, plan.Locks, plan.Setting)
 		for _, f := range plan.Faults {
 			t.Logf("fault: %s", f)
 		}

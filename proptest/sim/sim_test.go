@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/promise"
 	"github.com/leased-project/leased/proptest/spacetime"
@@ -37,7 +36,7 @@ func TestSeeds(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little lives long here
 	first, runs := promise.FirstSeed(), promise.Budget(*many)
-	var total [2]promise.Report
+	var total [settings]promise.Report
 	var mu sync.Mutex
 	var next atomic.Uint64
 	var undecided atomic.Int64
@@ -46,17 +45,17 @@ func TestSeeds(t *testing.T) {
 		group.Go(func() {
 			for n := next.Add(1) - 1; n < uint64(runs) && !t.Failed(); n = next.Add(1) - 1 {
 				plan := Random(first+n, Tastes[*taste]...)
-				result := try(t, plan, &undecided)
+				result := runSeed(t, plan, &undecided)
 				mu.Lock()
-				total[plan.Mode-lease.Efficiency].Add(result)
+				total[plan.Setting].Add(result)
 				mu.Unlock()
 			}
 		})
 	}
 	group.Wait()
-	for i, mode := range []lease.Mode{lease.Efficiency, lease.Correctness} {
-		r := &total[i]
-		r.Setting = Plan{Mode: mode}.Setting()
+	for setting := range settings {
+		r := &total[setting]
+		r.Setting = setting.String()
 		r.Seeds = []uint64{first, first + uint64(runs) - 1}
 		t.Log(r)
 		require.NoError(t, promise.Publish(*r))
@@ -97,7 +96,7 @@ func judged(plan Plan, operations int, page io.Writer, options ...Option) (resul
 	return result, false
 }
 
-func try(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
+func runSeed(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
 	operations := 0
 	if plan.Seed%sampled < 2 {
 		operations = recorded
@@ -113,7 +112,7 @@ func try(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
 	return result.Report
 }
 
-// one runs a plan and leaves its story. Whatever try may have found fails here,
+// one runs a plan and leaves its story. Whatever runSeed may have found fails here,
 // too.
 func one(t *testing.T, plan Plan) {
 	told, result := story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)

@@ -22,8 +22,9 @@ type World struct {
 	parties []*party // all, by number
 	clients []*client
 	store   *storage
-	cluster *cluster // of the correctness mode
-	redises []*redisNode
+	cluster *cluster // unless Standalone
+	redises []*redisServer
+	crashes []crashing // of the leader, that wait for an action
 	locks   []fencing.Resource
 
 	healed bool

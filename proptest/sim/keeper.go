@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leased-project/leased/internal/server/fleet"
+	"github.com/leased-project/leased/proptest/redisnode"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// The pace of a keeper, as in production, but that a follower looks less often
+// whether it leads.
+const (
+	keeperNext   = 5 * time.Millisecond
+	keeperBusy   = 200 * time.Millisecond
+	keeperIdle   = time.Second
+	keeperFollow = 250 * time.Millisecond
+)
+
+// keeper brings the Redis nodes to where the log wants them, while its replica
+// leads. Production's fleet.Plan decides; what package fleet does with goroutines
+// and connections is done with messages here. A step goes on when its replica is
+// deposed meanwhile.
+type keeper struct {
+	*replica
+	plan  *fleet.Plan
+	joins int
+}
+
+// keep starts the keeper of a replica, once a life.
+func (r *replica) keep() {
+	if r.w.plan.Setting != Service {
+		return
+	}
+	k := &keeper{replica: r}
+	r.w.timer(r.party, keeperFollow, k.once)
+}
+
+// once makes one step if the replica leads.
+func (k *keeper) once() {
+	if k.office == nil || k.office.generation == 0 {
+		k.plan = nil
+		k.w.timer(k.party, keeperFollow, k.once)
+		return
+	}
+	if k.plan == nil {
+		k.plan = fleet.NewPlan()
+	}
+	state := k.machine.Efficiency() // before the nodes are asked
+	k.w.survey(k.party, k.w.serversOf(state.Fleet), func(all []standing) {
+		nodes := make([]fleet.Node, len(all))
+		for i, s := range all {
+			nodes[i] = fleet.Node{Report: s.Report, Joining: s.join}
+			if s.join != "" {
+				nodes[i].Quarantine = max(0, state.Fleet.MaxTTL-s.joined)
+			}
+		}
+		e := &execution{keeper: k, state: state, servers: k.w.serversOf(state.Fleet), step: k.plan.Step(state, nodes, k.clock.instant(k.w.now))}
+		e.phase(0)
+	})
+}
+
+// execution carries out one step, phase by phase.
+type execution struct {
+	*keeper
+	state      machine.Efficiency
+	servers    []*redisServer
+	step       fleet.Step
+	progressed bool
+}
+
+// phases are those of package fleet.
+var phases = [][]fleet.Kind{{fleet.Reconcile, fleet.FinishReconcile, fleet.RaiseCeiling, fleet.FinishMove, fleet.FinishFleet},
+	{fleet.Join}, {fleet.Assign}, {fleet.Advance}, {fleet.Initialise}}
+
+// phase runs the actions of a phase at one time, then those of the next.
+func (e *execution) phase(n int) {
+	if n == len(phases) {
+		pause := keeperIdle
+		switch {
+		case e.progressed:
+			pause = keeperNext
+		case e.step.Busy:
+			pause = keeperBusy
+		}
+		e.w.timer(e.party, pause, e.once)
+		return
+	}
+	var actions []fleet.Action
+	for _, a := range e.step.Actions {
+		if slices.Contains(phases[n], a.Kind) {
+			actions = append(actions, a)
+		}
+	}
+	missing := len(actions)
+	if missing == 0 {
+		e.phase(n + 1)
+		return
+	}
+	life := e.life
+	for _, a := range actions {
+		if e.w.crashAtAction(e.replica, a.Kind, false) {
+			return
+		}
+		e.do(a, func(done bool) {
+			if e.life != life || e.w.crashAtAction(e.replica, a.Kind, true) {
+				return
+			}
+			e.progressed = e.progressed || done
+			if missing--; missing == 0 {
+				e.phase(n + 1)
+			}
+		})
+		if e.life != life { // an action was carried out at once, and its replica crashed
+			return
+		}
+	}
+}
+
+func (e *execution) do(a fleet.Action, done func(bool)) {
+	var c machine.Command
+	switch a.Kind {
+	case fleet.Reconcile:
+		c = &machine.Reconcile{Version: a.Version, Ceiling: a.Ceiling}
+	case fleet.FinishReconcile:
+		c = &machine.FinishReconcile{Version: a.Version}
+	case fleet.RaiseCeiling:
+		c = &machine.RaiseCeiling{To: a.Ceiling}
+	case fleet.FinishMove:
+		c = &machine.FinishMove{Prefix: a.Prefix, Version: a.Version}
+	case fleet.FinishFleet:
+		c = &machine.FinishFleet{Version: a.Version}
+	default:
+		e.doNode(a, e.servers[a.Node], done)
+		return
+	}
+	e.propose(c, func(got answer) { done(got.state == served && got.result.Code == machine.Done) })
+}
+
+// doNode is an action on one node.
+func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
+	under := fleet.Goal(e.state).Fleet
+	switch a.Kind {
+	case fleet.Join:
+		e.joins++
+		join := fmt.Sprintf("%s.%d.%d", e.name, e.life, e.joins)
+		exchange(e.w, e.party, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
+			return n.Join(now, join, e.state.Version, under, 0)
+		}, func(reason redisnode.Reason, ok bool) {
+			if ok && reason == redisnode.Accepted {
+				e.plan.Joined(s.address, join)
+			}
+			done(ok && reason == redisnode.Accepted)
+		})
+	case fleet.Assign:
+		join, _ := e.plan.Joining(s.address)
+		e.propose(&machine.AssignRange{Member: s.address, Join: join}, func(got answer) {
+			ok := got.state == served && got.result.Code == machine.Done
+			if ok {
+				e.plan.Assigned(s.address, *got.result.Range)
+			}
+			done(ok)
+		})
+	case fleet.Advance:
+		exchange(e.w, e.party, s, true, func(n *redisnode.Node, _ int64) redisnode.Reason {
+			return n.Advance(a.Goal.Version, a.Goal.Fleet, a.Goal.Floor, a.Goal.Ceiling)
+		}, func(reason redisnode.Reason, ok bool) { done(ok && reason == redisnode.Accepted) })
+	case fleet.Initialise:
+		e.initialise(s, under, done)
+	}
+}
+
+// initialise makes a node a voter, or finds out how long it has to wait.
+func (e *execution) initialise(s *redisServer, under string, done func(bool)) {
+	join, tokens := e.plan.Joining(s.address)
+	quarantine := e.state.Fleet.MaxTTL
+	if tokens.First {
+		quarantine = 0
+	}
+	exchange(e.w, e.party, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
+		return n.Init(now, redisnode.Range{Join: join, Version: tokens.Version, Fleet: under, Member: s.address, Floor: tokens.Floor,
+			Ceiling: tokens.Ceiling, Quarantine: quarantine.Milliseconds()})
+	}, func(r redisnode.Reply, ok bool) {
+		if ok && r.Reason == redisnode.Quarantined {
+			until := e.clock.instant(e.w.now).Add(time.Duration(r.Left) * time.Millisecond)
+			e.plan.Wait(s.address, until)
+		}
+		done(ok && r.Reason == redisnode.Accepted)
+	})
+}

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/fleet"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// setUp has the first leader commit the policies and the fleet: some locks have a
+// lock-delay, and in a Service all others begin in efficiency mode.
+func (c *cluster) setUp(commands []machine.Command) {
+	if len(commands) == 0 {
+		return
+	}
+	again := func(rest []machine.Command) { c.w.later(100*time.Millisecond, func() { c.setUp(rest) }) }
+	r := c.anyLeader()
+	if r == nil {
+		again(commands)
+		return
+	}
+	r.propose(commands[0], func(a answer) {
+		if a.state == served {
+			commands = commands[1:]
+		}
+		again(commands)
+	})
+}
+
+// beginnings are the commands of setUp.
+func (w *World) beginnings() []machine.Command {
+	list := []machine.Command{&machine.SetPolicy{Policy: lease.Policy{Prefix: string(w.locks[0]), Mode: lease.Correctness, LockDelay: w.plan.TTL / 4}}}
+	if w.plan.Setting == Service {
+		list = append(list, &machine.SetFleet{Fleet: w.fleetOf(w.redises[:3]...)},
+			&machine.SetPolicy{Policy: lease.Policy{Prefix: "lock/", Mode: lease.Efficiency}})
+	}
+	return list
+}
+
+// command has the leader commit a change, which is a fault once it took effect.
+func (w *World) command(what What, c machine.Command) {
+	r := w.cluster.anyLeader()
+	before := r.machine.Version()
+	r.propose(c, func(a answer) {
+		if a.state == served && a.result.Code == machine.Done && a.result.Version != before {
+			w.tell(promise.Event{Kind: promise.Fault, Who: r.name, Note: what.String()})
+		}
+	})
+}
+
+// change is what an operator does to the modes and the fleet of a Service. It is
+// told of when it took effect.
+func (w *World) change(f Fault) {
+	r := w.cluster.anyLeader()
+	if r == nil {
+		return
+	}
+	now := f.Size&1 != 0
+	switch f.What {
+	case MoveLocks:
+		w.moveLocks(r.machine, f, now)
+	case AbortMove:
+		if moves := r.machine.Moves(); len(moves) > 0 {
+			w.command(f.What, &machine.AbortMove{Prefix: moves[f.Target%len(moves)].Prefix})
+		}
+	case ChangeFleet:
+		size := min([]int{1, 3, 5}[f.Target%3], (len(w.redises)-1)/2*2+1)
+		var servers []*redisServer
+		for i := range size {
+			servers = append(servers, w.redises[(f.Other+i)%len(w.redises)])
+		}
+		w.command(f.What, &machine.SetFleet{Fleet: w.fleetOf(servers...), Now: now})
+	}
+}
+
+// moveLocks changes the mode of all locks, or of one, by a new policy or by
+// deleting one.
+func (w *World) moveLocks(m *machine.Machine, f Fault, now bool) {
+	prefix := "lock/"
+	if f.Size&2 != 0 {
+		prefix = string(w.locks[f.Target%len(w.locks)])
+	}
+	all, _ := m.Policies()
+	has := slices.ContainsFunc(all.All(), func(p lease.Policy) bool { return p.Prefix == prefix })
+	if has && f.Size&12 == 0 {
+		w.command(f.What, &machine.DeletePolicy{Prefix: prefix, Now: now})
+		return
+	}
+	p := lease.Policy{Prefix: prefix, Mode: lease.Efficiency}
+	if mode, _ := m.Topology().ModeOf(fencing.Resource(prefix)); mode == lease.Efficiency {
+		p.Mode = lease.Correctness
+	}
+	w.command(f.What, &machine.SetPolicy{Policy: p, Now: now})
+}
+
+// emptyFleet has all Redis servers of the fleet lose everything at once.
+func (w *World) emptyFleet(d time.Duration) (done bool) {
+	r := w.cluster.leads()
+	if r == nil {
+		return false
+	}
+	for _, s := range w.serversOf(r.machine.Efficiency().Fleet) {
+		done = w.crashRedis(s, d, keepsNothing) || done
+	}
+	return done
+}
+
+// crashing is a crash of the leader that waits for an action of its keeper.
+type crashing struct {
+	kind  fleet.Kind
+	after bool
+	lasts time.Duration
+}
+
+// armCrash plans a crash of the leader at its next action of a kind.
+func (w *World) armCrash(f Fault, d time.Duration) {
+	kinds := int(fleet.Initialise) + 1
+	w.crashes = append(w.crashes, crashing{kind: fleet.Kind(f.Size % kinds), after: f.Size/kinds%2 == 0, lasts: d})
+}
+
+// crashAtAction crashes a leader before or after an action of its keeper, if such
+// a crash is planned.
+func (w *World) crashAtAction(r *replica, kind fleet.Kind, after bool) bool {
+	i := slices.IndexFunc(w.crashes, func(c crashing) bool { return c.kind == kind && c.after == after })
+	if i < 0 || w.healed {
+		return false
+	}
+	c := w.crashes[i]
+	w.crashes = slices.Delete(w.crashes, i, i+1)
+	life := r.life
+	w.later(0, func() { // what called this goes to its end first
+		if r.life == life && w.crashNode(r.slot, c.lasts, keepsAll) {
+			w.tell(promise.Event{Kind: promise.Fault, Who: r.name, Note: CrashAtAction.String()})
+		}
+	})
+	return true
+}
+
+// provideFloor is the operator's help for a log that was rolled back, when too few
+// Redis nodes can report how far tokens had come: the largest ceiling that there
+// ever was.
+func (c *cluster) provideFloor(r *replica) {
+	state := r.machine.Efficiency()
+	if state.Fleet.IsZero() || state.Ready || state.ReconcileVersion != 0 {
+		c.waiting = 0
+		return
+	}
+	if c.waiting += operatorPause; c.waiting < 20*time.Second {
+		return
+	}
+	version := uint64(0)
+	for _, s := range c.w.serversOf(state.Fleet) {
+		report := s.report()
+		for _, known := range []*recovery.State{report.Live, report.Former} {
+			if known != nil {
+				version = max(version, known.Version)
+			}
+		}
+	}
+	r.propose(&machine.Reconcile{Version: version, Ceiling: c.log.ceiling}, func(answer) {})
+}
+
+// unfinished is what a Service has begun and not completed; "" if nothing.
+func (w *World) unfinished() string {
+	if w.plan.Setting != Service {
+		return ""
+	}
+	r := w.cluster.anyLeader()
+	if r == nil {
+		return "no leader"
+	}
+	switch state := r.machine.Efficiency(); {
+	case state.Fleet.IsZero():
+		return "no fleet"
+	case state.NextVersion != 0:
+		return "a change of the fleet"
+	case !state.Ready:
+		return "the reconciliation"
+	case len(state.Moves) > 0:
+		return "the move of " + state.Moves[0].Prefix
+	}
+	return ""
+}
