@@ -16,6 +16,6 @@
 // It runs on Linux only. The nouns, in reading order: [Config] and [Run], the
 // whole; [Result], the figures; world, everything that is started; network, by
 // which members can be cut off; holder, what a worker does ([Work] is its main
-// function); [Storage], where it writes; nemesis, which breaks things; court,
+// function); [Storage], where it writes; nemesis, which breaks things; checker,
 // which collects histories; history, which is judged.
 package torture

@@ -18,33 +18,33 @@ import (
 
 const (
 	linearLimit = 30 * time.Second
-	// mostViolations of one history are told.
+	// mostViolations of one history are reported.
 	mostViolations = 10
 	excerptEvents  = 30
 )
 
-// history is what happened to the locks of one mode in one generation.
+// history is what happened to the locks of one class in one generation.
 type history struct {
 	name       string // as "c/17"
-	mode       string
+	class      string
 	generation int // -1: always
 	events     []promise.Event
-	rows       []promise.Event // what the storage did, in its order
+	rows       []promise.Event // the log of the storage, in its order
 	found      []promise.Event
 	faults     []promise.Event
 }
 
 func newHistory(name string) *history {
 	h := &history{name: name, generation: -1}
-	mode, generation, _ := strings.Cut(name, "/")
-	h.mode = mode
+	class, generation, _ := strings.Cut(name, "/")
+	h.class = class
 	if n, err := strconv.Atoi(generation); err == nil {
 		h.generation = n
 	}
 	return h
 }
 
-// during is the part of the faults that happened in the time of the history.
+// during returns the faults that happened in the time of the history.
 func (h *history) during(faults []promise.Event) []promise.Event {
 	if len(h.events) == 0 {
 		return nil
@@ -62,20 +62,21 @@ func (h *history) during(faults []promise.Event) []promise.Event {
 	return part
 }
 
-// verdict is what came out.
-type verdict struct {
+// outcome is the result of checking one history.
+type outcome struct {
 	report    promise.Report
-	undecided bool // whether it is linearizable
-	unpaused  int  // overlaps that no pause explains
+	undecided bool           // whether it is linearizable
+	unpaused  int            // overlaps that no pause explains
+	modes     map[string]int // grants by mode
 	sections  []spacetime.Section
 	sample    *spacetime.Section // a refusal, where nothing is wrong
 }
 
-// judge holds the history against the promises. The order in which the judge is
-// told is one that may have been: clients and faults by time; then what the
-// storage did, in its own order; then what clients were told of that. No promise
-// of the gate depends on the time, and none of the tokens on the storage.
-func (h *history) judge() verdict {
+// check checks the history against the promises. The promise.Judge sees the events in
+// one possible order: clients and faults by time; then the log of the storage, in its
+// own order; then the answers of the storage. No promise of the gate depends on the
+// time, and no promise of the tokens on the storage.
+func (h *history) check() outcome {
 	h.date()
 	var first, answers, stale []promise.Event
 	for _, e := range h.events {
@@ -85,7 +86,7 @@ func (h *history) judge() verdict {
 			if e.Note == "" {
 				answers = append(answers, e)
 			}
-		case e.Note == noteEnter || e.Note == noteRead: // for the other judge
+		case e.Note == noteEnter || e.Note == noteRead: // for linearize
 		case e.Kind == promise.Acknowledged:
 			answers = append(answers, e)
 		default:
@@ -95,7 +96,12 @@ func (h *history) judge() verdict {
 	first = append(first, h.faults...)
 	byTime(first)
 	judge := promise.NewJudge("torture")
-	v := verdict{unpaused: unpaused(first)}
+	v := outcome{unpaused: unpaused(first), modes: map[string]int{}}
+	for _, e := range first {
+		if e.Kind == promise.Told {
+			v.modes[e.Note]++
+		}
+	}
 	var broken []*promise.Violation
 	for _, e := range slices.Concat(first, h.rows, stale, answers, h.found) {
 		var violation *promise.Violation
@@ -116,8 +122,8 @@ func (h *history) judge() verdict {
 	return v
 }
 
-// date gives what the storage did a time by the clock of the clients: after it
-// was sent and before it was answered. The order of the storage is kept.
+// date gives the rows of the storage a time by the clock of the clients: after the
+// operation was sent and before it was answered. The order of the rows is kept.
 func (h *history) date() {
 	sent, answered := map[uint64]time.Duration{}, map[uint64]time.Duration{}
 	for _, e := range h.events {
@@ -139,13 +145,13 @@ func (h *history) date() {
 	}
 }
 
-// byTime sorts events. What happened at one time stays in its order.
+// byTime sorts events. Those of one time stay in their order.
 func byTime(events []promise.Event) {
 	slices.SortStableFunc(events, func(a, b promise.Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// linearize asks the second opinion, from what clients saw alone.
-func (h *history) linearize(v *verdict) {
+// linearize checks the operations of the clients for linearizability.
+func (h *history) linearize(v *outcome) {
 	index := map[uint64]int{}
 	var ops []linear.Op
 	for _, e := range h.events {
@@ -179,8 +185,8 @@ func (h *history) linearize(v *verdict) {
 	}
 }
 
-// draw chooses what to show: the first violations, or else a refusal.
-func (v *verdict) draw(name string, story []promise.Event, broken []*promise.Violation, stale []promise.Event) {
+// draw chooses what the picture shows: the first violations, or else a refusal.
+func (v *outcome) draw(name string, story []promise.Event, broken []*promise.Violation, stale []promise.Event) {
 	for _, b := range broken[:min(len(broken), 2)] {
 		v.sections = append(v.sections, spacetime.Section{Title: name, Events: spacetime.Excerpt(story, b.Event, excerptEvents), Bad: []*promise.Violation{b}})
 	}

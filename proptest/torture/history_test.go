@@ -45,7 +45,7 @@ func (t *teller) writes(who string, token fencing.Token, op, version uint64) {
 	t.event(promise.Acknowledged, who, token, op, version-1, version, "")
 }
 
-func TestJudge(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		story  func(*teller)
 		breaks []string
@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 			s.holds("b", 2, 20, 0)
 			s.writes("b", 2, 22, 1)
 			s.writes("a", 1, 12, 1)
-		}, []string{"G1", "acknowledged", "linearizable"}}, // the judge takes it for not applied
+		}, []string{"G1", "acknowledged", "linearizable"}}, // the promise.Judge takes it for not applied
 		"an answer without a write": {func(s *teller) {
 			s.holds("a", 1, 10, 0)
 			s.event(promise.Sent, "a", 1, 12, 0, 1, "")
@@ -93,7 +93,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &teller{h: newHistory("c/1")}
 			c.story(s)
-			v := s.h.judge()
+			v := s.h.check()
 			require.Len(t, v.report.Violations, len(c.breaks), "%v", v.report.Violations)
 			for i, part := range c.breaks {
 				require.Contains(t, v.report.Violations[i], part)
@@ -111,13 +111,13 @@ func TestNames(t *testing.T) {
 
 // A worker that was killed cannot say that its leases are over.
 func TestAKilledWorkerHoldsNothing(t *testing.T) {
-	c := newCourt(&world{})
+	c := newChecker(&world{})
 	c.take(promise.Event{At: 1, Kind: promise.Asked, Who: "a", Resource: "e/1/0", Attempt: "a1"})
 	c.take(promise.Event{At: 2, Kind: promise.Told, Who: "a", Resource: "e/1/0", Attempt: "a1", Token: 1})
 	c.happened(promise.Event{At: 3, Kind: promise.Fault, Who: "a", Note: "worker killed"})
 	c.take(promise.Event{At: 4, Kind: promise.Asked, Who: "b", Resource: "e/1/0", Attempt: "b1"})
 	c.take(promise.Event{At: 5, Kind: promise.Told, Who: "b", Resource: "e/1/0", Attempt: "b1", Token: 2})
-	require.Zero(t, c.open["e/1"].judge().report.Overlaps)
+	require.Zero(t, c.open["e/1"].check().report.Overlaps)
 	require.Equal(t, map[string]int{"worker killed": 1}, c.kinds)
 }
 

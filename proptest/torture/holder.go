@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -21,24 +22,24 @@ import (
 const (
 	// leaseTTL is short, so that a pause outlasts it.
 	leaseTTL     = time.Second
+	dialLimit    = 10 * time.Second
 	acquireLimit = 4 * time.Second
 	storageLimit = 5 * time.Second
 	releaseLimit = 3 * time.Second
 	thinkTime    = 100 * time.Millisecond
 )
 
-// What an operation at the gate is, in the Note of its events. A write has none.
+// The Note of an operation at the gate. A write has none.
 const (
 	noteEnter = "enter"
 	noteRead  = "read"
 )
 
-// holder takes locks and writes under them, and tells what it does.
+// holder acquires locks, writes under them, and reports both.
 type holder struct {
 	name    string
-	life    string // tells its attempts from those of a former process of this name
+	life    string // distinguishes its attempts from those of a former process of this name
 	client  *lease.Client
-	backend *remote.Backend
 	storage Storage
 	random  *rand.Rand
 	firstOp uint64
@@ -50,35 +51,40 @@ type holder struct {
 	attempts int
 }
 
-// newHolder connects to the members. Close it when done.
-func newHolder(s Spec, storage Storage, log io.Writer, tell func(promise.Event)) (*holder, error) {
+// newHolder dials the service, and tries again until ctx ends: members may be down.
+// Close the holder when done.
+func newHolder(ctx context.Context, s Spec, storage Storage, log io.Writer, tell func(promise.Event)) (*holder, error) {
 	config, err := trust(s.CA)
 	if err != nil {
 		return nil, err
 	}
-	backend, err := remote.New(s.Endpoints, remote.WithTLS(config))
-	if err != nil {
-		return nil, err
-	}
-	client, err := lease.New(backend, lease.WithName(s.Name))
-	if err != nil {
-		_ = backend.Close()
-		return nil, err
-	}
-	return &holder{name: s.Name, life: fmt.Sprintf("%s.%d", s.Name, s.Life), client: client, backend: backend, storage: storage,
+	h := &holder{name: s.Name, life: fmt.Sprintf("%s.%d", s.Name, s.Life), storage: storage,
 		random: rand.New(rand.NewPCG(s.Seed, uint64(s.Number)<<32|uint64(s.Life))), tell: tell, log: log,
-		firstOp: uint64(s.Number)<<44 | uint64(s.Life)<<24}, nil
+		firstOp: uint64(s.Number)<<44 | uint64(s.Life)<<24}
+	options := []client.Option{client.WithTLS(config), client.WithLeaseOptions(lease.WithName(s.Name)),
+		client.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}
+	if s.ThroughMember {
+		options = append(options, client.WithoutRedis())
+	}
+	for {
+		limited, cancel := context.WithTimeout(ctx, dialLimit)
+		h.client, err = client.Dial(limited, s.Endpoints, options...)
+		cancel()
+		if err == nil || !wait(ctx, thinkTime) {
+			return h, err
+		}
+		h.note("dial: %v", err)
+	}
 }
 
 func (h *holder) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	_ = h.client.Close(ctx)
-	_ = h.backend.Close()
 }
 
-// say tells an event, with the time: an event that begins something is told
-// before that, one that ends something after it.
+// say reports an event with the time. The beginning of an operation is reported
+// before it, its end after it.
 func (h *holder) say(e promise.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,8 +92,8 @@ func (h *holder) say(e promise.Event) {
 	h.tell(e)
 }
 
-// attempt takes a lock, writes under it and releases it. It reports whether all
-// of that was done.
+// attempt acquires a lock, writes under it and releases it. It reports whether all
+// of that succeeded. The event of a grant has its mode as Note.
 func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 	h.attempts++
 	event := promise.Event{Resource: resource, Attempt: promise.Attempt(fmt.Sprintf("%s/%d", h.life, h.attempts))}
@@ -109,7 +115,9 @@ func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 		return false
 	}
 	event.Token = l.Token()
-	h.say(as(promise.Told))
+	told := as(promise.Told)
+	told.Note = l.Mode().String()
+	h.say(told)
 	var once sync.Once
 	end := func() { once.Do(func() { h.say(as(promise.Ended)) }) }
 	stop := context.AfterFunc(l.Context(), end) // its own clock says that it is over
@@ -177,7 +185,7 @@ func (h *holder) operation(ctx context.Context, e promise.Event, do func(ctx con
 	return 0, false
 }
 
-// note keeps what went wrong, for whoever looks into it later.
+// note logs an error.
 func (h *holder) note(format string, args ...any) {
 	fmt.Fprintf(h.log, "%v %s\n", monotonic(), fmt.Sprintf(format, args...))
 }

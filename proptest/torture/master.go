@@ -19,6 +19,7 @@ type master struct {
 	server *testserver.RedisServer
 	addr   string // for members
 	clock  string // the file that moves its clock, or empty
+	saved  bool   // there is a copy of an older folder
 }
 
 // fakeClock is what to preload to move a server's clock, or why that cannot be.
@@ -85,20 +86,4 @@ func (m *master) revive(ctx context.Context) error {
 	var err error
 	until(ctx, startLimit, func() bool { err = m.server.Start(); return err == nil })
 	return err
-}
-
-// votes reports which masters have their data, as a member sees them.
-func (w *world) votes(ctx context.Context) (votes []bool, known bool) {
-	for _, m := range w.members {
-		s, err := m.status(ctx)
-		if err != nil || len(s.Redis) != len(w.masters) {
-			continue
-		}
-		votes = make([]bool, len(w.masters))
-		for i, n := range s.Redis {
-			votes[i] = n.Error == "" && !n.Empty
-		}
-		return votes, true
-	}
-	return nil, false
 }

@@ -5,9 +5,11 @@ package torture
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +19,7 @@ import (
 	"github.com/leased-project/leased/proptest/promise"
 )
 
-// statusLimit is how long a member may take to say how it is doing.
+// statusLimit bounds one call to a member.
 const statusLimit = 2 * time.Second
 
 // member is one member of the cluster.
@@ -32,20 +34,41 @@ type member struct {
 // who is its name in histories.
 func (m *member) who() string { return "member " + m.name }
 
-// status asks it how it is doing.
-func (m *member) status(ctx context.Context) (*pb.StatusResponse, error) {
+// call connects to its API for one call.
+func (m *member) call(ctx context.Context, do func(context.Context, *grpc.ClientConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
 	config, err := trust(m.world.authority.ca())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	conn, err := grpc.NewClient(m.api, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer conn.Close()
-	return pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
+	return do(ctx, conn)
+}
+
+// status asks it how it is doing.
+func (m *member) status(ctx context.Context) (s *pb.StatusResponse, err error) {
+	err = m.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		s, err = pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
+		return err
+	})
+	return s, err
+}
+
+// fleetReady reports whether locks in efficiency mode may be granted, as far as it
+// knows.
+func (m *member) fleetReady() bool {
+	ready := false
+	err := m.call(context.Background(), func(ctx context.Context, conn *grpc.ClientConn) error {
+		fleet, err := pb.NewRedisServiceClient(conn).GetFleet(ctx, &pb.GetFleetRequest{})
+		ready = err == nil && fleet.Ready
+		return err
+	})
+	return err == nil && ready
 }
 
 func (m *member) knowsLeader() bool {
@@ -91,18 +114,38 @@ func (m *member) alarm() string {
 	return ""
 }
 
-// leader is the member that leads, as one of them says, or nil.
+// leader is the member that leads, or nil. All are asked at once, since one that is
+// stopped does not answer. A former leader may not know yet that it is one: the
+// newest term counts.
 func (w *world) leader(ctx context.Context) *member {
-	for _, m := range w.members {
-		s, err := m.status(ctx)
-		if err != nil || s.Leader == "" {
+	answers := make([]*pb.StatusResponse, len(w.members))
+	var wg sync.WaitGroup
+	for i, m := range w.members {
+		wg.Go(func() { answers[i], _ = m.status(ctx) })
+	}
+	wg.Wait()
+	var leader *member
+	term := uint64(0)
+	for _, s := range answers {
+		if s == nil || s.Leader == "" || s.Term < term {
 			continue
 		}
-		for _, other := range w.members {
-			if other.name == s.Leader {
-				return other
+		for _, m := range w.members {
+			if m.name == s.Leader {
+				leader, term = m, s.Term
 			}
 		}
 	}
-	return nil
+	return leader
+}
+
+// atLeader makes a call that only the leader serves.
+func (w *world) atLeader(ctx context.Context, do func(context.Context, pb.PolicyServiceClient) error) error {
+	leader := w.leader(ctx)
+	if leader == nil {
+		return errors.New("no member knows a leader")
+	}
+	return leader.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return do(ctx, pb.NewPolicyServiceClient(conn))
+	})
 }

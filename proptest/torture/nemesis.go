@@ -4,6 +4,7 @@ package torture
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os/exec"
 	"sync"
@@ -12,24 +13,27 @@ import (
 	"github.com/leased-project/leased/proptest/promise"
 )
 
-// nemesis breaks things, one after the other in each part of the world, and puts
-// each right again before the next.
+// nemesis injects faults, one after the other in each part of the world, and
+// repairs each before the next.
 type nemesis struct {
 	world  *world
+	mover  *mover
+	grants *grants
 	tell   func(promise.Event)
-	wrong  func(error)       // what it could not do, which ends the run
+	broken func(string)      // adds a violation
+	wrong  func(error)       // ends the run: a fault could not be injected
 	holds  func(string) bool // whether a worker holds a lock
 	tracer string            // strace, if it is there
 }
 
-// trouble is one thing to do, and how often among the others.
-type trouble struct {
+// fault is one kind of fault, and how often it is chosen among the others.
+type fault struct {
 	weight int
 	do     func(ctx context.Context, r *rand.Rand)
 }
 
-func newNemesis(w *world, c *court) *nemesis {
-	n := &nemesis{world: w, tell: c.happened, wrong: c.fail, holds: c.holding}
+func newNemesis(w *world, c *checker) *nemesis {
+	n := &nemesis{world: w, mover: newMover(w, c), grants: &c.grants, tell: c.happened, broken: c.violate, wrong: c.fail, holds: c.holding}
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
 		w.without = append(w.without, "no disk errors: strace is missing (Debian: apt-get install strace)")
@@ -38,31 +42,60 @@ func newNemesis(w *world, c *court) *nemesis {
 	return n
 }
 
-// run breaks things until ctx ends, and leaves it to heal to put all right.
+// run injects the faults of the scenario until ctx ends. The caller repairs what is
+// left broken then.
 func (n *nemesis) run(ctx context.Context) {
+	switch n.world.config.Scenario {
+	case Emptied:
+		n.emptyAgain(ctx)
+	case Leaderless:
+		n.leaderless(ctx)
+	default:
+		n.random(ctx)
+	}
+}
+
+// random injects faults into all parts at random. Beyond the duration it goes on
+// until enough changes of mode are complete.
+func (n *nemesis) random(ctx context.Context) {
+	if err := n.mover.prepare(ctx); err != nil {
+		if ctx.Err() == nil {
+			n.wrong(fmt.Errorf("set the policy for %q: %w", switchedPrefix, err))
+		}
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var parts sync.WaitGroup
+	parts.Go(func() { n.mover.run(ctx) })
+	parts.Go(func() {
+		wait(ctx, n.world.config.Duration)
+		for n.mover.figures().Done < n.world.config.Switches && wait(ctx, 50*time.Millisecond) {
+		}
+		stop()
+	})
 	half := len(n.world.workers) / 2
 	for i, part := range []struct {
-		pause    time.Duration // between two troubles, on average
-		troubles []trouble
+		pause  time.Duration // between two faults, on average
+		faults []fault
 	}{
-		{1200 * time.Millisecond, n.workerTroubles(n.world.workers[:half])},
-		{1200 * time.Millisecond, n.workerTroubles(n.world.workers[half:])},
-		{1500 * time.Millisecond, n.memberTroubles()},
-		{1200 * time.Millisecond, n.redisTroubles()},
-		{5 * time.Second, n.storageTroubles()},
+		{1200 * time.Millisecond, n.workerFaults(n.world.workers[:half])},
+		{1200 * time.Millisecond, n.workerFaults(n.world.workers[half:])},
+		{1500 * time.Millisecond, n.memberFaults()},
+		{1200 * time.Millisecond, n.redisFaults()},
+		{5 * time.Second, n.storageFaults()},
 	} {
 		r := rand.New(rand.NewPCG(n.world.config.Seed, uint64(i)))
 		parts.Go(func() {
 			for wait(ctx, time.Duration(r.Int64N(int64(2*part.pause)))) {
-				choose(part.troubles, r).do(ctx, r)
+				choose(part.faults, r).do(ctx, r)
 			}
 		})
 	}
 	parts.Wait()
 }
 
-func choose(all []trouble, r *rand.Rand) trouble {
+func choose(all []fault, r *rand.Rand) fault {
 	sum := 0
 	for _, t := range all {
 		sum += t.weight
@@ -76,17 +109,17 @@ func choose(all []trouble, r *rand.Rand) trouble {
 	return all[0]
 }
 
-// some is a time between two others.
+// some returns a random time between least and most.
 func some(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)))
 }
 
-// fault tells what was broken.
-func (n *nemesis) fault(who, note string) {
+// report tells the checker of a fault.
+func (n *nemesis) report(who, note string) {
 	n.tell(promise.Event{Kind: promise.Fault, At: n.world.now(), Who: who, Note: note})
 }
 
-// paused tells that somebody stands still.
+// paused tells the checker that a process is stopped.
 func (n *nemesis) paused(who, note string) {
 	n.tell(promise.Event{Kind: promise.Paused, At: n.world.now(), Who: who, Note: note})
 }

@@ -8,44 +8,58 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/leased-project/leased/proptest/promise"
 	"github.com/leased-project/leased/proptest/spacetime"
 )
 
-// Figures are those of one mode.
+// Figures are those of one class of locks.
 type Figures struct {
 	Grants, Writes, Stale, Overlaps int
 	// Unpaused are the overlaps whose former holder was not paused.
 	Unpaused int
 }
 
-// Result is what came out of a run.
+// Result is the result of a run.
 type Result struct {
 	promise.Report
-	// Modes are the figures of each mode, by its name.
+	// Scenario is the one that was run.
+	Scenario Scenario
+	// Modes are the figures of the locks in each mode, by its name, and those of
+	// "switched" locks, which change their mode.
 	Modes map[string]Figures
-	// Linearizable histories, and those of which it was not found out in time.
+	// Switches are the changes of mode.
+	Switches Switches
+	// Ways are grants of locks in efficiency mode while there was no leader, or
+	// while all Redis nodes were emptied.
+	Ways Ways
+	// Linearizable histories, and those where the check took too long.
 	Linearizable, Undecided int
-	// Without are faults that could not be made here, and why.
+	// Without are faults that could not be injected here, and why.
 	Without []string `json:",omitempty"`
 
 	sections []spacetime.Section
 	sample   *spacetime.Section
 }
 
-var modeNames = map[string]string{correctness: "correctness", efficiency: "efficiency"}
+var classNames = map[string]string{correctness: "correctness", efficiency: "efficiency", switched: "switched"}
 
-// add takes the verdict on one history.
-func (r *Result) add(h *history, v verdict) {
+// add adds the outcome of one history.
+func (r *Result) add(h *history, v outcome) {
 	r.Report.Add(v.report)
-	f := r.Modes[modeNames[h.mode]]
+	f := r.Modes[classNames[h.class]]
 	f.Grants += v.report.Grants
 	f.Writes += v.report.Writes
 	f.Stale += v.report.Stale
 	f.Overlaps += v.report.Overlaps
 	f.Unpaused += v.unpaused
-	r.Modes[modeNames[h.mode]] = f
+	r.Modes[classNames[h.class]] = f
+	if h.class == switched {
+		for mode, n := range v.modes {
+			r.Switches.Grants[mode] += n
+		}
+	}
 	switch {
 	case v.undecided:
 		r.Undecided++
@@ -60,22 +74,31 @@ func (r *Result) add(h *history, v verdict) {
 	}
 }
 
-// String is the result for people.
+// String returns the result as text.
 func (r *Result) String() string {
 	var b strings.Builder
 	b.WriteString(r.Report.String())
+	if s := r.Switches; r.Scenario == Random {
+		fmt.Fprintf(&b, "  %d changes of mode, %d of them without waiting, median %v, slowest %v; %d aborted; grants of these locks %v\n",
+			s.Done, s.Now, s.Median.Round(time.Millisecond), s.Slowest.Round(time.Millisecond), s.Aborted, s.Grants)
+	} else {
+		for i, way := range []Way{r.Ways.Direct, r.Ways.Member} {
+			fmt.Fprintf(&b, "  %s %s: %d grants in efficiency mode under the fault, longest gap %v\n", r.Scenario,
+				[]string{"directly", "through a member"}[i], way.Grants, way.Gap.Round(time.Millisecond))
+		}
+	}
 	for _, mode := range slices.Sorted(maps.Keys(r.Modes)) {
 		f := r.Modes[mode]
 		fmt.Fprintf(&b, "  %s: %d grants, %d writes, %d stale writes refused, %d overlaps of holders, %d of them with no pause\n", mode, f.Grants, f.Writes, f.Stale, f.Overlaps, f.Unpaused)
 	}
-	fmt.Fprintf(&b, "  %d histories linearizable by a second opinion, %d undecided\n", r.Linearizable, r.Undecided)
+	fmt.Fprintf(&b, "  %d histories linearizable, %d undecided\n", r.Linearizable, r.Undecided)
 	for _, w := range r.Without {
 		fmt.Fprintf(&b, "  %s\n", w)
 	}
 	return b.String()
 }
 
-// Picture draws the first violations, or else how a write was refused.
+// Picture draws the first violations, or else a refused write.
 func (r *Result) Picture(w io.Writer) error {
 	sections := r.sections
 	if len(sections) == 0 && r.sample != nil {

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// healLimit is how long after the last fault a lock may take to be granted:
-	// one that was taken on a Redis whose clock was ahead stays there for as long,
-	// and the machine may be busy.
+	// healLimit is how long after the last fault a lock may take to be granted: a
+	// lock that was granted by a Redis node whose clock was ahead is held there until
+	// that time, and the machine may be busy.
 	healLimit = 2 * time.Minute
 )
 
@@ -28,21 +28,21 @@ type worker struct {
 	process *process
 }
 
-// begin starts it, as a new life.
+// begin starts it as a new process.
 func (v *worker) begin() error {
 	v.spec.Life++
 	v.process.env = []string{v.spec.env()}
 	return v.process.start()
 }
 
-// Run starts a world, breaks it for a while, and judges what happened. The error
-// says that the run itself went wrong; broken promises are in the Result. If ctx
-// ends, the Result has what was judged until then.
+// Run starts all processes, injects faults, and checks the histories. The error says
+// that the run itself failed; broken promises are in the Result. If ctx ends, the
+// Result has what was checked until then.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.Progress, "starting %d members, %d Redis masters, PostgreSQL and %d workers; seed %d\n", memberCount, redisCount, c.Workers, c.Seed)
+	fmt.Fprintf(c.Progress, "starting %d members, %d Redis nodes, PostgreSQL and %d workers; scenario %s, seed %d\n", memberCount, redisCount, c.Workers, c.Scenario, c.Seed)
 	w, err := newWorld(ctx, c)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -51,41 +51,43 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return nil, err
 	}
 	defer w.stop()
-	court := newCourt(w)
-	n := newNemesis(w, court)
+	checker := newChecker(w)
+	n := newNemesis(w, checker)
+	checker.mover = n.mover
 	for _, why := range w.without {
 		fmt.Fprintln(c.Progress, why)
 	}
-	if err := w.startWorkers(court); err != nil {
+	if err := w.startWorkers(checker); err != nil {
 		return nil, err
 	}
-	broken, cancel := context.WithTimeout(ctx, c.Duration)
+	broken, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go court.attend(broken, cancel)
+	go checker.attend(broken, cancel)
 	n.run(broken)
+	cancel()
 	if ctx.Err() == nil { // else all of it is about to be ended
 		if err := w.heal(ctx); err != nil {
-			court.fail(err)
+			checker.fail(err)
 		}
 	}
-	if err := court.failure(); err == nil && ctx.Err() == nil {
-		court.end(ctx)
-		fmt.Fprintln(c.Progress, court.progress()) // with what was done to see that all is right
+	if err := checker.failure(); err == nil && ctx.Err() == nil {
+		checker.end(ctx)
+		fmt.Fprintln(c.Progress, checker.progress()) // with what was done to see that all is right
 	}
-	result := court.finish()
+	result := checker.finish()
 	switch {
 	case ctx.Err() != nil: // what went wrong may have come of it
 		return result, context.Cause(ctx)
-	case court.failure() != nil:
-		return result, court.failure()
+	case checker.failure() != nil:
+		return result, checker.failure()
 	}
 	return result, nil
 }
 
-func (w *world) startWorkers(c *court) error {
+func (w *world) startWorkers(c *checker) error {
 	for i := range w.config.Workers {
 		v := &worker{spec: Spec{Name: fmt.Sprintf("worker %d", i+1), Number: i + 1, Seed: w.config.Seed, Endpoints: w.endpoints(),
-			CA: w.authority.ca(), DSN: w.postgres.DSN, Began: w.began}}
+			CA: w.authority.ca(), DSN: w.postgres.DSN, Began: w.began, Classes: w.config.classes(), ThroughMember: throughMember(i + 1)}}
 		v.process = &process{name: v.spec.Name, args: w.config.Worker, out: c.read, log: filepath.Join(w.config.Dir, fmt.Sprintf("worker-%d.log", i+1))}
 		if err := v.begin(); err != nil {
 			return err
@@ -95,9 +97,12 @@ func (w *world) startWorkers(c *court) error {
 	return nil
 }
 
-// attend tells how it goes, compares the members and judges old histories, until
-// ctx ends. It ends the run if something went wrong that is no broken promise.
-func (c *court) attend(ctx context.Context, stop func()) {
+// throughMember reports whether a worker has no connection to Redis: one in three.
+func throughMember(number int) bool { return number%3 == 0 }
+
+// attend prints progress, compares the members and checks histories that have ended,
+// until ctx ends. It stops the run on an error that is no broken promise.
+func (c *checker) attend(ctx context.Context, stop func()) {
 	for tick := 1; wait(ctx, time.Second); tick++ {
 		fmt.Fprintln(c.world.config.Progress, c.progress())
 		c.closeOld(ctx)
@@ -115,9 +120,9 @@ func (c *court) attend(ctx context.Context, stop func()) {
 	}
 }
 
-// compare holds the members' hashes against each other. It reports whether all
-// have applied the same.
-func (c *court) compare(ctx context.Context) bool {
+// compare compares the members' chain hashes. It reports whether all members have
+// applied the same entries.
+func (c *checker) compare(ctx context.Context) bool {
 	indexes := map[uint64]int{}
 	for _, m := range c.world.members {
 		s, err := m.status(ctx)
@@ -132,13 +137,16 @@ func (c *court) compare(ctx context.Context) bool {
 	return len(indexes) == 1 && slices.Collect(maps.Values(indexes))[0] == len(c.world.members)
 }
 
-// end is what must hold when nothing is broken any more: every lock is granted,
-// and the members are equal.
-func (c *court) end(ctx context.Context) {
+// end checks what must hold after the last fault: every change of mode ends, every
+// lock is granted, and the members are equal.
+func (c *checker) end(ctx context.Context) {
 	for _, v := range c.world.workers {
 		v.process.finish(stopLimit)
 	}
-	fmt.Fprintf(c.world.config.Progress, "%5.0fs  all is put right; every lock must be granted again\n", c.world.now().Seconds())
+	fmt.Fprintf(c.world.config.Progress, "%5.0fs  the last fault is over; every lock must be granted again\n", c.world.now().Seconds())
+	if c.world.config.Scenario == Random {
+		c.mover.finish(ctx)
+	}
 	healed := promise.Event{Kind: promise.Healed, At: c.world.now()}
 	log, err := os.Create(filepath.Join(c.world.config.Dir, "survivor.log"))
 	if err != nil {
@@ -146,7 +154,7 @@ func (c *court) end(ctx context.Context) {
 		return
 	}
 	defer log.Close()
-	h, err := newHolder(Spec{Name: "survivor", Number: maxWorkers + 1, Life: 1, Seed: c.world.config.Seed, Endpoints: c.world.endpoints(), CA: c.world.authority.ca()},
+	h, err := newHolder(ctx, Spec{Name: "survivor", Number: maxWorkers + 1, Life: 1, Seed: c.world.config.Seed, Endpoints: c.world.endpoints(), CA: c.world.authority.ca()},
 		c.world.database, log, c.take)
 	if err != nil {
 		c.fail(err)
@@ -164,7 +172,7 @@ func (c *court) end(ctx context.Context) {
 	for _, history := range open {
 		served := true
 		for i := range locksOfOne {
-			resource := resourceName(history.mode, history.name[len(history.mode)+1:], i)
+			resource := resourceName(history.class, history.name[len(history.class)+1:], i)
 			for !h.attempt(limited, resource) && limited.Err() == nil {
 			}
 			if limited.Err() != nil {
@@ -179,13 +187,13 @@ func (c *court) end(ctx context.Context) {
 		}
 	}
 	if !until(ctx, healLimit, func() bool { return c.compare(ctx) }) && ctx.Err() == nil {
-		c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: the members did not come to the same index within %v", promise.Chain, healLimit))
+		c.violate(fmt.Sprintf("%s: the members did not reach the same index within %v", promise.Chain, healLimit))
 	}
 	c.closeAll(ctx)
 }
 
-// explain notes how things stand with a lock that is not granted.
-func (c *court) explain(ctx context.Context, h *holder, resource fencing.Resource) {
+// explain logs the state of a lock that is not granted.
+func (c *checker) explain(ctx context.Context, h *holder, resource fencing.Resource) {
 	ctx, cancel := context.WithTimeout(ctx, 2*statusLimit)
 	defer cancel()
 	status, err := h.client.Inspect(ctx, resource)
@@ -196,8 +204,8 @@ func (c *court) explain(ctx context.Context, h *holder, resource fencing.Resourc
 	}
 }
 
-// finish makes the result.
-func (c *court) finish() *Result {
+// finish returns the result.
+func (c *checker) finish() *Result {
 	c.waiting.Wait()
 	cluster := c.cluster.Report(true)
 	cluster.Runs, cluster.Time = 0, 0
@@ -208,6 +216,10 @@ func (c *court) finish() *Result {
 		}
 	}
 	r.Report.Add(cluster)
+	grants := r.Switches.Grants
+	r.Switches = c.mover.figures()
+	r.Switches.Grants = grants
+	r.Scenario, r.Ways = c.world.config.Scenario, c.grants.figures()
 	r.Setting, r.Seeds, r.Time, r.Faults, r.Without = "real processes", []uint64{c.world.config.Seed}, c.world.now(), c.kinds, c.world.without
 	return r
 }

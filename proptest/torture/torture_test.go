@@ -104,8 +104,9 @@ func sleep(t *testing.T, seen func(*Result) bool) *Result {
 		require.NoError(t, err, "%s", &progress)
 		t.Logf("%s%s", &progress, r)
 		lines := strings.Split(strings.TrimSpace(progress.String()), "\n")
-		require.Contains(t, lines[len(lines)-1], fmt.Sprintf("  %d operations  grants %d correctness %d efficiency  stale %d  violations ",
-			r.Operations, r.Modes["correctness"].Grants, r.Modes["efficiency"].Grants, r.Stale), "the progress tells what the report does")
+		require.Contains(t, lines[len(lines)-1], fmt.Sprintf("  %d operations  grants %d correctness %d efficiency %d switched  switches %d  stale %d  violations ",
+			r.Operations, r.Modes["correctness"].Grants, r.Modes["efficiency"].Grants, r.Modes["switched"].Grants, r.Switches.Done, r.Stale),
+			"the last line of the progress has the figures of the report")
 		if seen(r) || seed == 5 {
 			return r
 		}
@@ -146,6 +147,8 @@ func TestConfig(t *testing.T) {
 		func(c *Config) { c.Duration = 0 },
 		func(c *Config) { c.Workers = 1 },
 		func(c *Config) { c.Member = nil },
+		func(c *Config) { c.Scenario = "unknown" },
+		func(c *Config) { c.Scenario, c.Switches = Emptied, 1 },
 	} {
 		c := good
 		change(&c)

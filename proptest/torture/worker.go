@@ -16,22 +16,23 @@ import (
 	"github.com/leased-project/leased/proptest/promise"
 )
 
-// How locks are named. Those of one generation are used for a while and then
-// left; those of always are used now and then, in the whole run.
+// The classes of locks, and how locks are named. Those of one generation are used
+// for a while and then left; those of always are used now and then, in the whole run.
 const (
 	correctness = "c"
 	efficiency  = "e"
+	switched    = "s" // moved between the modes
 	always      = "always"
 
+	switchedPrefix = switched + "/"
+
 	generationTime = 20 * time.Second
-	locksOfOne     = 3 // in each mode and generation
+	locksOfOne     = 3 // in each class and generation
 )
 
-var modes = []string{correctness, efficiency}
-
 // resourceName is the name of a lock.
-func resourceName(mode, generation string, number int) fencing.Resource {
-	return fencing.Resource(fmt.Sprintf("%s/%s/%d", mode, generation, number))
+func resourceName(class, generation string, number int) fencing.Resource {
+	return fencing.Resource(fmt.Sprintf("%s/%s/%d", class, generation, number))
 }
 
 // historyOf is the history that a lock belongs to, as "c/17".
@@ -40,7 +41,7 @@ func historyOf(resource fencing.Resource) string {
 	return name[:max(strings.LastIndexByte(name, '/'), 0)]
 }
 
-// Spec says to a worker who it is.
+// Spec says what a worker does.
 type Spec struct {
 	Name         string
 	Number, Life int
@@ -48,6 +49,9 @@ type Spec struct {
 	Endpoints    []string
 	CA, DSN      string
 	Began        time.Duration // of the run, on the monotonic clock
+	Classes      []string      // of the locks that it uses
+	// ThroughMember: it has no connection to Redis.
+	ThroughMember bool
 }
 
 // specVariable is where a worker finds its Spec, as JSON.
@@ -70,14 +74,14 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 func workOn(ctx context.Context, in io.Reader, out io.Writer, open func(Spec) (Storage, error)) error {
 	var s Spec
 	if err := json.Unmarshal([]byte(os.Getenv(specVariable)), &s); err != nil {
-		return fmt.Errorf("%s is not set: this command is for `leased torture` itself", specVariable)
+		return fmt.Errorf("%s is not set: `leased torture` starts this command", specVariable)
 	}
 	storage, err := open(s)
 	if err != nil {
 		return err
 	}
 	encoder := json.NewEncoder(out) // one write a line: what was told survives a kill
-	h, err := newHolder(s, storage, os.Stderr, func(e promise.Event) { _ = encoder.Encode(e) })
+	h, err := newHolder(ctx, s, storage, os.Stderr, func(e promise.Event) { _ = encoder.Encode(e) })
 	if err != nil {
 		return err
 	}
@@ -89,12 +93,12 @@ func workOn(ctx context.Context, in io.Reader, out io.Writer, open func(Spec) (S
 		stop()
 	}()
 	for ctx.Err() == nil {
-		mode := modes[h.random.IntN(len(modes))]
+		class := s.Classes[h.random.IntN(len(s.Classes))]
 		generation := fmt.Sprint(int((monotonic() - s.Began) / generationTime))
 		if h.random.IntN(40) == 0 {
 			generation = always
 		}
-		h.attempt(ctx, resourceName(mode, generation, h.random.IntN(locksOfOne)))
+		h.attempt(ctx, resourceName(class, generation, h.random.IntN(locksOfOne)))
 		wait(ctx, rand.N(thinkTime))
 	}
 	return nil

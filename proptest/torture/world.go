@@ -14,17 +14,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 const (
 	memberCount = 3
 	redisCount  = 5
-	// redisMaxTTL is how long an emptied master is kept out.
+	// redisMaxTTL is the longest TTL of a lease in efficiency mode: a Redis node that
+	// has lost its state does not vote for that long.
 	redisMaxTTL = 2 * time.Second
 	startLimit  = 2 * time.Minute
 	stopLimit   = 20 * time.Second
@@ -72,7 +69,7 @@ func (w *world) startStorage(ctx context.Context) (err error) {
 	return w.database.install(ctx)
 }
 
-func (w *world) startMasters(ctx context.Context) error {
+func (w *world) startMasters(context.Context) error {
 	preload, why := fakeClock()
 	if why != "" {
 		w.without = append(w.without, why)
@@ -84,14 +81,11 @@ func (w *world) startMasters(ctx context.Context) error {
 		}
 		w.masters = append(w.masters, m)
 	}
-	config := redlockadapter.Config{MaxTTL: redisMaxTTL}
-	for _, m := range w.masters {
-		config.Nodes = append(config.Nodes, &redis.Options{Addr: m.addr})
-	}
-	return redlockadapter.Init(ctx, config, fencing.None)
+	return nil
 }
 
-// policies are those of both modes: the mode is that of the lock, by its name.
+// policies are those of locks that keep their mode. The mover sets the policy of
+// the others, so that no new leader sets it back.
 const policies = `policies:
   - prefix: "c/"
     mode: correctness
@@ -139,6 +133,9 @@ func (w *world) startMembers(ctx context.Context) error {
 	for _, m := range w.members {
 		if !until(ctx, startLimit, m.knowsLeader) {
 			return fmt.Errorf("member %s was not ready within %v; its log is %s", m.name, startLimit, m.process.log)
+		}
+		if !until(ctx, startLimit, m.fleetReady) {
+			return fmt.Errorf("member %s did not see the efficiency mode ready within %v; the logs are %s", m.name, startLimit, w.config.Dir)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func (n *nemesis) workerTroubles(workers []*worker) []trouble {
+func (n *nemesis) workerFaults(workers []*worker) []fault {
 	any := func(r *rand.Rand) *worker { return workers[r.IntN(len(workers))] }
 	// A pause is worst for one that holds a lock.
 	holding := func(r *rand.Rand) *worker {
@@ -25,7 +25,7 @@ func (n *nemesis) workerTroubles(workers []*worker) []trouble {
 		}
 		return v
 	}
-	return []trouble{
+	return []fault{
 		{1, func(ctx context.Context, r *rand.Rand) { // stopped for longer than its lease, or not
 			v := holding(r)
 			n.paused(v.spec.Name, "worker paused")
@@ -37,7 +37,7 @@ func (n *nemesis) workerTroubles(workers []*worker) []trouble {
 		{1, func(_ context.Context, r *rand.Rand) {
 			v := any(r)
 			v.process.kill()
-			n.fault(v.spec.Name, "worker killed")
+			n.report(v.spec.Name, "worker killed")
 			if err := v.begin(); err != nil {
 				n.wrong(err)
 			}
@@ -45,12 +45,12 @@ func (n *nemesis) workerTroubles(workers []*worker) []trouble {
 	}
 }
 
-func (n *nemesis) memberTroubles() []trouble {
-	all := []trouble{
+func (n *nemesis) memberFaults() []fault {
+	all := []fault{
 		{30, func(ctx context.Context, r *rand.Rand) {
 			m := n.member(ctx, r)
 			m.process.kill()
-			n.fault(m.who(), "member killed")
+			n.report(m.who(), "member killed")
 			wait(ctx, some(r, 0, 1500*time.Millisecond))
 			n.back(ctx, r, m)
 		}},
@@ -67,33 +67,32 @@ func (n *nemesis) memberTroubles() []trouble {
 				if ctx.Err() != nil {
 					return
 				}
-				n.fault(m.who(), "member restarted")
+				n.report(m.who(), "member restarted")
 				m.process.end(syscall.SIGTERM, stopLimit)
 				n.back(ctx, r, m)
 			}
 		}},
 	}
 	if n.world.network.namespaces {
-		all = append(all, trouble{15, func(ctx context.Context, r *rand.Rand) { n.partition(ctx, r, true) }},
-			trouble{15, func(ctx context.Context, r *rand.Rand) { n.partition(ctx, r, false) }})
+		all = append(all, fault{15, func(ctx context.Context, r *rand.Rand) { n.partition(ctx, r, true) }},
+			fault{15, func(ctx context.Context, r *rand.Rand) { n.partition(ctx, r, false) }})
 	}
 	if n.tracer != "" {
 		all = append(all,
-			trouble{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "disk EIO", "error=EIO") }},
-			trouble{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "disk full", "error=ENOSPC") }},
-			trouble{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "slow fsync", "delay_exit=200000") }})
+			fault{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "disk EIO", "error=EIO") }},
+			fault{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "disk full", "error=ENOSPC") }},
+			fault{4, func(ctx context.Context, r *rand.Rand) { n.disk(ctx, r, "slow fsync", "delay_exit=200000") }})
 	}
 	return all
 }
 
-// member chooses whom to break: mostly the leader. It first starts those again
-// that have ended by themselves, as one does that was stopped during a write to
-// disk.
+// member chooses a member: mostly the leader. It first restarts members that have
+// ended by themselves, as a member does that was stopped during a write to disk.
 func (n *nemesis) member(ctx context.Context, r *rand.Rand) *member {
 	for _, m := range n.world.members {
 		if runs, expected := m.process.alive(); !runs {
 			if !expected {
-				n.fault(m.who(), "member ended by itself")
+				n.report(m.who(), "member ended by itself")
 			}
 			n.start(m)
 		}
@@ -112,8 +111,8 @@ func (n *nemesis) start(m *member) {
 	}
 }
 
-// back starts a member again, and mostly waits until it is well, so that a
-// majority is.
+// back starts a member again, and mostly waits until it knows a leader, so that a
+// majority is up.
 func (n *nemesis) back(ctx context.Context, r *rand.Rand, m *member) {
 	n.start(m)
 	if r.IntN(8) > 0 {
@@ -144,7 +143,7 @@ func (n *nemesis) partition(ctx context.Context, r *rand.Rand, symmetric bool) {
 		note = "one-way partition"
 	}
 	out := r.IntN(2) == 0
-	n.fault(m.who(), note)
+	n.report(m.who(), note)
 	for _, other := range others {
 		for _, way := range [][2]int{{m.number, other}, {other, m.number}} {
 			if !symmetric && (way[0] == m.number) != out {
@@ -172,7 +171,7 @@ func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string
 		n.wrong(err)
 		return
 	}
-	n.fault(m.who(), note)
+	n.report(m.who(), note)
 	ended := make(chan error, 1)
 	go func() { ended <- tracer.Wait() }()
 	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { runs, _ := m.process.alive(); return !runs || len(ended) > 0 })
@@ -188,13 +187,16 @@ func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string
 	}
 }
 
-func (n *nemesis) redisTroubles() []trouble {
+func (n *nemesis) redisFaults() []fault {
 	any := func(r *rand.Rand) *master { return n.world.masters[r.IntN(len(n.world.masters))] }
-	all := []trouble{
+	all := []fault{
 		{25, func(ctx context.Context, r *rand.Rand) {
 			m := any(r)
 			m.server.Kill()
-			n.fault(m.who(), "redis killed")
+			n.report(m.who(), "redis killed")
+			if r.IntN(3) == 0 || !m.saved {
+				n.save(m)
+			}
 			wait(ctx, some(r, 0, time.Second))
 			n.revive(ctx, m)
 		}},
@@ -207,13 +209,15 @@ func (n *nemesis) redisTroubles() []trouble {
 			m.server.Resume()
 		}},
 		{15, func(ctx context.Context, r *rand.Rand) { n.empty(ctx, any(r)) }},
+		{15, func(ctx context.Context, r *rand.Rand) { n.putBack(ctx, any(r)) }},
+		{4, func(ctx context.Context, _ *rand.Rand) { n.emptyAll(ctx) }},
 	}
 	if n.world.masters[0].clock != "" {
-		all = append(all, trouble{25, func(ctx context.Context, r *rand.Rand) {
+		all = append(all, fault{25, func(ctx context.Context, r *rand.Rand) {
 			m := any(r)
-			n.fault(m.who(), "redis clock moved")
-			// A lock that is taken while the clock is ahead stays for as long
-			// after it was put right, if its holder is killed.
+			n.report(m.who(), "redis clock moved")
+			// A lock that is granted while the clock is ahead is held for as long
+			// after the repair, if its holder is killed.
 			by := some(r, time.Second, 15*time.Second)
 			if r.IntN(2) == 0 {
 				by = -3 * by
@@ -226,10 +230,9 @@ func (n *nemesis) redisTroubles() []trouble {
 	return all
 }
 
-// storageTroubles leave the storage what it has confirmed: that is what a gate
-// counts on.
-func (n *nemesis) storageTroubles() []trouble {
-	return []trouble{{1, func(ctx context.Context, _ *rand.Rand) {
+// storageFaults keep the data that the storage has confirmed: a gate relies on that.
+func (n *nemesis) storageFaults() []fault {
+	return []fault{{1, func(ctx context.Context, _ *rand.Rand) {
 		d := n.world.database
 		var gone func() bool
 		err := ask(ctx, func() (err error) { gone, err = d.crash(ctx); return err })
@@ -240,7 +243,7 @@ func (n *nemesis) storageTroubles() []trouble {
 			n.wrong(fmt.Errorf("kill %s: %w", storageName, err))
 			return
 		}
-		n.fault(storageName, "storage killed")
+		n.report(storageName, "storage killed")
 		until(ctx, startLimit, gone)
 		until(ctx, startLimit, func() bool { return d.answers(ctx) })
 	}}}
@@ -258,26 +261,48 @@ func (n *nemesis) revive(ctx context.Context, m *master) {
 	}
 }
 
-// empty takes a master's data away. The promise needs that a majority keeps its
-// data: so not while two others are without.
+// save keeps a copy of a killed node's folder.
+func (n *nemesis) save(m *master) {
+	if err := m.server.Save(); err != nil {
+		n.wrong(err)
+		return
+	}
+	m.saved = true
+}
+
+// empty removes a node's data.
 func (n *nemesis) empty(ctx context.Context, m *master) {
-	votes, known := n.world.votes(ctx)
-	if !known {
-		return
-	}
-	missing := 0
-	for i, votes := range votes {
-		if !votes && i != m.number {
-			missing++
-		}
-	}
-	if missing > 1 {
-		return
-	}
 	if err := m.server.Wipe(); err != nil {
 		n.wrong(err)
 		return
 	}
-	n.fault(m.who(), "redis emptied")
+	n.report(m.who(), "redis emptied")
 	n.revive(ctx, m)
+}
+
+// putBack restarts a node with a folder of an earlier time.
+func (n *nemesis) putBack(ctx context.Context, m *master) {
+	if !m.saved {
+		return
+	}
+	if err := m.server.PutBack(); err != nil {
+		n.wrong(err)
+		return
+	}
+	n.report(m.who(), "redis with an old folder")
+	n.revive(ctx, m)
+}
+
+// emptyAll removes the data of all nodes before the first of them starts again.
+func (n *nemesis) emptyAll(ctx context.Context) {
+	for _, m := range n.world.masters {
+		if err := m.server.Wipe(); err != nil {
+			n.wrong(err)
+			return
+		}
+	}
+	n.report("redis", "all redis emptied")
+	for _, m := range n.world.masters {
+		n.revive(ctx, m)
+	}
 }

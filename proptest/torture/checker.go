@@ -14,56 +14,64 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
-// closeAfter is how long a history stays open after its locks were left: an
+// closeAfter is how long a history stays open after the last use of its locks: an
 // operation of a worker that was killed may still take effect.
 const closeAfter = 4 * time.Second
 
-// court collects what happened, and judges each history when it has ended.
-type court struct {
+// checker collects histories, and checks each when it has ended.
+type checker struct {
 	world *world
 
 	mu      sync.Mutex
 	open    map[string]*history
-	closed  map[string]int64                             // the last row of the storage's log that was judged
-	faults  []promise.Event                              // and what else happened to everybody, in order
-	at      map[string]string                            // the history that a worker is at
-	holds   map[string]map[promise.Attempt]promise.Event // leases that a worker was told of
+	closed  map[string]int64                             // the last row of the storage's log that was checked
+	faults  []promise.Event                              // faults and repairs, in order
+	at      map[string]string                            // the history of a worker's last attempt
+	holds   map[string]map[promise.Attempt]promise.Event // leases of a worker
 	kinds   map[string]int
 	live    figures
+	grants  grants
+	mover   *mover
 	result  Result
 	cluster *promise.Judge
-	waiting sync.WaitGroup // for histories that are being judged
+	waiting sync.WaitGroup // for histories that are being checked
 	failed  error
 }
 
-// figures are what is counted on the way, for the progress: the same as the judge
+// figures are counted for the progress. They are the same as the promise.Judge
 // counts in the end.
 type figures struct {
 	operations, stale int
-	grants            map[string]int // by mode
+	grants            map[string]int // by class
 }
 
-func newCourt(w *world) *court {
-	c := &court{world: w, open: map[string]*history{}, closed: map[string]int64{}, at: map[string]string{}, kinds: map[string]int{},
+func newChecker(w *world) *checker {
+	c := &checker{world: w, open: map[string]*history{}, closed: map[string]int64{}, at: map[string]string{}, kinds: map[string]int{},
 		holds: map[string]map[promise.Attempt]promise.Event{}, live: figures{grants: map[string]int{}}, cluster: promise.NewJudge("cluster")}
-	c.result.Modes = map[string]Figures{}
+	c.result.Modes, c.result.Switches.Grants = map[string]Figures{}, map[string]int{}
+	c.grants.throughMember = func(who string) bool {
+		var number int
+		_, err := fmt.Sscanf(who, "worker %d", &number)
+		return err == nil && throughMember(number)
+	}
 	return c
 }
 
-// read takes what a worker prints.
-func (c *court) read(r io.Reader) {
+// read takes the events that a worker prints.
+func (c *checker) read(r io.Reader) {
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return // a line that was cut off by a kill tells of nothing that was done
+			return // a kill cut this line off: what it reports was not begun
 		}
 		var e promise.Event
 		if err := json.Unmarshal(line, &e); err != nil {
-			c.fail(fmt.Errorf("understand a worker: %w: %s", err, line))
+			c.fail(fmt.Errorf("read the events of a worker: %w: %s", err, line))
 			continue
 		}
 		c.take(e)
@@ -71,7 +79,7 @@ func (c *court) read(r io.Reader) {
 }
 
 // take takes an event of a worker.
-func (c *court) take(e promise.Event) {
+func (c *checker) take(e promise.Event) {
 	e.At -= c.world.began
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +87,7 @@ func (c *court) take(e promise.Event) {
 	h := c.open[name]
 	if h == nil {
 		if _, late := c.closed[name]; late {
-			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: told after its history was judged (%s)", promise.Tellable, e))
+			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: reported after its history was checked (%s)", promise.Tellable, e))
 			return
 		}
 		h = newHistory(name)
@@ -90,6 +98,9 @@ func (c *court) take(e promise.Event) {
 	case promise.Asked:
 		c.at[e.Who] = name
 	case promise.Told:
+		if e.Note == lease.Efficiency.String() {
+			c.grants.see(e)
+		}
 		if c.holds[e.Who] == nil {
 			c.holds[e.Who] = map[promise.Attempt]promise.Event{}
 		}
@@ -100,21 +111,21 @@ func (c *court) take(e promise.Event) {
 }
 
 // add puts an event of a worker into a history, and counts it.
-func (c *court) add(h *history, e promise.Event) {
+func (c *checker) add(h *history, e promise.Event) {
 	h.events = append(h.events, e)
 	switch {
 	case e.Kind == promise.Asked, e.Kind == promise.Ended, e.Kind == promise.Sent && e.Note == "":
 		c.live.operations++
 	case e.Kind == promise.Told:
-		c.live.grants[h.mode]++
+		c.live.grants[h.class]++
 	case e.Kind == promise.Rejected && e.Note != noteRead:
 		c.live.stale++
 	}
 }
 
-// happened takes what was done to the world. A worker that was killed works
-// under no lease any more, though it cannot say so.
-func (c *court) happened(e promise.Event) {
+// happened takes a fault or a repair. A worker that was killed holds no lease any
+// more, and cannot report that.
+func (c *checker) happened(e promise.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = append(c.faults, e)
@@ -133,14 +144,21 @@ func (c *court) happened(e promise.Event) {
 	clear(c.holds[e.Who])
 }
 
-// holding reports whether a worker holds a lock, as far as it has told.
-func (c *court) holding(who string) bool {
+// holding reports whether a worker holds a lock, as far as it has reported.
+func (c *checker) holding(who string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.holds[who]) > 0
 }
 
-func (c *court) fail(err error) {
+// violate adds a broken promise.
+func (c *checker) violate(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.result.Violations = append(c.result.Violations, what)
+}
+
+func (c *checker) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed == nil {
@@ -148,14 +166,14 @@ func (c *court) fail(err error) {
 	}
 }
 
-func (c *court) failure() error {
+func (c *checker) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
 }
 
-// closeOld judges the histories whose locks everybody has left.
-func (c *court) closeOld(ctx context.Context) {
+// closeOld checks the histories whose locks no worker uses any more.
+func (c *checker) closeOld(ctx context.Context) {
 	now := c.world.now()
 	c.mu.Lock()
 	var old []*history
@@ -172,8 +190,8 @@ func (c *court) closeOld(ctx context.Context) {
 	}
 }
 
-// close judges a history while the run goes on. If ctx ends it stays open.
-func (c *court) close(ctx context.Context, h *history) {
+// close checks a history while the run goes on. If ctx ends it stays open.
+func (c *checker) close(ctx context.Context, h *history) {
 	var rows, found []promise.Event
 	var last int64
 	err := ask(ctx, func() (err error) {
@@ -199,15 +217,16 @@ func (c *court) close(ctx context.Context, h *history) {
 	h.rows, h.found, h.faults = rows, found, h.during(c.faults)
 	c.mu.Unlock()
 	c.waiting.Go(func() {
-		verdict := h.judge()
+		outcome := h.check()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.result.add(h, verdict)
+		c.result.add(h, outcome)
 	})
 }
 
-// closeAll judges what is left, and looks for what came too late to be judged.
-func (c *court) closeAll(ctx context.Context) {
+// closeAll checks the open histories, and looks for writes that came too late to be
+// checked.
+func (c *checker) closeAll(ctx context.Context) {
 	c.mu.Lock()
 	rest := slices.Collect(maps.Values(c.open))
 	c.mu.Unlock()
@@ -223,19 +242,20 @@ func (c *court) closeAll(ctx context.Context) {
 			return
 		}
 		for _, e := range late {
-			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: applied after its history was judged (%s)", promise.Tellable, e))
+			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: applied after its history was checked (%s)", promise.Tellable, e))
 		}
 	}
 }
 
-// progress is a line for people.
-func (c *court) progress() string {
+// progress returns one line about the run.
+func (c *checker) progress() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, c.kinds[kind]))
 	}
-	return fmt.Sprintf("%5.0fs  %d operations  grants %d correctness %d efficiency  stale %d  violations %d  %s", c.world.now().Seconds(), c.live.operations,
-		c.live.grants[correctness], c.live.grants[efficiency], c.live.stale, len(c.result.Violations), strings.Join(kinds, ", "))
+	return fmt.Sprintf("%5.0fs  %d operations  grants %d correctness %d efficiency %d switched  switches %d  stale %d  violations %d  %s", c.world.now().Seconds(),
+		c.live.operations, c.live.grants[correctness], c.live.grants[efficiency], c.live.grants[switched], c.mover.figures().Done, c.live.stale,
+		len(c.result.Violations), strings.Join(kinds, ", "))
 }
