@@ -29,6 +29,9 @@ const (
 	shortQuarantine = 2 * time.Second
 )
 
+// Held is a short name.
+type Held = redlockadapter.Held
+
 // acquireSHA is how a node knows acquire.lua.
 var acquireSHA = scriptSHA("acquire")
 

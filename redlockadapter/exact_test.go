@@ -1,0 +1,81 @@
+package redlockadapter_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// Tokens are exact on real servers up to the largest one, where Lua prints other
+// numbers as 1e+15.
+func TestTokensAreExact(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3).init(t)
+	b, other, ctx := f.backend(t), f.backend(t), patient(t)
+	fleet := lease.Fleet{}
+	for _, s := range f.servers {
+		fleet.Addresses = append(fleet.Addresses, s.Addr)
+	}
+	session, nonce := lease.NewSessionID(), lease.Nonce(0)
+	for _, floor := range []fencing.Token{999_999_999_998, 999_999_999_999_998, 1<<52 - 2, 4_999_999_999_999_998, fencing.MaxToken - 4} {
+		for i := range f.servers {
+			require.NoError(t, b.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: fleet.Fingerprint(), Floor: floor}))
+		}
+		for want := floor + 1; want <= min(floor+4, fencing.MaxToken); want++ {
+			nonce++
+			_, grant, err := b.Acquire(ctx, session, longTTL, request(nonce, "a", "b"))
+			require.NoError(t, err)
+			require.Equal(t, want, grant.Token)
+			found, err := other.Find(ctx, "b", want)
+			require.NoError(t, err)
+			require.Equal(t, want, found.Token)
+			require.NoError(t, other.Renew(ctx, []Held{found})[0])
+			require.Equal(t, want.String(), f.record(t, 0, "a")["token"])
+			list, err := other.List(ctx, "", "", 10)
+			require.NoError(t, err)
+			require.Equal(t, want, list[0].Holders[0].Token)
+			require.Equal(t, want, b.NodeStatuses(ctx)[0].Report.Live.Max)
+			require.NoError(t, other.Release(ctx, found))
+		}
+	}
+	_, _, err := b.Acquire(ctx, session, longTTL, request(nonce+1, "a"))
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorContains(t, err, "ceiling")
+	_, err = redlockadapter.New(ctx, f.config)
+	require.ErrorIs(t, err, redlockadapter.ErrNodeSetup)
+	require.ErrorContains(t, err, "near 2^53")
+}
+
+// No node accepts a token above its ceiling: not by an acquire, nor by a raise.
+func TestTheCeilingIsRespected(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.config.Topology = func() lease.Topology { return lease.Topology{} } // nobody else recovers the nodes
+	keeper, ctx := f.backend(t), patient(t)
+	for i, floor := range []fencing.Token{10, 10, 12} {
+		require.NoError(t, keeper.Join(ctx, i, "join", 1))
+		_, err := keeper.Initialise(ctx, i, redlockadapter.Range{Join: "join", Version: 1, Floor: floor, Ceiling: 14 + fencing.Token(i)})
+		require.NoError(t, err)
+	}
+	f.config.Topology = nil
+	b, k := f.backend(t), newTaker(t)
+	for range 10 {
+		token, err := k.try(b)
+		if err != nil {
+			require.ErrorIs(t, err, lease.ErrUnavailable)
+			require.ErrorContains(t, err, "ceiling")
+			break
+		}
+		require.LessOrEqual(t, token, fencing.Token(15), "a majority has this ceiling or a larger one")
+	}
+	for i, s := range b.NodeStatuses(ctx) {
+		require.LessOrEqual(t, s.Report.Live.Max, 14+fencing.Token(i))
+		require.NoError(t, keeper.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: s.Report.Live.Fleet, Ceiling: 100}))
+	}
+	require.LessOrEqual(t, k.take(b), fencing.Token(20))
+}

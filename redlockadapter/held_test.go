@@ -1,0 +1,181 @@
+package redlockadapter_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// A lease belongs to no process: what Acquire answered is enough to renew and
+// release it through another one, and the nodes tell all of it.
+func TestAnotherProcessServesALease(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 5).init(t)
+	ctx := patient(t)
+	first, second := f.backend(t), f.backend(t)
+	session := lease.NewSessionID()
+	r := request(7, "a", "b", "c")
+	r.Holder, r.Metadata = "worker 1", map[string]string{"job": `"7"`, "host": "x y"}
+	held, grant, err := first.Acquire(ctx, session, longTTL, r)
+	require.NoError(t, err)
+	require.Equal(t, grant.Token, held.Token)
+	require.Equal(t, lease.Efficiency, grant.Mode)
+	require.Equal(t, session, held.Session)
+	require.Equal(t, lease.Nonce(7), held.Nonce)
+
+	for _, name := range r.Resources {
+		found, err := second.Find(ctx, name, held.Token)
+		require.NoError(t, err)
+		require.Equal(t, held, found)
+	}
+	_, err = second.Find(ctx, "a", held.Token+1)
+	require.ErrorIs(t, err, lease.ErrNotHeld)
+	_, err = second.Find(ctx, "d", held.Token)
+	require.ErrorIs(t, err, lease.ErrNotHeld)
+	status, err := second.Inspect(ctx, "c")
+	require.NoError(t, err)
+	require.Equal(t, "worker 1", status.Holders[0].Holder)
+	require.Equal(t, r.Metadata, status.Holders[0].Metadata)
+	require.Equal(t, session, status.Holders[0].Session)
+	require.InDelta(t, longTTL, status.Holders[0].TTL, float64(longTTL/2))
+
+	require.NoError(t, first.Close(ctx))
+	require.NoError(t, second.Renew(ctx, []Held{held})[0])
+	require.NoError(t, second.Release(ctx, held))
+	require.NoError(t, second.Release(ctx, held), "released twice")
+	for _, name := range r.Resources {
+		_, err = second.Find(ctx, name, held.Token)
+		require.ErrorIs(t, err, lease.ErrNotHeld)
+	}
+	_, next, err := second.Acquire(ctx, session, longTTL, request(8, "a"))
+	require.NoError(t, err)
+	require.True(t, next.Token.Newer(held.Token))
+	require.NoError(t, second.Release(ctx, held), "a late release")
+	requireHolder(t, second, "a", next.Token)
+}
+
+// How a lease has ended is known to every process.
+func TestHowALeaseEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other, ctx := f.backend(t), f.backend(t), t.Context()
+		released, broken, expired := acquireFor(t, b, "released"), acquireFor(t, b, "broken"), acquireFor(t, b, "expired")
+		require.NoError(t, b.Release(ctx, released))
+		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token+1), lease.ErrNotHeld)
+		require.ErrorIs(t, other.Break(ctx, "broken", fencing.None), lease.ErrInvalid)
+		require.NoError(t, other.Break(ctx, "broken", broken.Token))
+		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token), lease.ErrNotHeld, "broken twice")
+		require.ErrorIs(t, b.Renew(ctx, []Held{broken})[0], lease.ErrTaken)
+		pass(virtualTTL)
+		requireHolder(t, other, "expired", fencing.None)
+		for want, held := range map[string]Held{"released": released, "broken": broken, "expired": expired} {
+			cause, err := other.Ended(ctx, held.Resources[0], held.Session, held.Nonce)
+			require.NoError(t, err)
+			require.Equal(t, want, cause)
+		}
+	})
+}
+
+// Waiters of this process and of others are seen.
+func TestInspectShowsWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, other := f.backend(t), f.backend(t)
+		held := acquireFor(t, b, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for i, holder := range []string{"first of the other", "second of the other", "mine"} {
+			process := other
+			if i == 2 {
+				process = b
+			}
+			r := request(1, "a")
+			r.Wait, r.Holder = true, holder
+			waiting.Go(func() {
+				_, _, err := process.Acquire(ctx, lease.NewSessionID(), virtualTTL, r)
+				require.ErrorIs(t, err, context.Canceled)
+			})
+			pass(10 * time.Millisecond)
+		}
+		names := func() (all []string) {
+			status, err := b.Inspect(t.Context(), "a")
+			require.NoError(t, err)
+			for _, w := range status.Waiters {
+				all = append(all, w.Holder)
+			}
+			return all
+		}
+		pass(time.Second)
+		require.NoError(t, b.Renew(t.Context(), []Held{held})[0])
+		require.Equal(t, []string{"mine", "first of the other"}, names(), "of another process the first one is known")
+		list, err := b.List(t.Context(), "", "", 10)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Len(t, list[0].Waiters, 2)
+		cancel()
+		waiting.Wait()
+	})
+}
+
+// List reads the nodes, in the order of names, whatever characters they have.
+func TestListsLocks(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3).init(t)
+	b, ctx := f.backend(t), patient(t)
+	const count = 2000
+	var names []fencing.Resource
+	for i := range count {
+		names = append(names, fencing.Resource(fmt.Sprintf("many/%04d", i)))
+	}
+	odd := []fencing.Resource{`odd/*`, `odd/?`, `odd/[a-z]`, `odd/\x`, `odd/:lock:x`, `odd/{b}`, `odd/ü`, `odd/%d+`, `odda`}
+	room, done := make(chan struct{}, 64), sync.WaitGroup{}
+	for i, name := range append(odd, names...) {
+		room <- struct{}{}
+		done.Go(func() {
+			defer func() { <-room }()
+			if _, _, err := b.Acquire(ctx, lease.NewSessionID(), time.Minute, request(lease.Nonce(i+1), name)); err != nil {
+				t.Error(name, err)
+			}
+		})
+	}
+	done.Wait()
+	listed := func(prefix string, after fencing.Resource, limit int) (all []fencing.Resource) {
+		statuses, err := f.backend(t).List(ctx, prefix, after, limit)
+		require.NoError(t, err)
+		for _, s := range statuses {
+			require.Len(t, s.Holders, 1)
+			all = append(all, s.Resource)
+		}
+		return all
+	}
+	require.Equal(t, names, listed("many/", "", count*2))
+	require.Equal(t, names[:10], listed("many/", "", 10))
+	require.Equal(t, names[10:20], listed("many/", names[9], 10))
+	slices.Sort(odd)
+	require.Equal(t, odd, listed("odd", "", 100))
+	require.Equal(t, []fencing.Resource{`odd/*`}, listed("odd/*", "", 100), "a star is no pattern")
+	require.Equal(t, []fencing.Resource{`odd/[a-z]`}, listed("odd/[", "", 100))
+	require.Equal(t, []fencing.Resource{`odd/\x`}, listed(`odd/\`, "", 100))
+	require.Equal(t, []fencing.Resource{`odd/?`}, listed(`odd/?`, "", 100))
+
+	held, err := b.Find(ctx, `odd/:lock:x`, holderOf(t, b, `odd/:lock:x`))
+	require.NoError(t, err)
+	require.NoError(t, b.Release(ctx, held))
+	require.NotContains(t, listed("odd/", "", 100), fencing.Resource(`odd/:lock:x`), "a free lock is not listed")
+}
+
+func holderOf(t *testing.T, b lease.Backend, name fencing.Resource) fencing.Token {
+	t.Helper()
+	status, err := b.Inspect(patient(t), name)
+	require.NoError(t, err)
+	return status.Holders[0].Token
+}

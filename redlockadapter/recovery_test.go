@@ -1,0 +1,149 @@
+package redlockadapter_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// A lease that a restarted node forgot has ended when the node votes again.
+func TestARestartedNodeVotesAfterItsQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, k := f.backend(t), newTaker(t)
+		k.takeSome(b, 10)
+		f.nodes[0].restart(t, true)
+		back := now()
+		f.nodes[2].stop() // without node 0 there is no majority
+		for {
+			if _, err := k.try(b); err == nil {
+				break
+			}
+			require.Less(t, now().Sub(back), 2*virtualTTL)
+			pass(100 * time.Millisecond)
+		}
+		require.GreaterOrEqual(t, now().Sub(back), virtualTTL)
+		require.Greater(t, b.NodeStatuses(t.Context())[0].Report.Live.Floor, recovery.Jump)
+	})
+}
+
+// Quarantine is visible while it lasts.
+func TestQuarantineIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		f.nodes[1].restart(t, false)
+		pass(3 * time.Second)
+		s := b.NodeStatuses(t.Context())[1]
+		require.NoError(t, s.Err)
+		require.Nil(t, s.Report.Live)
+		require.NotEmpty(t, s.Joining)
+		require.Greater(t, s.Quarantine, virtualTTL/2)
+		require.Less(t, s.Quarantine, virtualTTL)
+		pass(s.Quarantine - 100*time.Millisecond)
+		require.Equal(t, []int{0, 2}, live(t, b))
+		pass(2 * time.Second)
+		require.Equal(t, []int{0, 1, 2}, live(t, b))
+	})
+}
+
+// A range initialises the node that it was assigned to, once.
+func TestAJoinNonceIsNeededToInitialise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 1)
+		f.config.Topology = func() lease.Topology { return lease.Topology{Version: 7} } // nobody else recovers the node
+		b, ctx := f.backend(t), t.Context()
+		first := redlockadapter.Range{Join: "first", Version: 7, Floor: 100, Ceiling: 200}
+		second := redlockadapter.Range{Join: "second", Version: 7, Floor: 300, Ceiling: 400, Quarantine: virtualTTL}
+		initialise := func(r redlockadapter.Range) (time.Duration, error) { return b.Initialise(ctx, 0, r) }
+
+		_, err := initialise(first)
+		require.Error(t, err, "there is no join nonce")
+		require.NoError(t, b.Join(ctx, 0, "first", 7))
+		require.NoError(t, b.Join(ctx, 0, "second", 7), "another process takes over")
+		_, err = initialise(first)
+		require.ErrorContains(t, err, "another join has replaced this one")
+		wait, err := initialise(second)
+		require.NoError(t, err)
+		require.Greater(t, wait, virtualTTL/2, "it is in quarantine")
+
+		pass(virtualTTL)
+		f.nodes[0].restart(t, true)
+		pass(2 * time.Second)
+		_, err = initialise(second)
+		require.Error(t, err, "the node was lost since the range was assigned")
+		require.NoError(t, b.Join(ctx, 0, "second", 7))
+		wait, err = initialise(second)
+		require.NoError(t, err)
+		require.Greater(t, wait, virtualTTL-time.Second, "the quarantine counts from the first join of this life")
+		pass(virtualTTL)
+		wait, err = initialise(second)
+		require.NoError(t, err)
+		require.Zero(t, wait)
+		_, err = initialise(second)
+		require.Error(t, err, "a range is used once")
+		require.ErrorContains(t, b.Join(ctx, 0, "third", 7), "state", "a voter is not lost")
+		live := b.NodeStatuses(ctx)[0].Report.Live
+		require.Equal(t, []fencing.Token{300, 300, 400}, []fencing.Token{live.Max, live.Floor, live.Ceiling})
+	})
+}
+
+// Several processes find a lost node at the same time. One recovers it; if that
+// one ends, another takes over.
+func TestProcessesRecoverANodeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		k := newTaker(t)
+		all := []*redlockadapter.Backend{f.backend(t), f.backend(t), f.backend(t), f.backend(t)}
+		k.take(all[0])
+		f.nodes[0].restart(t, true)
+		for range 40 {
+			for _, b := range all {
+				k.take(b)
+			}
+			pass(time.Second)
+		}
+		require.Len(t, live(t, all[0]), 3)
+		floor := all[0].NodeStatuses(t.Context())[0].Report.Live.Floor
+		pass(time.Minute)
+		require.Equal(t, floor, all[0].NodeStatuses(t.Context())[0].Report.Live.Floor, "it was recovered once")
+
+		one := f.backend(t)
+		for _, b := range all {
+			require.NoError(t, b.Close(t.Context()))
+		}
+		f.nodes[1].restart(t, false)
+		pass(3 * time.Second)
+		require.NotEmpty(t, one.NodeStatuses(t.Context())[1].Joining)
+		require.NoError(t, one.Close(t.Context()), "it dies in the middle")
+		other := f.backend(t)
+		pass(3 * virtualTTL)
+		require.Len(t, live(t, other), 3)
+		k.take(other)
+	})
+}
+
+// All nodes may restart at once, again and again.
+func TestAFleetRestartsAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 5).init(t)
+		b, k := f.backend(t), newTaker(t)
+		for range 5 {
+			k.takeSome(b, 20)
+			for _, n := range f.nodes {
+				n.restart(t, true)
+			}
+			_, err := k.try(b)
+			require.ErrorIs(t, err, lease.ErrUnavailable)
+			pass(2 * virtualTTL)
+			k.take(b)
+		}
+	})
+}
