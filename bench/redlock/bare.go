@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// bareDriver is the yardstick: what the machine gives to one pipelined script a
-// node with a counter in it, and nothing else. It is no lock anyone should use:
-// no renewal, no waiting, no clean-up, tokens that do not hold.
+// bareDriver is the yardstick: one pipelined script for each node, with a counter in
+// it, and nothing else. Do not use it as a lock: it has no renewal, no waiting and no
+// clean-up, and its tokens are not sound.
 type bareDriver struct {
 	nodes []*bareNode
 	once  string
@@ -55,7 +55,7 @@ func newBare(addrs []string) (*bareDriver, error) {
 	return d, nil
 }
 
-// votes counts the answers of one question.
+// votes counts the answers to one request.
 type votes struct {
 	mu       sync.Mutex
 	yes, all int
@@ -108,8 +108,8 @@ func (d *bareDriver) close() {
 	}
 }
 
-// bareNode is one connection. Who finds it idle writes at once; what comes while
-// answers are awaited goes out with the next write.
+// bareNode is one connection. A request on an idle connection is written at once;
+// requests that come while answers are outstanding share the next write.
 type bareNode struct {
 	conn net.Conn
 
@@ -138,7 +138,7 @@ func (n *bareNode) send(v *votes, sha string, args []string) {
 	}
 }
 
-// flush writes what is pending. The caller holds mu.
+// flush writes the pending requests. The caller holds mu.
 func (n *bareNode) flush() {
 	n.busy = len(n.waiting) > 0
 	if n.busy {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -21,60 +20,71 @@ const (
 	perProcess = 16
 )
 
-// hold is one time that a caller had the lock.
+// hold is one lease that a caller held.
 type hold struct {
 	at     int64 // nanoseconds
 	caller string
 }
 
-// tally is what one run of all processes gives. A handoff is from one caller to
-// another: a caller that takes the lock again at once hands nothing on. A turn is
-// what one process has in a row; gap is the longest time (ms) that a caller waited.
+// tally are the figures of one run of all processes. A handoff passes the lock from one
+// caller to another: a caller that acquires it again at once is none. A turn is a
+// sequence of holds in one process; gap is the longest time (ms) that a caller waited.
 type tally struct{ handoffs, holds, least, most, none, turn, gap float64 }
 
-// contended has 128 callers in 8 processes want one lock.
-func (s settings) contended(out io.Writer, addrs []string) error {
-	results := map[string]tally{}
-	for _, kind := range []string{"redsync", "leased"} {
-		length := max(s.length, 5*time.Second)
-		var (
-			mu     sync.Mutex
-			wg     sync.WaitGroup
-			all    []hold
-			failed error
-		)
-		for p := range processes {
-			wg.Go(func() {
-				holds, err := runChild(kind, addrs, length, p)
-				mu.Lock()
-				defer mu.Unlock()
-				all = append(all, holds...)
-				if err != nil {
-					failed = err
-				}
-			})
+// contended measures 128 callers in 8 processes that want one lock.
+func (b *bench) contended() error {
+	kinds := []string{"redsync", "direct"}
+	results := map[string][]tally{}
+	before := readTimes()
+	for range b.rounds {
+		for _, kind := range kinds {
+			t, err := b.contendedOnce(kind)
+			if err != nil {
+				return err
+			}
+			results[kind] = append(results[kind], t)
 		}
-		wg.Wait()
-		if failed != nil {
-			return failed
-		}
-		results[kind] = count(all, length)
 	}
+	fmt.Fprintf(b.out, "\n%d callers in %d processes, one lock; %s\tredsync\tdirect\tratio\n", processes*perProcess, processes, readTimes().since(before))
 	row := func(what, wanted string, value func(t tally) float64) {
-		theirs, ours := value(results["redsync"]), value(results["leased"])
-		fmt.Fprintf(out, "%d callers in %d processes, %s\t%.1f\t\t%.1f\t%.2f\t%s\n", processes*perProcess, processes, what, theirs, ours, ours/theirs, wanted)
+		theirs, ours := median(results["redsync"], value), median(results["direct"], value)
+		fmt.Fprintf(b.out, "%s\t%.1f\t%.1f\t%s\n", what, theirs, ours, ratio(map[string]float64{"ours": ours, "theirs": theirs}, [2]string{"ours", "theirs"}, wanted))
 	}
 	row("handoffs/s", ">= 5", func(t tally) float64 { return t.handoffs })
 	row("holds/s", "", func(t tally) float64 { return t.holds })
 	row("fewest holds of a caller", "", func(t tally) float64 { return t.least })
 	row("most holds of a caller", "", func(t tally) float64 { return t.most })
-	row("callers that got none", "0", func(t tally) float64 { return t.none })
+	row("callers without a hold", "", func(t tally) float64 { return t.none })
 	row("holds in the longest turn of a process", "", func(t tally) float64 { return t.turn })
 	row("longest time from hold to hold of a caller (ms)", "", func(t tally) float64 { return t.gap })
-	return nil
+	return b.out.Flush()
 }
 
-// count puts the holds of all processes in order: they share a clock.
+// contendedOnce runs all processes once.
+func (b *bench) contendedOnce(kind string) (tally, error) {
+	length := max(b.length, 5*time.Second)
+	var (
+		mu     sync.Mutex
+		wg     sync.WaitGroup
+		all    []hold
+		failed error
+	)
+	for p := range processes {
+		wg.Go(func() {
+			holds, err := runChild(kind, b.addrs, length, p)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, holds...)
+			if err != nil {
+				failed = err
+			}
+		})
+	}
+	wg.Wait()
+	return count(all, length), failed
+}
+
+// count sorts the holds of all processes by time, since they share a clock.
 func count(all []hold, length time.Duration) tally {
 	slices.SortFunc(all, func(a, b hold) int { return cmp.Compare(a.at, b.at) })
 	var t tally
@@ -133,7 +143,7 @@ func runChild(kind string, addrs []string, length time.Duration, process int) ([
 	return holds, nil
 }
 
-// contend is what a child does: it prints when each of its callers held.
+// contend is the main function of a child: it prints the times of its callers' holds.
 func contend(kind string, addrs []string, length time.Duration) error {
 	redis.SetLogger(quiet{})
 	d, err := newDriver(kind, addrs)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/go-redsync/redsync/v4"
 	redsyncpool "github.com/go-redsync/redsync/v4/redis"
@@ -14,20 +15,48 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// driver takes a lock and gives it back.
+// driver acquires and releases locks.
 type driver interface {
 	// pair acquires the lock, runs inside if it is not nil, and releases.
 	pair(ctx context.Context, name string, inside func(token uint64)) error
 	close()
 }
 
+// drivers are the names of all drivers, those that need no service first.
+var drivers = []string{"redsync", "bare", "direct", "member", "strict"}
+
+func header() string { return strings.Join(drivers, "\t") }
+
+// dial returns a driver with new connections.
+func (b *bench) dial(kind string) (driver, error) {
+	switch kind {
+	case "member":
+		return b.service.dial(context.Background(), efficiencyPrefix)
+	case "strict":
+		return b.service.dial(context.Background(), correctnessPrefix)
+	}
+	return newDriver(kind, b.addrs)
+}
+
+// pids are the processes that serve a driver.
+func (b *bench) pids(kind string) (pids []int) {
+	for _, server := range b.servers {
+		pids = append(pids, server.Pid())
+	}
+	if kind == "member" || kind == "strict" {
+		pids = append(pids, b.service.pids()...)
+	}
+	return pids
+}
+
+// newDriver returns a driver that needs Redis servers only.
 func newDriver(kind string, addrs []string) (driver, error) {
 	switch kind {
 	case "redsync":
 		return newRedsync(addrs), nil
 	case "bare":
 		return newBare(addrs)
-	case "leased":
+	case "direct":
 		return newLeased(addrs)
 	}
 	return nil, fmt.Errorf("no driver %q", kind)
@@ -69,7 +98,7 @@ func (d *redsyncDriver) close() {
 	}
 }
 
-// leasedDriver is a lease.Client with its default settings.
+// leasedDriver is a lease.Client straight to Redis with its default settings.
 type leasedDriver struct {
 	backend *redlockadapter.Backend
 	client  *lease.Client
@@ -85,7 +114,12 @@ func newLeased(addrs []string) (*leasedDriver, error) {
 }
 
 func (d *leasedDriver) pair(ctx context.Context, name string, inside func(uint64)) error {
-	l, err := d.client.Acquire(ctx, fencing.Resource(name))
+	return pairOf(ctx, d.client, fencing.Resource(name), inside)
+}
+
+// pairOf acquires and releases a lock of a lease.Client.
+func pairOf(ctx context.Context, client *lease.Client, name fencing.Resource, inside func(uint64)) error {
+	l, err := client.Acquire(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -1,20 +1,28 @@
 // Command redlock measures the efficiency mode beside redsync v4, on the same
 // Redis servers, in one run.
 //
-// What it does not tell: it runs everything on one machine, over loopback, so
-// the figures are those of CPU and system calls. Only the ratios mean something
-// elsewhere.
+// What it does not give: figures of a network. Everything runs on one machine, over
+// loopback, so that CPU and system calls decide. Only the ratios mean something
+// elsewhere, and on a busy machine they wander too: the steal time is printed beside
+// them.
 //
-//	go run ./redlock [-nodes 5] [-time 3s] [-rounds 3] [-fsync]
-//	go run ./redlock -instructions
+// The drivers: redsync, with its default settings; bare, one pipelined script for each
+// node and nothing else, as a yardstick; direct, a lease.Client straight to Redis;
+// member, a lease.Client through a member of a service of three; strict, the same
+// service in correctness mode.
+//
+//	go run ./redlock [-nodes 5] [-time 3s] [-rounds 5] [-fsync] [-only 256,64,1,contended,memory]
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -26,51 +34,53 @@ import (
 )
 
 type settings struct {
-	nodes  int
-	length time.Duration
-	rounds int
-	fsync  bool
-	only   string
-	driver string
+	nodes   int
+	length  time.Duration
+	rounds  int
+	fsync   bool
+	only    string
+	driver  string
+	program string
 }
 
 func main() {
 	var s settings
-	flag.IntVar(&s.nodes, "nodes", 5, "how many Redis servers")
-	flag.DurationVar(&s.length, "time", 3*time.Second, "how long each measurement takes")
-	flag.IntVar(&s.rounds, "rounds", 3, "how often each is taken; the median counts")
-	flag.BoolVar(&s.fsync, "fsync", false, "appendfsync always on all servers")
-	flag.StringVar(&s.driver, "driver", "", "redsync, bare or leased: only this one")
-	flag.StringVar(&s.only, "only", "", "256, 64, 1 or contended: only this row")
-	counts := flag.Bool("instructions", false, "count the instructions of the scripts with valgrind instead; needs no quiet machine")
+	flag.IntVar(&s.nodes, "nodes", 5, "number of Redis servers")
+	flag.DurationVar(&s.length, "time", 3*time.Second, "length of one measurement")
+	flag.IntVar(&s.rounds, "rounds", 5, "number of measurements of each driver, interleaved; the median is printed")
+	flag.BoolVar(&s.fsync, "fsync", false, "run all Redis servers with appendfsync always")
+	flag.StringVar(&s.driver, "driver", "", "measure only these drivers, such as redsync,direct")
+	flag.StringVar(&s.only, "only", "", "measure only these: 256, 64, 1 (callers), contended, memory; separated by commas")
+	flag.StringVar(&s.program, "leased", "", "program of the members (default: built from this repository)")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process")
 	child := flag.String("child", "", "internal: contend for one lock with this driver")
 	flag.Parse()
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err == nil {
-			err = pprof.StartCPUProfile(f)
+	if err := profiled(*profile, func() error {
+		if *child != "" {
+			return contend(*child, flag.Args(), s.length)
 		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "redlock:", err)
-			os.Exit(1)
-		}
-		defer pprof.StopCPUProfile()
-	}
-	var err error
-	switch {
-	case *child != "":
-		err = contend(*child, flag.Args(), s.length)
-	case *counts:
-		err = countInstructions(context.Background())
-	default:
-		err = compare(s)
-	}
-	if err != nil {
-		pprof.StopCPUProfile()
+		return compare(s)
+	}); err != nil {
 		fmt.Fprintln(os.Stderr, "redlock:", err)
 		os.Exit(1)
 	}
+}
+
+// profiled runs do and writes a CPU profile of it, if there is a file for it.
+func profiled(file string, do func() error) error {
+	if file == "" {
+		return do()
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	err = do()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
 }
 
 // quiet keeps go-redis from printing.
@@ -78,35 +88,65 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
+// chosen reports whether a name is in a list of the command line.
+func chosen(list, name string) bool {
+	return list == "" || slices.Contains(strings.Split(list, ","), name)
+}
+
 func compare(s settings) error {
 	redis.SetLogger(quiet{})
 	servers, addrs, err := start(s)
-	if err != nil {
-		return err
-	}
 	defer func() {
 		for _, server := range servers {
 			server.Close()
 		}
 	}()
+	if err != nil {
+		return err
+	}
 	if err := redlockadapter.Init(context.Background(), config(addrs), fencing.None); err != nil {
 		return err
 	}
-	meter := &meter{servers: servers}
-	out := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	defer out.Flush()
-	fmt.Fprintf(out, "%d Redis servers, fsync %v, median of %d rounds of %v\n", s.nodes, s.fsync, s.rounds, s.length)
-	fmt.Fprintln(out, "\tredsync\tbare\tleased\tratio\twanted")
+	b := &bench{settings: s, addrs: addrs, servers: servers}
+	if (chosen(s.driver, "member") || chosen(s.driver, "strict")) && (chosen(s.only, "256") || chosen(s.only, "1")) {
+		if b.service, err = startService(s.program, addrs); err != nil {
+			return err
+		}
+		defer b.service.stop()
+	}
+	b.out = tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(b.out, "%d Redis servers, fsync %v, median of %d rounds of %v\n", s.nodes, s.fsync, s.rounds, s.length)
+	before := readTimes()
+	err = b.run()
+	fmt.Fprintf(b.out, "whole run: %s\n", readTimes().since(before))
+	return errors.Join(err, b.out.Flush())
+}
+
+// bench is one run.
+type bench struct {
+	settings
+	addrs   []string
+	servers []*testserver.RedisServer
+	service *service // nil if no driver needs it
+	out     *tabwriter.Writer
+}
+
+func (b *bench) run() error {
 	for _, callers := range []int{256, 64, 1} {
-		if s.only != "" && s.only != fmt.Sprint(callers) {
+		if !chosen(b.only, fmt.Sprint(callers)) {
 			continue
 		}
-		if err := s.own(out, meter, addrs, callers); err != nil {
+		if err := b.own(callers); err != nil {
 			return err
 		}
 	}
-	if s.only == "" || s.only == "contended" {
-		return s.contended(out, addrs)
+	if chosen(b.only, "contended") {
+		if err := b.contended(); err != nil {
+			return err
+		}
+	}
+	if chosen(b.only, "memory") {
+		return b.memory()
 	}
 	return nil
 }
@@ -128,8 +168,10 @@ func start(s settings) ([]*testserver.RedisServer, []string, error) {
 	return servers, addrs, nil
 }
 
+// config is that of the standalone adapter. The service has a namespace of its own on
+// the same servers.
 func config(addrs []string) redlockadapter.Config {
-	var c redlockadapter.Config
+	c := redlockadapter.Config{Namespace: "bench"}
 	for _, addr := range addrs {
 		c.Nodes = append(c.Nodes, &redis.Options{Addr: addr})
 	}

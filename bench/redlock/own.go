@@ -1,49 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"github.com/leased-project/leased/internal/testserver"
 )
 
-// meter reads the CPU time of the servers and of this process.
-type meter struct {
-	servers []*testserver.RedisServer
-}
-
-func (m *meter) onServers() time.Duration {
-	var ticks int64
-	for _, s := range m.servers {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid()))
-		if err != nil {
-			continue
-		}
-		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-		for _, f := range fields[11:13] { // utime and stime
-			n, _ := strconv.ParseInt(string(f), 10, 64)
-			ticks += n
-		}
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
-}
-
-func (m *meter) client() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// figures are what one measurement gives.
+// figures are those of one measurement.
 type figures struct {
 	pairs      float64 // a second
 	p50, p99   time.Duration
@@ -52,17 +19,18 @@ type figures struct {
 	errors     int64
 }
 
-// own has callers take their own locks for a while.
-func own(d driver, m *meter, callers int, length time.Duration) figures {
+// own measures callers that each acquire and release a lock of their own. pids are the
+// processes that serve them.
+func own(d driver, pids []int, callers int, length time.Duration) figures {
 	ctx := context.Background()
-	for c := range callers { // connections, scripts and counters are there
+	for c := range callers { // opens connections, loads scripts
 		_ = d.pair(ctx, "own/"+strconv.Itoa(c), nil)
 	}
 	var stop atomic.Bool
 	var failed atomic.Int64
 	times := make([][]time.Duration, callers)
 	var wg sync.WaitGroup
-	cpu, servers, began := m.client(), m.onServers(), time.Now()
+	cpu, servers, began := ownTime(), cpuTime(pids), time.Now()
 	for c := range callers {
 		name := "own/" + strconv.Itoa(c)
 		wg.Go(func() {
@@ -80,7 +48,7 @@ func own(d driver, m *meter, callers int, length time.Duration) figures {
 	stop.Store(true)
 	wg.Wait()
 	took := time.Since(began)
-	onServers := m.onServers() - servers
+	onServers := cpuTime(pids) - servers
 	all := slices.Concat(times...)
 	slices.Sort(all)
 	n := len(all)
@@ -89,41 +57,88 @@ func own(d driver, m *meter, callers int, length time.Duration) figures {
 	}
 	perThousand := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(n) }
 	return figures{pairs: float64(n) / took.Seconds(), p50: all[n/2], p99: all[n*99/100], errors: failed.Load(),
-		cpu: perThousand(onServers + m.client() - cpu), serverPart: perThousand(onServers)}
+		cpu: perThousand(onServers + ownTime() - cpu), serverPart: perThousand(onServers)}
 }
 
-// own measures all in turn, so that what else runs on the machine hits all.
-func (s settings) own(out io.Writer, m *meter, addrs []string, callers int) error {
+// own measures all drivers in turn, so that other load on the machine affects all.
+func (b *bench) own(callers int) error {
+	kinds := drivers
+	if callers == 64 {
+		kinds = drivers[:3]
+	}
 	results := map[string][]figures{}
-	for range s.rounds {
-		for _, kind := range []string{"redsync", "bare", "leased"} {
-			if s.driver != "" && s.driver != kind {
-				results[kind] = append(results[kind], figures{})
+	before := readTimes()
+	for range b.rounds {
+		for _, kind := range kinds {
+			if !chosen(b.driver, kind) {
 				continue
 			}
-			d, err := newDriver(kind, addrs)
+			d, err := b.dial(kind)
 			if err != nil {
 				return err
 			}
-			results[kind] = append(results[kind], own(d, m, callers, s.length))
+			results[kind] = append(results[kind], own(d, b.pids(kind), callers, b.length))
 			d.close()
 		}
 	}
-	row := func(what, wanted string, value func(f figures) float64) {
-		theirs, bare, ours := median(results["redsync"], value), median(results["bare"], value), median(results["leased"], value)
-		fmt.Fprintf(out, "%d callers, %s\t%.1f\t%.1f\t%.1f\t%.2f\t%s\n", callers, what, theirs, bare, ours, ours/theirs, wanted)
-	}
-	wanted := map[int]string{256: ">= 6", 64: ">= 4"}
-	row("pairs/s", wanted[callers], func(f figures) float64 { return f.pairs })
-	row("p50 us", map[int]string{1: "<= 0.6"}[callers], func(f figures) float64 { return float64(f.p50.Microseconds()) })
-	row("p99 us", "", func(f figures) float64 { return float64(f.p99.Microseconds()) })
-	row("CPU ms per 1,000 pairs", map[int]string{256: "<= 0.25"}[callers], func(f figures) float64 { return f.cpu })
-	row("of it servers", "", func(f figures) float64 { return f.serverPart })
-	row("errors", "0", func(f figures) float64 { return float64(f.errors) })
-	return nil
+	fmt.Fprintf(b.out, "\n%d callers, a lock each; %s\t%s\tdirect/redsync\tmember/redsync\tmember/strict\n", callers, readTimes().since(before), header())
+	b.rows(callers, results)
+	return b.out.Flush()
 }
 
-func median(all []figures, value func(figures) float64) float64 {
+// wanted are the ratios that issue 11 asks for, by callers and figure: direct to
+// redsync, member to redsync, member to strict.
+var wanted = map[string][3]string{
+	"256 pairs/s":                {">= 6", ">= 4", ">= 1.5"},
+	"64 pairs/s":                 {">= 4"},
+	"1 p50 us":                   {"<= 0.6", "<= 1.5"},
+	"256 CPU ms per 1,000 pairs": {"<= 0.25"},
+}
+
+func (b *bench) rows(callers int, results map[string][]figures) {
+	for _, row := range []struct {
+		name  string
+		value func(f figures) float64
+	}{
+		{"pairs/s", func(f figures) float64 { return f.pairs }},
+		{"p50 us", func(f figures) float64 { return float64(f.p50.Microseconds()) }},
+		{"p99 us", func(f figures) float64 { return float64(f.p99.Microseconds()) }},
+		{"CPU ms per 1,000 pairs", func(f figures) float64 { return f.cpu }},
+		{"of it servers", func(f figures) float64 { return f.serverPart }},
+		{"errors", func(f figures) float64 { return float64(f.errors) }},
+	} {
+		fmt.Fprint(b.out, row.name)
+		values := map[string]float64{}
+		for _, kind := range drivers {
+			if len(results[kind]) == 0 {
+				fmt.Fprint(b.out, "\t-")
+				continue
+			}
+			values[kind] = median(results[kind], row.value)
+			fmt.Fprintf(b.out, "\t%.1f", values[kind])
+		}
+		goal := wanted[fmt.Sprintf("%d %s", callers, row.name)]
+		for i, pair := range [][2]string{{"direct", "redsync"}, {"member", "redsync"}, {"member", "strict"}} {
+			fmt.Fprintf(b.out, "\t%s", ratio(values, pair, goal[i]))
+		}
+		fmt.Fprintln(b.out)
+	}
+}
+
+// ratio returns the quotient of two drivers' figures, with the wanted one.
+func ratio(values map[string]float64, pair [2]string, goal string) string {
+	a, okA := values[pair[0]]
+	b, okB := values[pair[1]]
+	if !okA || !okB || b == 0 {
+		return ""
+	}
+	if goal != "" {
+		goal = " (" + goal + ")"
+	}
+	return fmt.Sprintf("%.2f%s", a/b, goal)
+}
+
+func median[T any](all []T, value func(T) float64) float64 {
 	var values []float64
 	for _, f := range all {
 		values = append(values, value(f))

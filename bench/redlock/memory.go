@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// heldLocks is how many locks are held for the measurement of memory.
+const heldLocks = 10_000
+
+// memory measures the Redis memory of a held lock, and of a released one, whose last
+// token the nodes remember for a while.
+func (b *bench) memory() error {
+	ctx := context.Background()
+	d, err := newLeased(b.addrs)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if err := d.pair(ctx, "memory/first", nil); err != nil { // loads the scripts
+		return err
+	}
+	empty, err := b.usedMemory(ctx)
+	if err != nil {
+		return err
+	}
+	leases := make([]*lease.Lease, heldLocks)
+	for i := range leases {
+		if leases[i], err = d.client.Acquire(ctx, fencing.Resource(fmt.Sprintf("memory/%05d", i)), lease.WithTTL(lease.DefaultTTL)); err != nil {
+			return err
+		}
+	}
+	held, err := b.usedMemory(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range leases {
+		if err := l.Release(ctx); err != nil {
+			return err
+		}
+	}
+	released, err := b.usedMemory(ctx)
+	if err != nil {
+		return err
+	}
+	most := func(after []float64) (bytes float64) {
+		for i := range after {
+			bytes = max(bytes, (after[i]-empty[i])/heldLocks)
+		}
+		return bytes
+	}
+	fmt.Fprintf(b.out, "\nbytes of Redis memory for a lock, the node with the most of %d locks\n", heldLocks)
+	fmt.Fprintf(b.out, "held\t%.0f\t(<= 250)\nreleased\t%.0f\n", most(held), most(released))
+	return b.out.Flush()
+}
+
+// usedMemory is the memory that each server uses for its data.
+func (b *bench) usedMemory(ctx context.Context) (all []float64, err error) {
+	for _, addr := range b.addrs {
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		text, err := c.Info(ctx, "memory").Result()
+		_ = c.Close()
+		if err != nil {
+			return nil, err
+		}
+		used := 0.0
+		for line := range strings.Lines(text) {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory_dataset:"); ok {
+				used += number(value)
+			}
+			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory_overhead:"); ok {
+				used += number(value)
+			}
+			for _, part := range []string{"mem_clients_normal:", "mem_clients_slaves:"} { // buffers of connections
+				if value, ok := strings.CutPrefix(strings.TrimSpace(line), part); ok {
+					used -= number(value)
+				}
+			}
+		}
+		all = append(all, used)
+	}
+	return all, nil
+}
+
+func number(text string) float64 {
+	n, _ := strconv.ParseFloat(text, 64)
+	return n
+}
