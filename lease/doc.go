@@ -15,6 +15,8 @@
 //   - [Lease]: what the caller holds.
 //   - [Mode], [Policy]: how strong a lock is, and its timings. They belong to
 //     the lock, never to one call.
+//   - [Topology], [Fleet]: what a service tells its clients of both modes;
+//     [Topology.Route] decides which mode serves a request.
 //   - [Backend], [Session]: what provides leases: memory, Redis, Raft, or a
 //     remote server.
 //   - [Request], [Grant], [Nonce]: what a Backend is asked and what it answers.

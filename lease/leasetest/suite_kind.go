@@ -79,9 +79,6 @@ var kindTests = []conformance{
 		f.acquire(f.client(), f.name("a"))
 	}},
 	{"a holder does not wait for itself", func(f *fixture) {
-		if f.refuses(FeatureSets, lease.WithSet(f.name("b"))) || f.refuses(FeatureShared, lease.WithShared()) {
-			return
-		}
 		c := f.client()
 		f.acquire(c, f.name("a"), lease.WithHolder("worker"))
 		_, err := c.Acquire(f.ctx, f.name("a"), lease.WithHolder("worker"), lease.WithSet(f.name("b")))
