@@ -5,6 +5,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,8 +27,11 @@ func TestDeployedSettingsAreValid(t *testing.T) {
 		}
 	}
 	require.NoError(t, yaml.Unmarshal(text, &compose))
-	require.Len(t, compose.Services, 3)
+	require.Len(t, compose.Services, 6)
 	for name, service := range compose.Services {
+		if strings.HasPrefix(name, "redis") {
+			continue
+		}
 		env := []string{"LEASED_DATA=/var/lib/leased"} // as the container file says
 		for key, value := range service.Environment {
 			env = append(env, key+"="+value)
@@ -36,6 +40,7 @@ func TestDeployedSettingsAreValid(t *testing.T) {
 		require.Contains(t, out, `id: "`+name+`" # LEASED_ID`)
 		require.Contains(t, out, `raft-advertise: "`+name+`:7421" # LEASED_RAFT_ADVERTISE`)
 		require.Contains(t, out, `tls-clients: true # LEASED_TLS_CLIENTS`)
+		require.Contains(t, out, `redis: ["redis1:6379", "redis2:6379", "redis3:6379"] # LEASED_REDIS`)
 	}
 }
 

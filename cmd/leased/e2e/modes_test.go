@@ -65,10 +65,14 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 		c.servers[i].code()
 	}
 	alone := endpoint(first)
+	watch := start(t, alone, leased, "watch", "report/2", "--output=json")
+	watch.says(`"type":"synced"`)
 	token := tokenOf(t, alone, "report/2", "--ttl=5m", "--holder=ben")
 	require.Regexp(t, `report/2 +efficiency +ben +`+token, must(t, alone, leased, "list", "--mode=efficiency"))
+	watch.says(`"holder":"ben"`)
 	must(t, alone, leased, "renew", "report/2", "--token="+token)
 	must(t, alone, leased, "break", "report/2", "--token="+token)
+	watch.says(`"type":"broken"`)
 	must(t, alone, leased, "run", "report/2", "--no-wait", "--", "true")
 	must(t, alone, leased, "run", "report/2", "--no-wait", "--no-redis", "--", "true")
 }
