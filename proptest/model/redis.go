@@ -88,8 +88,13 @@ func (m *Model) FinishFleet(version uint64) (Outcome, []Event) {
 		return m.is(Outdated), nil
 	}
 	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = r.Next, lease.Fleet{}, 0, false, false
+	r.Floor = r.Ceiling
 	m.assigned = map[string]bool{}
-	return m.changed(), nil
+	o := m.changed()
+	if r.Ready {
+		r.Ready, r.Reconciled = false, m.version
+	}
+	return o, nil
 }
 
 // AssignRange gives a member of the fleet tokens that nobody had.

@@ -133,6 +133,12 @@ func (c *FinishFleet) apply(m *Machine) Result {
 	m.fleet, m.assigned = m.nextFleet, nil
 	m.clearNextFleet()
 	m.version++
+	// Nodes that were in this fleet before still have its state, and would go on
+	// below the tokens that the fleet in between has granted.
+	m.floor = m.ceiling
+	if m.ready {
+		m.ready, m.reconciled = false, m.version
+	}
 	return Result{Code: Done, Version: m.version}
 }
 

@@ -54,8 +54,9 @@ type SetFleet struct {
 	Force   bool
 }
 
-// FinishFleet completes the change of fleet that began with Version. Applied
-// twice it is a no-op.
+// FinishFleet completes the change of fleet that began with Version. Every later
+// token of the efficiency mode is above the present ceiling, and none is granted
+// before FinishReconcile. Applied twice it is a no-op.
 type FinishFleet struct {
 	Version uint64
 }
