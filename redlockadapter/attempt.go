@@ -32,6 +32,7 @@ type attempt struct {
 	core    *quorum.Attempt
 	errs    []error // why nodes did not accept; nil if all did
 	unknown uint64  // the nodes that may carry out a request that was not answered
+	taken   uint64  // the nodes that accepted the acquire, whatever they said to a raise
 	silent  int     // nodes without an answer to the acquire
 	over    bool    // released
 }
@@ -62,6 +63,9 @@ func (a *attempt) answered(node int, got reply) {
 	a.mu.Lock()
 	if !got.maybe {
 		a.unknown &^= 1 << node
+	}
+	if vote.State == quorum.Accepted {
+		a.taken |= 1 << node
 	}
 	a.failed(node, err)
 	if a.silent--; a.silent == 0 && a.all != nil {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
 // Whom a release wakes, as the script knows it.
@@ -107,16 +105,16 @@ func (a *attempt) release(wake string) *releasing {
 }
 
 // withdraw ends an attempt that was not granted, on the nodes that may have
-// accepted it.
+// accepted it. A node that refused a raise still has the lock.
 func (a *attempt) withdraw(wake string) {
 	r, unknown := a.backend.newReleasing(), a.end()
 	a.mu.Lock()
-	votes := slices.Clone(a.core.Votes())
+	taken := a.taken
 	a.mu.Unlock()
 	requests := a.releaseRequests(r, wake, unknown)
 	for i, n := range a.backend.nodes {
 		late := unknown >> i & 1
-		if late == 1 || votes[i].State == quorum.Accepted {
+		if late == 1 || taken>>i&1 == 1 {
 			n.push(requests[late])
 		}
 	}
