@@ -41,14 +41,14 @@ func TestEveryRowIsExpected(t *testing.T) {
 	}
 }
 
-// The same of what only counts: worlds do not make up for steps.
+// The same of what only counts: states do not make up for steps.
 func TestEveryCountIsExpected(t *testing.T) {
-	s := setting{name: "counting", folder: "./counting", counts: map[string]int{"worlds": 100, "steps": 50}}
-	require.NoError(t, s.counted("x: 60 worlds\nx: 40 worlds\nx: 50 steps in 3 walks\n", 1))
-	require.NoError(t, s.counted("50 worlds, 25 steps", 0.5))
-	require.ErrorContains(t, s.counted("1000 worlds", 1), "0 steps, less than 50")
-	require.ErrorContains(t, s.counted("99 worlds, 50 steps", 1), "99 worlds, less than 100")
-	require.ErrorContains(t, s.counted("no test", 1), "worlds")
+	s := setting{name: "counting", folder: "./counting", counts: map[string]int{"states": 100, "steps": 50}}
+	require.NoError(t, s.counted("x: 60 states\nx: 40 states\nx: 50 steps in 3 walks\n", 1))
+	require.NoError(t, s.counted("50 states, 25 steps", 0.5))
+	require.ErrorContains(t, s.counted("1000 states", 1), "0 steps, less than 50")
+	require.ErrorContains(t, s.counted("99 states, 50 steps", 1), "99 states, less than 100")
+	require.ErrorContains(t, s.counted("no test", 1), "states")
 }
 
 // A round in which nothing was done is a failure.

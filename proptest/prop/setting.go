@@ -33,7 +33,7 @@ var settings = []setting{
 	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestScripts)$", scale: 90, rapid: true},
 	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
 	{name: "every interleaving", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks)$", scale: 1,
-		counts: map[string]int{"worlds": 3_000_000, "steps": 600_000}},
+		counts: map[string]int{"states": 3_000_000, "steps": 600_000}},
 }
 
 // run runs the tests of a setting, and returns what they have published.

@@ -1,7 +1,5 @@
 package redlock
 
-import "math/bits"
-
 // Bounds say what a search covers: how many of everything, and which events can
 // happen beside the messages of the attempts.
 type Bounds struct {
@@ -67,6 +65,7 @@ const (
 	FleetServedWhileChanging
 	FleetNameTwice
 	RestoreVersionBehind
+	ReconcileVersionBehind
 	RestoreServesCorrectness
 	RestoreRecoversFirst
 	RestoreWithoutReconcile
@@ -84,8 +83,6 @@ func (b *Bounds) members(fleet uint8) uint8 {
 	all := b.fleets()
 	return all[int(fleet-1)%len(all)]
 }
-
-func (b *Bounds) quorum(fleet uint8) int { return bits.OnesCount8(b.members(fleet))/2 + 1 }
 
 // First returns the first state: all nodes of the first fleet vote.
 func (b *Bounds) First() State {

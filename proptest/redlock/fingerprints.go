@@ -1,7 +1,7 @@
 package redlock
 
 // fingerprints is a set of 64-bit fingerprints, small and quick. With thirty
-// million of them two different worlds share one in about one of 40,000 runs.
+// million of them two different states share one in about one of 40,000 runs.
 type fingerprints struct {
 	slots []uint64 // 0 is a free one
 	used  int

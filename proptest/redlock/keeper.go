@@ -267,7 +267,7 @@ func (s *Search) reconcile(w *State) bool {
 	}
 	s.commit(w, func(l *register) {
 		l.Version = max(l.Version, uint8(version))
-		if s.Broken != RestoreVersionBehind {
+		if s.Broken != RestoreVersionBehind && s.Broken != ReconcileVersionBehind {
 			l.Version += jump
 		}
 		l.Floor = max(l.Ceiling, small(ceiling), l.Last) + jump

@@ -13,7 +13,6 @@ const (
 	maxNodes      = 5
 	maxAttempts   = 3
 	maxTopologies = 6
-	maxFleets     = 3
 )
 
 // token is a small fencing.Token: the upper half counts jumps of recovery.Jump,

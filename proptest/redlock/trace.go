@@ -3,6 +3,8 @@ package redlock
 import (
 	"fmt"
 	"strings"
+
+	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
 // failure writes a violation with the events that lead to it.
@@ -18,46 +20,79 @@ func (s *Search) failure(err error, events []event) error {
 	return fmt.Errorf("%w, in %d steps:\n%s", err, len(events), b.String())
 }
 
+// texts are the events in words: {a} is an attempt, {n} and {m} are nodes.
+var texts = [...]string{
+	startAttempt:     "attempt {a} starts",
+	acquireArrives:   "the acquire of {a} arrives at node {m}",
+	hearAcquire:      "{a} hears from node {m}",
+	giveUp:           "{a} gives up on node {m}",
+	raiseArrives:     "the raise of {a} arrives at node {m}",
+	hearRaise:        "{a} hears of its raise at node {m}",
+	lateRaise:        "another raise of {a} arrives at node {m}",
+	renewArrives:     "a renewal of {a} arrives at node {m}",
+	lockEnds:         "the lock ends on node {n}",
+	recordDropped:    "node {n} drops the record of the lock",
+	nodeLost:         "node {n} loses its state",
+	joinNode:         "a join nonce is put on node {n}",
+	rangeAssigned:    "the log assigns a range to the join nonce of node {n}",
+	initArrives:      "init arrives at node {n}",
+	advanceArrives:   "advance arrives at node {n}",
+	nodeReports:      "node {n} reports that it has reached the goal",
+	moveBegins:       "the log begins to move the lock",
+	moveAborted:      "the log aborts the move",
+	changeFinished:   "the log finishes its change",
+	fleetChanges:     "the log begins to change the fleet",
+	correctnessGrant: "a grant in correctness mode",
+	backup:           "a backup of the log is taken",
+	restored:         "the log is restored from the backup",
+	nodeTells:        "node {n} reports to the restored log",
+	reconciled:       "the log moves past the reports",
+	reportTo:         "node {m} reports for the recovery of node {n}",
+	reserveAt:        "node {m} stores the floor for node {n}",
+}
+
 // describe writes an event in words, with what it changed.
 func (s *Search) describe(e event, was, is *State) string {
-	text := [...]string{
-		startAttempt: "attempt %[1]c starts", acquireArrives: "acquire of %[1]c arrives at node %[3]d", hearAcquire: "%[1]c hears from node %[3]d",
-		giveUp: "%[1]c gives up on node %[3]d", raiseArrives: "raise of %[1]c arrives at node %[3]d", hearRaise: "%[1]c hears of its raise at node %[3]d",
-		lateRaise: "another raise of %[1]c arrives at node %[3]d", renewArrives: "renewal of %[1]c arrives at node %[3]d",
-		lockEnds: "the lock ends on node %[2]d", recordDropped: "node %[2]d drops the idle record", nodeLost: "node %[2]d loses its state",
-		joinNode: "a join nonce is put on node %[2]d", rangeAssigned: "the log assigns a range to the join nonce of node %[2]d",
-		initArrives: "init arrives at node %[2]d", advanceArrives: "advance arrives at node %[2]d", nodeReports: "node %[2]d reports that it has reached the goal",
-		moveBegins: "the log begins a move", moveAborted: "the log aborts the move", changeFinished: "the log finishes its change",
-		fleetChanges: "the log begins a change of fleet", correctnessGrant: "a grant in correctness mode", backup: "a backup of the log is taken",
-		restored: "the log is restored from the backup", nodeTells: "node %[2]d reports to the restored log", reconciled: "the log moves past the reports",
-		reportTo: "node %[3]d reports for the recovery of node %[2]d", reserveAt: "node %[3]d stores the floor for node %[2]d",
-	}[e.Kind]
-	text = strings.TrimSuffix(fmt.Sprintf(text+"%.[1]s", 'A'+rune(e.A), e.A, e.B), "%!s(int32=65)")
-	if i := strings.Index(text, "%!"); i >= 0 {
-		text = text[:i]
+	text := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{n}", fmt.Sprint(e.A), "{m}", fmt.Sprint(e.B)).Replace(texts[e.Kind])
+	if l := is.Log; l != was.Log {
+		text += fmt.Sprintf("; log: version %d, %s, last token %s, floor %s, ceiling %s, fleet %d", l.Version, l.modes(), name(l.Last), name(l.Floor), name(l.Ceiling), l.Fleet)
 	}
-	if was.Log != is.Log && is.Log.Version != 0 {
-		l := is.Log
-		text += fmt.Sprintf("; log: version %d, mode %d to %d, last %s, floor %s, ceiling %s, fleet %d", l.Version, l.Mode, l.Next, name(l.Last), name(l.Floor), name(l.Ceiling), l.Fleet)
-	}
-	for n := range s.Nodes {
-		if a, b := is.Nodes[n], was.Nodes[n]; a != b {
-			a.Exchanges, b.Exchanges = [maxAttempts]exchange{}, [maxAttempts]exchange{}
-			if a != b {
-				text += fmt.Sprintf("; node %d: version %d, fleet %d, max %s, floor %s, ceiling %s, lock %d at %s", n, a.Version, a.Fleet, name(a.Max), name(a.Floor), name(a.Ceiling), a.Lock, name(a.Last))
-			}
-			for i := range s.Attempts {
-				if x := is.Nodes[n].Exchanges[i]; x != was.Nodes[n].Exchanges[i] && x.Acquire == answered && e.Kind == acquireArrives {
-					text += fmt.Sprintf("; answer %d %s", x.Says, name(x.Token))
-				}
+	for i := range s.Nodes {
+		n, before := is.Nodes[i], was.Nodes[i]
+		n.Exchanges, before.Exchanges = [maxAttempts]exchange{}, [maxAttempts]exchange{}
+		n.Reached, before.Reached = false, false
+		switch {
+		case n == before:
+		case n.Version == 0:
+			text += fmt.Sprintf("; node %d: empty", i)
+		default:
+			text += fmt.Sprintf("; node %d: version %d, fleet %d, max %s, floor %s, ceiling %s", i, n.Version, n.Fleet, name(n.Max), name(n.Floor), name(n.Ceiling))
+			if n.Lock != 0 {
+				text += fmt.Sprintf(", held by %c with %s", 'A'+rune(n.Lock-1), name(n.Last))
 			}
 		}
 	}
-	for a := range s.Attempts {
-		if is.Attempts[a] != was.Attempts[a] {
-			at := is.Attempts[a]
-			text += fmt.Sprintf("; %c: version %d, fleet %d, proposed %s, outcome %d %s", 'A'+rune(a), at.Version, at.Fleet, name(at.Proposed), at.Outcome, name(at.Token))
+	for i := range s.Attempts {
+		switch a := is.Attempts[i]; {
+		case a == was.Attempts[i]:
+		case a.Outcome == quorum.Granted:
+			text += fmt.Sprintf("; %c is granted %s", 'A'+rune(i), name(a.Token))
+		case a.Outcome == quorum.Lost:
+			text += fmt.Sprintf("; %c is lost", 'A'+rune(i))
+		case a.Proposed != 0:
+			text += fmt.Sprintf("; %c raises to %s", 'A'+rune(i), name(a.Proposed))
+		default:
+			text += fmt.Sprintf(" under version %d of fleet %d", a.Version, a.Fleet)
 		}
 	}
 	return text
+}
+
+// modes writes the lock's mode.
+func (r *register) modes() string {
+	names := [...]string{none: "", efficiency: "efficiency", correctness: "correctness"}
+	if r.Next != none {
+		return names[r.Mode] + " to " + names[r.Next]
+	}
+	return names[r.Mode]
 }

@@ -1,0 +1,56 @@
+package redlock
+
+// searched are the bounds of make prop.
+var searched = []Bounds{
+	{Name: "2 attempts that renew, copies, clients that give up, idle records",
+		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Fail: true, Renew: true, Idle: true, Copies: true},
+	{Name: "to correctness and back, 1 attempt that renews, an abort, late messages of the keeper",
+		Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2, Late: true, Renew: true},
+	{Name: "to efficiency and back, 1 attempt, an abort",
+		Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2, Late: true},
+	{Name: "to correctness, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "to efficiency, 2 attempts", Nodes: 3, Attempts: 2, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "to correctness, 1 attempt, 1 loss", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Losses: 1, Ranges: 1, Late: true},
+	{Name: "to efficiency, 1 attempt, 1 loss", Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Losses: 1, Ranges: 1, Late: true},
+	{Name: "overlapping fleets, 1 attempt", Nodes: 4, Attempts: 1, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b0111, 0b1110}, Changes: 1, Ranges: 2},
+	{Name: "fleets of one node, 2 attempts, there and back, 1 loss",
+		Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 2, Losses: 1},
+	{Name: "standalone, one node, 2 attempts, 3 losses that leave data", Nodes: 1, Attempts: 2, Standalone: true, Losses: 3, Former: true},
+	{Name: "standalone, 2 attempts, half way to a loss", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway},
+	{Name: "standalone, 2 attempts, half way to a second loss of one node", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway,
+		Start: func(w *State) {
+			w.Nodes[0].Max, w.Nodes[0].Floor, w.Nodes[1].Max, w.Nodes[1].Floor, w.Nodes[2].Max, w.Nodes[2].Floor = jump, jump, jump, jump, jump, jump
+		}},
+	{Name: "the log is restored, 1 attempt", Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "the log is restored, 1 attempt, from efficiency", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "1 loss, 2 attempts that renew, clients that give up",
+		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Renew: true},
+}
+
+// soaked are those that take minutes each.
+var soaked = []Bounds{
+	{Name: "3 attempts", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 8},
+	{Name: "2 losses, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 2, Ranges: 2},
+	{Name: "to correctness and back, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2, Late: true},
+	{Name: "to efficiency and back, 2 attempts", Nodes: 3, Attempts: 2, Mode: correctness, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2},
+	{Name: "moves and losses, 1 attempt", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 2, Grants: 2, Losses: 2, Ranges: 2},
+	{Name: "moves and losses, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Losses: 1, Ranges: 1},
+	{Name: "overlapping fleets, 2 attempts", Nodes: 4, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b0111, 0b1110}, Changes: 1, Ranges: 3},
+	{Name: "standalone, 1 loss, 2 attempts", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Former: true},
+	{Name: "standalone, 2 losses, 2 attempts", Nodes: 3, Attempts: 2, Standalone: true, Losses: 2},
+	{Name: "the log is restored, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "the log is restored, 1 loss", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1, Losses: 1, Ranges: 1, Former: true},
+	{Name: "the log is restored twice", Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 2},
+}
+
+// walked are the bounds of the random walks.
+var walked = []Bounds{
+	{Name: "3 attempts, 3 losses", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 3, Ranges: 3, Fail: true, Renew: true, Idle: true},
+	{Name: "5 nodes, 3 attempts, 3 losses", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 3, Ranges: 3, Fail: true, Renew: true},
+	{Name: "moves and losses", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 2, Ranges: 3, Moves: 3, Aborts: 1, Grants: 3, Late: true, Renew: true},
+	{Name: "5 nodes, moves and losses", Nodes: 5, Attempts: 3, Mode: correctness, Ceiling: 4, Losses: 3, Ranges: 3, Moves: 3, Aborts: 1, Grants: 3, Fail: true},
+	{Name: "fleets of 3 of 5 nodes", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Fleets: []uint8{0b00111, 0b11100, 0b01110}, Changes: 2, Ranges: 8, Losses: 1, Moves: 1, Grants: 2, Renew: true},
+	{Name: "standalone", Nodes: 3, Attempts: 3, Standalone: true, Losses: 3, Former: true, Fail: true},
+	{Name: "standalone, 5 nodes", Nodes: 5, Attempts: 3, Standalone: true, Losses: 4, Former: true, Fail: true},
+	{Name: "the log is restored", Nodes: 3, Attempts: 3, Mode: correctness, Ceiling: 4, Moves: 2, Grants: 3, Restores: 1, Losses: 1, Ranges: 2, Former: true, Late: true},
+}
