@@ -79,7 +79,8 @@ type connection struct {
 	inflight []*request // sent; those before next were answered
 	next     int
 	closed   bool
-	began    lease.Instant // when inflight was sent
+	began    lease.Instant // when inflight was sent, or was last seen to be answered in part
+	seen     int           // next at that time
 	watch    *time.Timer   // nil if nothing is watched for a timeout
 
 	// Only run uses these.
@@ -180,7 +181,7 @@ func (c *connection) take(b []byte) (k *link, commands []byte, dropped []*reques
 
 // watchOut begins to watch for a node that does not reply. The caller holds mu.
 func (c *connection) watchOut() {
-	c.began = c.node.clock.Now()
+	c.began, c.seen = c.node.clock.Now(), 0
 	if c.watch == nil {
 		c.watch = time.AfterFunc(c.node.timeout, c.overdue)
 	}
@@ -356,7 +357,9 @@ func (c *connection) receive(k *link, got reply) error {
 	return nil
 }
 
-// overdue ends a link whose node does not reply.
+// overdue ends a link whose node does not reply. A large batch may take longer than
+// the timeout, such as the renewal of 10,000 leases: a node that has answered part of
+// it gets another timeout for the rest.
 func (c *connection) overdue() {
 	now := c.node.clock.Now()
 	c.mu.Lock()
@@ -365,6 +368,9 @@ func (c *connection) overdue() {
 	switch {
 	case c.link == nil || c.next == len(c.inflight):
 		c.watch = nil
+	case left <= 0 && c.next > c.seen:
+		c.began, c.seen = now, c.next
+		c.watch.Reset(c.node.timeout)
 	case left <= 0:
 		c.watch = nil
 		_ = c.link.conn.Close() // the reader sees it
