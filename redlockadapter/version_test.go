@@ -14,7 +14,9 @@ import (
 )
 
 // service is what a process knows of the topology of a service.
-type service struct{ topology atomic.Pointer[lease.Topology] }
+type service struct {
+	topology atomic.Pointer[lease.Topology]
+}
 
 // follow returns a process that acts under the topology of s.
 func (s *service) follow(t *testing.T, f *virtualFleet) *redlockadapter.Backend {

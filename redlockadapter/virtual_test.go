@@ -82,7 +82,6 @@ func (n *virtualNode) restart(t testing.TB, keep bool) {
 // before sees every command before miniredis does.
 func (n *virtualNode) before(c *server.Peer, command string, args ...string) bool {
 	n.mu.Lock()
-	life := n.lives
 	if command == "EVALSHA" && len(args) > 0 && args[0] == acquireSHA {
 		n.acquires++
 	}
@@ -91,11 +90,18 @@ func (n *virtualNode) before(c *server.Peer, command string, args ...string) boo
 	case "EVAL", "EVALSHA":
 		n.mini.SetTime(now())
 	case "INFO":
-		c.WriteBulk(fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
-			"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%040d\r\n", n.name, life, 7))
+		c.WriteBulk(n.info())
 		return true
 	}
 	return false
+}
+
+// info is what a real server says of itself.
+func (n *virtualNode) info() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
+		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%040d\r\n", n.name, n.lives, 7)
 }
 
 func (n *virtualNode) setDelay(d time.Duration) {

@@ -1,0 +1,280 @@
+package redlockadapter_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+// waitingFor acquires, however long it takes.
+func waitingFor(ctx context.Context, b *redlockadapter.Backend, resources ...fencing.Resource) (Held, error) {
+	r := request(1, resources...)
+	r.Wait = true
+	held, _, err := b.Acquire(ctx, lease.NewSessionID(), virtualTTL, r)
+	return held, err
+}
+
+// A release wakes one waiter, not all: the calls on the nodes are few, however
+// many wait.
+func TestAReleaseWakesNoHerd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const processes, each = 4, 25
+		f := newVirtualFleet(t, 3).init(t)
+		holder := f.backend(t)
+		held := acquireFor(t, holder, "a")
+		var mu sync.Mutex
+		var tokens []fencing.Token
+		var waiting sync.WaitGroup
+		for range processes {
+			b := f.backend(t)
+			for range each {
+				waiting.Go(func() {
+					h, err := waitingFor(t.Context(), b, "a")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					tokens = append(tokens, h.Token)
+					mu.Unlock()
+					pass(time.Millisecond)
+					if err := b.Release(t.Context(), h); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		pass(time.Second)
+		before := f.nodes[0].countAcquires()
+		require.NoError(t, holder.Release(t.Context(), held))
+		waiting.Wait()
+		require.Len(t, tokens, processes*each)
+		require.IsIncreasing(t, tokens)
+		require.Less(t, f.nodes[0].countAcquires()-before, 3*processes*each, "acquire calls on one node for %d grants", processes*each)
+	})
+}
+
+// While a lock is held for long, its waiters ask rarely.
+func TestWaitersAskRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		holder := f.backend(t)
+		held := acquireFor(t, holder, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		b := f.backend(t)
+		for range 100 {
+			waiting.Go(func() { _, _ = waitingFor(ctx, b, "a") })
+		}
+		pass(time.Second)
+		before := f.nodes[0].countAcquires()
+		pass(5 * time.Second)
+		require.NoError(t, holder.Renew(ctx, []Held{held})[0])
+		require.Less(t, f.nodes[0].countAcquires()-before, 5*5+5, "one contender for the process, a few times a second")
+		cancel()
+		waiting.Wait()
+	})
+}
+
+// Two processes with many callers each share a lock about equally.
+func TestProcessesShareALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		for _, n := range f.nodes {
+			n.setDelay(200 * time.Microsecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var grants [2]atomic.Int64
+		var work sync.WaitGroup
+		for p := range grants {
+			b := f.backend(t)
+			for range 10 {
+				work.Go(func() {
+					for ctx.Err() == nil {
+						h, err := waitingFor(ctx, b, "a")
+						if err != nil {
+							continue
+						}
+						grants[p].Add(1)
+						pass(2 * time.Millisecond)
+						_ = b.Release(context.WithoutCancel(ctx), h)
+					}
+				})
+			}
+		}
+		work.Wait()
+		a, b := grants[0].Load(), grants[1].Load()
+		t.Logf("grants %d and %d", a, b)
+		require.Greater(t, a+b, int64(100))
+		require.Greater(t, 4*min(a, b), max(a, b))
+	})
+}
+
+// A waiter that gives up leaves the queue to those behind it, in its own process
+// and in others.
+func TestAWaiterGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		holder, leaver, stayer := f.backend(t), f.backend(t), f.backend(t)
+		held := acquireFor(t, holder, "a")
+		leaving, leave := context.WithCancel(t.Context())
+		gone, got := make(chan error, 1), make(chan *redlockadapter.Backend, 2)
+		go func() {
+			_, err := waitingFor(leaving, leaver, "a")
+			gone <- err
+		}()
+		pass(50 * time.Millisecond)
+		for _, b := range []*redlockadapter.Backend{leaver, stayer} {
+			go func() {
+				h, err := waitingFor(t.Context(), b, "a")
+				if err == nil {
+					err = b.Release(t.Context(), h)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				got <- b
+			}()
+			pass(50 * time.Millisecond)
+		}
+		leave()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		released := now()
+		require.NoError(t, holder.Release(t.Context(), held))
+		require.NotEqual(t, <-got, <-got)
+		require.Less(t, now().Sub(released), time.Second, "nobody waits for the one that has gone")
+		status, err := holder.Inspect(t.Context(), "a")
+		require.NoError(t, err)
+		require.Empty(t, status.Waiters)
+	})
+}
+
+// A process that ends without a word is passed over.
+func TestAWaitingProcessEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		holder, ends, stays := f.backend(t), f.backend(t), f.backend(t)
+		held := acquireFor(t, holder, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = waitingFor(ctx, ends, "a") }()
+		pass(50 * time.Millisecond)
+		granted := make(chan Held)
+		go func() {
+			h, err := waitingFor(t.Context(), stays, "a")
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- h
+		}()
+		pass(50 * time.Millisecond)
+		cancel()
+		require.NoError(t, ends.Close(t.Context()))
+		released := now()
+		require.NoError(t, holder.Release(t.Context(), held))
+		require.True(t, (<-granted).Token.Newer(held.Token))
+		require.Less(t, now().Sub(released), time.Second)
+	})
+}
+
+// Wake-ups are hints. If all of them are lost a waiter still gets the lock soon.
+func TestLostWakeUps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		for _, n := range f.nodes {
+			n.mini.Server().SetPreHook(func(c *server.Peer, command string, args ...string) bool {
+				if command == "PUBLISH" {
+					c.WriteInt(1)
+					return true
+				}
+				return n.before(c, command, args...)
+			})
+		}
+		holder, waiter := f.backend(t), f.backend(t)
+		held := acquireFor(t, holder, "a")
+		granted := make(chan error)
+		go func() {
+			_, err := waitingFor(t.Context(), waiter, "a")
+			granted <- err
+		}()
+		pass(time.Second)
+		released := now()
+		require.NoError(t, holder.Release(t.Context(), held))
+		require.NoError(t, <-granted)
+		require.Less(t, now().Sub(released), time.Second)
+	})
+}
+
+// With wake-ups the next process has the lock at once.
+func TestWakeUpsAreQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 5).init(t)
+		holder, waiter := f.backend(t), f.backend(t)
+		for range 20 {
+			held := acquireFor(t, holder, "a")
+			granted := make(chan Held)
+			go func() {
+				h, err := waitingFor(t.Context(), waiter, "a")
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- h
+			}()
+			pass(time.Second)
+			released := now()
+			require.NoError(t, holder.Release(t.Context(), held))
+			next := <-granted
+			require.Less(t, now().Sub(released), 20*time.Millisecond)
+			require.NoError(t, waiter.Release(t.Context(), next))
+		}
+	})
+}
+
+// Overlapping sets of several processes are all served: no waiter holds a part of
+// its set while it waits.
+func TestSetsDoNotDeadlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		sets := [][]fencing.Resource{{"a", "b"}, {"b", "c"}, {"a", "c"}, {"a", "b", "c"}, {"b"}}
+		var holding [3]atomic.Int32
+		var work sync.WaitGroup
+		for p := range 3 {
+			b := f.backend(t)
+			for w := range 5 {
+				dice := rand.New(rand.NewPCG(uint64(p), uint64(w)))
+				work.Go(func() {
+					for range 20 {
+						set := sets[dice.IntN(len(sets))]
+						h, err := waitingFor(t.Context(), b, set...)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						for _, name := range set {
+							require.EqualValues(t, 1, holding[name[0]-'a'].Add(1))
+						}
+						pass(time.Duration(dice.IntN(3)) * time.Millisecond)
+						for _, name := range set {
+							holding[name[0]-'a'].Add(-1)
+						}
+						if err := b.Release(t.Context(), h); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		work.Wait()
+	})
+}
