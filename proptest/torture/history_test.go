@@ -139,3 +139,20 @@ func TestOverlapsThatNoPauseExplains(t *testing.T) {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, unpaused(c.events)) })
 	}
 }
+
+func TestGrantsByWay(t *testing.T) {
+	g := &newChecker(&world{}).grants
+	see := func(at time.Duration, who string) { g.see(promise.Event{At: at * time.Second, Who: who}) }
+	see(1, "worker 1")
+	require.Equal(t, Ways{}, g.figures(), "not watched yet")
+	require.True(t, g.since(0))
+	require.False(t, g.since(time.Second))
+	g.watch(2 * time.Second)
+	see(5, "worker 1")
+	see(6, "worker 2")
+	see(7, "worker 3") // every third goes through a member
+	want := Ways{Direct: Way{Grants: 2, Gap: 4 * time.Second}, Member: Way{Grants: 1, Gap: 5 * time.Second}}
+	require.Equal(t, want, g.end(10*time.Second))
+	see(20, "worker 1")
+	require.Equal(t, want, g.figures())
+}

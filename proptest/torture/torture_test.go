@@ -132,8 +132,19 @@ func TestWithAGateNothingIsLost(t *testing.T) {
 	require.NoError(t, r.Picture(io.Discard))
 }
 
-// Nothing in a run removes its folder. If it goes all the same, the error must
-// not look like a fault of the run.
+// Locks in efficiency mode need no leader: straight to Redis, and through the member
+// that is left. `leased torture --scenario leaderless --duration 1m` takes longer.
+func TestEfficiencyModeWithoutALeader(t *testing.T) {
+	r, err := Run(t.Context(), Config{Scenario: Leaderless, Duration: 10 * time.Second, Seed: 1, Workers: 6, Dir: t.TempDir(),
+		Member: []string{program(t), "serve"}, Worker: []string{os.Args[0], "worker"}})
+	require.NoError(t, err)
+	t.Log(r)
+	require.Empty(t, r.Violations)
+	require.Positive(t, r.Ways.Direct.Grants)
+	require.Positive(t, r.Ways.Member.Grants)
+}
+
+// Nothing in a run removes its folder. If it is removed, the error says so.
 func TestAFolderThatWasRemovedIsSaidToBe(t *testing.T) {
 	p := process{name: "worker 1", args: []string{"true"}, log: filepath.Join(t.TempDir(), "removed", "worker-1.log")}
 	require.ErrorContains(t, p.start(), "removed by somebody else")

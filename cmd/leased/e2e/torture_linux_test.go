@@ -44,6 +44,8 @@ func TestTorture(t *testing.T) {
 	require.Equal(t, []uint64{7}, r.Seeds)
 	require.Positive(t, r.Modes["correctness"].Grants)
 	require.Positive(t, r.Modes["efficiency"].Grants)
+	require.Positive(t, r.Modes["switched"].Grants)
+	require.Positive(t, r.Switches.Done, "changes of mode")
 	require.Positive(t, r.Writes)
 	kinds := map[string]int{}
 	for kind, n := range r.Faults {
