@@ -106,8 +106,8 @@ func (s *Settings) validateRedis() error {
 		}
 	}
 	for _, p := range s.Policies {
-		if p.Mode == lease.Efficiency && p.TTL > s.RedisMaxTTL {
-			return s.broken("redis-max-ttl", fmt.Sprintf("must be at least the ttl (%v) of the policy for %q", p.TTL, p.Prefix))
+		if ttl := p.Filled().TTL; p.Mode == lease.Efficiency && ttl > s.RedisMaxTTL {
+			return s.broken("redis-max-ttl", fmt.Sprintf("must be at least the ttl (%v) of the policy for %q", ttl, p.Prefix))
 		}
 	}
 	return nil

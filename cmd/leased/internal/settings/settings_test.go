@@ -147,6 +147,7 @@ func TestErrorsOfTheFile(t *testing.T) {
 		"policies: ttl (soon, from ":         policies + "  - {prefix: a, mode: efficiency, ttl: soon}\n",
 		`two policies for the prefix "a"`:    policies + "  - {prefix: a, mode: efficiency}\n  - {prefix: a, mode: correctness}\n",
 		"redis-max-ttl (1m0s, from default)": policies + "  - {prefix: a, mode: efficiency, ttl: 5m}\n",
+		"redis-max-ttl (5s, from ":           "redis-max-ttl: 5s\n" + policies + "  - {prefix: a, mode: efficiency}\n",
 		"listen (127.0.0.1:99999, from ":     "data: d\nbootstrap-expect: 1\nlisten: 127.0.0.1:99999\n",
 		"must have a port from 0 to 65535":   "data: d\nbootstrap-expect: 1\nlisten: 127.0.0.1:99999\n",
 	} {
