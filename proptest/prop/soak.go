@@ -62,15 +62,35 @@ func often(r promise.Report, word string, least int) error {
 	return nil
 }
 
-// processes is the leg with real processes. What it leaves when it fails stays.
+// scenarioTime is the length of each scenario with one fault.
+const scenarioTime = time.Minute
+
+// processes is the leg with real processes: faults at random, then each scenario with
+// one fault. A leg that fails keeps its files.
 func processes(ctx context.Context, seed uint64, d time.Duration) (promise.Report, error) {
+	report := promise.Report{Setting: "real processes"}
+	for _, leg := range []struct {
+		scenario string
+		length   time.Duration
+	}{{"random", max(scenarioTime, d-2*scenarioTime)}, {"emptied", scenarioTime}, {"leaderless", scenarioTime}} {
+		found, err := scenario(ctx, leg.scenario, seed, leg.length)
+		report.Add(found)
+		if err != nil {
+			return report, err
+		}
+	}
+	return report, nil
+}
+
+// scenario runs one scenario with real processes.
+func scenario(ctx context.Context, name string, seed uint64, d time.Duration) (promise.Report, error) {
 	dir, err := ownFolder()
 	if err != nil {
 		return promise.Report{}, err
 	}
 	file := filepath.Join(dir, "torture.json")
-	err = torture(ctx, dir, "--duration", d.Round(time.Second).String(), "--seed", fmt.Sprint(seed), "--report", file).Run()
-	report := promise.Report{Setting: "real processes"}
+	err = torture(ctx, dir, "--scenario", name, "--duration", d.Round(time.Second).String(), "--seed", fmt.Sprint(seed), "--report", file).Run()
+	report := promise.Report{}
 	data, readErr := os.ReadFile(file)
 	if readErr == nil {
 		readErr = json.Unmarshal(data, &report)
@@ -79,7 +99,7 @@ func processes(ctx context.Context, seed uint64, d time.Duration) (promise.Repor
 		report.Seeds = []uint64{seed}
 	}
 	if err = errors.Join(err, readErr); err != nil {
-		return report, fmt.Errorf("real processes, see %s: %w", dir, err)
+		return report, fmt.Errorf("real processes, scenario %s, see %s: %w", name, dir, err)
 	}
 	return report, os.RemoveAll(dir)
 }
