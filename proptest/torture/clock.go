@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic is the clock that all processes of this machine share, and that
-// nobody sets.
+// monotonic reads CLOCK_MONOTONIC, which all processes of this machine share.
 func monotonic() time.Duration { return clockTime(unix.CLOCK_MONOTONIC) }
 
 func clockTime(clock int32) time.Duration {
@@ -21,8 +20,8 @@ func clockTime(clock int32) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// wallOffset is what to add to a monotonic time for the wall clock, by which the
-// storage stamps its log. It is for pictures only.
+// wallOffset is the wall clock's time less the monotonic one. The storage's log has
+// the wall clock's. It is for pictures only.
 func wallOffset() time.Duration { return clockTime(unix.CLOCK_REALTIME) - monotonic() }
 
 // wait returns after d, or with false when ctx ends first.
@@ -37,14 +36,14 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ask does something until it succeeds, with a server that may be away for a
-// while. It returns the last error when that takes too long, or ctx ends.
+// ask repeats a call to a server that may be down until it succeeds. It returns the
+// last error after startLimit, or when ctx ends.
 func ask(ctx context.Context, do func() error) (err error) {
 	until(ctx, startLimit, func() bool { err = do(); return err == nil })
 	return err
 }
 
-// until asks again and again whether something is so, for at most limit.
+// until polls a condition for at most limit, and reports whether it came true.
 func until(ctx context.Context, limit time.Duration, is func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// listener is told once of the first line that has a word.
+// listener closes told at the first line that has a word.
 type listener struct {
 	word string
 	once sync.Once
@@ -32,8 +32,7 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Who interrupts a run does not wait for a storage that does not come back. The
-// run's patience with that is no less than the test's.
+// An interrupted run does not wait for a storage that does not come back.
 func TestAnInterruptWaitsForNothing(t *testing.T) {
 	why := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -61,11 +60,11 @@ func TestAnInterruptWaitsForNothing(t *testing.T) {
 		require.ErrorIs(t, err, why)
 	case <-time.After(startLimit):
 		require.ErrorIs(t, <-ended, why) // so that nothing stays behind
-		require.Fail(t, "it waited for what it had no more use for")
+		require.Fail(t, "the interrupted run waited for the storage")
 	}
 }
 
-// child is the process that this one has started with some words, or 0.
+// child returns the id of a child process with some words in its command line, or 0.
 func child(t *testing.T, words string) int {
 	t.Helper()
 	states, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -9,14 +9,14 @@ import (
 	"github.com/leased-project/leased/proptest/promise"
 )
 
-// unpaused counts the overlaps that no pause explains: a grant is told while a
-// former holder, who is not stopped and was not just woken up, still believes in
-// its own. The events are in the order of time. In the correctness mode there is
-// none while clocks run at one rate and the machine runs every process in time;
-// a busy machine does not, so that they are counted and not forbidden.
+// unpaused counts the overlaps that no pause explains: a client is granted a lock
+// while a former holder, which is not stopped and was not resumed just now, has not
+// ended its lease. The events are sorted by time. In correctness mode there is none
+// while clocks run at one rate and every process runs in time; a busy machine delays
+// processes, so overlaps are counted and are no violation.
 func unpaused(events []promise.Event) int {
-	const awake = leaseTTL // after this a holder has noticed that its time is over
-	believe := map[fencing.Resource]map[promise.Attempt]string{}
+	const awake = leaseTTL // by then a resumed holder has noticed that its lease is over
+	holders := map[fencing.Resource]map[promise.Attempt]string{}
 	stopped, woken := map[string]bool{}, map[string]time.Duration{}
 	n := 0
 	for _, e := range events {
@@ -27,17 +27,17 @@ func unpaused(events []promise.Event) int {
 			delete(stopped, e.Who)
 			woken[e.Who] = e.At
 		case promise.Ended:
-			delete(believe[e.Resource], e.Attempt)
+			delete(holders[e.Resource], e.Attempt)
 		case promise.Told:
-			for _, who := range believe[e.Resource] {
+			for _, who := range holders[e.Resource] {
 				if at, ok := woken[who]; !stopped[who] && (!ok || e.At-at > awake) {
 					n++
 				}
 			}
-			if believe[e.Resource] == nil {
-				believe[e.Resource] = map[promise.Attempt]string{}
+			if holders[e.Resource] == nil {
+				holders[e.Resource] = map[promise.Attempt]string{}
 			}
-			believe[e.Resource][e.Attempt] = e.Who
+			holders[e.Resource][e.Attempt] = e.Who
 		}
 	}
 	return n

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// process is a program that can be ended and started again under one name. Its
-// methods are for one goroutine at a time, but for alive and signal.
+// process is a program that can be stopped and restarted. Its methods are for one
+// goroutine at a time, except alive and signal.
 type process struct {
 	name string
 	args []string
 	env  []string
-	// log is the file that it prints to, in addition.
+	// log is the file of its output.
 	log string
-	// out is what it prints, if not nil. It is read until the process has ended.
+	// out, if not nil, reads its standard output until the process has ended.
 	out func(io.Reader)
 
 	mu      sync.Mutex
@@ -45,8 +45,8 @@ func (p *process) start() error {
 	cmd := exec.Command(p.args[0], p.args[1:]...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	// A terminal's Ctrl-C is for the whole; whatever happens to us, nothing of
-	// this stays behind.
+	// Ctrl-C at a terminal reaches only the parent, and the death of the parent
+	// ends the process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var output io.Reader
 	if p.out != nil {
@@ -85,7 +85,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// end ends it by a signal, and waits until it is gone. After limit it is killed.
+// end sends a signal and waits until the process has ended. After limit it is killed.
 func (p *process) end(s syscall.Signal, limit time.Duration) {
 	p.mu.Lock()
 	exited := p.exited
@@ -106,7 +106,7 @@ func (p *process) end(s syscall.Signal, limit time.Duration) {
 
 func (p *process) kill() { p.end(syscall.SIGKILL, time.Minute) }
 
-// finish asks a process to end by closing its input.
+// finish closes the input of the process, upon which it ends.
 func (p *process) finish(limit time.Duration) {
 	p.mu.Lock()
 	if p.input != nil {
@@ -116,14 +116,14 @@ func (p *process) finish(limit time.Duration) {
 	p.end(syscall.SIGCONT, limit)
 }
 
-// pid is the process id.
+// pid returns the process id.
 func (p *process) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd.Process.Pid
 }
 
-// alive reports whether it runs, and whether it should.
+// alive reports whether it runs and, if not, whether that is expected.
 func (p *process) alive() (runs, expected bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 	stopLimit   = 20 * time.Second
 )
 
-// world is everything that is started, and by what it can be reached.
+// world is all processes of a run, and how they are reached.
 type world struct {
 	config    Config
 	began     time.Duration
@@ -38,10 +38,10 @@ type world struct {
 	postgres  *testserver.Server
 	database  *database
 	workers   []*worker
-	without   []string // faults that cannot be had here, and why
+	without   []string // faults that cannot be injected here, and why
 }
 
-// newWorld starts everything but the workers. On an error nothing is left.
+// newWorld starts all processes but the workers. On an error none is left running.
 func newWorld(ctx context.Context, c Config) (*world, error) {
 	w := &world{config: c, began: monotonic(), network: newNetwork(memberCount)}
 	if w.network.why != "" && !w.network.namespaces {
@@ -56,7 +56,7 @@ func newWorld(ctx context.Context, c Config) (*world, error) {
 	return w, nil
 }
 
-// now is the time since the beginning.
+// now returns the time since the beginning of the run.
 func (w *world) now() time.Duration { return monotonic() - w.began }
 
 func (w *world) startStorage(ctx context.Context) (err error) {
@@ -141,9 +141,8 @@ func (w *world) startMembers(ctx context.Context) error {
 	return nil
 }
 
-// freeAddr is an address for member i: at this port where it has a namespace
-// of its own, else at one that nobody listens at right now, and that the kernel
-// gives to no connection.
+// freeAddr returns an address for member i: at this port if the member has a network
+// namespace, else at a free port outside the range of ephemeral ports.
 func (w *world) freeAddr(i int, port string) string {
 	if w.network.namespaces {
 		return net.JoinHostPort(w.network.address(i), port)
@@ -157,7 +156,7 @@ func (w *world) freeAddr(i int, port string) string {
 	}
 }
 
-// endpoints are the APIs of all members.
+// endpoints returns the API addresses of all members.
 func (w *world) endpoints() []string {
 	var all []string
 	for _, m := range w.members {
@@ -166,8 +165,8 @@ func (w *world) endpoints() []string {
 	return all
 }
 
-// heal puts right whatever is broken. It may be called at any time when the
-// nemesis does nothing. Once ctx has ended it waits for nobody.
+// heal repairs all faults. The nemesis must have ended. Once ctx has ended it does not
+// wait.
 func (w *world) heal(ctx context.Context) error {
 	var errs []error
 	if w.network.namespaces {
@@ -189,7 +188,7 @@ func (w *world) heal(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stop ends everything that was started, and nothing else.
+// stop ends all processes of the run.
 func (w *world) stop() {
 	for _, v := range w.workers {
 		v.process.kill()
