@@ -2,6 +2,7 @@ package redlockadapter
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync"
@@ -47,9 +48,16 @@ var _ lease.Backend = (*Backend)(nil)
 // servers and the order of waiters depend on it.
 func wallClock() time.Time { return lease.MonotonicClock().Now().Time() }
 
+// newProcess returns a random name, short since it is part of every record: 48
+// bits, always of the same length.
+func newProcess() string {
+	id := lease.NewSessionID()
+	return base64.RawURLEncoding.EncodeToString(id[:6])
+}
+
 func newBackend(config Config) *Backend {
 	b := &Backend{config: config, fingerprint: config.fleet().Fingerprint(), channel: keyPrefix(config.Namespace) + "wake:",
-		process: lease.NewSessionID().String()[:12] + "-", clock: lease.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
+		process: newProcess(), clock: lease.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
 		lives: &lives{owner: map[string]string{}}, granted: grants{byName: map[string]*attempt{}},
 		sessions: map[lease.SessionID]*session{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
