@@ -60,6 +60,7 @@ func TestAnyMember(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, released.Released)
 	})
+	t.Run("a grant whose answer was lost", func(t *testing.T) { answerLost(t, c.members[0].spec.API, c.members[1].spec.API) })
 	t.Run("a stream", func(t *testing.T) { streamAt(t, follower) })
 	t.Run("a list of both modes", func(t *testing.T) {
 		slow := mustPost(t, follower, "/v1/acquire", `{"resource":"a-slow-one","ttl":"1m"}`)
@@ -118,6 +119,26 @@ func streamAt(t *testing.T, address string) {
 		require.Empty(t, failed)
 		require.NoError(t, session.Release(patient(t), nonce))
 	}
+}
+
+// answerLost: a client that has not heard of its grant ends the attempt at another
+// member, which has to find the lease. A lease with too long a TTL is not renewed.
+func answerLost(t *testing.T, granter, other string) {
+	id := lease.NewSessionID()
+	first, second := openStream(t, granter, id), openStream(t, other, id)
+	acquire := &pb.AcquireCall{Nonce: 7, Resources: []string{"fast/lost"}, TtlNanos: int64(longTTL)}
+	answer, code := first.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
+	require.Empty(t, code)
+	held := &pb.HeldLease{Nonce: 7, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token, TtlNanos: int64(2 * longTTL)}
+	_, code = second.do(&pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
+	require.Equal(t, "invalid", code)
+	unknown := &pb.HeldLease{Nonce: 7, Resources: acquire.Resources, TtlNanos: int64(longTTL)}
+	_, code = second.do(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 6, Lease: unknown}}})
+	require.Empty(t, code)
+	require.Contains(t, fmt.Sprint(mustPost(t, other, "/v1/inspect", `{"resource":"fast/lost"}`)), "holders", "it is another attempt's")
+	_, code = second.do(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: unknown}}})
+	require.Empty(t, code)
+	require.NotContains(t, fmt.Sprint(mustPost(t, granter, "/v1/inspect", `{"resource":"fast/lost"}`)), "holders")
 }
 
 // TestWithoutALeader: with two of three members dead the last one serves the

@@ -233,6 +233,10 @@ func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
 			_, err := c.Join(ctx, &pb.JoinRequest{Address: evil})
 			return err
 		},
+		"set-fleet": func(pb.ClusterServiceClient) error {
+			_, err := pb.NewRedisServiceClient(dialAs(t, s.Address(), alice)).SetFleet(ctx, &pb.SetFleetRequest{})
+			return err
+		},
 		"restore-snapshot": func(c pb.ClusterServiceClient) error {
 			stream, err := c.RestoreSnapshot(ctx)
 			if err == nil {
