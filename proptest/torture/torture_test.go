@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,23 +33,41 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if programDir != "" {
+		_ = os.RemoveAll(programDir)
+	}
+	os.Exit(code)
 }
 
-// program builds the program of the members.
+// programDir is the folder of the members' program once it is built.
+var programDir string
+
+var build = sync.OnceValues(func() (path string, err error) {
+	if programDir, err = os.MkdirTemp("", "leased-torture-test-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(programDir, "leased")
+	out, err := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", path, "../../cmd/leased")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the members: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// program returns the path of the members' program, which is built once.
 func program(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "leased")
-	out, err := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", path, "../../cmd/leased")...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	path, err := build()
+	require.NoError(t, err)
 	return path
 }
 
 // ungatedVariable tells a worker of a test to write past the gate.
 const ungatedVariable = "LEASED_TORTURE_UNGATED"
 
-// sleepy is a storage whose worker is stopped now and then, at the worst moment:
-// when everything was checked that can be checked, just before the write.
+// sleepy is a storage whose worker is stopped now and then, at the worst moment: after
+// all checks, just before the write.
 type sleepy struct {
 	*database
 	ungated bool
@@ -81,7 +100,7 @@ func (s *sleepy) Enter(ctx context.Context, resource fencing.Resource, token fen
 	return s.database.Enter(ctx, resource, token)
 }
 
-// doze stops this process for longer than a lease. A child wakes it up.
+// doze stops this process for longer than a TTL. A child resumes it.
 func doze() error {
 	alarm := exec.Command("sh", "-c", fmt.Sprintf("sleep %.1f; kill -CONT %d", 2*leaseTTL.Seconds(), os.Getpid()))
 	if err := alarm.Start(); err != nil {
@@ -93,7 +112,7 @@ func doze() error {
 	return alarm.Wait()
 }
 
-// sleep tortures with workers of this binary until enough has been seen.
+// sleep runs with workers of this binary, with other seeds until enough was seen.
 func sleep(t *testing.T, seen func(*Result) bool) *Result {
 	t.Helper()
 	member := program(t)
