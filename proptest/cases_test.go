@@ -83,7 +83,7 @@ func (c *cases) before(p *pair, command machine.Command) view {
 		v.status[name] = p.machine.Inspect(name)
 	}
 	if open, ok := command.(*machine.OpenSession); ok {
-		_, v.open = p.machine.Standings()[open.Session]
+		_, v.open = p.machine.Sessions()[open.Session]
 	}
 	return v
 }
@@ -105,7 +105,7 @@ func (v view) find(a model.Attempt) (party lease.Party, holds, found bool) {
 func (c *cases) after(p *pair, command machine.Command, v view, result machine.Result, events []machine.Event) {
 	c.commands++
 	if a, ok := command.(*machine.Acquire); ok {
-		c.hit(result.Code == machine.NoSession && p.machine.Standing(a.Session).TTL != 0, "session: asked for something in an earlier life")
+		c.hit(result.Code == machine.NoSession && p.machine.SessionInfo(a.Session).TTL != 0, "session: asked for something in an earlier life")
 	}
 	granted := c.grants(p, v, events)
 	switch command := command.(type) {

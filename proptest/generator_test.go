@@ -144,7 +144,7 @@ func (s *script) command(t *rapid.T) machine.Command {
 
 // session is mostly one that is open.
 func (s *script) session(t *rapid.T) lease.SessionID {
-	open := slices.DeleteFunc(slices.Clone(sessions), func(id lease.SessionID) bool { return s.machine.Standing(id).TTL == 0 })
+	open := slices.DeleteFunc(slices.Clone(sessions), func(id lease.SessionID) bool { return s.machine.SessionInfo(id).TTL == 0 })
 	if len(open) > 0 && roll(t, 8, "any session") > 0 {
 		return pick(t, open, "open session")
 	}
@@ -154,7 +154,7 @@ func (s *script) session(t *rapid.T) lease.SessionID {
 // incarnation is the present one of a session, or sometimes an earlier one of
 // any; late copies have those too.
 func (s *script) incarnation(t *rapid.T, id lease.SessionID) uint64 {
-	if n := s.machine.Standing(id).Incarnation; n != 0 && roll(t, 16, "earlier life") > 0 {
+	if n := s.machine.SessionInfo(id).Incarnation; n != 0 && roll(t, 16, "earlier life") > 0 {
 		return n
 	}
 	return pick(t, slices.Sorted(maps.Keys(s.lifeOf)), "incarnation")

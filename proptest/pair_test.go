@@ -203,9 +203,9 @@ func (p *pair) compareStates(t require.TestingT, c machine.Command) {
 	_, version := p.machine.Policies()
 	same(t, c, "generation", p.model.Generation(), p.machine.Generation())
 	same(t, c, "last token", p.model.LastToken(), p.machine.LastToken())
-	open := map[lease.SessionID]model.Standing{}
-	for id, s := range p.machine.Standings() {
-		open[id] = model.Standing{TTL: s.TTL, Life: p.session(id, s.Incarnation).Life}
+	open := map[lease.SessionID]model.Settings{}
+	for id, s := range p.machine.Sessions() {
+		open[id] = model.Settings{TTL: s.TTL, Life: p.session(id, s.Incarnation).Life}
 	}
 	same(t, c, "sessions", p.model.Sessions(), open)
 	same(t, c, "version of the policies", p.model.Version(), version)

@@ -21,7 +21,7 @@ type watched struct {
 // apply runs a batch, and shows everything to the witness.
 func (w *watched) apply(t *rapid.T, batch ...machine.Command) {
 	for _, c := range batch {
-		if a, ok := c.(*machine.Acquire); ok && w.machine.Standing(a.Session).Incarnation == a.Incarnation {
+		if a, ok := c.(*machine.Acquire); ok && w.machine.SessionInfo(a.Session).Incarnation == a.Incarnation {
 			w.witness.Asked(a.Session, a.Request)
 		}
 		result, events := w.machine.Apply(c)

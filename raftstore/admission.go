@@ -86,7 +86,7 @@ func (a *admission) run() {
 	for {
 		select {
 		case rpc := <-a.Transport.Consumer():
-			if err := a.node.catchUp.settle(); err != nil {
+			if err := a.node.catchUp.finish(); err != nil {
 				a.node.logger.Error("cannot end catching up", "error", err)
 			}
 			if !a.open() {

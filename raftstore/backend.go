@@ -121,7 +121,7 @@ func (b *Backend) worthAnother(ctx context.Context, err error) bool {
 
 // Open starts a session, which is a *Session.
 func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
-	s, err := b.begin(ctx, config, func(n *Node) (machine.Standing, error) { return n.open(ctx, config) })
+	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.open(ctx, config) })
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
@@ -132,7 +132,7 @@ func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.S
 // never opens one: if there is none, or it ends meanwhile, that is
 // lease.ErrExpired. The TTL of config does not matter.
 func (b *Backend) Attach(ctx context.Context, config lease.SessionConfig) (*Session, error) {
-	s, err := b.begin(ctx, config, func(n *Node) (machine.Standing, error) { return n.attach(ctx, config.ID) })
+	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.attach(ctx, config.ID) })
 	if err != nil {
 		return nil, fmt.Errorf("attach session: %w", err)
 	}
@@ -141,7 +141,7 @@ func (b *Backend) Attach(ctx context.Context, config lease.SessionConfig) (*Sess
 
 // begin listens for losses, then has find open or find the session, then says
 // which incarnation it is that listens.
-func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find func(*Node) (machine.Standing, error)) (*Session, error) {
+func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find func(*Node) (machine.SessionInfo, error)) (*Session, error) {
 	if config.Clock == nil {
 		config.Clock = lease.SystemClock()
 	}

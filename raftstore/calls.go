@@ -29,31 +29,31 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 // open makes a session known, or finds it again and renews it. One that is open
 // with another time is not the caller's, or the caller would count on a time
 // that the service does not give.
-func (n *Node) open(ctx context.Context, config lease.SessionConfig) (machine.Standing, error) {
+func (n *Node) open(ctx context.Context, config lease.SessionConfig) (machine.SessionInfo, error) {
 	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
 	if err != nil {
-		return machine.Standing{}, err
+		return machine.SessionInfo{}, err
 	}
-	var found machine.Standing
-	n.fsm.read(func(m *machine.Machine) { found = m.Standing(config.ID) })
+	var found machine.SessionInfo
+	n.fsm.read(func(m *machine.Machine) { found = m.SessionInfo(config.ID) })
 	if found.TTL != config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation { // else it has ended since
-		return machine.Standing{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session",
+		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session",
 			lease.ErrInvalid, config.ID, found.TTL, config.TTL)
 	}
 	err = n.prolong(term, config.ID, result.Incarnation)
 	if err != nil && !errors.Is(err, lease.ErrLost) {
 		err = fmt.Errorf("%w: it is open, but perhaps not renewed: %w", lease.ErrUncertain, err)
 	}
-	return machine.Standing{TTL: config.TTL, Incarnation: result.Incarnation}, err
+	return machine.SessionInfo{TTL: config.TTL, Incarnation: result.Incarnation}, err
 }
 
 // attach finds a session that is open, and renews it. It never opens one.
-func (n *Node) attach(ctx context.Context, id lease.SessionID) (found machine.Standing, err error) {
-	if err := n.read(ctx, Linearizable, func(m *machine.Machine) { found = m.Standing(id) }); err != nil {
-		return machine.Standing{}, err
+func (n *Node) attach(ctx context.Context, id lease.SessionID) (found machine.SessionInfo, err error) {
+	if err := n.read(ctx, Linearizable, func(m *machine.Machine) { found = m.SessionInfo(id) }); err != nil {
+		return machine.SessionInfo{}, err
 	}
 	if found.TTL == 0 {
-		return machine.Standing{}, fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
+		return machine.SessionInfo{}, fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
 	}
 	return found, n.renew(ctx, id, found.Incarnation)
 }

@@ -56,9 +56,9 @@ func (c *catchUp) begin(index uint64) error {
 	return c.timeouts(calmTimeout)
 }
 
-// settle ends it when the node has applied the entry that let it in: from there
+// finish ends it when the node has applied the entry that let it in: from there
 // on it knows the members as well as any follower.
-func (c *catchUp) settle() error {
+func (c *catchUp) finish() error {
 	if !c.pending() {
 		return nil
 	}

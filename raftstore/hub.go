@@ -178,7 +178,7 @@ func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 	for id := range h.holders {
 		_, requests, _ := old.Session(id)
 		for _, r := range requests {
-			a := attempt{id, old.Standing(id).Incarnation, r.Party.Nonce}
+			a := attempt{id, old.SessionInfo(id).Incarnation, r.Party.Nonce}
 			if r.Party.Token != fencing.None && now.Attempt(id, a.incarnation, a.nonce).Token != r.Party.Token {
 				later = append(later, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", lease.ErrNotHeld))...)
 			}

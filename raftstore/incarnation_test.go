@@ -11,9 +11,9 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// standing is what the leader's machine knows of a session.
-func standing(c *cluster, id lease.SessionID) (found machine.Standing) {
-	c.leader().fsm.read(func(m *machine.Machine) { found = m.Standing(id) })
+// sessionInfo is what the leader's machine knows of a session.
+func sessionInfo(c *cluster, id lease.SessionID) (found machine.SessionInfo) {
+	c.leader().fsm.read(func(m *machine.Machine) { found = m.SessionInfo(id) })
 	return found
 }
 
@@ -28,7 +28,7 @@ func TestALateOpenHidesNoExpiry(t *testing.T) {
 		_, err := first.Acquire(ctx, lockRequest(1, "a"))
 		require.NoError(t, err)
 		pass(11 * time.Second)
-		eventually(t, "the expiry", func() bool { return standing(c, first.config.ID) == machine.Standing{} })
+		eventually(t, "the expiry", func() bool { return sessionInfo(c, first.config.ID) == machine.SessionInfo{} })
 
 		late, err := c.backend().Open(ctx, first.config)
 		require.NoError(t, err)
@@ -44,15 +44,15 @@ func TestALateOpenHidesNoExpiry(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, status.Holders, 1, "what is of the first has no effect on the second")
 		require.Equal(t, granted.Token, status.Holders[0].Token)
-		require.Equal(t, late.(*Session).Incarnation(), standing(c, first.config.ID).Incarnation)
+		require.Equal(t, late.(*Session).Incarnation(), sessionInfo(c, first.config.ID).Incarnation)
 
 		pass(9 * time.Second)
 		_, err = late.Renew(ctx)
 		require.NoError(t, err, "its time is its own")
 		pass(9 * time.Second)
-		require.NotZero(t, standing(c, first.config.ID))
+		require.NotZero(t, sessionInfo(c, first.config.ID))
 		pass(2 * time.Second)
-		eventually(t, "its expiry", func() bool { return standing(c, first.config.ID) == machine.Standing{} })
+		eventually(t, "its expiry", func() bool { return sessionInfo(c, first.config.ID) == machine.SessionInfo{} })
 	})
 }
 

@@ -90,7 +90,7 @@ func (n *Node) serve(generation uint64, sent lease.Instant) bool {
 	current := false
 	n.fsm.read(func(m *machine.Machine) {
 		if current = m.Generation() == generation; current {
-			n.lessor.begin(term, m.Standings(), m.Delays(), proofLife)
+			n.lessor.begin(term, m.Sessions(), m.Delays(), proofLife)
 		}
 	})
 	if current {

@@ -28,13 +28,13 @@ type lessor struct {
 
 	mu       sync.Mutex
 	term     *leadership // nil while not leading
-	sessions map[lease.SessionID]*tenure
+	sessions map[lease.SessionID]*sessionTimer
 	due      dueHeap
 }
 
-// tenure is the time of one session.
-type tenure struct {
-	machine.Standing
+// sessionTimer is the time of one session.
+type sessionTimer struct {
+	machine.SessionInfo
 	deadline time.Time
 	ending   bool     // its end is proposed: it is not renewed any more
 	due      *dueItem // when it is looked at next; nil while it ends
@@ -48,12 +48,12 @@ func (l *lessor) now() time.Time { return l.clock.Now().Time() }
 
 // begin starts a leadership: every session has its full time again, and grace
 // on top, for what a former leader may have promised last.
-func (l *lessor) begin(term *leadership, standings map[lease.SessionID]machine.Standing, delays []machine.Event, grace time.Duration) {
+func (l *lessor) begin(term *leadership, sessions map[lease.SessionID]machine.SessionInfo, delays []machine.Event, grace time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.term, l.sessions, l.due = term, make(map[lease.SessionID]*tenure, len(standings)), nil
-	for id, standing := range standings {
-		l.add(id, standing, grace)
+	l.term, l.sessions, l.due = term, make(map[lease.SessionID]*sessionTimer, len(sessions)), nil
+	for id, info := range sessions {
+		l.add(id, info, grace)
 	}
 	for i := range delays {
 		l.delay(&delays[i])
@@ -78,7 +78,7 @@ func (l *lessor) applied(c machine.Command, result machine.Result, events []mach
 	switch c := c.(type) {
 	case *machine.OpenSession:
 		if l.sessions[c.Session] == nil {
-			l.add(c.Session, machine.Standing{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
+			l.add(c.Session, machine.SessionInfo{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
 			l.poke()
 		}
 	case *machine.CloseSession:
@@ -101,14 +101,14 @@ func (l *lessor) applied(c machine.Command, result machine.Result, events []mach
 }
 
 // add begins the time of a session. The caller holds mu.
-func (l *lessor) add(id lease.SessionID, standing machine.Standing, grace time.Duration) {
-	t := &tenure{Standing: standing, deadline: l.now().Add(standing.TTL + grace)}
+func (l *lessor) add(id lease.SessionID, info machine.SessionInfo, grace time.Duration) {
+	t := &sessionTimer{SessionInfo: info, deadline: l.now().Add(info.TTL + grace)}
 	l.sessions[id] = t
 	l.lookAt(id, t, t.deadline)
 }
 
 // lookAt puts a session among what is due. The caller holds mu.
-func (l *lessor) lookAt(id lease.SessionID, t *tenure, at time.Time) {
+func (l *lessor) lookAt(id lease.SessionID, t *sessionTimer, at time.Time) {
 	t.due = &dueItem{at: at, session: id}
 	heap.Push(&l.due, t.due)
 }

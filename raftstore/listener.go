@@ -74,7 +74,7 @@ func (h *hub) identify(id lease.SessionID, l *listener, incarnation uint64, m *m
 // over reports whether an incarnation has certainly ended in this replica. One
 // whose number is not given yet is still to come, as this replica lags.
 func over(m *machine.Machine, id lease.SessionID, incarnation uint64) bool {
-	if now := m.Standing(id); now != (machine.Standing{}) {
+	if now := m.SessionInfo(id); now != (machine.SessionInfo{}) {
 		return now.Incarnation > incarnation
 	}
 	return incarnation <= m.Order()

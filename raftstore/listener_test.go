@@ -224,10 +224,10 @@ func TestASessionOpenedAsItExpiresHears(t *testing.T) {
 		var told atomic.Int64
 		config := first.config
 		config.Lost = func(lease.Nonce, error) { told.Add(1) }
-		second, err := c.backend().begin(ctx, config, func(n *Node) (machine.Standing, error) {
+		second, err := c.backend().begin(ctx, config, func(n *Node) (machine.SessionInfo, error) {
 			_, _, err := n.propose(ctx, &machine.Expire{Session: config.ID, Incarnation: first.Incarnation(), Generation: n.leading.Load().generation})
 			if err != nil {
-				return machine.Standing{}, err
+				return machine.SessionInfo{}, err
 			}
 			return n.open(ctx, config)
 		})

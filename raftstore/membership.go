@@ -104,7 +104,7 @@ func (n *Node) Join(ctx context.Context, leader Membership) error {
 	for {
 		applied := n.raft.AppliedIndex()
 		if applied >= index {
-			if err := n.catchUp.settle(); err != nil { // a voter may have to vote at once
+			if err := n.catchUp.finish(); err != nil { // a voter may have to vote at once
 				return fmt.Errorf("join: %w", err)
 			}
 			err := leader.Promote(ctx, n.ID(), applied)

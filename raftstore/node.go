@@ -46,10 +46,10 @@ type Node struct {
 	topology  topologyFeed
 
 	notify  chan bool                  // from the engine: whether this node leads
-	leadMu  baton                      // held while leadership changes hands
+	leadMu  longMutex                  // held while leadership changes hands
 	leading atomic.Pointer[leadership] // nil while this node does not serve
 
-	memberMu baton         // held while members change
+	memberMu longMutex     // held while members change
 	started  chan struct{} // closed when raft is set
 	stopped  chan struct{}
 	stopOnce sync.Once

@@ -116,7 +116,7 @@ func (n *Node) answerCall(c call) (a answered) {
 	backend, err := NewBackend([]*Node{n}, WithPatience(0))
 	must(err)
 	s := &Session{backend: backend, config: lease.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: lease.SystemClock()}}
-	n.fsm.read(func(m *machine.Machine) { s.number = m.Standing(c.Session).Incarnation })
+	n.fsm.read(func(m *machine.Machine) { s.number = m.SessionInfo(c.Session).Incarnation })
 	switch c.Op {
 	case "bootstrap":
 		err = n.Bootstrap()

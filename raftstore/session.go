@@ -124,7 +124,7 @@ func (s *Session) learn(m *machine.Machine) {
 	if s.asked == nil {
 		s.asked = map[lease.Nonce]ask{}
 	}
-	if m.Standing(s.config.ID).Incarnation != s.number {
+	if m.SessionInfo(s.config.ID).Incarnation != s.number {
 		return
 	}
 	_, requests, _ := m.Session(s.config.ID)

@@ -34,8 +34,8 @@ type Session struct {
 	Life uint64
 }
 
-// Standing is what a session was opened with.
-type Standing struct {
+// Settings is what a session was opened with.
+type Settings struct {
 	TTL  time.Duration
 	Life uint64
 }
@@ -47,7 +47,7 @@ type Model struct {
 	lastToken  fencing.Token
 	version    uint64                       // of policies and fleet
 	rules      map[string]*rule             // by prefix
-	sessions   map[lease.SessionID]Standing // those that are open
+	sessions   map[lease.SessionID]Settings // those that are open
 	lastLife   uint64                       // that a session was given
 	asks       []*ask                       // all that were ever made, in their order
 	ended      map[Attempt]bool             // of the sessions that are open
@@ -64,7 +64,7 @@ type Model struct {
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{rules: map[string]*rule{}, sessions: map[lease.SessionID]Standing{}, assigned: map[string]bool{},
+	return &Model{rules: map[string]*rule{}, sessions: map[lease.SessionID]Settings{}, assigned: map[string]bool{},
 		members: map[string]string{}, ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
 }
 
@@ -80,7 +80,7 @@ func (m *Model) Lead() (Outcome, []Event) {
 func (m *Model) OpenSession(id lease.SessionID, ttl time.Duration) (Outcome, []Event) {
 	if _, open := m.sessions[id]; !open {
 		m.lastLife++
-		m.sessions[id] = Standing{TTL: ttl, Life: m.lastLife}
+		m.sessions[id] = Settings{TTL: ttl, Life: m.lastLife}
 	}
 	return Outcome{Code: Done, Life: m.sessions[id].Life}, nil
 }
@@ -119,7 +119,7 @@ func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
 	}
 	attempt := Attempt{s.ID, request.Nonce}
 	if a := m.live(attempt); a != nil {
-		return m.standing(a), nil
+		return m.outcome(a), nil
 	}
 	if m.ended[attempt] {
 		return Outcome{Code: Ended}, nil
@@ -149,7 +149,7 @@ func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
 		m.ended[attempt] = true
 		return Outcome{Code: Held}, nil
 	}
-	return m.standing(a), m.events
+	return m.outcome(a), m.events
 }
 
 // Release ends an attempt whatever its state, also one that is not known yet.
@@ -164,7 +164,7 @@ func (m *Model) Release(s Session, nonce lease.Nonce) (Outcome, []Event) {
 		return Outcome{Code: Ended}, nil
 	}
 	m.end(a, WasReleased)
-	m.settle(slices.Clone(a.request.Resources)...)
+	m.grantWaiters(slices.Clone(a.request.Resources)...)
 	return Outcome{Code: Done}, m.events
 }
 
@@ -174,7 +174,7 @@ func (m *Model) Break(name fencing.Resource, token fencing.Token) (Outcome, []Ev
 	for _, a := range m.asks {
 		if a.state == holding && a.token == token && slices.Contains(a.request.Resources, name) {
 			m.end(a, WasBroken)
-			m.settle(slices.Clone(a.request.Resources)...)
+			m.grantWaiters(slices.Clone(a.request.Resources)...)
 			return Outcome{Code: Done}, m.events
 		}
 	}
@@ -189,7 +189,7 @@ func (m *Model) EndDelay(name fencing.Resource, delay, generation uint64) (Outco
 	}
 	delete(m.delays, name)
 	m.events = append(m.events, Event{What: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
-	m.settle(name)
+	m.grantWaiters(name)
 	return Outcome{Code: Done}, m.events
 }
 
@@ -213,7 +213,7 @@ func (m *Model) live(attempt Attempt) *ask {
 	return nil
 }
 
-func (m *Model) standing(a *ask) Outcome {
+func (m *Model) outcome(a *ask) Outcome {
 	if a.state == waiting {
 		return Outcome{Code: Queued}
 	}
@@ -271,7 +271,7 @@ func (m *Model) endAll(ids []lease.SessionID, how Happening) {
 			delete(m.ended, attempt)
 		}
 	}
-	m.settle(freed...)
+	m.grantWaiters(freed...)
 }
 
 func (m *Model) tell(what Happening, a *ask) {
@@ -294,7 +294,7 @@ func (m *Model) LastToken() fencing.Token { return m.lastToken }
 func (m *Model) Version() uint64 { return m.version }
 
 // Sessions are those that are open.
-func (m *Model) Sessions() map[lease.SessionID]Standing { return m.sessions }
+func (m *Model) Sessions() map[lease.SessionID]Settings { return m.sessions }
 
 // Delays are the lock-delays that run, by name.
 func (m *Model) Delays() []Event {

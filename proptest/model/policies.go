@@ -193,7 +193,7 @@ func (m *Model) migrate(prefix string, way *migration, now bool) (Outcome, []Eve
 			}
 		}
 	}
-	m.settle(freed...)
+	m.grantWaiters(freed...)
 	if now {
 		m.breakAll(prefix)
 	}
@@ -227,7 +227,7 @@ func (m *Model) breakAll(prefix string) {
 			freed = append(freed, name)
 		}
 	}
-	m.settle(freed...)
+	m.grantWaiters(freed...)
 }
 
 // AbortMove ends a migration. Its locks keep their mode, with the policy that

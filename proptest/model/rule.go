@@ -65,11 +65,11 @@ func (m *Model) freeSlot(request lease.Request) int {
 	return 0
 }
 
-// settle grants everyone who may be granted, one after the other. The names are
+// grantWaiters grants everyone who may be granted, one after the other. The names are
 // those that were just freed: they only say who comes first. Tokens of
 // different resources are not comparable, so no promise rests on that order,
 // but replicas must agree on it.
-func (m *Model) settle(freed ...fencing.Resource) {
+func (m *Model) grantWaiters(freed ...fencing.Resource) {
 	slices.Sort(freed)
 	for {
 		var next *ask

@@ -44,7 +44,7 @@ type turn struct {
 
 // tenure is the time of one session.
 type tenure struct {
-	machine.Standing
+	machine.SessionInfo
 	deadline time.Duration
 	ending   bool
 }
@@ -62,7 +62,7 @@ func (o *office) lead() {
 		}
 		o.generation, o.proven, o.restoring = a.result.Generation, o.sent, false
 		o.sessions = map[lease.SessionID]*tenure{}
-		standings := o.machine.Standings()
+		standings := o.machine.Sessions()
 		for _, id := range sortedSessions(standings) {
 			o.begin(id, standings[id], proofLife)
 		}
@@ -72,7 +72,7 @@ func (o *office) lead() {
 	})
 }
 
-func sortedSessions(standings map[lease.SessionID]machine.Standing) []lease.SessionID {
+func sortedSessions(standings map[lease.SessionID]machine.SessionInfo) []lease.SessionID {
 	ids := make([]lease.SessionID, 0, len(standings))
 	for id := range standings {
 		ids = append(ids, id)
@@ -146,7 +146,7 @@ func (o *office) heard(c machine.Command, result machine.Result, events []machin
 	switch c := c.(type) {
 	case *machine.OpenSession:
 		if o.sessions[c.Session] == nil {
-			o.begin(c.Session, machine.Standing{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
+			o.begin(c.Session, machine.SessionInfo{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
 		}
 	case *machine.CloseSession:
 		o.forget(c.Session, c.Incarnation)
@@ -176,8 +176,8 @@ func (o *office) heard(c machine.Command, result machine.Result, events []machin
 }
 
 // begin starts the time of a session.
-func (o *office) begin(id lease.SessionID, s machine.Standing, grace time.Duration) {
-	t := &tenure{Standing: s, deadline: o.clockNow() + s.TTL + grace}
+func (o *office) begin(id lease.SessionID, s machine.SessionInfo, grace time.Duration) {
+	t := &tenure{SessionInfo: s, deadline: o.clockNow() + s.TTL + grace}
 	o.sessions[id] = t
 	o.watch(id, t)
 }

@@ -139,7 +139,7 @@ func FuzzRestore(f *testing.F) {
 		sameAfterRestore(t, m)
 		m.Apply(&Lead{})
 		for _, id := range m.sessionIDs() {
-			incarnation := m.Standing(id).Incarnation
+			incarnation := m.SessionInfo(id).Incarnation
 			m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: lease.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}, Wait: true}})
 			require.NoError(t, m.check())
 			m.Apply(&Expire{Session: id, Incarnation: incarnation, Generation: m.Generation()})

@@ -50,7 +50,7 @@ func TestALateOpenIsAnotherIncarnation(t *testing.T) {
 			require.Equal(t, before, m.Snapshot())
 			require.Equal(t, NoSession, m.Attempt(ann, first.Incarnation, 1).Code)
 			require.Equal(t, Granted, m.Attempt(ann, second.Incarnation, 1).Code)
-			require.Equal(t, Standing{TTL: time.Second, Incarnation: second.Incarnation}, m.Standing(ann))
+			require.Equal(t, SessionInfo{TTL: time.Second, Incarnation: second.Incarnation}, m.SessionInfo(ann))
 			require.NoError(t, m.check())
 		})
 	}
@@ -62,7 +62,7 @@ func TestIncarnationsAreInSnapshots(t *testing.T) {
 	m := played(t, &Lead{}, &OpenSession{Session: bob, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Second})
 	other, err := Restore(m.Snapshot())
 	require.NoError(t, err)
-	require.Equal(t, m.Standings(), other.Standings())
+	require.Equal(t, m.Sessions(), other.Sessions())
 	require.Equal(t, m.Snapshot(), other.Snapshot())
 	for _, m := range []*Machine{m, other} {
 		m.Apply(&CloseSession{Session: ann, Incarnation: 2})

@@ -72,28 +72,28 @@ func (m *Machine) Policies() (lease.Policies, uint64) { return m.policies, m.ver
 // Version returns the version of the topology.
 func (m *Machine) Version() uint64 { return m.version }
 
-// Standing is what a session was opened with. The zero Standing is of none.
-type Standing struct {
+// SessionInfo is what a session was opened with. The zero SessionInfo is of none.
+type SessionInfo struct {
 	TTL         time.Duration
 	Incarnation uint64
 }
 
-// Standings returns the standing of every session: what a new leader needs to
+// Sessions returns every session: what a new leader needs to
 // give each its time again.
-func (m *Machine) Standings() map[lease.SessionID]Standing {
-	all := make(map[lease.SessionID]Standing, len(m.sessions))
+func (m *Machine) Sessions() map[lease.SessionID]SessionInfo {
+	all := make(map[lease.SessionID]SessionInfo, len(m.sessions))
 	for _, id := range m.sessionIDs() {
-		all[id] = m.Standing(id)
+		all[id] = m.SessionInfo(id)
 	}
 	return all
 }
 
-// Standing is that of one session, zero if there is none.
-func (m *Machine) Standing(id lease.SessionID) Standing {
+// SessionInfo returns that of one session, zero if there is none.
+func (m *Machine) SessionInfo(id lease.SessionID) SessionInfo {
 	if s := m.sessions[id]; s != nil {
-		return Standing{TTL: time.Duration(s.ttlNanos), Incarnation: s.incarnation}
+		return SessionInfo{TTL: time.Duration(s.ttlNanos), Incarnation: s.incarnation}
 	}
-	return Standing{}
+	return SessionInfo{}
 }
 
 // Delays returns, as events, the lock-delays that run.

@@ -97,7 +97,7 @@ func TestSessions(t *testing.T) {
 		}},
 	})
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour}, &OpenSession{Session: bob, TTL: time.Minute})
-	require.Equal(t, map[lease.SessionID]Standing{ann: {TTL: time.Second, Incarnation: 1}, bob: {TTL: time.Minute, Incarnation: 2}}, m.Standings())
+	require.Equal(t, map[lease.SessionID]SessionInfo{ann: {TTL: time.Second, Incarnation: 1}, bob: {TTL: time.Minute, Incarnation: 2}}, m.Sessions())
 }
 
 func TestBreak(t *testing.T) {

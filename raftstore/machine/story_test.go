@@ -65,7 +65,7 @@ func run(t *testing.T, stories []story) {
 func inPresentSession(m *Machine, c Command) Command {
 	name := func(id lease.SessionID, incarnation *uint64) {
 		if *incarnation == 0 {
-			*incarnation = m.Standing(id).Incarnation
+			*incarnation = m.SessionInfo(id).Incarnation
 		}
 	}
 	switch c := c.(type) {
