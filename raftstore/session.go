@@ -86,6 +86,8 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 		return lease.Grant{}, errExhausted
 	case machine.WrongMode:
 		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
+	case machine.NotReady:
+		return lease.Grant{}, fmt.Errorf("%w: %w; see 'leased redis status'", lease.ErrUnavailable, ErrNotReady)
 	case machine.Moving:
 		return lease.Grant{}, &lease.MovingError{Resource: result.Resource, From: result.Mode, To: result.Next}
 	}

@@ -230,7 +230,7 @@ func TestFleetCalls(t *testing.T) {
 		require.ErrorIs(t, err, ErrVersion)
 		first, err := n.AssignRange(ctx, "r1:6379", "nonce")
 		require.NoError(t, err)
-		require.Equal(t, machine.Range{Floor: 1<<40 + 2<<32, Ceiling: 1<<40 + 3<<32, Version: 7, First: true}, first)
+		require.Equal(t, machine.Range{Floor: 1<<40 + 3<<32, Ceiling: 1<<40 + 4<<32, Version: 7, First: true}, first)
 		require.NoError(t, n.RaiseCeiling(ctx, 1<<41))
 		require.Error(t, n.RaiseCeiling(ctx, fencing.MaxToken+1))
 		require.Equal(t, fencing.Token(1<<41), n.Efficiency().Ceiling)

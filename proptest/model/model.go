@@ -124,6 +124,9 @@ func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
 	if m.ended[attempt] {
 		return Outcome{Code: Ended}, nil
 	}
+	if m.redis.Restored && !m.redis.Fleet.IsZero() { // it may be asked again later
+		return Outcome{Code: NotReady, Resource: request.Resources[0]}, nil
+	}
 	for _, name := range request.Resources {
 		if m.migrating(name) { // it may be asked again later
 			way := m.ruleOf(name).migration

@@ -164,6 +164,6 @@ func TestModelOfMoves(t *testing.T) {
 	does(model.Done)(m.MarkRestored(0, 0))
 	does(model.NotReady)(m.AssignRange("r:1"))
 	does(model.Done)(m.Reconcile(9, 5*step))
-	require.Equal(t, 8*step, m.LastToken())
-	require.Equal(t, 6*step, m.Redis().Floor)
+	require.Equal(t, 9*step, m.LastToken())
+	require.Equal(t, 7*step, m.Redis().Floor)
 }

@@ -130,12 +130,15 @@ func (m *Model) Reconcile(version uint64, ceiling fencing.Token) (Outcome, []Eve
 	}
 	if ceiling > 0 || !m.Redis().Fresh {
 		known := max(r.Ceiling, ceiling, m.lastToken)
-		if known+3*step > fencing.MaxToken {
+		if known+4*step > fencing.MaxToken {
 			return m.is(Exhausted), nil
 		}
-		r.Floor, r.Ceiling, m.lastToken = known+step, known+2*step, known+3*step
+		r.Floor, r.Ceiling, m.lastToken = known+2*step, known+3*step, known+4*step
 	}
 	m.version = max(m.version, version)
+	if r.Restored {
+		m.version += 1 << 32
+	}
 	o := m.changed()
 	r.Reconciled = m.version
 	return o, nil

@@ -158,8 +158,9 @@ func (c *cluster) expendable(s *slot) bool {
 // restore replaces the state of the cluster by the backup, as production does: the
 // leader serves nobody from now on; all sessions end; floor, versions and
 // incarnations move above what either state knows; and the new state is an entry
-// of the log. Where the backup is restored to a new cluster, the present state is
-// not known.
+// of the log. Where the backup is restored to a new cluster, the Redis nodes alone
+// know of the tokens and versions since; that needs a backup of the present fleet,
+// since the nodes of another one cannot tell.
 func (c *cluster) restore(present bool) bool {
 	r := c.anyLeader()
 	if r == nil || c.backup == nil || r.office.restoring || r.office.index != 0 {
@@ -169,11 +170,11 @@ func (c *cluster) restore(present bool) bool {
 	if err != nil {
 		panic(err)
 	}
-	p := machine.New()
-	if present || c.w.plan.Setting != Service {
-		p = r.machine
+	p, fleet := r.machine, m.Topology().Fleet
+	if !present && !fleet.IsZero() && fleet.Equal(p.Topology().Fleet) {
+		p = machine.New()
 	}
-	m.Apply(&machine.EndSessions{Above: p.Order()})
+	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
 	m.Apply(&machine.MarkRestored{Version: p.Version(), Ceiling: p.Ceiling()})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.LastToken() > have {

@@ -159,7 +159,14 @@ func (c *EndSessions) apply(m *Machine) Result {
 // mode, which is the one that this machine grants, and none of them is moving.
 // An attempt that is refused because of a move has not ended: it may be made
 // again when the move is complete.
+//
+// After the log was rolled back, a lock of the correctness mode may have been one
+// of the efficiency mode since, with tokens that only the Redis nodes know of. So
+// none is granted before the log has caught up with them.
 func (m *Machine) checkModes(q *lease.Request) (Result, bool) {
+	if m.restored && !m.fleet.IsZero() {
+		return Result{Code: NotReady, Resource: q.Resources[0]}, false
+	}
 	for _, name := range q.Resources {
 		p := m.policies.For(name)
 		if p.Next != lease.AnyMode {

@@ -172,14 +172,19 @@ func (c *Reconcile) apply(m *Machine) Result {
 	}
 	if c.Ceiling != 0 || m.used {
 		top := max(m.ceiling, c.Ceiling, m.lastToken)
-		if top > fencing.MaxToken-3*tokenStep {
+		if top > fencing.MaxToken-4*tokenStep {
 			return Result{Code: Exhausted, Version: m.version}
 		}
-		m.floor = top + tokenStep
+		// The lastToken of a log that was forgotten may be a step above the ceiling
+		// that its nodes report.
+		m.floor = top + 2*tokenStep
 		m.ceiling = m.floor + tokenStep
 		m.lastToken = m.ceiling + tokenStep
 	}
 	m.version = max(m.version, c.Version) + 1
+	if m.restored { // clients may know later versions than the nodes
+		m.version += versionStep
+	}
 	m.reconciled = m.version
 	return Result{Code: Done, Version: m.version}
 }

@@ -144,12 +144,12 @@ func TestReconcile(t *testing.T) {
 		{"what the nodes report is behind it", []step{
 			{&SetFleet{Fleet: three}, "done v2", ""},
 			{&Reconcile{Version: 70, Ceiling: 5 << 32}, "done v71", ""},
-			{assign("r1:1"), "done (7, 8] first v71", ""},
+			{assign("r1:1"), "done (8, 9] first v71", ""},
 			{&Reconcile{Version: 60}, "done v72", ""}, // again, for a slower node
 			{mode("x", lease.Correctness, 0), "done v73", ""},
 			{&FinishReconcile{Version: 71}, "outdated v73", ""},
 			{&FinishReconcile{Version: 73}, "done v74", ""},
-			{write(ann, 1, "a"), "granted #47244640257", "ann/1 granted a #47244640257"}, // 8, then 9, 10, 11
+			{write(ann, 1, "a"), "granted #55834574849", "ann/1 granted a #55834574849"}, // 9, then 11, 12, 13
 		}},
 		{"a log that was rolled back", append(becomesReady(), []step{
 			{assign("r1:1"), "done (0, 1] first v4", ""},
@@ -158,20 +158,22 @@ func TestReconcile(t *testing.T) {
 			{&FinishReconcile{Version: 4}, "outdated v4294967305", ""},
 			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v4294967306", ""}, // not at once: leases may live on the old one
 			{&RaiseFloor{By: 1}, "done #12884901889", ""},
-			{&Reconcile{Version: 12}, "done v4294967307", ""},
-			{assign("r1:1"), "done (5, 6] v4294967307", ""},
-			{&FinishReconcile{Version: 4294967307}, "done v4294967308", ""},
+			{write(ann, 1, "a"), "not ready", ""}, // Redis may have granted larger tokens that the log has forgotten
+			{&Reconcile{Version: 12}, "done v8589934603", ""},
+			{assign("r1:1"), "done (6, 7] v8589934603", ""},
+			{&FinishReconcile{Version: 8589934603}, "done v8589934604", ""},
+			{write(ann, 1, "a"), "granted #30064771074", "ann/1 granted a #30064771074"},
 		}...)},
 		{"no tokens left", []step{
-			{&Reconcile{Ceiling: fencing.MaxToken - 3<<32 + 1}, "exhausted v1", ""},
-			{&Reconcile{Ceiling: fencing.MaxToken - 3<<32}, "done v2", ""},
+			{&Reconcile{Ceiling: fencing.MaxToken - 4<<32 + 1}, "exhausted v1", ""},
+			{&Reconcile{Ceiling: fencing.MaxToken - 4<<32}, "done v2", ""},
 			{write(ann, 1, "a"), "exhausted", ""},
 		}},
 	})
 	m := played(t, &SetFleet{Fleet: three}, &Reconcile{Version: 7, Ceiling: 1 << 32}, assign("r2:1"), assign("r1:1"))
-	want := Efficiency{Version: 8, Fleet: three, Floor: 2 << 32, Ceiling: 5 << 32, ReconcileVersion: 8, Assigned: []string{"r1:1", "r2:1"}}
+	want := Efficiency{Version: 8, Fleet: three, Floor: 3 << 32, Ceiling: 6 << 32, ReconcileVersion: 8, Assigned: []string{"r1:1", "r2:1"}}
 	require.Equal(t, want, m.Efficiency())
-	require.Equal(t, fencing.Token(4<<32), m.LastToken())
+	require.Equal(t, fencing.Token(5<<32), m.LastToken())
 	m.Apply(&FinishReconcile{Version: 8})
 	want.Version, want.ReconcileVersion, want.Ready = 9, 0, true
 	require.Equal(t, want, m.Efficiency())

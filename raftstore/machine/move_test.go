@@ -165,7 +165,7 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 			{&FinishMove{Prefix: "a", Version: 5}, "not ready v6", ""},
 			{&FinishReconcile{Version: 6}, "done v7", ""},
 			{&FinishMove{Prefix: "a", Version: 5}, "done v8", ""},
-			{write(ann, 1, "a"), "granted #42949672961", "ann/1 granted a #42949672961"}, // above 10 << 32
+			{write(ann, 1, "a"), "granted #47244640257", "ann/1 granted a #47244640257"}, // above 11 << 32
 		}},
 	})
 	m := played(t, &RaiseFloor{By: 10}, mode("a", lease.Efficiency, 0))
