@@ -175,7 +175,13 @@ func (b *Backend) explain(errs []error) error {
 	b.keeper.mu.Lock()
 	last := b.keeper.last
 	b.keeper.mu.Unlock()
-	if _, ok := recovery.StandaloneFloor(b.own(reports(last))); last != nil && !ok {
+	known := b.own(reports(last))
+	for i, r := range known {
+		if !r.Reached {
+			known[i] = recovery.Report{Reached: true, Live: &recovery.State{}} // it may still report
+		}
+	}
+	if _, ok := recovery.StandaloneFloor(known); last != nil && !ok {
 		return fmt.Errorf("%w: %w", ErrNoState, err)
 	}
 	return err
