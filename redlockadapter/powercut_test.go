@@ -3,6 +3,8 @@ package redlockadapter_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -144,4 +146,30 @@ func TestAnEmptiedFleetNeedsAnOperator(t *testing.T) {
 			require.Less(t, k.take(b), floor*2)
 		})
 	}
+}
+
+// A node that is only unreachable may come back with all that is needed: no reason
+// to ask an operator for a floor.
+func TestUnreachableNodesAreNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b, k := f.backend(t), newTaker(t)
+		k.take(b)
+		f.nodes[0].restart(t, false)
+		f.nodes[1].stop()
+		f.nodes[2].restart(t, true)
+		pass(5 * time.Second)
+		_, err := k.try(b)
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.NotErrorIs(t, err, redlockadapter.ErrNoState)
+		f.nodes[1].start(t)
+		pass(2 * virtualTTL)
+		k.take(b)
+		for _, n := range f.nodes {
+			n.restart(t, false)
+		}
+		pass(5 * time.Second)
+		_, err = k.try(b)
+		require.ErrorIs(t, err, redlockadapter.ErrNoState)
+	})
 }

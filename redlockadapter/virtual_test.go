@@ -101,7 +101,7 @@ func (n *virtualNode) info() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
-		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%040d\r\n", n.name, n.lives, 7)
+		"cluster_enabled:0\r\nrun_id:%s-%d\r\nmaster_replid:%s\r\n", n.name, n.lives, n.name)
 }
 
 func (n *virtualNode) setDelay(d time.Duration) {
