@@ -56,6 +56,7 @@ func newBridge(s *Server) *bridge {
 	}
 	leases, cluster := pb.LeaseService_ServiceDesc.ServiceName, pb.ClusterService_ServiceDesc.ServiceName
 	b.handle(leases, "Watch", b.watch)
+	b.handle(pb.PolicyService_ServiceDesc.ServiceName, "WatchTopology", b.watchTopology)
 	b.handle(cluster, "SaveSnapshot", b.saveSnapshot)
 	b.handle(cluster, "InspectSnapshot", func(w http.ResponseWriter, r *http.Request) {
 		info, err := s.admin.inspectSnapshot(r.Body)
@@ -242,6 +243,19 @@ func (b *bridge) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	})
+}
+
+// watchTopology streams topologies, a line of JSON each.
+func (b *bridge) watchTopology(w http.ResponseWriter, r *http.Request) {
+	if _, err := readBody(w, r); err != nil {
+		b.answer(w, nil, err)
+		return
+	}
+	lines := &lineWriter{to: w}
+	err := b.server.admin.watchTopology(r.Context(), func(t *pb.Topology) error { return lines.write(t) })
+	if !gone(r.Context(), err) {
+		_ = lines.write(wire.FromError(b.server.explain(err)))
+	}
 }
 
 // lineWriter writes messages, a line of JSON each.

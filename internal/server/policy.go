@@ -137,13 +137,18 @@ func (a *admin) moveMessage(m machine.Move) *pb.Move {
 // WatchTopology sends the topology that this member has applied, and each later
 // one.
 func (a *admin) WatchTopology(_ *pb.WatchTopologyRequest, server grpc.ServerStreamingServer[pb.Topology]) error {
+	return a.watchTopology(server.Context(), server.Send)
+}
+
+// watchTopology is WatchTopology without gRPC.
+func (a *admin) watchTopology(ctx context.Context, send func(*pb.Topology) error) error {
 	topology := a.router.node.Topology()
 	for {
-		if err := server.Send(wire.FromTopology(topology)); err != nil {
+		if err := send(wire.FromTopology(topology)); err != nil {
 			return err
 		}
 		var err error
-		if topology, err = a.router.node.NextTopology(server.Context(), topology.Version); err != nil {
+		if topology, err = a.router.node.NextTopology(ctx, topology.Version); err != nil {
 			return err
 		}
 	}
