@@ -52,6 +52,29 @@ func BenchmarkRemote(b *testing.B) {
 	}
 }
 
+// BenchmarkRemoteEfficiency is BenchmarkRemote for locks in efficiency mode on five
+// Redis servers, through a follower.
+//
+//	go test -run '^$' -bench RemoteEfficiency ./internal/server
+func BenchmarkRemoteEfficiency(b *testing.B) {
+	c := startClusterOn(b, 3, fleetOf(startRedis(b, 5), longTTL))
+	setMode(b, c.leader().spec.API, "bench/", lease.Efficiency)
+	c.awaitApplied("bench/", lease.Efficiency)
+	follower := c.follower()
+	for _, callers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
+			session, err := client(b, []string{follower.spec.API}).Efficiency().Open(patient(b), lease.SessionConfig{ID: lease.NewSessionID(), TTL: longTTL})
+			require.NoError(b, err)
+			measure(b, follower.command.Process.Pid, callers, func(ctx context.Context, nonce lease.Nonce, name string) error {
+				if _, err := session.Acquire(ctx, lease.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
+					return err
+				}
+				return session.Release(ctx, nonce)
+			})
+		})
+	}
+}
+
 // measure has so many callers make b.N pairs of operations together. What the
 // processors have worked for an operation, in client and server together, says
 // more than its time on a machine that has other things to do.
