@@ -32,6 +32,8 @@ func TestEveryKindOfFaultIsCounted(t *testing.T) {
 				want = 0
 			case what == RestoreBackup: // there has to be one
 				faults[0].At = time.Minute
+			case what == ChangeFleet: // to another one
+				faults[0].Other = 1
 			case what == AbortMove, what == CrashAtAction: // there has to be a move, which waits for the leases to end
 				begin := Fault{What: MoveLocks, At: f.At - 100*time.Millisecond, Size: 4}
 				faults[0].Size = int(fleet.FinishMove)
@@ -80,6 +82,10 @@ func TestFaultsThatDoNothingAreNotCounted(t *testing.T) {
 		"change of members of one node":           {Correctness, 1, []Fault{at(5, ChangeMembers), at(6, Depose)}, 1},
 		"change of members, asked for twice":      {Correctness, 3, []Fault{at(5, ChangeMembers), at(6, ChangeMembers)}, 1},
 		"restore before there is a backup":        {Correctness, 3, []Fault{at(0, RestoreBackup)}, 0},
+		"change to the present fleet":             {Service, 3, []Fault{at(5, ChangeFleet, between(1, 0))}, 0},
+		"abort without a move":                    {Service, 3, []Fault{at(5, AbortMove)}, 0},
+		"old topology that stays old":             {Service, 3, []Fault{at(5, StaleTopology), at(6, StaleTopology)}, 1},
+		"crash at an action that never comes":     {Service, 3, []Fault{at(20, CrashAtAction, size(int(fleet.FinishFleet)))}, 0},
 		"leader deposed before there is a leader": {Correctness, 3, []Fault{at(0, Depose)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, counted(t, c.setting, c.nodes, c.faults...)) })
