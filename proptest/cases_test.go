@@ -194,6 +194,7 @@ func (c *cases) acquire(p *pair, command *machine.Acquire, v view, result machin
 	c.hit(result.Code == machine.WrongMode, "acquire: wrong mode")
 	c.hit(result.Code == machine.WrongMode && result.Resource != q.Resources[0], "acquire: set of two modes")
 	c.hit(result.Code == machine.Moving, "acquire: moving")
+	c.hit(result.Code == machine.NotReady, "acquire: not ready")
 	c.hit(result.Code == machine.Moving && result.Resource != q.Resources[0], "acquire: set, one of which is moving")
 	if result.Code == machine.Ended {
 		c.hit(p.fates[attempt] == released, "late acquire: after its release")

@@ -127,7 +127,7 @@ func (s *script) fleet(t *rapid.T) machine.Command {
 
 // interestingTopology is what the random runs must reach, besides interesting.
 var interestingTopology = []string{
-	"acquire: moving", "acquire: set, one of which is moving", "acquire: asked again after a move",
+	"acquire: moving", "acquire: set, one of which is moving", "acquire: asked again after a move", "acquire: not ready",
 	"policy: set", "policy: outdated", "policy: deleted", "policy: not there", "policy: refused, a move is under way above it",
 	"move: begun to efficiency", "move: begun to correctness", "move: begun by a deletion", "move: begun under another",
 	"move: a prefix left another move", "move: waiters told", "move: the end of a waiter lets others in", "move: holders broken", "move: delay ended",

@@ -87,7 +87,7 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	case machine.WrongMode:
 		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
 	case machine.NotReady:
-		return lease.Grant{}, fmt.Errorf("%w: %w; see 'leased redis status'", lease.ErrUnavailable, ErrNotReady)
+		return lease.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Moving:
 		return lease.Grant{}, &lease.MovingError{Resource: result.Resource, From: result.Mode, To: result.Next}
 	}
