@@ -87,6 +87,7 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 		m.Apply(s.command)
 	}
 	require.True(t, ready())
+	m.Apply(assign("r1:1"))
 	m.Apply(&SetFleet{Fleet: fleetOf("r4:1"), Now: true})
 	require.False(t, ready())
 	e := m.Efficiency()
