@@ -45,7 +45,7 @@ func (b *bench) contended() error {
 			results[kind] = append(results[kind], t)
 		}
 	}
-	fmt.Fprintf(b.out, "\n%d callers in %d processes, one lock; %s\tredsync\tdirect\tratio\n", processes*perProcess, processes, readTimes().since(before))
+	fmt.Fprintf(b.out, "\n%d callers in %d processes, one lock; %s\n\tredsync\tdirect\tratio\n", processes*perProcess, processes, readTimes().since(before))
 	row := func(what, wanted string, value func(t tally) float64) {
 		theirs, ours := median(results["redsync"], value), median(results["direct"], value)
 		fmt.Fprintf(b.out, "%s\t%.1f\t%.1f\t%s\n", what, theirs, ours, ratio(map[string]float64{"ours": ours, "theirs": theirs}, [2]string{"ours", "theirs"}, wanted))

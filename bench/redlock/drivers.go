@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/go-redsync/redsync/v4"
 	redsyncpool "github.com/go-redsync/redsync/v4/redis"
@@ -24,8 +23,6 @@ type driver interface {
 
 // drivers are the names of all drivers, those that need no service first.
 var drivers = []string{"redsync", "bare", "direct", "member", "strict"}
-
-func header() string { return strings.Join(drivers, "\t") }
 
 // dial returns a driver with new connections.
 func (b *bench) dial(kind string) (driver, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,8 @@ func (b *bench) own(callers int) error {
 			d.close()
 		}
 	}
-	fmt.Fprintf(b.out, "\n%d callers, a lock each; %s\t%s\tdirect/redsync\tmember/redsync\tmember/strict\n", callers, readTimes().since(before), header())
+	fmt.Fprintf(b.out, "\ncallers: %d, each with its own lock; %s\n", callers, readTimes().since(before))
+	fmt.Fprintf(b.out, "\t%s\tdirect/redsync\tmember/redsync\tmember/strict\n", strings.Join(drivers, "\t"))
 	b.rows(callers, results)
 	return b.out.Flush()
 }
