@@ -19,8 +19,9 @@ type least struct {
 // rows are about a third of what a round has, so that they hold for any seed.
 // Change them with the budgets of the tests.
 var rows = []least{
-	{"simulator, efficiency mode", 90, 500_000, 6_000},
-	{"simulator, correctness mode", 90, 600_000, 6_000},
+	{"simulator, correctness mode", 60, 400_000, 4_000},
+	{"simulator, standalone fleet", 60, 350_000, 3_600},
+	{"simulator, service with both modes", 60, 350_000, 4_000},
 	{"simulator, drawn faults", 33, 60_000, 140},
 	{"virtual time, correctness", 115, 9_000, 800},
 	{"virtual time, correctness, sound clients", 115, 9_500, 750},
