@@ -18,7 +18,7 @@ import (
 const (
 	// joinPause is the time between two tries to reach the leader.
 	joinPause = 200 * time.Millisecond
-	// reachTime is how long a member may take to answer at all.
+	// reachTime bounds the time until a member answers at all.
 	reachTime = 5 * time.Second
 )
 
@@ -76,7 +76,7 @@ func (p *peers) Promote(ctx context.Context, id string, applied uint64) error {
 	return err
 }
 
-// Remove asks the leader. A member that is gone already is as good.
+// Remove asks the leader. A member that is gone already counts as removed.
 func (p *peers) Remove(ctx context.Context, id string) error {
 	return p.ask(ctx, func(c pb.ClusterServiceClient) error {
 		_, err := c.Remove(ctx, &pb.RemoveRequest{Id: id})

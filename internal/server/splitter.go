@@ -13,7 +13,7 @@ import (
 // preface is how every HTTP/2 connection without TLS begins.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// greetTime bounds the time until a connection has said what it speaks.
+// greetTime bounds the time until the protocol of a connection is known.
 const greetTime = 10 * time.Second
 
 // splitter accepts connections and tells gRPC from HTTP: one that begins with
@@ -40,7 +40,7 @@ func newSplitter(l net.Listener, config *tls.Config) *splitter {
 	return s
 }
 
-// choose answers a client with one protocol: what it may speak decides.
+// choose answers a client with one protocol, by those that it offers.
 func choose(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		c := config
@@ -82,7 +82,7 @@ func (s *splitter) run() error {
 	}
 }
 
-// greet finds out what a connection speaks and hands it on.
+// greet finds out the protocol of a connection and hands it on.
 func (s *splitter) greet(conn net.Conn) {
 	defer func() {
 		s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *splitter) greet(conn net.Conn) {
 	to.hand(handed)
 }
 
-// readPreface reads as long as what comes may be the preface.
+// readPreface reads while the bytes may be the preface.
 func readPreface(conn net.Conn) ([]byte, error) {
 	buffer := make([]byte, 0, len(preface))
 	for len(buffer) < len(preface) && string(buffer) == preface[:len(buffer)] {
@@ -145,7 +145,7 @@ func (s *splitter) close() {
 	close(s.http.done)
 }
 
-// begun is a connection whose first bytes were read.
+// begun is a connection whose first bytes were read already.
 type begun struct {
 	net.Conn
 	begin []byte
@@ -196,5 +196,5 @@ func (b *branch) Close() error {
 	return nil
 }
 
-// Addr is where is listened.
+// Addr returns the listener's address.
 func (b *branch) Addr() net.Addr { return b.splitter.listener.Addr() }

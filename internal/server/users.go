@@ -18,28 +18,28 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// User is one who may call the API.
+// User is a caller that is let in.
 type User struct {
 	Name   string
 	Hash   secret.Hash // of the secret
 	Member bool        // members of the cluster call as this user
 }
 
-// Users are those who may call the API. They all may do everything but for what
-// is for members, see forMembers; what else each may do is to be decided by the
-// name that goes with a call, see UserFrom.
+// Users are the callers that are let in. They all may do everything, except what
+// needs the account of a member, see forMembers. UserFrom returns the name of a
+// call's user.
 type Users struct {
 	current atomic.Pointer[[]*account]
 }
 
-// account is a user while nobody has removed it.
+// account is a user until it is removed.
 type account struct {
 	User
 	ctx  context.Context // ends when it is removed
 	gone context.CancelCauseFunc
 }
 
-// NewUsers is a list of users.
+// NewUsers returns a list of users.
 func NewUsers(list []User) *Users {
 	u := &Users{}
 	u.current.Store(&[]*account{})
@@ -47,9 +47,8 @@ func NewUsers(list []User) *Users {
 	return u
 }
 
-// Replace takes another list. What users have under way that are not in it, or
-// not as they were, is ended: streams, watches, calls that wait. It is for one
-// caller at a time.
+// Replace takes another list. It ends the streams, watches and waiting calls of
+// users that are not in it, or that have changed. It is for one caller at a time.
 func (u *Users) Replace(list []User) {
 	old := *u.current.Load()
 	kept := make(map[User]*account, len(old))
@@ -72,8 +71,8 @@ func (u *Users) Replace(list []User) {
 	}
 }
 
-// find is whose secret a header has. All hashes are compared, each in constant
-// time: how long it takes tells nothing about any of them.
+// find returns the account whose secret a header has. All hashes are compared, each
+// in constant time, so that the duration tells nothing about any of them.
 func (u *Users) find(header string) (*account, error) {
 	kind, text, _ := strings.Cut(header, " ")
 	switch {
@@ -98,12 +97,11 @@ func (u *Users) find(header string) (*account, error) {
 	return found, nil
 }
 
-// userKey is where a context has the account.
+// userKey is the key of the account in a context.
 type userKey struct{}
 
-// UserFrom is the name of the user whose call a context belongs to. It is false
-// where nobody was asked: the service has no users, or the call is of the service
-// itself.
+// UserFrom returns the name of the user whose call a context belongs to. ok is false
+// if the service has no users, or the call is the service's own.
 func UserFrom(ctx context.Context) (name string, ok bool) {
 	a, ok := ctx.Value(userKey{}).(*account)
 	if !ok {
@@ -127,8 +125,8 @@ func (u *Users) admit(ctx context.Context, header string) (admitted context.Cont
 	return ctx, func() { stop(); cancel(nil) }, nil
 }
 
-// removed is why a call has failed, if that is because its user was removed while
-// it ran: it may have taken effect.
+// removed returns the error of a call whose user was removed while it ran: it may
+// have taken effect.
 func removed(ctx context.Context, err error) error {
 	a, ok := ctx.Value(userKey{}).(*account)
 	if err == nil || !ok || a.ctx.Err() == nil {
@@ -137,8 +135,8 @@ func removed(ctx context.Context, err error) error {
 	return context.Cause(a.ctx)
 }
 
-// open are the methods that anyone may call: a supervisor that looks whether the
-// process is alive is no user.
+// open are the methods that anyone may call: the supervisor of the process has no
+// account.
 var open = map[string]bool{
 	pb.ClusterService_Health_FullMethodName:                         true,
 	grpc_health_v1.Health_Check_FullMethodName:                      true,
@@ -161,7 +159,7 @@ var forMembers = map[string]bool{
 	pb.RedisService_SetFleet_FullMethodName:          true,
 }
 
-// mayCall refuses a user what is for members.
+// mayCall refuses methods that need the account of a member.
 func mayCall(ctx context.Context, method string) error {
 	a, ok := ctx.Value(userKey{}).(*account)
 	if !ok || a.Member || !forMembers[method] {
@@ -171,7 +169,7 @@ func mayCall(ctx context.Context, method string) error {
 		lease.ErrInvalid, method, a.Name)
 }
 
-// headerOf is the header of a gRPC call.
+// headerOf returns the authorization header of a gRPC call.
 func headerOf(ctx context.Context) string {
 	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) == 1 {
 		return values[0]
@@ -179,7 +177,7 @@ func headerOf(ctx context.Context) string {
 	return ""
 }
 
-// unaryUsers asks who makes a call.
+// unaryUsers authenticates a unary call.
 func (s *Server) unaryUsers(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if s.config.Users == nil || open[info.FullMethod] {
 		return handler(ctx, request)
@@ -196,7 +194,7 @@ func (s *Server) unaryUsers(ctx context.Context, request any, info *grpc.UnarySe
 	return response, removed(ctx, err)
 }
 
-// streamUsers asks who opens a stream, and ends it when that user is removed. The
+// streamUsers authenticates a stream, and ends it when its user is removed. The
 // handler may be waiting for a message of the client then; it ends when gRPC has
 // ended the stream.
 func (s *Server) streamUsers(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -234,9 +232,8 @@ type admittedStream struct {
 // Context carries the user, and ends with the account.
 func (s *admittedStream) Context() context.Context { return s.ctx }
 
-// admitHTTP asks who makes an HTTP call, and answers it if that is nobody. A call
-// that another member has forwarded is asked, too: anyone can write the header
-// that says so.
+// admitHTTP authenticates an HTTP call, and answers it if that fails. A forwarded
+// call is authenticated too: anyone can write the header of a forwarded call.
 func (b *bridge) admitHTTP(w http.ResponseWriter, r *http.Request) (admitted *http.Request, done func(), ok bool) {
 	if open[r.Method+" "+r.URL.Path] {
 		return r, func() {}, true
