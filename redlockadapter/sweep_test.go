@@ -36,6 +36,7 @@ func TestSweep(t *testing.T) {
 		require.True(t, acquireFor(t, b, "idle").Token.Newer(idle.Token))
 
 		f.nodes[0].restart(t, true)
+		pass(2 * time.Second) // connections are made again
 		require.NoError(t, b.Sweep(ctx))
 		require.Len(t, f.nodes[0].mini.Keys(), 4, "what a former life left is needed until the node votes")
 		renew(2 * virtualTTL)
