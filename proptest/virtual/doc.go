@@ -18,7 +18,7 @@
 // clocks of clients and Redis servers, which can be set, stopped and made to run
 // at another rate. The nodes of the correctness mode read the bubble's clock;
 // they are not given one that runs wrong. Replaced are network, disk, and what a
-// Redis server says of itself (INFO, CONFIG), which miniredis does not know.
+// Redis server says of itself (INFO), which miniredis does not know.
 // Unlike in Redis, a clock of miniredis that is set back makes no key live
 // longer. A process is paused at its border: it says and hears nothing, though
 // its timers fire.
