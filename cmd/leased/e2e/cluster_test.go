@@ -37,8 +37,19 @@ func startTrio(t *testing.T) *trio {
 	for i := range c.commands {
 		c.start(i)
 	}
-	healthy(t, c.apis...)
+	c.complete()
 	return c
+}
+
+// complete waits until all members serve and vote: before that the cluster may not
+// survive the loss of one.
+func (c *trio) complete() {
+	c.t.Helper()
+	healthy(c.t, c.apis...)
+	eventually(c.t, func() bool {
+		out, _ := call(c.t, c.env(), leased, "cluster", "status")
+		return strings.Count(out, " yes ") == 3
+	}, "for three votes")
 }
 
 // newTrio reads the commands and starts nothing.

@@ -26,7 +26,7 @@ func startFastTrio(t *testing.T, maxTTL string) *trio {
 		c.commands[i] = append(c.commands[i], flags...)
 		c.start(i)
 	}
-	healthy(t, c.apis...)
+	c.complete()
 	return c
 }
 
