@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // heldLocks is how many locks are held for the measurement of memory.
@@ -32,19 +35,18 @@ func (b *bench) memory() error {
 		return err
 	}
 	leases := make([]*lease.Lease, heldLocks)
-	for i := range leases {
-		if leases[i], err = d.client.Acquire(ctx, fencing.Resource(fmt.Sprintf("memory/%05d", i)), lease.WithTTL(lease.DefaultTTL)); err != nil {
-			return err
-		}
+	if err := concurrently(func(i int) (err error) { // a long TTL: renewals are not what is measured
+		leases[i], err = d.client.Acquire(ctx, fencing.Resource(fmt.Sprintf("memory/%05d", i)), lease.WithTTL(redlockadapter.DefaultMaxTTL))
+		return err
+	}); err != nil {
+		return err
 	}
 	held, err := b.usedMemory(ctx)
 	if err != nil {
 		return err
 	}
-	for _, l := range leases {
-		if err := l.Release(ctx); err != nil {
-			return err
-		}
+	if err := concurrently(func(i int) error { return leases[i].Release(ctx) }); err != nil {
+		return err
 	}
 	released, err := b.usedMemory(ctx)
 	if err != nil {
@@ -59,6 +61,22 @@ func (b *bench) memory() error {
 	fmt.Fprintf(b.out, "\nbytes of Redis memory for a lock, the node with the most of %d locks\n", heldLocks)
 	fmt.Fprintf(b.out, "held\t%.0f\t(<= 250)\nreleased\t%.0f\n", most(held), most(released))
 	return b.out.Flush()
+}
+
+// concurrently calls do for each of the held locks, and joins the errors of all callers.
+func concurrently(do func(i int) error) error {
+	const callers = 64
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < heldLocks && errs[c] == nil; i += callers {
+				errs[c] = do(i)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // usedMemory is the memory that each server uses for its data.
