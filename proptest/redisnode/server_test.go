@@ -3,8 +3,6 @@ package redisnode
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
@@ -31,13 +30,10 @@ func newServer(t *testing.T, addr string) *server {
 	t.Helper()
 	s := &server{t: t, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), texts: map[string]string{}}
 	t.Cleanup(func() { _ = s.client.Close() })
-	files, err := filepath.Glob("../../redlockadapter/scripts/*.lua")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, name := range []string{"acquire", "raise", "renew", "release", "inspect", "list", "report", "join", "init", "advance", "sweep"} {
+		text, err := redlockadapter.Script(name)
 		require.NoError(t, err)
-		s.texts[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(text)
+		s.texts[name] = text
 	}
 	return s
 }

@@ -28,6 +28,7 @@ type Bounds struct {
 	Idle   bool // records of unused locks are dropped
 	Late   bool // the keeper's messages of the log's former version arrive, too
 	Former bool // a lost node may leave evidence
+	Others bool // calls for other locks bring the log's version to nodes
 	// Standalone: there is no log; nodes recover from reports of each other.
 	Standalone bool
 

@@ -23,6 +23,7 @@ const (
 	rangeAssigned
 	initArrives
 	advanceArrives
+	otherCall
 	nodeReports
 	moveBegins
 	moveAborted
@@ -169,6 +170,9 @@ func (s *Search) keeperEvents(w *State, n uint8, yield func(event)) {
 		if !reconciling {
 			yield(event{advanceArrives, n, 0, 0})
 		}
+		if s.Others && at.Version < l.Version && at.Fleet == l.Fleet && l.Ready && l.NextFleet == 0 {
+			yield(event{otherCall, n, 0, 0})
+		}
 		if s.Late {
 			yield(event{advanceArrives, n, 0, 1})
 		}
@@ -255,6 +259,8 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 			return s.advance(w, n, &register{Version: w.Nodes[n].Version, Fleet: w.Log.Fleet, Ceiling: w.Log.Ceiling}), nil
 		}
 		return s.advance(w, n, &w.Log), nil
+	case otherCall:
+		w.Nodes[n].Version = w.Log.Version
 	case reportTo:
 		return s.reportTo(w, n, int(e.B)), nil
 	case reserveAt:

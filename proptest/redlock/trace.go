@@ -37,6 +37,7 @@ var texts = [...]string{
 	rangeAssigned:    "the log assigns a range to the join nonce of node {n}",
 	initArrives:      "init arrives at node {n}",
 	advanceArrives:   "advance arrives at node {n}",
+	otherCall:        "a call for another lock brings the log's version to node {n}",
 	nodeReports:      "node {n} reports that it has reached the goal",
 	moveBegins:       "the log begins to move the lock",
 	moveAborted:      "the log aborts the move",
