@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/lease"
 )
@@ -201,4 +202,23 @@ func TestRestoreAfterAMove(t *testing.T) {
 	setMode(t, a, "fast/", lease.Correctness)
 	last := mustPost(t, a, "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Greater(t, last["token"], next["token"])
+}
+
+// TestLostByAMove: a lease whose lock is in correctness mode by now is lost, and
+// not refused as one with another mode.
+func TestLostByAMove(t *testing.T) {
+	s := startBoth(t)
+	stream := openStream(t, s.Address(), lease.NewSessionID())
+	acquire := &pb.AcquireCall{Nonce: 1, Resources: []string{"fast/a"}, TtlNanos: int64(longTTL)}
+	answer, code := stream.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
+	require.Empty(t, code)
+	setMode(t, s.Address(), "fast/", lease.Correctness)
+	held := &pb.HeldLease{Nonce: 1, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token, TtlNanos: int64(longTTL)}
+	answer, code = stream.do(&pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
+	require.Empty(t, code)
+	require.Len(t, answer.Lost, 1)
+	require.Equal(t, "taken", answer.Lost[0].Lost.Code)
+	acquire.Nonce = 2
+	_, code = stream.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
+	require.Equal(t, "mode-mismatch", code)
 }
