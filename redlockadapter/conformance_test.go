@@ -15,8 +15,10 @@ import (
 // The suite waits for leases that run out, so it runs in virtual time. A bubble
 // also fails if Close leaves a goroutine behind.
 func TestConforms(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			t.Parallel()
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 				f := newVirtualFleet(t, n).init(t)
 				return leasetest.Subject{

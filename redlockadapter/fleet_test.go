@@ -43,6 +43,7 @@ func TestAProcessWithAnotherFleetIsRefused(t *testing.T) {
 // A process with another fleet does not take nodes that restart: with two of its
 // three it would grant tokens beside the majority of the fleet of five.
 func TestAnotherFleetDoesNotTakeLostNodes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 5).init(t)
 		k := newTaker(t)

@@ -15,6 +15,7 @@ import (
 
 // A lease that a restarted node forgot has ended when the node votes again.
 func TestARestartedNodeVotesAfterItsQuarantine(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, k := f.backend(t), newTaker(t)
@@ -98,21 +99,22 @@ func TestAJoinNonceIsNeededToInitialise(t *testing.T) {
 // Several processes find a lost node at the same time. One recovers it; if that
 // one ends, another takes over.
 func TestProcessesRecoverANodeTogether(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		k := newTaker(t)
-		all := []*redlockadapter.Backend{f.backend(t), f.backend(t), f.backend(t), f.backend(t)}
+		all := []*redlockadapter.Backend{f.backend(t), f.backend(t), f.backend(t)}
 		k.take(all[0])
 		f.nodes[0].restart(t, true)
-		for range 40 {
+		for range 10 {
 			for _, b := range all {
 				k.take(b)
 			}
-			pass(time.Second)
+			pass(2 * time.Second)
 		}
 		require.Len(t, live(t, all[0]), 3)
 		floor := all[0].NodeStatuses(t.Context())[0].Report.Live.Floor
-		pass(time.Minute)
+		pass(virtualTTL)
 		require.Equal(t, floor, all[0].NodeStatuses(t.Context())[0].Report.Live.Floor, "it was recovered once")
 
 		one := f.backend(t)
@@ -132,11 +134,12 @@ func TestProcessesRecoverANodeTogether(t *testing.T) {
 
 // All nodes may restart at once, again and again.
 func TestAFleetRestartsAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newVirtualFleet(t, 5).init(t)
+		f := newVirtualFleet(t, 3).init(t)
 		b, k := f.backend(t), newTaker(t)
-		for range 5 {
-			k.takeSome(b, 20)
+		for range 3 {
+			k.takeSome(b, 10)
 			for _, n := range f.nodes {
 				n.restart(t, true)
 			}

@@ -38,6 +38,7 @@ func requireHolder(t testing.TB, b *redlockadapter.Backend, resource fencing.Res
 // A renewal at the very end of a lease keeps its token or is refused. It never
 // takes the lock under another token.
 func TestARenewalAsTheLeaseRunsOut(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, other *redlockadapter.Backend)
 		kept      bool
@@ -102,6 +103,7 @@ func TestARenewalThatIsOvertaken(t *testing.T) {
 
 // A node takes a lease back that it lost, unless it accepted something larger.
 func TestARenewalBringsNodesBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other, ctx := f.backend(t), f.backend(t), t.Context()

@@ -181,6 +181,7 @@ const virtualTTL = 10 * time.Second
 
 func newVirtualFleet(t testing.TB, size int) *virtualFleet {
 	t.Helper()
+	t.Cleanup(func() { pass(3 * time.Second) }) // go-redis may sleep for a second after a failed dial, also if it is closed
 	f := &virtualFleet{clock: leasetest.NewClock(), config: redlockadapter.Config{MaxTTL: virtualTTL, Logger: discard()}}
 	for i := range size {
 		n := newVirtualNode(t, i)

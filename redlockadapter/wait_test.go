@@ -28,6 +28,7 @@ func waitingFor(ctx context.Context, b *redlockadapter.Backend, resources ...fen
 // A release wakes one waiter, not all: the calls on the nodes are few, however
 // many wait.
 func TestAReleaseWakesNoHerd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const processes, each = 4, 25
 		f := newVirtualFleet(t, 3).init(t)
@@ -89,6 +90,7 @@ func TestWaitersAskRarely(t *testing.T) {
 
 // Two processes with many callers each share a lock about equally.
 func TestProcessesShareALock(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		for _, n := range f.nodes {
@@ -218,6 +220,7 @@ func TestLostWakeUps(t *testing.T) {
 
 // With wake-ups the next process has the lock at once.
 func TestWakeUpsAreQuick(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 5).init(t)
 		holder, waiter := f.backend(t), f.backend(t)
@@ -244,6 +247,7 @@ func TestWakeUpsAreQuick(t *testing.T) {
 // Overlapping sets of several processes are all served: no waiter holds a part of
 // its set while it waits.
 func TestSetsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		sets := [][]fencing.Resource{{"a", "b"}, {"b", "c"}, {"a", "c"}, {"a", "b", "c"}, {"b"}}
