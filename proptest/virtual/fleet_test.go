@@ -30,6 +30,7 @@ var errRefused = errors.New("connection refused")
 // life, whatever data it finds.
 type redisServer struct {
 	name    string
+	number  int
 	mini    *miniredis.Miniredis
 	clock   *clock
 	weather *weather
@@ -41,7 +42,7 @@ type redisServer struct {
 }
 
 func newRedisServer(number int, seed uint64) *redisServer {
-	s := &redisServer{name: fmt.Sprint("redis ", number), mini: miniredis.NewMiniRedis(), clock: newClock(1),
+	s := &redisServer{name: fmt.Sprint("redis ", number), number: number, mini: miniredis.NewMiniRedis(), clock: newClock(1),
 		weather: &weather{dice: rand.New(rand.NewPCG(seed, uint64(number)))}, busy: make(chan struct{}, 1)}
 	s.mini.SetTime(s.clock.Time())
 	s.mini.ClockTTL(true)
@@ -97,7 +98,7 @@ func (s *redisServer) info() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("redis_version:7.4.0\r\narch_bits:64\r\nrole:master\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"+
-		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\n", s.address(), s.lives, 7)
+		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\n", s.address(), s.lives, s.number+1)
 }
 
 // dial is how a process reaches the server.
