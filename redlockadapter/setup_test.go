@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,18 +191,18 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 func TestTheCallersOptionsAreUsed(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1).init(t)
-	dialed, connected := 0, 0
+	var dialed, connected atomic.Int64
 	options := &redis.Options{Addr: f.servers[0].Addr, MaxRetries: 7,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			dialed++
+			dialed.Add(1)
 			return dialer(addr)(ctx, network, addr)
 		},
-		OnConnect: func(context.Context, *redis.Conn) error { connected++; return nil }}
+		OnConnect: func(context.Context, *redis.Conn) error { connected.Add(1); return nil }}
 	f.config.Nodes[0] = options
 	b := f.backend(t)
 	newTaker(t).take(b)
 	require.NoError(t, b.Close(patient(t)))
-	require.Positive(t, dialed)
-	require.Positive(t, connected)
+	require.Positive(t, dialed.Load())
+	require.Positive(t, connected.Load())
 	require.Equal(t, 7, options.MaxRetries)
 }
