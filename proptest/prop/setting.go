@@ -32,7 +32,7 @@ type setting struct {
 var settings = []setting{
 	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestScripts)$", scale: 90, rapid: true},
 	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
-	{name: "every interleaving", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks)$", scale: 1,
+	{name: "every interleaving", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks|TestEveryRuleIsNeeded)$", scale: 1,
 		counts: map[string]int{"states": 3_000_000, "steps": 600_000}},
 }
 

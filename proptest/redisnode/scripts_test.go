@@ -46,7 +46,10 @@ func (b *both) call() Call {
 		b.last = fmt.Sprintf("s%d.n.%d", b.IntN(3), b.IntN(2))
 	}
 	c := Call{Version: b.version(), Fleet: b.fleet(), Nonce: b.last, TTL: 1 + b.Int64N(20_000), Token: b.token(), Details: "d"}
-	if b.IntN(2) == 0 {
+	switch b.IntN(5) {
+	case 0:
+		c.Token = max(b.node.State().Floor, 1) // the largest that is too small
+	case 1, 2:
 		c.Token = min(b.node.Record(resources[0]).Token+fencing.Token(b.IntN(3)), fencing.MaxToken)
 	}
 	if b.IntN(3) == 0 {
