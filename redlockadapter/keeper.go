@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -34,11 +35,11 @@ type keeper struct {
 	last []NodeStatus // of the latest look; nil before the first
 
 	// Only run uses these.
-	joins map[string]string // address and life -> the join nonce that this process put there
+	joins map[string]*joining // by address and life
 }
 
 func newKeeper(b *Backend) *keeper {
-	return &keeper{backend: b, wake: make(chan struct{}, 1), done: make(chan struct{}), joins: map[string]string{}}
+	return &keeper{backend: b, wake: make(chan struct{}, 1), done: make(chan struct{}), joins: map[string]*joining{}}
 }
 
 func (k *keeper) poke() {
@@ -105,27 +106,35 @@ func (k *keeper) look(ctx context.Context) {
 	}
 }
 
+// joining is a recovery that this process has begun.
+type joining struct {
+	nonce string
+	floor fencing.Token // reserved on a quorum; None before that
+}
+
 // recover gives an empty node a fresh range: above everything that a quorum
-// reports, asked after the join nonce was put on the node.
+// reports, asked after the join nonce was put on the node, and reserved on a
+// quorum before the node votes. It is reserved when the quarantine begins, so that
+// an append-only file has it on disk long before.
 func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	b := k.backend
 	id := s.Addr + " " + s.Identity
-	if k.joins[id] == "" || s.Joining != k.joins[id] {
-		join := lease.NewSessionID().String()
-		if err := b.join(ctx, node, join, standaloneVersion, b.config.MaxTTL+joinPatience); err != nil {
+	j := k.joins[id]
+	if j == nil || s.Joining != j.nonce {
+		j = &joining{nonce: lease.NewSessionID().String()}
+		if err := b.join(ctx, node, j.nonce, standaloneVersion, b.config.MaxTTL+joinPatience); err != nil {
 			return err
 		}
-		k.joins[id] = join
+		k.joins[id] = j
 	}
-	all := reports(b.NodeStatuses(ctx))
-	floor, _ := recovery.StandaloneFloor(all)
-	if _, ok := recovery.StandaloneFloor(b.own(all)); !ok {
-		return ErrNoState
+	if j.floor == fencing.None {
+		floor, err := b.reserveFloor(ctx, s.Addr)
+		if err != nil {
+			return err
+		}
+		j.floor = floor
 	}
-	if floor > fencing.MaxToken-recovery.Jump {
-		return setupError(s.Addr, "its tokens have come near 2^53; start a new namespace")
-	}
-	wait, err := b.Initialise(ctx, node, Range{Join: k.joins[id], Version: standaloneVersion, Floor: floor, Ceiling: fencing.MaxToken,
+	wait, err := b.Initialise(ctx, node, Range{Join: j.nonce, Version: standaloneVersion, Floor: j.floor, Ceiling: fencing.MaxToken,
 		Quarantine: b.config.MaxTTL})
 	if err != nil {
 		return err
@@ -134,8 +143,33 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 		return fmt.Errorf("quarantine ends in %v", wait)
 	}
 	delete(k.joins, id)
-	b.config.Logger.Info("recovered a Redis node", "node", s.Addr, "floor", floor)
+	b.config.Logger.Info("recovered a Redis node", "node", s.Addr, "floor", j.floor)
 	return nil
+}
+
+// reserveFloor returns the floor that a lost node may start from, once a quorum
+// remembers it: if the node is lost again, the next floor must be above this one.
+func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token, error) {
+	all := reports(b.NodeStatuses(ctx))
+	floor, _ := recovery.StandaloneFloor(all)
+	if _, ok := recovery.StandaloneFloor(b.own(all)); !ok {
+		return fencing.None, ErrNoState
+	}
+	if floor > fencing.MaxToken-recovery.Jump {
+		return fencing.None, setupError(addr, "its tokens have come near 2^53; start a new namespace")
+	}
+	var reserved atomic.Int64
+	b.each(func(_ int, n *node) {
+		got, err := n.call(ctx, reserveScript, []string{nodeKey, lifeKey}, b.fingerprint, floor.String())
+		if err == nil && got.word(0) == "ok" {
+			reserved.Add(1)
+		}
+	})
+	if int(reserved.Load()) < b.quorum {
+		return fencing.None, fmt.Errorf("%w: %d of %d Redis nodes reserved the floor of %s, %d are needed",
+			lease.ErrUnavailable, reserved.Load(), len(b.nodes), addr, b.quorum)
+	}
+	return floor, nil
 }
 
 // own returns the reports without the nodes of other fleets. Only a quorum of this

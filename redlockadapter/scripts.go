@@ -29,6 +29,7 @@ var (
 	joinScript    = loadScript("join")
 	initScript    = loadScript("init")
 	advanceScript = loadScript("advance")
+	reserveScript = loadScript("reserve")
 	sweepScript   = loadScript("sweep")
 )
 

@@ -121,8 +121,22 @@ func (n *Node) Join(now int64, join string, version uint64, fleet string, age in
 	return n.now().state.PutJoin(now, join, version, fleet, age)
 }
 
+// Reserve runs reserve.lua: a voter remembers the floor itself, an empty node
+// beside what its former life left.
+func (n *Node) Reserve(fleet string, floor fencing.Token) Reason {
+	s := &n.now().state
+	if latest := n.data[n.latest]; !s.Voter && latest != nil {
+		s = &latest.state
+	}
+	return s.Reserve(fleet, floor)
+}
+
 // Init runs init.lua.
 func (n *Node) Init(now int64, r Range) Reply {
+	r.Reserved = fencing.None
+	if latest := n.data[n.latest]; latest != nil && latest.state.Voter {
+		r.Reserved = latest.state.Floor
+	}
 	reply := n.now().state.Init(now, &r)
 	if reply.Reason == Accepted {
 		n.latest = n.life

@@ -65,7 +65,7 @@ func (b *both) step() (what string, model, real any) {
 	}
 	b.expireQueues(b.now, b.node, resources)
 	state := b.key("node")
-	switch k := b.IntN(20); {
+	switch k := b.IntN(21); {
 	case k < 6:
 		c, some := b.call(), b.some()
 		waiter := c.Waiter.Name
@@ -86,9 +86,12 @@ func (b *both) step() (what string, model, real any) {
 		ceiling := min(floor+fencing.Token(b.IntN(20)), fencing.MaxToken)
 		model := b.node.Advance(v, f, floor, ceiling)
 		return "advance", word(model), b.run(b.now, "advance", []string{state}, v, f, uint64(floor), uint64(ceiling))[0]
-	case k < 17:
-		return b.recover(k)
+	case k < 14:
+		f, floor := b.fleet(), b.token()
+		return "reserve", word(b.node.Reserve(f, floor)), b.run(b.now, "reserve", []string{state, prefix + "life"}, f, uint64(floor))[0]
 	case k < 18:
+		return b.recover(k - 1)
+	case k < 19:
 		return b.inspect()
 	}
 	return b.lose()

@@ -30,7 +30,7 @@ func newServer(t *testing.T, addr string) *server {
 	t.Helper()
 	s := &server{t: t, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), texts: map[string]string{}}
 	t.Cleanup(func() { _ = s.client.Close() })
-	for _, name := range []string{"acquire", "raise", "renew", "release", "inspect", "list", "report", "join", "init", "advance", "sweep"} {
+	for _, name := range []string{"acquire", "raise", "renew", "release", "inspect", "list", "report", "join", "init", "reserve", "advance", "sweep"} {
 		text, err := redlockadapter.Script(name)
 		require.NoError(t, err)
 		s.texts[name] = text

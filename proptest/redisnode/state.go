@@ -190,6 +190,21 @@ type Range struct {
 	Fleet, Member  string
 	Floor, Ceiling fencing.Token
 	Quarantine     int64
+	// Reserved is the floor of the latest life that was initialised; Node fills it
+	// in.
+	Reserved fencing.Token
+}
+
+// Reserve is reserve.lua on the state that remembers the floor.
+func (s *State) Reserve(fleet string, floor fencing.Token) Reason {
+	switch {
+	case !s.Voter:
+		return Empty
+	case s.Fleet != fleet:
+		return OtherFleet
+	}
+	s.Floor, s.Max = max(s.Floor, floor), max(s.Max, floor)
+	return Accepted
 }
 
 // Init is init.lua, apart from the name of the latest life.
@@ -201,6 +216,7 @@ func (s *State) Init(now int64, r *Range) Reply {
 	if left := r.Quarantine - (now - s.Since); left > 0 {
 		return Reply{Reason: Quarantined, Left: left}
 	}
-	*s = State{Voter: true, Version: r.Version, Fleet: r.Fleet, Member: r.Member, Max: r.Floor, Floor: r.Floor, Ceiling: r.Ceiling}
+	floor := max(r.Floor, r.Reserved)
+	*s = State{Voter: true, Version: r.Version, Fleet: r.Fleet, Member: r.Member, Max: floor, Floor: floor, Ceiling: r.Ceiling}
 	return Reply{}
 }

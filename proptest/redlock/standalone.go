@@ -3,6 +3,7 @@ package redlock
 import (
 	"math/bits"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -39,9 +40,9 @@ func (s *Search) reportTo(w *State, n, m int) bool {
 	return true
 }
 
-// reserve has node m store the floor that node n is to start from: a voter as its
-// own floor, an empty node in the evidence that its former life left. An empty
-// node that is being recovered itself must begin again, since its reports are older.
+// reserve has node m remember the floor that node n is to start from: a voter as
+// its own floor, an empty node in the evidence that its former life left, above
+// which it starts itself.
 func (s *Search) reserve(w *State, n, m int) bool {
 	at, target := &w.Nodes[m], w.Nodes[n].Target
 	switch {
@@ -51,9 +52,6 @@ func (s *Search) reserve(w *State, n, m int) bool {
 		s.store(at)
 	case at.Former:
 		at.FormerFloor = max(at.FormerFloor, target)
-		if m != n {
-			at.Join, at.Reporters, at.Top, at.Decided, at.Target, at.Reservers = false, 0, 0, false, 0, 0
-		}
 	default:
 		return false
 	}
@@ -74,7 +72,11 @@ func (s *Search) ready(w *State, n int) bool {
 func (s *Search) initAlone(w *State, n int) {
 	to := &w.Nodes[n]
 	s.load(to)
-	s.state.Init(0, &redisnode.Range{Join: "join", Version: 1, Fleet: fleetNames[1], Floor: large(to.Target), Ceiling: large(most)})
+	reserved := fencing.None
+	if to.Former {
+		reserved = large(to.FormerFloor)
+	}
+	s.state.Init(0, &redisnode.Range{Join: "join", Version: 1, Fleet: fleetNames[1], Floor: large(to.Target), Ceiling: large(most), Reserved: reserved})
 	s.store(to)
 	to.Former, to.FormerVersion, to.FormerMax, to.FormerFloor, to.FormerCeiling = false, 0, 0, 0, 0
 	to.Decided, to.Target, to.Reservers = false, 0, 0

@@ -108,9 +108,36 @@ func (c *standalone) initialise(s *redisServer, join string, done func()) {
 			done()
 			return
 		}
-		exchange(c.w, c.party, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
-			return n.Init(now, redisnode.Range{Join: join, Version: standaloneVersion, Fleet: c.fleet(), Member: s.address, Floor: floor,
-				Ceiling: fencing.MaxToken, Quarantine: c.policy.TTL.Milliseconds()})
-		}, func(redisnode.Reply, bool) { done() })
+		c.reserve(floor, 0, 0, func(reserved bool) {
+			if !reserved {
+				done()
+				return
+			}
+			c.makeVoter(s, join, floor, done)
+		})
 	})
+}
+
+// reserve has a quorum remember the floor that a node is about to start from.
+func (c *standalone) reserve(floor fencing.Token, from, agreed int, then func(reserved bool)) {
+	if from == len(c.w.redises) {
+		then(agreed > len(c.w.redises)/2)
+		return
+	}
+	exchange(c.w, c.party, c.w.redises[from], true, func(n *redisnode.Node, _ int64) redisnode.Reason {
+		return n.Reserve(c.fleet(), floor)
+	}, func(reason redisnode.Reason, ok bool) {
+		if ok && reason == redisnode.Accepted {
+			agreed++
+		}
+		c.reserve(floor, from+1, agreed, then)
+	})
+}
+
+// makeVoter initialises a node.
+func (c *standalone) makeVoter(s *redisServer, join string, floor fencing.Token, done func()) {
+	exchange(c.w, c.party, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
+		return n.Init(now, redisnode.Range{Join: join, Version: standaloneVersion, Fleet: c.fleet(), Member: s.address, Floor: floor,
+			Ceiling: fencing.MaxToken, Quarantine: c.policy.TTL.Milliseconds()})
+	}, func(redisnode.Reply, bool) { done() })
 }

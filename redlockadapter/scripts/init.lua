@@ -4,7 +4,8 @@
 -- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms)
 -- Reply ok, join (the join nonce is another one), or {"wait", MILLISECONDS} while the quarantine lasts
 --
--- The join nonce proves that the node has not been lost, or initialised, since the range was assigned.
+-- The join nonce proves that the node has not been lost, or initialised, since the range was assigned. A floor that
+-- was reserved here for another node counts too, see reserve.
 local join, since = unpack(redis.call('HMGET', KEYS[1], 'join', 'since'))
 if join ~= ARGV[1] then return 'join' end
 local time = redis.call('TIME')
@@ -14,8 +15,11 @@ if passed < 0 then -- the clock was set back: the quarantine starts again
   passed = 0
 end
 if passed < tonumber(ARGV[7]) then return {'wait', ARGV[7] - passed} end
+local former = string.sub(KEYS[2], 1, -5) .. (redis.call('GET', KEYS[2]) or '') .. ':node'
+local floor, reserved = ARGV[5], redis.call('HGET', former, 'floor')
+if reserved and tonumber(reserved) > tonumber(floor) then floor = reserved end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'fleet', ARGV[3], 'member', ARGV[4],
-  'max', ARGV[5], 'floor', ARGV[5], 'ceiling', ARGV[6])
+  'max', floor, 'floor', floor, 'ceiling', ARGV[6])
 redis.call('SET', KEYS[2], string.match(KEYS[1], ':(%x+):node$'))
 return 'ok'
