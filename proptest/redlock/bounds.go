@@ -15,7 +15,7 @@ type Bounds struct {
 	Ceiling token
 
 	Losses   int // of a node's state
-	Ranges   int // that the log assigns
+	Ranges   int // that the log assigns, and raises of its ceiling
 	Moves    int // of the lock, to the other mode
 	Aborts   int
 	Changes  int // of the fleet
@@ -28,6 +28,7 @@ type Bounds struct {
 	Idle   bool // records of unused locks are dropped
 	Late   bool // the keeper's messages of the log's former version arrive, too
 	Former bool // a lost node may leave evidence
+	Raise  bool // the log raises its ceiling when a node comes near it
 	Others bool // calls for other locks bring the log's version to nodes
 	// Standalone: there is no log; nodes recover from reports of each other.
 	Standalone bool
@@ -64,7 +65,7 @@ const (
 	OldEvidence
 	OverlappingFleets
 	FleetServedWhileChanging
-	FleetNameTwice
+	FleetFloorBehind
 	RestoreVersionBehind
 	ReconcileVersionBehind
 	RestoreServesCorrectness

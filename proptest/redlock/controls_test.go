@@ -62,7 +62,7 @@ var controls = []Bounds{
 		w.Topologies[1] = topology{1, 2} // a process with another configuration
 	}},
 	{Name: "a fleet is served while it changes", Broken: FleetServedWhileChanging, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 1, Ranges: 1},
-	{Name: "a fleet has the same name when it comes back", Broken: FleetNameTwice, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 1},
+	{Name: "a fleet that comes back goes on from its old floor", Broken: FleetFloorBehind, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 2, Raise: true},
 	{Name: "a restored log uses a version again", Broken: RestoreVersionBehind, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
 	{Name: "a log that was restored twice uses a version again", Broken: ReconcileVersionBehind, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Grants: 1, Restores: 1, Start: func(w *State) {
 		w.Saved = register{Version: 1, Mode: correctness, Ceiling: 3, Fleet: 1, Ready: true}

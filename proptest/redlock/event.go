@@ -24,6 +24,7 @@ const (
 	initArrives
 	advanceArrives
 	otherCall
+	ceilingRaised
 	nodeReports
 	moveBegins
 	moveAborted
@@ -170,6 +171,9 @@ func (s *Search) keeperEvents(w *State, n uint8, yield func(event)) {
 		if !reconciling {
 			yield(event{advanceArrives, n, 0, 0})
 		}
+		if s.Raise && w.Left.Ranges > 0 && !reconciling {
+			yield(event{ceilingRaised, n, 0, 0})
+		}
 		if s.Others && at.Version < l.Version && at.Fleet == l.Fleet && l.Ready && l.NextFleet == 0 {
 			yield(event{otherCall, n, 0, 0})
 		}
@@ -278,6 +282,8 @@ func (s *Search) applyLog(w *State, e event) (bool, error) {
 		return s.report(w, int(e.A)), nil
 	case nodeTells:
 		return s.tell(w, int(e.A)), nil
+	case ceilingRaised:
+		return s.raiseCeiling(w, int(e.A)), nil
 	case moveBegins:
 		s.move(w)
 	case moveAborted:

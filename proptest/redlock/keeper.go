@@ -80,6 +80,17 @@ func (s *Search) assign(w *State, n int) {
 	w.Left.Ranges--
 }
 
+// raiseCeiling raises the log's ceiling, if a report says that a node comes near
+// it.
+func (s *Search) raiseCeiling(w *State, n int) bool {
+	to, needed := w.Log.goal().RaiseCeiling([]recovery.Report{w.Nodes[n].report()})
+	if needed {
+		w.Log.Ceiling = max(w.Log.Ceiling, small(to))
+		w.Left.Ranges--
+	}
+	return needed
+}
+
 // arriveInit makes a node a voter, if the join nonce is there.
 func (s *Search) arriveInit(w *State, n int) bool {
 	to := &w.Nodes[n]
@@ -171,6 +182,9 @@ func (s *Search) finish(w *State) {
 			l.Ready, l.Restored, l.Reconciled = true, false, false
 		case l.NextFleet != 0:
 			l.Fleet, l.NextFleet = l.NextFleet, 0
+			if s.Broken != FleetFloorBehind { // nodes that were in this fleet before still have its state
+				l.Floor, l.Ready, l.Reconciled = l.Ceiling, false, true
+			}
 		case l.Next == correctness:
 			l.Mode, l.Next = correctness, none
 			if s.Broken != LastTokenBehind {
@@ -189,12 +203,7 @@ func (r *register) changing() bool {
 
 // changeFleet begins to move to the next fleet.
 func (s *Search) changeFleet(w *State) {
-	s.commit(w, func(l *register) {
-		l.NextFleet = l.Fleet + 1
-		if s.Broken == FleetNameTwice && l.Fleet == 2 {
-			l.NextFleet = 1
-		}
-	})
+	s.commit(w, func(l *register) { l.NextFleet = l.Fleet%uint8(len(s.Fleets)) + 1 })
 	w.Left.Fleets--
 }
 

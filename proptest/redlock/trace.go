@@ -38,6 +38,7 @@ var texts = [...]string{
 	initArrives:      "init arrives at node {n}",
 	advanceArrives:   "advance arrives at node {n}",
 	otherCall:        "a call for another lock brings the log's version to node {n}",
+	ceilingRaised:    "the log raises its ceiling, since node {n} comes near it",
 	nodeReports:      "node {n} reports that it has reached the goal",
 	moveBegins:       "the log begins to move the lock",
 	moveAborted:      "the log aborts the move",
