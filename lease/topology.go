@@ -138,7 +138,7 @@ func (f Fleet) Validate() error {
 	}
 	switch n := len(f.Addresses); {
 	case n%2 == 0:
-		return fmt.Errorf("%w: %d Redis nodes survive no more losses than %d; use an odd number", ErrInvalid, n, n-1)
+		return fmt.Errorf("%w: %d Redis nodes: use an odd number (%d tolerate no more failures than %d)", ErrInvalid, n, n, n-1)
 	case f.Namespace == "" || strings.ContainsAny(f.Namespace, "{}:*?[]\\ \r\n"):
 		return fmt.Errorf("%w: Redis namespace %q must not be empty or contain any of {}:*?[]\\ or white space", ErrInvalid, f.Namespace)
 	case f.MaxTTL < MinTTL || f.MaxTTL > MaxTTL:

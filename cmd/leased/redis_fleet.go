@@ -127,7 +127,7 @@ func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint
 		case err != nil:
 			return "", false, err
 		case got.Version < version:
-			return "the member has not heard of the change yet", false, nil
+			return "waiting for this member to apply the change", false, nil
 		case got.Next == nil && !sameNodes(got.Fleet, want):
 			return "", false, fmt.Errorf("another change of the fleet came after this one; see `leased redis fleet show`")
 		case got.Next == nil && got.Ready && quorumVotes(got.Nodes):

@@ -77,7 +77,7 @@ var kinds = []kind{
 	{CodeTaken, lease.ErrTaken, codes.NotFound, "stop writing; acquire again for a new token"},
 	{CodeLost, lease.ErrLost, codes.NotFound, "stop writing; acquire again for a new token"},
 	{CodeReleased, lease.ErrReleased, codes.NotFound, "the holder has given it back: acquire again for a new token"},
-	{CodeUnsupported, lease.ErrUnsupported, codes.Unimplemented, "use a lock of the correctness mode"},
+	{CodeUnsupported, lease.ErrUnsupported, codes.Unimplemented, "use a lock in correctness mode, or move this one: `leased policy set PREFIX --mode correctness`"},
 	{CodeInvalidResource, fencing.ErrInvalidResource, codes.InvalidArgument, "change the name"},
 	{CodeInvalid, lease.ErrInvalid, codes.InvalidArgument, "change the request as the message says"},
 	{CodeOutdated, ErrOutdated, codes.Aborted, "read the policies again and repeat with their version"},
