@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
@@ -22,6 +23,7 @@ func (n *Node) Efficiency() (e machine.Efficiency) {
 // ErrVersion. now does not wait for the leases of the old fleet, force does not
 // need its nodes.
 func (n *Node) SetFleet(ctx context.Context, f lease.Fleet, version uint64, now, force bool) (uint64, error) {
+	f.Addresses = slices.Sorted(slices.Values(f.Addresses)) // everyone numbers the nodes alike
 	v, err := n.change(ctx, &machine.SetFleet{Fleet: f, Version: version, Now: now, Force: force})
 	if err != nil {
 		return 0, fmt.Errorf("set fleet: %w", err)

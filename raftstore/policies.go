@@ -46,14 +46,14 @@ func (n *Node) SetPolicy(ctx context.Context, p lease.Policy, version uint64, no
 // none. Version and now are as in SetPolicy: the locks may get another mode.
 func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, now bool) (uint64, error) {
 	v, err := n.change(ctx, &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now})
-	return v, describePolicy("delete", prefix, err)
+	return v, describePolicy("delete", prefix, orMissing(err, fmt.Sprintf("no policy for %q; see 'leased policy show'", prefix)))
 }
 
 // AbortMove ends the move of a prefix: its locks keep the mode that they had. It
 // returns lease.ErrNotHeld if the prefix is not moving.
 func (n *Node) AbortMove(ctx context.Context, prefix string) (uint64, error) {
 	v, err := n.change(ctx, &machine.AbortMove{Prefix: prefix})
-	return v, describePolicy("abort the move of", prefix, err)
+	return v, describePolicy("abort the move of", prefix, orMissing(err, fmt.Sprintf("no move of %q is under way; see 'leased policy show'", prefix)))
 }
 
 // FinishMove completes the move that began with this version. It returns
@@ -64,7 +64,29 @@ func (n *Node) FinishMove(ctx context.Context, prefix string, version uint64) er
 	return describePolicy("finish the move of", prefix, err)
 }
 
+// missingError says that there is no such policy or move. It matches
+// lease.ErrNotHeld, whose text is about leases.
+type missingError struct{ text string }
+
+// Error is the text.
+func (e *missingError) Error() string { return e.text }
+
+// Is makes errors.Is match lease.ErrNotHeld.
+func (e *missingError) Is(target error) bool { return target == lease.ErrNotHeld }
+
+// orMissing is err, with a text of its own if it says that something is missing.
+func orMissing(err error, text string) error {
+	if errors.Is(err, lease.ErrNotHeld) {
+		return &missingError{text}
+	}
+	return err
+}
+
 func describePolicy(verb, prefix string, err error) error {
+	var missing *missingError
+	if errors.As(err, &missing) {
+		return err // it says it all
+	}
 	if err != nil {
 		return fmt.Errorf("%s policy for %q: %w", verb, prefix, err)
 	}

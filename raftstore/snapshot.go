@@ -157,7 +157,9 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	}
 	var present present
 	n.fsm.read(func(m *machine.Machine) {
+		e := m.Efficiency()
 		present.token, present.order, present.version, present.ceiling = m.LastToken(), m.Order(), m.Version(), m.Ceiling()
+		present.fleet, present.changing = e.Fleet, e.NextVersion != 0
 	})
 	state, floor, err := startOver(state, present)
 	if err != nil {
@@ -192,6 +194,8 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 type present struct {
 	token, ceiling fencing.Token
 	order, version uint64
+	fleet          lease.Fleet
+	changing       bool // the fleet is being changed
 }
 
 // startOver changes a state so that nobody holds anything in it, and everything
@@ -199,13 +203,18 @@ type present struct {
 // FloorStep above all tokens that either mode can have granted, in the snapshot or
 // at present, and no incarnation or version comes again. No lock of the efficiency
 // mode is granted until the log has caught up with the Redis nodes.
+//
+// The Redis fleet stays the present one: its nodes do not go back with the log.
 func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
+	if p.changing {
+		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased redis fleet set' of the old fleet", lease.ErrUnavailable)
+	}
 	chain, m, err := decodeState(state)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	m.Apply(&machine.EndSessions{Above: p.order})
-	m.Apply(&machine.MarkRestored{Version: p.version, Ceiling: p.ceiling})
+	m.Apply(&machine.MarkRestored{Version: p.version, Ceiling: p.ceiling, Fleet: p.fleet})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.token > have {
 		by += p.token - have

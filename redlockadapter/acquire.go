@@ -97,7 +97,7 @@ func (b *Backend) authorize(resources []fencing.Resource) (version uint64, err e
 		return 0, err
 	case mode != lease.Efficiency:
 		return 0, &lease.ModeError{Resource: resources[0], Want: lease.Efficiency, Have: mode}
-	case t.Fleet.Fingerprint() != b.fingerprint:
+	case !t.Fleet.Equal(b.config.fleet()):
 		return 0, fmt.Errorf("%w: the Redis fleet has changed", lease.ErrUnavailable)
 	}
 	return t.Version, nil

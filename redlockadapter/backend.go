@@ -199,6 +199,9 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 			return fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, s.Addr, errFleet)
 		}
 	}
+	if err := b.refuseService(reports(statuses)); err != nil {
+		return err
+	}
 	known, _ := recovery.StandaloneFloor(reports(statuses))
 	if known > recovery.Jump { // some node knows of tokens
 		floor = max(floor, known)

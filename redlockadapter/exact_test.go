@@ -51,18 +51,37 @@ func TestTokensAreExact(t *testing.T) {
 	require.ErrorContains(t, err, "near 2^53")
 }
 
-// No node accepts a token above its ceiling: not by an acquire, nor by a raise.
+// initialised gives each node of a new fleet a range of its own.
+func (f *fleet) initialised(t *testing.T, floors, ceilings []fencing.Token) *redlockadapter.Backend {
+	t.Helper()
+	f.config.Topology = func() lease.Topology { return lease.Topology{} } // nobody else recovers the nodes
+	keeper := f.backend(t)
+	f.config.Topology = nil
+	for i := range f.servers {
+		require.NoError(t, keeper.Join(patient(t), i, "join", 1))
+		_, err := keeper.Initialise(patient(t), i, redlockadapter.Range{Join: "join", Version: 1, Floor: floors[i], Ceiling: ceilings[i]})
+		require.NoError(t, err)
+	}
+	return keeper
+}
+
+// A raise does not take a node above its ceiling either.
+func TestARaiseRespectsTheCeiling(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.initialised(t, []fencing.Token{10, 10, 20}, []fencing.Token{14, 14, 100})
+	b := f.backend(t)
+	f.servers[1].Stop() // the two that are left must agree on a token above 20
+	_, err := newTaker(t).try(b)
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.LessOrEqual(t, b.NodeStatuses(patient(t))[0].Report.Live.Max, fencing.Token(14))
+}
+
+// No node accepts a token above its ceiling.
 func TestTheCeilingIsRespected(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
-	f.config.Topology = func() lease.Topology { return lease.Topology{} } // nobody else recovers the nodes
-	keeper, ctx := f.backend(t), patient(t)
-	for i, floor := range []fencing.Token{10, 10, 12} {
-		require.NoError(t, keeper.Join(ctx, i, "join", 1))
-		_, err := keeper.Initialise(ctx, i, redlockadapter.Range{Join: "join", Version: 1, Floor: floor, Ceiling: 14 + fencing.Token(i)})
-		require.NoError(t, err)
-	}
-	f.config.Topology = nil
+	keeper, ctx := f.initialised(t, []fencing.Token{10, 10, 12}, []fencing.Token{14, 15, 16}), patient(t)
 	b, k := f.backend(t), newTaker(t)
 	for range 10 {
 		token, err := k.try(b)

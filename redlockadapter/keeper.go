@@ -158,6 +158,9 @@ func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token,
 	if floor > fencing.MaxToken-recovery.Jump {
 		return fencing.None, setupError(addr, "its tokens have come near 2^53; start a new namespace")
 	}
+	if err := b.refuseService(all); err != nil {
+		return fencing.None, err
+	}
 	var reserved atomic.Int64
 	b.each(func(_ int, n *node) {
 		got, err := n.call(ctx, reserveScript, []string{nodeKey, lifeKey}, b.fingerprint, floor.String())
@@ -170,6 +173,19 @@ func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token,
 			lease.ErrUnavailable, reserved.Load(), len(b.nodes), addr, b.quorum)
 	}
 	return floor, nil
+}
+
+// refuseService refuses to decide about nodes that a service has used: its log
+// knows which tokens they may accept.
+func (b *Backend) refuseService(all []recovery.Report) error {
+	for _, r := range all {
+		for _, s := range []*recovery.State{r.Live, r.Former} {
+			if s != nil && s.Version > standaloneVersion {
+				return b.versionError()
+			}
+		}
+	}
+	return nil
 }
 
 // own returns the reports without the nodes of other fleets. Only a quorum of this

@@ -122,7 +122,7 @@ func TestAMovingLockIsNotGranted(t *testing.T) {
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], lease.ErrTaken)
 		_, err = session.Renew(ctx)
 		require.NoError(t, err)
-		require.ErrorIs(t, <-lost, lease.ErrTaken, "the holder is told")
+		require.ErrorIs(t, told(t, lost), lease.ErrTaken)
 		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/1", "e/moving/1"))
 		require.ErrorAs(t, err, &moving, "a set with one such lock")
 

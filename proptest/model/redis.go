@@ -65,6 +65,7 @@ func (m *Model) SetFleet(f lease.Fleet, version uint64, now, force bool) (Outcom
 		return m.changed(), nil
 	case len(r.Fleet.Addresses) == 0, !r.Ready && !r.Restored:
 		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, lease.Fleet{}, 0, false, false
+		r.Reconciled = 0
 		m.assigned = map[string]bool{}
 		return m.changed(), nil
 	}
@@ -90,11 +91,8 @@ func (m *Model) FinishFleet(version uint64) (Outcome, []Event) {
 	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = r.Next, lease.Fleet{}, 0, false, false
 	r.Floor = r.Ceiling
 	m.assigned = map[string]bool{}
-	o := m.changed()
-	if r.Ready {
-		r.Ready, r.Reconciled = false, m.version
-	}
-	return o, nil
+	r.Ready, r.Reconciled = false, 0 // the log catches up with the new nodes first
+	return m.changed(), nil
 }
 
 // AssignRange gives a member of the fleet tokens that nobody had.
@@ -154,6 +152,9 @@ func (m *Model) FinishReconcile(version uint64) (Outcome, []Event) {
 		return m.is(Outdated), nil
 	}
 	r.Ready, r.Restored, r.Reconciled = true, false, 0
+	for _, member := range r.Fleet.Addresses { // any of them may have voted before
+		m.assigned[member], m.assignedEver = true, true
+	}
 	return m.changed(), nil
 }
 
@@ -163,6 +164,7 @@ func (m *Model) MarkRestored(version uint64, ceiling fencing.Token) (Outcome, []
 	m.version = max(m.version, version) + 1<<32
 	m.redis.Ceiling = max(m.redis.Ceiling, ceiling)
 	m.redis.Ready, m.redis.Restored, m.redis.Reconciled = false, true, 0
+	m.assigned = map[string]bool{}
 	m.restoredEver = true
 	return m.is(Done), nil
 }

@@ -142,7 +142,7 @@ func (s *State) Renew(now int64, locks []*Record, c *Call) Reply {
 		switch {
 		case r.Ended == c.Nonce:
 			return Reply{Reason: Ended}
-		case r.Nonce == c.Nonce:
+		case r.Nonce == c.Nonce && r.Until > now:
 		case r.held(now) || r.last(s) > c.Token || c.Token <= s.Floor || c.Token > s.Ceiling:
 			return Reply{Reason: Taken}
 		}

@@ -111,7 +111,7 @@ func (c *SetFleet) apply(m *Machine) Result {
 	case m.fleet.IsZero() || !m.ready && !m.restored: // nothing was ever granted on it
 		m.version++
 		m.clearNextFleet()
-		m.fleet, m.assigned = c.Fleet, nil
+		m.fleet, m.assigned, m.reconciled = c.Fleet, nil, 0
 	default:
 		m.version++
 		m.nextFleet, m.nextVersion, m.nextNow, m.nextForce = c.Fleet, m.version, c.Now, c.Force
@@ -134,11 +134,10 @@ func (c *FinishFleet) apply(m *Machine) Result {
 	m.clearNextFleet()
 	m.version++
 	// Nodes that were in this fleet before still have its state, and would go on
-	// below the tokens that the fleet in between has granted.
+	// below the tokens that the fleet in between has granted. Others may have been
+	// used without this log. So the log reconciles with the new fleet first.
 	m.floor = m.ceiling
-	if m.ready {
-		m.ready, m.reconciled = false, m.version
-	}
+	m.ready, m.reconciled = false, 0
 	return Result{Code: Done, Version: m.version}
 }
 
@@ -197,6 +196,8 @@ func (c *FinishReconcile) apply(m *Machine) Result {
 		return Result{Code: Outdated, Version: m.version}
 	}
 	m.ready, m.restored, m.reconciled = true, false, 0
+	// From now on any member may have voted, also one that never needed a range.
+	m.assigned, m.used = slices.Sorted(slices.Values(m.fleet.Addresses)), m.used || !m.fleet.IsZero()
 	m.version++
 	return Result{Code: Done, Version: m.version}
 }
@@ -204,6 +205,11 @@ func (c *FinishReconcile) apply(m *Machine) Result {
 func (c *MarkRestored) apply(m *Machine) Result {
 	m.version = max(m.version, c.Version) + versionStep
 	m.ceiling = max(m.ceiling, c.Ceiling)
+	if !c.Fleet.IsZero() {
+		m.clearNextFleet()
+		m.fleet = c.Fleet
+	}
+	m.assigned = nil
 	m.used, m.ready, m.restored, m.reconciled = true, false, true, 0
 	return Result{Code: Done, Version: m.version}
 }

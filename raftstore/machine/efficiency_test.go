@@ -41,19 +41,22 @@ func TestFleet(t *testing.T) {
 			{&FinishFleet{Version: 4}, "outdated v3", ""},
 		}},
 		{"another one waits until the nodes of the old one are prepared", append(becomesReady(), []step{
-			{assign("r1:1"), "done (0, 1] first v4", ""},
+			{assign("r1:1"), "done (0, 1] v4", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true}, "done v6", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1"), Force: true}, "done v7", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true, Force: true}, "done v7", ""},
-			{assign("r2:1"), "done (1, 2] first v7", ""}, // of the old one
+			{assign("r2:1"), "done (1, 2] v7", ""}, // of the old one
 			{&FinishFleet{Version: 4}, "outdated v7", ""},
 			{&FinishFleet{Version: 5}, "done v8", ""},
 			{&FinishFleet{Version: 5}, "done v8", ""},
-			{assign("r1:1"), "done (2, 3] first v8", ""}, // it is a new member
-			{assign("r1:1"), "done (3, 4] v8", ""},
-			{assign("r2:1"), "outdated v8", ""},
+			{assign("r1:1"), "not ready v8", ""}, // the log reconciles with the new nodes first
+			{&FinishReconcile{Version: 8}, "outdated v8", ""},
+			{&Reconcile{}, "done v9", ""},
+			{assign("r1:1"), "done (5, 6] first v9", ""}, // it is a new member
+			{assign("r1:1"), "done (6, 7] v9", ""},
+			{assign("r2:1"), "outdated v9", ""},
 		}...)},
 		{"the present one ends a change", append(becomesReady(), []step{
 			{&SetFleet{Fleet: fleetOf("r4:1")}, "done v5", ""},
@@ -61,14 +64,14 @@ func TestFleet(t *testing.T) {
 			{&FinishFleet{Version: 5}, "outdated v6", ""},
 			{&SetFleet{Fleet: three}, "done v7", ""},
 			{&FinishFleet{Version: 6}, "done v7", ""}, // too late, and without effect
-			{assign("r1:1"), "done (0, 1] first v7", ""},
+			{assign("r1:1"), "done (0, 1] v7", ""},
 		}...)},
 		{"it can be taken away and set again", append(becomesReady(), []step{
 			{&SetFleet{}, "done v5", ""},
 			{&FinishFleet{Version: 5}, "done v6", ""},
 			{&SetFleet{}, "done v6", ""},
 			{&SetFleet{Fleet: three}, "done v7", ""},
-			{assign("r1:1"), "done (0, 1] first v7", ""}, // the log still knows all tokens
+			{assign("r1:1"), "not ready v7", ""},
 		}...)},
 	})
 }
@@ -98,6 +101,9 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 	require.False(t, ready(), "not before a quorum of the new fleet has the floor")
 	require.Equal(t, m.Ceiling(), m.Efficiency().Floor)
 	m.Apply(&FinishReconcile{Version: m.Efficiency().Version})
+	require.False(t, ready(), "a reconciliation with the old fleet does not count")
+	m.Apply(&Reconcile{})
+	m.Apply(&FinishReconcile{Version: m.Efficiency().Version})
 	require.True(t, ready())
 	require.Equal(t, fleetOf("r4:1"), m.Topology().Fleet)
 	require.Equal(t, lease.Fleet{}, m.Efficiency().Next)
@@ -106,20 +112,20 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 func TestRanges(t *testing.T) {
 	run(t, []story{
 		{"each is above all that came before", append(becomesReady(), []step{
-			{assign("r1:1"), "done (0, 1] first v4", ""},
-			{assign("r2:1"), "done (1, 2] first v4", ""},
+			{assign("r1:1"), "done (0, 1] v4", ""},
+			{assign("r2:1"), "done (1, 2] v4", ""},
 			{assign("r1:1"), "done (2, 3] v4", ""},
 			{&RaiseCeiling{To: 2 << 32}, "done v4", ""}, // never lowered
 			{assign("r1:1"), "done (3, 4] v4", ""},
 			{&RaiseCeiling{To: 7 << 32}, "done v4", ""},
-			{assign("r3:1"), "done (7, 8] first v4", ""},
+			{assign("r3:1"), "done (7, 8] v4", ""},
 			{mode("a", lease.Efficiency, 0), "done v5", ""},
 			{assign("r3:1"), "done (9, 10] v5", ""},
 			{assign("r4:1"), "outdated v5", ""},
 		}...)},
 		{"there is an end to them", append(becomesReady(), []step{
 			{&RaiseCeiling{To: fencing.MaxToken - 1<<32}, "done v4", ""},
-			{assign("r1:1"), "done (2097150, 2097151] first v4", ""},
+			{assign("r1:1"), "done (2097150, 2097151] v4", ""},
 			{assign("r1:1"), "exhausted v4", ""},
 			{&RaiseCeiling{To: fencing.MaxToken}, "done v4", ""},
 		}...)},
@@ -153,7 +159,7 @@ func TestReconcile(t *testing.T) {
 			{write(ann, 1, "a"), "granted #55834574849", "ann/1 granted a #55834574849"}, // 9, then 11, 12, 13
 		}},
 		{"a log that was rolled back", append(becomesReady(), []step{
-			{assign("r1:1"), "done (0, 1] first v4", ""},
+			{assign("r1:1"), "done (0, 1] v4", ""},
 			{&MarkRestored{Version: 9, Ceiling: 3 << 32}, "done v4294967305", ""},
 			{assign("r1:1"), "not ready v4294967305", ""},
 			{&FinishReconcile{Version: 4}, "outdated v4294967305", ""},
@@ -161,7 +167,7 @@ func TestReconcile(t *testing.T) {
 			{&RaiseFloor{By: 1}, "done #12884901889", ""},
 			{write(ann, 1, "a"), "not ready", ""}, // Redis may have granted larger tokens that the log has forgotten
 			{&Reconcile{Version: 12}, "done v8589934603", ""},
-			{assign("r1:1"), "done (6, 7] v8589934603", ""},
+			{assign("r1:1"), "done (6, 7] first v8589934603", ""},
 			{&FinishReconcile{Version: 8589934603}, "done v8589934604", ""},
 			{write(ann, 1, "a"), "granted #30064771074", "ann/1 granted a #30064771074"},
 		}...)},
@@ -177,9 +183,11 @@ func TestReconcile(t *testing.T) {
 	require.Equal(t, fencing.Token(5<<32), m.LastToken())
 	m.Apply(&FinishReconcile{Version: 8})
 	want.Version, want.ReconcileVersion, want.Ready = 9, 0, true
+	want.Assigned = three.Addresses // any of them may have voted before
 	require.Equal(t, want, m.Efficiency())
-	m.Apply(&MarkRestored{})
+	m.Apply(&MarkRestored{Fleet: fleetOf("r9:1")})
 	want.Version, want.Ready, want.Restored = 9+1<<32, false, true
+	want.Assigned, want.Fleet = nil, fleetOf("r9:1") // the nodes do not go back with the log
 	require.Equal(t, want, m.Efficiency())
 }
 

@@ -291,7 +291,7 @@ func addTopology(add func(name string, breakIt func(m *Machine))) {
 	add("ready and being reconciled", func(m *Machine) { m.ready, m.restored, m.reconciled = true, false, 1 })
 	add("reconciled with a later version", func(m *Machine) { m.reconciled = m.version + 1 })
 	add("restored and fresh", func(m *Machine) { m.used, m.assigned = false, nil })
-	add("assigned and fresh", func(m *Machine) { m.used, m.restored = false, false })
+	add("assigned and fresh", func(m *Machine) { m.used, m.restored, m.assigned = false, false, []string{"a:1"} })
 	add("range of another fleet", func(m *Machine) { m.assigned = []string{"z:1"} })
 	add("ranges not in order", func(m *Machine) { m.assigned = []string{"b:1", "a:1"} })
 	add("member without an address", func(m *Machine) { m.memberAPI["n3"] = "" })

@@ -146,7 +146,7 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 			{&Reconcile{}, "done v5", ""},
 			{&FinishReconcile{Version: 5}, "done v6", ""},
 			{mode("a", lease.Correctness, 0), "done v7", ""},
-			{&AssignRange{Member: "r1:1", Join: "j"}, "done (1, 2] first v7", ""},
+			{&AssignRange{Member: "r1:1", Join: "j"}, "done (1, 2] v7", ""},
 			{&FinishMove{Prefix: "a", Version: 7}, "done v8", ""},
 			{write(ann, 1, "a"), "granted #8589934593", "ann/1 granted a #8589934593"},
 		}},

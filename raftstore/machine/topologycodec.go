@@ -27,7 +27,7 @@ func decodeTopologyCommand(r *reader, op byte) Command {
 	case opFinishReconcile:
 		return &FinishReconcile{Version: r.uint()}
 	case opMarkRestored:
-		return &MarkRestored{Version: r.uint(), Ceiling: r.token()}
+		return &MarkRestored{Version: r.uint(), Ceiling: r.token(), Fleet: r.fleet()}
 	case opSetMemberAPI:
 		return &SetMemberAPI{ID: r.text(), Address: r.text()}
 	default:
@@ -100,6 +100,7 @@ func (c *MarkRestored) encode(w *writer) {
 	w.byte(opMarkRestored)
 	w.uint(c.Version)
 	w.uint(uint64(c.Ceiling))
+	w.fleet(c.Fleet)
 }
 
 func (c *SetMemberAPI) encode(w *writer) {

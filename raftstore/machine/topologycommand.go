@@ -91,10 +91,13 @@ type FinishReconcile struct {
 // MarkRestored follows anything that may have rolled the log back. It stops
 // efficiency locks until the log is reconciled with the Redis nodes. Versions go
 // on far above both the present one and Version, so that no version that was
-// forgotten is used for other policies. Ceiling is the largest one known.
+// forgotten is used for other policies. Ceiling is the largest one known. Fleet, if
+// it is known, is the present one: it does not go back with the log, since its
+// nodes do not.
 type MarkRestored struct {
 	Version uint64
 	Ceiling fencing.Token
+	Fleet   lease.Fleet
 }
 
 // SetMemberAPI records where the API of a member is reached; an empty Address
@@ -164,6 +167,9 @@ func (c *FinishReconcile) validate() error { return validVersion(c.Version) }
 func (c *MarkRestored) validate() error {
 	if c.Version > maxCount/2 {
 		return fmt.Errorf("%w: version %d", lease.ErrInvalid, c.Version)
+	}
+	if err := c.Fleet.Validate(); err != nil {
+		return err
 	}
 	return validCeiling(c.Ceiling)
 }

@@ -58,7 +58,7 @@ func (g Goal) Met(reports []Report) bool {
 func (g Goal) RaiseCeiling(reports []Report) (to fencing.Token, needed bool) {
 	for _, r := range reports {
 		if r.in(g.Fleet) && r.Live.Max > g.Ceiling-min(g.Ceiling, Jump/2) {
-			return g.Ceiling + Jump, true
+			return max(g.Ceiling, r.Live.Max) + Jump, true
 		}
 	}
 	return 0, false

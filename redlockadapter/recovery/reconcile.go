@@ -7,9 +7,9 @@ import "github.com/leased-project/leased/fencing"
 // that meets a fleet for the first time. ok is false while fewer than a quorum of
 // the nodes can report; an operator must then provide a ceiling.
 //
-// fresh says that this log never assigned a range and was never rolled back; only
-// then does a node without any data count as a report.
-func Reconcile(reports []Report, fresh bool) (version uint64, ceiling fencing.Token, ok bool) {
+// whole says that the log was not rolled back, so that it knows of every range that
+// it assigned; only then does a node without any data count as a report.
+func Reconcile(reports []Report, whole bool) (version uint64, ceiling fencing.Token, ok bool) {
 	known := 0
 	for _, r := range reports {
 		if !r.Reached {
@@ -22,7 +22,7 @@ func Reconcile(reports []Report, fresh bool) (version uint64, ceiling fencing.To
 				version, ceiling = max(version, s.Version), max(ceiling, s.bound())
 			}
 		}
-		if evidence || fresh {
+		if evidence || whole {
 			known++
 		}
 	}

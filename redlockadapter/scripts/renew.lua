@@ -20,8 +20,9 @@ for i = 2, #KEYS do
   local owner, deadline, last, ended = unpack(redis.call('HMGET', KEYS[i], 'nonce', 'until', 'token', 'ended'))
   if ended == nonce then return {'ended'} end
   last = tonumber(last or max)
-  if owner ~= nonce then
-    local held = owner and owner ~= '' and tonumber(deadline) > now
+  local current = tonumber(deadline or 0) > now
+  if owner ~= nonce or not current then
+    local held = current and owner and owner ~= '' and owner ~= nonce
     if held or last > token or token <= tonumber(floor) or token > tonumber(ceiling) then return {'taken'} end
   end
   tokens[i] = string.format('%d', math.max(last, token))

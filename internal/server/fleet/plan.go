@@ -171,6 +171,11 @@ func (d *decision) decide() {
 		d.reconcile()
 		return
 	}
+	if d.foreign() {
+		d.step.Waiting = "the Redis nodes to be left alone: another service uses them under the same namespace; give one of the services another namespace"
+		d.stall(d.step.Waiting)
+		return
+	}
 	if to, needed := d.goal.RaiseCeiling(d.reports); needed {
 		d.do(Action{Kind: RaiseCeiling, Ceiling: to})
 	}
@@ -184,21 +189,30 @@ func (d *decision) decide() {
 	}
 }
 
+// foreign reports whether a node has a version that this log never had. Only
+// another service can have put it there.
+func (d *decision) foreign() bool {
+	return slices.ContainsFunc(d.reports, func(r recovery.Report) bool {
+		return r.Reached && r.Live != nil && r.Live.Fleet == d.goal.Fleet && r.Live.Version > d.state.Version
+	})
+}
+
 // reconcile moves a log that may have forgotten something past what the nodes
 // know.
 func (d *decision) reconcile() {
-	version, ceiling, ok := recovery.Reconcile(d.reports, d.state.Fresh)
+	whole := !d.state.Restored // the log knows all that it ever assigned
+	version, ceiling, ok := recovery.Reconcile(d.reports, whole)
 	if ok {
 		d.do(Action{Kind: Reconcile, Version: version, Ceiling: ceiling})
 	}
 	n := 0
 	for _, r := range d.reports {
-		if r.Reached && (d.state.Fresh || r.Live != nil || r.Former != nil) {
+		if r.Reached && (whole || r.Live != nil || r.Former != nil) {
 			n++
 		}
 	}
 	d.step.Waiting = fmt.Sprintf("%d of %d Redis nodes have reported how far tokens had come, %d are needed", n, len(d.nodes), quorum(d.nodes))
-	if !d.state.Fresh && !ok {
+	if !whole && !ok {
 		d.step.Waiting += "; if the others are lost, 'leased redis init --floor' goes on without them"
 	}
 	d.stall(d.step.Waiting)

@@ -76,7 +76,9 @@ func TestPlanStep(t *testing.T) {
 		waiting string
 	}{
 		{name: "no fleet", state: machine.Efficiency{Version: 3}},
-		{name: "all well", state: ready(7), nodes: []fleet.Node{voter(7), voter(7), voter(9)}},
+		{name: "all well", state: ready(7), nodes: []fleet.Node{voter(7), voter(7), voter(7)}},
+		{name: "another service uses the nodes", state: ready(7), nodes: []fleet.Node{voter(6), empty(), voter(9)},
+			waiting: "the Redis nodes to be left alone: another service uses them under the same namespace; give one of the services another namespace"},
 		{name: "nodes behind", state: ready(7), nodes: []fleet.Node{voter(6), voter(7), lost()}, want: []fleet.Kind{fleet.Advance}},
 		{name: "an empty node", state: ready(7), nodes: []fleet.Node{empty(), voter(7), voter(7)}, want: []fleet.Kind{fleet.Join}},
 		{name: "all empty at once", state: ready(7), nodes: []fleet.Node{empty(), empty(), empty()}, want: []fleet.Kind{fleet.Join, fleet.Join, fleet.Join}},
