@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"text/tabwriter"
 
@@ -31,16 +32,20 @@ func newAcquire() *cobra.Command {
 		}
 		ctx, stop := untilInterrupted(c.Context())
 		defer stop()
-		return a.onLeader(ctx, func(conn *grpc.ClientConn) error {
+		err := a.onLeader(ctx, func(conn *grpc.ClientConn) error {
 			got, err := pb.NewLeaseServiceClient(conn).Acquire(ctx, r)
 			if err != nil {
 				return err
 			}
 			return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) {
 				row(t, "RESOURCE", "TOKEN", "MODE", "SLOT", "ENDS IN", "SESSION")
-				row(t, got.Resource, got.Token, got.Mode, number(got.Slot), got.Ttl, got.SessionId)
+				row(t, got.Resource, got.Token, got.Mode, number(got.Slot), got.Ttl, sessionText(got.SessionId))
 			})
 		})
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx) // the service gives up what it may have granted
+		}
+		return err
 	}
 	return c
 }

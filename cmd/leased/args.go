@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,6 +29,19 @@ func prefixOf(args []string) string {
 	}
 	prefix, _ := trimStar(args[0])
 	return prefix
+}
+
+// prefixToChange is the prefix whose policy a command changes. All locks must be
+// meant: an empty prefix, as of a variable that is not set, is refused.
+func prefixToChange(arg string) (string, error) {
+	prefix, star := trimStar(arg)
+	switch {
+	case prefix == "" && !star:
+		return "", usageError(errors.New("PREFIX is empty, which would concern all locks; say '*' for all"))
+	case strings.Contains(prefix, "*"):
+		return "", usageError(fmt.Errorf("PREFIX (%s) must have no * but at its end: a policy is for names that begin with PREFIX", arg))
+	}
+	return prefix, nil
 }
 
 // trimStar takes a * off the end of a name, and says whether there was one.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -43,11 +44,19 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	}
 	row(t, "", "HOLDER", "TOKEN", "KIND", "SLOT", "ENDS IN", "SESSION")
 	for _, p := range lock.Holders {
-		row(t, "holds", p.Holder, p.Token, p.Kind, number(p.Slot), timeLeft(p), p.SessionId)
+		row(t, "holds", p.Holder, p.Token, p.Kind, number(p.Slot), timeLeft(p), sessionText(p.SessionId))
 	}
 	for i, p := range lock.Waiters {
-		row(t, fmt.Sprintf("waits, %d.", i+1), p.Holder, "", p.Kind, number(p.Slot), "", p.SessionId)
+		row(t, fmt.Sprintf("waits, %d.", i+1), p.Holder, "", p.Kind, number(p.Slot), "", sessionText(p.SessionId))
 	}
+}
+
+// sessionText is a session id, or nothing for the zero session.
+func sessionText(id string) string {
+	if strings.Trim(id, "0") == "" {
+		return ""
+	}
+	return id
 }
 
 // timeLeft is when a lease ends, for people.

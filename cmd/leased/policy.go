@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -80,7 +82,7 @@ func moveText(m *pb.Move) string {
 		text += "; waiting for: " + m.WaitingFor
 	}
 	if m.Holders > 0 && !strings.Contains(m.WaitingFor, "holder") {
-		text += fmt.Sprintf(" (%d holders)", m.Holders)
+		text += fmt.Sprintf(" (%s)", count(int(m.Holders), "holder"))
 	}
 	return text
 }
@@ -94,7 +96,10 @@ fleet. With --now the holders lose their leases, and the move does not wait; gat
 way. Holders and waiters are told, and come back by themselves.
 
 The command waits until the move is complete. Ctrl-C leaves the move to the service, which completes it also if its
-leader changes. --abort ends a move that is not complete: the locks keep their mode.`
+leader changes. --abort ends a move that is not complete: the locks keep their mode.
+
+What is not given stays as it is in a policy that exists; --ttl '' sets the default again, and so for the other timings.
+A lock-delay is not kept in efficiency mode, which has none. PREFIX may end with *; '*' alone is for all locks.`
 
 func newPolicySet() *cobra.Command {
 	p := &pb.Policy{}
@@ -115,21 +120,19 @@ func newPolicySet() *cobra.Command {
 	flags.BoolVar(&now, "now", false, "if the mode changes, do not wait for leases to end")
 	flags.BoolVar(&noWait, "no-wait", false, "return when the move has begun")
 	flags.BoolVar(&abort, "abort", false, "end the move that is under way: the locks keep their mode")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		p.Prefix = prefixOf(args)
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if p.Prefix, err = prefixToChange(args[0]); err != nil {
+			return err
+		}
 		switch {
 		case abort && (p.Mode != "" || now):
-			return usageError(fmt.Errorf("abort and mode (%s) or now exclude each other: --abort keeps the mode that the locks have", p.Mode))
+			return usageError(errors.New("--abort cannot be combined with --mode or --now: the locks keep the mode they have"))
 		case abort:
 			return abortMove(c, a, o, p.Prefix)
-		case p.Mode == "":
-			return usageError(fmt.Errorf("mode must be given: efficiency or correctness"))
+		case p.Mode == "" && !slices.ContainsFunc(policyTimings, flags.Changed):
+			return usageError(errModeMissing)
 		}
-		var got *pb.SetPolicyResponse
-		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) (err error) {
-			got, err = pb.NewPolicyServiceClient(conn).SetPolicy(c.Context(), &pb.SetPolicyRequest{Policy: p, Now: now})
-			return err
-		})
+		got, err := a.setPolicy(c, p, now)
 		if err != nil {
 			return err
 		}
@@ -165,9 +168,13 @@ func newPolicyDelete() *cobra.Command {
 	c.Flags().BoolVar(&now, "now", false, "if the mode changes, do not wait for leases to end")
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the move has begun")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		prefix, err := prefixToChange(args[0])
+		if err != nil {
+			return err
+		}
 		var got *pb.DeletePolicyResponse
-		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) (err error) {
-			got, err = pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefixOf(args), Now: now})
+		err = a.onLeader(c.Context(), func(conn *grpc.ClientConn) (err error) {
+			got, err = pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefix, Now: now})
 			return err
 		})
 		if err != nil {
@@ -180,7 +187,7 @@ func newPolicyDelete() *cobra.Command {
 		if got.Move != nil && noWait {
 			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Move))
 		}
-		return o.say(c, got, "deleted the policy of %s*", prefixOf(args))
+		return o.say(c, got, "deleted the policy of %s*", prefix)
 	}
 	return c
 }

@@ -26,7 +26,8 @@ func newRedisStatus() *cobra.Command {
 		Long: "Show how the Redis nodes are doing, as the member at --endpoint sees them. A node votes while it has its\n" +
 			"state. One that was restarted or emptied is empty: the service gives it a fresh range of tokens, and it\n" +
 			"votes again when the longest TTL has passed. MAX is the largest token that a node accepted; it accepts\n" +
-			"tokens above FLOOR and up to CEILING, from callers that know VERSION of the policies.", Args: cobra.NoArgs}
+			"tokens above FLOOR and up to CEILING, from callers that know VERSION of the policies. SKEW is how far the\n" +
+			"node's clock was from this member's when the member asked.", Args: cobra.NoArgs}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		got, err := a.fleet(c.Context())
@@ -87,7 +88,7 @@ func roundText(text string) string {
 
 // fleetText is a line about the fleet as a whole.
 func fleetText(f *pb.GetFleetResponse) string {
-	text := fmt.Sprintf("%d nodes, namespace %s, longest TTL %s; version %d, ceiling %d", len(f.Fleet.GetAddresses()),
+	text := fmt.Sprintf("%s, namespace %s, longest TTL %s; version %d, ceiling %d", count(len(f.Fleet.GetAddresses()), "node"),
 		f.Fleet.GetNamespace(), f.Fleet.GetMaxTtl(), f.Version, f.Ceiling)
 	switch {
 	case f.Next != nil:
@@ -101,6 +102,14 @@ func fleetText(f *pb.GetFleetResponse) string {
 		text += "; waiting for: " + f.WaitingFor
 	}
 	return text
+}
+
+// count is a number of things in words.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // redisFlags are how a command that talks to Redis itself reaches the nodes.
@@ -129,7 +138,7 @@ func isTrue(variable string) bool {
 	return on
 }
 
-// access checks the flags.
+// access checks the flags, and reads the files that they name.
 func (f *redisFlags) access() (*redisaccess.Nodes, error) {
 	for _, variable := range []string{"LEASED_REDIS_TLS", "LEASED_REDIS_INSECURE"} {
 		if value := fromEnv(variable, "false"); value != "" {
@@ -141,6 +150,9 @@ func (f *redisFlags) access() (*redisaccess.Nodes, error) {
 	f.nodes.Password = fromEnv(redisaccess.PasswordVariable, "")
 	if setting, rule := f.nodes.Broken("redis-"); rule != "" {
 		return nil, usageError(fmt.Errorf("%s %s", setting, rule))
+	}
+	if err := f.nodes.CheckFiles(); err != nil {
+		return nil, usageError(err)
 	}
 	return &f.nodes, nil
 }

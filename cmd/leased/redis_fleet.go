@@ -89,6 +89,9 @@ func newFleetSet() *cobra.Command {
 		if err := a.followFleet(c, r.Fleet, got.Version); err != nil {
 			return err
 		}
+		if len(r.Fleet.Addresses) == 1 {
+			return o.say(c, got, "1 Redis node serves the efficiency mode")
+		}
 		return o.say(c, got, "%d Redis nodes serve the efficiency mode", len(r.Fleet.Addresses))
 	}
 	return c

@@ -112,7 +112,7 @@ func (f *initFlags) standalone(c *cobra.Command, given bool) error {
 		return err
 	}
 	return f.output.say(c, &pb.GetFleetResponse{Fleet: &pb.RedisFleet{Addresses: strings.Split(f.nodes, ","), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}},
-		"%d Redis nodes are initialised: tokens are above %d", len(config.Nodes), f.floor)
+		"initialised %s: tokens are above %d", count(len(config.Nodes), "Redis node"), f.floor)
 }
 
 func (f *initFlags) config() (redlockadapter.Config, error) {

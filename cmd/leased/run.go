@@ -208,6 +208,9 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	case f.shared && f.permits != 0:
 		return nil, usageError(fmt.Errorf("shared and permits (%d) exclude each other", f.permits))
 	}
+	if _, err := f.redis.access(); err != nil {
+		return nil, err
+	}
 	topology := f.access.topology(ctx)
 	if f.ttl == 0 {
 		f.ttl = topology.Policies.For(resource).TTL

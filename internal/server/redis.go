@@ -72,7 +72,7 @@ func (a *admin) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetFle
 	if !a.router.node.Leads() {
 		return nil, a.notLeader()
 	}
-	if err := a.checkFleet(fleet); err != nil {
+	if err := a.checkFleet(fleet, r.Force); err != nil {
 		return nil, err
 	}
 	version, err := a.router.node.SetFleet(ctx, fleet, r.Version, r.Now, r.Force)
@@ -83,8 +83,9 @@ func (a *admin) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetFle
 	return &pb.SetFleetResponse{Version: version}, nil
 }
 
-// checkFleet refuses a fleet that does not fit to the policies.
-func (a *admin) checkFleet(fleet lease.Fleet) error {
+// checkFleet refuses a fleet that does not fit to the policies, and one without
+// nodes unless that is forced.
+func (a *admin) checkFleet(fleet lease.Fleet, force bool) error {
 	for _, p := range a.router.node.Topology().Policies.All() {
 		if p.Mode != lease.Efficiency && p.Next != lease.Efficiency {
 			continue
@@ -95,6 +96,9 @@ func (a *admin) checkFleet(fleet lease.Fleet) error {
 		case p.Filled().TTL > fleet.MaxTTL:
 			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", lease.ErrInvalid, fleet.MaxTTL, p.Filled().TTL, p.Prefix)
 		}
+	}
+	if fleet.IsZero() && !force {
+		return fmt.Errorf("%w: fleet.addresses is empty, which ends efficiency mode; name the Redis nodes, or set force to end it", lease.ErrInvalid)
 	}
 	return nil
 }

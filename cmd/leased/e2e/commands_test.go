@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,10 +24,35 @@ func TestPolicyCommands(t *testing.T) {
 	require.Contains(t, must(t, env, leased, "acquire", "job/2", "--output=json"), `"ttl": "10s"`)
 	out, code := call(t, env, leased, "policy", "delete", "job/*")
 	require.Equal(t, 2, code)
-	require.Contains(t, out, `no such policy`)
+	require.Contains(t, out, `no policy for "job/"; see 'leased policy show'`)
 	out, code = call(t, env, leased, "redis", "status")
 	require.Equal(t, 1, code, out)
 	require.Contains(t, out, "leased redis fleet set")
+}
+
+// A policy keeps what a command does not give, and all locks are asked for with a
+// star.
+func TestPolicySetKeepsTheRest(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	must(t, env, leased, "policy", "set", "job/*", "--mode=correctness", "--ttl=42s", "--lock-delay=3s")
+	must(t, env, leased, "policy", "set", "job/*", "--renew=5s")
+	require.Regexp(t, `job/\* +correctness +42s +5s +- +3s`, must(t, env, leased, "policy", "show"))
+	out, code := call(t, env, leased, "policy", "set", "", "--mode=correctness")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "say '*' for all")
+	must(t, env, leased, "policy", "set", "*", "--mode=correctness")
+}
+
+// Ctrl-C ends the waiting for a lock with the code that a shell expects.
+func TestAcquireIsInterrupted(t *testing.T) {
+	_, api := single(t)
+	env := endpoint(api)
+	tokenOf(t, env, "job/1", "--ttl=1m")
+	p := start(t, env, leased, "acquire", "job/1", "--wait=1m")
+	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "inspect", "job/1"), "waits, 1.") }, "for it to wait")
+	p.signal(syscall.SIGINT)
+	require.Equal(t, 128+int(syscall.SIGINT), p.code())
 }
 
 // A new member that found nobody joins when it is told where.

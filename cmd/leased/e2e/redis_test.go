@@ -202,7 +202,7 @@ func TestStandaloneInit(t *testing.T) {
 	target := "--redis=" + node.Addr
 	out := must(t, nil, leased, "redis", "init", target)
 	require.Contains(t, out, "leased redis init --redis "+node.Addr+" --floor 0", "it proposes a floor and changes nothing")
-	require.Contains(t, must(t, nil, leased, "redis", "init", target, "--floor=41"), "1 Redis nodes are initialised: tokens are above 41")
+	require.Contains(t, must(t, nil, leased, "redis", "init", target, "--floor=41"), "initialised 1 Redis node: tokens are above 41")
 	out = must(t, nil, leased, "redis", "init", target)
 	require.Regexp(t, `--floor 4\d{9}`, out, "a later one must be above all that was granted")
 

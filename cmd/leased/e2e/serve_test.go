@@ -180,7 +180,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"ttl (10ms) must be at least 1s":            {"run", "nightly", "--ttl=10ms", "--", "true"},
 		"output (xml) must be table or json":        {"list", "--output=xml"},
 		"mode must be given":                        {"policy", "set", "x*"},
-		"abort and mode (efficiency) or now":        {"policy", "set", "x*", "--abort", "--mode=efficiency"},
+		"--abort cannot be combined with":           {"policy", "set", "x*", "--abort", "--mode=efficiency"},
 		"redis-user must be given together with":    {"run", "x", "--redis-user=u", "--", "true"},
 		"redis-tls-ca needs redis-tls (false)":      {"redis", "init", "--redis=127.0.0.1:1", "--redis-tls-ca=c"},
 		"token must be given":                       {"renew", "x"},
@@ -190,6 +190,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"see `leased acquire --help`":               {"acquire"},
 		"accepts at most 1 arg(s)":                  {"list", "a", "b"},
 		"wait (1s) and no-wait exclude each other":  {"run", "x", "--wait=1s", "--no-wait", "--", "true"},
+		"read redis-password-file":                  {"run", "x", "--redis-password-file=/nonexistent", "--", "true"},
+		"the locks keep the mode they have":         {"policy", "set", "x*", "--abort", "--now"},
 		"shared and permits (2) exclude each other": {"run", "x", "--shared", "--permits=2", "--", "true"},
 		"endpoint (nonsense) must be host:port":     {"inspect", "x", "--endpoint=nonsense"},
 	} {

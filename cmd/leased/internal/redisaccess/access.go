@@ -108,6 +108,15 @@ func (a *Access) secret() (string, error) {
 	return password, nil
 }
 
+// CheckFiles reads the files, and reports the first that is bad.
+func (a *Access) CheckFiles() error {
+	if _, err := a.secret(); err != nil || !a.TLS {
+		return err
+	}
+	_, err := a.tls("127.0.0.1:6379") // the files do not depend on the node
+	return err
+}
+
 // Options returns the options of connections to a node. It reads the files.
 func (a *Access) Options(address string) (*redis.Options, error) {
 	if setting, rule := a.Broken("redis-"); rule != "" {

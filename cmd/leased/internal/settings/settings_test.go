@@ -85,7 +85,7 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		"listen (:7420, from --listen) must be a loopback address":                         append(least, "--listen=:7420"),
 		"raft-listen (10.1.1.1:1, from --raft-listen) must be a loopback":                  append(least, "--raft-listen=10.1.1.1:1"),
 		"listen (7420, from --listen) must be host:port":                                   append(least, "--listen=7420"),
-		"redis (a:1,b:2, from --redis) is not a valid fleet: 2 Redis nodes survive no":     append(least, "--redis=a:1,b:2"),
+		"redis (a:1,b:2, from --redis) is not a valid fleet: 2 Redis nodes: use an odd":    append(least, "--redis=a:1,b:2"),
 		"redis (a:1,a:1,b:1, from --redis) is not a valid fleet: Redis node a:1 is listed": append(least, "--redis=a:1,a:1,b:1"),
 		"redis-user (u, from --redis-user) must be given together with redis-password":     append(least, "--redis-user=u"),
 		"redis-tls-ca (c, from --redis-tls-ca) needs redis-tls (false) to be true":         append(least, "--redis-tls-ca=c"),
@@ -94,6 +94,7 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		"heartbeat-timeout (1ms, from --heartbeat-timeout) must be at least 5ms":           append(least, "--heartbeat-timeout=1ms"),
 		"log-level (loud, from --log-level) must be debug":                                 append(least, "--log-level=loud"),
 		"join (x, from --join) must be host:port, as 127.0.0.1:7420; this is not: x":       append(least, "--join=x"),
+		"redis (x, from --redis) must be host:port, as 127.0.0.1:6379; this is not: x":     append(least, "--redis=x"),
 		"secret-file (empty, from default) must be given with users (u) and join":          append(least, "--users=u", "--join=127.0.0.1:1"),
 		"tls-ca (empty, from default) must be given with tls-cert (c): members check each": append(least, "--tls-cert=c", "--tls-key=k"),
 	} {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -67,6 +68,9 @@ func (s *Settings) validateAddresses() error {
 	for key, addresses := range map[string][]string{"join": s.Join, "redis": s.Redis} {
 		for _, address := range addresses {
 			if _, rule := hostOf(address); rule != "" {
+				if key == "redis" {
+					rule = strings.Replace(rule, "127.0.0.1:7420", "127.0.0.1:6379", 1)
+				}
 				return s.broken(key, rule+"; this is not: "+address)
 			}
 		}
