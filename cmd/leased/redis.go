@@ -59,6 +59,19 @@ func (a *access) fleet(ctx context.Context) (got *pb.GetFleetResponse, err error
 	return got, err
 }
 
+// leaderFleet asks the leader, which also knows what the fleet waits for.
+func (a *access) leaderFleet(ctx context.Context) (got *pb.GetFleetResponse, err error) {
+	err = a.onLeader(ctx, func(conn *grpc.ClientConn) error {
+		// Any member answers GetFleet; this call finds the leader.
+		if _, err := pb.NewPolicyServiceClient(conn).ListPolicies(ctx, &pb.ListPoliciesRequest{}); err != nil {
+			return err
+		}
+		got, err = pb.NewRedisServiceClient(conn).GetFleet(ctx, &pb.GetFleetRequest{})
+		return err
+	})
+	return got, err
+}
+
 // stateOf is the state of a node in words.
 func stateOf(n *pb.RedisNode) string {
 	switch {

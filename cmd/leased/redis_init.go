@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -20,6 +21,8 @@ import (
 // redisInitLong is the help of redis init.
 const redisInitLong = `Tell the efficiency mode how far tokens had come, where it cannot find out by itself. Every later token is above the floor.
 Without --floor the command changes nothing and proposes one; the gates know the largest token that was used.
+
+A floor below the one that the service proposes is refused unless --force is given.
 
 With a service this is needed only after ` + "`leased snapshot restore` or `leased cluster recover`" + `, and only if a quorum of the Redis
 nodes has lost its data too. New nodes, and nodes that were restarted or emptied, need nothing.
@@ -36,6 +39,7 @@ type initFlags struct {
 	namespace string
 	maxTTL    time.Duration
 	floor     uint64
+	force     bool
 }
 
 func newRedisInit() *cobra.Command {
@@ -48,6 +52,7 @@ func newRedisInit() *cobra.Command {
 	f.access, f.output, f.redis = addAccess(c), addOutput(c), addRedisAccess(c)
 	flags := c.Flags()
 	flags.Uint64Var(&f.floor, "floor", 0, "every later token is above this one")
+	flags.BoolVar(&f.force, "force", false, "provide a floor below the one that the service proposes")
 	flags.StringVar(&f.nodes, "redis", "", "nodes without a service, as host:port, separated by commas")
 	flags.StringVar(&f.namespace, "redis-namespace", redlockadapter.DefaultNamespace, "how the keys in Redis begin; with --redis")
 	flags.DurationVar(&f.maxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL, "longest TTL of a lease, as the programs have it; with --redis")
@@ -64,8 +69,17 @@ func newRedisInit() *cobra.Command {
 	return c
 }
 
-// provide gives the floor to the service.
+// provide gives the floor to the service. One below its proposal may be below
+// tokens that were granted.
 func (f *initFlags) provide(c *cobra.Command) error {
+	got, err := f.access.leaderFleet(c.Context())
+	switch {
+	case err != nil:
+		return err
+	case !f.force && !got.Ready && f.floor < got.ProposedFloor:
+		return usageError(fmt.Errorf("floor (%d) is below %d, which the service proposes as above all that it knows of; "+
+			"give --floor %d, or --force if all granted tokens are below yours", f.floor, got.ProposedFloor, got.ProposedFloor))
+	}
 	return f.access.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
 		got, err := pb.NewRedisServiceClient(conn).ProvideFloor(c.Context(), &pb.ProvideFloorRequest{Floor: f.floor})
 		if err != nil {
@@ -77,7 +91,10 @@ func (f *initFlags) provide(c *cobra.Command) error {
 
 // propose says whether the service needs a floor, and which one.
 func (f *initFlags) propose(c *cobra.Command) error {
-	got, err := f.access.fleet(c.Context())
+	got, err := f.access.leaderFleet(c.Context())
+	if errors.Is(err, lease.ErrUnavailable) { // as while there is no leader
+		got, err = f.access.fleet(c.Context())
+	}
 	switch {
 	case err != nil:
 		return err
@@ -86,8 +103,12 @@ func (f *initFlags) propose(c *cobra.Command) error {
 	case got.Ready:
 		return f.output.say(c, got, "nothing to do: the efficiency mode is ready")
 	}
-	return f.output.say(c, got, "the efficiency mode is waiting for: %s\nIf that cannot happen, provide a floor; this one is above all that the service knows of:\n  leased redis init --floor %d",
-		got.WaitingFor, got.ProposedFloor)
+	why := "the efficiency mode is not ready"
+	if got.WaitingFor != "" {
+		why = "the efficiency mode is waiting for: " + got.WaitingFor
+	}
+	return f.output.say(c, got, "%s\nIf that cannot happen, provide a floor; this one is above all that the service knows of:\n  leased redis init --floor %d",
+		why, got.ProposedFloor)
 }
 
 // standalone initialises nodes without a service.
@@ -106,13 +127,30 @@ func (f *initFlags) standalone(c *cobra.Command, given bool) error {
 			return f.output.say(c, &pb.GetFleetResponse{}, "fewer than a majority of the nodes can say how far tokens had come; "+
 				"ask the gates for the largest token that was used, and give --floor well above it")
 		}
-		return f.output.say(c, &pb.GetFleetResponse{ProposedFloor: uint64(floor)}, "initialise the nodes with\n  leased redis init --redis %s --floor %d", f.nodes, floor)
+		return f.output.say(c, &pb.GetFleetResponse{ProposedFloor: uint64(floor)}, "initialise the nodes with\n  leased redis init%s --floor %d", redisFlagsGiven(c.Flags()), floor)
 	}
 	if err := redlockadapter.Init(c.Context(), config, fencing.Token(f.floor)); err != nil {
 		return err
 	}
 	return f.output.say(c, &pb.GetFleetResponse{Fleet: &pb.RedisFleet{Addresses: strings.Split(f.nodes, ","), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}},
 		"initialised %s: tokens are above %d", count(len(config.Nodes), "Redis node"), f.floor)
+}
+
+// redisFlagsGiven are the flags about Redis of a command line, to be given again.
+func redisFlagsGiven(flags *pflag.FlagSet) string {
+	var text strings.Builder
+	flags.Visit(func(g *pflag.Flag) {
+		switch value := g.Value.String(); {
+		case !strings.HasPrefix(g.Name, "redis"):
+		case g.Value.Type() == "bool":
+			fmt.Fprintf(&text, " --%s=%s", g.Name, value)
+		case strings.ContainsAny(value, " \t$*?'\"\\&;"):
+			fmt.Fprintf(&text, " --%s '%s'", g.Name, strings.ReplaceAll(value, "'", `'\''`))
+		default:
+			fmt.Fprintf(&text, " --%s %s", g.Name, value)
+		}
+	})
+	return text.String()
 }
 
 func (f *initFlags) config() (redlockadapter.Config, error) {

@@ -202,6 +202,8 @@ func TestStandaloneInit(t *testing.T) {
 	target := "--redis=" + node.Addr
 	out := must(t, nil, leased, "redis", "init", target)
 	require.Contains(t, out, "leased redis init --redis "+node.Addr+" --floor 0", "it proposes a floor and changes nothing")
+	out = must(t, nil, leased, "redis", "init", target, "--redis-namespace=other", "--redis-max-ttl=20s")
+	require.Contains(t, out, "leased redis init --redis "+node.Addr+" --redis-max-ttl 20s --redis-namespace other --floor 0")
 	require.Contains(t, must(t, nil, leased, "redis", "init", target, "--floor=41"), "initialised 1 Redis node: tokens are above 41")
 	out = must(t, nil, leased, "redis", "init", target)
 	require.Regexp(t, `--floor 4\d{9}`, out, "a later one must be above all that was granted")
@@ -233,12 +235,15 @@ func TestFloorAfterARestore(t *testing.T) {
 		require.NoError(t, n.Start())
 	}
 	eventually(t, func() bool { return redisStatus(t, env).ProposedFloor > 0 }, "for a proposed floor")
-	_, code := call(t, env, leased, "acquire", "report/1")
-	require.Equal(t, 122, code)
+	out, code := call(t, env, leased, "acquire", "report/1")
+	require.Equal(t, 122, code, out)
 	f := redisStatus(t, env)
 	require.False(t, f.Ready)
 	require.Greater(t, f.ProposedFloor, before)
 	require.Contains(t, must(t, env, leased, "redis", "init"), fmt.Sprintf("leased redis init --floor %d", f.ProposedFloor))
+	out, code = call(t, env, leased, "redis", "init", fmt.Sprintf("--floor=%d", f.ProposedFloor-1))
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, fmt.Sprintf("give --floor %d, or --force", f.ProposedFloor))
 	must(t, env, leased, "redis", "init", fmt.Sprintf("--floor=%d", f.ProposedFloor))
 	require.Greater(t, take(t, api, "report/1"), f.ProposedFloor)
 }
