@@ -235,7 +235,7 @@ func (a *access) onLeader(ctx context.Context, call func(*grpc.ClientConn) error
 	}
 	patience := time.NewTimer(electionTime)
 	defer patience.Stop()
-	var failed, refused error
+	var failed, answered, refused error // answered: what a member said, which counts more than one that is down
 	refusedBy := map[string]bool{}
 	for {
 		reached, hope := false, false // someone has let it in; and has named no leader that does not
@@ -259,7 +259,7 @@ func (a *access) onLeader(ctx context.Context, call func(*grpc.ClientConn) error
 				return err
 			}
 			reached, hope = true, hope || !refusedBy[not.Leader]
-			failed = err
+			answered = err
 			if not.Leader != "" && !slices.Contains(addresses, not.Leader) {
 				addresses = append(addresses, not.Leader)
 			}
@@ -267,13 +267,13 @@ func (a *access) onLeader(ctx context.Context, call func(*grpc.ClientConn) error
 		if !hope && refused != nil {
 			return refused
 		}
-		if !reached {
+		if !reached && answered == nil {
 			return failed
 		}
 		select {
 		case <-time.After(electionPause):
 		case <-patience.C:
-			return failed
+			return answered
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -99,6 +99,10 @@ func newList() *cobra.Command {
 				}
 			}
 		})
+		var not *wire.NotLeaderError
+		if errors.As(err, &not) && *mode == "" {
+			return fmt.Errorf("%w; `leased list --mode efficiency` needs no leader", err)
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -75,6 +76,8 @@ func (a *access) leaderFleet(ctx context.Context) (got *pb.GetFleetResponse, err
 // stateOf is the state of a node in words.
 func stateOf(n *pb.RedisNode) string {
 	switch {
+	case refuses(n.Error):
+		return "refuses: " + oneLine(n.Error)
 	case n.Error != "":
 		return "unreachable: " + oneLine(n.Error)
 	case n.Empty && n.Quarantine != "":
@@ -83,6 +86,11 @@ func stateOf(n *pb.RedisNode) string {
 		return "empty"
 	}
 	return "votes"
+}
+
+// refuses reports whether a node answered, and does not let the service in.
+func refuses(text string) bool {
+	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "NOPERM"}, func(code string) bool { return strings.Contains(text, code) })
 }
 
 // oneLine is a text of several lines, as errors that were joined, in one.
@@ -106,7 +114,7 @@ func fleetText(f *pb.GetFleetResponse) string {
 	switch {
 	case f.Next != nil:
 		text += "; changing to " + strings.Join(f.Next.Addresses, " ")
-	case f.Ready:
+	case f.Ready && quorumVotes(f.Nodes):
 		text += "; ready"
 	default:
 		text += "; not ready"

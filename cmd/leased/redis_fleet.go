@@ -45,7 +45,7 @@ func newFleetShow() *cobra.Command {
 const fleetSetLong = `Change the Redis nodes that serve the efficiency mode. Name all nodes of the new fleet, an odd number of masters that
 are independent of each other; nodes may stay. Namespace and longest TTL stay as they are unless they are given.
 
-The service first stops the old fleet: a quorum of its nodes refuses to grant anything from then on, and the leases
+The service first checks that a quorum of the new nodes can be used, and then stops the old fleet: a quorum of its nodes refuses to grant anything from then on, and the leases
 that they granted run out within the longest TTL, or are lost at once with --now. Then the new fleet starts, with
 larger tokens. If the old fleet is gone for good, --force changes it without asking; if it is not gone, a holder of
 an old lease may get a smaller token after a new one.
@@ -64,7 +64,7 @@ func newFleetSet() *cobra.Command {
 	flags.StringVar(&r.Fleet.Namespace, "namespace", "", "how the keys in Redis begin (default: as it is, or "+redlockadapter.DefaultNamespace+")")
 	flags.StringVar(&r.Fleet.MaxTtl, "max-ttl", "", "longest TTL of a lease (default: as it is, or "+redlockadapter.DefaultMaxTTL.String()+")")
 	flags.BoolVar(&r.Now, "now", false, "do not wait until the leases of the old fleet have ended")
-	flags.BoolVar(&r.Force, "force", false, "the old fleet is gone for good: change although a quorum of it cannot be reached")
+	flags.BoolVar(&r.Force, "force", false, "change although a quorum of the old fleet, which is gone for good, or of the new one cannot be used")
 	flags.BoolVar(&noWait, "no-wait", false, "return when the change has begun")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		for part := range strings.SplitSeq(strings.Join(args, ","), ",") {

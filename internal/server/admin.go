@@ -23,6 +23,7 @@ type admin struct {
 	pb.UnimplementedRedisServiceServer
 	pb.UnimplementedClusterServiceServer
 	*Server
+	voting voting
 }
 
 // Status returns how this member is doing.
@@ -76,13 +77,22 @@ func (s *Server) healthy() (reason, limited string) {
 
 // Health reports whether the service can be used through this member. Without a
 // leader, a member that reaches the Redis nodes serves locks in efficiency mode.
-func (a *admin) Health(context.Context, *pb.HealthRequest) (*pb.HealthResponse, error) {
+func (a *admin) Health(ctx context.Context, _ *pb.HealthRequest) (*pb.HealthResponse, error) {
 	response := &pb.HealthResponse{Status: "serving", Leader: a.router.leaderAPI()}
 	reason, limited := a.healthy()
-	if reason != "" {
+	missing := ""
+	if reason == "" {
+		missing = a.votesMissing(ctx)
+	}
+	switch {
+	case reason != "":
 		response.Status, response.Reason = "not-serving", reason
-	} else if limited != "" {
+	case limited != "" && missing != "":
+		response.Status, response.Reason = "not-serving", limited+"; "+missing
+	case limited != "":
 		response.Reason = "locks in efficiency mode only: " + limited
+	case missing != "":
+		response.Reason = "locks in correctness mode only: " + missing
 	}
 	return response, nil
 }

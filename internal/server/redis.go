@@ -24,9 +24,7 @@ func (a *admin) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetFle
 	case err == nil:
 		response.Nodes = redisNodes(ctx, backend)
 	case !state.Fleet.IsZero():
-		for _, address := range state.Fleet.Addresses {
-			response.Nodes = append(response.Nodes, &pb.RedisNode{Address: address, Error: err.Error()})
-		}
+		response.Nodes = a.eachNode(ctx, state.Fleet)
 	}
 	for _, n := range response.Nodes {
 		if n.Ceiling < uint64(fencing.MaxToken) {
@@ -38,6 +36,9 @@ func (a *admin) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetFle
 	if step, leads := a.keeper.Progress(); leads {
 		response.WaitingFor = step.Waiting
 	}
+	if response.WaitingFor == "" && response.Ready && !state.Fleet.IsZero() {
+		response.WaitingFor = missingVotes(response.Nodes)
+	}
 	return response, nil
 }
 
@@ -48,7 +49,7 @@ func redisNodes(ctx context.Context, backend *redlockadapter.Backend) []*pb.Redi
 		node := &pb.RedisNode{Address: n.Addr, Empty: n.Err == nil && n.Report.Live == nil, Quarantine: wire.DurationText(n.Quarantine),
 			Skew: wire.DurationText(n.Skew)}
 		if n.Err != nil {
-			node.Error = n.Err.Error()
+			node.Error = ownError(n.Addr, n.Err)
 		}
 		state := n.Report.Live
 		if state == nil {
@@ -74,6 +75,12 @@ func (a *admin) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetFle
 	}
 	if err := a.checkFleet(fleet, r.Force); err != nil {
 		return nil, err
+	}
+	// The present fleet again takes back a change, and needs no check.
+	if !r.Force && !fleet.IsZero() && !fleet.Equal(a.router.node.Topology().Fleet) {
+		if err := a.tryFleet(ctx, fleet); err != nil {
+			return nil, err
+		}
 	}
 	version, err := a.router.node.SetFleet(ctx, fleet, r.Version, r.Now, r.Force)
 	if err != nil {

@@ -110,7 +110,7 @@ func (s *Server) housekeeping() {
 	defer tick.Stop()
 	for {
 		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-		if reason, _ := s.healthy(); reason == "" {
+		if reason, limited := s.healthy(); reason == "" && (limited == "" || s.admin.votesMissing(s.ctx) == "") {
 			state = grpc_health_v1.HealthCheckResponse_SERVING
 		}
 		s.health.SetServingStatus("", state)

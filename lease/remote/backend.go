@@ -140,7 +140,7 @@ var errClosed = fmt.Errorf("%w: the backend is closed", lease.ErrUnavailable)
 // not know the caller may not have read its users again yet: the others are asked
 // too, see refusals.
 func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
-	var uncertain error
+	var uncertain, answered error // answered: that a member does not lead
 	refused := refusals{by: map[string]bool{}}
 	budget := b.patience
 	for n := 0; ; n++ {
@@ -161,6 +161,7 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 		case errors.Is(err, lease.ErrUncertain):
 			uncertain = err
 		case errors.As(err, &not):
+			answered = err
 			refused.told(not.Leader)
 			b.leader.retire(l, not.Leader, err)
 		case errors.Is(err, wire.ErrUnauthenticated):
@@ -173,7 +174,7 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 			again = false
 		}
 		if took := b.clock.Now().Since(began); took > b.patience {
-			budget, n = b.patience, 0 // it had been served well until now
+			budget, n, answered = b.patience, 0, nil // it had been served well until now
 		} else {
 			budget -= took
 		}
@@ -184,6 +185,9 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 				continue
 			}
 			err = fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
+		}
+		if l == nil && answered != nil && ctx.Err() == nil && !errors.Is(err, errClosed) {
+			err = answered // that another member is down does not hide it
 		}
 		if uncertain != nil && !errors.Is(err, lease.ErrUncertain) && !certain(err) {
 			err = fmt.Errorf("%w, then %w", uncertain, err)

@@ -114,7 +114,10 @@ func TestPasswordIsNotSentInClear(t *testing.T) {
 	api := freeAddr(t)
 	start(t, env, leased, "serve", "--id=one", "--data="+t.TempDir()+"/one", "--listen="+api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
 	healthy(t, api)
-	must(t, endpoint(api), leased, "redis", "fleet", "set", far, "--no-wait")
+	out, code := call(t, endpoint(api), leased, "redis", "fleet", "set", far)
+	require.Equal(t, 122, code, out)
+	require.Contains(t, out, "the password is not sent in clear to Redis node "+far)
+	must(t, endpoint(api), leased, "redis", "fleet", "set", far, "--no-wait", "--force")
 	eventually(t, func() bool {
 		return strings.Contains(must(t, endpoint(api), leased, "redis", "status"), "the password is not sent in clear to Redis node "+far)
 	}, "for the reason in the status")

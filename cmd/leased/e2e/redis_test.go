@@ -147,7 +147,14 @@ func TestServeWithoutItsRedis(t *testing.T) {
 	must(t, env, leased, "run", "job/1", "--", "true")
 	out, code := call(t, env, leased, "acquire", "report/1")
 	require.Equal(t, 122, code, out)
-	require.Equal(t, 3, strings.Count(must(t, env, leased, "redis", "status"), "unreachable: "))
+	out = must(t, env, leased, "redis", "status")
+	for _, n := range nodes {
+		require.Regexp(t, `(?m)^`+n.Addr+` +unreachable: [^;]*refused`, out, "each node has its own error")
+	}
+	require.Contains(t, out, "not ready; waiting for: 0 of 3 Redis nodes vote, 2 are needed")
+	var health string
+	require.NoError(t, curl(t, "http://"+api+"/healthz", "", &health))
+	require.Contains(t, health, "locks in correctness mode only: ")
 
 	for _, n := range nodes {
 		require.NoError(t, n.Start())
@@ -169,6 +176,11 @@ func TestFleetChanges(t *testing.T) {
 	out, code := call(t, env, leased, "redis", "fleet", "set", next[0].Addr, next[1].Addr)
 	require.Equal(t, 2, code, out)
 	require.Contains(t, out, "use an odd number")
+	out, code = call(t, env, leased, "redis", "fleet", "set", old[0].Addr, "127.0.0.1:1", "127.0.0.1:2")
+	require.Equal(t, 122, code, out)
+	require.Contains(t, out, "nothing was changed")
+	require.Contains(t, out, "connection refused")
+	require.NotContains(t, must(t, env, leased, "redis", "fleet", "show"), "changing", "the old fleet serves")
 	mixed := []string{old[0].Addr, next[0].Addr, next[1].Addr}
 	out = must(t, env, append([]string{leased, "redis", "fleet", "set"}, mixed...)...)
 	require.Contains(t, out, "3 Redis nodes serve the efficiency mode")
