@@ -42,6 +42,7 @@ func TestABatchMayTakeLongerThanTheTimeout(t *testing.T) {
 						_, _ = server.Write([]byte("+PONG\r\n"))
 					}
 				}()
+				synctest.Wait() // until serve waits for replies: else it sends a part of the batch
 				replies := make(chan reply, batch)
 				for range batch {
 					c.hold(&request{plain: "*1\r\n$4\r\nPING\r\n", answer: func(_ int, r reply) { replies <- r }})
