@@ -213,15 +213,6 @@ func (c *connection) close() {
 	<-c.done
 }
 
-// disconnect ends the present link, so that the server is looked at again.
-func (c *connection) disconnect() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.link != nil {
-		_ = c.link.conn.Close() // the reader sees it
-	}
-}
-
 // run connects and reads, until the connection is closed. ready is called when
 // the first link is made, or could not be.
 func (c *connection) run(ready func()) {

@@ -25,9 +25,9 @@ func (f *fleet) follow(t *testing.T, node int, addr string) {
 	host, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	c := f.client(t, node)
-	require.NoError(t, c.SlaveOf(patient(t), host, port).Err())
+	require.NoError(t, c.ReplicaOf(patient(t), host, port).Err())
 	waitFor(t, func() bool { return infoField(t, c, "master_link_status") == "up" })
-	require.NoError(t, c.SlaveOf(patient(t), "NO", "ONE").Err())
+	require.NoError(t, c.ReplicaOf(patient(t), "NO", "ONE").Err())
 }
 
 // A node that was a replica of an older copy of itself has forgotten what it

@@ -207,13 +207,6 @@ func (f *virtualFleet) backend(t testing.TB) *redlockadapter.Backend {
 	return b
 }
 
-func (f *virtualFleet) open(t testing.TB, b lease.Backend) lease.Session {
-	t.Helper()
-	s, err := b.Open(t.Context(), lease.SessionConfig{ID: lease.NewSessionID(), TTL: virtualTTL, Clock: f.clock})
-	require.NoError(t, err)
-	return s
-}
-
 // live returns the nodes that vote, as b sees them.
 func live(t testing.TB, b *redlockadapter.Backend) (nodes []int) {
 	t.Helper()

@@ -37,12 +37,6 @@ func newMemory() *memory {
 
 var clock = lease.MonotonicClock()
 
-func (m *memory) set(f func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f()
-}
-
 func (m *memory) touch() {
 	close(m.changed)
 	m.changed = make(chan struct{})

@@ -30,7 +30,6 @@ type member struct {
 	mu       sync.Mutex
 	answer   func(op *pb.Operation) *pb.Answer // nil answers nothing
 	asked    []*pb.Operation
-	streams  int
 	watches  int
 	topology *lease.Topology // nil says nothing
 	refuses  error
