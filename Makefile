@@ -6,7 +6,7 @@ PKG         ?= ./...
 BENCH       ?= .
 FUZZTIME    ?= 20s
 DURATION    ?= 10m
-# Per package. The gates of three databases take the longest.
+# Per package. Several run at once, since those with real servers mostly wait.
 TESTTIMEOUT ?= 15m
 
 # staticcheck has a module of its own, so that go.mod stays free of it.
@@ -27,7 +27,7 @@ run: ## Run the main job: the whole service on this machine, to try it out
 	$(GO) run ./cmd/leased dev
 
 test: deps lint bench-module ## Install what the tests need, check the code, run all tests with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout $(TESTTIMEOUT) $(PKG)
+	CGO_ENABLED=1 $(GO) test -race -p 3 -timeout $(TESTTIMEOUT) $(PKG)
 	$(MAKE) prop
 
 quick: ## Run the tests that need no server, without the race detector
