@@ -300,6 +300,34 @@ func TestARestoreForgetsNoToken(t *testing.T) {
 	})
 }
 
+// The Redis fleet is a fact outside of the log: it does not go back with a
+// snapshot. While it changes there is no present one, and nothing is restored.
+func TestARestoreKeepsTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		n, ctx := c.leader(), testContext(t)
+		var without, with bytes.Buffer
+		_, err := n.SaveSnapshot(ctx, &without)
+		require.NoError(t, err)
+		makeReady(t, n)
+		_, err = n.SaveSnapshot(ctx, &with)
+		require.NoError(t, err)
+		other := lease.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
+		version, err := n.SetFleet(ctx, other, 0, true, false)
+		require.NoError(t, err)
+		_, err = n.RestoreSnapshot(ctx, bytes.NewReader(with.Bytes()))
+		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.NoError(t, c.leader().FinishFleet(ctx, version))
+		for _, saved := range []*bytes.Buffer{&with, &without} {
+			_, err = c.leader().RestoreSnapshot(ctx, saved)
+			require.NoError(t, err)
+			require.Equal(t, other, c.leader().Topology().Fleet)
+			_, err = openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "x"))
+			require.ErrorIs(t, err, lease.ErrUnavailable, "not before the log has caught up with the nodes of the fleet")
+		}
+	})
+}
+
 // follower returns a node that does not lead.
 func (c *cluster) follower() *Node {
 	leader := c.leader()

@@ -11,6 +11,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // acquireFor takes a lock for a session of its own.
@@ -75,6 +76,23 @@ func TestARenewalAsTheLeaseRunsOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lease that ran out is not extended where the floor was raised since: the lock
+// may have been granted in the other mode meanwhile.
+func TestARenewalAfterTheFloorWasRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		held, current := acquireFor(t, b, "a"), acquireFor(t, b, "b")
+		goal := recovery.Goal{Version: 1, Fleet: b.NodeStatuses(t.Context())[0].Report.Live.Fleet, Floor: held.Token + 100, Ceiling: fencing.MaxToken}
+		for node := range 3 {
+			require.NoError(t, b.Advance(t.Context(), node, goal))
+		}
+		require.NoError(t, b.Renew(t.Context(), []Held{current})[0], "what is held goes on")
+		pass(virtualTTL)
+		require.ErrorIs(t, b.Renew(t.Context(), []Held{held})[0], lease.ErrLost)
+	})
 }
 
 // A renewal on its way while the lease runs out and another one takes the lock.

@@ -37,6 +37,13 @@ func newMemory() *memory {
 
 var clock = lease.MonotonicClock()
 
+// set changes m while others may be reading it.
+func (m *memory) set(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
 func (m *memory) touch() {
 	close(m.changed)
 	m.changed = make(chan struct{})

@@ -1,0 +1,37 @@
+package redlockadapter_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// A standalone process leaves nodes alone that a service has used, also when they
+// were restarted: the log of the service knows which tokens they may accept.
+func TestAStandaloneProcessLeavesTheNodesOfAServiceAlone(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1, testserver.RedisAppendOnly()).shortLives().init(t)
+	b := f.backend(t)
+	status := b.NodeStatuses(patient(t))[0]
+	goal := recovery.Goal{Version: 9, Fleet: status.Report.Live.Fleet, Floor: 5, Ceiling: fencing.MaxToken}
+	require.NoError(t, b.Advance(patient(t), 0, goal)) // as the service does
+	f.servers[0].Stop()
+	require.NoError(t, f.servers[0].Start())
+	waitFor(t, func() bool {
+		s := b.NodeStatuses(patient(t))[0]
+		return s.Err == nil && s.Joining != ""
+	}, "the process has looked at the node")
+	waitFor(t, func() bool {
+		_, _, err := b.Acquire(patient(t), lease.NewSessionID(), f.config.MaxTTL, request(1, "a"))
+		require.Error(t, err)
+		return b.NodeStatuses(patient(t))[0].Quarantine == 0
+	}, "the quarantine is over")
+	require.ErrorContains(t, redlockadapter.Init(patient(t), f.config, fencing.None), "belong to a service")
+	require.Nil(t, b.NodeStatuses(patient(t))[0].Report.Live)
+}
