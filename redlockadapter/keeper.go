@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -109,7 +108,8 @@ func (k *keeper) look(ctx context.Context) {
 // joining is a recovery that this process has begun.
 type joining struct {
 	nonce string
-	floor fencing.Token // reserved on a quorum; None before that
+	floor fencing.Token   // reserved on a quorum; None before that
+	saves map[int]*saving // of the nodes that reserved it
 }
 
 // recover gives an empty node a fresh range: above everything that a quorum
@@ -128,11 +128,14 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 		k.joins[id] = j
 	}
 	if j.floor == fencing.None {
-		floor, err := b.reserveFloor(ctx, s.Addr)
+		floor, saves, err := b.reserveFloor(ctx, s.Addr)
 		if err != nil {
 			return err
 		}
-		j.floor = floor
+		j.floor, j.saves = floor, saves
+	}
+	if saved := b.persist(ctx, j.saves); saved < b.quorum {
+		return fmt.Errorf("%d of %d Redis nodes have saved the floor, %d are needed", saved, len(b.nodes), b.quorum)
 	}
 	wait, err := b.Initialise(ctx, node, Range{Join: j.nonce, Version: standaloneVersion, Floor: j.floor, Ceiling: fencing.MaxToken,
 		Quarantine: b.config.MaxTTL})
@@ -149,30 +152,50 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 
 // reserveFloor returns the floor that a lost node may start from, once a quorum
 // remembers it: if the node is lost again, the next floor must be above this one.
-func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token, error) {
+func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token, map[int]*saving, error) {
 	all := reports(b.NodeStatuses(ctx))
 	floor, _ := recovery.StandaloneFloor(all)
 	if _, ok := recovery.StandaloneFloor(b.own(all)); !ok {
-		return fencing.None, ErrNoState
+		return fencing.None, nil, ErrNoState
 	}
 	if floor > fencing.MaxToken-recovery.Jump {
-		return fencing.None, setupError(addr, "its tokens have come near 2^53; start a new namespace")
+		return fencing.None, nil, setupError(addr, "its tokens have come near 2^53; start a new namespace")
 	}
 	if err := b.refuseService(all); err != nil {
-		return fencing.None, err
+		return fencing.None, nil, err
 	}
-	var reserved atomic.Int64
-	b.each(func(_ int, n *node) {
+	var mu sync.Mutex
+	saves := map[int]*saving{}
+	b.each(func(i int, n *node) {
 		got, err := n.call(ctx, reserveScript, []string{nodeKey, lifeKey}, b.fingerprint, floor.String())
 		if err == nil && got.word(0) == "ok" {
-			reserved.Add(1)
+			mu.Lock()
+			defer mu.Unlock()
+			saves[i] = &saving{}
 		}
 	})
-	if int(reserved.Load()) < b.quorum {
-		return fencing.None, fmt.Errorf("%w: %d of %d Redis nodes reserved the floor of %s, %d are needed",
-			lease.ErrUnavailable, reserved.Load(), len(b.nodes), addr, b.quorum)
+	if len(saves) < b.quorum {
+		return fencing.None, nil, fmt.Errorf("%w: %d of %d Redis nodes reserved the floor of %s, %d are needed",
+			lease.ErrUnavailable, len(saves), len(b.nodes), addr, b.quorum)
 	}
-	return floor, nil
+	return floor, saves, nil
+}
+
+// persist has the nodes save a floor that they reserved, and returns how many have.
+// Without it, data that is older than the last recovery could come back, and with
+// it the floor of that recovery.
+func (b *Backend) persist(ctx context.Context, saves map[int]*saving) (saved int) {
+	b.each(func(i int, n *node) {
+		if s := saves[i]; s != nil {
+			s.advance(ctx, n, b.config.Logger.Warn)
+		}
+	})
+	for _, s := range saves {
+		if s.done {
+			saved++
+		}
+	}
+	return saved
 }
 
 // refuseService refuses to decide about nodes that a service has used: its log

@@ -53,6 +53,8 @@ func (n *node) do(ctx context.Context, r *request) (reply, error) {
 	}
 }
 
+func infoRequest() *request { return &request{plain: "*1\r\n$4\r\ninfo\r\n"} }
+
 // verify ends the connection if its server is not what it was when the
 // connection was made: it may have been a replica in between, with other data.
 func (n *node) verify(ctx context.Context) error {
@@ -62,7 +64,7 @@ func (n *node) verify(ctx context.Context) error {
 	if k == nil {
 		return nil // the next request examines the server anyway
 	}
-	got, err := n.do(ctx, &request{plain: "*1\r\n$4\r\ninfo\r\n"})
+	got, err := n.do(ctx, infoRequest())
 	if err != nil {
 		return err
 	}

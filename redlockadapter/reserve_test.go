@@ -31,3 +31,18 @@ func TestANodeThatIsLostTwiceGetsTwoFloors(t *testing.T) {
 	}
 	require.Greater(t, floors[1], floors[0])
 }
+
+// A server that was restarted twice, without a snapshot of its own in between,
+// does not hand out the same range twice: the recovery itself writes one.
+func TestTwoRestartsFromOneSnapshot(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 1).shortLives().init(t)
+	b, k := f.backend(t), newTaker(t)
+	k.takeSome(b, 5)
+	require.NoError(t, f.client(t, 0).Save(patient(t)).Err())
+	for range 2 {
+		f.servers[0].Kill()
+		require.NoError(t, f.servers[0].Start())
+		k.takeSome(b, 50)
+	}
+}
