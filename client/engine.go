@@ -63,7 +63,7 @@ func newEngine(source *remote.Backend, c config) *engine {
 }
 
 // connect brings the connection to Redis in line with the topology, and reports
-// whether locks in efficiency mode have to go through the service for now.
+// whether locks in efficiency mode have to go through the service at present.
 func (e *engine) connect(ctx context.Context) (again bool) {
 	fleet := e.source.Topology().Fleet
 	now := e.direct.Load()

@@ -22,14 +22,14 @@ func dialer(to string) func(context.Context, string, string) (net.Conn, error) {
 func TestALateAcquireIsRefused(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	couriers := f.interpose(t, "acquire", 0, 1)
+	proxies := f.interpose(t, "acquire", 0, 1)
 	b, session := f.backend(t), lease.NewSessionID()
-	for _, c := range couriers {
+	for _, c := range proxies {
 		c.keep.Store(true)
 	}
 	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, lease.ErrUnavailable, "two of three nodes did not answer")
-	for i, c := range couriers {
+	for i, c := range proxies {
 		c.keep.Store(false)
 		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] != "" }, "the release is known on the node")
 		require.Equal(t, 1, c.deliver(t))
@@ -45,18 +45,18 @@ func TestALateAcquireIsRefused(t *testing.T) {
 func TestALateRenewalIsRefused(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	couriers := f.interpose(t, "renew", 0, 1)
+	proxies := f.interpose(t, "renew", 0, 1)
 	b, other := f.backend(t), f.backend(t)
 	held, _, err := b.Acquire(patient(t), lease.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err)
-	for _, c := range couriers {
+	for _, c := range proxies {
 		c.keep.Store(true)
 	}
 	require.ErrorIs(t, b.Renew(patient(t), []Held{held})[0], lease.ErrUncertain)
 	if err := b.Release(patient(t), held); err != nil {
 		require.ErrorIs(t, err, lease.ErrUncertain, "connections are being made again")
 	}
-	for i, c := range couriers {
+	for i, c := range proxies {
 		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] == held.Name }, "the node hears of it all the same")
 		require.Equal(t, 1, c.deliver(t))
 		require.Empty(t, f.record(t, i, "a")["nonce"])
@@ -73,14 +73,14 @@ func TestALateRenewalIsRefused(t *testing.T) {
 func TestScriptsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	couriers := f.interpose(t, "acquire", 0, 1)
+	proxies := f.interpose(t, "acquire", 0, 1)
 	b, session := f.backend(t), lease.NewSessionID()
-	for _, c := range couriers {
+	for _, c := range proxies {
 		c.swallow.Store(true)
 	}
 	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	for i, c := range couriers {
+	for i, c := range proxies {
 		require.EqualValues(t, 1, c.passed.Load())
 		c.swallow.Store(false)
 		waitFor(t, func() bool { r := f.record(t, i, "a"); return r["token"] != "" && r["nonce"] == "" },

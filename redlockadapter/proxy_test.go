@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// courier is a proxy between a backend and a node. It can keep the calls of one
+// proxy stands between a backend and a node. It can keep the calls of one
 // script, close the backend's connection, and deliver them later.
-type courier struct {
+type proxy struct {
 	sha  []byte // of the script
 	keep atomic.Bool
 	// swallow passes calls of the script on, but closes the connection instead of
@@ -25,24 +25,24 @@ type courier struct {
 	kept []func(t *testing.T)
 }
 
-// interpose puts a courier in front of some nodes for the backends that are made
+// interpose puts a proxy in front of some nodes for the backends that are made
 // from now on. The nodes keep their names.
-func (f *fleet) interpose(t *testing.T, script string, nodes ...int) []*courier {
+func (f *fleet) interpose(t *testing.T, script string, nodes ...int) []*proxy {
 	t.Helper()
-	var couriers []*courier
+	var proxies []*proxy
 	for _, i := range nodes {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		t.Cleanup(func() { l.Close() })
-		c := &courier{sha: []byte(scriptSHA(script))}
+		c := &proxy{sha: []byte(scriptSHA(script))}
 		go c.accept(t, l, f.servers[i].Addr)
 		f.config.Nodes[i] = &redis.Options{Addr: f.servers[i].Addr, Dialer: dialer(l.Addr().String())}
-		couriers = append(couriers, c)
+		proxies = append(proxies, c)
 	}
-	return couriers
+	return proxies
 }
 
-func (c *courier) accept(t *testing.T, l net.Listener, to string) {
+func (c *proxy) accept(t *testing.T, l net.Listener, to string) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
@@ -81,7 +81,7 @@ func (c *courier) accept(t *testing.T, l net.Listener, to string) {
 
 // carry passes what the backend sends. The connection to the node outlives the
 // backend's.
-func (c *courier) carry(client, server net.Conn, answers chan struct{}, hangUp *atomic.Bool) {
+func (c *proxy) carry(client, server net.Conn, answers chan struct{}, hangUp *atomic.Bool) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := client.Read(buf)
@@ -121,7 +121,7 @@ func (c *courier) carry(client, server net.Conn, answers chan struct{}, hangUp *
 
 // deliver sends what was kept, returns when the node has carried it out, and
 // reports how much it was.
-func (c *courier) deliver(t *testing.T) int {
+func (c *proxy) deliver(t *testing.T) int {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
