@@ -8,9 +8,10 @@
 //
 //	go run ./proptest/mutants [-run regexp] [-group fast]
 //
-// A mutant is a file testdata/mutants/NAME.mutant beside the test that must
-// catch it:
+// The mutants of a package are the files of a txtar archive, testdata/mutants.txtar,
+// beside the test that must catch them:
 //
+//	-- name-of-the-mutant --
 //	what the edit breaks, in one line
 //	file: path/of/the/source.go
 //	test: -run 'TestName' ./package
@@ -21,7 +22,7 @@
 //	--- new
 //	the lines that stand there instead
 //
-// One file may have several pairs of old and new, and several "file:" lines,
+// One mutant may have several pairs of old and new, and several "file:" lines,
 // each for the pairs that follow it. An edit that no longer fits the source is
 // an error, as is a mutant that no test catches.
 package main

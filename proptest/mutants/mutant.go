@@ -21,46 +21,74 @@ type mutant struct {
 	Files  map[string]string // the edited sources, by path
 }
 
-// find reads the mutants below the root whose names match, and lays them over
-// its sources. If a group is named it takes only those in it.
+// archiveName is the file that holds the mutants of a package, below its testdata.
+const archiveName = "mutants.txtar"
+
+// find reads the mutants below root whose names match and applies their edits to
+// the sources in memory. If group is not empty, it reads that group only.
 func find(root fs.FS, names *regexp.Regexp, group string) ([]mutant, error) {
 	var mutants []mutant
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) != ".mutant" || !names.MatchString(nameOf(name)) {
+		if err != nil || entry.IsDir() || path.Base(name) != archiveName {
 			return err
 		}
-		if group != "" {
-			text, err := fs.ReadFile(root, name)
-			if err != nil || !strings.Contains(string(text), "\ngroup: "+group+"\n") {
-				return err
-			}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
 		}
-		m, err := read(root, name)
+		sections, err := splitArchive(string(text))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		mutants = append(mutants, m)
+		for _, s := range sections {
+			if !names.MatchString(s.name) || group != "" && !strings.Contains(s.text, "\ngroup: "+group+"\n") {
+				continue
+			}
+			m, err := read(root, path.Dir(path.Dir(name)), s)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", name, s.name, err)
+			}
+			mutants = append(mutants, m)
+		}
 		return nil
 	})
 	sort.Slice(mutants, func(i, j int) bool { return mutants[i].Name < mutants[j].Name })
 	return mutants, err
 }
 
-// nameOf is the name of the mutant in a file.
-func nameOf(file string) string { return strings.TrimSuffix(path.Base(file), ".mutant") }
+// section is one file of a txtar archive.
+type section struct{ name, text string }
 
-// read parses one mutant and applies its edits.
-func read(root fs.FS, name string) (mutant, error) {
-	text, err := fs.ReadFile(root, name)
-	if err != nil {
-		return mutant{}, err
+// splitArchive splits a txtar archive at its "-- name --" lines. Nothing may
+// precede the first one.
+func splitArchive(text string) ([]section, error) {
+	var sections []section
+	for line := range strings.Lines(text) {
+		name, isMarker := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "-- ")
+		if isMarker {
+			name, isMarker = strings.CutSuffix(name, " --")
+		}
+		switch {
+		case isMarker:
+			sections = append(sections, section{name: strings.TrimSpace(name)})
+		case len(sections) == 0:
+			return nil, fmt.Errorf("the first line is %q, want \"-- name --\"", line)
+		default:
+			sections[len(sections)-1].text += line
+		}
 	}
-	m := mutant{Name: nameOf(name), Folder: path.Dir(path.Dir(path.Dir(name))), Runs: 1, Files: map[string]string{}}
-	head, body, found := strings.Cut(string(text), "\n")
+	return sections, nil
+}
+
+// read parses one mutant of the package in folder and applies its edits.
+func read(root fs.FS, folder string, s section) (mutant, error) {
+	m := mutant{Name: s.name, Folder: folder, Runs: 1, Files: map[string]string{}}
+	head, body, found := strings.Cut(s.text, "\n")
 	if !found {
 		return m, fmt.Errorf("it has one line only")
 	}
 	m.What = strings.TrimSpace(head)
+	var err error
 	file := ""
 	for rest := body; rest != ""; {
 		var line string

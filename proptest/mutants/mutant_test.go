@@ -42,8 +42,8 @@ func TestRead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			root := fstest.MapFS{
-				"a/a.go":                         {Data: []byte(source)},
-				"a/testdata/mutants/it-s.mutant": {Data: []byte(tt.text)},
+				"a/a.go":                   {Data: []byte(source)},
+				"a/testdata/mutants.txtar": {Data: []byte("-- other --\nnot read\n-- it-s --\n" + tt.text)},
 			}
 			mutants, err := find(root, regexp.MustCompile("it"), "")
 			if tt.says != "" {
@@ -59,8 +59,8 @@ func TestRead(t *testing.T) {
 
 func TestFindTakesAGroup(t *testing.T) {
 	text := "strict\nfile: a.go\ntest: ./a\n--- old\nx\n--- new\ny\n"
-	root := fstest.MapFS{"a.go": {Data: []byte("x\n")}, "slow.mutant": {Data: []byte(text)},
-		"quick.mutant": {Data: []byte("group: no\ngroup: fast\n" + text[7:])}}
+	root := fstest.MapFS{"a.go": {Data: []byte("x\n")},
+		"testdata/mutants.txtar": {Data: []byte("-- slow --\n" + text + "-- quick --\nquick\ngroup: fast\n" + text[7:])}}
 	for group, want := range map[string]int{"": 2, "fast": 1} {
 		mutants, err := find(root, regexp.MustCompile(""), group)
 		require.NoError(t, err)
@@ -69,4 +69,10 @@ func TestFindTakesAGroup(t *testing.T) {
 	mutants, err := find(root, regexp.MustCompile("^slow$"), "")
 	require.NoError(t, err)
 	require.Len(t, mutants, 1)
+}
+
+func TestAnArchiveBeginsWithAName(t *testing.T) {
+	root := fstest.MapFS{"testdata/mutants.txtar": {Data: []byte("a comment\n-- it-s --\n")}}
+	_, err := find(root, regexp.MustCompile(""), "")
+	require.ErrorContains(t, err, "-- name --")
 }
