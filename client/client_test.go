@@ -14,6 +14,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/lease/remote"
 )
@@ -25,10 +26,10 @@ func TestOneClientForBothModes(t *testing.T) {
 	c, log := s.dial(counted(&connections, &mu))
 	fast, err := c.Acquire(patient(t), "fast/a")
 	require.NoError(t, err)
-	require.Equal(t, lease.Efficiency, fast.Mode())
+	require.Equal(t, engine.Efficiency, fast.Mode())
 	slow, err := c.Acquire(patient(t), "slow/a")
 	require.NoError(t, err)
-	require.Equal(t, lease.Correctness, slow.Mode())
+	require.Equal(t, engine.Correctness, slow.Mode())
 	require.NoError(t, fast.Renew(patient(t)))
 	require.NoError(t, slow.Renew(patient(t)))
 	mu.Lock()
@@ -38,60 +39,60 @@ func TestOneClientForBothModes(t *testing.T) {
 	other, _ := s.dial(client.WithoutRedis())
 	for _, name := range []fencing.Resource{"fast/a", "slow/a"} {
 		_, err = other.TryAcquire(patient(t), name)
-		require.ErrorIs(t, err, lease.ErrHeld)
+		require.ErrorIs(t, err, engine.ErrHeld)
 		status, err := other.Inspect(patient(t), name)
 		require.NoError(t, err)
 		require.Len(t, status.Holders, 1)
 	}
-	_, err = c.Acquire(patient(t), "fast/a", lease.WithMode(lease.Correctness))
-	require.ErrorIs(t, err, lease.ErrModeMismatch)
+	_, err = c.Acquire(patient(t), "fast/a", lease.WithMode(engine.Correctness))
+	require.ErrorIs(t, err, engine.ErrModeMismatch)
 	_, err = c.Acquire(patient(t), "fast/a", lease.WithShared())
-	require.ErrorIs(t, err, lease.ErrUnsupported)
+	require.ErrorIs(t, err, engine.ErrUnsupported)
 	require.ErrorContains(t, err, "correctness")
 	_, err = c.Acquire(patient(t), "fast/a", lease.WithSet("slow/a"))
-	require.ErrorIs(t, err, lease.ErrInvalid)
+	require.ErrorIs(t, err, engine.ErrInvalid)
 
 	require.NoError(t, other.Break(patient(t), "fast/a", fast.Token()))
 	require.NoError(t, other.Break(patient(t), "slow/a", slow.Token()))
-	require.ErrorIs(t, other.Break(patient(t), "fast/a", fast.Token()), lease.ErrNotHeld)
+	require.ErrorIs(t, other.Break(patient(t), "fast/a", fast.Token()), engine.ErrNotHeld)
 	next, err := other.Acquire(patient(t), "fast/a")
 	require.NoError(t, err)
 	require.True(t, next.Token().Newer(fast.Token()))
 	<-slow.Done()
-	require.ErrorIs(t, fast.Renew(patient(t)), lease.ErrLost, "the nodes say so")
-	require.ErrorIs(t, fast.Err(), lease.ErrTaken)
+	require.ErrorIs(t, fast.Renew(patient(t)), engine.ErrLost, "the nodes say so")
+	require.ErrorIs(t, fast.Err(), engine.ErrTaken)
 	require.Zero(t, log.count("level=WARN"))
 }
 
 func TestConformance(t *testing.T) {
 	s := startService(t, 1)
-	s.setPolicy(lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, true) // the suite has a ttl of its own
+	s.setPolicy(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, true) // the suite has a ttl of its own
 	for _, tt := range []struct {
 		name    string
-		mode    lease.Mode
+		mode    engine.Mode
 		options []client.Option
 	}{
-		{"correctness", lease.Correctness, nil},
-		{"efficiency", lease.Efficiency, nil},
-		{"efficiency through the service", lease.Efficiency, []client.Option{client.WithoutRedis()}},
+		{"correctness", engine.Correctness, nil},
+		{"efficiency", engine.Efficiency, nil},
+		{"efficiency through the service", engine.Efficiency, []client.Option{client.WithoutRedis()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s.setPolicy(lease.Policy{Prefix: "leasetest/", Mode: tt.mode}, true)
+			s.setPolicy(engine.Policy{Prefix: "leasetest/", Mode: tt.mode}, true)
 			s.settled()
-			subject := leasetest.Subject{Mode: tt.mode, TTL: 2 * time.Second, FIFO: tt.mode == lease.Correctness}
-			if tt.mode == lease.Efficiency {
+			subject := leasetest.Subject{Mode: tt.mode, TTL: 2 * time.Second, FIFO: tt.mode == engine.Correctness}
+			if tt.mode == engine.Efficiency {
 				subject.Unsupported = []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits}
 			}
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
-				subject.Backend = func() lease.Backend { return backend(t, s, tt.options...) }
+				subject.Backend = func() engine.Backend { return backend(t, s, tt.options...) }
 				return subject
 			})
 		})
 	}
 }
 
-// backend is the lease.Backend below a client.
-func backend(t *testing.T, s *service, options ...client.Option) lease.Backend {
+// backend is the engine.Backend below a client.
+func backend(t *testing.T, s *service, options ...client.Option) engine.Backend {
 	t.Helper()
 	b, done, err := client.DialBackend(patient(t), s.endpoints(), options...)
 	require.NoError(t, err)
@@ -107,7 +108,7 @@ func TestRedisOutOfReach(t *testing.T) {
 	for range 20 {
 		l, err := c.Acquire(patient(t), "fast/a")
 		require.NoError(t, err)
-		require.Equal(t, lease.Efficiency, l.Mode())
+		require.Equal(t, engine.Efficiency, l.Mode())
 		require.NoError(t, l.Renew(patient(t)))
 		require.NoError(t, l.Release(patient(t)))
 	}
@@ -131,12 +132,12 @@ func TestRedisThatRefuses(t *testing.T) {
 
 func TestAPasswordIsNotSentInClear(t *testing.T) {
 	s := startService(t, 1)
-	_, err := s.leader().SetFleet(patient(t), lease.Fleet{Namespace: "test", Addresses: []string{"192.0.2.1:6379"}, MaxTTL: time.Minute}, 0, true, true)
+	_, err := s.leader().SetFleet(patient(t), engine.Fleet{Namespace: "test", Addresses: []string{"192.0.2.1:6379"}, MaxTTL: time.Minute}, 0, true, true)
 	require.NoError(t, err)
 	eventually(t, "the fleet has changed", func() bool { return len(s.leader().Topology().Fleet.Addresses) == 1 })
 	password := client.WithRedis(func(string) *redis.Options { return &redis.Options{Password: "secret"} })
 	_, err = client.Dial(patient(t), s.endpoints(), client.WithLogger(quiet), password)
-	require.ErrorIs(t, err, lease.ErrInvalid)
+	require.ErrorIs(t, err, engine.ErrInvalid)
 	require.ErrorContains(t, err, "192.0.2.1:6379")
 	require.ErrorContains(t, err, "WithRedisInsecure")
 	require.NotContains(t, err.Error(), "secret")
@@ -149,11 +150,11 @@ func TestAPolicyReachesTheClient(t *testing.T) {
 	s := startService(t, 1)
 	c, _ := s.dial()
 	for _, name := range []fencing.Resource{"fast/a", "slow/a"} {
-		prefix, mode := string(name[:5]), lease.Correctness
+		prefix, mode := string(name[:5]), engine.Correctness
 		if prefix == "fast/" {
-			mode = lease.Efficiency
+			mode = engine.Efficiency
 		}
-		s.setPolicy(lease.Policy{Prefix: prefix, Mode: mode, TTL: 50 * time.Second, Drift: 5 * time.Second}, false)
+		s.setPolicy(engine.Policy{Prefix: prefix, Mode: mode, TTL: 50 * time.Second, Drift: 5 * time.Second}, false)
 		eventually(t, "a lease of 45 seconds", func() bool {
 			l, err := c.Acquire(patient(t), name)
 			require.NoError(t, err)
@@ -194,7 +195,7 @@ func TestWithoutALeader(t *testing.T) {
 	require.NoError(t, held.Renew(patient(t)), "the other session of the client does not matter")
 	require.True(t, held.Deadline().After(before))
 	_, err = direct.TryAcquire(patient(t), "slow/a")
-	require.True(t, errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain), "%v", err)
+	require.True(t, errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain), "%v", err)
 }
 
 // TestRedisStopsAnswering to the client alone: acquires and renewals go through the
@@ -226,7 +227,7 @@ func TestANewFleet(t *testing.T) {
 	_, err = s.leader().SetFleet(patient(t), fleetOf(fleet), 0, true, false)
 	require.NoError(t, err)
 	<-held.Done()
-	require.ErrorIs(t, held.Err(), lease.ErrTaken)
+	require.ErrorIs(t, held.Err(), engine.ErrTaken)
 	require.ErrorContains(t, held.Err(), "fleet")
 	next := waiting.granted()
 	require.True(t, next.Token().Newer(held.Token()))
@@ -251,9 +252,9 @@ func usesRedis(t *testing.T, servers []*testserver.RedisServer) bool {
 
 func TestDialRefuses(t *testing.T) {
 	_, err := client.Dial(patient(t), nil)
-	require.ErrorIs(t, err, lease.ErrInvalid)
+	require.ErrorIs(t, err, engine.ErrInvalid)
 	_, err = client.Dial(patient(t), []string{"127.0.0.1:1"}, client.WithRemoteOptions(remote.WithPatience(100*time.Millisecond)))
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -261,6 +262,6 @@ func TestDialRefuses(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	for _, option := range []client.Option{client.WithLogger(nil), client.WithRedis(nil), client.WithTLS(nil), client.WithSecret("short")} {
 		_, err = client.Dial(patient(t), []string{"127.0.0.1:1"}, option)
-		require.ErrorIs(t, err, lease.ErrInvalid)
+		require.ErrorIs(t, err, engine.ErrInvalid)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 )
 
@@ -51,7 +52,7 @@ func WithSecret(secret string) Option {
 func WithRedis(options func(address string) *redis.Options) Option {
 	return func(c *config) error {
 		if options == nil {
-			return fmt.Errorf("%w: the function of WithRedis is nil", lease.ErrInvalid)
+			return fmt.Errorf("%w: the function of WithRedis is nil", engine.ErrInvalid)
 		}
 		c.redis = options
 		return nil
@@ -80,7 +81,7 @@ func WithoutRedis() Option {
 func WithLogger(logger *slog.Logger) Option {
 	return func(c *config) error {
 		if logger == nil {
-			return fmt.Errorf("%w: the logger is nil", lease.ErrInvalid)
+			return fmt.Errorf("%w: the logger is nil", engine.ErrInvalid)
 		}
 		c.logger = logger
 		return nil
@@ -139,7 +140,7 @@ func dial(ctx context.Context, endpoints []string, options []Option) (*router, c
 		return nil, c, errors.Join(fmt.Errorf("dial: %w", err), service.Close())
 	}
 	r := newRouter(service, c)
-	r.engine.connect(ctx)
+	r.redis.connect(ctx)
 	r.start()
 	return r, c, nil
 }

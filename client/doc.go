@@ -20,9 +20,9 @@
 // other mode. A holder of a lock that leaves the correctness mode keeps it until it
 // releases it. A holder of a lock that leaves the efficiency mode has no more
 // renewals: it keeps the lock for the rest of its TTL at most, then it is told with
-// lease.ErrTaken.
+// engine.ErrTaken.
 //
 // The files, in reading order: dial.go (options), router.go (which way a lock goes),
-// session.go (a session over both modes), engine.go (Redis directly, or through a
+// session.go (a session over both modes), redislocks.go (Redis directly, or through a
 // member), redis.go (the connections to Redis).
 package client

@@ -12,6 +12,7 @@ import (
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // pending is an Acquire on another goroutine.
@@ -51,18 +52,18 @@ func TestMoveToCorrectness(t *testing.T) {
 	s := startService(t, 1)
 	holder, _ := s.dial()
 	for name, c := range map[fencing.Resource]*lease.Client{"fast/same": holder, "fast/other": first(s.dial()), "fast/through": first(s.dial(client.WithoutRedis()))} {
-		s.move("fast/", lease.Efficiency, true)
+		s.move("fast/", engine.Efficiency, true)
 		s.settled()
 		held, err := holder.Acquire(patient(t), name, lease.WithoutRenewal()) // so that no renewal tells
 		require.NoError(t, err)
-		require.Equal(t, lease.Efficiency, held.Mode())
+		require.Equal(t, engine.Efficiency, held.Mode())
 		waiting := start(t, c, name)
-		s.move("fast/", lease.Correctness, true)
+		s.move("fast/", engine.Correctness, true)
 		<-held.Done()
-		require.ErrorIs(t, held.Err(), lease.ErrTaken)
+		require.ErrorIs(t, held.Err(), engine.ErrTaken)
 		require.ErrorContains(t, held.Err(), "correctness")
 		next := waiting.granted()
-		require.Equal(t, lease.Correctness, next.Mode())
+		require.Equal(t, engine.Correctness, next.Mode())
 		require.True(t, next.Token().Newer(held.Token()))
 		require.NoError(t, next.Release(patient(t)))
 	}
@@ -79,9 +80,9 @@ func TestMoveToEfficiency(t *testing.T) {
 	kept, err := holder.Acquire(patient(t), "elsewhere")
 	require.NoError(t, err)
 	waiting, through := start(t, holder, "slow/a"), start(t, other, "slow/a")
-	s.move("slow/", lease.Efficiency, false)
+	s.move("slow/", engine.Efficiency, false)
 	_, err = other.TryAcquire(patient(t), "slow/b")
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "moving")
 	require.NoError(t, held.Renew(patient(t)), "a holder keeps its lock")
 	require.NoError(t, held.Release(patient(t)))
@@ -96,7 +97,7 @@ func TestMoveToEfficiency(t *testing.T) {
 			next = through.granted()
 			through.done = nil
 		}
-		require.Equal(t, lease.Efficiency, next.Mode())
+		require.Equal(t, engine.Efficiency, next.Mode())
 		require.True(t, next.Token().Newer(last))
 		last = next.Token()
 		require.NoError(t, next.Release(patient(t)))
@@ -110,12 +111,12 @@ func TestMoveNow(t *testing.T) {
 	c, _ := s.dial()
 	held, err := c.Acquire(patient(t), "slow/a")
 	require.NoError(t, err)
-	s.move("slow/", lease.Efficiency, true)
+	s.move("slow/", engine.Efficiency, true)
 	<-held.Done()
-	require.ErrorIs(t, held.Err(), lease.ErrLost)
+	require.ErrorIs(t, held.Err(), engine.ErrLost)
 	next, err := c.Acquire(patient(t), "slow/a")
 	require.NoError(t, err)
-	require.Equal(t, lease.Efficiency, next.Mode())
+	require.Equal(t, engine.Efficiency, next.Mode())
 	require.True(t, next.Token().Newer(held.Token()))
 }
 
@@ -128,7 +129,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	var (
 		mu     sync.Mutex
 		tokens []fencing.Token
-		modes  = map[lease.Mode]int{}
+		modes  = map[engine.Mode]int{}
 		wg     sync.WaitGroup
 	)
 	for _, c := range clients {
@@ -151,23 +152,23 @@ func TestMovesUnderLoad(t *testing.T) {
 			})
 		}
 	}
-	granted := func(mode lease.Mode) int {
+	granted := func(mode engine.Mode) int {
 		mu.Lock()
 		defer mu.Unlock()
 		return modes[mode]
 	}
 	for i := range 8 {
-		mode := lease.Correctness
+		mode := engine.Correctness
 		if i%2 == 1 {
-			mode = lease.Efficiency
+			mode = engine.Efficiency
 		}
 		before := granted(mode)
 		s.move("fast/", mode, i%4 < 2)
-		if i%4 < 2 || mode == lease.Efficiency {
+		if i%4 < 2 || mode == engine.Efficiency {
 			eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 			continue
 		}
-		_, err := s.leader().SetPolicy(patient(t), lease.Policy{Prefix: "fast/", Mode: mode, TTL: ttl}, 0, true) // do not wait for the longest TTL
+		_, err := s.leader().SetPolicy(patient(t), engine.Policy{Prefix: "fast/", Mode: mode, TTL: ttl}, 0, true) // do not wait for the longest TTL
 		require.NoError(t, err)
 		eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 	}
@@ -178,7 +179,7 @@ func TestMovesUnderLoad(t *testing.T) {
 		require.False(t, seen[token], "token %d was granted twice", token)
 		seen[token] = true
 	}
-	t.Logf("%d grants in efficiency mode, %d in correctness mode", modes[lease.Efficiency], modes[lease.Correctness])
+	t.Logf("%d grants in efficiency mode, %d in correctness mode", modes[engine.Efficiency], modes[engine.Correctness])
 }
 
 func first(c *lease.Client, _ *lines) *lease.Client { return c }

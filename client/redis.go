@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -54,7 +54,7 @@ func hasPassword(o *redis.Options) bool {
 // probe fails if a quorum of the nodes cannot be connected to. go-redis writes a line
 // to standard error for each connection that fails; where the network has no way to
 // the nodes there should be one line in all, ours.
-func (c *config) probe(ctx context.Context, fleet lease.Fleet) error {
+func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	errs := make([]error, len(fleet.Addresses))
@@ -81,21 +81,21 @@ func (c *config) probe(ctx context.Context, fleet lease.Fleet) error {
 	}
 	if needed := len(errs)/2 + 1; reached < needed {
 		return fmt.Errorf("%w: %d of %d Redis nodes can be connected to, %d are needed: %w",
-			lease.ErrUnavailable, reached, len(errs), needed, errors.Join(errs...))
+			engine.ErrUnavailable, reached, len(errs), needed, errors.Join(errs...))
 	}
 	return nil
 }
 
 // checkClear refuses a fleet to which passwords would go out in clear, as far as
 // addresses show that.
-func (c *config) checkClear(fleet lease.Fleet) error {
+func (c *config) checkClear(fleet engine.Fleet) error {
 	if c.insecure || c.noRedis {
 		return nil
 	}
 	for _, address := range fleet.Addresses {
 		o := c.redis(address)
 		if o == nil {
-			return fmt.Errorf("%w: WithRedis gives no options for %s", lease.ErrInvalid, address)
+			return fmt.Errorf("%w: WithRedis gives no options for %s", engine.ErrInvalid, address)
 		}
 		host, _, err := net.SplitHostPort(address)
 		ip := net.ParseIP(host)
@@ -118,5 +118,5 @@ func isLocal(address net.Addr) bool {
 
 func clearError(address string) error {
 	return fmt.Errorf("%w: the password is not sent in clear to Redis node %s, which is another host; "+
-		"set TLSConfig in the options of WithRedis, or allow it with WithRedisInsecure", lease.ErrInvalid, address)
+		"set TLSConfig in the options of WithRedis, or allow it with WithRedisInsecure", engine.ErrInvalid, address)
 }

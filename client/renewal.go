@@ -5,16 +5,16 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Renew extends the grants of both modes. If one mode cannot be reached only its
 // grants are returned as not renewed.
-func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	var (
 		wg                   sync.WaitGroup
 		strictErr            error
-		strictOnly, fastOnly []lease.Nonce
+		strictOnly, fastOnly []engine.Nonce
 	)
 	sub := s.renewable()
 	if sub != nil {
@@ -41,7 +41,7 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 // so, and the next acquire opens another one.
 func (s *session) renewStrict(ctx context.Context, sub *strict) error {
 	_, err := sub.Renew(ctx)
-	if errors.Is(err, lease.ErrLost) {
+	if errors.Is(err, engine.ErrLost) {
 		s.drop(sub)
 		return nil
 	}
@@ -75,10 +75,10 @@ func (s *session) renewable() *strict {
 }
 
 // heldIn returns the attempts that may be held in a strict session.
-func (s *session) heldIn(sub *strict) []lease.Nonce {
+func (s *session) heldIn(sub *strict) []engine.Nonce {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var nonces []lease.Nonce
+	var nonces []engine.Nonce
 	for nonce, at := range s.went {
 		if at.strict == sub {
 			nonces = append(nonces, nonce)
@@ -102,7 +102,7 @@ func (s *session) Close(ctx context.Context) error {
 	var strictErr error
 	if sub != nil {
 		wg.Go(func() {
-			if strictErr = sub.Close(ctx); errors.Is(strictErr, lease.ErrLost) {
+			if strictErr = sub.Close(ctx); errors.Is(strictErr, engine.ErrLost) {
 				strictErr = nil
 			}
 		})

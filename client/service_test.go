@@ -17,6 +17,7 @@ import (
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -58,7 +59,7 @@ type member struct {
 	done   chan error
 }
 
-func startMember(t testing.TB, id string, fleet lease.Fleet) *member {
+func startMember(t testing.TB, id string, fleet engine.Fleet) *member {
 	t.Helper()
 	feed := server.NewFeed()
 	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: feed})
@@ -90,8 +91,8 @@ type service struct {
 }
 
 // fleetOf is the fleet of some servers.
-func fleetOf(servers []*testserver.RedisServer) lease.Fleet {
-	fleet := lease.Fleet{Namespace: "test", MaxTTL: time.Minute}
+func fleetOf(servers []*testserver.RedisServer) engine.Fleet {
+	fleet := engine.Fleet{Namespace: "test", MaxTTL: time.Minute}
 	for _, s := range servers {
 		fleet.Addresses = append(fleet.Addresses, s.Addr)
 	}
@@ -119,7 +120,7 @@ func startService(t testing.TB, size int) *service {
 		require.NoError(t, m.server.Join(patient(t), first.server.Address()))
 		s.members = append(s.members, m)
 	}
-	s.setPolicy(lease.Policy{Prefix: "fast/", Mode: lease.Efficiency, TTL: ttl}, true)
+	s.setPolicy(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency, TTL: ttl}, true)
 	s.settled()
 	return s
 }
@@ -133,7 +134,7 @@ func (s *service) endpoints() (addresses []string) {
 	return addresses
 }
 
-func (s *service) setPolicy(p lease.Policy, now bool) {
+func (s *service) setPolicy(p engine.Policy, now bool) {
 	s.Helper()
 	_, err := s.leader().SetPolicy(patient(s), p, 0, now)
 	require.NoError(s, err)
@@ -146,7 +147,7 @@ func (s *service) settled() {
 		eventually(s, "the topology is settled", func() bool {
 			topology := m.node.Topology()
 			for _, p := range topology.Policies.All() {
-				if p.Next != lease.AnyMode {
+				if p.Next != engine.AnyMode {
 					return false
 				}
 			}
@@ -156,9 +157,9 @@ func (s *service) settled() {
 }
 
 // move changes the mode of the locks that begin with "fast/" or another prefix.
-func (s *service) move(prefix string, to lease.Mode, now bool) {
+func (s *service) move(prefix string, to engine.Mode, now bool) {
 	s.Helper()
-	s.setPolicy(lease.Policy{Prefix: prefix, Mode: to, TTL: ttl}, now)
+	s.setPolicy(engine.Policy{Prefix: prefix, Mode: to, TTL: ttl}, now)
 }
 
 // lines is a log that can be read.

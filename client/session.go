@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 )
 
-// session is a lease.Session over both modes. The service knows it only by its
+// session is a engine.Session over both modes. The service knows it only by its
 // strict part, which has an id of its own: when that is lost, the leases in
 // efficiency mode are not.
 type session struct {
 	router *router
-	config lease.SessionConfig
+	config engine.SessionConfig
 	fast   *perlease.Session // locks in efficiency mode
 	work   sync.WaitGroup
 
@@ -23,8 +23,8 @@ type session struct {
 
 	mu     sync.Mutex
 	closed bool
-	strict *strict               // nil until the first lock in correctness mode
-	went   map[lease.Nonce]place // attempts that may be held in correctness mode
+	strict *strict                // nil until the first lock in correctness mode
+	went   map[engine.Nonce]place // attempts that may be held in correctness mode
 }
 
 // strict is a session of the service, for locks in correctness mode. It numbers its
@@ -32,30 +32,30 @@ type session struct {
 // under a new nonce if the lock comes back. All fields are guarded by the session's
 // mu.
 type strict struct {
-	lease.Session
+	engine.Session
 	users int  // acquires under way
 	used  bool // since the last renewal
-	last  lease.Nonce
-	outer map[lease.Nonce]lease.Nonce // nonces of the session by those of the service
+	last  engine.Nonce
+	outer map[engine.Nonce]engine.Nonce // nonces of the session by those of the service
 }
 
 // place is where an attempt is known to the service.
 type place struct {
 	strict *strict
-	nonce  lease.Nonce
+	nonce  engine.Nonce
 }
 
 // Open starts a session. Nothing is asked of the service before the first lock in
 // correctness mode.
-func (r *router) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (r *router) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if config.Clock == nil {
-		config.Clock = lease.SystemClock()
+		config.Clock = engine.SystemClock()
 	}
-	s := &session{router: r, config: config, fast: perlease.NewSession(r.engine, config), opening: make(chan struct{}, 1),
-		went: map[lease.Nonce]place{}}
+	s := &session{router: r, config: config, fast: perlease.NewSession(r.redis, config), opening: make(chan struct{}, 1),
+		went: map[engine.Nonce]place{}}
 	r.mu.Lock()
 	r.sessions[s] = true
 	r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *router) Open(ctx context.Context, config lease.SessionConfig) (lease.Se
 
 // Acquire asks for a grant where the lock is. One that waits follows the lock from
 // one mode to the other.
-func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	if request.Queued != nil {
 		request.Queued = sync.OnceFunc(request.Queued)
 	}
@@ -73,7 +73,7 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 		if err == nil || ctx.Err() != nil || !stale(&request, err) {
 			return grant, err
 		}
-		var moving *lease.MovingError
+		var moving *engine.MovingError
 		waits := request.Wait && errors.As(err, &moving)
 		if waits && request.Queued != nil {
 			request.Queued()
@@ -82,19 +82,19 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 		if waits && ctx.Err() == nil || fresh && (request.Wait || look == 0) {
 			continue
 		}
-		var mode *lease.ModeError
+		var mode *engine.ModeError
 		if errors.As(err, &mode) { // what is stale is no mismatch
-			err = fmt.Errorf("%w: %s", lease.ErrUnavailable, err.Error())
+			err = fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
 		}
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 }
 
-func (s *session) acquireOnce(ctx context.Context, request lease.Request) (topology lease.Topology, grant lease.Grant, err error) {
+func (s *session) acquireOnce(ctx context.Context, request engine.Request) (topology engine.Topology, grant engine.Grant, err error) {
 	topology, mode, err := s.router.decide(&request)
 	switch {
 	case err != nil:
-	case mode == lease.Efficiency:
+	case mode == engine.Efficiency:
 		grant, err = s.acquireFast(ctx, request)
 	default:
 		grant, err = s.acquireStrict(ctx, request)
@@ -103,7 +103,7 @@ func (s *session) acquireOnce(ctx context.Context, request lease.Request) (topol
 }
 
 // acquireFast acquires in efficiency mode.
-func (s *session) acquireFast(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *session) acquireFast(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	s.leaveStrict(request.Nonce)
 	waiting := ctx
 	if request.Wait {
@@ -113,43 +113,43 @@ func (s *session) acquireFast(ctx context.Context, request lease.Request) (lease
 	}
 	grant, err := s.fast.Acquire(waiting, request)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errRerouted) {
-		return lease.Grant{}, errRerouted
+		return engine.Grant{}, errRerouted
 	}
 	return grant, err
 }
 
 // acquireStrict acquires in correctness mode. A session of the service that is lost
 // is replaced: its leases were told, and this is not one of them.
-func (s *session) acquireStrict(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *session) acquireStrict(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	if s.fast.Ended(request.Nonce) {
-		return lease.Grant{}, fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, request.Nonce)
+		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
 	}
 	s.fast.Withdraw(request.Nonce)
 	for again := true; ; again = false {
 		at, err := s.enter(ctx, request.Nonce)
 		if err != nil {
-			return lease.Grant{}, err
+			return engine.Grant{}, err
 		}
 		inner := request
 		inner.Nonce = at.nonce
 		grant, err := at.strict.Acquire(ctx, inner)
-		lost := errors.Is(err, lease.ErrLost)
+		lost := errors.Is(err, engine.ErrLost)
 		s.leave(at, lost || err != nil && refusal(err))
 		if !lost {
 			return grant, err
 		}
 		s.drop(at.strict)
 		if !again || ctx.Err() != nil {
-			return lease.Grant{}, fmt.Errorf("%w: %s", lease.ErrUnavailable, err.Error())
+			return engine.Grant{}, fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
 		}
 	}
 }
 
 // refusal reports whether err says that an attempt was not granted and will not be.
 func refusal(err error) bool {
-	for _, sentinel := range []error{lease.ErrHeld, lease.ErrModeMismatch, lease.ErrUnsupported, lease.ErrInvalid} {
+	for _, sentinel := range []error{engine.ErrHeld, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid} {
 		if errors.Is(err, sentinel) {
-			return !errors.Is(err, lease.ErrUncertain)
+			return !errors.Is(err, engine.ErrUncertain)
 		}
 	}
 	return false
@@ -157,7 +157,7 @@ func refusal(err error) bool {
 
 // enter returns where an attempt goes in the strict session, which is opened if need
 // be and has one more user.
-func (s *session) enter(ctx context.Context, nonce lease.Nonce) (place, error) {
+func (s *session) enter(ctx context.Context, nonce engine.Nonce) (place, error) {
 	if at, ok := s.join(nil, nonce); ok {
 		return at, nil
 	}
@@ -170,10 +170,10 @@ func (s *session) enter(ctx context.Context, nonce lease.Nonce) (place, error) {
 	if at, ok := s.join(nil, nonce); ok {
 		return at, nil
 	}
-	opened := &strict{outer: map[lease.Nonce]lease.Nonce{}}
+	opened := &strict{outer: map[engine.Nonce]engine.Nonce{}}
 	var err error
-	opened.Session, err = s.router.service.Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: s.config.TTL, Clock: s.config.Clock,
-		Lost: func(nonce lease.Nonce, err error) { s.lost(place{opened, nonce}, err) }})
+	opened.Session, err = s.router.service.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: s.config.TTL, Clock: s.config.Clock,
+		Lost: func(nonce engine.Nonce, err error) { s.lost(place{opened, nonce}, err) }})
 	if err != nil {
 		return place{}, err
 	}
@@ -183,7 +183,7 @@ func (s *session) enter(ctx context.Context, nonce lease.Nonce) (place, error) {
 
 // join makes an attempt a user of the strict session, which is the opened one
 // unless that is nil. An attempt whose outcome is open keeps its place.
-func (s *session) join(opened *strict, nonce lease.Nonce) (place, bool) {
+func (s *session) join(opened *strict, nonce engine.Nonce) (place, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if opened != nil {
@@ -216,7 +216,7 @@ func (s *session) leave(at place, over bool) {
 
 // forget removes an attempt of the service, and returns its nonce in the session, 0
 // if it is not known any more. The caller holds mu.
-func (s *session) forget(at place) lease.Nonce {
+func (s *session) forget(at place) engine.Nonce {
 	nonce := at.strict.outer[at.nonce]
 	delete(at.strict.outer, at.nonce)
 	if s.went[nonce] != at {
@@ -252,7 +252,7 @@ func (s *session) lost(at place, err error) {
 
 // leaveStrict ends in the background what an attempt may have got in correctness
 // mode: its lock is in efficiency mode now, and the move waits for its holders.
-func (s *session) leaveStrict(nonce lease.Nonce) {
+func (s *session) leaveStrict(nonce engine.Nonce) {
 	s.mu.Lock()
 	at, known := s.went[nonce]
 	if known {
@@ -282,7 +282,7 @@ func (s *session) background(f func(context.Context)) {
 }
 
 // Release ends the attempt, wherever it went.
-func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	s.mu.Lock()
 	at, known := s.went[nonce]
 	s.mu.Unlock()
@@ -291,7 +291,7 @@ func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
 		return err
 	}
 	strictErr := at.strict.Release(ctx, at.nonce)
-	if errors.Is(strictErr, lease.ErrLost) {
+	if errors.Is(strictErr, engine.ErrLost) {
 		strictErr = nil
 	}
 	if strictErr == nil {

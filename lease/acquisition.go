@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // acquisition is one call of Acquire: attempts, until one is granted, certainly
@@ -13,11 +15,11 @@ import (
 type acquisition struct {
 	client *Client
 	plan   *plan
-	began  Instant
+	began  engine.Instant
 	values context.Context // the caller's, for the lease's context
 
-	keeper *keeper // the session that is being asked, nil before the first
-	nonce  Nonce   // the attempt in that session whose outcome is open, else 0
+	keeper *keeper      // the session that is being asked, nil before the first
+	nonce  engine.Nonce // the attempt in that session whose outcome is open, else 0
 	queued atomic.Bool
 }
 
@@ -52,7 +54,7 @@ func (a *acquisition) loop(ctx context.Context, e *entry) (*Lease, error) {
 		switch {
 		case err == nil:
 			return l, nil
-		case ctx.Err() != nil || final(err) || a.plan.try && !(errors.Is(err, ErrLost) && n == 0):
+		case ctx.Err() != nil || final(err) || a.plan.try && !(errors.Is(err, engine.ErrLost) && n == 0):
 			return nil, a.gaveUp(ctx, err)
 		}
 		emit(a.client.hooks.Waiting, a.event(err))
@@ -91,7 +93,7 @@ func (a *acquisition) once(ctx context.Context, e *entry) (*Lease, error) {
 	if err != nil {
 		switch {
 		case ctx.Err() != nil: // whatever the error says, nobody waited for the answer
-		case errors.Is(err, ErrLost):
+		case errors.Is(err, engine.ErrLost):
 			k.over(err)
 			a.endAttempt(err)
 		case refusal(err):
@@ -144,7 +146,7 @@ func (a *acquisition) gaveUp(ctx context.Context, err error) error {
 	var limit waitLimit
 	switch {
 	case errors.As(cause, &limit) && interrupted:
-		return fmt.Errorf("%w: waited %v", ErrHeld, time.Duration(limit))
+		return fmt.Errorf("%w: waited %v", engine.ErrHeld, time.Duration(limit))
 	case errors.As(cause, &limit): // it was the service that did not answer
 		return fmt.Errorf("%w; gave up after %v", err, time.Duration(limit))
 	case interrupted:

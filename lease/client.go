@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // How long a waiting Acquire pauses before it asks a failing service again.
@@ -22,10 +23,10 @@ const (
 // timings share one session and one keep-alive, however many they are. All
 // methods may be called concurrently. Close it when done.
 type Client struct {
-	backend  Backend
-	source   TopologySource // nil if the backend has no policies of its own
-	policies Policies
-	clock    Clock
+	backend  engine.Backend
+	source   engine.TopologySource // nil if the backend has no policies of its own
+	policies engine.Policies
+	clock    engine.Clock
 	onClose  []func(context.Context) error
 	hooks    Hooks
 	name     string
@@ -43,19 +44,19 @@ type Client struct {
 
 // New returns a Client on a backend. If the backend is a TopologySource the timings
 // of a lock are those of its policy there.
-func New(backend Backend, options ...Option) (*Client, error) {
+func New(backend engine.Backend, options ...Option) (*Client, error) {
 	if backend == nil {
-		return nil, fmt.Errorf("%w: the backend is nil", ErrInvalid)
+		return nil, fmt.Errorf("%w: the backend is nil", engine.ErrInvalid)
 	}
 	host, _ := os.Hostname() // a name for people; without it the process id must do
-	c := &Client{backend: backend, clock: SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepers: map[timing]*keeper{}}
-	c.source, _ = backend.(TopologySource)
+	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepers: map[timing]*keeper{}}
+	c.source, _ = backend.(engine.TopologySource)
 	for _, option := range options {
 		if err := option(c); err != nil {
 			return nil, err
 		}
 	}
-	if err := validateHolder(c.name); err != nil {
+	if err := engine.ValidateHolder(c.name); err != nil {
 		return nil, err
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -103,16 +104,16 @@ func under(ctx context.Context, l *Lease, work func(context.Context, *Lease) err
 		_ = l.Release(ctx) // if it fails it is tried again, and the hooks are told
 	}()
 	err = work(workCtx, l)
-	if lost = l.Err(); errors.Is(lost, ErrReleased) {
+	if lost = l.Err(); errors.Is(lost, engine.ErrReleased) {
 		lost = nil
 	}
 	return err, lost
 }
 
 // Inspect tells who holds the lock and who waits for it.
-func (c *Client) Inspect(ctx context.Context, resource fencing.Resource) (Status, error) {
+func (c *Client) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	if err := resource.Validate(); err != nil {
-		return Status{}, err
+		return engine.Status{}, err
 	}
 	return c.backend.Inspect(ctx, resource)
 }
@@ -263,7 +264,7 @@ func (c *Client) retire(k *keeper) bool {
 		return false
 	}
 	if k.gone == nil {
-		k.gone = ErrReleased
+		k.gone = engine.ErrReleased
 	}
 	if c.keepers[k.timing] == k {
 		delete(c.keepers, k.timing)

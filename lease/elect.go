@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Leader is who leads an election. The zero Leader is nobody.
@@ -45,7 +46,7 @@ func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func
 
 // aboutTheLoss reports whether a leader that was deposed says no more than that.
 func aboutTheLoss(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) || errors.Is(err, fencing.ErrStale)
+	return errors.Is(err, context.Canceled) || errors.Is(err, engine.ErrLost) || errors.Is(err, fencing.ErrStale)
 }
 
 // Observe tells who leads: at once, and again after each change, until ctx or
@@ -67,7 +68,7 @@ func (c *Client) Observe(ctx context.Context, resource fencing.Resource, leads f
 	var last Leader
 	first := true
 	for n := 0; ; n++ {
-		err := c.backend.Watch(ctx, resource, func(s Status) {
+		err := c.backend.Watch(ctx, resource, func(s engine.Status) {
 			var now Leader
 			if len(s.Holders) > 0 {
 				now = Leader{Holder: s.Holders[0].Holder, Token: s.Holders[0].Token, Metadata: s.Holders[0].Metadata}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestDoReportsThatTheClientWasClosed(t *testing.T) {
@@ -54,7 +55,7 @@ func TestElect(t *testing.T) {
 			return s.client.Do(ctx, "inner", func(ctx context.Context, inner *lease.Lease) error {
 				return s.memory.Break(ctx, "inner", inner.Token())
 			})
-		}, lease.ErrLost},
+		}, engine.ErrLost},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestObserveOutlivesAnOutageAndEndsWithTheClient(t *testing.T) {
 		s := newSetup(t)
 		var leaders []lease.Leader
 		done := make(chan error)
-		s.memory.Fail(lease.ErrUnavailable)
+		s.memory.Fail(engine.ErrUnavailable)
 		go func() {
 			done <- s.client.Observe(t.Context(), "a", func(l lease.Leader) { leaders = append(leaders, l) })
 		}()

@@ -2,92 +2,68 @@ package lease
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
-// What a caller can act on. Match with errors.Is.
+// The errors that a caller can act on. Match them with errors.Is.
 var (
-	// ErrHeld: not granted, because others hold the lock or wait before us.
-	// Wait, or try again later.
-	ErrHeld = errors.New("lock is held")
+	// ErrHeld reports that the lock was not granted because others hold it or
+	// queue before the caller. Wait, or try again later.
+	ErrHeld = engine.ErrHeld
 
-	// ErrLost: the lease has ended other than by Release. Stop writing; the
-	// next Acquire gets a new token. The three errors below match it too.
-	ErrLost = errors.New("lease is lost")
-	// ErrNotHeld: the service knows of no such lease.
-	ErrNotHeld = lossError("lease is not held")
-	// ErrExpired: the time of the lease has run out.
-	ErrExpired = lossError("lease has expired")
-	// ErrTaken: someone else holds the lock now, or an operator has broken it.
-	ErrTaken = lossError("lease was taken away")
+	// ErrLost reports that the lease ended other than by Release. Stop writing;
+	// the next Acquire gets a new token. ErrNotHeld, ErrExpired and ErrTaken
+	// match it too.
+	ErrLost = engine.ErrLost
+	// ErrNotHeld reports that the service knows of no such lease.
+	ErrNotHeld error = engine.ErrNotHeld
+	// ErrExpired reports that the TTL of the lease passed without a renewal.
+	ErrExpired error = engine.ErrExpired
+	// ErrTaken reports that someone else holds the lock now, or that an operator
+	// broke the lease.
+	ErrTaken error = engine.ErrTaken
 
-	// ErrReleased: the holder has released the lease.
-	ErrReleased = errors.New("lease is released")
+	// ErrReleased reports that the holder released the lease.
+	ErrReleased = engine.ErrReleased
 
-	// ErrUnavailable: the service could not be asked, and this call has done
-	// nothing. Trying again is safe.
-	ErrUnavailable = errors.New("lock service is unavailable")
-	// ErrUncertain: the request may or may not have taken effect. It is never
-	// returned for a refusal. Trying again with the same nonce finds out.
-	ErrUncertain = errors.New("outcome is uncertain")
+	// ErrUnavailable reports that the service could not be asked and that the
+	// call did nothing. Trying again is safe.
+	ErrUnavailable = engine.ErrUnavailable
+	// ErrUncertain reports that the request may or may not have taken effect.
+	ErrUncertain = engine.ErrUncertain
 
-	// ErrModeMismatch: the caller's idea of the lock's mode is not the lock's.
-	// The error is a *ModeError.
-	ErrModeMismatch = errors.New("lock has another mode")
-	// ErrUnsupported: this backend cannot give what was asked with sound
-	// tokens. The error names one that can.
-	ErrUnsupported = errors.New("not supported in this mode")
-	// ErrInvalid: the request breaks a rule, which the error names.
-	ErrInvalid = errors.New("invalid request")
-	// ErrClosed: the Client was closed.
+	// ErrModeMismatch reports that the lock does not have the mode that the
+	// caller expects. The error is a *ModeError.
+	ErrModeMismatch = engine.ErrModeMismatch
+	// ErrUnsupported reports that the lock's mode does not support the request.
+	// The message names a mode that does.
+	ErrUnsupported = engine.ErrUnsupported
+	// ErrInvalid reports a request that breaks a rule. The message names the rule.
+	ErrInvalid = engine.ErrInvalid
+	// ErrClosed reports that the Client was closed.
 	ErrClosed = errors.New("client is closed")
 )
 
-// lossError is one way to lose a lease; each matches ErrLost.
-type lossError string
-
-// Error is the text.
-func (e lossError) Error() string { return string(e) }
-
-// Is makes every loss match ErrLost.
-func (e lossError) Is(target error) bool { return target == ErrLost }
-
-// ModeError says that a lock has another mode than the caller expects. It
-// matches ErrModeMismatch.
-type ModeError struct {
-	Resource fencing.Resource
-	Want     Mode // what the caller expects
-	Have     Mode // what the lock has
-}
-
-// Error names both modes and what to do.
-func (e *ModeError) Error() string {
-	return fmt.Sprintf("lock %q has mode %s, the caller expects %s; the mode belongs to the lock: change the caller, or the lock's policy for all",
-		string(e.Resource), e.Have, e.Want)
-}
-
-// Is makes errors.Is match ErrModeMismatch.
-func (e *ModeError) Is(target error) bool { return target == ErrModeMismatch }
-
 // refusal reports whether err says for certain that the attempt was not granted
-// and never will be, so that there is nothing to clean up. ErrUnavailable is not
-// among them: it speaks of one call, and an earlier one of the same attempt may
+// and never will be, so that nothing has to be cleaned up. ErrUnavailable is not
+// a refusal: it describes one call, and an earlier call of the same attempt may
 // have been granted.
 func refusal(err error) bool {
-	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid} {
-		if errors.Is(err, sentinel) {
-			return !errors.Is(err, ErrUncertain)
-		}
-	}
-	return false
+	return matches(err, ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid)
 }
 
-// final reports whether trying again cannot help, even someone who is willing to
-// wait. What is no sentinel is uncertain, and so worth another try.
+// final reports whether another attempt cannot help, even for a caller that is
+// willing to wait. An error that matches no sentinel is uncertain, so another
+// attempt is worthwhile.
 func final(err error) bool {
-	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid, fencing.ErrInvalidResource, ErrClosed} {
+	return refusal(err) || matches(err, fencing.ErrInvalidResource, ErrClosed)
+}
+
+// matches reports whether err is one of the sentinels and not uncertain.
+func matches(err error, sentinels ...error) bool {
+	for _, sentinel := range sentinels {
 		if errors.Is(err, sentinel) {
 			return !errors.Is(err, ErrUncertain)
 		}

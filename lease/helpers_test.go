@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/memory"
 )
 
 const ttl = 10 * time.Second
@@ -20,28 +22,28 @@ const validity = ttl - ttl/100 - 2*time.Millisecond
 
 // taps are where calls to a backend can be tampered with on their way.
 type taps struct {
-	open    func(ctx context.Context, config lease.SessionConfig, next func(context.Context, lease.SessionConfig) (lease.Session, error)) (lease.Session, error)
-	acquire func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error)
-	renew   func(ctx context.Context, next renewFunc) ([]lease.Nonce, error)
-	release func(ctx context.Context, n lease.Nonce, next releaseFunc) error
+	open    func(ctx context.Context, config engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error)
+	acquire func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error)
+	renew   func(ctx context.Context, next renewFunc) ([]engine.Nonce, error)
+	release func(ctx context.Context, n engine.Nonce, next releaseFunc) error
 	closing func(ctx context.Context, next func(context.Context) error) error
 }
 
 type (
-	acquireFunc = func(context.Context, lease.Request) (lease.Grant, error)
-	renewFunc   = func(context.Context) ([]lease.Nonce, error)
-	releaseFunc = func(context.Context, lease.Nonce) error
+	acquireFunc = func(context.Context, engine.Request) (engine.Grant, error)
+	renewFunc   = func(context.Context) ([]engine.Nonce, error)
+	releaseFunc = func(context.Context, engine.Nonce) error
 )
 
 // tapped is a backend with taps.
 type tapped struct {
-	lease.Backend
+	engine.Backend
 	mu   sync.Mutex
 	taps taps
 }
 
 type tappedSession struct {
-	lease.Session
+	engine.Session
 	backend *tapped
 }
 
@@ -51,10 +53,10 @@ func (b *tapped) now() taps {
 	return b.taps
 }
 
-func (b *tapped) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (b *tapped) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	open := b.Backend.Open
 	if tap := b.now().open; tap != nil {
-		open = func(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+		open = func(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 			return tap(ctx, config, b.Backend.Open)
 		}
 	}
@@ -65,21 +67,21 @@ func (b *tapped) Open(ctx context.Context, config lease.SessionConfig) (lease.Se
 	return &tappedSession{Session: s, backend: b}, nil
 }
 
-func (s *tappedSession) Acquire(ctx context.Context, r lease.Request) (lease.Grant, error) {
+func (s *tappedSession) Acquire(ctx context.Context, r engine.Request) (engine.Grant, error) {
 	if tap := s.backend.now().acquire; tap != nil {
 		return tap(ctx, r, s.Session.Acquire)
 	}
 	return s.Session.Acquire(ctx, r)
 }
 
-func (s *tappedSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *tappedSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	if tap := s.backend.now().renew; tap != nil {
 		return tap(ctx, s.Session.Renew)
 	}
 	return s.Session.Renew(ctx)
 }
 
-func (s *tappedSession) Release(ctx context.Context, n lease.Nonce) error {
+func (s *tappedSession) Release(ctx context.Context, n engine.Nonce) error {
 	if tap := s.backend.now().release; tap != nil {
 		return tap(ctx, n, s.Session.Release)
 	}
@@ -97,7 +99,7 @@ func (s *tappedSession) Close(ctx context.Context) error {
 // synctest bubble.
 type setup struct {
 	*testing.T
-	memory *leasetest.Memory
+	memory *memory.Backend
 	tapped *tapped
 	clock  *leasetest.Clock
 	client *lease.Client
@@ -108,7 +110,7 @@ type setup struct {
 
 func newSetup(t *testing.T, options ...lease.Option) *setup {
 	t.Helper()
-	memory, err := leasetest.NewMemory()
+	memory, err := memory.New()
 	require.NoError(t, err)
 	s := &setup{T: t, memory: memory, tapped: &tapped{Backend: memory}, clock: leasetest.NewClock(), told: &recorder{}}
 	options = append([]lease.Option{lease.WithClock(s.clock), lease.WithHooks(s.told.hooks()), lease.WithName("tester")}, options...)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Hooks observe a Client, for metrics and logs; the library itself logs
@@ -32,14 +33,14 @@ type Event struct {
 	Resources []fencing.Resource
 	Holder    string
 	Token     fencing.Token // None while waiting
-	Mode      Mode
+	Mode      engine.Mode
 	Elapsed   time.Duration // since Acquire was called, or since the grant
 	Err       error
 }
 
 // Renewal is one keep-alive, which serves all the leases of a session.
 type Renewal struct {
-	Session SessionID
+	Session engine.SessionID
 	Leases  int
 	Elapsed time.Duration // from before it was sent to the answer
 	Err     error         // nil if every lease was prolonged

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestASlowHookKeepsNoContextOpen(t *testing.T) {
@@ -22,7 +23,7 @@ func TestASlowHookKeepsNoContextOpen(t *testing.T) {
 			require.NoError(t, err)
 			leases = append(leases, l)
 		}
-		s.memory.Fail(lease.ErrUnavailable)
+		s.memory.Fail(engine.ErrUnavailable)
 		time.Sleep(validity)
 		synctest.Wait()
 		for _, l := range leases {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // background until the service confirms.
 type keeper struct {
 	client *Client
-	id     SessionID
+	id     engine.SessionID
 	timing timing
 	fixed  bool // serves one lease, and does not renew once it is granted
 
@@ -34,26 +36,26 @@ type keeper struct {
 	wake     chan struct{} // tells run to look again
 
 	mu       sync.Mutex
-	session  Session // nil until opened
-	nonces   Nonce   // the last one given out
-	users    int     // acquisitions under way, including their pauses
-	asking   map[Nonce]error
-	holds    map[Nonce]*hold
-	young    map[Nonce]*hold // holds that are not settled
-	discards map[Nonce]bool  // true while a release is under way
-	renewed  Instant         // before the last answered keep-alive was sent
-	tried    Instant         // before the last keep-alive was sent
-	failing  bool            // the last keep-alive failed
-	round    uint64          // keep-alives begun
-	used     Instant         // when there was last a hold or a user
-	gone     error           // why the session is over, nil while it lives
+	session  engine.Session // nil until opened
+	nonces   engine.Nonce   // the last one given out
+	users    int            // acquisitions under way, including their pauses
+	asking   map[engine.Nonce]error
+	holds    map[engine.Nonce]*hold
+	young    map[engine.Nonce]*hold // holds that are not settled
+	discards map[engine.Nonce]bool  // true while a release is under way
+	renewed  engine.Instant         // before the last answered keep-alive was sent
+	tried    engine.Instant         // before the last keep-alive was sent
+	failing  bool                   // the last keep-alive failed
+	round    uint64                 // keep-alives begun
+	used     engine.Instant         // when there was last a hold or a user
+	gone     error                  // why the session is over, nil while it lives
 }
 
 func newKeeper(c *Client, t timing, fixed bool) *keeper {
 	return &keeper{
-		client: c, id: NewSessionID(), timing: t, fixed: fixed,
+		client: c, id: engine.NewSessionID(), timing: t, fixed: fixed,
 		opening: make(chan struct{}, 1), renewing: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		asking: map[Nonce]error{}, holds: map[Nonce]*hold{}, young: map[Nonce]*hold{}, discards: map[Nonce]bool{},
+		asking: map[engine.Nonce]error{}, holds: map[engine.Nonce]*hold{}, young: map[engine.Nonce]*hold{}, discards: map[engine.Nonce]bool{},
 	}
 }
 
@@ -73,7 +75,7 @@ func (k *keeper) open(ctx context.Context) error {
 		return nil
 	}
 	sent := k.client.clock.Now()
-	session, err := k.client.backend.Open(ctx, SessionConfig{ID: k.id, TTL: k.timing.ttl, Clock: k.client.clock, Lost: k.lost})
+	session, err := k.client.backend.Open(ctx, engine.SessionConfig{ID: k.id, TTL: k.timing.ttl, Clock: k.client.clock, Lost: k.lost})
 	if err != nil {
 		return fmt.Errorf("open session: %w", err)
 	}
@@ -85,7 +87,7 @@ func (k *keeper) open(ctx context.Context) error {
 }
 
 // newNonce begins an attempt. endAttempt must follow, or adopt.
-func (k *keeper) newNonce() Nonce {
+func (k *keeper) newNonce() engine.Nonce {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.nonces++
@@ -95,7 +97,7 @@ func (k *keeper) newNonce() Nonce {
 
 // endAttempt gives up an attempt. Unless err is a certain refusal the service
 // is told, lest it grants what nobody waits for.
-func (k *keeper) endAttempt(nonce Nonce, err error) {
+func (k *keeper) endAttempt(nonce engine.Nonce, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.asking, nonce)
@@ -116,11 +118,11 @@ func (k *keeper) adopt(ctx context.Context, h *hold) (*Lease, error) {
 		err = k.gone
 	case err != nil: // the service took it away before it arrived here
 	case !h.grant.Token.Valid():
-		err = fmt.Errorf("%w: the service granted the token %d", ErrUncertain, h.grant.Token)
-	case h.request.Mode != AnyMode && h.grant.Mode != h.request.Mode:
-		err = &ModeError{Resource: h.named, Want: h.request.Mode, Have: h.grant.Mode}
+		err = fmt.Errorf("%w: the service granted the token %d", engine.ErrUncertain, h.grant.Token)
+	case h.request.Mode != engine.AnyMode && h.grant.Mode != h.request.Mode:
+		err = &engine.ModeError{Resource: h.named, Want: h.request.Mode, Have: h.grant.Mode}
 	case now.Until(k.deadline(h)) <= 0:
-		err = fmt.Errorf("%w before it arrived", ErrExpired)
+		err = fmt.Errorf("%w before it arrived", engine.ErrExpired)
 	}
 	delete(k.asking, h.nonce)
 	if err != nil {
@@ -136,7 +138,7 @@ func (k *keeper) adopt(ctx context.Context, h *hold) (*Lease, error) {
 }
 
 // deadline is when h ends if nothing more is renewed. The caller holds mu.
-func (k *keeper) deadline(h *hold) Instant {
+func (k *keeper) deadline(h *hold) engine.Instant {
 	from := h.sent
 	if h.settled {
 		from = k.renewed
@@ -152,7 +154,7 @@ func (k *keeper) check(l *Lease) error {
 	ended := k.expire(now, l.hold)
 	err := l.hold.ended
 	if l.released {
-		err = ErrReleased
+		err = engine.ErrReleased
 	}
 	k.mu.Unlock()
 	k.tell(now, ended)
@@ -161,11 +163,11 @@ func (k *keeper) check(l *Lease) error {
 
 // expire ends those of the candidates whose deadline has passed. The caller
 // holds mu, and calls tell with the result after it.
-func (k *keeper) expire(now Instant, candidates ...*hold) []*hold {
+func (k *keeper) expire(now engine.Instant, candidates ...*hold) []*hold {
 	var ended []*hold
 	for _, h := range candidates {
 		if h.ended == nil && now.Until(k.deadline(h)) <= 0 {
-			k.end(h, ErrExpired)
+			k.end(h, engine.ErrExpired)
 			k.discard(h.nonce)
 			ended = append(ended, h)
 		}
@@ -182,7 +184,7 @@ func (k *keeper) end(h *hold, err error) {
 
 // tell ends the contexts of lost holds, all of them, and then reports them: a
 // slow hook must not keep a context open. Called without mu.
-func (k *keeper) tell(now Instant, lost []*hold) {
+func (k *keeper) tell(now engine.Instant, lost []*hold) {
 	leases := make([]int, len(lost))
 	for i, h := range lost {
 		leases[i] = h.finish()
@@ -210,9 +212,9 @@ func (h *hold) finish() int {
 }
 
 // lost is told by the backend that an attempt has ended at the service.
-func (k *keeper) lost(nonce Nonce, err error) {
-	if !errors.Is(err, ErrLost) {
-		err = fmt.Errorf("%w: %w", ErrNotHeld, err)
+func (k *keeper) lost(nonce engine.Nonce, err error) {
+	if !errors.Is(err, engine.ErrLost) {
+		err = fmt.Errorf("%w: %w", engine.ErrNotHeld, err)
 	}
 	k.mu.Lock()
 	h := k.holds[nonce]
@@ -248,7 +250,7 @@ func (k *keeper) over(err error) {
 }
 
 // discard has an attempt released in the background. The caller holds mu.
-func (k *keeper) discard(nonce Nonce) {
+func (k *keeper) discard(nonce engine.Nonce) {
 	if k.gone == nil && k.session != nil {
 		k.discards[nonce] = false
 		k.poke()

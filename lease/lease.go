@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Lease is what a caller holds: the right to use a resource for a while, and
@@ -25,18 +26,18 @@ type Lease struct {
 // holder.
 type hold struct {
 	keeper  *keeper
-	nonce   Nonce
-	request Request
+	nonce   engine.Nonce
+	request engine.Request
 	named   fencing.Resource // the one that the caller asked for by name
-	grant   Grant
-	since   Instant // when it was adopted
-	entry   *entry  // nil if not re-entrant
+	grant   engine.Grant
+	since   engine.Instant // when it was adopted
+	entry   *entry         // nil if not re-entrant
 
 	// Guarded by the keeper's mu.
-	sent    Instant // its time counts from here, unless settled
-	round   uint64  // the last round of keep-alives that did not cover it
-	settled bool    // covered by a keep-alive: it lives as long as the session
-	ended   error   // why it is over, nil while it is held
+	sent    engine.Instant // its time counts from here, unless settled
+	round   uint64         // the last round of keep-alives that did not cover it
+	settled bool           // covered by a keep-alive: it lives as long as the session
+	ended   error          // why it is over, nil while it is held
 	leases  []*Lease
 }
 
@@ -71,7 +72,7 @@ func (l *Lease) GateResource() fencing.Resource {
 }
 
 // Mode is the mode of the lock.
-func (l *Lease) Mode() Mode { return l.hold.grant.Mode }
+func (l *Lease) Mode() engine.Mode { return l.hold.grant.Mode }
 
 // Holder is the name under which others see this lease.
 func (l *Lease) Holder() string { return l.hold.request.Holder }
@@ -111,7 +112,7 @@ func (l *Lease) Renew(ctx context.Context) error { return l.hold.keeper.renewLea
 // lost, it returns what Err returns.
 func (l *Lease) Release(ctx context.Context) error { return l.hold.keeper.releaseLease(ctx, l) }
 
-func (h *hold) event(now Instant, err error) Event {
+func (h *hold) event(now engine.Instant, err error) Event {
 	return Event{Resources: h.request.Resources, Holder: h.request.Holder, Token: h.grant.Token,
 		Mode: h.grant.Mode, Elapsed: now.Since(h.since), Err: err}
 }

@@ -8,14 +8,14 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/memory"
 )
 
 // What the client itself costs, with a service that answers at once. Run with:
 // go test -run '^$' -bench . ./lease
 
 func newBenchClient(b *testing.B) *lease.Client {
-	memory, err := leasetest.NewMemory()
+	memory, err := memory.New()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Option configures a Client.
@@ -15,18 +16,18 @@ type Option func(*Client) error
 // WithPolicies says which locks have which mode and timings, for this client.
 // Where the service has policies of its own their timings replace these, and a
 // client that expects another mode than the lock has gets ErrModeMismatch.
-func WithPolicies(policies ...Policy) Option {
+func WithPolicies(policies ...engine.Policy) Option {
 	return func(c *Client) (err error) {
-		c.policies, err = NewPolicies(policies...)
+		c.policies, err = engine.NewPolicies(policies...)
 		return err
 	}
 }
 
 // WithClock replaces the system's clock.
-func WithClock(clock Clock) Option {
+func WithClock(clock engine.Clock) Option {
 	return func(c *Client) error {
 		if clock == nil {
-			return fmt.Errorf("%w: the clock is nil", ErrInvalid)
+			return fmt.Errorf("%w: the clock is nil", engine.ErrInvalid)
 		}
 		c.clock = clock
 		return nil
@@ -56,7 +57,7 @@ func WithName(name string) Option {
 func WithOnClose(f func(context.Context) error) Option {
 	return func(c *Client) error {
 		if f == nil {
-			return fmt.Errorf("%w: the function of WithOnClose is nil", ErrInvalid)
+			return fmt.Errorf("%w: the function of WithOnClose is nil", engine.ErrInvalid)
 		}
 		c.onClose = append(c.onClose, f)
 		return nil
@@ -70,8 +71,8 @@ type AcquireOption func(*plan) error
 // as the lock's policy says, or follow the TTL if it says nothing.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return func(p *plan) error {
-		if ttl < MinTTL || ttl > MaxTTL {
-			return fmt.Errorf("%w: ttl (%v) must be from %v to %v", ErrInvalid, ttl, MinTTL, MaxTTL)
+		if ttl < engine.MinTTL || ttl > engine.MaxTTL {
+			return fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, ttl, engine.MinTTL, engine.MaxTTL)
 		}
 		p.ttl = ttl
 		return nil
@@ -83,7 +84,7 @@ func WithTTL(ttl time.Duration) AcquireOption {
 func WithWaitLimit(limit time.Duration) AcquireOption {
 	return func(p *plan) error {
 		if limit <= 0 {
-			return fmt.Errorf("%w: wait limit (%v) must be above 0; use TryAcquire for no waiting", ErrInvalid, limit)
+			return fmt.Errorf("%w: wait limit (%v) must be above 0; use TryAcquire for no waiting", engine.ErrInvalid, limit)
 		}
 		p.waitLimit = limit
 		return nil
@@ -92,10 +93,10 @@ func WithWaitLimit(limit time.Duration) AcquireOption {
 
 // WithMode says which mode the caller expects the lock to have. If it has
 // another the answer is ErrModeMismatch: a call cannot choose.
-func WithMode(mode Mode) AcquireOption {
+func WithMode(mode engine.Mode) AcquireOption {
 	return func(p *plan) error {
-		if mode == AnyMode || mode > Correctness {
-			return fmt.Errorf("%w: expected mode %s, use Efficiency or Correctness", ErrInvalid, mode)
+		if mode == engine.AnyMode || mode > engine.Correctness {
+			return fmt.Errorf("%w: expected mode %s, use Efficiency or Correctness", engine.ErrInvalid, mode)
 		}
 		p.request.Mode = mode
 		return nil
@@ -104,7 +105,7 @@ func WithMode(mode Mode) AcquireOption {
 
 // WithShared asks for a lease that is shared with other readers.
 func WithShared() AcquireOption {
-	return func(p *plan) error { return p.setKind(Shared, 0) }
+	return func(p *plan) error { return p.setKind(engine.Shared, 0) }
 }
 
 // WithPermits asks for one of n permits of a semaphore. A lease holds one
@@ -112,12 +113,12 @@ func WithShared() AcquireOption {
 // holders of different slots do not exclude each other. Callers with different
 // ideas of n are served: each takes a free slot within its own n.
 func WithPermits(n int) AcquireOption {
-	return func(p *plan) error { return p.setKind(Permit, n) }
+	return func(p *plan) error { return p.setKind(engine.Permit, n) }
 }
 
-func (p *plan) setKind(kind Kind, permits int) error {
-	if p.request.Kind != Exclusive && p.request.Kind != kind {
-		return fmt.Errorf("%w: WithShared and WithPermits exclude each other", ErrInvalid)
+func (p *plan) setKind(kind engine.Kind, permits int) error {
+	if p.request.Kind != engine.Exclusive && p.request.Kind != kind {
+		return fmt.Errorf("%w: WithShared and WithPermits exclude each other", engine.ErrInvalid)
 	}
 	p.request.Kind, p.request.Permits = kind, permits
 	return nil
@@ -149,7 +150,7 @@ func WithMetadata(metadata map[string]string) AcquireOption {
 func WithHolder(name string) AcquireOption {
 	return func(p *plan) error {
 		if name == "" {
-			return fmt.Errorf("%w: the holder's name is empty", ErrInvalid)
+			return fmt.Errorf("%w: the holder's name is empty", engine.ErrInvalid)
 		}
 		p.request.Holder, p.reentrant = name, true
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A leader grants and dies before it answers; then there is none for a while.
@@ -24,14 +25,14 @@ func TestUncertainThenUnavailable(t *testing.T) {
 		s := newSetup(t)
 		var calls counter
 		s.tap(func(on *taps) {
-			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 				switch calls.Add(1) {
 				case 1:
 					_, err := next(ctx, r)
 					require.NoError(t, err)
-					return lease.Grant{}, lease.ErrUncertain
+					return engine.Grant{}, engine.ErrUncertain
 				case 2:
-					return lease.Grant{}, lease.ErrUnavailable
+					return engine.Grant{}, engine.ErrUnavailable
 				}
 				return next(ctx, r)
 			}
@@ -46,17 +47,17 @@ func TestUncertainThenUnavailableAndGivenUp(t *testing.T) {
 		s := newSetup(t)
 		var calls counter
 		s.tap(func(on *taps) {
-			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 				if calls.Add(1) == 1 {
 					_, err := next(ctx, r)
 					require.NoError(t, err)
-					return lease.Grant{}, lease.ErrUncertain
+					return engine.Grant{}, engine.ErrUncertain
 				}
-				return lease.Grant{}, lease.ErrUnavailable
+				return engine.Grant{}, engine.ErrUnavailable
 			}
 		})
 		_, err := s.client.Acquire(t.Context(), "a", lease.WithWaitLimit(5*time.Second))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		s.tap(func(on *taps) { on.acquire = nil })
 		_, err = s.client.Acquire(t.Context(), "b") // keeps the session alive
 		require.NoError(t, err)
@@ -84,16 +85,16 @@ func TestOpenIsUncertain(t *testing.T) {
 		s := newSetup(t)
 		var calls counter
 		s.tap(func(on *taps) {
-			on.open = func(ctx context.Context, c lease.SessionConfig, next func(context.Context, lease.SessionConfig) (lease.Session, error)) (lease.Session, error) {
+			on.open = func(ctx context.Context, c engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
 				session, err := next(ctx, c)
 				if calls.Add(1) == 1 {
-					return nil, lease.ErrUncertain
+					return nil, engine.ErrUncertain
 				}
 				return session, err
 			}
 		})
 		_, err := s.client.TryAcquire(t.Context(), "a")
-		require.ErrorIs(t, err, lease.ErrUncertain)
+		require.ErrorIs(t, err, engine.ErrUncertain)
 		time.Sleep(ttl - time.Second)
 		l, err := s.client.TryAcquire(t.Context(), "a")
 		require.NoError(t, err)
@@ -124,10 +125,10 @@ func stormyHour(t *testing.T, seed uint64) {
 	storm := func(ctx context.Context, applied func()) error {
 		switch below(8) {
 		case 0:
-			return lease.ErrUnavailable
+			return engine.ErrUnavailable
 		case 1:
 			applied()
-			return lease.ErrUncertain
+			return engine.ErrUncertain
 		case 2:
 			applied()
 			return errors.New("connection reset")
@@ -137,19 +138,19 @@ func stormyHour(t *testing.T, seed uint64) {
 		return nil
 	}
 	s.tap(func(on *taps) {
-		on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+		on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 			if err := storm(ctx, func() { _, _ = next(ctx, r) }); err != nil {
-				return lease.Grant{}, err
+				return engine.Grant{}, err
 			}
 			return next(ctx, r)
 		}
-		on.release = func(ctx context.Context, n lease.Nonce, next releaseFunc) error {
+		on.release = func(ctx context.Context, n engine.Nonce, next releaseFunc) error {
 			if err := storm(ctx, func() { _ = next(ctx, n) }); err != nil {
 				return err
 			}
 			return next(ctx, n)
 		}
-		on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+		on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 			if err := storm(ctx, func() { _, _ = next(ctx) }); err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // holders knows what each named holder of a Client has, so that the same holder
@@ -40,7 +41,7 @@ func (s *holders) turn(ctx context.Context, p *plan) (*entry, error) {
 			return e, nil
 		default:
 			s.leave(e)
-			return nil, fmt.Errorf("%w: %q is about to acquire it", ErrHeld, p.request.Holder)
+			return nil, fmt.Errorf("%w: %q is about to acquire it", engine.ErrHeld, p.request.Holder)
 		}
 	}
 	select {
@@ -59,7 +60,7 @@ func (s *holders) find(p *plan) (*entry, error) {
 	for _, other := range s.entries[p.request.Holder] {
 		if other.set != set && other.hold != nil && other.hold.blocks(&p.request) {
 			return nil, fmt.Errorf("%w: %q holds some of these resources as another set; re-enter the same set, or release it first",
-				ErrInvalid, p.request.Holder)
+				engine.ErrInvalid, p.request.Holder)
 		}
 	}
 	e := s.entries[p.request.Holder][set]
@@ -141,13 +142,13 @@ func (s *holders) reenter(ctx context.Context, e *entry, p *plan) (l *Lease, err
 	case h.ended != nil:
 	case h.request.Kind != p.request.Kind:
 		err = fmt.Errorf("%w: %q holds it as %s and cannot re-enter it as %s; release it first",
-			ErrInvalid, p.request.Holder, h.request.Kind, p.request.Kind)
-	case p.request.Mode != AnyMode && p.request.Mode != h.grant.Mode:
-		err = &ModeError{Resource: h.named, Want: p.request.Mode, Have: h.grant.Mode}
+			engine.ErrInvalid, p.request.Holder, h.request.Kind, p.request.Kind)
+	case p.request.Mode != engine.AnyMode && p.request.Mode != h.grant.Mode:
+		err = &engine.ModeError{Resource: h.named, Want: p.request.Mode, Have: h.grant.Mode}
 	case p.ttl != 0 && p.ttl != k.timing.ttl || p.fixed && !k.fixed || p.request.Permits != h.request.Permits ||
 		p.request.Metadata != nil && !maps.Equal(p.request.Metadata, h.request.Metadata):
 		err = fmt.Errorf("%w: %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
-			ErrInvalid, p.request.Holder)
+			engine.ErrInvalid, p.request.Holder)
 	default:
 		l = newLease(ctx, h)
 	}
@@ -157,8 +158,8 @@ func (s *holders) reenter(ctx context.Context, e *entry, p *plan) (l *Lease, err
 }
 
 // blocks reports whether the holder of h would wait for itself.
-func (h *hold) blocks(r *Request) bool {
-	if h.request.Kind == Shared && r.Kind == Shared {
+func (h *hold) blocks(r *engine.Request) bool {
+	if h.request.Kind == engine.Shared && r.Kind == engine.Shared {
 		return false
 	}
 	return slices.ContainsFunc(r.Resources, func(name fencing.Resource) bool {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestReentryRefusesOtherOptions(t *testing.T) {
@@ -22,10 +23,10 @@ func TestReentryRefusesOtherOptions(t *testing.T) {
 			"metadata": lease.WithMetadata(map[string]string{"k": "v"}),
 		} {
 			_, err := s.client.Acquire(t.Context(), "a", lease.WithHolder("x"), option)
-			require.ErrorIs(t, err, lease.ErrInvalid, name)
+			require.ErrorIs(t, err, engine.ErrInvalid, name)
 		}
-		_, err := s.client.Acquire(t.Context(), "a", lease.WithHolder("x"), lease.WithMode(lease.Efficiency))
-		require.ErrorIs(t, err, lease.ErrModeMismatch)
+		_, err := s.client.Acquire(t.Context(), "a", lease.WithHolder("x"), lease.WithMode(engine.Efficiency))
+		require.ErrorIs(t, err, engine.ErrModeMismatch)
 		s.acquire(lease.WithHolder("x"), lease.WithTTL(ttl))
 	})
 }
@@ -37,7 +38,7 @@ func TestReentryIntoAnExpiredLeaseIsAnAcquire(t *testing.T) {
 		s.clock.Suspend(ttl) // no timer has noticed
 		second := s.acquire(lease.WithHolder("x"))
 		require.True(t, second.Token().Newer(first.Token()))
-		require.ErrorIs(t, first.Err(), lease.ErrExpired)
+		require.ErrorIs(t, first.Err(), engine.ErrExpired)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // releaseLease is Lease.Release. The last lease of a hold takes it to the
@@ -24,12 +26,12 @@ func (k *keeper) releaseLease(ctx context.Context, l *Lease) error {
 	h.leases = slices.DeleteFunc(h.leases, func(other *Lease) bool { return other == l })
 	last := len(h.leases) == 0
 	if last {
-		k.end(h, ErrReleased)
+		k.end(h, engine.ErrReleased)
 		k.discards[h.nonce] = true // keeps the keeper until the service is told
 	}
 	k.mu.Unlock()
 
-	l.cancel(ErrReleased)
+	l.cancel(engine.ErrReleased)
 	var err error
 	if last {
 		h.finish()
@@ -50,11 +52,11 @@ func (k *keeper) releaseLease(ctx context.Context, l *Lease) error {
 
 // cleanup tells the service that an attempt is over. The caller's context may
 // have ended: that is often why there is something to clean up.
-func (k *keeper) cleanup(ctx context.Context, nonce Nonce) error {
+func (k *keeper) cleanup(ctx context.Context, nonce engine.Nonce) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(maxCleanup, k.timing.ttl))
 	defer cancel()
 	err := k.session.Release(ctx, nonce)
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, engine.ErrLost) {
 		return nil // it is free, which is all that was wanted
 	}
 	return err
@@ -74,7 +76,7 @@ func (k *keeper) startDiscards() {
 
 // discardOne releases one attempt, and tries until the service confirms or the
 // session is over, at the pace of the keep-alives.
-func (k *keeper) discardOne(nonce Nonce) {
+func (k *keeper) discardOne(nonce engine.Nonce) {
 	for {
 		err := k.cleanup(k.client.ctx, nonce)
 		k.mu.Lock()
@@ -97,12 +99,12 @@ func (k *keeper) closeSession() {
 	k.mu.Lock()
 	gone := k.gone
 	k.mu.Unlock()
-	if errors.Is(gone, ErrLost) {
+	if errors.Is(gone, engine.ErrLost) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxCleanup, k.timing.ttl))
 	defer cancel()
-	if err := k.session.Close(ctx); err != nil && !errors.Is(err, ErrLost) {
+	if err := k.session.Close(ctx); err != nil && !errors.Is(err, engine.ErrLost) {
 		k.client.notTold(fmt.Errorf("session %s: %w", k.id, err))
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/memory"
 )
 
-func newSetupOutside(t *testing.T) *leasetest.Memory {
+func newSetupOutside(t *testing.T) *memory.Backend {
 	t.Helper()
-	memory, err := leasetest.NewMemory()
+	memory, err := memory.New()
 	require.NoError(t, err)
 	return memory
 }
@@ -28,7 +30,7 @@ func TestReleaseOnACancelledContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
 		cancel()
 		s.tap(func(on *taps) {
-			on.release = func(ctx context.Context, n lease.Nonce, next releaseFunc) error {
+			on.release = func(ctx context.Context, n engine.Nonce, next releaseFunc) error {
 				require.NoError(t, ctx.Err(), "the service must be told")
 				require.Equal(t, "kept", ctx.Value(key{}))
 				return next(ctx, n)
@@ -48,16 +50,16 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 		require.NoError(t, err)
 		var calls counter
 		s.tap(func(on *taps) {
-			on.release = func(ctx context.Context, n lease.Nonce, next releaseFunc) error {
+			on.release = func(ctx context.Context, n engine.Nonce, next releaseFunc) error {
 				if calls.Add(1) <= 3 {
-					return lease.ErrUnavailable
+					return engine.ErrUnavailable
 				}
 				return next(ctx, n)
 			}
 		})
-		require.ErrorIs(t, l.Release(t.Context()), lease.ErrUnavailable)
-		require.ErrorIs(t, l.Err(), lease.ErrReleased, "here it has ended all the same")
-		require.ErrorIs(t, s.told.read().released[0].Err, lease.ErrUnavailable)
+		require.ErrorIs(t, l.Release(t.Context()), engine.ErrUnavailable)
+		require.ErrorIs(t, l.Err(), engine.ErrReleased, "here it has ended all the same")
+		require.ErrorIs(t, s.told.read().released[0].Err, engine.ErrUnavailable)
 		start := time.Now()
 		_, err = s.other().Acquire(t.Context(), "a")
 		require.NoError(t, err)
@@ -74,9 +76,9 @@ func TestAReleaseThatCannotGetThroughEnds(t *testing.T) {
 		l := s.acquire()
 		var calls counter
 		s.tap(func(on *taps) {
-			on.release = func(context.Context, lease.Nonce, releaseFunc) error {
+			on.release = func(context.Context, engine.Nonce, releaseFunc) error {
 				calls.Add(1)
-				return lease.ErrUnavailable
+				return engine.ErrUnavailable
 			}
 		})
 		require.Error(t, l.Release(t.Context()))
@@ -95,7 +97,7 @@ func TestReleaseThatHangsReturns(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
 		s.tap(func(on *taps) {
-			on.release = func(ctx context.Context, _ lease.Nonce, _ releaseFunc) error {
+			on.release = func(ctx context.Context, _ engine.Nonce, _ releaseFunc) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -143,7 +145,7 @@ func TestHooksTellTheStory(t *testing.T) {
 		require.Equal(t, 2*time.Second, s.told.read().released[0].Elapsed)
 		require.Equal(t, "tester", s.told.read().lost[0].Holder)
 		require.Equal(t, l.Token(), s.told.read().lost[0].Token)
-		require.ErrorIs(t, s.told.read().lost[0].Err, lease.ErrTaken)
+		require.ErrorIs(t, s.told.read().lost[0].Err, engine.ErrTaken)
 	})
 }
 
@@ -169,8 +171,8 @@ func TestCloseSaysThatTheServiceWasNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
-		s.memory.Fail(lease.ErrUnavailable)
-		require.ErrorIs(t, s.client.Close(t.Context()), lease.ErrUnavailable)
+		s.memory.Fail(engine.ErrUnavailable)
+		require.ErrorIs(t, s.client.Close(t.Context()), engine.ErrUnavailable)
 		require.ErrorIs(t, l.Err(), lease.ErrClosed)
 		s.memory.Fail(nil)
 		s.tolerant = true
@@ -184,13 +186,16 @@ func TestAFixedLeaseIsReleasedInTheEnd(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire(lease.WithoutRenewal(), lease.WithTTL(12*time.Hour))
 		s.tap(func(on *taps) {
-			on.release = func(ctx context.Context, _ lease.Nonce, _ releaseFunc) error { <-ctx.Done(); return lease.ErrUncertain }
+			on.release = func(ctx context.Context, _ engine.Nonce, _ releaseFunc) error {
+				<-ctx.Done()
+				return engine.ErrUncertain
+			}
 			on.closing = func(ctx context.Context, _ func(context.Context) error) error {
 				<-ctx.Done()
-				return lease.ErrUncertain
+				return engine.ErrUncertain
 			}
 		})
-		require.ErrorIs(t, l.Release(t.Context()), lease.ErrUncertain)
+		require.ErrorIs(t, l.Release(t.Context()), engine.ErrUncertain)
 		time.Sleep(20 * time.Second)
 		s.tap(func(on *taps) { *on = taps{} })
 		time.Sleep(5 * time.Hour)
@@ -206,9 +211,9 @@ func TestAnExpiredLeaseIsGivenBack(t *testing.T) {
 		s := newSetup(t)
 		a := s.acquire()
 		s.tap(func(on *taps) {
-			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				_, err := next(ctx)
-				return []lease.Nonce{1}, err // the service renews it, the answer says no
+				return []engine.Nonce{1}, err // the service renews it, the answer says no
 			}
 		})
 		b, err := s.client.Acquire(t.Context(), "b")
@@ -223,11 +228,11 @@ func TestAnExpiredLeaseIsGivenBack(t *testing.T) {
 
 // hookedClock runs something at one of its readings.
 type hookedClock struct {
-	lease.Clock
+	engine.Clock
 	at atomic.Pointer[func()]
 }
 
-func (c *hookedClock) Now() lease.Instant {
+func (c *hookedClock) Now() engine.Instant {
 	if at := c.at.Load(); at != nil {
 		(*at)()
 	}
@@ -252,7 +257,7 @@ func TestReleaseRacesWithItself(t *testing.T) {
 		clock.at.Store(&second)
 		outer := l.Release(t.Context())
 		require.NoError(t, inner)
-		require.ErrorIs(t, outer, lease.ErrReleased)
+		require.ErrorIs(t, outer, engine.ErrReleased)
 		require.Len(t, s.told.read().released, 1)
 	})
 }
@@ -262,7 +267,7 @@ func TestReleaseOfWhatTheServiceHasForgotten(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
 		s.tap(func(on *taps) {
-			on.release = func(context.Context, lease.Nonce, releaseFunc) error { return lease.ErrNotHeld }
+			on.release = func(context.Context, engine.Nonce, releaseFunc) error { return engine.ErrNotHeld }
 		})
 		require.NoError(t, l.Release(t.Context()), "it is free, which is all that was wanted")
 	})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // run is the watchdog: it renews the session, ends holds at their deadlines,
@@ -30,7 +32,7 @@ func (k *keeper) run() {
 
 // tick does what is due now. It says how long to nap, and whether there is any
 // reason to wake up again.
-func (k *keeper) tick(now Instant) (nap time.Duration, again bool) {
+func (k *keeper) tick(now engine.Instant) (nap time.Duration, again bool) {
 	k.mu.Lock()
 	ended := k.expire(now, k.due(now)...)
 	nap = min(maxNap, k.untilDeadline(now))
@@ -62,7 +64,7 @@ func (k *keeper) tick(now Instant) (nap time.Duration, again bool) {
 }
 
 // due is which holds can have reached their deadline. The caller holds mu.
-func (k *keeper) due(now Instant) []*hold {
+func (k *keeper) due(now engine.Instant) []*hold {
 	sessionOver := now.Until(k.renewed.Add(k.timing.validity())) <= 0
 	var holds []*hold
 	for _, h := range k.young {
@@ -79,7 +81,7 @@ func (k *keeper) due(now Instant) []*hold {
 }
 
 // untilDeadline is the time to the next deadline. The caller holds mu.
-func (k *keeper) untilDeadline(now Instant) time.Duration {
+func (k *keeper) untilDeadline(now engine.Instant) time.Duration {
 	next := time.Duration(maxNap)
 	if len(k.holds) > len(k.young) {
 		next = min(next, now.Until(k.renewed.Add(k.timing.validity())))
@@ -151,12 +153,12 @@ func (k *keeper) renewOnce(ctx context.Context) (Renewal, error) {
 	failed, err := k.session.Renew(ctx)
 
 	switch {
-	case errors.Is(err, ErrLost):
+	case errors.Is(err, engine.ErrLost):
 		k.over(err)
 	case err == nil:
 		k.prolong(round, sent, failed)
 		if len(failed) > 0 {
-			err = fmt.Errorf("%w: %d of %d leases were not renewed", ErrUnavailable, len(failed), leases)
+			err = fmt.Errorf("%w: %d of %d leases were not renewed", engine.ErrUnavailable, len(failed), leases)
 		}
 	}
 	k.mu.Lock()
@@ -167,7 +169,7 @@ func (k *keeper) renewOnce(ctx context.Context) (Renewal, error) {
 
 // prolong notes that a keep-alive was answered: everything that was held when
 // it was sent, but for the failed, counts from then.
-func (k *keeper) prolong(round uint64, sent Instant, failed []Nonce) {
+func (k *keeper) prolong(round uint64, sent engine.Instant, failed []engine.Nonce) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, nonce := range failed {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestRenewalAtAThirdOfTheTTL(t *testing.T) {
@@ -20,7 +21,7 @@ func TestRenewalAtAThirdOfTheTTL(t *testing.T) {
 		var at []time.Duration
 		start := time.Now()
 		s.tap(func(on *taps) {
-			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				at = append(at, time.Since(start).Round(10*time.Millisecond))
 				return next(ctx)
 			}
@@ -34,7 +35,7 @@ func TestRenewalAtAThirdOfTheTTL(t *testing.T) {
 }
 
 func TestFailedRenewalsAreToleratedUntilTheDeadline(t *testing.T) {
-	for _, failure := range []error{lease.ErrUnavailable, lease.ErrUncertain, errors.New("the network is down")} {
+	for _, failure := range []error{engine.ErrUnavailable, engine.ErrUncertain, errors.New("the network is down")} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSetup(t)
 			l := s.acquire()
@@ -46,7 +47,7 @@ func TestFailedRenewalsAreToleratedUntilTheDeadline(t *testing.T) {
 			require.NoError(t, l.Renew(t.Context()), "there is time until the last moment")
 			s.memory.Fail(failure)
 			<-l.Done()
-			require.ErrorIs(t, context.Cause(l.Context()), lease.ErrExpired)
+			require.ErrorIs(t, context.Cause(l.Context()), engine.ErrExpired)
 			require.Equal(t, 2*validity-time.Millisecond, time.Since(start), "and not a moment longer")
 			require.Greater(t, len(s.told.read().renewals), 8, "it does not wait a third of the TTL after a failure")
 			s.memory.Fail(nil)
@@ -58,7 +59,7 @@ func TestRenewalThatHangsDoesNotDelayTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.tap(func(on *taps) {
-			on.renew = func(ctx context.Context, _ renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(ctx context.Context, _ renewFunc) ([]engine.Nonce, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -77,21 +78,21 @@ func TestNotYoursStopsAtOnce(t *testing.T) {
 		l := s.acquire()
 		var calls counter
 		s.tap(func(on *taps) {
-			on.renew = func(context.Context, renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(context.Context, renewFunc) ([]engine.Nonce, error) {
 				calls.Add(1)
-				return nil, fmt.Errorf("answer of the service: %w", lease.ErrTaken)
+				return nil, fmt.Errorf("answer of the service: %w", engine.ErrTaken)
 			}
 		})
 		start := time.Now()
 		<-l.Done()
-		require.ErrorIs(t, l.Err(), lease.ErrTaken)
-		require.ErrorIs(t, l.Err(), lease.ErrLost)
-		require.NotErrorIs(t, l.Err(), lease.ErrExpired)
+		require.ErrorIs(t, l.Err(), engine.ErrTaken)
+		require.ErrorIs(t, l.Err(), engine.ErrLost)
+		require.NotErrorIs(t, l.Err(), engine.ErrExpired)
 		require.Less(t, time.Since(start), ttl/2, "long before the deadline")
 		time.Sleep(ttl)
 		require.Equal(t, int64(1), calls.Load(), "nothing is renewed any more")
 		require.Len(t, s.told.read().lost, 1)
-		require.ErrorIs(t, s.told.read().lost[0].Err, lease.ErrTaken)
+		require.ErrorIs(t, s.told.read().lost[0].Err, engine.ErrTaken)
 	})
 }
 
@@ -133,7 +134,7 @@ func TestAFixedLeaseBesideARenewedOne(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(2 * ttl)
 		require.NoError(t, renewed.Err())
-		require.ErrorIs(t, fixed.Err(), lease.ErrExpired)
+		require.ErrorIs(t, fixed.Err(), engine.ErrExpired)
 	})
 }
 
@@ -142,7 +143,7 @@ func TestOneKeepAliveServesAllLeases(t *testing.T) {
 		s := newSetup(t)
 		var calls counter
 		s.tap(func(on *taps) {
-			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				calls.Add(1)
 				return next(ctx)
 			}
@@ -169,7 +170,7 @@ func TestARenewalCoversOnlyWhatWasHeldWhenItWasSent(t *testing.T) {
 		s.acquire()
 		slowOnce := true
 		s.tap(func(on *taps) {
-			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				if slowOnce {
 					slowOnce = false
 					time.Sleep(2 * time.Second)
@@ -179,7 +180,7 @@ func TestARenewalCoversOnlyWhatWasHeldWhenItWasSent(t *testing.T) {
 		})
 		time.Sleep(ttl/3 + time.Second) // the slow renewal is under way
 		s.tap(func(on *taps) {
-			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 				g, err := next(ctx, r)
 				g.Sent = s.clock.Now().Add(-3 * time.Second) // sent before the renewal was
 				return g, err
@@ -203,13 +204,13 @@ func TestARenewalMayFailForSome(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(ttl) // both have been renewed
 		s.tap(func(on *taps) {
-			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				_, err := next(ctx)
-				return []lease.Nonce{1}, err // the first attempt: a
+				return []engine.Nonce{1}, err // the first attempt: a
 			}
 		})
 		<-a.Done()
-		require.ErrorIs(t, a.Err(), lease.ErrExpired)
+		require.ErrorIs(t, a.Err(), engine.ErrExpired)
 		require.NoError(t, b.Err())
 		require.NoError(t, b.Renew(t.Context()))
 		time.Sleep(2 * ttl)

@@ -11,25 +11,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/memory"
 )
 
 // governed is a service with policies of its own.
 type governed struct {
-	*leasetest.Memory
+	*memory.Backend
 	mu       sync.Mutex
-	topology lease.Topology
+	topology engine.Topology
 	unknown  error // why the topology is not known yet
 }
 
-func (g *governed) Topology() lease.Topology {
+func (g *governed) Topology() engine.Topology {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.topology
 }
 
-func (g *governed) NextTopology(context.Context, uint64) (lease.Topology, error) {
-	return lease.Topology{}, lease.ErrUnavailable
+func (g *governed) NextTopology(context.Context, uint64) (engine.Topology, error) {
+	return engine.Topology{}, engine.ErrUnavailable
 }
 
 func (g *governed) AwaitTopology(context.Context) error {
@@ -38,20 +40,20 @@ func (g *governed) AwaitTopology(context.Context) error {
 	return g.unknown
 }
 
-func (g *governed) set(t *testing.T, policies ...lease.Policy) {
+func (g *governed) set(t *testing.T, policies ...engine.Policy) {
 	t.Helper()
-	set, err := lease.NewPolicies(policies...)
+	set, err := engine.NewPolicies(policies...)
 	require.NoError(t, err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.topology = lease.Topology{Version: g.topology.Version + 1, Policies: set}
+	g.topology = engine.Topology{Version: g.topology.Version + 1, Policies: set}
 }
 
 func newGoverned(t *testing.T, options ...lease.Option) (*governed, *lease.Client) {
 	t.Helper()
-	memory, err := leasetest.NewMemory()
+	memory, err := memory.New()
 	require.NoError(t, err)
-	g := &governed{Memory: memory}
+	g := &governed{Backend: memory}
 	c, err := lease.New(g, append([]lease.Option{lease.WithClock(leasetest.NewClock())}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
@@ -70,7 +72,7 @@ func TestThePolicyOfTheServiceSetsTheTimings(t *testing.T) {
 			defer mu.Unlock()
 			renewals = append(renewals, time.Now())
 		}}))
-		g.set(t, lease.Policy{Prefix: "a", Mode: lease.Correctness, TTL: time.Minute, Renew: 7 * time.Second, Drift: 5 * time.Second})
+		g.set(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, TTL: time.Minute, Renew: 7 * time.Second, Drift: 5 * time.Second})
 		began := time.Now()
 		l, err := c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
@@ -80,7 +82,7 @@ func TestThePolicyOfTheServiceSetsTheTimings(t *testing.T) {
 		require.Equal(t, []time.Time{began.Add(7 * time.Second)}, renewals)
 		mu.Unlock()
 
-		g.set(t, lease.Policy{Prefix: "a", Mode: lease.Correctness, TTL: 30 * time.Second, Drift: 5 * time.Second})
+		g.set(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, TTL: 30 * time.Second, Drift: 5 * time.Second})
 		require.NoError(t, l.Release(t.Context()))
 		l, err = c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
@@ -97,9 +99,9 @@ func TestThePolicyOfTheServiceSetsTheTimings(t *testing.T) {
 
 func TestPoliciesOfTheClientFillInWhatTheServiceLeavesOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, c := newGoverned(t, lease.WithPolicies(lease.Policy{TTL: time.Minute, Drift: time.Second},
-			lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}))
-		g.set(t, lease.Policy{Prefix: "b", Mode: lease.Correctness, TTL: 10 * time.Second})
+		g, c := newGoverned(t, lease.WithPolicies(engine.Policy{TTL: time.Minute, Drift: time.Second},
+			engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}))
+		g.set(t, engine.Policy{Prefix: "b", Mode: engine.Correctness, TTL: 10 * time.Second})
 		l, err := c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
 		require.Equal(t, 59*time.Second, left(l))
@@ -107,7 +109,7 @@ func TestPoliciesOfTheClientFillInWhatTheServiceLeavesOpen(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, validity, left(l))
 		_, err = c.Acquire(t.Context(), "fast/a")
-		require.ErrorIs(t, err, lease.ErrModeMismatch, "the mode of a client's policy is what it expects")
+		require.ErrorIs(t, err, engine.ErrModeMismatch, "the mode of a client's policy is what it expects")
 	})
 }
 
@@ -115,27 +117,27 @@ func TestAcquireWaitsForTheFirstTopology(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waiting := make(chan error, 100)
 		g, c := newGoverned(t, lease.WithHooks(lease.Hooks{Waiting: func(e lease.Event) { waiting <- e.Err }}))
-		g.unknown = lease.ErrUnavailable
+		g.unknown = engine.ErrUnavailable
 		_, err := c.TryAcquire(t.Context(), "a")
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		granted := make(chan *lease.Lease, 1)
 		go func() {
 			l, err := c.Acquire(context.Background(), "a")
 			require.NoError(t, err)
 			granted <- l
 		}()
-		require.ErrorIs(t, <-waiting, lease.ErrUnavailable)
-		g.set(t, lease.Policy{Mode: lease.Correctness, TTL: 40 * time.Second, Drift: time.Second})
+		require.ErrorIs(t, <-waiting, engine.ErrUnavailable)
+		g.set(t, engine.Policy{Mode: engine.Correctness, TTL: 40 * time.Second, Drift: time.Second})
 		g.mu.Lock()
 		g.unknown = nil
 		g.mu.Unlock()
 		require.Equal(t, 39*time.Second, left(<-granted))
 
 		g.mu.Lock()
-		g.unknown = lease.ErrInvalid
+		g.unknown = engine.ErrInvalid
 		g.mu.Unlock()
 		_, err = c.Acquire(t.Context(), "b")
-		require.ErrorIs(t, err, lease.ErrInvalid, "what waiting cannot help ends the waiting")
+		require.ErrorIs(t, err, engine.ErrInvalid, "what waiting cannot help ends the waiting")
 	})
 }
 
@@ -143,7 +145,7 @@ func TestOnClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
 		var free int
-		memory, err := leasetest.NewMemory()
+		memory, err := memory.New()
 		require.NoError(t, err)
 		c, err := lease.New(memory, lease.WithOnClose(func(ctx context.Context) error {
 			status, err := memory.Inspect(ctx, "a")
@@ -159,6 +161,6 @@ func TestOnClose(t *testing.T) {
 		require.Equal(t, 1, free, "after everything was released")
 		require.NoError(t, c.Close(t.Context()), "once")
 		_, err = lease.New(memory, lease.WithOnClose(nil))
-		require.ErrorIs(t, err, lease.ErrInvalid)
+		require.ErrorIs(t, err, engine.ErrInvalid)
 	})
 }

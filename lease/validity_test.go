@@ -10,13 +10,14 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // grantWithoutTime answers like a backend that leaves the counting to the
 // client.
-func grantWithoutTime(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+func grantWithoutTime(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 	g, err := next(ctx, r)
-	g.Sent = lease.Instant{}
+	g.Sent = engine.Instant{}
 	return g, err
 }
 
@@ -25,7 +26,7 @@ func TestValidityCountsFromBeforeTheRequestWasSent(t *testing.T) {
 		s := newSetup(t)
 		const slow = 2 * time.Second
 		s.tap(func(on *taps) {
-			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 				time.Sleep(slow / 2) // on the way there
 				g, err := grantWithoutTime(ctx, r, next)
 				time.Sleep(slow / 2) // on the way back
@@ -46,7 +47,7 @@ func TestValidityCountsFromBeforeTheRenewalWasSent(t *testing.T) {
 		s := newSetup(t)
 		const slow = 2 * time.Second
 		s.tap(func(on *taps) {
-			on.renew = func(ctx context.Context, next renewFunc) ([]lease.Nonce, error) {
+			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				time.Sleep(slow / 2)
 				failed, err := next(ctx)
 				time.Sleep(slow / 2)
@@ -65,7 +66,7 @@ func TestValidityCountsFromBeforeTheSessionWasOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.tap(func(on *taps) {
-			on.open = func(ctx context.Context, config lease.SessionConfig, next func(context.Context, lease.SessionConfig) (lease.Session, error)) (lease.Session, error) {
+			on.open = func(ctx context.Context, config engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
 				session, err := next(ctx, config)
 				time.Sleep(2 * time.Second)
 				return session, err
@@ -82,7 +83,7 @@ func TestAGrantThatArrivesTooLateIsNotUsed(t *testing.T) {
 		s := newSetup(t)
 		calls := 0
 		s.tap(func(on *taps) {
-			on.acquire = func(ctx context.Context, r lease.Request, next acquireFunc) (lease.Grant, error) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 				calls++
 				g, err := grantWithoutTime(ctx, r, next)
 				if calls == 1 {
@@ -108,7 +109,7 @@ func TestTheHolderGivesUpBeforeTheServiceDoes(t *testing.T) {
 		l := s.acquire(lease.WithoutRenewal())
 		next, err := s.other().Acquire(t.Context(), "a")
 		require.NoError(t, err)
-		require.ErrorIs(t, l.Err(), lease.ErrExpired)
+		require.ErrorIs(t, l.Err(), engine.ErrExpired)
 		require.Less(t, validity, ttl)
 		require.True(t, next.Token().Newer(l.Token()))
 	})

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -72,13 +72,13 @@ func (c *cases) report(t *testing.T) {
 
 // view is what the cases need to know of the state before a command.
 type view struct {
-	status map[fencing.Resource]lease.Status
+	status map[fencing.Resource]engine.Status
 	open   bool // the session of the command
 	topologyView
 }
 
 func (c *cases) before(p *pair, command machine.Command) view {
-	v := view{status: map[fencing.Resource]lease.Status{}, topologyView: topologyOf(p.machine)}
+	v := view{status: map[fencing.Resource]engine.Status{}, topologyView: topologyOf(p.machine)}
 	for _, name := range names {
 		v.status[name] = p.machine.Inspect(name)
 	}
@@ -89,8 +89,8 @@ func (c *cases) before(p *pair, command machine.Command) view {
 }
 
 // find is the party of an attempt, and whether it holds.
-func (v view) find(a model.Attempt) (party lease.Party, holds, found bool) {
-	is := func(p lease.Party) bool { return p.Session == a.Session && p.Nonce == a.Nonce }
+func (v view) find(a model.Attempt) (party engine.Party, holds, found bool) {
+	is := func(p engine.Party) bool { return p.Session == a.Session && p.Nonce == a.Nonce }
 	for _, s := range v.status {
 		if i := slices.IndexFunc(s.Holders, is); i >= 0 {
 			return s.Holders[i], true, true
@@ -99,7 +99,7 @@ func (v view) find(a model.Attempt) (party lease.Party, holds, found bool) {
 			return s.Waiters[i], false, true
 		}
 	}
-	return lease.Party{}, false, false
+	return engine.Party{}, false, false
 }
 
 func (c *cases) after(p *pair, command machine.Command, v view, result machine.Result, events []machine.Event) {
@@ -169,7 +169,7 @@ func (c *cases) grants(p *pair, v view, events []machine.Event) int {
 		}
 		c.hit(true, "grant: after waiting")
 		c.hit(len(e.Resources) > 1, "grant: of a set after waiting")
-		if party.Kind == lease.Shared {
+		if party.Kind == engine.Shared {
 			readers++
 		}
 		on = append(on, e.Resources[0])
@@ -217,16 +217,16 @@ func (c *cases) acquire(p *pair, command *machine.Acquire, v view, result machin
 	if len(s.Holders) == 0 || len(s.Waiters) == 0 || len(q.Resources) > 1 || s.Delayed {
 		return
 	}
-	c.hit(q.Kind == lease.Shared && s.Holders[0].Kind == lease.Shared, "acquire: reader waits behind a writer that waits")
-	c.hit(q.Kind == lease.Permit && s.Holders[0].Kind == lease.Permit && s.Waiters[0].Kind == lease.Permit && len(s.Holders) < q.Permits,
+	c.hit(q.Kind == engine.Shared && s.Holders[0].Kind == engine.Shared, "acquire: reader waits behind a writer that waits")
+	c.hit(q.Kind == engine.Permit && s.Holders[0].Kind == engine.Permit && s.Waiters[0].Kind == engine.Permit && len(s.Holders) < q.Permits,
 		"acquire: permit waits behind a permit though a slot is free")
 }
 
-func (c *cases) session(id lease.SessionID, v view, result machine.Result) {
+func (c *cases) session(id engine.SessionID, v view, result machine.Result) {
 	if result.Code != machine.Done {
 		return
 	}
-	of := func(p lease.Party) bool { return p.Session == id }
+	of := func(p engine.Party) bool { return p.Session == id }
 	holds, waits := false, false
 	for _, s := range v.status {
 		h, w := slices.ContainsFunc(s.Holders, of), slices.ContainsFunc(s.Waiters, of)
@@ -248,14 +248,14 @@ func (c *cases) delays(p *pair, v view, events []machine.Event) {
 
 func (v view) hasToken(token fencing.Token) bool {
 	for _, s := range v.status {
-		if slices.ContainsFunc(s.Holders, func(p lease.Party) bool { return p.Token == token }) {
+		if slices.ContainsFunc(s.Holders, func(p engine.Party) bool { return p.Token == token }) {
 			return true
 		}
 	}
 	return false
 }
 
-func waitersEverywhere(p *pair) (all [][]lease.Party) {
+func waitersEverywhere(p *pair) (all [][]engine.Party) {
 	for _, name := range names {
 		all = append(all, p.machine.Inspect(name).Waiters)
 	}

@@ -1,7 +1,7 @@
 package proptest
 
 import (
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -21,13 +21,13 @@ const (
 type history struct {
 	fates      map[model.Attempt]fate
 	permits    map[model.Attempt]int
-	past       map[lease.SessionID]bool // sessions that have ended
+	past       map[engine.SessionID]bool // sessions that have ended
 	grants     map[model.Attempt]bool
 	pastGrants map[model.Attempt]bool // in a former life of the session
 }
 
 func newHistory() history {
-	return history{fates: map[model.Attempt]fate{}, permits: map[model.Attempt]int{}, past: map[lease.SessionID]bool{},
+	return history{fates: map[model.Attempt]fate{}, permits: map[model.Attempt]int{}, past: map[engine.SessionID]bool{},
 		grants: map[model.Attempt]bool{}, pastGrants: map[model.Attempt]bool{}}
 }
 
@@ -81,7 +81,7 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 	}
 }
 
-func (h *history) sessionEnded(id lease.SessionID, result machine.Result) {
+func (h *history) sessionEnded(id engine.SessionID, result machine.Result) {
 	if result.Code != machine.Done {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -76,14 +76,14 @@ var tastes = []taste{
 type script struct {
 	*pair
 	taste  taste
-	names  []fencing.Resource              // the fewer, the longer their queues
-	nonces map[lease.SessionID]lease.Nonce // the last new one
-	given  []machine.Command               // all of them, for late copies
-	delays []machine.EndDelay              // all that ever began
+	names  []fencing.Resource                // the fewer, the longer their queues
+	nonces map[engine.SessionID]engine.Nonce // the last new one
+	given  []machine.Command                 // all of them, for late copies
+	delays []machine.EndDelay                // all that ever began
 }
 
 func newScript(t *rapid.T, p *pair, taste taste) *script {
-	return &script{pair: p, taste: taste, names: names[:1+roll(t, len(names), "names")], nonces: map[lease.SessionID]lease.Nonce{}}
+	return &script{pair: p, taste: taste, names: names[:1+roll(t, len(names), "names")], nonces: map[engine.SessionID]engine.Nonce{}}
 }
 
 // begin is what every run starts with.
@@ -103,7 +103,7 @@ func (s *script) begin(t *rapid.T) []machine.Command {
 		}
 	}
 	if s.taste.delay > 0 {
-		batch = append(batch, &machine.SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: time.Second}})
+		batch = append(batch, &machine.SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Second}})
 	}
 	return batch
 }
@@ -143,8 +143,8 @@ func (s *script) command(t *rapid.T) machine.Command {
 }
 
 // session is mostly one that is open.
-func (s *script) session(t *rapid.T) lease.SessionID {
-	open := slices.DeleteFunc(slices.Clone(sessions), func(id lease.SessionID) bool { return s.machine.SessionInfo(id).TTL == 0 })
+func (s *script) session(t *rapid.T) engine.SessionID {
+	open := slices.DeleteFunc(slices.Clone(sessions), func(id engine.SessionID) bool { return s.machine.SessionInfo(id).TTL == 0 })
 	if len(open) > 0 && roll(t, 8, "any session") > 0 {
 		return pick(t, open, "open session")
 	}
@@ -153,7 +153,7 @@ func (s *script) session(t *rapid.T) lease.SessionID {
 
 // incarnation is the present one of a session, or sometimes an earlier one of
 // any; late copies have those too.
-func (s *script) incarnation(t *rapid.T, id lease.SessionID) uint64 {
+func (s *script) incarnation(t *rapid.T, id engine.SessionID) uint64 {
 	if n := s.machine.SessionInfo(id).Incarnation; n != 0 && roll(t, 16, "earlier life") > 0 {
 		return n
 	}
@@ -161,11 +161,11 @@ func (s *script) incarnation(t *rapid.T, id lease.SessionID) uint64 {
 }
 
 // parties are the holders or waiters there are, each once.
-func (s *script) parties(of func(lease.Status) []lease.Party) []lease.Party {
-	var all []lease.Party
+func (s *script) parties(of func(engine.Status) []engine.Party) []engine.Party {
+	var all []engine.Party
 	for _, name := range names {
 		for _, p := range of(s.machine.Inspect(name)) {
-			if !slices.ContainsFunc(all, func(q lease.Party) bool { return q.Session == p.Session && q.Nonce == p.Nonce }) {
+			if !slices.ContainsFunc(all, func(q engine.Party) bool { return q.Session == p.Session && q.Nonce == p.Nonce }) {
 				all = append(all, p)
 			}
 		}
@@ -173,26 +173,26 @@ func (s *script) parties(of func(lease.Status) []lease.Party) []lease.Party {
 	return all
 }
 
-func holdersOf(s lease.Status) []lease.Party { return s.Holders }
-func waitersOf(s lease.Status) []lease.Party { return s.Waiters }
+func holdersOf(s engine.Status) []engine.Party { return s.Holders }
+func waitersOf(s engine.Status) []engine.Party { return s.Waiters }
 
 func (s *script) acquire(t *rapid.T) machine.Command {
 	id := s.session(t)
-	q := lease.Request{Resources: []fencing.Resource{pick(t, s.names, "resource")}, Wait: roll(t, 8, "try") >= s.taste.try,
+	q := engine.Request{Resources: []fencing.Resource{pick(t, s.names, "resource")}, Wait: roll(t, 8, "try") >= s.taste.try,
 		Holder: pick(t, holders, "holder")}
 	if roll(t, 8, "old nonce") == 0 { // one that was used, or one that is yet to come
-		q.Nonce = lease.Nonce(1 + roll(t, int(s.nonces[id])+2, "nonce"))
+		q.Nonce = engine.Nonce(1 + roll(t, int(s.nonces[id])+2, "nonce"))
 	} else {
 		s.nonces[id]++
 		q.Nonce = s.nonces[id]
 	}
 	switch kind := roll(t, 8, "kind"); {
 	case kind < s.taste.permits:
-		q.Kind, q.Permits = lease.Permit, 1+roll(t, 3, "permits")
+		q.Kind, q.Permits = engine.Permit, 1+roll(t, 3, "permits")
 	case kind < s.taste.permits+s.taste.shared:
-		q.Kind = lease.Shared
+		q.Kind = engine.Shared
 	}
-	if q.Kind != lease.Permit && roll(t, 8, "set") < s.taste.sets {
+	if q.Kind != engine.Permit && roll(t, 8, "set") < s.taste.sets {
 		for _, name := range s.names {
 			if coin.Draw(t, "and") {
 				q.Resources = append(q.Resources, name)
@@ -202,7 +202,7 @@ func (s *script) acquire(t *rapid.T) machine.Command {
 		q.Resources = slices.Compact(q.Resources)
 	}
 	if roll(t, 6, "expects") == 0 {
-		q.Mode = pick(t, []lease.Mode{lease.Correctness, lease.Efficiency}, "mode")
+		q.Mode = pick(t, []engine.Mode{engine.Correctness, engine.Efficiency}, "mode")
 	}
 	if roll(t, 8, "labelled") == 0 {
 		q.Metadata = map[string]string{"on": "host", "by": q.Holder}
@@ -217,7 +217,7 @@ func (s *script) release(t *rapid.T) machine.Command {
 	}
 	if len(live) == 0 || roll(t, 10, "any") == 0 {
 		id := s.session(t) // an old one, or one whose Acquire is yet to come
-		return &machine.Release{Session: id, Incarnation: s.incarnation(t, id), Nonce: lease.Nonce(1 + roll(t, int(s.nonces[id])+3, "nonce"))}
+		return &machine.Release{Session: id, Incarnation: s.incarnation(t, id), Nonce: engine.Nonce(1 + roll(t, int(s.nonces[id])+3, "nonce"))}
 	}
 	p := pick(t, live, "party")
 	return &machine.Release{Session: p.Session, Incarnation: s.incarnation(t, p.Session), Nonce: p.Nonce}
@@ -233,7 +233,7 @@ func (s *script) again(t *rapid.T) machine.Command {
 }
 
 func (s *script) open(t *rapid.T) machine.Command {
-	return &machine.OpenSession{Session: pick(t, sessions, "session"), TTL: pick(t, []time.Duration{time.Second, lease.MinTTL, lease.MaxTTL}, "ttl")}
+	return &machine.OpenSession{Session: pick(t, sessions, "session"), TTL: pick(t, []time.Duration{time.Second, engine.MinTTL, engine.MaxTTL}, "ttl")}
 }
 
 func (s *script) shut(t *rapid.T) machine.Command {
@@ -266,7 +266,7 @@ func (s *script) brk(t *rapid.T) machine.Command {
 	if held := s.parties(holdersOf); len(held) > 0 && roll(t, 5, "wrong") > 0 {
 		token = pick(t, held, "holder").Token
 		for _, n := range names { // one of its names, most of the time
-			if slices.ContainsFunc(s.machine.Inspect(n).Holders, func(p lease.Party) bool { return p.Token == token }) && coin.Draw(t, "here") {
+			if slices.ContainsFunc(s.machine.Inspect(n).Holders, func(p engine.Party) bool { return p.Token == token }) && coin.Draw(t, "here") {
 				name = n
 			}
 		}

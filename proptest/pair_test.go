@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -85,7 +85,7 @@ func content(t require.TestingT, c machine.Command, err error) {
 
 // session is a session in the model's words. An incarnation that was never given
 // is of no life.
-func (p *pair) session(id lease.SessionID, incarnation uint64) model.Session {
+func (p *pair) session(id engine.SessionID, incarnation uint64) model.Session {
 	life, known := p.lifeOf[incarnation]
 	if !known {
 		life = ^uint64(0)
@@ -153,7 +153,7 @@ func (p *pair) askTopology(c machine.Command) (model.Outcome, []model.Event) {
 
 // tellWitness passes on what is no event, and how locks are provided now.
 func tellWitness(w *model.Witness, m *machine.Machine, c machine.Command, result machine.Result) error {
-	ended := []lease.SessionID{}
+	ended := []engine.SessionID{}
 	if result.Code == machine.Done {
 		switch command := c.(type) {
 		case *machine.RaiseFloor:
@@ -203,7 +203,7 @@ func (p *pair) compareStates(t require.TestingT, c machine.Command) {
 	_, version := p.machine.Policies()
 	same(t, c, "generation", p.model.Generation(), p.machine.Generation())
 	same(t, c, "last token", p.model.LastToken(), p.machine.LastToken())
-	open := map[lease.SessionID]model.Settings{}
+	open := map[engine.SessionID]model.Settings{}
 	for id, s := range p.machine.Sessions() {
 		open[id] = model.Settings{TTL: s.TTL, Life: p.session(id, s.Incarnation).Life}
 	}
@@ -222,7 +222,7 @@ func (p *pair) compareStates(t require.TestingT, c machine.Command) {
 
 func (p *pair) compareTopologies(t require.TestingT, c machine.Command) {
 	e, topology := p.machine.Efficiency(), p.machine.Topology()
-	same(t, c, "policies", append([]lease.Policy{}, p.model.Policies()...), append([]lease.Policy{}, topology.Policies.All()...))
+	same(t, c, "policies", append([]engine.Policy{}, p.model.Policies()...), append([]engine.Policy{}, topology.Policies.All()...))
 	same(t, c, "ready", p.model.Ready(), topology.Ready)
 	same(t, c, "versions", []uint64{p.model.Version(), p.model.Version()}, []uint64{topology.Version, e.Version})
 	same(t, c, "fleet of the clients", e.Fleet, topology.Fleet)
@@ -286,6 +286,6 @@ func show(c machine.Command) string {
 var (
 	names    = []fencing.Resource{"a", "a/1", "a/1/x", "b", "b/2"}
 	prefixes = []string{"", "a", "a/1", "b", "b/"}
-	sessions = []lease.SessionID{{1}, {2}, {3}, {4}}
+	sessions = []engine.SessionID{{1}, {2}, {3}, {4}}
 	holders  = []string{"", "ann", "bob"}
 )

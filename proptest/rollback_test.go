@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -81,8 +81,8 @@ func TestARestoreForgetsNoToken(t *testing.T) {
 		require.Greater(t, m.Version(), before.Version)
 		topology := m.Topology()
 		require.False(t, topology.Ready)
-		request := lease.Request{Nonce: 1, Resources: names[:1]}
-		if mode, err := topology.Route(&request); mode == lease.Efficiency {
+		request := engine.Request{Nonce: 1, Resources: names[:1]}
+		if mode, err := topology.Route(&request); mode == engine.Efficiency {
 			require.Error(t, err, "no efficiency lock is granted before the log is reconciled")
 		}
 		content(t, nil, w.witness.Routed(waysOf(m), 0, m.Ceiling()))

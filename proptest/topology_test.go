@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -14,7 +14,7 @@ import (
 // reach.
 
 // fleets have members in common. The last one is none.
-var fleets = []lease.Fleet{
+var fleets = []engine.Fleet{
 	{Namespace: "n", Addresses: []string{"r1:1", "r2:1", "r3:1"}, MaxTTL: time.Minute},
 	{Namespace: "n", Addresses: []string{"r3:1", "r1:1", "r2:1"}, MaxTTL: time.Minute}, // the same
 	{Namespace: "n", Addresses: []string{"r3:1"}, MaxTTL: time.Minute},
@@ -46,8 +46,8 @@ func (s *script) policy(t *rapid.T) machine.Command {
 	if roll(t, 3, "delete") == 0 {
 		return &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now}
 	}
-	p := lease.Policy{Prefix: prefix, Mode: pick(t, []lease.Mode{lease.Correctness, lease.Correctness, lease.Efficiency}, "mode")}
-	if p.Mode == lease.Correctness {
+	p := engine.Policy{Prefix: prefix, Mode: pick(t, []engine.Mode{engine.Correctness, engine.Correctness, engine.Efficiency}, "mode")}
+	if p.Mode == engine.Correctness {
 		p.LockDelay = pick(t, []time.Duration{0, time.Second, time.Minute}, "delay")
 	} else {
 		p.TTL = pick(t, []time.Duration{0, 0, time.Minute}, "ttl")
@@ -60,14 +60,14 @@ func (s *script) policy(t *rapid.T) machine.Command {
 func (s *script) aimedPolicy(t *rapid.T) machine.Command {
 	for _, mv := range s.machine.Moves() {
 		if mv.Delete && mv.Prefix != "" && coin.Draw(t, "above") {
-			return &machine.SetPolicy{Policy: lease.Policy{Prefix: mv.Prefix[:len(mv.Prefix)-1], Mode: mv.From}, Now: true}
+			return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix[:len(mv.Prefix)-1], Mode: mv.From}, Now: true}
 		}
 	}
 	for _, id := range sessions {
 		_, requests, _ := s.machine.Session(id)
 		for _, r := range requests {
 			if r.Party.Token == fencing.None && len(r.Resources) > 1 {
-				return &machine.SetPolicy{Policy: lease.Policy{Prefix: string(pick(t, r.Resources, "of the set")), Mode: lease.Efficiency}}
+				return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(pick(t, r.Resources, "of the set")), Mode: engine.Efficiency}}
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (s *script) move(t *rapid.T) machine.Command {
 	case 0:
 		return &machine.AbortMove{Prefix: mv.Prefix}
 	case 1:
-		return &machine.SetPolicy{Policy: lease.Policy{Prefix: mv.Prefix, Mode: pick(t, []lease.Mode{mv.From, mv.To, mv.To}, "mode")}, Now: coin.Draw(t, "now")}
+		return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix, Mode: pick(t, []engine.Mode{mv.From, mv.To, mv.To}, "mode")}, Now: coin.Draw(t, "now")}
 	case 2:
 		return &machine.DeletePolicy{Prefix: mv.Prefix, Now: coin.Draw(t, "now")}
 	case 3:
@@ -145,7 +145,7 @@ var interestingTopology = []string{
 type topologyView struct {
 	machine.Efficiency
 	last     fencing.Token
-	policies []lease.Policy
+	policies []engine.Policy
 }
 
 func topologyOf(m *machine.Machine) topologyView {
@@ -242,8 +242,8 @@ func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine
 		return
 	}
 	if old == nil {
-		c.hit(mv.To == lease.Efficiency, "move: begun to efficiency")
-		c.hit(mv.To == lease.Correctness, "move: begun to correctness")
+		c.hit(mv.To == engine.Efficiency, "move: begun to efficiency")
+		c.hit(mv.To == engine.Correctness, "move: begun to correctness")
 		c.hit(mv.Delete, "move: begun by a deletion")
 		c.hit(above, "move: begun under another")
 	}
@@ -267,7 +267,7 @@ func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine
 func (v topologyView) movesAbove(prefix string) bool {
 	for _, p := range v.policies { // the longest prefix first
 		if len(p.Prefix) < len(prefix) && prefix[:len(p.Prefix)] == p.Prefix {
-			return p.Next != lease.AnyMode
+			return p.Next != engine.AnyMode
 		}
 	}
 	return false
@@ -285,8 +285,8 @@ func (c *cases) finished(command *machine.FinishMove, v, now topologyView, resul
 	if mv == nil {
 		return
 	}
-	c.hit(mv.To == lease.Efficiency, "move: finished to efficiency")
-	c.hit(mv.To == lease.Correctness, "move: finished to correctness")
+	c.hit(mv.To == engine.Efficiency, "move: finished to efficiency")
+	c.hit(mv.To == engine.Correctness, "move: finished to correctness")
 	c.hit(now.last > v.last, "move: finished, token raised")
 	c.hit(mv.Delete, "move: finished a deletion")
 	c.hit(mv.Delete && now.has(command.Prefix), "move: finished a deletion, keeps a policy")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -26,7 +26,7 @@ func (c *cluster) restart(i int) *Node {
 // emptiedVoter is a cluster in which a grant is known to two of three nodes,
 // one of which has lost its folder, while the other does not run. The emptied
 // one and the third could elect a leader that has never heard of it.
-func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, emptied int, s lease.Session, grant lease.Grant) {
+func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, emptied int, s engine.Session, grant engine.Grant) {
 	c = startDisk(t, 3, kind)
 	s = openSession(t, c.backend(), time.Hour)
 	c.agree()
@@ -151,7 +151,7 @@ func TestAFolderWithoutItsVotesIsRefused(t *testing.T) {
 
 func TestAnEmptiedProcessDoesNotVote(t *testing.T) {
 	ps := startProcesses(t, 3, DefaultLog)
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})
 	require.NoError(t, err)
 	ps.agree()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -15,10 +15,10 @@ import (
 //
 //	go test -run '^$' -bench Apply ./raftstore
 func BenchmarkApply(b *testing.B) {
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	pair := func(i int) []machine.Command {
-		request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/%04d", i%1000))},
-			Mode: lease.Correctness, Wait: true, Holder: "worker-17"}
+		request := engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("orders/%04d", i%1000))},
+			Mode: engine.Correctness, Wait: true, Holder: "worker-17"}
 		return []machine.Command{&machine.Acquire{Session: id, Incarnation: 1, Request: request}, &machine.Release{Session: id, Incarnation: 1, Nonce: request.Nonce}}
 	}
 	pairs := make([][]machine.Command, 1<<16)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -19,7 +19,7 @@ const (
 	searchPause = 5 * time.Millisecond
 )
 
-// Backend is a lease.Backend on nodes of one cluster in this process. It asks
+// Backend is a engine.Backend on nodes of one cluster in this process. It asks
 // the one that leads. When the leader changes under an operation it asks the
 // next one, with the same nonce, so that the outcome is one all the same.
 type Backend struct {
@@ -27,7 +27,7 @@ type Backend struct {
 	patience time.Duration
 }
 
-var _ lease.Backend = (*Backend)(nil)
+var _ engine.Backend = (*Backend)(nil)
 
 // BackendOption changes a Backend.
 type BackendOption func(*Backend) error
@@ -71,7 +71,7 @@ func (b *Backend) do(ctx context.Context, call func(n *Node) error) error {
 	defer search.Stop()
 	var uncertain error
 	for {
-		if errors.Is(err, lease.ErrUncertain) {
+		if errors.Is(err, engine.ErrUncertain) {
 			uncertain = err
 		}
 		select {
@@ -84,7 +84,7 @@ func (b *Backend) do(ctx context.Context, call func(n *Node) error) error {
 		case <-ctx.Done():
 			err = fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		}
-		if uncertain != nil && !errors.Is(err, lease.ErrUncertain) {
+		if uncertain != nil && !errors.Is(err, engine.ErrUncertain) {
 			err = fmt.Errorf("%w, then %w", uncertain, err)
 		}
 		return err
@@ -94,7 +94,7 @@ func (b *Backend) do(ctx context.Context, call func(n *Node) error) error {
 // inDoubt keeps what an earlier call left open: that the last one has certainly
 // done nothing says nothing of it. An answer of the machine does.
 func inDoubt(uncertain, last error) error {
-	if uncertain != nil && errors.Is(last, lease.ErrUnavailable) && !errors.Is(last, lease.ErrUncertain) {
+	if uncertain != nil && errors.Is(last, engine.ErrUnavailable) && !errors.Is(last, engine.ErrUncertain) {
 		return fmt.Errorf("%w, then %w", uncertain, last)
 	}
 	return last
@@ -112,15 +112,15 @@ func (b *Backend) once(call func(n *Node) error) error {
 // worthAnother reports whether another leader, or the same one a little later,
 // may answer. A move takes too long for that.
 func (b *Backend) worthAnother(ctx context.Context, err error) bool {
-	var moving *lease.MovingError
+	var moving *engine.MovingError
 	if ctx.Err() != nil || errors.Is(err, ErrBusy) || errors.As(err, &moving) {
 		return false
 	}
-	return errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain)
 }
 
 // Open starts a session, which is a *Session.
-func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.open(ctx, config) })
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
@@ -130,8 +130,8 @@ func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.S
 
 // Attach finds a session that is open, whoever has opened it, and renews it. It
 // never opens one: if there is none, or it ends meanwhile, that is
-// lease.ErrExpired. The TTL of config does not matter.
-func (b *Backend) Attach(ctx context.Context, config lease.SessionConfig) (*Session, error) {
+// engine.ErrExpired. The TTL of config does not matter.
+func (b *Backend) Attach(ctx context.Context, config engine.SessionConfig) (*Session, error) {
 	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.attach(ctx, config.ID) })
 	if err != nil {
 		return nil, fmt.Errorf("attach session: %w", err)
@@ -141,9 +141,9 @@ func (b *Backend) Attach(ctx context.Context, config lease.SessionConfig) (*Sess
 
 // begin listens for losses, then has find open or find the session, then says
 // which incarnation it is that listens.
-func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find func(*Node) (machine.SessionInfo, error)) (*Session, error) {
+func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find func(*Node) (machine.SessionInfo, error)) (*Session, error) {
 	if config.Clock == nil {
-		config.Clock = lease.SystemClock()
+		config.Clock = engine.SystemClock()
 	}
 	s := &Session{backend: b, config: config, sent: config.Clock.Now()}
 	if config.Lost != nil {
@@ -171,7 +171,7 @@ func (b *Backend) begin(ctx context.Context, config lease.SessionConfig, find fu
 
 // identify says which incarnation of a session a listener is of, and tells it
 // what it has missed.
-func (n *Node) identify(id lease.SessionID, l *listener, incarnation uint64) {
+func (n *Node) identify(id engine.SessionID, l *listener, incarnation uint64) {
 	var later []func()
 	n.fsm.read(func(m *machine.Machine) { later = n.hub.identify(id, l, incarnation, m) })
 	for _, tell := range later {
@@ -180,7 +180,7 @@ func (n *Node) identify(id lease.SessionID, l *listener, incarnation uint64) {
 }
 
 // Inspect tells who holds a lock and who waits for it.
-func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (status lease.Status, err error) {
+func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (status engine.Status, err error) {
 	err = b.do(ctx, func(n *Node) error {
 		status, err = n.Inspect(ctx, resource, Linearizable)
 		return err
@@ -190,7 +190,7 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (statu
 
 // Watch tells the status now and after each change. While there is no leader it
 // waits for one.
-func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	if err := resource.Validate(); err != nil {
 		return err
 	}
@@ -225,9 +225,9 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	doubtful := false
 	return b.do(ctx, func(n *Node) error {
 		result, _, err := n.propose(ctx, &machine.Break{Resource: resource, Token: token})
-		doubtful = doubtful || errors.Is(err, lease.ErrUncertain)
+		doubtful = doubtful || errors.Is(err, engine.ErrUncertain)
 		if err == nil && result.Code != machine.Done && !doubtful {
-			err = fmt.Errorf("%w with token %d", lease.ErrNotHeld, token)
+			err = fmt.Errorf("%w with token %d", engine.ErrNotHeld, token)
 		}
 		if err != nil {
 			return fmt.Errorf("break %q: %w", string(resource), err)

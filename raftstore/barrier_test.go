@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // lateAnswers is a Transport on which the answers of followers can be held up,
@@ -82,7 +82,7 @@ func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
 		require.NoError(t, err)
 
 		require.True(t, old.Leads(), "it has not noticed")
-		var status lease.Status
+		var status engine.Status
 		read := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // The bound of docs/GUARANTEES.md: (k+1) TTL + k (e + 0.5 s) + c.
@@ -15,7 +15,7 @@ func TestAFailoverLengthensALeaseByNoMoreThanItsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl, failovers = 10 * time.Second, 3
 		const commit = 100 * time.Millisecond // and the looks of this test
-		clock := lease.MonotonicClock()
+		clock := engine.MonotonicClock()
 		c := startMemory(t, 3)
 		s, next := openSession(t, c.backend(), ttl), openSession(t, c.backend(), time.Hour)
 		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))

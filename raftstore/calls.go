@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -29,7 +29,7 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 // open makes a session known, or finds it again and renews it. One that is open
 // with another time is not the caller's, or the caller would count on a time
 // that the service does not give.
-func (n *Node) open(ctx context.Context, config lease.SessionConfig) (machine.SessionInfo, error) {
+func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.SessionInfo, error) {
 	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
 	if err != nil {
 		return machine.SessionInfo{}, err
@@ -38,28 +38,28 @@ func (n *Node) open(ctx context.Context, config lease.SessionConfig) (machine.Se
 	n.fsm.read(func(m *machine.Machine) { found = m.SessionInfo(config.ID) })
 	if found.TTL != config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation { // else it has ended since
 		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session",
-			lease.ErrInvalid, config.ID, found.TTL, config.TTL)
+			engine.ErrInvalid, config.ID, found.TTL, config.TTL)
 	}
 	err = n.prolong(term, config.ID, result.Incarnation)
-	if err != nil && !errors.Is(err, lease.ErrLost) {
-		err = fmt.Errorf("%w: it is open, but perhaps not renewed: %w", lease.ErrUncertain, err)
+	if err != nil && !errors.Is(err, engine.ErrLost) {
+		err = fmt.Errorf("%w: it is open, but perhaps not renewed: %w", engine.ErrUncertain, err)
 	}
 	return machine.SessionInfo{TTL: config.TTL, Incarnation: result.Incarnation}, err
 }
 
 // attach finds a session that is open, and renews it. It never opens one.
-func (n *Node) attach(ctx context.Context, id lease.SessionID) (found machine.SessionInfo, err error) {
+func (n *Node) attach(ctx context.Context, id engine.SessionID) (found machine.SessionInfo, err error) {
 	if err := n.read(ctx, Linearizable, func(m *machine.Machine) { found = m.SessionInfo(id) }); err != nil {
 		return machine.SessionInfo{}, err
 	}
 	if found.TTL == 0 {
-		return machine.SessionInfo{}, fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
+		return machine.SessionInfo{}, fmt.Errorf("%w: there is no session %s", engine.ErrExpired, id)
 	}
 	return found, n.renew(ctx, id, found.Incarnation)
 }
 
 // acquire asks for a grant, and waits for it if the request says so.
-func (n *Node) acquire(ctx context.Context, id lease.SessionID, incarnation uint64, request lease.Request) (machine.Result, error) {
+func (n *Node) acquire(ctx context.Context, id engine.SessionID, incarnation uint64, request engine.Request) (machine.Result, error) {
 	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Incarnation: incarnation, Request: request})
 	if err != nil || result.Code != machine.Queued || !request.Wait {
 		return result, err
@@ -89,9 +89,9 @@ func (n *Node) await(ctx context.Context, term *leadership, a attempt, resources
 	case <-t.ready:
 		return t.result, t.err
 	case <-ctx.Done():
-		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	case <-term.lost:
-		return machine.Result{}, fmt.Errorf("%w: the leader has changed, and the attempt waits on; ask again with the same nonce", lease.ErrUncertain)
+		return machine.Result{}, fmt.Errorf("%w: the leader has changed, and the attempt waits on; ask again with the same nonce", engine.ErrUncertain)
 	case <-n.stopped:
 		return machine.Result{}, ErrStopped
 	}
@@ -144,13 +144,13 @@ func (n *Node) read(ctx context.Context, c Consistency, look func(m *machine.Mac
 }
 
 // Inspect tells who holds a lock and who waits for it.
-func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consistency) (lease.Status, error) {
+func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consistency) (engine.Status, error) {
 	if err := resource.Validate(); err != nil {
-		return lease.Status{}, err
+		return engine.Status{}, err
 	}
-	var status lease.Status
+	var status engine.Status
 	if err := n.read(ctx, c, func(m *machine.Machine) { status = m.Inspect(resource) }); err != nil {
-		return lease.Status{}, fmt.Errorf("inspect %q: %w", string(resource), err)
+		return engine.Status{}, fmt.Errorf("inspect %q: %w", string(resource), err)
 	}
 	n.addTimes(&status)
 	return status, nil
@@ -159,8 +159,8 @@ func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consist
 // List tells of the locks in use whose names begin with prefix, in ascending
 // order, beginning after the name after. A page has at most limit of them, and
 // at most MaxPage; pages are read one by one, each at a moment of its own.
-func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, limit int, c Consistency) ([]lease.Status, error) {
-	var list []lease.Status
+func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, limit int, c Consistency) ([]engine.Status, error) {
+	var list []engine.Status
 	if err := n.read(ctx, c, func(m *machine.Machine) { list = m.List(prefix, after, min(limit, MaxPage)) }); err != nil {
 		return nil, fmt.Errorf("list %q: %w", prefix, err)
 	}
@@ -172,22 +172,22 @@ func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, 
 
 // addTimes fills in the time that each holder has left, which only the leader
 // knows.
-func (n *Node) addTimes(status *lease.Status) {
+func (n *Node) addTimes(status *engine.Status) {
 	for i := range status.Holders {
 		status.Holders[i].TTL = n.lessor.left(status.Holders[i].Session)
 	}
 }
 
-// Session tells of a session and everything in it; lease.ErrNotHeld if there is
+// Session tells of a session and everything in it; engine.ErrNotHeld if there is
 // none.
-func (n *Node) Session(ctx context.Context, id lease.SessionID, c Consistency) ([]machine.Request, error) {
+func (n *Node) Session(ctx context.Context, id engine.SessionID, c Consistency) ([]machine.Request, error) {
 	var requests []machine.Request
 	var ok bool
 	if err := n.read(ctx, c, func(m *machine.Machine) { _, requests, ok = m.Session(id) }); err != nil {
 		return nil, fmt.Errorf("read session: %w", err)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: no session %s", lease.ErrNotHeld, id)
+		return nil, fmt.Errorf("%w: no session %s", engine.ErrNotHeld, id)
 	}
 	for i := range requests {
 		if requests[i].Party.Token != fencing.None {

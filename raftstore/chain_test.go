@@ -6,15 +6,15 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // Two replicas are told the same, and one of them gives out other tokens.
 func TestReplicasThatDoDifferentThingsHaveDifferentChains(t *testing.T) {
-	session := lease.NewSessionID()
+	session := engine.NewSessionID()
 	entry := encodeEntry(link{}, []machine.Command{
-		&machine.OpenSession{Session: session, TTL: lease.DefaultTTL},
+		&machine.OpenSession{Session: session, TTL: engine.DefaultTTL},
 		&machine.Acquire{Session: session, Incarnation: 1, Request: lockRequest(1, "a")},
 	})
 	replica := func() *fsm { return newFSM("n", func(err error) { t.Error(err) }, deaf{}) }

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -92,7 +92,7 @@ func startMemory(t testing.TB, size int, change ...func(*Config)) *cluster {
 		id := fmt.Sprintf("n%d", i)
 		_, transport := raft.NewInmemTransportWithTimeout(raft.ServerAddress(id), 100*time.Millisecond)
 		c.inmem = append(c.inmem, transport)
-		config := Config{ID: id, Transport: transport, Storage: MemoryStorage(), Logger: quiet, Clock: lease.MonotonicClock(),
+		config := Config{ID: id, Transport: transport, Storage: MemoryStorage(), Logger: quiet, Clock: engine.MonotonicClock(),
 			Fatal: func(err error) { t.Errorf("node %s ended: %v", id, err) }}
 		for _, f := range change {
 			f(&config)

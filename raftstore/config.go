@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -56,7 +56,7 @@ type Config struct {
 
 	// Clock is where a leader reads how fresh its proof of leadership is.
 	// Default: lease.SystemClock.
-	Clock lease.Clock
+	Clock engine.Clock
 	// Logger is told what happens. Default: slog.Default.
 	Logger *slog.Logger
 	// Fatal is called when the node must not go on: its disk failed or
@@ -94,7 +94,7 @@ func (c Config) filled() Config {
 	setDefault(&c.SnapshotEntries, DefaultSnapshotEntries)
 	setDefault(&c.SnapshotInterval, DefaultSnapshotInterval)
 	if c.Clock == nil {
-		c.Clock = lease.SystemClock()
+		c.Clock = engine.SystemClock()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

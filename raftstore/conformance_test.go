@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
@@ -19,8 +19,8 @@ func TestConformance(t *testing.T) {
 			c := startDisk(t, on.size, on.kind)
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 				return leasetest.Subject{
-					Backend: func() lease.Backend { return c.backend() },
-					Mode:    lease.Correctness,
+					Backend: func() engine.Backend { return c.backend() },
+					Mode:    engine.Correctness,
 					TTL:     700 * time.Millisecond,
 					FIFO:    true,
 				}
@@ -34,10 +34,10 @@ func TestConformanceInVirtualTime(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 		c := startMemory(t, 3)
 		return leasetest.Subject{
-			Backend: func() lease.Backend { return c.backend() },
-			Mode:    lease.Correctness,
+			Backend: func() engine.Backend { return c.backend() },
+			Mode:    engine.Correctness,
 			TTL:     10 * time.Second,
-			Clock:   lease.MonotonicClock(),
+			Clock:   engine.MonotonicClock(),
 			FIFO:    true,
 		}
 	}, leasetest.InBubble())

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -84,9 +84,9 @@ func fill(t *testing.T, path string) {
 
 // receipts are the grants that a client was told of.
 type receipts struct {
-	session lease.SessionID
-	next    lease.Nonce
-	tokens  map[lease.Nonce]fencing.Token
+	session engine.SessionID
+	next    engine.Nonce
+	tokens  map[engine.Nonce]fencing.Token
 }
 
 // newReceipts begins a cluster of one process, and a session.
@@ -96,13 +96,13 @@ func newReceipts(t *testing.T, ps *processes) *receipts {
 	_, err := p.call(call{Op: "bootstrap"})
 	require.NoError(t, err)
 	ps.leader()
-	r := &receipts{session: lease.NewSessionID(), tokens: map[lease.Nonce]fencing.Token{}}
+	r := &receipts{session: engine.NewSessionID(), tokens: map[engine.Nonce]fencing.Token{}}
 	_, err = p.call(call{Op: "open", Session: r.session})
 	require.NoError(t, err)
 	return r
 }
 
-func (r *receipts) acquire(nonce lease.Nonce) call {
+func (r *receipts) acquire(nonce engine.Nonce) call {
 	return call{Op: "acquire", Session: r.session, Nonce: nonce, Resource: fencing.Resource(fmt.Sprint("lock ", nonce))}
 }
 

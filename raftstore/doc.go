@@ -12,7 +12,7 @@
 // The nouns, in reading order:
 //
 //   - [Config] and [Node]: one member of a cluster, on its disk and its port.
-//   - [Backend]: a lease.Backend on nodes in this process.
+//   - [Backend]: a engine.Backend on nodes in this process.
 //   - proposer: all that is asked for while an entry is in flight becomes the
 //     next one.
 //   - fsm: runs package machine on what is committed; hub passes on what

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -22,7 +22,7 @@ func (n *Node) Efficiency() (e machine.Efficiency) {
 // a change that was begun. If version is not 0 the topology must have it, else
 // ErrVersion. now does not wait for the leases of the old fleet, force does not
 // need its nodes.
-func (n *Node) SetFleet(ctx context.Context, f lease.Fleet, version uint64, now, force bool) (uint64, error) {
+func (n *Node) SetFleet(ctx context.Context, f engine.Fleet, version uint64, now, force bool) (uint64, error) {
 	f.Addresses = slices.Sorted(slices.Values(f.Addresses)) // everyone numbers the nodes alike
 	v, err := n.change(ctx, &machine.SetFleet{Fleet: f, Version: version, Now: now, Force: force})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -78,7 +78,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 func load(b *testing.B, callers int, operate func(caller, i int) error) {
 	var next atomic.Int64
 	times := make([][]time.Duration, callers)
-	clock := lease.MonotonicClock()
+	clock := engine.MonotonicClock()
 	var wg sync.WaitGroup
 	b.ResetTimer()
 	for caller := range callers {
@@ -173,10 +173,10 @@ func BenchmarkService(b *testing.B) {
 // locks takes and releases a lock of each caller's own, in turn.
 func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
 	ctx := context.Background()
-	s, err := c.backend().Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour, Clock: lease.SystemClock()})
+	s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock()})
 	require.NoError(b, err)
 	var nonces atomic.Uint64
-	held := make([]lease.Nonce, callers)
+	held := make([]engine.Nonce, callers)
 	names := make([][]fencing.Resource, callers)
 	for i := range names {
 		names[i] = []fencing.Resource{fencing.Resource(fmt.Sprintf("bench/%d/%04d", callers, i))}
@@ -186,8 +186,8 @@ func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
 			held[caller] = 0
 			return s.Release(ctx, nonce)
 		}
-		held[caller] = lease.Nonce(nonces.Add(1))
-		_, err := s.Acquire(ctx, lease.Request{Nonce: held[caller], Resources: names[caller], Wait: true, Holder: "bench"})
+		held[caller] = engine.Nonce(nonces.Add(1))
+		_, err := s.Acquire(ctx, engine.Request{Nonce: held[caller], Resources: names[caller], Wait: true, Holder: "bench"})
 		return err
 	}
 }
@@ -232,7 +232,7 @@ func median(values []float64) float64 {
 
 // slice runs operations for a while: their rate and median time.
 func slice(b *testing.B, d time.Duration, callers int, operate func(caller, i int) error) (rate float64, p50 time.Duration) {
-	clock := lease.MonotonicClock()
+	clock := engine.MonotonicClock()
 	began := clock.Now()
 	times := make([][]time.Duration, callers)
 	var wg sync.WaitGroup

@@ -7,16 +7,16 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 var (
 	// ErrBusy: too many operations wait for the log. Nothing has happened; slow
-	// down and try again. It matches lease.ErrUnavailable.
-	ErrBusy = fmt.Errorf("%w: too many operations are waiting, slow down", lease.ErrUnavailable)
+	// down and try again. It matches engine.ErrUnavailable.
+	ErrBusy = fmt.Errorf("%w: too many operations are waiting, slow down", engine.ErrUnavailable)
 	// ErrStopped: the node has stopped, or is stopping. It matches
-	// lease.ErrUncertain: an operation under way may have taken effect.
-	ErrStopped = fmt.Errorf("%w: the node has stopped", lease.ErrUncertain)
+	// engine.ErrUncertain: an operation under way may have taken effect.
+	ErrStopped = fmt.Errorf("%w: the node has stopped", engine.ErrUncertain)
 	// ErrConfig: a Config breaks a rule, which the error names.
 	ErrConfig = errors.New("invalid node configuration")
 	// ErrBootstrapped: the node is part of a cluster already.
@@ -26,19 +26,19 @@ var (
 	ErrBehind = errors.New("node has not caught up")
 	// ErrForgotten: a node that the cluster counts as a voter has lost its
 	// folder, and with it what it voted for. Remove it from the cluster, then
-	// join. It matches lease.ErrInvalid.
-	ErrForgotten = fmt.Errorf("%w: node has forgotten its votes", lease.ErrInvalid)
+	// join. It matches engine.ErrInvalid.
+	ErrForgotten = fmt.Errorf("%w: node has forgotten its votes", engine.ErrInvalid)
 	// ErrStranger: a node that asks to join has a history, and is no member of
-	// this cluster. Empty its folder, then join. It matches lease.ErrInvalid.
-	ErrStranger = fmt.Errorf("%w: node is no member, and its folder is not empty", lease.ErrInvalid)
+	// this cluster. Empty its folder, then join. It matches engine.ErrInvalid.
+	ErrStranger = fmt.Errorf("%w: node is no member, and its folder is not empty", engine.ErrInvalid)
 	// errExhausted: nothing has happened, nor ever will.
-	errExhausted = fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", lease.ErrUnavailable, fencing.MaxToken)
+	errExhausted = fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", engine.ErrUnavailable, fencing.MaxToken)
 	// ErrSnapshot: bytes are no snapshot that can be restored.
 	ErrSnapshot = errors.New("not a usable snapshot")
 )
 
 // NotLeaderError says that another node leads, or none. Nothing has happened:
-// ask the leader, or again when there is one. It matches lease.ErrUnavailable.
+// ask the leader, or again when there is one. It matches engine.ErrUnavailable.
 type NotLeaderError struct {
 	Node    string // the one that was asked
 	Leader  string // empty if it knows none
@@ -53,8 +53,8 @@ func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("node %s does not lead; ask %s at %s", e.Node, e.Leader, e.Address)
 }
 
-// Is makes errors.Is match lease.ErrUnavailable.
-func (e *NotLeaderError) Is(target error) bool { return target == lease.ErrUnavailable }
+// Is makes errors.Is match engine.ErrUnavailable.
+func (e *NotLeaderError) Is(target error) bool { return target == engine.ErrUnavailable }
 
 // DivergenceError says that this replica's history is not the leader's. Its
 // state cannot be trusted.
@@ -78,10 +78,10 @@ func (n *Node) proposalError(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return n.notLeader()
-	case errors.Is(err, lease.ErrUncertain):
+	case errors.Is(err, engine.ErrUncertain):
 		return err
 	}
-	return fmt.Errorf("%w: %w", lease.ErrUncertain, err)
+	return fmt.Errorf("%w: %w", engine.ErrUncertain, err)
 }
 
 func (n *Node) notLeader() error {

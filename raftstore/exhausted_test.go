@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -21,17 +21,17 @@ func TestNoTokensAreLeft(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, machine.Done, result.Code)
 		_, err = s.Acquire(testContext(t), lockRequest(1, "a"))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
-		require.NotErrorIs(t, err, lease.ErrUncertain)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		require.NotErrorIs(t, err, engine.ErrUncertain)
 	})
 }
 
 // Who waits when the last token goes is told at once, though the lock is held:
 // its turn cannot come.
 func TestWaitersHearThatNoTokensAreLeft(t *testing.T) {
-	for name, spend := range map[string]func(t *testing.T, n *Node, s lease.Session){
-		"by the floor": func(t *testing.T, n *Node, _ lease.Session) { raiseFloor(t, n, 0) },
-		"by a grant": func(t *testing.T, n *Node, s lease.Session) {
+	for name, spend := range map[string]func(t *testing.T, n *Node, s engine.Session){
+		"by the floor": func(t *testing.T, n *Node, _ engine.Session) { raiseFloor(t, n, 0) },
+		"by a grant": func(t *testing.T, n *Node, s engine.Session) {
 			raiseFloor(t, n, 1)
 			grant, err := s.Acquire(testContext(t), lockRequest(3, "b"))
 			require.NoError(t, err)
@@ -92,7 +92,7 @@ func raiseFloor(t *testing.T, n *Node, left fencing.Token) {
 
 func requireNoTokens(t *testing.T, err error) {
 	t.Helper()
-	require.ErrorIs(t, err, lease.ErrUnavailable)
-	require.NotErrorIs(t, err, lease.ErrUncertain)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.NotErrorIs(t, err, engine.ErrUncertain)
 	require.ErrorContains(t, err, "all tokens")
 }

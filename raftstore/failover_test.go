@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -142,7 +142,7 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 			}
 		})
 		last := fencing.None
-		for nonce := lease.Nonce(1); nonce <= 300; nonce++ {
+		for nonce := engine.Nonce(1); nonce <= 300; nonce++ {
 			grant := persist(t, s, lockRequest(nonce, "a"))
 			again, err := s.Acquire(testContext(t), lockRequest(nonce, "a"))
 			if err == nil {
@@ -162,31 +162,31 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 }
 
 // persist asks with one nonce until there is an answer.
-func persist(t *testing.T, s lease.Session, request lease.Request) lease.Grant {
+func persist(t *testing.T, s engine.Session, request engine.Request) engine.Grant {
 	t.Helper()
 	for range 100 {
 		grant, err := s.Acquire(testContext(t), request)
 		if err == nil {
 			return grant
 		}
-		require.True(t, errors.Is(err, lease.ErrUncertain) || errors.Is(err, lease.ErrUnavailable), "%v", err)
+		require.True(t, errors.Is(err, engine.ErrUncertain) || errors.Is(err, engine.ErrUnavailable), "%v", err)
 	}
 	require.FailNow(t, "no answer")
-	return lease.Grant{}
+	return engine.Grant{}
 }
 
 func TestLockDelayRunsAgainAfterFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		b := c.backend()
-		_, err := c.leader().SetPolicy(testContext(t), lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: 20 * time.Second}, 0, false)
+		_, err := c.leader().SetPolicy(testContext(t), engine.Policy{Prefix: "slow/", Mode: engine.Correctness, LockDelay: 20 * time.Second}, 0, false)
 		require.NoError(t, err)
 		s, other := openSession(t, b, time.Second), openSession(t, b, 10*time.Minute)
 		_, err = s.Acquire(testContext(t), lockRequest(1, "slow/a"))
 		require.NoError(t, err)
 		request := lockRequest(1, "slow/a")
 		request.Wait = true
-		began := lease.MonotonicClock().Now()
+		began := engine.MonotonicClock().Now()
 		granted := make(chan error, 1)
 		go func() { _, err := other.Acquire(testContext(t), request); granted <- err }()
 		eventually(t, "delay", func() bool {
@@ -196,7 +196,7 @@ func TestLockDelayRunsAgainAfterFailover(t *testing.T) {
 		old := c.leader()
 		c.isolate(old)
 		require.NoError(t, <-granted)
-		waited := lease.MonotonicClock().Now().Since(began)
+		waited := engine.MonotonicClock().Now().Since(began)
 		require.Greater(t, waited, 20*time.Second)
 		require.Less(t, waited, 30*time.Second)
 	})
@@ -208,7 +208,7 @@ func TestReadsOfLocksAndSessions(t *testing.T) {
 		n, ctx := c.leader(), testContext(t)
 		s := openSession(t, c.backend(), time.Minute)
 		for i := range 5 {
-			_, err := s.Acquire(ctx, lockRequest(lease.Nonce(i+1), fencing.Resource(fmt.Sprintf("p/%d", i))))
+			_, err := s.Acquire(ctx, lockRequest(engine.Nonce(i+1), fencing.Resource(fmt.Sprintf("p/%d", i))))
 			require.NoError(t, err)
 		}
 		var names []fencing.Resource
@@ -228,8 +228,8 @@ func TestReadsOfLocksAndSessions(t *testing.T) {
 		requests, err := n.Session(ctx, s.(*Session).config.ID, Linearizable)
 		require.NoError(t, err)
 		require.Len(t, requests, 5)
-		_, err = n.Session(ctx, lease.NewSessionID(), Linearizable)
-		require.ErrorIs(t, err, lease.ErrNotHeld)
+		_, err = n.Session(ctx, engine.NewSessionID(), Linearizable)
+		require.ErrorIs(t, err, engine.ErrNotHeld)
 		for _, follower := range c.nodes {
 			if follower == n {
 				continue
@@ -238,7 +238,7 @@ func TestReadsOfLocksAndSessions(t *testing.T) {
 			_, err := follower.Inspect(ctx, "p/0", Linearizable)
 			require.ErrorAs(t, err, &notLeader)
 			require.Equal(t, n.ID(), notLeader.Leader)
-			require.ErrorIs(t, err, lease.ErrUnavailable)
+			require.ErrorIs(t, err, engine.ErrUnavailable)
 			_, err = follower.List(ctx, "", "", 10, Stale)
 			require.NoError(t, err)
 		}
@@ -254,13 +254,13 @@ func TestFullQueueSaysSo(t *testing.T) {
 		under["n0"].stuck.Store(&stuck)
 		var wg sync.WaitGroup
 		for i := range 3 { // one in flight, two in the queue
-			wg.Go(func() { _, _ = s.Acquire(testContext(t), lockRequest(lease.Nonce(i+1), "a")) })
+			wg.Go(func() { _, _ = s.Acquire(testContext(t), lockRequest(engine.Nonce(i+1), "a")) })
 			synctest.Wait()
 		}
 		_, err := s.Acquire(testContext(t), lockRequest(9, "a"))
 		require.ErrorIs(t, err, ErrBusy)
-		require.ErrorIs(t, err, lease.ErrUnavailable, "nothing has happened")
-		require.NotErrorIs(t, err, lease.ErrUncertain)
+		require.ErrorIs(t, err, engine.ErrUnavailable, "nothing has happened")
+		require.NotErrorIs(t, err, engine.ErrUncertain)
 		close(stuck)
 		wg.Wait()
 	})
@@ -303,7 +303,7 @@ func TestDifferentOutcomesAreDivergence(t *testing.T) {
 		l.add(r, events)
 		return l.end()
 	}
-	granted := func(nonce lease.Nonce, token fencing.Token) machine.Event {
+	granted := func(nonce engine.Nonce, token fencing.Token) machine.Event {
 		return machine.Event{Type: machine.EventGranted, Nonce: nonce, Token: token}
 	}
 	done := machine.Result{Code: machine.Done}
@@ -326,10 +326,10 @@ func TestDifferentOutcomesAreDivergence(t *testing.T) {
 // A call that was certainly not carried out says nothing of an earlier one that
 // may have been.
 func TestDoubtRemains(t *testing.T) {
-	earlier := fmt.Errorf("%w: the leader died", lease.ErrUncertain)
-	require.ErrorIs(t, inDoubt(earlier, ErrBusy), lease.ErrUncertain)
-	require.NotErrorIs(t, inDoubt(nil, ErrBusy), lease.ErrUncertain)
-	require.NotErrorIs(t, inDoubt(earlier, lease.ErrHeld), lease.ErrUncertain, "the machine has answered")
+	earlier := fmt.Errorf("%w: the leader died", engine.ErrUncertain)
+	require.ErrorIs(t, inDoubt(earlier, ErrBusy), engine.ErrUncertain)
+	require.NotErrorIs(t, inDoubt(nil, ErrBusy), engine.ErrUncertain)
+	require.NotErrorIs(t, inDoubt(earlier, engine.ErrHeld), engine.ErrUncertain, "the machine has answered")
 	require.NoError(t, inDoubt(earlier, nil))
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -45,15 +45,15 @@ func disks(under map[string]*disk, ended chan<- error) func(*Config) {
 	}
 }
 
-func openSession(t testing.TB, b *Backend, ttl time.Duration) lease.Session {
+func openSession(t testing.TB, b *Backend, ttl time.Duration) engine.Session {
 	t.Helper()
-	s, err := b.Open(testContext(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: ttl, Clock: lease.MonotonicClock()})
+	s, err := b.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: engine.MonotonicClock()})
 	require.NoError(t, err)
 	return s
 }
 
-func lockRequest(nonce lease.Nonce, name fencing.Resource) lease.Request {
-	return lease.Request{Nonce: nonce, Resources: []fencing.Resource{name}, Holder: "test"}
+func lockRequest(nonce engine.Nonce, name fencing.Resource) engine.Request {
+	return engine.Request{Nonce: nonce, Resources: []fencing.Resource{name}, Holder: "test"}
 }
 
 func TestStalledDiskEndsTheLeader(t *testing.T) {
@@ -127,7 +127,7 @@ func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
 		defer cancel()
 		_, err := s.Acquire(ctx, lockRequest(1, "a"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, lease.ErrUncertain, "it may yet be written")
+		require.ErrorIs(t, err, engine.ErrUncertain, "it may yet be written")
 
 		hanging := make(chan error, 1)
 		go func() { hanging <- leader.barrier(context.Background()) }()
@@ -136,7 +136,7 @@ func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
 		answer := firstOf(t, hanging, "the caller of a node that stops has an answer")
 		close(stuck)
 		synctest.Wait() // the entry is applied: an engine that shuts down now would forget it for ever
-		require.ErrorIs(t, answer, lease.ErrUncertain)
+		require.ErrorIs(t, answer, engine.ErrUncertain)
 	})
 }
 
@@ -165,9 +165,9 @@ func TestNodesUseNoShortcutsOfTheEngine(t *testing.T) {
 			transports = append(transports, n)
 		})
 		s := openSession(t, c.backend(), time.Minute)
-		for nonce := range lease.Nonce(20) { // enough for the engine to want to pipeline
+		for nonce := range engine.Nonce(20) { // enough for the engine to want to pipeline
 			_, err := s.Acquire(testContext(t), lockRequest(nonce+1, "a"))
-			require.True(t, err == nil || errors.Is(err, lease.ErrHeld))
+			require.True(t, err == nil || errors.Is(err, engine.ErrHeld))
 		}
 		for _, n := range transports {
 			require.Zero(t, n.handlers.Load(), "heartbeats have no path of their own")
@@ -310,7 +310,7 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, status.Holders, "but not for ever")
 		_, err = s.Renew(testContext(t))
-		require.ErrorIs(t, err, lease.ErrLost)
+		require.ErrorIs(t, err, engine.ErrLost)
 		c.heal()
 		c.agree()
 	})
@@ -329,8 +329,8 @@ func TestUnknownIsNotRefused(t *testing.T) {
 			errors.New("input/output error"):     false,
 		} {
 			got := n.proposalError(err)
-			require.Equal(t, certain, errors.Is(got, lease.ErrUnavailable), "%v", err)
-			require.Equal(t, !certain, errors.Is(got, lease.ErrUncertain), "%v", err)
+			require.Equal(t, certain, errors.Is(got, engine.ErrUnavailable), "%v", err)
+			require.Equal(t, !certain, errors.Is(got, engine.ErrUncertain), "%v", err)
 		}
 	})
 }
@@ -340,8 +340,8 @@ func TestWhatAFormerLeadershipWantedIsNotProposed(t *testing.T) {
 		n := startMemory(t, 1).leader()
 		before := n.Status().Chain
 		former := &leadership{generation: n.leading.Load().generation - 1}
-		_, err := n.proposer.propose(testContext(t), former, &machine.OpenSession{Session: lease.NewSessionID(), TTL: time.Minute})
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		_, err := n.proposer.propose(testContext(t), former, &machine.OpenSession{Session: engine.NewSessionID(), TTL: time.Minute})
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.Equal(t, before, n.Status().Chain)
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -14,15 +14,15 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	turns    map[attempt]*turn
-	holders  map[lease.SessionID]map[*listener]*registration
+	holders  map[engine.SessionID]map[*listener]*registration
 	watchers map[fencing.Resource]map[*watcher]bool
 }
 
 // attempt is the identity of an Acquire.
 type attempt struct {
-	session     lease.SessionID
+	session     engine.SessionID
 	incarnation uint64
-	nonce       lease.Nonce
+	nonce       engine.Nonce
 }
 
 // turn is what the callers who wait for one attempt are told.
@@ -37,7 +37,7 @@ type turn struct {
 type watcher struct{ changed chan struct{} }
 
 func newHub() *hub {
-	return &hub{turns: map[attempt]*turn{}, holders: map[lease.SessionID]map[*listener]*registration{}, watchers: map[fencing.Resource]map[*watcher]bool{}}
+	return &hub{turns: map[attempt]*turn{}, holders: map[engine.SessionID]map[*listener]*registration{}, watchers: map[fencing.Resource]map[*watcher]bool{}}
 }
 
 // expect registers someone who will wait. It comes before the proposal: the
@@ -123,7 +123,7 @@ func (h *hub) pass(c machine.Command, events []machine.Event, m *machine.Machine
 			result, err := cancelled(c, e, m)
 			h.answer(a, result, err)
 		case machine.EventExpired:
-			later = append(later, h.losses(a, lease.ErrExpired)...)
+			later = append(later, h.losses(a, engine.ErrExpired)...)
 		case machine.EventBroken:
 			later = append(later, h.losses(a, broken(c))...)
 		}
@@ -153,20 +153,20 @@ func (h *hub) dismiss() {
 func cancelled(c machine.Command, e *machine.Event, m *machine.Machine) (machine.Result, error) {
 	switch c.(type) {
 	case *machine.Release:
-		return machine.Result{}, fmt.Errorf("%w: attempt %d was released", lease.ErrHeld, e.Nonce)
+		return machine.Result{}, fmt.Errorf("%w: attempt %d was released", engine.ErrHeld, e.Nonce)
 	case *machine.SetPolicy, *machine.DeletePolicy:
 		return m.Routable(e.Resources), nil
 	}
-	return machine.Result{}, lease.ErrExpired
+	return machine.Result{}, engine.ErrExpired
 }
 
 // broken is why a holder was broken.
 func broken(c machine.Command) error {
 	switch c.(type) {
 	case *machine.SetPolicy, *machine.DeletePolicy:
-		return fmt.Errorf("%w: an operator moved the lock to efficiency mode without waiting for its holders", lease.ErrTaken)
+		return fmt.Errorf("%w: an operator moved the lock to efficiency mode without waiting for its holders", engine.ErrTaken)
 	}
-	return fmt.Errorf("%w: broken by an operator", lease.ErrTaken)
+	return fmt.Errorf("%w: broken by an operator", engine.ErrTaken)
 }
 
 // restored catches up on what nobody was told while the state was replaced by a
@@ -180,7 +180,7 @@ func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 		for _, r := range requests {
 			a := attempt{id, old.SessionInfo(id).Incarnation, r.Party.Nonce}
 			if r.Party.Token != fencing.None && now.Attempt(id, a.incarnation, a.nonce).Token != r.Party.Token {
-				later = append(later, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", lease.ErrNotHeld))...)
+				later = append(later, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", engine.ErrNotHeld))...)
 			}
 		}
 	}
@@ -191,9 +191,9 @@ func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 		case machine.Granted, machine.Exhausted:
 			h.answer(a, result, nil)
 		case machine.NoSession:
-			h.answer(a, machine.Result{}, lease.ErrExpired)
+			h.answer(a, machine.Result{}, engine.ErrExpired)
 		default:
-			h.answer(a, machine.Result{}, fmt.Errorf("%w: the service was restored from a snapshot; ask again", lease.ErrUncertain))
+			h.answer(a, machine.Result{}, fmt.Errorf("%w: the service was restored from a snapshot; ask again", engine.ErrUncertain))
 		}
 	}
 	for _, watchers := range h.watchers {

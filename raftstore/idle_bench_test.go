@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // cpuTime is what this process has used of the processors.
@@ -21,13 +21,13 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 // holdLeases has one session take so many locks.
-func holdLeases(b *testing.B, s lease.Session, leases int) {
+func holdLeases(b *testing.B, s engine.Session, leases int) {
 	const callers = 256
 	errs := make(chan error, callers)
 	for caller := range callers {
 		go func() {
 			for i := caller; i < leases; i += callers {
-				_, err := s.Acquire(context.Background(), lockRequest(lease.Nonce(i+1), fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))))
+				_, err := s.Acquire(context.Background(), lockRequest(engine.Nonce(i+1), fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))))
 				if err != nil {
 					errs <- err
 					return
@@ -55,7 +55,7 @@ func BenchmarkKeepAlive(b *testing.B) {
 			holdLeases(b, s, leases)
 			c.agree()
 			heapInUse() // the collection of what it took to get here is not part of it
-			before, began := cpuTime(b), lease.MonotonicClock().Now()
+			before, began := cpuTime(b), engine.MonotonicClock().Now()
 			b.ResetTimer()
 			for range b.N {
 				_, err := s.Renew(context.Background())
@@ -63,7 +63,7 @@ func BenchmarkKeepAlive(b *testing.B) {
 				pass(pause)
 			}
 			b.StopTimer()
-			used, took := cpuTime(b)-before, lease.MonotonicClock().Now().Since(began)
+			used, took := cpuTime(b)-before, engine.MonotonicClock().Now().Since(began)
 			b.ReportMetric(100*used.Seconds()/took.Seconds(), "%cpu")
 			b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-us/renewal")
 			require.Equal(b, leases, c.leader().Status().Counts.Holders)

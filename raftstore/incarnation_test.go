@@ -7,12 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
 // sessionInfo is what the leader's machine knows of a session.
-func sessionInfo(c *cluster, id lease.SessionID) (found machine.SessionInfo) {
+func sessionInfo(c *cluster, id engine.SessionID) (found machine.SessionInfo) {
 	c.leader().fsm.read(func(m *machine.Machine) { found = m.SessionInfo(id) })
 	return found
 }
@@ -33,9 +33,9 @@ func TestALateOpenHidesNoExpiry(t *testing.T) {
 		late, err := c.backend().Open(ctx, first.config)
 		require.NoError(t, err)
 		_, err = first.Renew(ctx)
-		require.ErrorIs(t, err, lease.ErrExpired)
+		require.ErrorIs(t, err, engine.ErrExpired)
 		_, err = first.Acquire(ctx, lockRequest(2, "b"))
-		require.ErrorIs(t, err, lease.ErrExpired)
+		require.ErrorIs(t, err, engine.ErrExpired)
 		granted, err := late.Acquire(ctx, lockRequest(1, "a"))
 		require.NoError(t, err)
 		require.NoError(t, first.Release(ctx, 1))
@@ -69,7 +69,7 @@ func TestIncarnationsOutliveALeader(t *testing.T) {
 		c.isolate(old)
 		eventually(t, "another leader", func() bool { return !old.Leads() && c.leader() != old })
 		_, err = first.Renew(ctx)
-		require.ErrorIs(t, err, lease.ErrExpired)
+		require.ErrorIs(t, err, engine.ErrExpired)
 		_, err = second.Renew(ctx)
 		require.NoError(t, err)
 		c.heal()
@@ -81,14 +81,14 @@ func TestAttachNeverOpens(t *testing.T) {
 		c := startMemory(t, 1)
 		ctx := testContext(t)
 		first := openSession(t, c.backend(), time.Minute).(*Session)
-		config := lease.SessionConfig{ID: first.config.ID, Clock: lease.MonotonicClock()}
+		config := engine.SessionConfig{ID: first.config.ID, Clock: engine.MonotonicClock()}
 		found, err := c.backend().Attach(ctx, config)
 		require.NoError(t, err)
 		require.Equal(t, first.Incarnation(), found.Incarnation())
 		require.Equal(t, time.Minute, found.TTL())
 		require.NoError(t, found.Close(ctx))
 		_, err = c.backend().Attach(ctx, config)
-		require.ErrorIs(t, err, lease.ErrExpired)
+		require.ErrorIs(t, err, engine.ErrExpired)
 		require.Zero(t, c.leader().Status().Counts)
 	})
 }
@@ -96,7 +96,7 @@ func TestAttachNeverOpens(t *testing.T) {
 // What the lessor was told of one incarnation does not end the time of another.
 func TestTheLessorTellsIncarnationsApart(t *testing.T) {
 	n := newBareNode()
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	term := n.lessor.term
 	open := func(incarnation uint64) {
 		n.lessor.applied(&machine.OpenSession{Session: id, TTL: time.Hour}, machine.Result{Code: machine.Done, Incarnation: incarnation}, nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // inside is who works under a lock, as the workers themselves see it.
@@ -54,7 +55,7 @@ func TestIsolationsInVirtualTime(t *testing.T) {
 		var wg sync.WaitGroup
 		var clients []*lease.Client
 		for i := range workers {
-			client, err := lease.New(c.backend(), lease.WithClock(lease.MonotonicClock()), lease.WithPolicies(lease.Policy{TTL: 4 * time.Second}))
+			client, err := lease.New(c.backend(), lease.WithClock(engine.MonotonicClock()), lease.WithPolicies(engine.Policy{TTL: 4 * time.Second}))
 			require.NoError(t, err)
 			clients = append(clients, client)
 			name := fencing.Resource(fmt.Sprint("lock ", i%2))

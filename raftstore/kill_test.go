@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -65,9 +65,9 @@ const shared fencing.Resource = "shared lock"
 type worker struct {
 	name     fencing.Resource
 	contends bool
-	id       lease.SessionID
+	id       engine.SessionID
 
-	nonce lease.Nonce // of what it holds in the end
+	nonce engine.Nonce // of what it holds in the end
 	token fencing.Token
 	err   error
 }
@@ -125,7 +125,7 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 	stop := make(chan struct{})
 	var workers []*worker
 	for i := range 8 {
-		w := &worker{id: lease.NewSessionID(), name: shared, contends: i%2 == 0}
+		w := &worker{id: engine.NewSessionID(), name: shared, contends: i%2 == 0}
 		if !w.contends {
 			w.name = fencing.Resource(fmt.Sprint("lock ", i))
 		}
@@ -141,9 +141,9 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 		eventually(t, "grants, and handoffs", func() bool { return l.grants() > before+2*len(workers) && l.handed(shared) > handed+2 })
 		victim := ps.leader()
 		victim.kill()
-		killed, since := l.grants(), lease.MonotonicClock().Now()
+		killed, since := l.grants(), engine.MonotonicClock().Now()
 		eventually(t, "a grant after the kill", func() bool { return l.grants() > killed })
-		gaps = append(gaps, lease.MonotonicClock().Now().Since(since))
+		gaps = append(gaps, engine.MonotonicClock().Now().Since(since))
 		victim.start()
 		eventually(t, "the victim is back", func() bool {
 			a, err := victim.call(call{Op: "status"})
@@ -170,8 +170,8 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 
 func TestPausedLeaderProcess(t *testing.T) {
 	ps := startProcesses(t, 3, DefaultLog)
-	mine, other := lease.NewSessionID(), lease.NewSessionID()
-	for _, id := range []lease.SessionID{mine, other} {
+	mine, other := engine.NewSessionID(), engine.NewSessionID()
+	for _, id := range []engine.SessionID{mine, other} {
 		_, err := ps.ask(call{Op: "open", Session: id})
 		require.NoError(t, err)
 	}
@@ -188,7 +188,7 @@ func TestPausedLeaderProcess(t *testing.T) {
 	require.Greater(t, second.Token, first.Token)
 
 	require.NoError(t, old.cmd.Process.Signal(syscall.SIGCONT))
-	for nonce := lease.Nonce(2); nonce < 20; nonce++ { // it may still believe that it leads
+	for nonce := engine.Nonce(2); nonce < 20; nonce++ { // it may still believe that it leads
 		a, err := old.call(call{Op: "acquire", Session: mine, Nonce: nonce, Resource: "a"})
 		require.Error(t, err, "it granted %d, though %d is held", a.Token, second.Token)
 	}
@@ -200,7 +200,7 @@ func TestPausedLeaderProcess(t *testing.T) {
 
 func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	ps := startProcesses(t, 3, DefaultLog)
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})
 	require.NoError(t, err)
 	first, err := ps.ask(call{Op: "acquire", Session: id, Nonce: 1, Resource: "a"})
@@ -238,7 +238,7 @@ func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, restored.Token, second.Token+fencing.FloorStep)
 	_, err = ps.ask(call{Op: "acquire", Session: id, Nonce: 3, Resource: "b"})
-	require.ErrorContains(t, err, lease.ErrExpired.Error(), "a restore ends all sessions")
+	require.ErrorContains(t, err, engine.ErrExpired.Error(), "a restore ends all sessions")
 	_, err = ps.ask(call{Op: "open", Session: id})
 	require.NoError(t, err)
 	third, err := ps.ask(call{Op: "acquire", Session: id, Nonce: 3, Resource: "b"})

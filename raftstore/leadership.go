@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -18,18 +18,18 @@ type leadership struct {
 	lost       chan struct{} // closed when it is over
 
 	mu     sync.Mutex
-	proven lease.Instant // before the last entry that was committed was sent
+	proven engine.Instant // before the last entry that was committed was sent
 }
 
 // prove notes that this node still led at a moment.
-func (t *leadership) prove(at lease.Instant) {
+func (t *leadership) prove(at engine.Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.proven = at
 }
 
 // age is how old the last proof is.
-func (t *leadership) age(now lease.Instant) time.Duration {
+func (t *leadership) age(now engine.Instant) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return now.Since(t.proven)
@@ -85,7 +85,7 @@ func (n *Node) takeOver() {
 }
 
 // serve begins a leadership, unless the machine has seen another since.
-func (n *Node) serve(generation uint64, sent lease.Instant) bool {
+func (n *Node) serve(generation uint64, sent engine.Instant) bool {
 	term := &leadership{generation: generation, lost: make(chan struct{}), proven: sent}
 	current := false
 	n.fsm.read(func(m *machine.Machine) {
@@ -129,7 +129,7 @@ const proofLife = 500 * time.Millisecond
 // renew prolongs a session. It is in memory, but only a node that can show that
 // it still leads may promise anything: a leader whose last proof is too old
 // first commits an empty entry, one for all who renew at that time.
-func (n *Node) renew(ctx context.Context, id lease.SessionID, incarnation uint64) error {
+func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint64) error {
 	term := n.leading.Load()
 	if term == nil {
 		return n.notLeader()
@@ -142,14 +142,14 @@ func (n *Node) renew(ctx context.Context, id lease.SessionID, incarnation uint64
 	return n.prolong(term, id, incarnation)
 }
 
-func (n *Node) prolong(term *leadership, id lease.SessionID, incarnation uint64) error {
+func (n *Node) prolong(term *leadership, id engine.SessionID, incarnation uint64) error {
 	if n.lessor.renew(term, id, incarnation) {
 		return nil
 	}
 	if n.leading.Load() != term {
 		return n.notLeader()
 	}
-	return lease.ErrExpired
+	return engine.ErrExpired
 }
 
 // expire proposes what the lessor found to have run out, and returns what it

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -22,13 +22,13 @@ const (
 // proposed to the machine, under the generation of this leadership: the machine
 // decides whether that still counts.
 type lessor struct {
-	clock   lease.Clock
+	clock   engine.Clock
 	propose func(term *leadership, commands []machine.Command) (failed []machine.Command)
 	wake    chan struct{}
 
 	mu       sync.Mutex
 	term     *leadership // nil while not leading
-	sessions map[lease.SessionID]*sessionTimer
+	sessions map[engine.SessionID]*sessionTimer
 	due      dueHeap
 }
 
@@ -41,17 +41,17 @@ type sessionTimer struct {
 }
 
 func newLessor(propose func(*leadership, []machine.Command) []machine.Command) *lessor {
-	return &lessor{clock: lease.MonotonicClock(), propose: propose, wake: make(chan struct{}, 1)}
+	return &lessor{clock: engine.MonotonicClock(), propose: propose, wake: make(chan struct{}, 1)}
 }
 
 func (l *lessor) now() time.Time { return l.clock.Now().Time() }
 
 // begin starts a leadership: every session has its full time again, and grace
 // on top, for what a former leader may have promised last.
-func (l *lessor) begin(term *leadership, sessions map[lease.SessionID]machine.SessionInfo, delays []machine.Event, grace time.Duration) {
+func (l *lessor) begin(term *leadership, sessions map[engine.SessionID]machine.SessionInfo, delays []machine.Event, grace time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.term, l.sessions, l.due = term, make(map[lease.SessionID]*sessionTimer, len(sessions)), nil
+	l.term, l.sessions, l.due = term, make(map[engine.SessionID]*sessionTimer, len(sessions)), nil
 	for id, info := range sessions {
 		l.add(id, info, grace)
 	}
@@ -101,21 +101,21 @@ func (l *lessor) applied(c machine.Command, result machine.Result, events []mach
 }
 
 // add begins the time of a session. The caller holds mu.
-func (l *lessor) add(id lease.SessionID, info machine.SessionInfo, grace time.Duration) {
+func (l *lessor) add(id engine.SessionID, info machine.SessionInfo, grace time.Duration) {
 	t := &sessionTimer{SessionInfo: info, deadline: l.now().Add(info.TTL + grace)}
 	l.sessions[id] = t
 	l.lookAt(id, t, t.deadline)
 }
 
 // lookAt puts a session among what is due. The caller holds mu.
-func (l *lessor) lookAt(id lease.SessionID, t *sessionTimer, at time.Time) {
+func (l *lessor) lookAt(id engine.SessionID, t *sessionTimer, at time.Time) {
 	t.due = &dueItem{at: at, session: id}
 	heap.Push(&l.due, t.due)
 }
 
 // forget ends the time of a session that is over, unless it is another
 // incarnation that has the id now. The caller holds mu.
-func (l *lessor) forget(id lease.SessionID, incarnation uint64) {
+func (l *lessor) forget(id engine.SessionID, incarnation uint64) {
 	t := l.sessions[id]
 	if t == nil || t.Incarnation != incarnation {
 		return
@@ -135,7 +135,7 @@ func (l *lessor) delay(e *machine.Event) {
 // renew gives a session its full time again, and reports whether there is one
 // that has not run out, and is this incarnation: who was in an earlier one must
 // hear that it has ended.
-func (l *lessor) renew(term *leadership, id lease.SessionID, incarnation uint64) (known bool) {
+func (l *lessor) renew(term *leadership, id engine.SessionID, incarnation uint64) (known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.sessions[id]
@@ -149,7 +149,7 @@ func (l *lessor) renew(term *leadership, id lease.SessionID, incarnation uint64)
 }
 
 // left is the time that a session has left.
-func (l *lessor) left(id lease.SessionID) time.Duration {
+func (l *lessor) left(id engine.SessionID) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.sessions[id]; t != nil {
@@ -238,7 +238,7 @@ func (l *lessor) poke() {
 // dueItem is a session to look at, or a lock-delay to end.
 type dueItem struct {
 	at      time.Time
-	session lease.SessionID
+	session engine.SessionID
 	opens   *machine.EndDelay
 	index   int // in the heap
 }

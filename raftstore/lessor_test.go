@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestClosedSessionsAreForgotten(t *testing.T) {
@@ -39,7 +39,7 @@ func TestClosedSessionsAreForgotten(t *testing.T) {
 		pass(2 * time.Second)
 		require.Equal(t, 1, size(), "ended")
 		_, err = short.Renew(testContext(t))
-		require.ErrorIs(t, err, lease.ErrLost)
+		require.ErrorIs(t, err, engine.ErrLost)
 		_, err = kept.Renew(testContext(t))
 		require.NoError(t, err)
 	})
@@ -52,7 +52,7 @@ func TestASessionKeepsItsTTL(t *testing.T) {
 		other := s.config
 		other.TTL = time.Hour
 		_, err := c.backend().Open(testContext(t), other)
-		require.ErrorIs(t, err, lease.ErrInvalid)
+		require.ErrorIs(t, err, engine.ErrInvalid)
 		require.ErrorContains(t, err, "with a TTL of 1m0s, not 1h0m0s")
 		_, err = c.backend().Open(testContext(t), s.config)
 		require.NoError(t, err, "with the same it is found again")

@@ -1,7 +1,7 @@
 package raftstore
 
 import (
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -24,7 +24,7 @@ import (
 //   - identify, the late copy of a Close of k1: it ends nothing.
 //
 // Nothing can come while identify looks: it has the lock of the machine.
-type listener struct{ lost func(lease.Nonce, error) }
+type listener struct{ lost func(engine.Nonce, error) }
 
 // registration is what a hub knows of a listener.
 type registration struct {
@@ -35,12 +35,12 @@ type registration struct {
 // loss is one that a listener is told of.
 type loss struct {
 	incarnation uint64
-	nonce       lease.Nonce
+	nonce       engine.Nonce
 	err         error
 }
 
 // listen registers a listener. identify follows, or unlisten.
-func (h *hub) listen(id lease.SessionID, l *listener) {
+func (h *hub) listen(id engine.SessionID, l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.holders[id] == nil {
@@ -52,7 +52,7 @@ func (h *hub) listen(id lease.SessionID, l *listener) {
 // identify says which incarnation a listener is of, and returns the calls that
 // tell it what that has lost since listen. m is the machine of this replica,
 // which the caller has locked.
-func (h *hub) identify(id lease.SessionID, l *listener, incarnation uint64, m *machine.Machine) (later []func()) {
+func (h *hub) identify(id engine.SessionID, l *listener, incarnation uint64, m *machine.Machine) (later []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e := h.holders[id][l]
@@ -73,28 +73,28 @@ func (h *hub) identify(id lease.SessionID, l *listener, incarnation uint64, m *m
 
 // over reports whether an incarnation has certainly ended in this replica. One
 // whose number is not given yet is still to come, as this replica lags.
-func over(m *machine.Machine, id lease.SessionID, incarnation uint64) bool {
+func over(m *machine.Machine, id engine.SessionID, incarnation uint64) bool {
 	if now := m.SessionInfo(id); now != (machine.SessionInfo{}) {
 		return now.Incarnation > incarnation
 	}
 	return incarnation <= m.Order()
 }
 
-func (h *hub) unlisten(id lease.SessionID, l *listener) {
+func (h *hub) unlisten(id engine.SessionID, l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.remove(id, l)
 }
 
 // remove takes a listener out. The caller holds mu.
-func (h *hub) remove(id lease.SessionID, l *listener) {
+func (h *hub) remove(id engine.SessionID, l *listener) {
 	if delete(h.holders[id], l); len(h.holders[id]) == 0 {
 		delete(h.holders, id)
 	}
 }
 
 // forget removes the listeners of an incarnation that has ended, and no others.
-func (h *hub) forget(id lease.SessionID, incarnation uint64) {
+func (h *hub) forget(id engine.SessionID, incarnation uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l, e := range h.holders[id] {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -22,13 +22,13 @@ type replica struct {
 	t     *testing.T
 	node  *Node
 	index uint64
-	id    lease.SessionID
+	id    engine.SessionID
 }
 
 func newReplica(t *testing.T) *replica {
 	n := newBareNode()
 	n.fsm = newFSM("n", func(err error) { t.Error(err) }, n)
-	return &replica{t: t, node: n, id: lease.NewSessionID()}
+	return &replica{t: t, node: n, id: engine.NewSessionID()}
 }
 
 func (r *replica) apply(c machine.Command) machine.Result {
@@ -56,7 +56,7 @@ func (r *replica) expire(incarnation uint64) {
 // listen returns a listener, and how often it was told.
 func (r *replica) listen() (*listener, *int) {
 	told := new(int)
-	l := &listener{lost: func(lease.Nonce, error) { *told++ }}
+	l := &listener{lost: func(engine.Nonce, error) { *told++ }}
 	r.node.hub.listen(r.id, l)
 	return l, told
 }
@@ -203,7 +203,7 @@ func TestALateCloseDeafensNobody(t *testing.T) {
 		require.NoError(t, first.Close(ctx))
 		var told atomic.Int64
 		config := first.config
-		config.Lost = func(lease.Nonce, error) { told.Add(1) }
+		config.Lost = func(engine.Nonce, error) { told.Add(1) }
 		second, err := c.backend().Open(ctx, config)
 		require.NoError(t, err)
 		grant, err := second.Acquire(ctx, lockRequest(1, "a"))
@@ -223,7 +223,7 @@ func TestASessionOpenedAsItExpiresHears(t *testing.T) {
 		first := openSession(t, c.backend(), time.Minute).(*Session)
 		var told atomic.Int64
 		config := first.config
-		config.Lost = func(lease.Nonce, error) { told.Add(1) }
+		config.Lost = func(engine.Nonce, error) { told.Add(1) }
 		second, err := c.backend().begin(ctx, config, func(n *Node) (machine.SessionInfo, error) {
 			_, _, err := n.propose(ctx, &machine.Expire{Session: config.ID, Incarnation: first.Incarnation(), Generation: n.leading.Load().generation})
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -190,7 +190,7 @@ func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("promote %s: %w: no such member; add it first", id, lease.ErrInvalid)
+	return fmt.Errorf("promote %s: %w: no such member; add it first", id, engine.ErrInvalid)
 }
 
 // Remove takes a node out of the cluster, dead or alive. This node must lead. A
@@ -247,7 +247,7 @@ func (n *Node) Transfer(ctx context.Context, to string) error {
 	if to == "" {
 		err = n.wait(ctx, n.raft.LeadershipTransfer())
 	} else {
-		err = fmt.Errorf("%w: no member %s", lease.ErrInvalid, to)
+		err = fmt.Errorf("%w: no member %s", engine.ErrInvalid, to)
 		for _, m := range n.Members() {
 			if m.ID == to {
 				err = n.wait(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)))
@@ -284,7 +284,7 @@ func (n *Node) wait(ctx context.Context, f raft.Future) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	case <-n.stopped:
 		return ErrStopped
 	}

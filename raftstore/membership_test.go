@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestJoinLeaveAndTransfer(t *testing.T) {
@@ -29,7 +29,7 @@ func TestJoinLeaveAndTransfer(t *testing.T) {
 	require.NoError(t, err)
 	for i := 1; i < 3; i++ {
 		n := openNode(t, diskConfig(t, fmt.Sprintf("n%d", i), DefaultLog))
-		require.ErrorIs(t, n.Join(ctx, n), lease.ErrUnavailable, "it leads nothing")
+		require.ErrorIs(t, n.Join(ctx, n), engine.ErrUnavailable, "it leads nothing")
 		require.NoError(t, n.Join(ctx, c.nodes[0]))
 		c.nodes = append(c.nodes, n)
 	}
@@ -44,12 +44,12 @@ func TestJoinLeaveAndTransfer(t *testing.T) {
 	second, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(2, "b"))
 	require.NoError(t, err)
 	require.True(t, second.Token.Newer(first.Token))
-	require.ErrorIs(t, old.Transfer(ctx, ""), lease.ErrUnavailable)
+	require.ErrorIs(t, old.Transfer(ctx, ""), engine.ErrUnavailable)
 
 	require.NoError(t, old.Close())
 	require.NoError(t, c.leader().Remove(ctx, old.ID()), "a dead peer is removed")
 	require.Len(t, c.leader().Members(), 2)
-	require.ErrorIs(t, c.leader().Transfer(ctx, "nobody"), lease.ErrInvalid)
+	require.ErrorIs(t, c.leader().Transfer(ctx, "nobody"), engine.ErrInvalid)
 	leader := c.leader() // it serves on
 	for _, n := range c.nodes {
 		if n != leader && n != old {
@@ -65,7 +65,7 @@ func TestStopHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		old := c.leader()
-		clock := lease.MonotonicClock()
+		clock := engine.MonotonicClock()
 		began := clock.Now()
 		require.NoError(t, old.Stop(testContext(t)))
 		c.leader()
@@ -78,7 +78,7 @@ func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
 	ctx := testContext(t)
 	leader := c.leader()
 	s := openSession(t, c.backend(), time.Hour)
-	for nonce := range lease.Nonce(2 * maxLag) {
+	for nonce := range engine.Nonce(2 * maxLag) {
 		_, err := s.Acquire(ctx, lockRequest(nonce+1, "a"))
 		require.True(t, err == nil || nonce > 0)
 	}
@@ -87,7 +87,7 @@ func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, index)
 	require.ErrorIs(t, leader.Promote(ctx, "late", 0), ErrBehind)
-	require.ErrorIs(t, leader.Promote(ctx, "unknown", index), lease.ErrInvalid)
+	require.ErrorIs(t, leader.Promote(ctx, "unknown", index), engine.ErrInvalid)
 	members := leader.Members()
 	require.Len(t, members, 2)
 	require.False(t, members[1].Voter)
@@ -125,7 +125,7 @@ func TestStatusShowsTheLagOfEachMember(t *testing.T) {
 		}
 	}
 	require.NoError(t, behind.Close())
-	for nonce := range lease.Nonce(10) {
+	for nonce := range engine.Nonce(10) {
 		_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
 		require.NoError(t, err)
 	}
@@ -167,7 +167,7 @@ func authority(t *testing.T) (pool *x509.CertPool, issue func() tls.Certificate)
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	now := lease.MonotonicClock().Now().Time()
+	now := engine.MonotonicClock().Now().Time()
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -32,7 +32,7 @@ func heapInUse() uint64 {
 
 // fillLeases has one session take so many locks, through the log's encoding.
 func fillLeases(f *fsm, leases int) {
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	index := uint64(1)
 	apply := func(commands ...machine.Command) {
 		f.Apply(&raft.Log{Index: index, Data: encodeEntry(f.position().link(), commands)})
@@ -42,8 +42,8 @@ func fillLeases(f *fsm, leases int) {
 	for first := 0; first < leases; first += 250 {
 		var batch []machine.Command
 		for i := first; i < first+250; i++ {
-			request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))},
-				Mode: lease.Correctness, Wait: true, Holder: "worker-17.example:4711"}
+			request := engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{fencing.Resource(fmt.Sprintf("tenant/orders/%06d", i))},
+				Mode: engine.Correctness, Wait: true, Holder: "worker-17.example:4711"}
 			batch = append(batch, &machine.Acquire{Session: id, Incarnation: 1, Request: request})
 		}
 		apply(batch...)

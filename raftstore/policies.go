@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -17,15 +17,15 @@ var (
 	// or abort it first.
 	ErrMoving = errors.New("a move between modes is under way")
 	// ErrNotReady: the service has not caught up with the Redis nodes yet. It
-	// matches lease.ErrUnavailable.
-	ErrNotReady = fmt.Errorf("%w: the service has not caught up with the Redis nodes", lease.ErrUnavailable)
+	// matches engine.ErrUnavailable.
+	ErrNotReady = fmt.Errorf("%w: the service has not caught up with the Redis nodes", engine.ErrUnavailable)
 )
 
 // Policies returns the policies of all locks, and the version of the topology.
-func (n *Node) Policies(ctx context.Context, c Consistency) (policies lease.Policies, version uint64, err error) {
+func (n *Node) Policies(ctx context.Context, c Consistency) (policies engine.Policies, version uint64, err error) {
 	err = n.read(ctx, c, func(m *machine.Machine) { policies, version = m.Policies() })
 	if err != nil {
-		return lease.Policies{}, 0, fmt.Errorf("read policies: %w", err)
+		return engine.Policies{}, 0, fmt.Errorf("read policies: %w", err)
 	}
 	return policies, version, nil
 }
@@ -37,12 +37,12 @@ func (n *Node) Policies(ctx context.Context, c Consistency) (policies lease.Poli
 // until the move is complete. now does not wait for leases to end. During a move
 // SetPolicy may be called again for the same mode; for the other one it returns
 // ErrMoving.
-func (n *Node) SetPolicy(ctx context.Context, p lease.Policy, version uint64, now bool) (uint64, error) {
+func (n *Node) SetPolicy(ctx context.Context, p engine.Policy, version uint64, now bool) (uint64, error) {
 	v, err := n.change(ctx, &machine.SetPolicy{Policy: p, Version: version, Now: now})
 	return v, describePolicy("set", p.Prefix, err)
 }
 
-// DeletePolicy removes the policy for a prefix; lease.ErrNotHeld if there is
+// DeletePolicy removes the policy for a prefix; engine.ErrNotHeld if there is
 // none. Version and now are as in SetPolicy: the locks may get another mode.
 func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, now bool) (uint64, error) {
 	v, err := n.change(ctx, &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now})
@@ -50,14 +50,14 @@ func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, 
 }
 
 // AbortMove ends the move of a prefix: its locks keep the mode that they had. It
-// returns lease.ErrNotHeld if the prefix is not moving.
+// returns engine.ErrNotHeld if the prefix is not moving.
 func (n *Node) AbortMove(ctx context.Context, prefix string) (uint64, error) {
 	v, err := n.change(ctx, &machine.AbortMove{Prefix: prefix})
 	return v, describePolicy("abort the move of", prefix, orMissing(err, fmt.Sprintf("no move of %q is under way; see 'leased policy show'", prefix)))
 }
 
 // FinishMove completes the move that began with this version. It returns
-// lease.ErrHeld while locks that move to the efficiency mode are held. A move
+// engine.ErrHeld while locks that move to the efficiency mode are held. A move
 // that is not under way any more counts as finished.
 func (n *Node) FinishMove(ctx context.Context, prefix string, version uint64) error {
 	_, err := n.change(ctx, &machine.FinishMove{Prefix: prefix, Version: version})
@@ -65,18 +65,18 @@ func (n *Node) FinishMove(ctx context.Context, prefix string, version uint64) er
 }
 
 // missingError says that there is no such policy or move. It matches
-// lease.ErrNotHeld, whose text is about leases.
+// engine.ErrNotHeld, whose text is about leases.
 type missingError struct{ text string }
 
 // Error is the text.
 func (e *missingError) Error() string { return e.text }
 
-// Is makes errors.Is match lease.ErrNotHeld.
-func (e *missingError) Is(target error) bool { return target == lease.ErrNotHeld }
+// Is makes errors.Is match engine.ErrNotHeld.
+func (e *missingError) Is(target error) bool { return target == engine.ErrNotHeld }
 
 // orMissing is err, with a text of its own if it says that something is missing.
 func orMissing(err error, text string) error {
-	if errors.Is(err, lease.ErrNotHeld) {
+	if errors.Is(err, engine.ErrNotHeld) {
 		return &missingError{text}
 	}
 	return err
@@ -110,9 +110,9 @@ func changeError(result machine.Result) error {
 	case machine.Outdated:
 		return fmt.Errorf("%w: it is %d now", ErrVersion, result.Version)
 	case machine.Busy:
-		return fmt.Errorf("%w: %q must be released first", lease.ErrHeld, string(result.Resource))
+		return fmt.Errorf("%w: %q must be released first", engine.ErrHeld, string(result.Resource))
 	case machine.NotHeld:
-		return fmt.Errorf("%w: there is no such policy or move", lease.ErrNotHeld)
+		return fmt.Errorf("%w: there is no such policy or move", engine.ErrNotHeld)
 	case machine.Moving:
 		return fmt.Errorf("%w: from %s to %s; wait for it, or abort it first", ErrMoving, result.Mode, result.Next)
 	case machine.NotReady:
@@ -120,5 +120,5 @@ func changeError(result machine.Result) error {
 	case machine.Exhausted:
 		return errExhausted
 	}
-	return fmt.Errorf("%w: the machine answered %s", lease.ErrUncertain, result.Code)
+	return fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -47,8 +47,8 @@ type nodeSpec struct {
 // call is one request to a node process, answer its answer: a line of JSON each.
 type call struct {
 	Op                   string
-	Session              lease.SessionID
-	Nonce                lease.Nonce
+	Session              engine.SessionID
+	Nonce                engine.Nonce
 	Resource             fencing.Resource
 	ID, Address, Control string
 	Remembers, Wait      bool
@@ -115,7 +115,7 @@ func (n *Node) answerCall(c call) (a answered) {
 	defer cancel()
 	backend, err := NewBackend([]*Node{n}, WithPatience(0))
 	must(err)
-	s := &Session{backend: backend, config: lease.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: lease.SystemClock()}}
+	s := &Session{backend: backend, config: engine.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: engine.SystemClock()}}
 	n.fsm.read(func(m *machine.Machine) { s.number = m.SessionInfo(c.Session).Incarnation })
 	switch c.Op {
 	case "bootstrap":
@@ -126,7 +126,7 @@ func (n *Node) answerCall(c call) (a answered) {
 	case "open":
 		_, err = backend.Open(ctx, s.config)
 	case "acquire":
-		var grant lease.Grant
+		var grant engine.Grant
 		request := lockRequest(c.Nonce, c.Resource)
 		request.Wait = c.Wait
 		grant, err = s.Acquire(ctx, request)
@@ -154,8 +154,8 @@ func (n *Node) answerCall(c call) (a answered) {
 	}
 	if err != nil {
 		a.Error = err.Error()
-		a.Unknown = errors.Is(err, lease.ErrUncertain)
-		a.Refused = errors.Is(err, lease.ErrUnavailable)
+		a.Unknown = errors.Is(err, engine.ErrUncertain)
+		a.Refused = errors.Is(err, engine.ErrUnavailable)
 	}
 	return a
 }
@@ -191,7 +191,7 @@ func callNode(control string, c call) (a answered, err error) {
 		return answered{Refused: true}, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(lease.MonotonicClock().Now().Time().Add(30 * time.Second))
+	_ = conn.SetDeadline(engine.MonotonicClock().Now().Time().Add(30 * time.Second))
 	if err := json.NewEncoder(conn).Encode(c); err != nil {
 		return answered{Unknown: true}, err
 	}

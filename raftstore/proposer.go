@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -99,7 +99,7 @@ func (p *proposer) drain(limit time.Duration) {
 // in the queue: a caller that is told ErrBusy knows that nothing has happened.
 func (p *proposer) propose(ctx context.Context, term *leadership, c machine.Command) (machine.Result, error) {
 	if err := ctx.Err(); err != nil {
-		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
+		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
 	op := p.newOperation(term, c)
 	select {
@@ -119,7 +119,7 @@ func (p *proposer) wait(ctx context.Context, op *operation) (machine.Result, err
 		p.used.Put(op)
 		return out.result, out.err
 	case <-ctx.Done():
-		return machine.Result{}, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	case <-p.node.stopped:
 		return machine.Result{}, ErrStopped
 	}

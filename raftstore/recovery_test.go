@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A lost member comes back with its folder, which it must not, and its log is
@@ -29,7 +29,7 @@ func TestTheFloorOfARecoveryOutlivesAnOldFolder(t *testing.T) {
 				behind, ahead = 1, 2
 			}
 			require.NoError(t, c.nodes[behind].Close())
-			for nonce := range lease.Nonce(20) {
+			for nonce := range engine.Nonce(20) {
 				_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
 				require.NoError(t, err)
 			}
@@ -85,7 +85,7 @@ func TestARestoreThatLosesItsLeaderIsInDoubt(t *testing.T) {
 		_, err = leader.RestoreSnapshot(testContext(t), &saved)
 		stores[leader.ID()].cut = nil
 		require.GreaterOrEqual(t, leader.Status().LastToken, fencing.FloorStep, "it did happen here")
-		require.ErrorIs(t, err, lease.ErrUncertain)
+		require.ErrorIs(t, err, engine.ErrUncertain)
 	})
 }
 

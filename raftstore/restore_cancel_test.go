@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // The caller of a restore gives up while the engine is at it. Whatever the
@@ -26,13 +26,13 @@ func TestRestoreThatNobodyWaitsFor(t *testing.T) {
 			ctx, cancel := context.WithCancel(testContext(t))
 			go cancel()
 			if _, err := n.RestoreSnapshot(ctx, &saved); err != nil {
-				require.NotErrorIs(t, err, lease.ErrHeld)
+				require.NotErrorIs(t, err, engine.ErrHeld)
 			}
-			s := openSession(t, c.backend(), lease.DefaultTTL)
+			s := openSession(t, c.backend(), engine.DefaultTTL)
 			_, err = s.Acquire(testContext(t), lockRequest(1, "a"))
 			require.NoError(t, err)
-			time.Sleep(3 * lease.DefaultTTL)
-			other := openSession(t, c.backend(), lease.DefaultTTL)
+			time.Sleep(3 * engine.DefaultTTL)
+			other := openSession(t, c.backend(), engine.DefaultTTL)
 			_, err = other.Acquire(testContext(t), lockRequest(1, "a"))
 			require.NoError(t, err, "it has expired")
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A reading that has a monotonic part is compared by that part alone.
@@ -33,7 +33,7 @@ func TestWhatRunsOutIsNotRenewed(t *testing.T) {
 		defer close(stuck)
 		pass(proofLife / 2)
 		_, err := s.Renew(testContext(t))
-		require.ErrorIs(t, err, lease.ErrExpired)
+		require.ErrorIs(t, err, engine.ErrExpired)
 	})
 }
 

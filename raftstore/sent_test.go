@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // slowDisk takes a virtual moment for each write once it is slow.
@@ -35,7 +35,7 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 		var slow atomic.Bool
 		c := startMemory(t, 1, func(c *Config) { c.Storage.Log = slowDisk{c.Storage.Log, &slow} })
 		slow.Store(true)
-		ctx, clock := testContext(t), lease.MonotonicClock()
+		ctx, clock := testContext(t), engine.MonotonicClock()
 
 		opened := clock.Now()
 		s := openSession(t, c.backend(), time.Minute)
@@ -86,7 +86,7 @@ func TestNoIncarnationIsGivenAgainAfterARestore(t *testing.T) {
 			for _, former := range given {
 				require.Greater(t, next.Incarnation(), former.Incarnation())
 				_, err = former.Renew(ctx)
-				require.ErrorIs(t, err, lease.ErrExpired)
+				require.ErrorIs(t, err, engine.ErrExpired)
 				require.NoError(t, former.Release(ctx, 1), "late")
 			}
 			status, err := c.backend().Inspect(ctx, "a")
@@ -100,6 +100,6 @@ func TestNoIncarnationIsGivenAgainAfterARestore(t *testing.T) {
 // Who chooses no clock has the one that goes on in suspend: by the other a leader
 // that slept would take its proof of leadership for fresh.
 func TestANodeCountsSuspendUnlessToldOtherwise(t *testing.T) {
-	require.Equal(t, lease.SystemClock(), Config{}.filled().Clock)
-	require.NotEqual(t, lease.MonotonicClock(), Config{}.filled().Clock)
+	require.Equal(t, engine.SystemClock(), Config{}.filled().Clock)
+	require.NotEqual(t, engine.MonotonicClock(), Config{}.filled().Clock)
 }

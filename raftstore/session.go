@@ -9,32 +9,32 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Session is a lease.Session of a Backend. One keep-alive prolongs it and
+// Session is a engine.Session of a Backend. One keep-alive prolongs it and
 // everything in it. It is one incarnation of a session: when that has ended
 // every call says so, whoever has opened another one under the same id.
 type Session struct {
 	backend  *Backend
-	config   lease.SessionConfig // TTL is the one that it was opened with
+	config   engine.SessionConfig // TTL is the one that it was opened with
 	listener *listener
 	number   uint64 // of its incarnation
 
 	mu    sync.Mutex
-	sent  lease.Instant       // before the last keep-alive that was answered was sent
-	asked map[lease.Nonce]ask // those that may live
-	term  *leadership         // under which asked is complete
+	sent  engine.Instant       // before the last keep-alive that was answered was sent
+	asked map[engine.Nonce]ask // those that may live
+	term  *leadership          // under which asked is complete
 }
 
 // ask is what an attempt is for.
 type ask struct {
 	resources []fencing.Resource
-	kind      lease.Kind
+	kind      engine.Kind
 }
 
-var _ lease.Session = (*Session)(nil)
+var _ engine.Session = (*Session)(nil)
 
 // Incarnation tells it from all other sessions that had or will have its id.
 func (s *Session) Incarnation() uint64 { return s.number }
@@ -43,18 +43,18 @@ func (s *Session) Incarnation() uint64 { return s.number }
 func (s *Session) TTL() time.Duration { return s.config.TTL }
 
 // Acquire asks for a grant.
-func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	if err := request.Validate(); err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	expected := request.Mode
-	request.Mode = lease.Correctness // locks of the other mode are not granted here, whoever asks
+	request.Mode = engine.Correctness // locks of the other mode are not granted here, whoever asks
 	if queued := request.Queued; queued != nil {
 		request.Queued = sync.OnceFunc(queued)
 	}
 	var result machine.Result
 	err := s.backend.do(ctx, func(n *Node) (err error) {
-		if expected == lease.Efficiency {
+		if expected == engine.Efficiency {
 			return n.refuseEfficiency(request)
 		}
 		fresh, err := s.note(n, &request)
@@ -62,43 +62,43 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 			return err
 		}
 		result, err = n.acquire(ctx, s.config.ID, s.number, request)
-		if fresh && errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUncertain) {
+		if fresh && errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
 			s.unnote(request.Nonce) // nothing was asked
 		}
 		return err
 	})
 	if err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	if result.Code != machine.Granted {
 		s.unnote(request.Nonce) // the machine has ended it, or has nothing to end
 	}
 	switch result.Code {
 	case machine.Granted:
-		return lease.Grant{Token: result.Token, Slot: result.Slot, Mode: result.Mode, Sent: s.since()}, nil
+		return engine.Grant{Token: result.Token, Slot: result.Slot, Mode: result.Mode, Sent: s.since()}, nil
 	case machine.Held:
-		return lease.Grant{}, lease.ErrHeld
+		return engine.Grant{}, engine.ErrHeld
 	case machine.Ended:
-		return lease.Grant{}, fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, request.Nonce)
+		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
 	case machine.NoSession:
-		return lease.Grant{}, lease.ErrExpired
+		return engine.Grant{}, engine.ErrExpired
 	case machine.Exhausted: // nothing has happened, nor will it
-		return lease.Grant{}, errExhausted
+		return engine.Grant{}, errExhausted
 	case machine.WrongMode:
-		return lease.Grant{}, &lease.ModeError{Resource: result.Resource, Want: lease.Correctness, Have: result.Mode}
+		return engine.Grant{}, &engine.ModeError{Resource: result.Resource, Want: engine.Correctness, Have: result.Mode}
 	case machine.NotReady:
-		return lease.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
+		return engine.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Moving:
-		return lease.Grant{}, &lease.MovingError{Resource: result.Resource, From: result.Mode, To: result.Next}
+		return engine.Grant{}, &engine.MovingError{Resource: result.Resource, From: result.Mode, To: result.Next}
 	}
-	return lease.Grant{}, fmt.Errorf("%w: the machine answered %s", lease.ErrUncertain, result.Code)
+	return engine.Grant{}, fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
 }
 
 // note remembers what an attempt is for, and refuses one that was made for
 // something else: the machine knows it by its nonce alone, and would answer with
 // what that was granted. Each leader learns first what others have granted. fresh
 // says that the attempt was not known.
-func (s *Session) note(n *Node, request *lease.Request) (fresh bool, err error) {
+func (s *Session) note(n *Node, request *engine.Request) (fresh bool, err error) {
 	term := n.leading.Load()
 	if term == nil {
 		return false, nil // nothing will be asked here
@@ -116,7 +116,7 @@ func (s *Session) note(n *Node, request *lease.Request) (fresh bool, err error) 
 	}
 	if known.kind != request.Kind || !slices.Equal(known.resources, request.Resources) {
 		return false, fmt.Errorf("%w: attempt %d was made for %q (%s), and now asks for %q (%s); use a nonce that was not used before",
-			lease.ErrInvalid, request.Nonce, known.resources, known.kind, request.Resources, request.Kind)
+			engine.ErrInvalid, request.Nonce, known.resources, known.kind, request.Resources, request.Kind)
 	}
 	return false, nil
 }
@@ -124,7 +124,7 @@ func (s *Session) note(n *Node, request *lease.Request) (fresh bool, err error) 
 // learn takes over which attempts the machine has. The caller holds mu.
 func (s *Session) learn(m *machine.Machine) {
 	if s.asked == nil {
-		s.asked = map[lease.Nonce]ask{}
+		s.asked = map[engine.Nonce]ask{}
 	}
 	if m.SessionInfo(s.config.ID).Incarnation != s.number {
 		return
@@ -136,35 +136,35 @@ func (s *Session) learn(m *machine.Machine) {
 }
 
 // unnote is for an attempt that has ended.
-func (s *Session) unnote(nonce lease.Nonce) {
+func (s *Session) unnote(nonce engine.Nonce) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.asked, nonce)
 }
 
 // refuseEfficiency is the answer to a caller who expects the other mode.
-func (n *Node) refuseEfficiency(request lease.Request) error {
+func (n *Node) refuseEfficiency(request engine.Request) error {
 	topology := n.Topology()
 	for _, name := range request.Resources {
 		switch mode, err := topology.ModeOf(name); {
 		case err != nil:
 			return err
-		case mode != lease.Efficiency:
-			return &lease.ModeError{Resource: name, Want: lease.Efficiency, Have: mode}
+		case mode != engine.Efficiency:
+			return &engine.ModeError{Resource: name, Want: engine.Efficiency, Have: mode}
 		}
 	}
-	return fmt.Errorf("%w: %q is a lock of the efficiency mode; ask the backend of that mode", lease.ErrUnsupported, string(request.Resources[0]))
+	return fmt.Errorf("%w: %q is a lock of the efficiency mode; ask the backend of that mode", engine.ErrUnsupported, string(request.Resources[0]))
 }
 
 // since is the moment from which the session's time counts.
-func (s *Session) since() lease.Instant {
+func (s *Session) since() engine.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent
 }
 
 // Renew prolongs the session.
-func (s *Session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	if err := s.backend.do(ctx, func(n *Node) error { return n.renew(ctx, s.config.ID, s.number) }); err != nil {
 		return nil, fmt.Errorf("renew: %w", err)
@@ -178,7 +178,7 @@ func (s *Session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 }
 
 // Release ends an attempt. That the session is gone is as good.
-func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 	return s.backend.do(ctx, func(n *Node) error {
 		if _, _, err := n.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
 			return fmt.Errorf("release: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -184,17 +184,17 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 		defer n.takeOver()
 		return n.raft.Restore(meta, bytes.NewReader(state), 0)
 	}))
-	if err == nil || errors.Is(err, lease.ErrUncertain) {
+	if err == nil || errors.Is(err, engine.ErrUncertain) {
 		return err
 	}
-	return fmt.Errorf("%w: %w; look at the token floor of the next leader before you restore again", lease.ErrUncertain, err)
+	return fmt.Errorf("%w: %w; look at the token floor of the next leader before you restore again", engine.ErrUncertain, err)
 }
 
 // present is how far the state that a snapshot replaces had come.
 type present struct {
 	token, ceiling fencing.Token
 	order, version uint64
-	fleet          lease.Fleet
+	fleet          engine.Fleet
 	changing       bool // the fleet is being changed
 }
 
@@ -207,7 +207,7 @@ type present struct {
 // The Redis fleet stays the present one: its nodes do not go back with the log.
 func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 	if p.changing {
-		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased redis fleet set' of the old fleet", lease.ErrUnavailable)
+		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased redis fleet set' of the old fleet", engine.ErrUnavailable)
 	}
 	chain, m, err := decodeState(state)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // reopen stops a node of a disk cluster and starts it again on its folder.
@@ -45,7 +45,7 @@ func TestNodeComesBackWithEverything(t *testing.T) {
 }
 
 // openSameSession is the session of a client that has found the cluster again.
-func openSameSession(t *testing.T, c *cluster, s lease.Session) lease.Session {
+func openSameSession(t *testing.T, c *cluster, s engine.Session) engine.Session {
 	t.Helper()
 	found, err := c.backend().Open(testContext(t), s.(*Session).config)
 	require.NoError(t, err)
@@ -57,9 +57,9 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			c := startDisk(t, 3, kind, func(c *Config) { c.HeartbeatTimeout = 2 * time.Second })
 			ctx := testContext(t)
-			lost := make(chan lease.Nonce, 100)
-			s, err := c.backend().Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour, Clock: lease.SystemClock(),
-				Lost: func(nonce lease.Nonce, _ error) { lost <- nonce }})
+			lost := make(chan engine.Nonce, 100)
+			s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock(),
+				Lost: func(nonce engine.Nonce, _ error) { lost <- nonce }})
 			require.NoError(t, err)
 			kept, err := s.Acquire(ctx, lockRequest(1, "kept"))
 			require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 			floor, err := c.leader().RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, floor, later.Token+fencing.FloorStep)
-			var told []lease.Nonce
+			var told []engine.Nonce
 			for len(told) < 2 {
 				select {
 				case nonce := <-lost:
@@ -86,11 +86,11 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 					require.FailNow(t, "not told", "only %v", told)
 				}
 			}
-			require.ElementsMatch(t, []lease.Nonce{1, 2}, told, "whoever holds is told")
+			require.ElementsMatch(t, []engine.Nonce{1, 2}, told, "whoever holds is told")
 			_, err = s.Renew(ctx)
-			require.ErrorIs(t, err, lease.ErrExpired)
+			require.ErrorIs(t, err, engine.ErrExpired)
 			_, err = s.Acquire(ctx, lockRequest(3, "later"))
-			require.ErrorIs(t, err, lease.ErrExpired)
+			require.ErrorIs(t, err, engine.ErrExpired)
 			require.Zero(t, c.leader().Status().Counts, "nobody holds anything")
 			next, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(3, "later"))
 			require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestLogIsCompacted(t *testing.T) {
 			c := startDisk(t, 1, kind, func(c *Config) { c.SnapshotEntries, c.SnapshotInterval = 20, 10*time.Millisecond })
 			s := openSession(t, c.backend(), time.Hour)
 			for i := range 100 {
-				_, err := s.Acquire(testContext(t), lockRequest(lease.Nonce(i+1), fencing.Resource(fmt.Sprint("lock ", i))))
+				_, err := s.Acquire(testContext(t), lockRequest(engine.Nonce(i+1), fencing.Resource(fmt.Sprint("lock ", i))))
 				require.NoError(t, err)
 			}
 			eventually(t, "a shorter log", func() bool {

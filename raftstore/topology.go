@@ -4,17 +4,17 @@ import (
 	"context"
 	"sync"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-var _ lease.TopologySource = (*Node)(nil)
+var _ engine.TopologySource = (*Node)(nil)
 
 // topologyFeed has the newest topology that a node has applied, for those who
 // wait for the next one. The zero value has an empty topology.
 type topologyFeed struct {
 	mu      sync.Mutex
-	newest  lease.Topology
+	newest  engine.Topology
 	changed chan struct{} // closed when newest is replaced; nil while nobody waits
 }
 
@@ -35,7 +35,7 @@ func (f *topologyFeed) update(m *machine.Machine) {
 
 // get returns the newest topology, and a channel that is closed when there is
 // another.
-func (f *topologyFeed) get() (lease.Topology, <-chan struct{}) {
+func (f *topologyFeed) get() (engine.Topology, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.changed == nil {
@@ -45,7 +45,7 @@ func (f *topologyFeed) get() (lease.Topology, <-chan struct{}) {
 }
 
 // Topology returns the topology as this node has applied it. It needs no leader.
-func (n *Node) Topology() lease.Topology {
+func (n *Node) Topology() engine.Topology {
 	n.topology.mu.Lock()
 	defer n.topology.mu.Unlock()
 	return n.topology.newest
@@ -53,7 +53,7 @@ func (n *Node) Topology() lease.Topology {
 
 // NextTopology waits until this node has applied a topology whose version is
 // above after, and returns it. It needs no leader.
-func (n *Node) NextTopology(ctx context.Context, after uint64) (lease.Topology, error) {
+func (n *Node) NextTopology(ctx context.Context, after uint64) (engine.Topology, error) {
 	for {
 		t, changed := n.topology.get()
 		if t.Version > after {
@@ -62,9 +62,9 @@ func (n *Node) NextTopology(ctx context.Context, after uint64) (lease.Topology, 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return lease.Topology{}, context.Cause(ctx)
+			return engine.Topology{}, context.Cause(ctx)
 		case <-n.stopped:
-			return lease.Topology{}, ErrStopped
+			return engine.Topology{}, ErrStopped
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-var testFleet = lease.Fleet{Namespace: "leased", Addresses: []string{"r1:6379", "r2:6379", "r3:6379"}, MaxTTL: time.Minute}
+var testFleet = engine.Fleet{Namespace: "leased", Addresses: []string{"r1:6379", "r2:6379", "r3:6379"}, MaxTTL: time.Minute}
 
 // makeReady has the log reconciled with a fleet.
 func makeReady(t *testing.T, n *Node) {
@@ -29,7 +29,7 @@ func makeReady(t *testing.T, n *Node) {
 // moveToEfficiency moves a prefix that nobody holds a lock of.
 func moveToEfficiency(t *testing.T, n *Node, prefix string) {
 	t.Helper()
-	version, err := n.SetPolicy(testContext(t), lease.Policy{Prefix: prefix, Mode: lease.Efficiency}, 0, true)
+	version, err := n.SetPolicy(testContext(t), engine.Policy{Prefix: prefix, Mode: engine.Efficiency}, 0, true)
 	require.NoError(t, err)
 	require.NoError(t, n.FinishMove(testContext(t), prefix, version))
 }
@@ -38,12 +38,12 @@ func TestPoliciesAreVersioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		n, ctx := c.leader(), testContext(t)
-		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, 0, false)
+		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 0, false)
 		require.NoError(t, err)
 		require.Equal(t, uint64(1), version)
-		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Efficiency}, 7, false)
+		_, err = n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 7, false)
 		require.ErrorIs(t, err, ErrVersion)
-		_, err = n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Correctness}, 0, false)
+		_, err = n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, false)
 		require.ErrorIs(t, err, ErrMoving)
 		require.ErrorContains(t, err, "abort it first")
 		require.ErrorIs(t, n.FinishMove(ctx, "fast/", 2), ErrVersion)
@@ -52,26 +52,26 @@ func TestPoliciesAreVersioned(t *testing.T) {
 		policies, version, err := n.Policies(ctx, Linearizable)
 		require.NoError(t, err)
 		require.Equal(t, uint64(2), version)
-		require.Equal(t, lease.Efficiency, policies.For("fast/x").Mode)
+		require.Equal(t, engine.Efficiency, policies.For("fast/x").Mode)
 
 		s := openSession(t, c.backend(), time.Minute)
 		_, err = s.Acquire(ctx, lockRequest(1, "fast/x"))
-		require.ErrorIs(t, err, lease.ErrModeMismatch, "a lock of the other mode is not granted here")
+		require.ErrorIs(t, err, engine.ErrModeMismatch, "a lock of the other mode is not granted here")
 		request := lockRequest(2, "fast/x")
-		request.Mode = lease.Efficiency
+		request.Mode = engine.Efficiency
 		_, err = s.Acquire(ctx, request)
-		require.ErrorIs(t, err, lease.ErrUnsupported)
+		require.ErrorIs(t, err, engine.ErrUnsupported)
 		request = lockRequest(3, "used")
-		request.Mode = lease.Efficiency
+		request.Mode = engine.Efficiency
 		_, err = s.Acquire(ctx, request)
-		require.ErrorIs(t, err, lease.ErrModeMismatch)
+		require.ErrorIs(t, err, engine.ErrModeMismatch)
 
 		_, err = n.DeletePolicy(ctx, "fast/", 1, false)
 		require.ErrorIs(t, err, ErrVersion)
 		_, err = n.DeletePolicy(ctx, "none/", 0, false)
-		require.ErrorIs(t, err, lease.ErrNotHeld)
+		require.ErrorIs(t, err, engine.ErrNotHeld)
 		_, err = n.AbortMove(ctx, "fast/")
-		require.ErrorIs(t, err, lease.ErrNotHeld)
+		require.ErrorIs(t, err, engine.ErrNotHeld)
 		c.agree()
 	})
 }
@@ -83,8 +83,8 @@ func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 		c := startMemory(t, 3)
 		n, ctx := c.leader(), testContext(t)
 		lost := make(chan error, 3) // each node tells
-		holder, err := c.backend().Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour, Clock: lease.SystemClock(),
-			Lost: func(_ lease.Nonce, err error) { lost <- err }})
+		holder, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock(),
+			Lost: func(_ engine.Nonce, err error) { lost <- err }})
 		require.NoError(t, err)
 		_, err = holder.Acquire(ctx, lockRequest(1, "a/1"))
 		require.NoError(t, err)
@@ -95,24 +95,24 @@ func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 		go func() { _, err := waiter.Acquire(ctx, request); told <- err }()
 		pass(time.Second) // nothing moves any more: it waits
 
-		policy := lease.Policy{Prefix: "a/", Mode: lease.Efficiency}
+		policy := engine.Policy{Prefix: "a/", Mode: engine.Efficiency}
 		version, err := n.SetPolicy(ctx, policy, 0, false)
 		require.NoError(t, err)
-		want := &lease.MovingError{Resource: "a/1", From: lease.Correctness, To: lease.Efficiency}
+		want := &engine.MovingError{Resource: "a/1", From: engine.Correctness, To: engine.Efficiency}
 		require.Equal(t, want, <-told)
 		_, err = waiter.Acquire(ctx, request)
 		require.Equal(t, want, err)
 		expecting := request
-		expecting.Mode = lease.Efficiency
+		expecting.Mode = engine.Efficiency
 		_, err = waiter.Acquire(ctx, expecting)
 		require.Equal(t, want, err)
-		require.ErrorIs(t, n.FinishMove(ctx, "a/", version), lease.ErrHeld)
+		require.ErrorIs(t, n.FinishMove(ctx, "a/", version), engine.ErrHeld)
 		require.Equal(t, 1, n.Efficiency().Moves[0].Holders)
 
 		_, err = n.SetPolicy(ctx, policy, 0, true)
 		require.NoError(t, err)
 		err = <-lost
-		require.ErrorIs(t, err, lease.ErrTaken)
+		require.ErrorIs(t, err, engine.ErrTaken)
 		require.ErrorContains(t, err, "moved the lock")
 		_, err = n.AbortMove(ctx, "a/")
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestAWaiterLooksForAMoveBeforeItWaits(t *testing.T) {
 			require.NoError(t, err)
 			return result
 		}
-		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "a", Mode: lease.Efficiency}, 0, false)
+		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "a", Mode: engine.Efficiency}, 0, false)
 		require.NoError(t, err)
 		require.Equal(t, machine.Moving, missed().Code)
 		require.NoError(t, n.FinishMove(ctx, "a", version))
@@ -147,13 +147,13 @@ func TestTopologyOnFollowers(t *testing.T) {
 		c := startMemory(t, 3)
 		ctx := testContext(t)
 		leader := c.leader()
-		waiting := make(chan lease.Topology, len(c.nodes))
+		waiting := make(chan engine.Topology, len(c.nodes))
 		for _, n := range c.nodes {
-			require.Equal(t, lease.Topology{}, n.Topology())
+			require.Equal(t, engine.Topology{}, n.Topology())
 			go func() {
 				for after := uint64(0); ; {
 					next, err := n.NextTopology(ctx, after)
-					if err != nil || next.Ready && next.Policies.For("fast/x").Mode == lease.Efficiency {
+					if err != nil || next.Ready && next.Policies.For("fast/x").Mode == engine.Efficiency {
 						waiting <- next
 						return
 					}
@@ -178,7 +178,7 @@ func TestTopologyOnFollowers(t *testing.T) {
 			require.Equal(t, testFleet, n.Topology().Fleet)
 			mode, err := n.Topology().Route(&request)
 			require.NoError(t, err)
-			require.Equal(t, lease.Efficiency, mode)
+			require.Equal(t, engine.Efficiency, mode)
 			require.True(t, n.Efficiency().Ready)
 			require.Equal(t, "n1:8400", n.MemberAPI("n1"))
 			soon, cancel := context.WithTimeout(ctx, time.Second)
@@ -194,8 +194,8 @@ func TestTopologyOnFollowers(t *testing.T) {
 func TestTopologyFollowsASnapshot(t *testing.T) {
 	leader, follower := newReplica(t), newReplica(t)
 	leader.apply(&machine.SetFleet{Fleet: testFleet})
-	leader.apply(&machine.SetPolicy{Policy: lease.Policy{Prefix: "a", Mode: lease.Efficiency}})
-	next := make(chan lease.Topology, 1)
+	leader.apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency}})
+	next := make(chan engine.Topology, 1)
 	go func() { topology, _ := follower.node.NextTopology(testContext(t), 1); next <- topology }()
 	follower.restore(leader)
 	require.Equal(t, leader.node.Topology(), <-next)
@@ -224,7 +224,7 @@ func TestFleetCalls(t *testing.T) {
 		require.NoError(t, err)
 		_, err = n.AssignRange(ctx, "r1:6379", "nonce")
 		require.ErrorIs(t, err, ErrNotReady)
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, n.Reconcile(ctx, 6, 1<<40))
 		_, err = n.AssignRange(ctx, "other:6379", "nonce")
 		require.ErrorIs(t, err, ErrVersion)
@@ -238,7 +238,7 @@ func TestFleetCalls(t *testing.T) {
 		require.NoError(t, n.FinishReconcile(ctx, 7))
 		require.ErrorIs(t, n.Reconcile(ctx, 8, 0), ErrVersion)
 
-		other := lease.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
+		other := engine.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
 		version, err := n.SetFleet(ctx, other, 0, true, false)
 		require.NoError(t, err)
 		require.ErrorIs(t, n.FinishFleet(ctx, version-1), ErrVersion)
@@ -266,7 +266,7 @@ func TestARestoreForgetsNoToken(t *testing.T) {
 		_, err := n.SaveSnapshot(ctx, &saved)
 		require.NoError(t, err)
 
-		version, err := n.SetPolicy(ctx, lease.Policy{Prefix: "fast/", Mode: lease.Correctness}, 0, true)
+		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, true)
 		require.NoError(t, err)
 		require.NoError(t, n.FinishMove(ctx, "fast/", version))
 		later, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "fast/x"))
@@ -274,7 +274,7 @@ func TestARestoreForgetsNoToken(t *testing.T) {
 		assigned, err := n.AssignRange(ctx, "r1:6379", "nonce")
 		require.NoError(t, err)
 		before := n.Topology().Version
-		behind := make(chan lease.Topology, 1)
+		behind := make(chan engine.Topology, 1)
 		go func() { next, _ := c.follower().NextTopology(ctx, before); behind <- next }()
 		synctest.Wait()
 
@@ -312,18 +312,18 @@ func TestARestoreKeepsTheFleet(t *testing.T) {
 		makeReady(t, n)
 		_, err = n.SaveSnapshot(ctx, &with)
 		require.NoError(t, err)
-		other := lease.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
+		other := engine.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
 		version, err := n.SetFleet(ctx, other, 0, true, false)
 		require.NoError(t, err)
 		_, err = n.RestoreSnapshot(ctx, bytes.NewReader(with.Bytes()))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, c.leader().FinishFleet(ctx, version))
 		for _, saved := range []*bytes.Buffer{&with, &without} {
 			_, err = c.leader().RestoreSnapshot(ctx, saved)
 			require.NoError(t, err)
 			require.Equal(t, other, c.leader().Topology().Fleet)
 			_, err = openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "x"))
-			require.ErrorIs(t, err, lease.ErrUnavailable, "not before the log has caught up with the nodes of the fleet")
+			require.ErrorIs(t, err, engine.ErrUnavailable, "not before the log has caught up with the nodes of the fleet")
 		}
 	})
 }
@@ -356,7 +356,7 @@ func TestTopologyAfterRestartAndRecovery(t *testing.T) {
 	next, err := c.nodes[0].NextTopology(ctx, before.Version+1)
 	require.NoError(t, err)
 	require.True(t, next.Ready)
-	require.Equal(t, lease.Efficiency, next.Policies.For("faster/x").Mode)
+	require.Equal(t, engine.Efficiency, next.Policies.For("faster/x").Mode)
 	require.Equal(t, "n0:8400", c.leader().MemberAPI("n0"))
 
 	require.NoError(t, c.nodes[0].Close())

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
@@ -23,21 +23,21 @@ const (
 // Acquire takes a lock for a caller whose session lives elsewhere. Nothing is
 // kept here: the caller renews and releases what it gets, through this process or
 // another.
-func (b *Backend) Acquire(ctx context.Context, session lease.SessionID, ttl time.Duration, request lease.Request) (Held, lease.Grant, error) {
-	a, err := b.acquire(ctx, nil, lease.SystemClock(), session, ttl, &request)
+func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (Held, engine.Grant, error) {
+	a, err := b.acquire(ctx, nil, engine.SystemClock(), session, ttl, &request)
 	if err != nil {
-		return Held{}, lease.Grant{}, err
+		return Held{}, engine.Grant{}, err
 	}
 	return a.Held, a.grant(), nil
 }
 
-func (a *attempt) grant() lease.Grant {
-	return lease.Grant{Token: a.Token, Mode: lease.Efficiency, Sent: a.sent}
+func (a *attempt) grant() engine.Grant {
+	return engine.Grant{Token: a.Token, Mode: engine.Efficiency, Sent: a.sent}
 }
 
 // acquire tries until the outcome is certain, or ctx ends. A waiter also gives up
 // when gone is closed.
-func (b *Backend) acquire(ctx context.Context, gone <-chan struct{}, clock lease.Clock, session lease.SessionID, ttl time.Duration, request *lease.Request) (*attempt, error) {
+func (b *Backend) acquire(ctx context.Context, gone <-chan struct{}, clock engine.Clock, session engine.SessionID, ttl time.Duration, request *engine.Request) (*attempt, error) {
 	if err := b.check(ttl, request); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (b *Backend) acquire(ctx context.Context, gone <-chan struct{}, clock lease
 			return a, err
 		}
 		if splits == trySplits {
-			return nil, fmt.Errorf("%w: others are acquiring it at the same time", lease.ErrHeld)
+			return nil, fmt.Errorf("%w: others are acquiring it at the same time", engine.ErrHeld)
 		}
 		if err := b.pause(ctx, splitPause(splits)); err != nil {
 			return nil, err
@@ -60,26 +60,26 @@ func (b *Backend) acquire(ctx context.Context, gone <-chan struct{}, clock lease
 }
 
 // check refuses what this mode does not provide.
-func (b *Backend) check(ttl time.Duration, request *lease.Request) error {
+func (b *Backend) check(ttl time.Duration, request *engine.Request) error {
 	if err := request.Validate(); err != nil {
 		return err
 	}
 	if err := b.checkTTL(ttl); err != nil {
 		return err
 	}
-	if request.Mode == lease.Correctness {
-		return &lease.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: lease.Efficiency}
+	if request.Mode == engine.Correctness {
+		return &engine.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: engine.Efficiency}
 	}
-	if request.Kind != lease.Exclusive {
+	if request.Kind != engine.Exclusive {
 		return fmt.Errorf("%w: lock %q is in efficiency mode, which has exclusive leases and sets only; "+
-			"use a lock in correctness mode for shared leases and permits", lease.ErrUnsupported, string(request.Resources[0]))
+			"use a lock in correctness mode for shared leases and permits", engine.ErrUnsupported, string(request.Resources[0]))
 	}
 	return nil
 }
 
 func (b *Backend) checkTTL(ttl time.Duration) error {
-	if ttl < lease.MinTTL || ttl > b.config.MaxTTL {
-		return fmt.Errorf("%w: ttl (%v) must be from %v to the longest of the efficiency mode (%v)", lease.ErrInvalid, ttl, lease.MinTTL, b.config.MaxTTL)
+	if ttl < engine.MinTTL || ttl > b.config.MaxTTL {
+		return fmt.Errorf("%w: ttl (%v) must be from %v to the longest of the efficiency mode (%v)", engine.ErrInvalid, ttl, engine.MinTTL, b.config.MaxTTL)
 	}
 	return nil
 }
@@ -91,21 +91,21 @@ func (b *Backend) authorize(resources []fencing.Resource) (version uint64, err e
 		return standaloneVersion, nil
 	}
 	t := b.config.Topology()
-	mode, err := t.Route(&lease.Request{Resources: resources})
+	mode, err := t.Route(&engine.Request{Resources: resources})
 	switch {
 	case err != nil:
 		return 0, err
-	case mode != lease.Efficiency:
-		return 0, &lease.ModeError{Resource: resources[0], Want: lease.Efficiency, Have: mode}
+	case mode != engine.Efficiency:
+		return 0, &engine.ModeError{Resource: resources[0], Want: engine.Efficiency, Have: mode}
 	case !t.Fleet.Equal(b.config.fleet()):
-		return 0, fmt.Errorf("%w: the Redis fleet has changed", lease.ErrUnavailable)
+		return 0, fmt.Errorf("%w: the Redis fleet has changed", engine.ErrUnavailable)
 	}
 	return t.Version, nil
 }
 
-// try makes one attempt. The error matches lease.ErrHeld, errSplit,
-// lease.ErrUnavailable or the context's.
-func (b *Backend) try(ctx context.Context, clock lease.Clock, want Held, waiter, ticket string) (*attempt, error) {
+// try makes one attempt. The error matches engine.ErrHeld, errSplit,
+// engine.ErrUnavailable or the context's.
+func (b *Backend) try(ctx context.Context, clock engine.Clock, want Held, waiter, ticket string) (*attempt, error) {
 	version, err := b.authorize(want.Resources)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (b *Backend) try(ctx context.Context, clock lease.Clock, want Held, waiter,
 		return a, nil
 	case outcome == quorum.Granted:
 		a.release(wakeNext)
-		return nil, fmt.Errorf("%w: the votes took longer than the lease lasts", lease.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the votes took longer than the lease lasts", engine.ErrUnavailable)
 	case waiter != "":
 		a.withdraw(wakeNone) // at once: others may need these votes
 		a.hear(ctx, b.config.NodeTimeout)
@@ -153,7 +153,7 @@ func (b *Backend) pause(ctx context.Context, d time.Duration) error {
 
 // acquireInTurn waits for the request's turn in this process, and then for the
 // lock.
-func (b *Backend) acquireInTurn(ctx context.Context, gone <-chan struct{}, clock lease.Clock, want Held, queued func()) (*attempt, error) {
+func (b *Backend) acquireInTurn(ctx context.Context, gone <-chan struct{}, clock engine.Clock, want Held, queued func()) (*attempt, error) {
 	w := b.queues.join(want)
 	defer b.queues.leave(w)
 	splits, waiter, ticket := 0, "", "" // a lock that is free needs no ticket

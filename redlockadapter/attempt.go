@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
@@ -21,8 +21,8 @@ type attempt struct {
 	backend *Backend
 	keys    []string
 	version string
-	sent    lease.Instant // before the first send
-	renewed lease.Instant // when it was granted or last renewed; guarded by grants
+	sent    engine.Instant // before the first send
+	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
 	canceled atomic.Bool   // what was not sent need not be
 	decided  chan struct{} // closed with the decision
@@ -45,7 +45,7 @@ func (b *Backend) newAttempt(h Held, version uint64) *attempt {
 
 // send asks all nodes at once. waiter and ticket queue the process for a lock that
 // is held; both are empty for an attempt that does not wait.
-func (a *attempt) send(clock lease.Clock, waiter, ticket string) {
+func (a *attempt) send(clock engine.Clock, waiter, ticket string) {
 	r := newRequest(acquireScript, a.keys, a.version, a.backend.fingerprint, a.Name, millis(a.TTL), a.details(), waiter, ticket)
 	r.answer, r.canceled = a.answered, &a.canceled
 	if waiter != "" {
@@ -84,7 +84,7 @@ func (a *attempt) raised(node int, token fencing.Token, got reply) {
 	}
 	if got.words != nil { // it refused: the lock ran out, or the version changed
 		vote.State = quorum.Refused
-		if errors.Is(err, lease.ErrHeld) {
+		if errors.Is(err, engine.ErrHeld) {
 			err = errSplit
 		}
 	}
@@ -138,7 +138,7 @@ func voteOf(got reply) (quorum.Vote, error) {
 		left, _ := strconv.ParseInt(got.word(1), 10, 64)
 		// A session passes a lock on so quickly that the nodes name different
 		// attempts of it. It holds the lock all the same.
-		return quorum.Vote{State: quorum.Held, Left: time.Duration(left) * time.Millisecond, Holder: sessionOf(got.word(2))}, lease.ErrHeld
+		return quorum.Vote{State: quorum.Held, Left: time.Duration(left) * time.Millisecond, Holder: sessionOf(got.word(2))}, engine.ErrHeld
 	case "lost":
 		return refused, errSplit
 	}
@@ -175,7 +175,7 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) error {
 		answered := len(a.backend.nodes) - a.silent
 		a.mu.Unlock()
 		return fmt.Errorf("%w: %d of %d Redis nodes answered within %v, %d are needed",
-			lease.ErrUnavailable, answered, len(a.backend.nodes), limit, a.backend.quorum)
+			engine.ErrUnavailable, answered, len(a.backend.nodes), limit, a.backend.quorum)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -194,8 +194,8 @@ func (a *attempt) hear(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// refusal is the error of a lost attempt. It matches lease.ErrHeld, errSplit or
-// lease.ErrUnavailable.
+// refusal is the error of a lost attempt. It matches engine.ErrHeld, errSplit or
+// engine.ErrUnavailable.
 func (a *attempt) refusal() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,7 +213,7 @@ func (a *attempt) refusal() error {
 	case count(ErrVersion) > 0:
 		a.backend.poke()
 		return a.backend.versionError()
-	case count(lease.ErrHeld)+count(errSplit) > 0:
+	case count(engine.ErrHeld)+count(errSplit) > 0:
 		return errSplit
 	case count(errEnded) > 0:
 		return endedError(a.Nonce)
@@ -226,10 +226,10 @@ func (a *attempt) refusal() error {
 type heldError struct{ after time.Duration }
 
 // Error says that the lock is held.
-func (e *heldError) Error() string { return lease.ErrHeld.Error() }
+func (e *heldError) Error() string { return engine.ErrHeld.Error() }
 
-// Is makes errors.Is match lease.ErrHeld.
-func (e *heldError) Is(target error) bool { return target == lease.ErrHeld }
+// Is makes errors.Is match engine.ErrHeld.
+func (e *heldError) Is(target error) bool { return target == engine.ErrHeld }
 
 // outcome returns the decision so far.
 func (a *attempt) outcome() (quorum.Outcome, fencing.Token) {

@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// Backend is a lease.Backend over N Redis masters. All methods may be called
+// Backend is a engine.Backend over N Redis masters. All methods may be called
 // concurrently. Close it when done.
 type Backend struct {
 	config      Config
-	fingerprint string      // of the fleet
-	channel     string      // begins the names of wake-up channels
-	process     string      // identifies this process on the nodes
-	clock       lease.Clock // for what has no session's clock
+	fingerprint string       // of the fleet
+	channel     string       // begins the names of wake-up channels
+	process     string       // identifies this process on the nodes
+	clock       engine.Clock // for what has no session's clock
 	quorum      int
 	tries       atomic.Uint64
 
@@ -39,27 +39,27 @@ type Backend struct {
 
 	mu       sync.Mutex
 	closed   bool
-	sessions map[lease.SessionID]*session
+	sessions map[engine.SessionID]*session
 }
 
-var _ lease.Backend = (*Backend)(nil)
+var _ engine.Backend = (*Backend)(nil)
 
 // wallClock is the time that people and Redis servers know. Only the skew of
 // servers and the order of waiters depend on it.
-func wallClock() time.Time { return lease.MonotonicClock().Now().Time() }
+func wallClock() time.Time { return engine.MonotonicClock().Now().Time() }
 
 // newProcess returns a random name, short since it is part of every record: 48
 // bits, always of the same length.
 func newProcess() string {
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	return base64.RawURLEncoding.EncodeToString(id[:6])
 }
 
 func newBackend(config Config) *Backend {
 	b := &Backend{config: config, fingerprint: config.fleet().Fingerprint(), channel: keyPrefix(config.Namespace) + "wake:",
-		process: newProcess(), clock: lease.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
+		process: newProcess(), clock: engine.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
 		lives: &lives{owner: map[string]string{}}, granted: grants{byName: map[string]*attempt{}},
-		sessions: map[lease.SessionID]*session{}}
+		sessions: map[engine.SessionID]*session{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.keeper = newKeeper(b)
 	b.queues = newQueues(b)
@@ -196,7 +196,7 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	statuses := b.NodeStatuses(ctx)
 	for _, s := range statuses {
 		if live := s.Report.Live; live != nil && live.Fleet != b.fingerprint {
-			return fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, s.Addr, errFleet)
+			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, s.Addr, errFleet)
 		}
 	}
 	if err := b.refuseService(reports(statuses)); err != nil {
@@ -218,13 +218,13 @@ func Init(ctx context.Context, config Config, floor fencing.Token) error {
 	}
 	if initialised < b.quorum {
 		return fmt.Errorf("%w: %d of %d Redis nodes were initialised, %d are needed: %w",
-			lease.ErrUnavailable, initialised, len(b.nodes), b.quorum, errors.Join(errs...))
+			engine.ErrUnavailable, initialised, len(b.nodes), b.quorum, errors.Join(errs...))
 	}
 	return nil
 }
 
 func (b *Backend) initNode(ctx context.Context, node int, floor fencing.Token) error {
-	join := lease.NewSessionID().String()
+	join := engine.NewSessionID().String()
 	if err := b.Join(ctx, node, join, standaloneVersion); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -89,7 +89,7 @@ func (l *ledger) ended(r fencing.Resource) {
 func (l *ledger) refused(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, kind := range []error{redlockadapter.ErrNoState, lease.ErrHeld, lease.ErrUnavailable, lease.ErrUncertain, context.DeadlineExceeded, context.Canceled} {
+	for _, kind := range []error{redlockadapter.ErrNoState, engine.ErrHeld, engine.ErrUnavailable, engine.ErrUncertain, context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, kind) {
 			l.refusals[kind.Error()[:min(40, len(kind.Error()))]]++
 			return
@@ -100,8 +100,8 @@ func (l *ledger) refused(err error) {
 
 // work takes and releases locks until ctx ends. Now and then it leaves a lock to
 // its TTL, or gives up while it waits.
-func (l *ledger) work(ctx context.Context, s lease.Session, resources []fencing.Resource, dice *rand.Rand) {
-	for nonce := lease.Nonce(1); ctx.Err() == nil; nonce++ {
+func (l *ledger) work(ctx context.Context, s engine.Session, resources []fencing.Resource, dice *rand.Rand) {
+	for nonce := engine.Nonce(1); ctx.Err() == nil; nonce++ {
 		resource := resources[dice.IntN(len(resources))]
 		r := request(nonce, resource)
 		r.Wait = dice.IntN(4) > 0
@@ -116,7 +116,7 @@ func (l *ledger) work(ctx context.Context, s lease.Session, resources []fencing.
 		}
 		l.granted(resource, before, grant.Token)
 		if l.abandon && dice.IntN(100) == 0 { // its holder is gone
-			left := chaosTTL - lease.SystemClock().Now().Since(grant.Sent)
+			left := chaosTTL - engine.SystemClock().Now().Since(grant.Sent)
 			time.AfterFunc(left, func() { l.ended(resource) })
 			continue
 		}

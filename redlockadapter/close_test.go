@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -40,10 +40,10 @@ func TestCloseLeavesNothing(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-gone, context.Canceled)
 		require.NoError(t, b.Close(ctx))
-		_, err = b.Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: longTTL})
-		require.ErrorIs(t, err, lease.ErrUnavailable)
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), longTTL, request(1, "b"))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		_, err = b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "b"))
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, b.Close(ctx), "closed twice")
 		waitFor(t, func() bool { return !strings.Contains(goroutines(), "redlockadapter.(") }, "a goroutine is left")
 		f.servers[0].Resume()
@@ -54,7 +54,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		waitFor(t, func() bool { return infoField(t, c, "connected_clients") == "1" }, "a connection is left")
 	}
 	b := f.backend(t)
-	held, _, err := b.Acquire(ctx, lease.NewSessionID(), longTTL, request(1, "a"))
+	held, _, err := b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err, "what the session held was released")
 	require.NoError(t, b.Release(ctx, held))
 }

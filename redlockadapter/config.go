@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Defaults of a Config.
@@ -49,7 +49,7 @@ type Config struct {
 	// from one Topology: a newer version must never be used with older policies.
 	// Nil means standalone: every lock is in efficiency mode, and the Backend
 	// recovers lost nodes by itself.
-	Topology func() lease.Topology
+	Topology func() engine.Topology
 	// Logger hears of nodes that are lost and recovered. Default: slog.Default.
 	Logger *slog.Logger
 }
@@ -77,8 +77,8 @@ func (c Config) filled() Config {
 }
 
 // fleet is the set of the nodes.
-func (c Config) fleet() lease.Fleet {
-	f := lease.Fleet{Namespace: c.Namespace, MaxTTL: c.MaxTTL}
+func (c Config) fleet() engine.Fleet {
+	f := engine.Fleet{Namespace: c.Namespace, MaxTTL: c.MaxTTL}
 	for _, node := range c.Nodes {
 		f.Addresses = append(f.Addresses, node.Addr)
 	}
@@ -88,11 +88,11 @@ func (c Config) fleet() lease.Fleet {
 // validate checks a filled Config.
 func (c Config) validate() error {
 	if len(c.Nodes) == 0 {
-		return fmt.Errorf("%w: no Redis nodes; give 5, or 1 if a single point of failure will do", lease.ErrInvalid)
+		return fmt.Errorf("%w: no Redis nodes; give 5, or 1 if a single point of failure will do", engine.ErrInvalid)
 	}
 	for i, node := range c.Nodes {
 		if node == nil {
-			return fmt.Errorf("%w: Redis node %d is nil", lease.ErrInvalid, i+1)
+			return fmt.Errorf("%w: Redis node %d is nil", engine.ErrInvalid, i+1)
 		}
 	}
 	if err := c.fleet().Validate(); err != nil {
@@ -100,11 +100,11 @@ func (c Config) validate() error {
 	}
 	switch {
 	case c.NodeTimeout < time.Millisecond || c.NodeTimeout > c.MaxTTL:
-		return fmt.Errorf("%w: NodeTimeout (%v) must be from 1ms to MaxTTL (%v)", lease.ErrInvalid, c.NodeTimeout, c.MaxTTL)
+		return fmt.Errorf("%w: NodeTimeout (%v) must be from 1ms to MaxTTL (%v)", engine.ErrInvalid, c.NodeTimeout, c.MaxTTL)
 	case c.IdleCounters < c.MaxTTL:
-		return fmt.Errorf("%w: IdleCounters (%v) must be at least MaxTTL (%v)", lease.ErrInvalid, c.IdleCounters, c.MaxTTL)
+		return fmt.Errorf("%w: IdleCounters (%v) must be at least MaxTTL (%v)", engine.ErrInvalid, c.IdleCounters, c.MaxTTL)
 	case c.MaxSkew < 0:
-		return fmt.Errorf("%w: MaxSkew (%v) must not be negative", lease.ErrInvalid, c.MaxSkew)
+		return fmt.Errorf("%w: MaxSkew (%v) must not be negative", engine.ErrInvalid, c.MaxSkew)
 	}
 	return nil
 }

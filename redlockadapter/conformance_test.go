@@ -9,6 +9,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 )
 
@@ -22,8 +23,8 @@ func TestConforms(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 				f := newVirtualFleet(t, n).init(t)
 				return leasetest.Subject{
-					Backend:     func() lease.Backend { return f.backend(t) },
-					Mode:        lease.Efficiency,
+					Backend:     func() engine.Backend { return f.backend(t) },
+					Mode:        engine.Efficiency,
 					TTL:         virtualTTL,
 					Clock:       f.clock,
 					Unsupported: []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits},
@@ -41,7 +42,7 @@ func TestRealServersServeClients(t *testing.T) {
 			t.Parallel()
 			f := startFleet(t, n).init(t)
 			client := func() *lease.Client {
-				c, err := lease.New(f.backend(t), lease.WithPolicies(lease.Policy{TTL: longTTL}))
+				c, err := lease.New(f.backend(t), lease.WithPolicies(engine.Policy{TTL: longTTL}))
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
 				return c
@@ -51,7 +52,7 @@ func TestRealServersServeClients(t *testing.T) {
 			l, err := mine.Acquire(ctx, "a", lease.WithSet("b", "c"))
 			require.NoError(t, err)
 			_, err = other.TryAcquire(ctx, "c")
-			require.ErrorIs(t, err, lease.ErrHeld)
+			require.ErrorIs(t, err, engine.ErrHeld)
 			require.NoError(t, l.Renew(ctx))
 			next := make(chan fencing.Token)
 			go func() {
@@ -75,10 +76,10 @@ func TestRealServersServeClients(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, again.Token().Newer(token))
 			_, err = mine.Acquire(ctx, "d", lease.WithShared())
-			require.ErrorIs(t, err, lease.ErrUnsupported)
+			require.ErrorIs(t, err, engine.ErrUnsupported)
 			require.ErrorContains(t, err, "correctness mode")
 			_, err = mine.Acquire(ctx, "d", lease.WithPermits(2))
-			require.ErrorIs(t, err, lease.ErrUnsupported)
+			require.ErrorIs(t, err, engine.ErrUnsupported)
 		})
 	}
 }

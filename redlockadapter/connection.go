@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // request is one script call, or one plain command. It is sent to several nodes
@@ -79,13 +79,13 @@ type connection struct {
 	inflight []*request // sent; those before next were answered
 	next     int
 	closed   bool
-	began    lease.Instant // when inflight was sent, or was last seen to be answered in part
-	seen     int           // next at that time
-	watch    *time.Timer   // nil if nothing is watched for a timeout
+	began    engine.Instant // when inflight was sent, or was last seen to be answered in part
+	seen     int            // next at that time
+	watch    *time.Timer    // nil if nothing is watched for a timeout
 
 	// Only run uses these.
 	failures int
-	failed   lease.Instant
+	failed   engine.Instant
 	lastErr  error
 }
 

@@ -15,8 +15,8 @@
 //
 // docs/REDLOCK.md has the protocol. The nouns, in reading order:
 //
-//   - [Config], [Backend]: the nodes, and the lease.Backend on them.
-//   - session: a lease.Session; it remembers what became of each nonce.
+//   - [Config], [Backend]: the nodes, and the engine.Backend on them.
+//   - session: a engine.Session; it remembers what became of each nonce.
 //   - attempt: one try of one nonce; package quorum decides it.
 //   - [Held]: a granted lease, as any process can renew or release it.
 //   - queues: who waits in this process, and who contends on the nodes.

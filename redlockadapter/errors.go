@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // What a caller or an operator can act on. Match with errors.Is.
@@ -14,22 +14,22 @@ var (
 	ErrNodeSetup = errors.New("unusable Redis node")
 	// ErrVersion: the nodes have seen a newer version of the policies than the
 	// caller acts under. Reload the topology and route the request again. It
-	// matches lease.ErrUnavailable.
+	// matches engine.ErrUnavailable.
 	ErrVersion error = unavailable("the Redis nodes have seen a newer version of the policies")
 	// ErrNoState: fewer than a quorum of the nodes can report how far tokens had
-	// come, so that no token would be safe. It matches lease.ErrUnavailable.
+	// come, so that no token would be safe. It matches engine.ErrUnavailable.
 	ErrNoState error = unavailable("too few Redis nodes know how far tokens had come; " +
 		"initialise a new fleet with 'leased redis init', or an emptied one with a floor above every token that was ever granted")
 )
 
-// unavailable is an error that matches lease.ErrUnavailable.
+// unavailable is an error that matches engine.ErrUnavailable.
 type unavailable string
 
 // Error returns the text.
 func (e unavailable) Error() string { return string(e) }
 
-// Is makes errors.Is match lease.ErrUnavailable: nothing has happened.
-func (e unavailable) Is(target error) bool { return target == lease.ErrUnavailable }
+// Is makes errors.Is match engine.ErrUnavailable: nothing has happened.
+func (e unavailable) Is(target error) bool { return target == engine.ErrUnavailable }
 
 // Why a node did not accept an attempt.
 var (
@@ -60,6 +60,6 @@ func setupError(addr, format string, args ...any) error {
 }
 
 // endedError is the answer to an attempt that was released.
-func endedError(nonce lease.Nonce) error {
-	return fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, nonce)
+func endedError(nonce engine.Nonce) error {
+	return fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, nonce)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -17,11 +17,11 @@ func TestTokensAreExact(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
 	b, other, ctx := f.backend(t), f.backend(t), patient(t)
-	fleet := lease.Fleet{}
+	fleet := engine.Fleet{}
 	for _, s := range f.servers {
 		fleet.Addresses = append(fleet.Addresses, s.Addr)
 	}
-	session, nonce := lease.NewSessionID(), lease.Nonce(0)
+	session, nonce := engine.NewSessionID(), engine.Nonce(0)
 	for _, floor := range []fencing.Token{999_999_999_998, 999_999_999_999_998, 1<<52 - 2, 4_999_999_999_999_998, fencing.MaxToken - 4} {
 		for i := range f.servers {
 			require.NoError(t, b.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: fleet.Fingerprint(), Floor: floor}))
@@ -44,7 +44,7 @@ func TestTokensAreExact(t *testing.T) {
 		}
 	}
 	_, _, err := b.Acquire(ctx, session, longTTL, request(nonce+1, "a"))
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "ceiling")
 	_, err = redlockadapter.New(ctx, f.config)
 	require.ErrorIs(t, err, redlockadapter.ErrNodeSetup)
@@ -54,7 +54,7 @@ func TestTokensAreExact(t *testing.T) {
 // initialised gives each node of a new fleet a range of its own.
 func (f *fleet) initialised(t *testing.T, floors, ceilings []fencing.Token) *redlockadapter.Backend {
 	t.Helper()
-	f.config.Topology = func() lease.Topology { return lease.Topology{} } // nobody else recovers the nodes
+	f.config.Topology = func() engine.Topology { return engine.Topology{} } // nobody else recovers the nodes
 	keeper := f.backend(t)
 	f.config.Topology = nil
 	for i := range f.servers {
@@ -73,7 +73,7 @@ func TestARaiseRespectsTheCeiling(t *testing.T) {
 	b := f.backend(t)
 	f.servers[1].Stop() // the two that are left must agree on a token above 20
 	_, err := newTaker(t).try(b)
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.LessOrEqual(t, b.NodeStatuses(patient(t))[0].Report.Live.Max, fencing.Token(14))
 }
 
@@ -86,7 +86,7 @@ func TestTheCeilingIsRespected(t *testing.T) {
 	for range 10 {
 		token, err := k.try(b)
 		if err != nil {
-			require.ErrorIs(t, err, lease.ErrUnavailable)
+			require.ErrorIs(t, err, engine.ErrUnavailable)
 			require.ErrorContains(t, err, "ceiling")
 			break
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -31,13 +31,13 @@ func TestAProcessWithAnotherFleetIsRefused(t *testing.T) {
 	three := f.only(0, 1, 2)
 	b := three.backend(t)
 	_, err := k.try(b)
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "belongs to another fleet; all processes must list the same addresses")
 	err = redlockadapter.Init(patient(t), three.config, fencing.None)
 	require.ErrorContains(t, err, "belongs to another fleet", "an operator cannot take the nodes over by mistake")
 	k.take(five)
 	_, err = k.try(b)
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 }
 
 // A process with another fleet does not take nodes that restart: with two of its
@@ -58,7 +58,7 @@ func TestAnotherFleetDoesNotTakeLostNodes(t *testing.T) {
 			n.restart(t, true)
 			pass(3 * virtualTTL)
 			_, err := k.try(three)
-			require.ErrorIs(t, err, lease.ErrUnavailable)
+			require.ErrorIs(t, err, engine.ErrUnavailable)
 		}
 		require.Equal(t, []int{2}, live(t, three))
 
@@ -99,7 +99,7 @@ func TestOneServerUnderTwoAddressesHasOneVote(t *testing.T) {
 	k.take(b)
 	f.servers[1].Stop()
 	_, err = k.try(b)
-	require.ErrorIs(t, err, lease.ErrUnavailable, "one server is no majority of three")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "one server is no majority of three")
 	_, err = redlockadapter.New(patient(t), twice.config)
 	require.ErrorIs(t, err, redlockadapter.ErrNodeSetup)
 }

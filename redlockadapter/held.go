@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Held is a lease as the nodes know it: all that any process needs to renew or
@@ -16,8 +16,8 @@ import (
 type Held struct {
 	// Name identifies the attempt on the nodes. It is unique in the world.
 	Name      string
-	Session   lease.SessionID
-	Nonce     lease.Nonce
+	Session   engine.SessionID
+	Nonce     engine.Nonce
 	Resources []fencing.Resource
 	Token     fencing.Token
 	TTL       time.Duration
@@ -28,7 +28,7 @@ type Held struct {
 // attemptName returns the name of one try of a nonce: the session, the nonce, and
 // a number that no other try has, in this process or another. A try that is
 // repeated under the name of an earlier one could be released by a late message.
-func (b *Backend) attemptName(session lease.SessionID, nonce lease.Nonce) string {
+func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce) string {
 	text := make([]byte, 0, 48)
 	text = base64.RawURLEncoding.AppendEncode(text, session[:])
 	text = append(text, '.')
@@ -45,14 +45,14 @@ func sessionOf(name string) string {
 }
 
 // parseName returns the session and the nonce of a name.
-func parseName(name string) (session lease.SessionID, nonce lease.Nonce) {
+func parseName(name string) (session engine.SessionID, nonce engine.Nonce) {
 	id, rest, _ := strings.Cut(name, ".")
 	number, _, _ := strings.Cut(rest, ".")
 	if raw, err := base64.RawURLEncoding.DecodeString(id); err == nil && len(raw) == len(session) {
-		session = lease.SessionID(raw)
+		session = engine.SessionID(raw)
 	}
 	n, _ := strconv.ParseUint(number, 10, 64)
-	return session, lease.Nonce(n)
+	return session, engine.Nonce(n)
 }
 
 // details is what the record of a lock has for other processes.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A lease belongs to no process: what Acquire answered is enough to renew and
@@ -22,15 +22,15 @@ func TestAnotherProcessServesALease(t *testing.T) {
 	f := startFleet(t, 5).init(t)
 	ctx := patient(t)
 	first, second := f.backend(t), f.backend(t)
-	session := lease.NewSessionID()
+	session := engine.NewSessionID()
 	r := request(7, "a", "b", "c")
 	r.Holder, r.Metadata = "worker 1", map[string]string{"job": `"7"`, "host": "x y"}
 	held, grant, err := first.Acquire(ctx, session, longTTL, r)
 	require.NoError(t, err)
 	require.Equal(t, grant.Token, held.Token)
-	require.Equal(t, lease.Efficiency, grant.Mode)
+	require.Equal(t, engine.Efficiency, grant.Mode)
 	require.Equal(t, session, held.Session)
-	require.Equal(t, lease.Nonce(7), held.Nonce)
+	require.Equal(t, engine.Nonce(7), held.Nonce)
 
 	for _, name := range r.Resources {
 		found, err := second.Find(ctx, name, held.Token)
@@ -38,9 +38,9 @@ func TestAnotherProcessServesALease(t *testing.T) {
 		require.Equal(t, held, found)
 	}
 	_, err = second.Find(ctx, "a", held.Token+1)
-	require.ErrorIs(t, err, lease.ErrNotHeld)
+	require.ErrorIs(t, err, engine.ErrNotHeld)
 	_, err = second.Find(ctx, "d", held.Token)
-	require.ErrorIs(t, err, lease.ErrNotHeld)
+	require.ErrorIs(t, err, engine.ErrNotHeld)
 	status, err := second.Inspect(ctx, "c")
 	require.NoError(t, err)
 	require.Equal(t, "worker 1", status.Holders[0].Holder)
@@ -54,7 +54,7 @@ func TestAnotherProcessServesALease(t *testing.T) {
 	require.NoError(t, second.Release(ctx, held), "released twice")
 	for _, name := range r.Resources {
 		_, err = second.Find(ctx, name, held.Token)
-		require.ErrorIs(t, err, lease.ErrNotHeld)
+		require.ErrorIs(t, err, engine.ErrNotHeld)
 	}
 	_, next, err := second.Acquire(ctx, session, longTTL, request(8, "a"))
 	require.NoError(t, err)
@@ -70,11 +70,11 @@ func TestHowALeaseEnded(t *testing.T) {
 		b, other, ctx := f.backend(t), f.backend(t), t.Context()
 		released, broken, expired := acquireFor(t, b, "released"), acquireFor(t, b, "broken"), acquireFor(t, b, "expired")
 		require.NoError(t, b.Release(ctx, released))
-		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token+1), lease.ErrNotHeld)
-		require.ErrorIs(t, other.Break(ctx, "broken", fencing.None), lease.ErrInvalid)
+		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token+1), engine.ErrNotHeld)
+		require.ErrorIs(t, other.Break(ctx, "broken", fencing.None), engine.ErrInvalid)
 		require.NoError(t, other.Break(ctx, "broken", broken.Token))
-		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token), lease.ErrNotHeld, "broken twice")
-		require.ErrorIs(t, b.Renew(ctx, []Held{broken})[0], lease.ErrTaken)
+		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token), engine.ErrNotHeld, "broken twice")
+		require.ErrorIs(t, b.Renew(ctx, []Held{broken})[0], engine.ErrTaken)
 		pass(virtualTTL)
 		requireHolder(t, other, "expired", fencing.None)
 		for want, held := range map[string]Held{"released": released, "broken": broken, "expired": expired} {
@@ -101,7 +101,7 @@ func TestInspectShowsWaiters(t *testing.T) {
 			r := request(1, "a")
 			r.Wait, r.Holder = true, holder
 			waiting.Go(func() {
-				_, _, err := process.Acquire(ctx, lease.NewSessionID(), virtualTTL, r)
+				_, _, err := process.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 				require.ErrorIs(t, err, context.Canceled)
 			})
 			pass(10 * time.Millisecond)
@@ -142,7 +142,7 @@ func TestListsLocks(t *testing.T) {
 		room <- struct{}{}
 		done.Go(func() {
 			defer func() { <-room }()
-			if _, _, err := b.Acquire(ctx, lease.NewSessionID(), time.Minute, request(lease.Nonce(i+1), name)); err != nil {
+			if _, _, err := b.Acquire(ctx, engine.NewSessionID(), time.Minute, request(engine.Nonce(i+1), name)); err != nil {
 				t.Error(name, err)
 			}
 		})
@@ -173,7 +173,7 @@ func TestListsLocks(t *testing.T) {
 	require.NotContains(t, listed("odd/", "", 100), fencing.Resource(`odd/:lock:x`), "a free lock is not listed")
 }
 
-func holderOf(t *testing.T, b lease.Backend, name fencing.Resource) fencing.Token {
+func holderOf(t *testing.T, b engine.Backend, name fencing.Resource) fencing.Token {
 	t.Helper()
 	status, err := b.Inspect(patient(t), name)
 	require.NoError(t, err)

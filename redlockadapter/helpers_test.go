@@ -13,7 +13,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -147,28 +147,28 @@ func infoField(t testing.TB, c *redis.Client, name string) string {
 }
 
 // open opens a session on b.
-func open(t testing.TB, b lease.Backend, ttl time.Duration) lease.Session {
+func open(t testing.TB, b engine.Backend, ttl time.Duration) engine.Session {
 	t.Helper()
-	s, err := b.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: ttl, Clock: lease.SystemClock()})
+	s, err := b.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: engine.SystemClock()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
 }
 
-func request(nonce lease.Nonce, resources ...fencing.Resource) lease.Request {
-	return lease.Request{Nonce: nonce, Resources: resources, Holder: "test"}
+func request(nonce engine.Nonce, resources ...fencing.Resource) engine.Request {
+	return engine.Request{Nonce: nonce, Resources: resources, Holder: "test"}
 }
 
 // taker acquires and releases one lock again and again, through any Backend, and
 // checks that tokens grow.
 type taker struct {
 	t       testing.TB
-	session lease.SessionID
-	nonce   lease.Nonce
+	session engine.SessionID
+	nonce   engine.Nonce
 	last    fencing.Token
 }
 
-func newTaker(t testing.TB) *taker { return &taker{t: t, session: lease.NewSessionID()} }
+func newTaker(t testing.TB) *taker { return &taker{t: t, session: engine.NewSessionID()} }
 
 // try makes one attempt and releases what it gets.
 func (k *taker) try(b *redlockadapter.Backend) (fencing.Token, error) {

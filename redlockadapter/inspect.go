@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // watchEvery is how often Watch looks. Redis tells nobody of a lock that expires.
@@ -139,7 +139,7 @@ func (b *Backend) agreed(same []record) fencing.Token {
 	return fencing.None
 }
 
-// Find reads a lease from the nodes. The error matches lease.ErrNotHeld if a
+// Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a
 // majority does not hold the lock with this token.
 func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (Held, error) {
 	seen, err := b.records(ctx, resource)
@@ -149,23 +149,23 @@ func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fen
 	if h, _, ok := b.find(resource, seen); ok && h.Token == token {
 		return h, nil
 	}
-	return Held{}, fmt.Errorf("%q: %w with token %d", string(resource), lease.ErrNotHeld, token)
+	return Held{}, fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
 }
 
 // Inspect returns who holds the lock and who waits for it: all waiters of this
 // process, and the first one of each other process.
-func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
+func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	seen, err := b.records(ctx, resource)
 	if err != nil {
-		return lease.Status{}, err
+		return engine.Status{}, err
 	}
 	return b.status(resource, seen), nil
 }
 
-func (b *Backend) status(resource fencing.Resource, seen []record) lease.Status {
-	status := lease.Status{Resource: resource, Mode: lease.Efficiency, Waiters: b.queues.waiting(resource)}
+func (b *Backend) status(resource fencing.Resource, seen []record) engine.Status {
+	status := engine.Status{Resource: resource, Mode: engine.Efficiency, Waiters: b.queues.waiting(resource)}
 	if h, left, ok := b.find(resource, seen); ok {
-		status.Holders = []lease.Party{{Holder: h.Holder, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left}}
+		status.Holders = []engine.Party{{Holder: h.Holder, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left}}
 	}
 	others := map[string]bool{}
 	for _, r := range seen {
@@ -173,7 +173,7 @@ func (b *Backend) status(resource fencing.Resource, seen []record) lease.Status 
 			process, holder, _ := strings.Cut(w, " ")
 			if process != b.process && !others[process] {
 				others[process] = true
-				status.Waiters = append(status.Waiters, lease.Party{Holder: holder})
+				status.Waiters = append(status.Waiters, engine.Party{Holder: holder})
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func (b *Backend) status(resource fencing.Resource, seen []record) lease.Status 
 
 // Ended returns how a lease ended, as far as the nodes still know: "released" or
 // "broken", or "expired" if neither is known.
-func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session lease.SessionID, nonce lease.Nonce) (string, error) {
+func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session engine.SessionID, nonce engine.Nonce) (string, error) {
 	seen, err := b.records(ctx, resource)
 	if err != nil {
 		return "", err
@@ -196,10 +196,10 @@ func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session 
 }
 
 // Watch calls changed with the present status, and again after each change.
-func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	var last lease.Status
+	var last engine.Status
 	for first := true; ; {
 		status, err := b.Inspect(ctx, resource)
 		switch {
@@ -213,7 +213,7 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 				changed(status)
 			}
 			first, last = false, told
-		case ctx.Err() == nil && !errors.Is(err, lease.ErrUnavailable):
+		case ctx.Err() == nil && !errors.Is(err, engine.ErrUnavailable):
 			return err
 		}
 		select {
@@ -227,7 +227,7 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 // Break takes the lease with this token away from its holder.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if !token.Valid() {
-		return fmt.Errorf("%w: break %q: %d is no token", lease.ErrInvalid, string(resource), token)
+		return fmt.Errorf("%w: break %q: %d is no token", engine.ErrInvalid, string(resource), token)
 	}
 	h, err := b.Find(ctx, resource, token)
 	if err != nil {
@@ -242,7 +242,7 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	s := b.sessions[h.Session]
 	b.mu.Unlock()
 	if s != nil {
-		s.lose(h.Nonce, fmt.Errorf("%w: broken by an operator", lease.ErrTaken))
+		s.lose(h.Nonce, fmt.Errorf("%w: broken by an operator", engine.ErrTaken))
 	}
 	return err
 }

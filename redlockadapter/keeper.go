@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
@@ -121,7 +121,7 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 	id := s.Addr + " " + s.Identity
 	j := k.joins[id]
 	if j == nil || s.Joining != j.nonce {
-		j = &joining{nonce: lease.NewSessionID().String()}
+		j = &joining{nonce: engine.NewSessionID().String()}
 		if err := b.join(ctx, node, j.nonce, standaloneVersion, b.config.MaxTTL+joinPatience); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (b *Backend) reserveFloor(ctx context.Context, addr string) (fencing.Token,
 	})
 	if len(saves) < b.quorum {
 		return fencing.None, nil, fmt.Errorf("%w: %d of %d Redis nodes reserved the floor of %s, %d are needed",
-			lease.ErrUnavailable, len(saves), len(b.nodes), addr, b.quorum)
+			engine.ErrUnavailable, len(saves), len(b.nodes), addr, b.quorum)
 	}
 	return floor, saves, nil
 }
@@ -241,7 +241,7 @@ func (b *Backend) explain(errs []error) error {
 		why = append(why, fmt.Errorf("%s: %w", b.nodes[i].addr, err))
 	}
 	err := fmt.Errorf("%w: %d of %d Redis nodes agreed, %d are needed; see 'leased redis status': %w",
-		lease.ErrUnavailable, accepted, len(b.nodes), b.quorum, errors.Join(why...))
+		engine.ErrUnavailable, accepted, len(b.nodes), b.quorum, errors.Join(why...))
 	if b.config.Topology != nil || accepted+empty < b.quorum {
 		return err
 	}
@@ -266,5 +266,5 @@ func (b *Backend) versionError() error {
 		return ErrVersion
 	}
 	return fmt.Errorf("%w: the Redis nodes of namespace %q belong to a service, which decides about their locks; use the service, or another namespace",
-		lease.ErrUnavailable, b.config.Namespace)
+		engine.ErrUnavailable, b.config.Namespace)
 }

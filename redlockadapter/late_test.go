@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func dialer(to string) func(context.Context, string, string) (net.Conn, error) {
@@ -23,12 +23,12 @@ func TestALateAcquireIsRefused(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
 	proxies := f.interpose(t, "acquire", 0, 1)
-	b, session := f.backend(t), lease.NewSessionID()
+	b, session := f.backend(t), engine.NewSessionID()
 	for _, c := range proxies {
 		c.keep.Store(true)
 	}
 	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
-	require.ErrorIs(t, err, lease.ErrUnavailable, "two of three nodes did not answer")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "two of three nodes did not answer")
 	for i, c := range proxies {
 		c.keep.Store(false)
 		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] != "" }, "the release is known on the node")
@@ -47,14 +47,14 @@ func TestALateRenewalIsRefused(t *testing.T) {
 	f := startFleet(t, 3).init(t)
 	proxies := f.interpose(t, "renew", 0, 1)
 	b, other := f.backend(t), f.backend(t)
-	held, _, err := b.Acquire(patient(t), lease.NewSessionID(), longTTL, request(1, "a"))
+	held, _, err := b.Acquire(patient(t), engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err)
 	for _, c := range proxies {
 		c.keep.Store(true)
 	}
-	require.ErrorIs(t, b.Renew(patient(t), []Held{held})[0], lease.ErrUncertain)
+	require.ErrorIs(t, b.Renew(patient(t), []Held{held})[0], engine.ErrUncertain)
 	if err := b.Release(patient(t), held); err != nil {
-		require.ErrorIs(t, err, lease.ErrUncertain, "connections are being made again")
+		require.ErrorIs(t, err, engine.ErrUncertain, "connections are being made again")
 	}
 	for i, c := range proxies {
 		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] == held.Name }, "the node hears of it all the same")
@@ -62,8 +62,8 @@ func TestALateRenewalIsRefused(t *testing.T) {
 		require.Empty(t, f.record(t, i, "a")["nonce"])
 		c.keep.Store(false)
 	}
-	require.ErrorIs(t, b.Renew(patient(t), []Held{held})[0], lease.ErrLost, "nor does one by the caller")
-	_, grant, err := other.Acquire(patient(t), lease.NewSessionID(), longTTL, request(1, "a"))
+	require.ErrorIs(t, b.Renew(patient(t), []Held{held})[0], engine.ErrLost, "nor does one by the caller")
+	_, grant, err := other.Acquire(patient(t), engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err)
 	require.True(t, grant.Token.Newer(held.Token))
 }
@@ -74,12 +74,12 @@ func TestScriptsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
 	proxies := f.interpose(t, "acquire", 0, 1)
-	b, session := f.backend(t), lease.NewSessionID()
+	b, session := f.backend(t), engine.NewSessionID()
 	for _, c := range proxies {
 		c.swallow.Store(true)
 	}
 	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	for i, c := range proxies {
 		require.EqualValues(t, 1, c.passed.Load())
 		c.swallow.Store(false)
@@ -95,14 +95,14 @@ func TestScriptsAreSentOnce(t *testing.T) {
 func TestAStoppedNodeThatGoesOn(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	b, session := f.backend(t), lease.NewSessionID()
+	b, session := f.backend(t), engine.NewSessionID()
 	for _, s := range f.servers[:2] {
 		s.Pause()
 	}
 	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "2 are needed")
-	start := lease.SystemClock().Now()
+	start := engine.SystemClock().Now()
 	for _, s := range f.servers[:2] {
 		s.Resume()
 	}
@@ -114,11 +114,11 @@ func TestAStoppedNodeThatGoesOn(t *testing.T) {
 		}
 		return true
 	})
-	nonce := lease.Nonce(1)
+	nonce := engine.Nonce(1)
 	waitFor(t, func() bool {
 		nonce++
 		_, _, err = b.Acquire(patient(t), session, longTTL, request(nonce, "a"))
 		return err == nil
 	})
-	require.Less(t, lease.SystemClock().Now().Since(start), longTTL)
+	require.Less(t, engine.SystemClock().Now().Since(start), longTTL)
 }

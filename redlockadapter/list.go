@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // scanStep is how many keys a node looks at in one step of a scan.
@@ -16,13 +16,13 @@ const scanStep = "500"
 
 // List returns the locks in use whose names begin with prefix and come after one
 // of them, in order, at most limit. It reads the nodes.
-func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resource, limit int) ([]lease.Status, error) {
+func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resource, limit int) ([]engine.Status, error) {
 	names, err := b.names(ctx, prefix, after)
 	if err != nil {
 		return nil, err
 	}
 	names = names[:min(limit, len(names))]
-	list, errs := make([]lease.Status, len(names)), make([]error, len(names))
+	list, errs := make([]engine.Status, len(names)), make([]error, len(names))
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 64)
 	for i, name := range names {
@@ -38,7 +38,7 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(list, func(s lease.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 }), nil
+	return slices.DeleteFunc(list, func(s engine.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 }), nil
 }
 
 // names returns the locks in use that any node knows of. A majority must answer: a

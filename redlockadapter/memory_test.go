@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A held lock takes little memory on a node. It is measured while nobody is
@@ -21,13 +21,13 @@ func TestMemoryOfAHeldLock(t *testing.T) {
 	f := startFleet(t, 1).init(t)
 	server := f.client(t, 0)
 	hold := func(names string, count int) {
-		b, ctx, session := f.backend(t), patient(t), lease.NewSessionID()
+		b, ctx, session := f.backend(t), patient(t), engine.NewSessionID()
 		room, done := make(chan struct{}, 64), sync.WaitGroup{}
 		for i := range count {
 			room <- struct{}{}
 			done.Go(func() {
 				defer func() { <-room }()
-				r := request(lease.Nonce(i+1), fencing.Resource(fmt.Sprint(names, i)))
+				r := request(engine.Nonce(i+1), fencing.Resource(fmt.Sprint(names, i)))
 				r.Holder = "worker-1"
 				if _, _, err := b.Acquire(ctx, session, time.Minute, r); err != nil {
 					t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
@@ -21,7 +21,7 @@ type node struct {
 	options   *redis.Options
 	namespace string // begins the names of all keys
 	timeout   time.Duration
-	clock     lease.Clock
+	clock     engine.Clock
 	lives     *lives
 	poke      func() // the keeper should look at the nodes
 }

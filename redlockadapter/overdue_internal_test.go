@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A node that answers a large batch one by one is not overdue, however long the
@@ -21,7 +21,7 @@ func TestABatchMayTakeLongerThanTheTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{}) // outside the bubble: it looks its host up
 			synctest.Test(t, func(t *testing.T) {
-				n := &node{timeout: 250 * time.Millisecond, clock: lease.SystemClock(), poke: func() {}}
+				n := &node{timeout: 250 * time.Millisecond, clock: engine.SystemClock(), poke: func() {}}
 				c := newConnection(n)
 				n.connection = c
 				ours, server := net.Pipe()

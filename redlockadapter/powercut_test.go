@@ -10,7 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -123,7 +123,7 @@ func TestAnEmptiedFleetNeedsAnOperator(t *testing.T) {
 			b, k := f.backend(t), newTaker(t)
 			_, err := k.try(b)
 			require.ErrorIs(t, err, redlockadapter.ErrNoState, "it was never initialised")
-			require.ErrorIs(t, err, lease.ErrUnavailable)
+			require.ErrorIs(t, err, engine.ErrUnavailable)
 			require.ErrorContains(t, err, "leased redis init")
 			f.init(t)
 			k.takeSome(b, 20)
@@ -160,7 +160,7 @@ func TestUnreachableNodesAreNotLost(t *testing.T) {
 		f.nodes[2].restart(t, true)
 		pass(5 * time.Second)
 		_, err := k.try(b)
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NotErrorIs(t, err, redlockadapter.ErrNoState)
 		f.nodes[1].start(t)
 		pass(2 * virtualTTL)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -48,21 +48,21 @@ type queues struct {
 // queue is what is known of one lock. It exists while there is something to
 // know.
 type queue struct {
-	holder  *attempt      // of this process, if it holds the lock
-	asked   lease.Instant // when a waiter last asked the nodes although this process holds the lock
+	holder  *attempt       // of this process, if it holds the lock
+	asked   engine.Instant // when a waiter last asked the nodes although this process holds the lock
 	waiters []*waiter
-	streak  int           // handovers inside the process in a row
-	since   lease.Instant // when the process got the lock, before the streak
-	notYet  lease.Instant // other processes go first until then
+	streak  int            // handovers inside the process in a row
+	since   engine.Instant // when the process got the lock, before the streak
+	notYet  engine.Instant // other processes go first until then
 }
 
 // waiter is one acquire that waits. Its fields are guarded by the mu of queues.
 type waiter struct {
 	want   Held
-	signal chan struct{} // look again
-	woken  uint64        // the nodes that said that the lock is free
-	tried  bool          // it knows that others hold the lock
-	retry  lease.Instant // when to try again if nobody wakes it
+	signal chan struct{}  // look again
+	woken  uint64         // the nodes that said that the lock is free
+	tried  bool           // it knows that others hold the lock
+	retry  engine.Instant // when to try again if nobody wakes it
 }
 
 func newQueues(b *Backend) *queues {
@@ -110,7 +110,7 @@ func (q *queues) held(a *attempt) {
 	defer q.mu.Unlock()
 	for _, lock := range a.Resources {
 		one := q.of(lock)
-		one.holder, one.asked, one.notYet = a, now, lease.Instant{}
+		one.holder, one.asked, one.notYet = a, now, engine.Instant{}
 		if one.streak == 0 {
 			one.since = now
 		}
@@ -144,13 +144,13 @@ func (q *queues) leave(w *waiter) {
 }
 
 // waiting returns who waits for a lock in this process, in order.
-func (q *queues) waiting(lock fencing.Resource) []lease.Party {
+func (q *queues) waiting(lock fencing.Resource) []engine.Party {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var parties []lease.Party
+	var parties []engine.Party
 	if one := q.locks[lock]; one != nil {
 		for _, w := range one.waiters {
-			parties = append(parties, lease.Party{Holder: w.want.Holder, Session: w.want.Session, Nonce: w.want.Nonce, Metadata: w.want.Metadata})
+			parties = append(parties, engine.Party{Holder: w.want.Holder, Session: w.want.Session, Nonce: w.want.Nonce, Metadata: w.want.Metadata})
 		}
 	}
 	return parties
@@ -255,7 +255,7 @@ func (q *queues) pokeFirst(locks []fencing.Resource, r *releasing) {
 				continue
 			}
 			first := one.waiters[0]
-			one.notYet = lease.Instant{}
+			one.notYet = engine.Instant{}
 			switch {
 			case !woken:
 				first.tried = false // nobody else takes it
@@ -286,14 +286,14 @@ func (q *queues) freed(node int, lock fencing.Resource) {
 	w.woken |= 1 << node
 	switch {
 	case bits.OnesCount64(w.woken) >= q.backend.quorum:
-		one.notYet = lease.Instant{} // it is the turn of this process
+		one.notYet = engine.Instant{} // it is the turn of this process
 		w.poke()
 	case first:
 		time.AfterFunc(wakeGrace, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			if w.woken != 0 {
-				w.retry, one.notYet = lease.Instant{}, lease.Instant{}
+				w.retry, one.notYet = engine.Instant{}, engine.Instant{}
 				w.poke()
 			}
 		})

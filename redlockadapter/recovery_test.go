@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -59,7 +59,7 @@ func TestQuarantineIsReported(t *testing.T) {
 func TestAJoinNonceIsNeededToInitialise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 1)
-		f.config.Topology = func() lease.Topology { return lease.Topology{Version: 7} } // nobody else recovers the node
+		f.config.Topology = func() engine.Topology { return engine.Topology{Version: 7} } // nobody else recovers the node
 		b, ctx := f.backend(t), t.Context()
 		first := redlockadapter.Range{Join: "first", Version: 7, Floor: 100, Ceiling: 200}
 		second := redlockadapter.Range{Join: "second", Version: 7, Floor: 300, Ceiling: 400, Quarantine: virtualTTL}
@@ -144,7 +144,7 @@ func TestAFleetRestartsAgainAndAgain(t *testing.T) {
 				n.restart(t, true)
 			}
 			_, err := k.try(b)
-			require.ErrorIs(t, err, lease.ErrUnavailable)
+			require.ErrorIs(t, err, engine.ErrUnavailable)
 			pass(2 * virtualTTL)
 			k.take(b)
 		}

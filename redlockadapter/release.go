@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Whom a release wakes, as the script knows it.
@@ -60,12 +60,12 @@ func (r *releasing) await(ctx context.Context) error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.confirmed < r.quorum {
-		return fmt.Errorf("%w: %d Redis nodes confirmed the release, %d are needed: %w", lease.ErrUncertain, r.confirmed, r.quorum, r.err)
+		return fmt.Errorf("%w: %d Redis nodes confirmed the release, %d are needed: %w", engine.ErrUncertain, r.confirmed, r.quorum, r.err)
 	}
 	return nil
 }

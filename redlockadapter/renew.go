@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // renewal is the renewal of one lease on all nodes.
@@ -26,14 +26,14 @@ type renewal struct {
 
 // Renew extends leases that any process was granted, each by its TTL, and returns
 // an error for each: nil if a majority of the nodes extended it; one that matches
-// lease.ErrLost if it is lost; another one if it is not known to be extended.
+// engine.ErrLost if it is lost; another one if it is not known to be extended.
 func (b *Backend) Renew(ctx context.Context, leases []Held) []error {
 	errs, under := make([]error, len(leases)), make([]*renewal, len(leases))
 	for i := range leases {
 		version, err := b.authorize(leases[i].Resources)
-		var moving *lease.MovingError
-		if errors.As(err, &moving) || errors.Is(err, lease.ErrModeMismatch) {
-			err = fmt.Errorf("%w: %w", lease.ErrTaken, err)
+		var moving *engine.MovingError
+		if errors.As(err, &moving) || errors.Is(err, engine.ErrModeMismatch) {
+			err = fmt.Errorf("%w: %w", engine.ErrTaken, err)
 		}
 		if err != nil {
 			errs[i] = err
@@ -48,7 +48,7 @@ func (b *Backend) Renew(ctx context.Context, leases []Held) []error {
 		if errs[i] == nil {
 			b.granted.used(leases[i].Name, b.clock.Now())
 		}
-		if errors.Is(errs[i], lease.ErrLost) {
+		if errors.Is(errs[i], engine.ErrLost) {
 			b.abandon(leases[i])
 		}
 	}
@@ -120,7 +120,7 @@ func (r *renewal) await(ctx context.Context) error {
 	case <-r.done:
 	case <-ctx.Done():
 		r.canceled.Store(true)
-		return fmt.Errorf("%w: renew: %w", lease.ErrUncertain, context.Cause(ctx))
+		return fmt.Errorf("%w: renew: %w", engine.ErrUncertain, context.Cause(ctx))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,12 +129,12 @@ func (r *renewal) await(ctx context.Context) error {
 	case r.yes >= b.quorum:
 		return nil
 	case r.no >= b.quorum:
-		return fmt.Errorf("%w: %d of %d Redis nodes gave the lock to someone else or ended the lease", lease.ErrTaken, r.no, len(b.nodes))
+		return fmt.Errorf("%w: %d of %d Redis nodes gave the lock to someone else or ended the lease", engine.ErrTaken, r.no, len(b.nodes))
 	case r.versions > 0:
 		b.poke()
 		return b.versionError()
 	}
-	return fmt.Errorf("%w: %d of %d Redis nodes renewed the lease, %d are needed: %w", lease.ErrUncertain, r.yes, len(b.nodes), b.quorum, r.err)
+	return fmt.Errorf("%w: %d of %d Redis nodes renewed the lease, %d are needed: %w", engine.ErrUncertain, r.yes, len(b.nodes), b.quorum, r.err)
 }
 
 // grants are the leases that this process was granted and has not released.
@@ -165,7 +165,7 @@ func (g *grants) take(name string) *attempt {
 }
 
 // used notes that a grant was renewed by a request sent at this moment.
-func (g *grants) used(name string, sent lease.Instant) {
+func (g *grants) used(name string, sent engine.Instant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if a := g.byName[name]; a != nil {
@@ -175,7 +175,7 @@ func (g *grants) used(name string, sent lease.Instant) {
 
 // expire removes the grants that were not renewed for twice their TTL: their
 // callers have gone.
-func (g *grants) expire(now lease.Instant) (gone []*attempt) {
+func (g *grants) expire(now engine.Instant) (gone []*attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, a := range g.byName {

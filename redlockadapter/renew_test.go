@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -17,7 +17,7 @@ import (
 // acquireFor takes a lock for a session of its own.
 func acquireFor(t testing.TB, b *redlockadapter.Backend, resources ...fencing.Resource) Held {
 	t.Helper()
-	held, grant, err := b.Acquire(t.Context(), lease.NewSessionID(), virtualTTL, request(1, resources...))
+	held, grant, err := b.Acquire(t.Context(), engine.NewSessionID(), virtualTTL, request(1, resources...))
 	require.NoError(t, err)
 	require.Equal(t, grant.Token, held.Token)
 	return held
@@ -65,7 +65,7 @@ func TestARenewalAsTheLeaseRunsOut(t *testing.T) {
 					requireHolder(t, other, "b", held.Token)
 					return
 				}
-				require.ErrorIs(t, err, lease.ErrLost)
+				require.ErrorIs(t, err, engine.ErrLost)
 				for _, name := range held.Resources {
 					status, err := other.Inspect(t.Context(), name)
 					require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestARenewalAfterTheFloorWasRaised(t *testing.T) {
 		}
 		require.NoError(t, b.Renew(t.Context(), []Held{current})[0], "what is held goes on")
 		pass(virtualTTL)
-		require.ErrorIs(t, b.Renew(t.Context(), []Held{held})[0], lease.ErrLost)
+		require.ErrorIs(t, b.Renew(t.Context(), []Held{held})[0], engine.ErrLost)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestARenewalThatIsOvertaken(t *testing.T) {
 		pass(50 * time.Millisecond) // it has run out, and the renewal is on its way
 		next := acquireFor(t, other, "a")
 		require.True(t, next.Token.Newer(held.Token))
-		require.ErrorIs(t, <-renewed, lease.ErrLost)
+		require.ErrorIs(t, <-renewed, engine.ErrLost)
 		requireHolder(t, other, "a", next.Token)
 	})
 }
@@ -134,10 +134,10 @@ func TestARenewalBringsNodesBack(t *testing.T) {
 		}
 		require.Len(t, live(t, b), 3)
 		f.nodes[0].stop() // the third node has a floor above the token, and refuses
-		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], lease.ErrUncertain)
+		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrUncertain)
 		f.nodes[0].restart(t, true)
 		pass(3 * virtualTTL)
-		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], lease.ErrTaken, "two nodes have moved on")
+		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken, "two nodes have moved on")
 		next := acquireFor(t, other, "a")
 		require.True(t, next.Token.Newer(held.Token))
 	})
@@ -154,14 +154,14 @@ func TestRenewReportsOnEachLease(t *testing.T) {
 		next := acquireFor(t, other, "taken")
 		errs := b.Renew(ctx, []Held{kept, released, taken})
 		require.NoError(t, errs[0])
-		require.ErrorIs(t, errs[1], lease.ErrLost)
-		require.ErrorIs(t, errs[2], lease.ErrLost)
+		require.ErrorIs(t, errs[1], engine.ErrLost)
+		require.ErrorIs(t, errs[2], engine.ErrLost)
 		requireHolder(t, b, "released", fencing.None)
 		requireHolder(t, b, "taken", next.Token)
 
 		f.nodes[0].stop()
 		f.nodes[1].stop()
-		require.ErrorIs(t, b.Renew(ctx, []Held{kept})[0], lease.ErrUncertain, "one node is no majority")
+		require.ErrorIs(t, b.Renew(ctx, []Held{kept})[0], engine.ErrUncertain, "one node is no majority")
 	})
 }
 
@@ -172,15 +172,15 @@ func TestASessionDoesNotRenewWhatHasExpired(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, ctx := f.backend(t), t.Context()
 		lost := make(chan error, 1)
-		s, err := b.Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
-			Lost: func(_ lease.Nonce, err error) { lost <- err }})
+		s, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
+			Lost: func(_ engine.Nonce, err error) { lost <- err }})
 		require.NoError(t, err)
 		_, err = s.Acquire(ctx, request(1, "a"))
 		require.NoError(t, err)
 		f.clock.Suspend(virtualTTL) // the machine slept, and the nodes did not
 		_, err = s.Renew(ctx)
 		require.NoError(t, err)
-		require.ErrorIs(t, told(t, lost), lease.ErrExpired)
+		require.ErrorIs(t, told(t, lost), engine.ErrExpired)
 		acquireFor(t, b, "a")
 	})
 }
@@ -207,8 +207,8 @@ func TestAGrantIsNotLate(t *testing.T) {
 		for _, n := range f.nodes {
 			n.setDelay(virtualTTL / 2)
 		}
-		_, _, err := b.Acquire(t.Context(), lease.NewSessionID(), virtualTTL, request(1, "a"))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		_, _, err := b.Acquire(t.Context(), engine.NewSessionID(), virtualTTL, request(1, "a"))
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.True(t, strings.Contains(err.Error(), "answered within") || strings.Contains(err.Error(), "longer than the lease"), err)
 		for _, n := range f.nodes {
 			n.setDelay(0)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -28,7 +28,7 @@ func TestAStandaloneProcessLeavesTheNodesOfAServiceAlone(t *testing.T) {
 		return s.Err == nil && s.Joining != ""
 	}, "the process has looked at the node")
 	waitFor(t, func() bool {
-		_, _, err := b.Acquire(patient(t), lease.NewSessionID(), f.config.MaxTTL, request(1, "a"))
+		_, _, err := b.Acquire(patient(t), engine.NewSessionID(), f.config.MaxTTL, request(1, "a"))
 		require.Error(t, err)
 		return b.NodeStatuses(patient(t))[0].Quarantine == 0
 	}, "the quarantine is over")

@@ -6,23 +6,23 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
-// session is a lease.Session. It lives in this process: the nodes know only
+// session is a engine.Session. It lives in this process: the nodes know only
 // leases. It remembers what became of each nonce, so that an attempt that is
 // asked for again has one outcome.
 type session struct {
 	backend *Backend
-	config  lease.SessionConfig
+	config  engine.SessionConfig
 
 	mu      sync.Mutex
 	closed  bool
-	known   map[lease.Nonce]*known
-	ended   map[lease.Nonce]bool // released within the last TTL or two
-	before  map[lease.Nonce]bool // ended, one TTL earlier
-	rotated lease.Instant
-	leaving map[lease.Nonce]Held // released, but not confirmed by a majority
+	known   map[engine.Nonce]*known
+	ended   map[engine.Nonce]bool // released within the last TTL or two
+	before  map[engine.Nonce]bool // ended, one TTL earlier
+	rotated engine.Instant
+	leaving map[engine.Nonce]Held // released, but not confirmed by a majority
 }
 
 // known is what the session knows of a nonce.
@@ -30,11 +30,11 @@ type known struct {
 	working chan struct{} // held while an Acquire works on it
 	gone    chan struct{} // closed when the nonce is released
 	granted *attempt
-	sent    lease.Instant // before the acquire or the last renewal was sent
+	sent    engine.Instant // before the acquire or the last renewal was sent
 }
 
 // Open starts a session. The nodes know no sessions, so nothing is asked of them.
-func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -42,17 +42,17 @@ func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.S
 		return nil, err
 	}
 	if config.Clock == nil {
-		config.Clock = lease.SystemClock()
+		config.Clock = engine.SystemClock()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, fmt.Errorf("%w: %w", lease.ErrUnavailable, errClosed)
+		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, errClosed)
 	}
 	s := b.sessions[config.ID]
 	if s == nil {
-		s = &session{backend: b, config: config, known: map[lease.Nonce]*known{}, ended: map[lease.Nonce]bool{},
-			leaving: map[lease.Nonce]Held{}, rotated: b.clock.Now()}
+		s = &session{backend: b, config: config, known: map[engine.Nonce]*known{}, ended: map[engine.Nonce]bool{},
+			leaving: map[engine.Nonce]Held{}, rotated: b.clock.Now()}
 		b.sessions[config.ID] = s
 	}
 	return s, nil
@@ -60,11 +60,11 @@ func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.S
 
 // begin returns what is known of a nonce, with its working lock held. The caller
 // calls finish.
-func (s *session) begin(ctx context.Context, nonce lease.Nonce) (*known, error) {
+func (s *session) begin(ctx context.Context, nonce engine.Nonce) (*known, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+		return nil, fmt.Errorf("%w: the session is closed", engine.ErrNotHeld)
 	}
 	if s.ended[nonce] || s.before[nonce] {
 		s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *session) begin(ctx context.Context, nonce lease.Nonce) (*known, error) 
 
 // finish ends the work on a nonce. One that came to nothing is forgotten: if it is
 // asked for again it is tried again.
-func (s *session) finish(nonce lease.Nonce, k *known) {
+func (s *session) finish(nonce engine.Nonce, k *known) {
 	s.mu.Lock()
 	if s.known[nonce] == k && k.granted == nil {
 		delete(s.known, nonce)
@@ -96,10 +96,10 @@ func (s *session) finish(nonce lease.Nonce, k *known) {
 }
 
 // Acquire asks for a grant.
-func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	k, err := s.begin(ctx, request.Nonce)
 	if err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	defer s.finish(request.Nonce, k)
 	s.mu.Lock()
@@ -110,7 +110,7 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	}
 	a, err = s.backend.acquire(ctx, k.gone, s.config.Clock, s.config.ID, s.config.TTL, &request)
 	if err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	s.mu.Lock()
 	if s.known[request.Nonce] == k && !s.closed {
@@ -120,19 +120,19 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	}
 	s.mu.Unlock()
 	_ = s.backend.Release(context.WithoutCancel(ctx), a.Held) // it was released while it was acquired
-	return lease.Grant{}, endedError(request.Nonce)
+	return engine.Grant{}, endedError(request.Nonce)
 }
 
 // acquireAgain answers a repeated Acquire of what is held. The caller counts the
 // lease's time from this call, so it is renewed first.
-func (s *session) acquireAgain(ctx context.Context, k *known, a *attempt) (lease.Grant, error) {
+func (s *session) acquireAgain(ctx context.Context, k *known, a *attempt) (engine.Grant, error) {
 	sent := s.config.Clock.Now()
-	err := s.renew(ctx, []lease.Nonce{a.Nonce})[a.Nonce]
+	err := s.renew(ctx, []engine.Nonce{a.Nonce})[a.Nonce]
 	switch {
-	case errors.Is(err, lease.ErrLost):
-		return lease.Grant{}, endedError(a.Nonce)
+	case errors.Is(err, engine.ErrLost):
+		return engine.Grant{}, endedError(a.Nonce)
 	case err != nil:
-		return lease.Grant{}, fmt.Errorf("%w: granted, but not renewed: %w", lease.ErrUncertain, err)
+		return engine.Grant{}, fmt.Errorf("%w: granted, but not renewed: %w", engine.ErrUncertain, err)
 	}
 	grant := a.grant()
 	grant.Sent = sent
@@ -141,23 +141,23 @@ func (s *session) acquireAgain(ctx context.Context, k *known, a *attempt) (lease
 
 // Renew extends every grant of the session. Grants that could not be extended are
 // returned; those that are lost are reported to Lost.
-func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+		return nil, fmt.Errorf("%w: the session is closed", engine.ErrNotHeld)
 	}
-	var nonces []lease.Nonce
+	var nonces []engine.Nonce
 	for nonce, k := range s.known {
 		if k.granted != nil {
 			nonces = append(nonces, nonce)
 		}
 	}
 	s.mu.Unlock()
-	var failed []lease.Nonce
+	var failed []engine.Nonce
 	var last error
 	for nonce, err := range s.renew(ctx, nonces) {
-		if err != nil && !errors.Is(err, lease.ErrLost) {
+		if err != nil && !errors.Is(err, engine.ErrLost) {
 			failed, last = append(failed, nonce), err
 		}
 	}
@@ -171,18 +171,18 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 }
 
 // renew extends grants, ends those that are lost, and returns the outcome of each.
-func (s *session) renew(ctx context.Context, nonces []lease.Nonce) map[lease.Nonce]error {
+func (s *session) renew(ctx context.Context, nonces []engine.Nonce) map[engine.Nonce]error {
 	sent := s.config.Clock.Now()
-	outcome := make(map[lease.Nonce]error, len(nonces))
+	outcome := make(map[engine.Nonce]error, len(nonces))
 	var leases []Held
 	s.mu.Lock()
 	for _, nonce := range nonces {
 		k := s.known[nonce]
 		switch {
 		case k == nil || k.granted == nil:
-			outcome[nonce] = fmt.Errorf("%w: attempt %d has ended", lease.ErrNotHeld, nonce)
+			outcome[nonce] = fmt.Errorf("%w: attempt %d has ended", engine.ErrNotHeld, nonce)
 		case sent.Since(k.sent) >= s.config.TTL: // others may hold it by now
-			outcome[nonce] = fmt.Errorf("%w: it was not renewed in time", lease.ErrExpired)
+			outcome[nonce] = fmt.Errorf("%w: it was not renewed in time", engine.ErrExpired)
 		default:
 			leases = append(leases, k.granted.Held)
 		}
@@ -198,7 +198,7 @@ func (s *session) renew(ctx context.Context, nonces []lease.Nonce) map[lease.Non
 }
 
 // renewed notes the outcome of a renewal.
-func (s *session) renewed(nonce lease.Nonce, sent lease.Instant, err error) {
+func (s *session) renewed(nonce engine.Nonce, sent engine.Instant, err error) {
 	s.mu.Lock()
 	k := s.known[nonce]
 	if k == nil || k.granted == nil {
@@ -209,7 +209,7 @@ func (s *session) renewed(nonce lease.Nonce, sent lease.Instant, err error) {
 	if err == nil {
 		k.sent = sent
 	}
-	lost := errors.Is(err, lease.ErrLost)
+	lost := errors.Is(err, engine.ErrLost)
 	if lost {
 		k.granted = nil
 		delete(s.known, nonce)
@@ -224,7 +224,7 @@ func (s *session) renewed(nonce lease.Nonce, sent lease.Instant, err error) {
 }
 
 // Release ends the attempt, whatever its state.
-func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	if a := s.end(nonce); a != nil {
 		s.mu.Lock()
 		s.leaving[nonce] = a.Held
@@ -246,7 +246,7 @@ func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
 }
 
 // end notes that a nonce was released, and returns its grant if it has one.
-func (s *session) end(nonce lease.Nonce) *attempt {
+func (s *session) end(nonce engine.Nonce) *attempt {
 	now := s.backend.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,7 @@ func (s *session) end(nonce lease.Nonce) *attempt {
 		for old := range s.before {
 			delete(s.leaving, old) // it has expired by itself
 		}
-		s.ended, s.before, s.rotated = map[lease.Nonce]bool{}, s.ended, now
+		s.ended, s.before, s.rotated = map[engine.Nonce]bool{}, s.ended, now
 	}
 	s.ended[nonce] = true
 	k := s.known[nonce]
@@ -270,7 +270,7 @@ func (s *session) end(nonce lease.Nonce) *attempt {
 func (s *session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
-	var nonces []lease.Nonce
+	var nonces []engine.Nonce
 	for nonce := range s.known {
 		nonces = append(nonces, nonce)
 	}
@@ -292,7 +292,7 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // lose tells the session that one of its leases was broken.
-func (s *session) lose(nonce lease.Nonce, err error) {
+func (s *session) lose(nonce engine.Nonce, err error) {
 	s.mu.Lock()
 	k := s.known[nonce]
 	lost := k != nil && k.granted != nil

@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -76,7 +76,7 @@ func TestUnfitServersAreRefused(t *testing.T) {
 			_, err := redlockadapter.New(patient(t), f.config)
 			require.ErrorContains(t, err, c.says)
 			if name != "unreachable" {
-				require.NotErrorIs(t, err, lease.ErrUnavailable, "waiting does not help")
+				require.NotErrorIs(t, err, engine.ErrUnavailable, "waiting does not help")
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func TestTLSAndUsers(t *testing.T) {
 
 	f.config.Nodes[1] = &redis.Options{Addr: guarded.Addr, Username: "leased", Password: "wrong"}
 	_, err = redlockadapter.New(patient(t), f.config)
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "WRONGPASS")
 	require.NotContains(t, err.Error(), "wrong\"")
 }
@@ -169,7 +169,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	start := lease.SystemClock().Now().Time()
+	start := engine.SystemClock().Now().Time()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: start.Add(-time.Hour),
 		NotAfter: start.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}

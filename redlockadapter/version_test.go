@@ -8,30 +8,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 // service is what a process knows of the topology of a service.
 type service struct {
-	topology atomic.Pointer[lease.Topology]
+	topology atomic.Pointer[engine.Topology]
 }
 
 // follow returns a process that acts under the topology of s.
 func (s *service) follow(t *testing.T, f *virtualFleet) *redlockadapter.Backend {
 	t.Helper()
 	one := *f
-	one.config.Topology = func() lease.Topology { return *s.topology.Load() }
+	one.config.Topology = func() engine.Topology { return *s.topology.Load() }
 	return one.backend(t)
 }
 
-func (s *service) set(f *virtualFleet, version uint64, policies ...lease.Policy) {
-	all, err := lease.NewPolicies(append(policies, lease.Policy{Prefix: "e/", Mode: lease.Efficiency})...)
+func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy) {
+	all, err := engine.NewPolicies(append(policies, engine.Policy{Prefix: "e/", Mode: engine.Efficiency})...)
 	if err != nil {
 		panic(err) // the test is wrong
 	}
-	t := &lease.Topology{Version: version, Policies: all, Ready: true, Fleet: lease.Fleet{Namespace: "leased", MaxTTL: virtualTTL}}
+	t := &engine.Topology{Version: version, Policies: all, Ready: true, Fleet: engine.Fleet{Namespace: "leased", MaxTTL: virtualTTL}}
 	for _, n := range f.nodes {
 		t.Fleet.Addresses = append(t.Fleet.Addresses, n.name)
 	}
@@ -48,25 +48,25 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 		stale.set(f, 4)
 		newer, older, alone := fresh.follow(t, f), stale.follow(t, f), f.backend(t)
 		ctx := t.Context()
-		held, _, err := older.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/1"))
+		held, _, err := older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		require.EqualValues(t, 4, newer.NodeStatuses(ctx)[0].Report.Live.Version, "a larger version is adopted")
-		_, _, err = newer.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, _, err = newer.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.NoError(t, err)
 
-		_, _, err = older.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(2, "e/3"))
+		_, _, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/3"))
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
-		require.ErrorIs(t, err, lease.ErrUnavailable, "nothing has happened")
+		require.ErrorIs(t, err, engine.ErrUnavailable, "nothing has happened")
 		err = older.Renew(ctx, []Held{held})[0]
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
-		require.NotErrorIs(t, err, lease.ErrLost, "it may be renewed under the newer version")
+		require.NotErrorIs(t, err, engine.ErrLost, "it may be renewed under the newer version")
 		require.NoError(t, newer.Renew(ctx, []Held{held})[0])
-		_, _, err = alone.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/4"))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		_, _, err = alone.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/4"))
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.ErrorContains(t, err, "belong to a service")
 
 		stale.set(f, 5)
-		_, _, err = older.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(3, "e/3"))
+		_, _, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(3, "e/3"))
 		require.NoError(t, err, "the topology was reloaded")
 	})
 }
@@ -79,7 +79,7 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		held, _, err := b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/1"))
+		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		goal := recovery.Goal{Version: 3, Fleet: s.topology.Load().Fleet.Fingerprint(), Floor: 1000, Ceiling: 5000}
 		require.NoError(t, b.Advance(ctx, 0, goal))
@@ -87,12 +87,12 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		require.NoError(t, b.Advance(ctx, 1, goal))
 		require.NoError(t, b.Advance(ctx, 1, recovery.Goal{Version: 1, Fleet: goal.Fleet}), "nothing is lowered")
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], redlockadapter.ErrVersion)
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
 		require.Error(t, b.Advance(ctx, 2, recovery.Goal{Version: 3, Fleet: "another"}))
 
 		s.set(f, 3)
-		_, grant, err := b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, grant, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.NoError(t, err)
 		require.Greater(t, grant.Token, goal.Floor)
 	})
@@ -106,30 +106,30 @@ func TestAMovingLockIsNotGranted(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		held, _, err := b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/moving/1"))
+		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/moving/1"))
 		require.NoError(t, err)
 		lost := make(chan error, 1)
-		session, err := b.Open(ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
-			Lost: func(_ lease.Nonce, err error) { lost <- err }})
+		session, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
+			Lost: func(_ engine.Nonce, err error) { lost <- err }})
 		require.NoError(t, err)
 		_, err = session.Acquire(ctx, request(1, "e/moving/2"))
 		require.NoError(t, err)
 
-		s.set(f, 3, lease.Policy{Prefix: "e/moving/", Mode: lease.Efficiency, Next: lease.Correctness})
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/moving/3"))
-		var moving *lease.MovingError
+		s.set(f, 3, engine.Policy{Prefix: "e/moving/", Mode: engine.Efficiency, Next: engine.Correctness})
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/moving/3"))
+		var moving *engine.MovingError
 		require.ErrorAs(t, err, &moving)
-		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], lease.ErrTaken)
+		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
 		_, err = session.Renew(ctx)
 		require.NoError(t, err)
-		require.ErrorIs(t, told(t, lost), lease.ErrTaken)
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/1", "e/moving/1"))
+		require.ErrorIs(t, told(t, lost), engine.ErrTaken)
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1", "e/moving/1"))
 		require.ErrorAs(t, err, &moving, "a set with one such lock")
 
-		s.set(f, 4, lease.Policy{Prefix: "e/moving/", Mode: lease.Correctness})
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(2, "e/moving/1"))
-		require.ErrorIs(t, err, lease.ErrModeMismatch)
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(2, "e/1"))
+		s.set(f, 4, engine.Policy{Prefix: "e/moving/", Mode: engine.Correctness})
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/moving/1"))
+		require.ErrorIs(t, err, engine.ErrModeMismatch)
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/1"))
 		require.NoError(t, err, "other locks stay")
 	})
 }
@@ -141,18 +141,18 @@ func TestAWaiterIsToldOfAMove(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		_, _, err := s.follow(t, f).Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/1"))
+		_, _, err := s.follow(t, f).Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		failed := make(chan error)
 		go func() {
 			r := request(1, "e/1")
 			r.Wait = true
-			_, _, err := b.Acquire(ctx, lease.NewSessionID(), virtualTTL, r)
+			_, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 			failed <- err
 		}()
 		pass(time.Second)
-		s.set(f, 3, lease.Policy{Prefix: "e/1", Mode: lease.Efficiency, Next: lease.Correctness})
-		var moving *lease.MovingError
+		s.set(f, 3, engine.Policy{Prefix: "e/1", Mode: engine.Efficiency, Next: engine.Correctness})
+		var moving *engine.MovingError
 		require.ErrorAs(t, <-failed, &moving)
 	})
 }
@@ -165,18 +165,18 @@ func TestTheFleetOfTheTopologyCounts(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		held, _, err := b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/1"))
+		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		s.set(&virtualFleet{nodes: f.nodes[:1]}, 3)
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/2"))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.ErrorContains(t, err, "fleet has changed")
-		require.NotErrorIs(t, b.Renew(ctx, []Held{held})[0], lease.ErrLost)
+		require.NotErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrLost)
 		require.Error(t, b.Renew(ctx, []Held{held})[0])
 
 		s.set(f, 4)
 		s.topology.Load().Ready = false
-		_, _, err = b.Acquire(ctx, lease.NewSessionID(), virtualTTL, request(1, "e/2"))
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 	})
 }

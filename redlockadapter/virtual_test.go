@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -47,7 +47,7 @@ func newVirtualNode(t testing.TB, number int) *virtualNode {
 }
 
 // now is the time of the bubble.
-func now() time.Time { return lease.MonotonicClock().Now().Time() }
+func now() time.Time { return engine.MonotonicClock().Now().Time() }
 
 func (n *virtualNode) start(t testing.TB) {
 	t.Helper()

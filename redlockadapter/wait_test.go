@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -21,7 +21,7 @@ import (
 func waitingFor(ctx context.Context, b *redlockadapter.Backend, resources ...fencing.Resource) (Held, error) {
 	r := request(1, resources...)
 	r.Wait = true
-	held, _, err := b.Acquire(ctx, lease.NewSessionID(), virtualTTL, r)
+	held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 	return held, err
 }
 

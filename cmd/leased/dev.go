@@ -18,7 +18,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/member"
 	"github.com/leased-project/leased/cmd/leased/internal/redisfleet"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -139,7 +139,7 @@ func awaitLead(m *member.Member, signals <-chan os.Signal) error {
 
 // awaitReady waits until the member serves both modes. The Redis nodes are new at
 // each start, and those of the last one are gone: the log is told so.
-func awaitReady(ctx context.Context, m *member.Member, fleet lease.Fleet, signals <-chan os.Signal) error {
+func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet, signals <-chan os.Signal) error {
 	if err := awaitLead(m, signals); err != nil || fleet.IsZero() {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -174,7 +175,7 @@ func (f *initFlags) config() (redlockadapter.Config, error) {
 // askNodes asks the nodes for their state, and changes nothing. Nodes that a
 // service looks after are refused: only its log may assign ranges of tokens there.
 func askNodes(ctx context.Context, config redlockadapter.Config) ([]recovery.Report, error) {
-	config.Topology = func() lease.Topology { return lease.Topology{} } // not standalone: nothing is recovered
+	config.Topology = func() engine.Topology { return engine.Topology{} } // not standalone: nothing is recovered
 	backend, err := redlockadapter.New(ctx, config)
 	if err != nil {
 		return nil, err

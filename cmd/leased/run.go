@@ -18,6 +18,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -247,7 +248,7 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 
 // topology is what the first member that answers says about modes and timings.
 // Where none does it is empty.
-func (a *access) topology(ctx context.Context) (topology lease.Topology) {
+func (a *access) topology(ctx context.Context) (topology engine.Topology) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	_ = a.onAny(ctx, func(conn *grpc.ClientConn) error {

@@ -13,7 +13,8 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/memory"
 )
 
 const terms = 4
@@ -26,7 +27,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	service, err := leasetest.NewMemory()
+	service, err := memory.New()
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func campaign(ctx context.Context, c *lease.Client, won chan<- struct{}, stepDow
 	})
 }
 
-func observe(ctx context.Context, service lease.Backend, seen chan<- lease.Leader) {
+func observe(ctx context.Context, service engine.Backend, seen chan<- lease.Leader) {
 	c, err := lease.New(service)
 	if err != nil {
 		return

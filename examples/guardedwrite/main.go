@@ -16,7 +16,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/memory"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -50,7 +50,7 @@ type store interface {
 
 // story lets Alice be paused between her read and her write.
 func story(ctx context.Context, out io.Writer, s store) error {
-	service, err := leasetest.NewMemory()
+	service, err := memory.New()
 	if err != nil {
 		return err
 	}

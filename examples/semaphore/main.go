@@ -12,7 +12,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/memory"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	service, err := leasetest.NewMemory()
+	service, err := memory.New()
 	if err != nil {
 		return err
 	}

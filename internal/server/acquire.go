@@ -9,7 +9,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -18,9 +18,9 @@ import (
 type unary struct {
 	*service
 	call    *pb.AcquireRequest
-	request lease.Request
+	request engine.Request
 	wait    time.Duration
-	id      lease.SessionID // zero if the caller named none
+	id      engine.SessionID // zero if the caller named none
 	queued  atomic.Bool
 }
 
@@ -34,7 +34,7 @@ func (s *service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 	limited := ctx
 	if u.request.Wait {
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeoutCause(ctx, u.wait, fmt.Errorf("%w: waited %v", lease.ErrHeld, u.wait))
+		limited, cancel = context.WithTimeoutCause(ctx, u.wait, fmt.Errorf("%w: waited %v", engine.ErrHeld, u.wait))
 		defer cancel()
 	}
 	for {
@@ -43,7 +43,7 @@ func (s *service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 		var response *pb.AcquireResponse
 		switch {
 		case err != nil:
-		case mode == lease.Efficiency:
+		case mode == engine.Efficiency:
 			response, err = u.efficiency(limited, ctx)
 		default:
 			response, err = u.correctness(limited, ctx)
@@ -69,9 +69,9 @@ func (s *service) newUnary(r *pb.AcquireRequest) (*unary, error) {
 		names = append([]string{r.Resource}, names...)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: resource must be given, the name of a lock; or resources, for a set", lease.ErrInvalid)
+		return nil, fmt.Errorf("%w: resource must be given, the name of a lock; or resources, for a set", engine.ErrInvalid)
 	}
-	u := &unary{service: s, call: r, request: lease.Request{Nonce: lease.Nonce(r.Nonce), Resources: wire.Resources(names...), Permits: int(r.Permits),
+	u := &unary{service: s, call: r, request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...), Permits: int(r.Permits),
 		Holder: r.Holder, Metadata: r.Metadata}}
 	u.request.Queued = func() { u.queued.Store(true) }
 	var err error
@@ -93,13 +93,13 @@ func (s *service) newUnary(r *pb.AcquireRequest) (*unary, error) {
 	}
 	switch {
 	case r.Nonce > math.MaxUint32:
-		return nil, fmt.Errorf("%w: nonce (%d) must be below 2^32", lease.ErrInvalid, r.Nonce)
+		return nil, fmt.Errorf("%w: nonce (%d) must be below 2^32", engine.ErrInvalid, r.Nonce)
 	case r.SessionId != "" && r.Ttl != "":
-		return nil, fmt.Errorf("%w: ttl (%s) with sessionId: the session has its own", lease.ErrInvalid, r.Ttl)
+		return nil, fmt.Errorf("%w: ttl (%s) with sessionId: the session has its own", engine.ErrInvalid, r.Ttl)
 	case r.SessionId == "" && r.Nonce != 0:
-		return nil, fmt.Errorf("%w: nonce (%d) without sessionId: open a session first", lease.ErrInvalid, r.Nonce)
+		return nil, fmt.Errorf("%w: nonce (%d) without sessionId: open a session first", engine.ErrInvalid, r.Nonce)
 	case r.SessionId != "":
-		u.id, err = lease.ParseSessionID(r.SessionId)
+		u.id, err = engine.ParseSessionID(r.SessionId)
 	}
 	return u, err
 }
@@ -113,7 +113,7 @@ func (u *unary) ttl() (time.Duration, error) {
 func (u *unary) efficiency(ctx, caller context.Context) (*pb.AcquireResponse, error) {
 	if u.call.SessionId != "" {
 		return nil, fmt.Errorf("%w: lock %q is in efficiency mode, which has no sessions; acquire it without sessionId, and renew it by resource and token",
-			lease.ErrInvalid, string(u.request.Resources[0]))
+			engine.ErrInvalid, string(u.request.Resources[0]))
 	}
 	ttl, err := u.ttl()
 	if err != nil {
@@ -140,7 +140,7 @@ func (u *unary) abandon(ctx context.Context, held redlockadapter.Held) {
 	_ = u.service.efficiency.release(ctx, held) // else it expires
 }
 
-func (u *unary) response(grant lease.Grant, id lease.SessionID, ttl time.Duration) *pb.AcquireResponse {
+func (u *unary) response(grant engine.Grant, id engine.SessionID, ttl time.Duration) *pb.AcquireResponse {
 	response := &pb.AcquireResponse{Token: uint64(grant.Token), SessionId: id.String(), Nonce: uint64(u.request.Nonce),
 		Mode: wire.ModeText(grant.Mode), Holder: u.request.Holder, Ttl: wire.DurationText(ttl), Slot: int32(grant.Slot)}
 	for _, name := range u.request.Resources {
@@ -154,7 +154,7 @@ func (u *unary) response(grant lease.Grant, id lease.SessionID, ttl time.Duratio
 
 // waited says that the wait is over, if that is why a call failed.
 func (u *unary) waited(limited, caller context.Context, err error) error {
-	if cause := context.Cause(limited); caller.Err() == nil && errors.Is(cause, lease.ErrHeld) {
+	if cause := context.Cause(limited); caller.Err() == nil && errors.Is(cause, engine.ErrHeld) {
 		return cause
 	}
 	return err
@@ -162,7 +162,7 @@ func (u *unary) waited(limited, caller context.Context, err error) error {
 
 // holderOf adds to the error of a lock that is held who holds it.
 func (u *unary) holderOf(ctx context.Context, err error) error {
-	if !errors.Is(err, lease.ErrHeld) || errors.Is(err, lease.ErrUncertain) {
+	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUncertain) {
 		return err
 	}
 	for _, name := range u.request.Resources {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -100,7 +100,7 @@ func (a *admin) Health(ctx context.Context, _ *pb.HealthRequest) (*pb.HealthResp
 // AddLearner makes a node receive the log without a vote.
 func (a *admin) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.AddLearnerResponse, error) {
 	if r.Id == "" || r.RaftAddress == "" {
-		return nil, fmt.Errorf("%w: a member that joins has an id and a raftAddress", lease.ErrInvalid)
+		return nil, fmt.Errorf("%w: a member that joins has an id and a raftAddress", engine.ErrInvalid)
 	}
 	if r.ApiAddress != "" {
 		if err := checkAPI(r.ApiAddress); err != nil {
@@ -134,7 +134,7 @@ func (a *admin) Announce(ctx context.Context, r *pb.AnnounceRequest) (*pb.Announ
 // checkAPI refuses an address that is not host:port.
 func checkAPI(address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil || strings.Contains(address, "/") {
-		return fmt.Errorf("%w: apiAddress (%s) must be host:port", lease.ErrInvalid, address)
+		return fmt.Errorf("%w: apiAddress (%s) must be host:port", engine.ErrInvalid, address)
 	}
 	return nil
 }
@@ -154,11 +154,11 @@ func (a *admin) Promote(ctx context.Context, r *pb.PromoteRequest) (*pb.PromoteR
 // Join makes this member join the cluster of another.
 func (a *admin) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinResponse, error) {
 	if r.Address == "" {
-		return nil, fmt.Errorf("%w: join needs the address of the API of a member", lease.ErrInvalid)
+		return nil, fmt.Errorf("%w: join needs the address of the API of a member", engine.ErrInvalid)
 	}
 	if members := a.router.node.Members(); len(members) > 0 && a.knownMember(a.router.node.ID()) == nil {
 		return nil, fmt.Errorf("%w: member %s belongs to a cluster of %d already; only a new member can join one",
-			lease.ErrInvalid, a.router.node.ID(), len(members))
+			engine.ErrInvalid, a.router.node.ID(), len(members))
 	}
 	if err := a.reach(ctx, r.Address); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (a *admin) Remove(ctx context.Context, r *pb.RemoveRequest) (*pb.RemoveResp
 		return nil, err
 	}
 	if a.voters(r.Id) == 0 {
-		return nil, fmt.Errorf("%w: %s is the only member that votes; without it there is no cluster", lease.ErrInvalid, r.Id)
+		return nil, fmt.Errorf("%w: %s is the only member that votes; without it there is no cluster", engine.ErrInvalid, r.Id)
 	}
 	if err := a.router.node.Remove(ctx, r.Id); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (a *admin) knownMember(id string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: there is no member %q; Status lists them", lease.ErrInvalid, id)
+	return fmt.Errorf("%w: there is no member %q; Status lists them", engine.ErrInvalid, id)
 }
 
 // voters returns how many members vote, without one of them.
@@ -208,7 +208,7 @@ func (a *admin) voters(but string) (n int) {
 // Transfer hands leadership over.
 func (a *admin) Transfer(ctx context.Context, r *pb.TransferRequest) (*pb.TransferResponse, error) {
 	if a.voters(a.router.node.ID()) == 0 { // the engine would stop leading to find out
-		return nil, fmt.Errorf("%w: there is no other member that votes, so nobody can take over", lease.ErrInvalid)
+		return nil, fmt.Errorf("%w: there is no other member that votes, so nobody can take over", engine.ErrInvalid)
 	}
 	if r.To != "" {
 		if err := a.knownMember(r.To); err != nil {

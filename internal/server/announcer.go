@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -54,7 +54,7 @@ func (a *announcer) announce(ctx context.Context) error {
 	}
 	leader := s.router.leaderAPI()
 	if leader == "" {
-		return lease.ErrUnavailable
+		return engine.ErrUnavailable
 	}
 	return s.dial(leader, func(conn *grpc.ClientConn) error {
 		_, err := pb.NewClusterServiceClient(conn).Announce(ctx, &pb.AnnounceRequest{Id: id, ApiAddress: s.address})
@@ -80,7 +80,7 @@ func (s *Server) notLeader() error {
 // explain adds the leader's address to the error of a member that does not lead.
 func (s *Server) explain(err error) error {
 	var not *raftstore.NotLeaderError
-	if err == nil || !errors.As(err, &not) || errors.Is(err, lease.ErrUncertain) {
+	if err == nil || !errors.As(err, &not) || errors.Is(err, engine.ErrUncertain) {
 		return err
 	}
 	leader := s.router.leaderAPI()

@@ -11,22 +11,22 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
 // startClusterOn starts members on a fleet, with "fast/" in efficiency mode, and
 // returns when all members have applied that.
-func startClusterOn(t testing.TB, size int, fleet lease.Fleet) *cluster {
+func startClusterOn(t testing.TB, size int, fleet engine.Fleet) *cluster {
 	t.Helper()
 	c := startCluster(t, size, fleet)
-	setMode(t, c.leader().spec.API, "fast/", lease.Efficiency)
-	c.awaitApplied("fast/", lease.Efficiency)
+	setMode(t, c.leader().spec.API, "fast/", engine.Efficiency)
+	c.awaitApplied("fast/", engine.Efficiency)
 	return c
 }
 
 // awaitApplied returns when every member that runs serves a prefix in a mode.
-func (c *cluster) awaitApplied(prefix string, mode lease.Mode) {
+func (c *cluster) awaitApplied(prefix string, mode engine.Mode) {
 	c.t.Helper()
 	for _, m := range c.members {
 		if m.status() == nil {
@@ -106,11 +106,11 @@ func passOn(t *testing.T, granter, other string) {
 
 // streamAt acquires, renews and releases on a stream at a member.
 func streamAt(t *testing.T, address string) {
-	session, err := client(t, []string{address}).Efficiency().Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: longTTL})
+	session, err := client(t, []string{address}).Efficiency().Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
 	require.NoError(t, err)
 	var last fencing.Token
-	for nonce := lease.Nonce(1); nonce <= 3; nonce++ {
-		grant, err := session.Acquire(patient(t), lease.Request{Nonce: nonce, Resources: []fencing.Resource{"fast/stream"}})
+	for nonce := engine.Nonce(1); nonce <= 3; nonce++ {
+		grant, err := session.Acquire(patient(t), engine.Request{Nonce: nonce, Resources: []fencing.Resource{"fast/stream"}})
 		require.NoError(t, err)
 		require.True(t, grant.Token.Newer(last))
 		last = grant.Token
@@ -124,7 +124,7 @@ func streamAt(t *testing.T, address string) {
 // answerLost: a client that has not heard of its grant ends the attempt at another
 // member, which has to find the lease. A lease with too long a TTL is not renewed.
 func answerLost(t *testing.T, granter, other string) {
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	first, second := openStream(t, granter, id), openStream(t, other, id)
 	acquire := &pb.AcquireCall{Nonce: 7, Resources: []string{"fast/lost"}, TtlNanos: int64(longTTL)}
 	answer, code := first.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
@@ -232,23 +232,23 @@ func TestAStaleMemberIsRefused(t *testing.T) {
 	servers := startRedis(t, 3)
 	fleet := fleetOf(servers, longTTL)
 	s := startOn(t, fleet)
-	stale := lease.Topology{Version: uint64(mustPost(t, s.Address(), "/v1/get-fleet", `{}`)["version"].(float64)), Fleet: fleet, Ready: true}
-	stale.Policies, _ = lease.NewPolicies(lease.Policy{Prefix: "fast/", Mode: lease.Efficiency})
+	stale := engine.Topology{Version: uint64(mustPost(t, s.Address(), "/v1/get-fleet", `{}`)["version"].(float64)), Fleet: fleet, Ready: true}
+	stale.Policies, _ = engine.NewPolicies(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency})
 	config := redlockConfig(fleet)
-	config.Topology = func() lease.Topology { return stale }
+	config.Topology = func() engine.Topology { return stale }
 	late, err := redlockadapter.New(patient(t), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, late.Close(patient(t))) })
-	request := lease.Request{Nonce: 1, Resources: []fencing.Resource{"fast/a"}}
-	held, grant, err := late.Acquire(patient(t), lease.NewSessionID(), longTTL, request)
+	request := engine.Request{Nonce: 1, Resources: []fencing.Resource{"fast/a"}}
+	held, grant, err := late.Acquire(patient(t), engine.NewSessionID(), longTTL, request)
 	require.NoError(t, err)
 
 	servers[2].Pause() // it hears of nothing
-	setMode(t, s.Address(), "fast/", lease.Correctness)
+	setMode(t, s.Address(), "fast/", engine.Correctness)
 	servers[2].Resume()
 	require.ErrorIs(t, late.Renew(patient(t), []redlockadapter.Held{held})[0], redlockadapter.ErrVersion)
 	request.Nonce, request.Resources = 2, []fencing.Resource{"fast/b"}
-	_, _, err = late.Acquire(patient(t), lease.NewSessionID(), longTTL, request)
+	_, _, err = late.Acquire(patient(t), engine.NewSessionID(), longTTL, request)
 	require.ErrorIs(t, err, redlockadapter.ErrVersion)
 	next := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Equal(t, "correctness", next["mode"])

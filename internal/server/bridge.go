@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -75,7 +75,7 @@ func newBridge(s *Server) *bridge {
 	b.mux.HandleFunc("GET /healthz", b.healthz)
 	b.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		b.fail(w, http.StatusNotFound, fmt.Errorf("%w: there is no %s %s; calls are POST, as /v1/acquire, and docs/API.md lists them",
-			lease.ErrInvalid, r.Method, r.URL.Path))
+			engine.ErrInvalid, r.Method, r.URL.Path))
 	})
 	return b
 }
@@ -113,7 +113,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := strangers.Check(r); err != nil {
-		b.fail(w, http.StatusForbidden, fmt.Errorf("%w: %w", lease.ErrInvalid, err))
+		b.fail(w, http.StatusForbidden, fmt.Errorf("%w: %w", engine.ErrInvalid, err))
 		return
 	}
 	r, done, ok := b.admitHTTP(w, r)
@@ -147,11 +147,11 @@ func (b *bridge) call(w http.ResponseWriter, r *http.Request, m method) {
 // type is checked because a page of a stranger can make a browser send any other.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, fmt.Errorf("%w: content type %q, use application/json", lease.ErrInvalid, r.Header.Get("Content-Type"))
+		return nil, fmt.Errorf("%w: content type %q, use application/json", engine.ErrInvalid, r.Header.Get("Content-Type"))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return nil, fmt.Errorf("%w: read the body, of at most %d bytes: %w", lease.ErrInvalid, maxBody, err)
+		return nil, fmt.Errorf("%w: read the body, of at most %d bytes: %w", engine.ErrInvalid, maxBody, err)
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return body, nil
@@ -162,7 +162,7 @@ func decode(body []byte, into proto.Message) error {
 		return nil
 	}
 	if err := protojson.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 	}
 	return nil
 }
@@ -312,7 +312,7 @@ func (b *bridge) healthz(w http.ResponseWriter, r *http.Request) {
 	response, err := b.server.admin.Health(r.Context(), nil)
 	if err == nil && response.Status != "serving" {
 		err = errors.New(response.Reason)
-		b.fail(w, http.StatusServiceUnavailable, fmt.Errorf("%w: %w", lease.ErrUnavailable, err))
+		b.fail(w, http.StatusServiceUnavailable, fmt.Errorf("%w: %w", engine.ErrUnavailable, err))
 		return
 	}
 	b.answer(w, response, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -22,7 +22,7 @@ func TestFollowers(t *testing.T) {
 
 	_, err := pb.NewLeaseServiceClient(dial(t, follower.spec.API)).Acquire(patient(t), &pb.AcquireRequest{Resource: "a"})
 	err = wire.FromStatus(err)
-	require.ErrorIs(t, err, lease.ErrUnavailable, "nothing has happened")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "nothing has happened")
 	var not *wire.NotLeaderError
 	require.ErrorAs(t, err, &not)
 	require.Equal(t, leader.spec.API, not.Leader)

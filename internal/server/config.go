@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -24,7 +24,7 @@ type Config struct {
 	Feed *Feed
 	// Redis is the fleet of the efficiency mode that a cluster without one gets.
 	// A cluster that has a fleet keeps it. Default: none.
-	Redis lease.Fleet
+	Redis engine.Fleet
 	// RedisOptions returns how a Redis node is reached: credentials, TLS. Default:
 	// the address alone.
 	RedisOptions func(address string) *redis.Options
@@ -45,7 +45,7 @@ type Config struct {
 	// Version is the version of the program, for Status.
 	Version string
 	// Clock is lease.SystemClock by default, Logger slog.Default.
-	Clock  lease.Clock
+	Clock  engine.Clock
 	Logger *slog.Logger
 }
 
@@ -69,7 +69,7 @@ func (c Config) filled() (Config, error) {
 		c.Secret = func() string { return "" }
 	}
 	if c.Clock == nil {
-		c.Clock = lease.SystemClock()
+		c.Clock = engine.SystemClock()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

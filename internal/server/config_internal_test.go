@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -14,6 +14,6 @@ import (
 func TestAMemberCountsSuspendUnlessToldOtherwise(t *testing.T) {
 	c, err := Config{Node: &raftstore.Node{}, Feed: NewFeed()}.filled()
 	require.NoError(t, err)
-	require.Equal(t, lease.SystemClock(), c.Clock)
-	require.NotEqual(t, lease.MonotonicClock(), c.Clock)
+	require.Equal(t, engine.SystemClock(), c.Clock)
+	require.NotEqual(t, engine.MonotonicClock(), c.Clock)
 }

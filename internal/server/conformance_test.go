@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/lease/remote"
 )
@@ -28,8 +29,8 @@ func TestConformanceOfThreeMembers(t *testing.T) {
 	c := startCluster(t, 3)
 	leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 		return leasetest.Subject{
-			Backend: func() lease.Backend { return client(t, c.endpoints()) },
-			Mode:    lease.Correctness,
+			Backend: func() engine.Backend { return client(t, c.endpoints()) },
+			Mode:    engine.Correctness,
 			TTL:     2 * time.Second,
 			FIFO:    true,
 		}
@@ -38,7 +39,7 @@ func TestConformanceOfThreeMembers(t *testing.T) {
 
 // killTTL is the default of people. A third of it is longer than a change of leaders
 // takes.
-const killTTL = lease.DefaultTTL
+const killTTL = engine.DefaultTTL
 
 // TestConformanceWhileLeadersAreKilled runs the suite while the leader is killed
 // again and again, and comes back. Now and then there is peace for longer than
@@ -50,8 +51,8 @@ func TestConformanceWhileLeadersAreKilled(t *testing.T) {
 	go func() { stopped <- c.killLeaders(stop, 4) }()
 	leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 		return leasetest.Subject{
-			Backend: func() lease.Backend { return client(t, c.endpoints(), remote.WithPatience(30*time.Second)) },
-			Mode:    lease.Correctness,
+			Backend: func() engine.Backend { return client(t, c.endpoints(), remote.WithPatience(30*time.Second)) },
+			Mode:    engine.Correctness,
 			TTL:     killTTL,
 			FIFO:    true,
 		}
@@ -76,7 +77,7 @@ func TestOneHolderWhileLeadersAreKilled(t *testing.T) {
 		wg     sync.WaitGroup
 	)
 	for range clients {
-		user, err := lease.New(client(t, c.endpoints(), remote.WithPatience(30*time.Second)), lease.WithPolicies(lease.Policy{TTL: killTTL}))
+		user, err := lease.New(client(t, c.endpoints(), remote.WithPatience(30*time.Second)), lease.WithPolicies(engine.Policy{TTL: killTTL}))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, user.Close(context.Background())) })
 		for n := range workers {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -23,32 +23,32 @@ type efficiency struct {
 // acquired without a session.
 var sessionMark = [4]byte{'e', 'f', 'f', 0}
 
-func newEfficiencySession() lease.SessionID {
-	id := lease.NewSessionID()
+func newEfficiencySession() engine.SessionID {
+	id := engine.NewSessionID()
 	copy(id[:], sessionMark[:])
 	return id
 }
 
 // checkSession refuses the session id of a lease in efficiency mode.
-func checkSession(id lease.SessionID) error {
+func checkSession(id engine.SessionID) error {
 	if [4]byte(id[:4]) != sessionMark {
 		return nil
 	}
-	return fmt.Errorf("%w: sessionId %s is of a lease in efficiency mode, which has no session; name the lease by resource and token", lease.ErrInvalid, id)
+	return fmt.Errorf("%w: sessionId %s is of a lease in efficiency mode, which has no session; name the lease by resource and token", engine.ErrInvalid, id)
 }
 
 // acquire asks for a lease, and again while the topology, or the fleet, changes
-// under it. The error is a *lease.ModeError if the locks are in correctness mode.
-func (e *efficiency) acquire(ctx context.Context, session lease.SessionID, ttl time.Duration, request lease.Request) (redlockadapter.Held, lease.Grant, error) {
+// under it. The error is a *engine.ModeError if the locks are in correctness mode.
+func (e *efficiency) acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (redlockadapter.Held, engine.Grant, error) {
 	for {
 		topology := e.router.node.Topology()
 		backend, err := e.router.redis.Backend()
 		if err != nil {
-			return redlockadapter.Held{}, lease.Grant{}, e.noBackend(&topology, &request, err)
+			return redlockadapter.Held{}, engine.Grant{}, e.noBackend(&topology, &request, err)
 		}
 		held, grant, err := backend.Acquire(ctx, session, ttl, request)
 		switch {
-		case err == nil || ctx.Err() != nil || errors.Is(err, lease.ErrModeMismatch):
+		case err == nil || ctx.Err() != nil || errors.Is(err, engine.ErrModeMismatch):
 			return held, grant, err
 		case e.replaced(backend):
 			continue
@@ -61,13 +61,13 @@ func (e *efficiency) acquire(ctx context.Context, session lease.SessionID, ttl t
 
 // noBackend returns why a request cannot be served without Redis: the reason of
 // the topology, if it has one.
-func (e *efficiency) noBackend(topology *lease.Topology, request *lease.Request, err error) error {
+func (e *efficiency) noBackend(topology *engine.Topology, request *engine.Request, err error) error {
 	mode, routeErr := topology.Route(request)
 	switch {
 	case routeErr != nil:
 		return routeErr
-	case mode != lease.Efficiency:
-		return &lease.ModeError{Resource: request.Resources[0], Want: lease.Efficiency, Have: mode}
+	case mode != engine.Efficiency:
+		return &engine.ModeError{Resource: request.Resources[0], Want: engine.Efficiency, Have: mode}
 	}
 	return err
 }
@@ -79,7 +79,7 @@ func (e *efficiency) replaced(backend *redlockadapter.Backend) bool {
 }
 
 // renew extends leases and returns an error for each: nil, one that matches
-// lease.ErrLost, or one that says that it is not known to be renewed. A lease
+// engine.ErrLost, or one that says that it is not known to be renewed. A lease
 // whose lock is leaving the efficiency mode is lost.
 func (e *efficiency) renew(ctx context.Context, leases []redlockadapter.Held) []error {
 	for {
@@ -128,7 +128,7 @@ func (e *efficiency) releaseUnnamed(ctx context.Context, key attempt, resources 
 	for i := range status.Holders {
 		if p := &status.Holders[i]; p.Session == key.session && p.Nonce == key.nonce {
 			held, err := backend.Find(ctx, name, p.Token)
-			if errors.Is(err, lease.ErrNotHeld) {
+			if errors.Is(err, engine.ErrNotHeld) {
 				return nil
 			}
 			if err != nil {
@@ -152,18 +152,18 @@ func (e *efficiency) find(ctx context.Context, name fencing.Resource, token fenc
 // lossOf returns an error that says that a lease is lost as one that says nothing
 // else: the reason may match the errors of an acquire.
 func lossOf(err error) error {
-	if !errors.Is(err, lease.ErrLost) {
+	if !errors.Is(err, engine.ErrLost) {
 		return err
 	}
-	for _, kind := range []error{lease.ErrExpired, lease.ErrNotHeld, lease.ErrTaken} {
+	for _, kind := range []error{engine.ErrExpired, engine.ErrNotHeld, engine.ErrTaken} {
 		if errors.Is(err, kind) {
 			return &lossError{text: err.Error(), kind: kind}
 		}
 	}
-	return &lossError{text: err.Error(), kind: lease.ErrLost}
+	return &lossError{text: err.Error(), kind: engine.ErrLost}
 }
 
-// lossError is the loss of a lease. It matches its kind, and lease.ErrLost.
+// lossError is the loss of a lease. It matches its kind, and engine.ErrLost.
 type lossError struct {
 	text string
 	kind error

@@ -8,17 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 )
 
 // watched opens a session, ends it, and says how to see whether the client still
 // has it in memory.
-func watched(t *testing.T, b *remote.Backend, id lease.SessionID, end func(lease.Session)) (kept func() bool) {
+func watched(t *testing.T, b *remote.Backend, id engine.SessionID, end func(engine.Session)) (kept func() bool) {
 	t.Helper()
 	mark := new([64]byte)
-	session, err := b.Open(patient(t), lease.SessionConfig{ID: id, TTL: time.Minute, Clock: lease.SystemClock(),
-		Lost: func(n lease.Nonce, _ error) { mark[0] = byte(n) }})
+	session, err := b.Open(patient(t), engine.SessionConfig{ID: id, TTL: time.Minute, Clock: engine.SystemClock(),
+		Lost: func(n engine.Nonce, _ error) { mark[0] = byte(n) }})
 	require.NoError(t, err)
 	end(session)
 	pointer := weak.Make(mark)
@@ -33,17 +33,17 @@ func watched(t *testing.T, b *remote.Backend, id lease.SessionID, end func(lease
 func TestALinkForgetsWhatIsOver(t *testing.T) {
 	s := startOne(t)
 	b := client(t, []string{s.Address()})
-	for name, end := range map[string]func(lease.Session, lease.SessionID){
-		"closed": func(session lease.Session, _ lease.SessionID) { require.NoError(t, session.Close(patient(t))) },
-		"lost": func(session lease.Session, id lease.SessionID) {
+	for name, end := range map[string]func(engine.Session, engine.SessionID){
+		"closed": func(session engine.Session, _ engine.SessionID) { require.NoError(t, session.Close(patient(t))) },
+		"lost": func(session engine.Session, id engine.SessionID) {
 			post(t, s.Address(), "/v1/close-session", `{"sessionId":"`+id.String()+`"}`)
 			_, err := session.Renew(patient(t))
-			require.ErrorIs(t, err, lease.ErrLost)
+			require.ErrorIs(t, err, engine.ErrLost)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			id := lease.NewSessionID()
-			kept := watched(t, b, id, func(session lease.Session) { end(session, id) })
+			id := engine.NewSessionID()
+			kept := watched(t, b, id, func(session engine.Session) { end(session, id) })
 			eventually(t, "it is forgotten", func() bool { return !kept() })
 			_, err := b.Inspect(patient(t), "a")
 			require.NoError(t, err, "the connection is still there")

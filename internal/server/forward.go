@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -30,7 +30,7 @@ const (
 func isNotLeader(err error) bool {
 	var node *raftstore.NotLeaderError
 	var api *wire.NotLeaderError
-	return (errors.As(err, &node) || errors.As(err, &api)) && !errors.Is(err, lease.ErrUncertain)
+	return (errors.As(err, &node) || errors.As(err, &api)) && !errors.Is(err, engine.ErrUncertain)
 }
 
 // atLeader runs a call here, and forwards the request to the leader if the call
@@ -115,7 +115,7 @@ func (b *bridge) dialPeer(ctx context.Context, network, address string) (net.Con
 }
 
 // forwardError says that a request was lost on its way to the leader. It may have
-// arrived: it matches lease.ErrUncertain.
+// arrived: it matches engine.ErrUncertain.
 type forwardError struct {
 	leader string
 	err    error
@@ -126,5 +126,5 @@ func (e *forwardError) Error() string {
 	return "forward to the leader at " + e.leader + ": " + e.err.Error()
 }
 
-// Is makes errors.Is match lease.ErrUncertain.
-func (e *forwardError) Is(target error) bool { return target == lease.ErrUncertain }
+// Is makes errors.Is match engine.ErrUncertain.
+func (e *forwardError) Is(target error) bool { return target == engine.ErrUncertain }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -30,7 +30,7 @@ func TestStream(t *testing.T) {
 	s := startOne(t)
 	stream, err := pb.NewLeaseServiceClient(dial(t, s.Address())).Session(patient(t))
 	require.NoError(t, err)
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{
 		{Id: 1, Session: id[:], Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}}}}))
 	message, err := stream.Recv()
@@ -44,7 +44,7 @@ func TestStream(t *testing.T) {
 	require.Equal(t, "expired", message.Answers[0].Error.Code, "attach never makes a session")
 
 	require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{
-		{Id: 3, Session: id[:], Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(lease.DefaultTTL)}}}}}))
+		{Id: 3, Session: id[:], Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(engine.DefaultTTL)}}}}}))
 	message, err = stream.Recv()
 	require.NoError(t, err)
 	require.Nil(t, message.Answers[0].Error)
@@ -165,7 +165,7 @@ func TestSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, broken.Send(&pb.Chunk{Data: []byte("no snapshot")}))
 	_, err = broken.CloseAndRecv()
-	require.ErrorIs(t, wire.FromStatus(err), lease.ErrInvalid)
+	require.ErrorIs(t, wire.FromStatus(err), engine.ErrInvalid)
 }
 
 func TestHealth(t *testing.T) {

@@ -6,17 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // sessionStream is a client's stream, without the client.
 type sessionStream struct {
 	t      testing.TB
-	id     lease.SessionID
+	id     engine.SessionID
 	stream pb.LeaseService_SessionClient
 }
 
-func openStream(t testing.TB, address string, id lease.SessionID) *sessionStream {
+func openStream(t testing.TB, address string, id engine.SessionID) *sessionStream {
 	t.Helper()
 	stream, err := pb.NewLeaseServiceClient(dial(t, address)).Session(patient(t))
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func (s *sessionStream) do(op *pb.Operation) (*pb.Answer, string) {
 }
 
 func (s *sessionStream) open() string {
-	_, code := s.do(&pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(lease.MaxTTL)}}})
+	_, code := s.do(&pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(engine.MaxTTL)}}})
 	return code
 }
 
@@ -62,7 +62,7 @@ func TestALateOpenHidesNoEnd(t *testing.T) {
 	s := startOne(t)
 	for name, sameStream := range map[string]bool{"on its own stream": true, "on another stream": false} {
 		t.Run(name, func(t *testing.T) {
-			id := lease.NewSessionID()
+			id := engine.NewSessionID()
 			client := openStream(t, s.Address(), id)
 			require.Empty(t, client.open())
 			require.Empty(t, client.open(), "a copy while it lives is nothing")

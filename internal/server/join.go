@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -39,7 +39,7 @@ func (s *Server) reach(ctx context.Context, address string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%w: no member answers at %s: %w", lease.ErrUnavailable, address, err)
+		return fmt.Errorf("%w: no member answers at %s: %w", engine.ErrUnavailable, address, err)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (p *peers) ask(ctx context.Context, call func(pb.ClusterServiceClient) erro
 			p.leader = not.Leader
 		case errors.Is(err, wire.ErrUnauthenticated):
 			return fmt.Errorf("%s: %w; is secret-file that of a user of all members?", address, err)
-		case errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain):
+		case errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain):
 			p.leader = ""
 		default:
 			return err

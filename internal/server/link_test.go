@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 )
 
@@ -76,36 +76,36 @@ func TestLossWhileAway(t *testing.T) {
 	s := startOne(t)
 	wire := newWireCutter(t, s.Address())
 	away := client(t, []string{wire.listener.Addr().String()}, remote.WithPatience(100*time.Millisecond))
-	lost := make(chan lease.Nonce, 10)
-	session, err := away.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Minute,
-		Lost: func(n lease.Nonce, err error) {
+	lost := make(chan engine.Nonce, 10)
+	session, err := away.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute,
+		Lost: func(n engine.Nonce, err error) {
 			if !errorIsLost(err) {
 				t.Error(err)
 			}
 			lost <- n
 		}})
 	require.NoError(t, err)
-	var grants []lease.Grant
+	var grants []engine.Grant
 	for i, name := range []fencing.Resource{"a", "b"} {
-		grant, err := session.Acquire(patient(t), lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{name}})
+		grant, err := session.Acquire(patient(t), engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{name}})
 		require.NoError(t, err)
 		grants = append(grants, grant)
 	}
 	wire.cut(true)
 	_, err = session.Renew(patient(t))
 	require.Error(t, err)
-	require.NotErrorIs(t, err, lease.ErrLost, "out of reach is not lost")
+	require.NotErrorIs(t, err, engine.ErrLost, "out of reach is not lost")
 	require.NoError(t, client(t, []string{s.Address()}).Break(patient(t), "a", grants[0].Token))
 	wire.cut(false)
 	eventually(t, "it is back", func() bool {
 		_, err := session.Renew(patient(t))
 		return err == nil
 	})
-	require.Equal(t, lease.Nonce(1), <-lost)
+	require.Equal(t, engine.Nonce(1), <-lost)
 	for len(lost) > 0 { // it may be told twice: by the comparison, and by a late push
-		require.Equal(t, lease.Nonce(1), <-lost, "the other is kept")
+		require.Equal(t, engine.Nonce(1), <-lost, "the other is kept")
 	}
-	again, err := session.Acquire(patient(t), lease.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
+	again, err := session.Acquire(patient(t), engine.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
 	require.NoError(t, err)
 	require.Equal(t, grants[1].Token, again.Token)
 }
@@ -116,24 +116,24 @@ func TestExpiryWhileAway(t *testing.T) {
 	s := startOne(t)
 	wire := newWireCutter(t, s.Address())
 	away := client(t, []string{wire.listener.Addr().String()}, remote.WithPatience(100*time.Millisecond))
-	lost := make(chan lease.Nonce, 10)
-	session, err := away.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: 300 * time.Millisecond,
-		Lost: func(n lease.Nonce, _ error) { lost <- n }})
+	lost := make(chan engine.Nonce, 10)
+	session, err := away.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: 300 * time.Millisecond,
+		Lost: func(n engine.Nonce, _ error) { lost <- n }})
 	require.NoError(t, err)
-	_, err = session.Acquire(patient(t), lease.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
+	_, err = session.Acquire(patient(t), engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
 	require.NoError(t, err)
 	wire.cut(true)
 	other := client(t, []string{s.Address()})
-	next, err := other.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Minute})
+	next, err := other.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
 	require.NoError(t, err)
-	_, err = next.Acquire(patient(t), lease.Request{Nonce: 1, Resources: []fencing.Resource{"a"}, Wait: true})
+	_, err = next.Acquire(patient(t), engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}, Wait: true})
 	require.NoError(t, err, "the session has run out")
 	wire.cut(false)
 	eventually(t, "it hears of its end", func() bool {
 		_, err = session.Renew(patient(t))
 		return errorIsLost(err)
 	})
-	require.Equal(t, lease.Nonce(1), <-lost)
-	_, err = session.Acquire(patient(t), lease.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
-	require.ErrorIs(t, err, lease.ErrLost)
+	require.Equal(t, engine.Nonce(1), <-lost)
+	_, err = session.Acquire(patient(t), engine.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
+	require.ErrorIs(t, err, engine.ErrLost)
 }

@@ -8,7 +8,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -22,7 +22,7 @@ func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	size := int(r.PageSize)
 	switch {
 	case size < 0 || size > raftstore.MaxPage:
-		return nil, fmt.Errorf("%w: pageSize (%d) must be from 1 to %d", lease.ErrInvalid, size, raftstore.MaxPage)
+		return nil, fmt.Errorf("%w: pageSize (%d) must be from 1 to %d", engine.ErrInvalid, size, raftstore.MaxPage)
 	case size == 0:
 		size = defaultPage
 	}
@@ -45,40 +45,40 @@ func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 }
 
 // list returns at most limit locks of a mode, or of both.
-func (s *service) list(ctx context.Context, mode lease.Mode, prefix string, after fencing.Resource, limit int) ([]lease.Status, error) {
-	var list []lease.Status
+func (s *service) list(ctx context.Context, mode engine.Mode, prefix string, after fencing.Resource, limit int) ([]engine.Status, error) {
+	var list []engine.Status
 	var err error
-	if mode != lease.Efficiency {
+	if mode != engine.Efficiency {
 		if list, err = s.router.node.List(ctx, prefix, after, limit, raftstore.Linearizable); err != nil {
 			return nil, err
 		}
 	}
-	if mode != lease.Correctness && !s.router.node.Topology().Fleet.IsZero() {
+	if mode != engine.Correctness && !s.router.node.Topology().Fleet.IsZero() {
 		efficient, err := s.listEfficiency(ctx, prefix, after, limit)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, efficient...)
 	}
-	slices.SortFunc(list, func(x, y lease.Status) int { return cmp.Compare(x.Resource, y.Resource) })
+	slices.SortFunc(list, func(x, y engine.Status) int { return cmp.Compare(x.Resource, y.Resource) })
 	return list[:min(limit, len(list))], nil
 }
 
 // listEfficiency reads locks from Redis. It leaves out those that are in
 // correctness mode by now: what Redis has of them was not released, and is fenced.
-func (s *service) listEfficiency(ctx context.Context, prefix string, after fencing.Resource, limit int) ([]lease.Status, error) {
+func (s *service) listEfficiency(ctx context.Context, prefix string, after fencing.Resource, limit int) ([]engine.Status, error) {
 	backend, err := s.router.redis.Backend()
 	if err != nil {
 		return nil, err
 	}
-	var list []lease.Status
+	var list []engine.Status
 	for len(list) < limit {
 		page, err := backend.List(ctx, prefix, after, limit)
 		if err != nil {
 			return nil, err
 		}
 		for i := range page {
-			if s.router.modeOf(page[i].Resource) == lease.Efficiency {
+			if s.router.modeOf(page[i].Resource) == engine.Efficiency {
 				list = append(list, page[i])
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // quarantine is a short longest TTL, for tests that wait until an emptied node may
@@ -23,7 +23,7 @@ func startShort(t testing.TB, servers []*testserver.RedisServer) *server.Server 
 	t.Helper()
 	s := startOne(t, func(c *server.Config) { c.Redis = fleetOf(servers, quarantine) })
 	mustPost(t, s.Address(), "/v1/set-policy", `{"policy":{"prefix":"fast/","mode":"efficiency","ttl":"1s"}}`)
-	awaitMode(t, s.Address(), "fast/", lease.Efficiency)
+	awaitMode(t, s.Address(), "fast/", engine.Efficiency)
 	return s
 }
 
@@ -164,7 +164,7 @@ func TestProvideFloor(t *testing.T) {
 			"if the others are lost, 'leased redis init --floor' goes on without them"
 	})
 	mustPost(t, a, "/v1/provide-floor", fmt.Sprintf(`{"floor":%.0f}`, fleet["proposedFloor"]))
-	awaitMode(t, a, "fast/", lease.Efficiency)
+	awaitMode(t, a, "fast/", engine.Efficiency)
 	next := mustPost(t, a, "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Greater(t, next["token"], fleet["proposedFloor"])
 	require.Greater(t, next["token"], last["token"])

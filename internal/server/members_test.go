@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 // memberSpec is what a member's process is started with.
 type memberSpec struct {
 	ID, Dir, Raft, API string
-	Join               string      // the API of a member, empty to begin a cluster
-	Redis              lease.Fleet // of the efficiency mode
+	Join               string       // the API of a member, empty to begin a cluster
+	Redis              engine.Fleet // of the efficiency mode
 }
 
 // runMember is the process of a member. It ends with its parent, by a signal, or
@@ -133,10 +133,10 @@ type cluster struct {
 }
 
 // startCluster starts members that join the first.
-func startCluster(t testing.TB, size int, redis ...lease.Fleet) *cluster {
+func startCluster(t testing.TB, size int, redis ...engine.Fleet) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
-	var fleet lease.Fleet
+	var fleet engine.Fleet
 	if len(redis) > 0 {
 		fleet = redis[0]
 	}

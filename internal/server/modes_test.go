@@ -11,7 +11,7 @@ import (
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/testserver"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -29,8 +29,8 @@ func startRedis(t testing.TB, n int) (servers []*testserver.RedisServer) {
 }
 
 // fleetOf returns the fleet of some servers.
-func fleetOf(servers []*testserver.RedisServer, maxTTL time.Duration) lease.Fleet {
-	fleet := lease.Fleet{Namespace: "test", MaxTTL: maxTTL}
+func fleetOf(servers []*testserver.RedisServer, maxTTL time.Duration) engine.Fleet {
+	fleet := engine.Fleet{Namespace: "test", MaxTTL: maxTTL}
 	for _, s := range servers {
 		fleet.Addresses = append(fleet.Addresses, s.Addr)
 	}
@@ -45,30 +45,30 @@ func startBoth(t testing.TB) *server.Server {
 }
 
 // startOn is startBoth on a fleet that runs.
-func startOn(t testing.TB, fleet lease.Fleet) *server.Server {
+func startOn(t testing.TB, fleet engine.Fleet) *server.Server {
 	t.Helper()
 	s := startOne(t, func(c *server.Config) { c.Redis = fleet })
-	setMode(t, s.Address(), "fast/", lease.Efficiency)
+	setMode(t, s.Address(), "fast/", engine.Efficiency)
 	return s
 }
 
 // setMode moves locks, and returns when the move is complete and the member that
 // is asked has applied it.
-func setMode(t testing.TB, address, prefix string, mode lease.Mode) {
+func setMode(t testing.TB, address, prefix string, mode engine.Mode) {
 	t.Helper()
 	beginMove(t, address, prefix, mode, true)
 	awaitMode(t, address, prefix, mode)
 }
 
 // beginMove sets a policy.
-func beginMove(t testing.TB, address, prefix string, mode lease.Mode, now bool) {
+func beginMove(t testing.TB, address, prefix string, mode engine.Mode, now bool) {
 	t.Helper()
 	code, answer := post(t, address, "/v1/set-policy", fmt.Sprintf(`{"policy":{"prefix":%q,"mode":%q},"now":%v}`, prefix, mode, now))
 	require.Equal(t, http.StatusOK, code, answer)
 }
 
 // awaitMode returns when a prefix has a mode and does not move.
-func awaitMode(t testing.TB, address, prefix string, mode lease.Mode) {
+func awaitMode(t testing.TB, address, prefix string, mode engine.Mode) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%q has mode %s", prefix, mode), func() bool {
 		_, listed := post(t, address, "/v1/list-policies", `{}`)
@@ -103,11 +103,11 @@ func named(l map[string]any) string {
 
 func TestConformanceOfEfficiency(t *testing.T) {
 	s := startBoth(t)
-	setMode(t, s.Address(), "leasetest/", lease.Efficiency)
+	setMode(t, s.Address(), "leasetest/", engine.Efficiency)
 	leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 		return leasetest.Subject{
-			Backend:     func() lease.Backend { return client(t, []string{s.Address()}).Efficiency() },
-			Mode:        lease.Efficiency,
+			Backend:     func() engine.Backend { return client(t, []string{s.Address()}).Efficiency() },
+			Mode:        engine.Efficiency,
 			TTL:         time.Second,
 			Unsupported: []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits},
 		}
@@ -188,7 +188,7 @@ func TestLongTTLsAreRefused(t *testing.T) {
 }
 
 // redlockConfig is the configuration of another process that uses a fleet.
-func redlockConfig(fleet lease.Fleet) redlockadapter.Config {
+func redlockConfig(fleet engine.Fleet) redlockadapter.Config {
 	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL}
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, &redis.Options{Addr: address})

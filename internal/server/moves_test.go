@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // moveOf returns the move of a prefix, nil if there is none.
@@ -42,7 +42,7 @@ func TestMoves(t *testing.T) {
 	s := startOn(t, fleetOf(startRedis(t, 3), maxTTL))
 	a := s.Address()
 	last := 0.0
-	acquire := func(mode lease.Mode) map[string]any {
+	acquire := func(mode engine.Mode) map[string]any {
 		l := mustPost(t, a, "/v1/acquire", `{"resource":"moves/a","ttl":"10s"}`)
 		require.Equal(t, mode.String(), l["mode"])
 		require.Greater(t, l["token"], last)
@@ -54,16 +54,16 @@ func TestMoves(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, code, answer)
 		require.Contains(t, answer["message"], "is moving from")
 	}
-	held := acquire(lease.Correctness)
-	beginMove(t, a, "moves/", lease.Efficiency, false)
+	held := acquire(engine.Correctness)
+	beginMove(t, a, "moves/", engine.Efficiency, false)
 	awaitMove(t, a, "moves/", "1 holder to release")
 	refused()
 	mustPost(t, a, "/v1/renew", named(held))
 	mustPost(t, a, "/v1/release", named(held))
-	awaitMode(t, a, "moves/", lease.Efficiency)
+	awaitMode(t, a, "moves/", engine.Efficiency)
 
-	held = acquire(lease.Efficiency)
-	beginMove(t, a, "moves/", lease.Correctness, false)
+	held = acquire(engine.Efficiency)
+	beginMove(t, a, "moves/", engine.Correctness, false)
 	awaitMove(t, a, "moves/", "leases of the efficiency mode to end")
 	refused()
 	code, answer := post(t, a, "/v1/renew", named(held))
@@ -84,7 +84,7 @@ func TestAbort(t *testing.T) {
 	s := startBoth(t)
 	a := s.Address()
 	first := mustPost(t, a, "/v1/acquire", `{"resource":"fast/a","ttl":"10s"}`)
-	beginMove(t, a, "fast/", lease.Correctness, false)
+	beginMove(t, a, "fast/", engine.Correctness, false)
 	awaitMove(t, a, "fast/", "leases of the efficiency mode to end, ")
 	waiting := make(chan map[string]any, 1)
 	go func() {
@@ -104,7 +104,7 @@ func TestAbort(t *testing.T) {
 func TestWaitersFollowAMove(t *testing.T) {
 	s := startBoth(t)
 	a := s.Address()
-	for _, to := range []lease.Mode{lease.Correctness, lease.Efficiency} {
+	for _, to := range []engine.Mode{engine.Correctness, engine.Efficiency} {
 		held := mustPost(t, a, "/v1/acquire", `{"resource":"fast/a","ttl":"10s"}`) // Redis has it until then
 		waiting := make(chan map[string]any, 1)
 		go func() {
@@ -130,14 +130,14 @@ func TestPolicyBeforeRedis(t *testing.T) {
 		r.Stop()
 	}
 	s := startOne(t, func(c *server.Config) { c.Redis = fleetOf(servers, longTTL) })
-	beginMove(t, s.Address(), "fast/", lease.Efficiency, false)
+	beginMove(t, s.Address(), "fast/", engine.Efficiency, false)
 	awaitMove(t, s.Address(), "fast/", "0 of 3 Redis nodes have reported how far tokens had come, 2 are needed")
 	code, answer := post(t, s.Address(), "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Equal(t, http.StatusServiceUnavailable, code, answer)
 	for _, r := range servers {
 		require.NoError(t, r.Start())
 	}
-	awaitMode(t, s.Address(), "fast/", lease.Efficiency)
+	awaitMode(t, s.Address(), "fast/", engine.Efficiency)
 	require.Equal(t, "efficiency", mustPost(t, s.Address(), "/v1/acquire", `{"resource":"fast/a"}`)["mode"])
 }
 
@@ -145,7 +145,7 @@ func TestPolicyBeforeRedis(t *testing.T) {
 func TestMoveSurvivesItsLeader(t *testing.T) {
 	c := startClusterOn(t, 3, fleetOf(startRedis(t, 3), 10*time.Second))
 	first := mustPost(t, c.leader().spec.API, "/v1/acquire", `{"resource":"fast/a","ttl":"10s"}`)
-	beginMove(t, c.leader().spec.API, "fast/", lease.Correctness, false)
+	beginMove(t, c.leader().spec.API, "fast/", engine.Correctness, false)
 	require.Equal(t, 1, c.killLeader(nil))
 	var next map[string]any
 	eventually(t, "the lock is in correctness mode", func() bool {
@@ -169,12 +169,12 @@ func TestMoveNeedsAQuorum(t *testing.T) {
 	for _, r := range servers[:2] {
 		r.Pause()
 	}
-	beginMove(t, s.Address(), "fast/", lease.Correctness, true)
+	beginMove(t, s.Address(), "fast/", engine.Correctness, true)
 	awaitMove(t, s.Address(), "fast/", "1 of 3 Redis nodes have the new version, 2 are needed")
 	for _, r := range servers[:2] {
 		r.Resume()
 	}
-	awaitMode(t, s.Address(), "fast/", lease.Correctness)
+	awaitMode(t, s.Address(), "fast/", engine.Correctness)
 	next := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Greater(t, next["token"], first["token"])
 }
@@ -188,18 +188,18 @@ func TestRestoreAfterAMove(t *testing.T) {
 	response, err := http.Post("http://"+a+"/v1/save-snapshot", "application/json", nil)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	setMode(t, a, "fast/", lease.Correctness)
+	setMode(t, a, "fast/", engine.Correctness)
 	forgotten := mustPost(t, a, "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Equal(t, "correctness", forgotten["mode"])
 	restored, err := http.Post("http://"+a+"/v1/restore-snapshot", "application/octet-stream", response.Body)
 	require.NoError(t, err)
 	defer restored.Body.Close()
 	require.Equal(t, http.StatusOK, restored.StatusCode)
-	awaitMode(t, a, "fast/", lease.Efficiency)
+	awaitMode(t, a, "fast/", engine.Efficiency)
 	next := mustPost(t, a, "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Equal(t, "efficiency", next["mode"])
 	require.Greater(t, next["token"], forgotten["token"])
-	setMode(t, a, "fast/", lease.Correctness)
+	setMode(t, a, "fast/", engine.Correctness)
 	last := mustPost(t, a, "/v1/acquire", `{"resource":"fast/a"}`)
 	require.Greater(t, last["token"], next["token"])
 }
@@ -208,11 +208,11 @@ func TestRestoreAfterAMove(t *testing.T) {
 // not refused as one with another mode.
 func TestLostByAMove(t *testing.T) {
 	s := startBoth(t)
-	stream := openStream(t, s.Address(), lease.NewSessionID())
+	stream := openStream(t, s.Address(), engine.NewSessionID())
 	acquire := &pb.AcquireCall{Nonce: 1, Resources: []string{"fast/a"}, TtlNanos: int64(longTTL)}
 	answer, code := stream.do(&pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
 	require.Empty(t, code)
-	setMode(t, s.Address(), "fast/", lease.Correctness)
+	setMode(t, s.Address(), "fast/", engine.Correctness)
 	held := &pb.HeldLease{Nonce: 1, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token, TtlNanos: int64(longTTL)}
 	answer, code = stream.do(&pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
 	require.Empty(t, code)

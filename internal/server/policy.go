@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -18,16 +18,16 @@ import (
 // leader's keeper completes.
 func (a *admin) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.SetPolicyResponse, error) {
 	if r.Policy == nil {
-		return nil, fmt.Errorf("%w: there is no policy", lease.ErrInvalid)
+		return nil, fmt.Errorf("%w: there is no policy", engine.ErrInvalid)
 	}
 	p, err := wire.ToPolicy(r.Policy)
 	if err != nil {
 		return nil, err
 	}
-	if p.Next != lease.AnyMode {
-		return nil, fmt.Errorf("%w: next (%s) is set by the service; set mode to begin a move", lease.ErrInvalid, p.Next)
+	if p.Next != engine.AnyMode {
+		return nil, fmt.Errorf("%w: next (%s) is set by the service; set mode to begin a move", engine.ErrInvalid, p.Next)
 	}
-	if p.Mode == lease.Efficiency {
+	if p.Mode == engine.Efficiency {
 		if err := a.checkEfficiency(ctx, p); err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func (a *admin) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.SetP
 }
 
 // checkEfficiency refuses a policy that the Redis nodes cannot serve.
-func (a *admin) checkEfficiency(ctx context.Context, p lease.Policy) error {
+func (a *admin) checkEfficiency(ctx context.Context, p engine.Policy) error {
 	if a.router.node.Topology().Fleet.IsZero() {
 		if !a.router.node.Leads() {
 			return a.notLeader()
@@ -54,10 +54,10 @@ func (a *admin) checkEfficiency(ctx context.Context, p lease.Policy) error {
 	switch {
 	case fleet.IsZero():
 		return fmt.Errorf("%w: set policy for %q: the service has no Redis nodes for efficiency mode; set them with 'leased redis fleet set'",
-			lease.ErrUnsupported, p.Prefix)
+			engine.ErrUnsupported, p.Prefix)
 	case p.Filled().TTL > fleet.MaxTTL:
 		return fmt.Errorf("%w: set policy for %q: ttl (%v) must be at most the longest of the Redis fleet (%v) in efficiency mode",
-			lease.ErrInvalid, p.Prefix, p.Filled().TTL, fleet.MaxTTL)
+			engine.ErrInvalid, p.Prefix, p.Filled().TTL, fleet.MaxTTL)
 	}
 	return nil
 }
@@ -67,20 +67,20 @@ func policyError(err error) error {
 	switch {
 	case errors.Is(err, raftstore.ErrVersion):
 		return fmt.Errorf("%w: %w", wire.ErrOutdated, err)
-	case errors.Is(err, raftstore.ErrMoving), errors.Is(err, lease.ErrNotHeld):
+	case errors.Is(err, raftstore.ErrMoving), errors.Is(err, engine.ErrNotHeld):
 		return &invalidError{err}
 	}
 	return err
 }
 
-// invalidError is an error that matches lease.ErrInvalid and nothing else.
+// invalidError is an error that matches engine.ErrInvalid and nothing else.
 type invalidError struct{ err error }
 
 // Error returns the text.
 func (e *invalidError) Error() string { return e.err.Error() }
 
-// Is makes errors.Is match lease.ErrInvalid.
-func (e *invalidError) Is(target error) bool { return target == lease.ErrInvalid }
+// Is makes errors.Is match engine.ErrInvalid.
+func (e *invalidError) Is(target error) bool { return target == engine.ErrInvalid }
 
 // DeletePolicy removes a policy.
 func (a *admin) DeletePolicy(ctx context.Context, r *pb.DeletePolicyRequest) (*pb.DeletePolicyResponse, error) {

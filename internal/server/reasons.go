@@ -3,7 +3,7 @@ package server
 import (
 	"sync"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // keptReasons is how many of the latest reasons are kept.
@@ -20,8 +20,8 @@ type reasons struct {
 
 // attempt is the identity of an acquire.
 type attempt struct {
-	session lease.SessionID
-	nonce   lease.Nonce
+	session engine.SessionID
+	nonce   engine.Nonce
 }
 
 func newReasons() *reasons {
@@ -40,7 +40,7 @@ func (r *reasons) note(key attempt, reason string) {
 }
 
 // reason returns how a holder's lease ended, "ended" if it is not known any more.
-func (r *reasons) reason(p *lease.Party) string {
+func (r *reasons) reason(p *engine.Party) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if reason, ok := r.known[attempt{p.Session, p.Nonce}]; ok {

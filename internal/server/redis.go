@@ -6,7 +6,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -92,20 +92,20 @@ func (a *admin) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetFle
 
 // checkFleet refuses a fleet that does not fit to the policies, and one without
 // nodes unless that is forced.
-func (a *admin) checkFleet(fleet lease.Fleet, force bool) error {
+func (a *admin) checkFleet(fleet engine.Fleet, force bool) error {
 	for _, p := range a.router.node.Topology().Policies.All() {
-		if p.Mode != lease.Efficiency && p.Next != lease.Efficiency {
+		if p.Mode != engine.Efficiency && p.Next != engine.Efficiency {
 			continue
 		}
 		switch {
 		case fleet.IsZero():
-			return fmt.Errorf("%w: the locks of %q are in efficiency mode and need Redis nodes; change their policy first", lease.ErrInvalid, p.Prefix)
+			return fmt.Errorf("%w: the locks of %q are in efficiency mode and need Redis nodes; change their policy first", engine.ErrInvalid, p.Prefix)
 		case p.Filled().TTL > fleet.MaxTTL:
-			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", lease.ErrInvalid, fleet.MaxTTL, p.Filled().TTL, p.Prefix)
+			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", engine.ErrInvalid, fleet.MaxTTL, p.Filled().TTL, p.Prefix)
 		}
 	}
 	if fleet.IsZero() && !force {
-		return fmt.Errorf("%w: fleet.addresses is empty, which ends efficiency mode; name the Redis nodes, or set force to end it", lease.ErrInvalid)
+		return fmt.Errorf("%w: fleet.addresses is empty, which ends efficiency mode; name the Redis nodes, or set force to end it", engine.ErrInvalid)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (a *admin) checkFleet(fleet lease.Fleet, force bool) error {
 func (a *admin) ProvideFloor(ctx context.Context, r *pb.ProvideFloorRequest) (*pb.ProvideFloorResponse, error) {
 	floor := fencing.Token(r.Floor)
 	if !floor.Valid() {
-		return nil, fmt.Errorf("%w: floor (%d) must be from 1 to %d; GetFleet proposes one", lease.ErrInvalid, r.Floor, fencing.MaxToken)
+		return nil, fmt.Errorf("%w: floor (%d) must be from 1 to %d; GetFleet proposes one", engine.ErrInvalid, r.Floor, fencing.MaxToken)
 	}
 	if !a.router.node.Leads() {
 		return nil, a.notLeader()

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -20,30 +20,30 @@ type registry struct {
 	router *router
 
 	mu       sync.Mutex
-	sessions map[lease.SessionID]*session
-	chosen   lease.Nonce // the largest that a swept session had chosen
+	sessions map[engine.SessionID]*session
+	chosen   engine.Nonce // the largest that a swept session had chosen
 }
 
 func newRegistry(r *router) *registry {
-	return &registry{router: r, sessions: map[lease.SessionID]*session{}}
+	return &registry{router: r, sessions: map[engine.SessionID]*session{}}
 }
 
 // open opens a session, or finds it again.
-func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Duration) (*session, error) {
-	if ttl < lease.MinTTL || ttl > lease.MaxTTL {
-		return nil, fmt.Errorf("%w: ttl (%v) must be from %v to %v", lease.ErrInvalid, ttl, lease.MinTTL, lease.MaxTTL)
+func (r *registry) open(ctx context.Context, id engine.SessionID, ttl time.Duration) (*session, error) {
+	if ttl < engine.MinTTL || ttl > engine.MaxTTL {
+		return nil, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, ttl, engine.MinTTL, engine.MaxTTL)
 	}
 	if err := checkSession(id); err != nil {
 		return nil, err
 	}
 	// The machine decides about another TTL: it refuses it while the session lives.
 	if s := r.find(id); s != nil && s.ttl == ttl {
-		if _, err := s.Renew(ctx); !errors.Is(err, lease.ErrLost) {
+		if _, err := s.Renew(ctx); !errors.Is(err, engine.ErrLost) {
 			return s, err
 		}
 	}
-	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
-		session, err := r.router.raft.Open(ctx, lease.SessionConfig{ID: id, TTL: ttl, Clock: r.router.clock, Lost: lost})
+	return r.add(id, func(lost func(engine.Nonce, error)) (*raftstore.Session, error) {
+		session, err := r.router.raft.Open(ctx, engine.SessionConfig{ID: id, TTL: ttl, Clock: r.router.clock, Lost: lost})
 		if err != nil {
 			return nil, err
 		}
@@ -53,23 +53,23 @@ func (r *registry) open(ctx context.Context, id lease.SessionID, ttl time.Durati
 
 // attach finds a session that exists. It never opens one: if it ends meanwhile,
 // that is the answer.
-func (r *registry) attach(ctx context.Context, id lease.SessionID) (*session, error) {
+func (r *registry) attach(ctx context.Context, id engine.SessionID) (*session, error) {
 	if err := checkSession(id); err != nil {
 		return nil, err
 	}
 	if s := r.find(id); s != nil {
-		if _, err := s.Renew(ctx); !errors.Is(err, lease.ErrLost) {
+		if _, err := s.Renew(ctx); !errors.Is(err, engine.ErrLost) {
 			return s, err
 		}
 	}
-	return r.add(id, func(lost func(lease.Nonce, error)) (*raftstore.Session, error) {
-		return r.router.raft.Attach(ctx, lease.SessionConfig{ID: id, Clock: r.router.clock, Lost: lost})
+	return r.add(id, func(lost func(engine.Nonce, error)) (*raftstore.Session, error) {
+		return r.router.raft.Attach(ctx, engine.SessionConfig{ID: id, Clock: r.router.clock, Lost: lost})
 	})
 }
 
 // find returns a session that this member knows. The caller is about to use it,
 // so it is not swept meanwhile.
-func (r *registry) find(id lease.SessionID) *session {
+func (r *registry) find(id engine.SessionID) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sessions[id]
@@ -82,7 +82,7 @@ func (r *registry) find(id lease.SessionID) *session {
 // add opens or finds the session in the Raft machine and registers it. Two callers
 // that do so at once share one session, unless they met different incarnations:
 // the later one is the present one.
-func (r *registry) add(id lease.SessionID, begin func(lost func(lease.Nonce, error)) (*raftstore.Session, error)) (*session, error) {
+func (r *registry) add(id engine.SessionID, begin func(lost func(engine.Nonce, error)) (*raftstore.Session, error)) (*session, error) {
 	s := &session{router: r.router, id: id, listeners: map[*stream]bool{}, firstNonce: r.firstNonce}
 	s.forget = func() { r.drop(s) }
 	raft, err := begin(s.lost)
@@ -112,15 +112,15 @@ func (r *registry) drop(s *session) {
 // Each leader has a range of its own, since it does not know what earlier leaders
 // chose; in it the number is above what any swept session chose, and above all
 // that the session has now.
-func (r *registry) firstNonce(ctx context.Context, id lease.SessionID) (lease.Nonce, error) {
+func (r *registry) firstNonce(ctx context.Context, id engine.SessionID) (engine.Nonce, error) {
 	requests, err := r.router.node.Session(ctx, id, raftstore.Stale)
-	if errors.Is(err, lease.ErrNotHeld) {
-		return 0, lease.ErrExpired
+	if errors.Is(err, engine.ErrNotHeld) {
+		return 0, engine.ErrExpired
 	}
 	if err != nil {
 		return 0, err
 	}
-	first := lease.Nonce(r.router.node.Status().Generation) << 32
+	first := engine.Nonce(r.router.node.Status().Generation) << 32
 	for i := range requests {
 		first = max(first, requests[i].Party.Nonce)
 	}

@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -46,16 +46,16 @@ func startIdle(t *testing.T) idle {
 // leap lets more time pass than a session is kept in mind.
 func (s idle) leap() { s.clock.Suspend(2*idleTTL + 2*sweepGrace) }
 
-func (s idle) openSession(t *testing.T) lease.SessionID {
+func (s idle) openSession(t *testing.T) engine.SessionID {
 	t.Helper()
 	opened, err := s.OpenSession(context.Background(), &pb.OpenSessionRequest{Ttl: idleTTL.String()})
 	require.NoError(t, err)
-	id, err := lease.ParseSessionID(opened.SessionId)
+	id, err := engine.ParseSessionID(opened.SessionId)
 	require.NoError(t, err)
 	return id
 }
 
-func (s idle) acquire(id lease.SessionID, name string, nonce uint64) (*pb.AcquireResponse, error) {
+func (s idle) acquire(id engine.SessionID, name string, nonce uint64) (*pb.AcquireResponse, error) {
 	return s.Acquire(context.Background(), &pb.AcquireRequest{Resource: name, SessionId: id.String(), Nonce: nonce})
 }
 
@@ -96,7 +96,7 @@ func TestASessionFoundAgainCountsOn(t *testing.T) {
 	s.leap()
 	s.sessions.sweep()
 	_, err = s.acquire(id, "b", 0)
-	require.ErrorIs(t, err, lease.ErrHeld, "the other has it")
+	require.ErrorIs(t, err, engine.ErrHeld, "the other has it")
 	next, err := s.acquire(id, "c", 0)
 	require.NoError(t, err)
 	require.Greater(t, next.Nonce, granted.Nonce)
@@ -111,7 +111,7 @@ func TestNoncesOfTheClientAreLeftAlone(t *testing.T) {
 	ctx := context.Background()
 	first, err := s.sessions.find(id).firstNonce(ctx, id)
 	require.NoError(t, err)
-	_, err = s.sessions.find(id).Acquire(ctx, lease.Request{Nonce: first + 1, Resources: []fencing.Resource{"a"}})
+	_, err = s.sessions.find(id).Acquire(ctx, engine.Request{Nonce: first + 1, Resources: []fencing.Resource{"a"}})
 	require.NoError(t, err)
 	next, err := s.acquire(id, "b", 0)
 	require.NoError(t, err)
@@ -132,9 +132,9 @@ func TestANonceIsForOneThing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before()
 			_, err := s.acquire(id, "b", 7)
-			require.ErrorIs(t, err, lease.ErrInvalid)
+			require.ErrorIs(t, err, engine.ErrInvalid)
 			_, err = s.Acquire(context.Background(), &pb.AcquireRequest{Resource: "a", Shared: true, SessionId: id.String(), Nonce: 7})
-			require.ErrorIs(t, err, lease.ErrInvalid, "nor is it shared")
+			require.ErrorIs(t, err, engine.ErrInvalid, "nor is it shared")
 			again, err := s.acquire(id, "a", 7)
 			require.NoError(t, err, "asked again as it was, it has one outcome")
 			require.Equal(t, granted.Token, again.Token)
@@ -152,7 +152,7 @@ func TestAnotherTTLIsRefused(t *testing.T) {
 		_, err := s.OpenSession(ctx, &pb.OpenSessionRequest{SessionId: id.String(), Ttl: ttl})
 		return err
 	}
-	require.ErrorIs(t, open("1m"), lease.ErrInvalid)
+	require.ErrorIs(t, open("1m"), engine.ErrInvalid)
 	require.NoError(t, open(idleTTL.String()))
 	_, err := s.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: id.String()})
 	require.NoError(t, err)
@@ -163,8 +163,8 @@ func TestAnotherTTLIsRefused(t *testing.T) {
 // closes sessions on it leaves nothing behind.
 func TestAStreamForgetsWhatWasClosed(t *testing.T) {
 	s := startIdle(t)
-	st := &stream{service: s.service, ctx: context.Background(), sessions: map[lease.SessionID]*session{}}
-	id := lease.NewSessionID()
+	st := &stream{service: s.service, ctx: context.Background(), sessions: map[engine.SessionID]*session{}}
+	id := engine.NewSessionID()
 	call := func(op *pb.Operation) error {
 		op.Session = id[:]
 		return st.call(op, nil, &pb.Answer{})
@@ -176,9 +176,9 @@ func TestAStreamForgetsWhatWasClosed(t *testing.T) {
 	require.Empty(t, st.sessions)
 	require.Empty(t, e.listeners)
 
-	require.ErrorIs(t, call(&pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}), lease.ErrLost, "a copy of the call")
-	require.ErrorIs(t, call(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}}), lease.ErrLost)
+	require.ErrorIs(t, call(&pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}), engine.ErrLost, "a copy of the call")
+	require.ErrorIs(t, call(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}}), engine.ErrLost)
 	id = s.openSession(t)
-	require.ErrorIs(t, call(&pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}), lease.ErrInvalid, "it is not this stream's")
+	require.ErrorIs(t, call(&pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}), engine.ErrInvalid, "it is not this stream's")
 	require.NotNil(t, s.sessions.find(id))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/fleet"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -27,23 +27,23 @@ type router struct {
 	node  *raftstore.Node
 	raft  *raftstore.Backend
 	redis *fleet.Current
-	clock lease.Clock
+	clock engine.Clock
 }
 
 // modeOf returns the mode of a lock: the one that it leaves while it moves.
-func (r *router) modeOf(name fencing.Resource) lease.Mode {
+func (r *router) modeOf(name fencing.Resource) engine.Mode {
 	mode, _ := r.node.Topology().ModeOf(name)
 	return mode
 }
 
 // engine returns what serves a lock. For locks in correctness mode it works at the
 // leader only.
-func (r *router) engine(name fencing.Resource) (lease.Backend, lease.Mode, error) {
+func (r *router) engine(name fencing.Resource) (engine.Backend, engine.Mode, error) {
 	if err := name.Validate(); err != nil {
 		return nil, 0, err
 	}
 	mode := r.modeOf(name)
-	if mode == lease.Correctness {
+	if mode == engine.Correctness {
 		return r.raft, mode, nil
 	}
 	backend, err := r.redis.Backend()
@@ -57,11 +57,11 @@ func (r *router) engine(name fencing.Resource) (lease.Backend, lease.Mode, error
 // efficiency mode.
 func (r *router) efficient(prefix string) bool {
 	policies := r.node.Topology().Policies
-	if policies.For(fencing.Resource(prefix)).Mode != lease.Efficiency {
+	if policies.For(fencing.Resource(prefix)).Mode != engine.Efficiency {
 		return false
 	}
 	for _, p := range policies.All() {
-		if strings.HasPrefix(p.Prefix, prefix) && (p.Mode != lease.Efficiency || p.Next != lease.AnyMode) {
+		if strings.HasPrefix(p.Prefix, prefix) && (p.Mode != engine.Efficiency || p.Next != engine.AnyMode) {
 			return false
 		}
 	}
@@ -69,7 +69,7 @@ func (r *router) efficient(prefix string) bool {
 }
 
 // newer waits for a topology with a version above after. The error matches
-// lease.ErrUnavailable if none comes soon enough.
+// engine.ErrUnavailable if none comes soon enough.
 func (r *router) newer(ctx context.Context, after uint64) error {
 	limited, cancel := context.WithTimeout(ctx, topologyPatience)
 	defer cancel()
@@ -78,7 +78,7 @@ func (r *router) newer(ctx context.Context, after uint64) error {
 			return context.Cause(ctx)
 		}
 		return fmt.Errorf("%w: the policies have changed, and member %s has not heard of it within %v; is it cut off from the leader?",
-			lease.ErrUnavailable, r.node.ID(), topologyPatience)
+			engine.ErrUnavailable, r.node.ID(), topologyPatience)
 	}
 	return nil
 }
@@ -86,16 +86,16 @@ func (r *router) newer(ctx context.Context, after uint64) error {
 // again decides about an attempt that failed under a topology: nil says that it
 // should be routed again. A request that waits also waits for a lock that moves,
 // and for the efficiency mode to be ready.
-func (r *router) again(ctx context.Context, request *lease.Request, topology *lease.Topology, err error) error {
-	var moving *lease.MovingError
-	outdated := errors.Is(err, redlockadapter.ErrVersion) || errors.Is(err, lease.ErrModeMismatch) && request.Mode == lease.AnyMode
+func (r *router) again(ctx context.Context, request *engine.Request, topology *engine.Topology, err error) error {
+	var moving *engine.MovingError
+	outdated := errors.Is(err, redlockadapter.ErrVersion) || errors.Is(err, engine.ErrModeMismatch) && request.Mode == engine.AnyMode
 	_, refused := topology.Route(request)
 	switch {
-	case errors.Is(err, lease.ErrUncertain):
+	case errors.Is(err, engine.ErrUncertain):
 		return err
 	case outdated:
 		return r.newer(ctx, topology.Version)
-	case request.Wait && errors.Is(err, lease.ErrUnavailable) && (errors.As(err, &moving) || refused != nil):
+	case request.Wait && errors.Is(err, engine.ErrUnavailable) && (errors.As(err, &moving) || refused != nil):
 		if _, ended := r.node.NextTopology(ctx, topology.Version); ended != nil {
 			return err
 		}

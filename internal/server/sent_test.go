@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/lease/remote"
 )
@@ -68,10 +68,10 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 	b, way := slowClient(t, startOne(t).Address())
 	opened := way.Now()
 	way.opens.Store(int64(time.Second))
-	s, err := b.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour, Clock: way})
+	s, err := b.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: way})
 	require.NoError(t, err)
 	way.acquires.Store(int64(time.Second))
-	grant, err := s.Acquire(patient(t), lease.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
+	grant, err := s.Acquire(patient(t), engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
 	require.NoError(t, err)
 	require.Equal(t, opened, grant.Sent, "it lasts as long as its session")
 	require.Equal(t, 2*time.Second, way.Now().Since(opened))
@@ -81,7 +81,7 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 	_, err = s.Renew(patient(t))
 	require.NoError(t, err)
 	require.Equal(t, time.Second, way.Now().Since(renewed))
-	grant, err = s.Acquire(patient(t), lease.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
+	grant, err = s.Acquire(patient(t), engine.Request{Nonce: 2, Resources: []fencing.Resource{"b"}})
 	require.NoError(t, err)
 	require.Equal(t, renewed, grant.Sent)
 }
@@ -89,10 +89,10 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 // TestAClientCountsSuspendUnlessToldOtherwise: who chooses no clock has the one that
 // goes on in suspend.
 func TestAClientCountsSuspendUnlessToldOtherwise(t *testing.T) {
-	s, err := client(t, []string{startOne(t).Address()}).Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Hour})
+	s, err := client(t, []string{startOne(t).Address()}).Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour})
 	require.NoError(t, err)
-	grant, err := s.Acquire(patient(t), lease.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
+	grant, err := s.Acquire(patient(t), engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}})
 	require.NoError(t, err)
-	readsBoth := func(i lease.Instant) bool { return i.Since(lease.NewInstant(i.Time(), 0)) > 0 } // not every system has both
-	require.Equal(t, readsBoth(lease.SystemClock().Now()), readsBoth(grant.Sent))
+	readsBoth := func(i engine.Instant) bool { return i.Since(engine.NewInstant(i.Time(), 0)) > 0 } // not every system has both
+	require.Equal(t, readsBoth(engine.SystemClock().Now()), readsBoth(grant.Sent))
 }

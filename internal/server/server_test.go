@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -92,4 +92,4 @@ func newPost(t testing.TB, address, path, body string) *http.Request {
 	return request
 }
 
-func errorIsLost(err error) bool { return errors.Is(err, lease.ErrLost) }
+func errorIsLost(err error) bool { return errors.Is(err, engine.ErrLost) }

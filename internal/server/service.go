@@ -10,7 +10,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/redlockadapter"
@@ -33,21 +33,21 @@ const cleanupTime = 5 * time.Second
 // closed when it is released.
 var single = [4]byte{'o', 'n', 'e', 0}
 
-func newSingleID() lease.SessionID {
-	id := lease.NewSessionID()
+func newSingleID() engine.SessionID {
+	id := engine.NewSessionID()
 	copy(id[:], single[:])
 	return id
 }
 
 // OpenSession opens a session.
 func (s *service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*pb.OpenSessionResponse, error) {
-	ttl, err := ttlOr(r.Ttl, lease.DefaultTTL)
+	ttl, err := ttlOr(r.Ttl, engine.DefaultTTL)
 	if err != nil {
 		return nil, err
 	}
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	if r.SessionId != "" {
-		if id, err = lease.ParseSessionID(r.SessionId); err != nil {
+		if id, err = engine.ParseSessionID(r.SessionId); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +68,7 @@ func ttlOr(text string, byDefault time.Duration) (time.Duration, error) {
 
 // attachText finds the session with this id.
 func (s *service) attachText(ctx context.Context, text string) (*session, error) {
-	id, err := lease.ParseSessionID(text)
+	id, err := engine.ParseSessionID(text)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 	if err == nil {
 		err = found.Close(ctx)
 	}
-	if err != nil && !errors.Is(err, lease.ErrLost) {
+	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return nil, err
 	}
 	return &pb.CloseSessionResponse{}, nil
@@ -96,15 +96,15 @@ func (s *service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 	case r.SessionId != "" && r.Resource == "":
 		found, err = s.attachText(ctx, r.SessionId)
 	case r.SessionId == "" && r.Resource != "" && r.Token != 0:
-		if s.router.modeOf(fencing.Resource(r.Resource)) == lease.Efficiency {
+		if s.router.modeOf(fencing.Resource(r.Resource)) == engine.Efficiency {
 			return s.renewEfficiency(ctx, r)
 		}
-		var p *lease.Party
+		var p *engine.Party
 		if p, err = s.holder(ctx, r.Resource, r.Token); err == nil {
 			found, err = s.sessions.attach(ctx, p.Session)
 		}
 	default:
-		err = fmt.Errorf("%w: renew needs sessionId, or resource and token", lease.ErrInvalid)
+		err = fmt.Errorf("%w: renew needs sessionId, or resource and token", engine.ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 		response.Tokens = append(response.Tokens, uint64(token))
 	}
 	if r.Token != 0 && !slices.Contains(response.Tokens, r.Token) {
-		return nil, fmt.Errorf("renew %q: %w with token %d", r.Resource, lease.ErrNotHeld, r.Token)
+		return nil, fmt.Errorf("renew %q: %w with token %d", r.Resource, engine.ErrNotHeld, r.Token)
 	}
 	return response, nil
 }
@@ -144,7 +144,7 @@ func (s *service) renewEfficiency(ctx context.Context, r *pb.RenewRequest) (*pb.
 }
 
 // holder finds the holder of a lock in correctness mode with this token.
-func (s *service) holder(ctx context.Context, resource string, token uint64) (*lease.Party, error) {
+func (s *service) holder(ctx context.Context, resource string, token uint64) (*engine.Party, error) {
 	status, err := s.inspect(ctx, fencing.Resource(resource))
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (s *service) holder(ctx context.Context, resource string, token uint64) (*l
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("%q: %w with token %d", resource, lease.ErrNotHeld, token)
+	return nil, fmt.Errorf("%q: %w with token %d", resource, engine.ErrNotHeld, token)
 }
 
 // Release gives a lease back, and says whether there was one.
@@ -162,22 +162,22 @@ func (s *service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Releas
 	var released bool
 	var err error
 	switch {
-	case r.Resource != "" && r.Token != 0 && s.router.modeOf(fencing.Resource(r.Resource)) == lease.Efficiency:
+	case r.Resource != "" && r.Token != 0 && s.router.modeOf(fencing.Resource(r.Resource)) == engine.Efficiency:
 		released, err = s.releaseEfficiency(ctx, r)
 	case r.Resource != "" && r.Token != 0:
-		var p *lease.Party
+		var p *engine.Party
 		if p, err = s.holder(ctx, r.Resource, r.Token); err == nil {
 			released, err = s.releaseStrict(ctx, p.Session, p.Nonce)
 		}
 	case r.SessionId != "" && r.Nonce != 0:
-		var id lease.SessionID
-		if id, err = lease.ParseSessionID(r.SessionId); err == nil {
-			released, err = s.releaseStrict(ctx, id, lease.Nonce(r.Nonce))
+		var id engine.SessionID
+		if id, err = engine.ParseSessionID(r.SessionId); err == nil {
+			released, err = s.releaseStrict(ctx, id, engine.Nonce(r.Nonce))
 		}
 	default:
-		err = fmt.Errorf("%w: release needs resource and token, or sessionId and nonce", lease.ErrInvalid)
+		err = fmt.Errorf("%w: release needs resource and token, or sessionId and nonce", engine.ErrInvalid)
 	}
-	if err != nil && !errors.Is(err, lease.ErrLost) {
+	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return nil, err
 	}
 	return &pb.ReleaseResponse{Released: released}, nil
@@ -194,7 +194,7 @@ func (s *service) releaseEfficiency(ctx context.Context, r *pb.ReleaseRequest) (
 
 // releaseStrict releases an attempt in correctness mode. One that holds nothing is
 // ended too, so that a late copy of its acquire gets nothing.
-func (s *service) releaseStrict(ctx context.Context, id lease.SessionID, nonce lease.Nonce) (released bool, err error) {
+func (s *service) releaseStrict(ctx context.Context, id engine.SessionID, nonce engine.Nonce) (released bool, err error) {
 	found, err := s.sessions.attach(ctx, id)
 	if err != nil {
 		return false, err
@@ -216,7 +216,7 @@ func (s *service) releaseStrict(ctx context.Context, id lease.SessionID, nonce l
 // closeSingle ends the session of one lease, unless it was used for more.
 func (s *service) closeSingle(ctx context.Context, found *session) error {
 	requests, err := s.router.node.Session(ctx, found.id, raftstore.Stale)
-	if errors.Is(err, lease.ErrNotHeld) {
+	if errors.Is(err, engine.ErrNotHeld) {
 		return nil
 	}
 	if err != nil || len(requests) > 0 {
@@ -234,25 +234,25 @@ func (s *service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.Inspec
 	return &pb.InspectResponse{Lock: wire.FromStatusOf(status)}, nil
 }
 
-func (s *service) inspect(ctx context.Context, name fencing.Resource) (lease.Status, error) {
-	engine, _, err := s.router.engine(name)
+func (s *service) inspect(ctx context.Context, name fencing.Resource) (engine.Status, error) {
+	backend, _, err := s.router.engine(name)
 	if err != nil {
-		return lease.Status{}, err
+		return engine.Status{}, err
 	}
-	return engine.Inspect(ctx, name)
+	return backend.Inspect(ctx, name)
 }
 
 // Break takes a lease away from its holder.
 func (s *service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakResponse, error) {
 	if r.Token == 0 || r.Token > math.MaxInt64 {
-		return nil, fmt.Errorf("%w: break needs the token of the lease; Inspect returns it", lease.ErrInvalid)
+		return nil, fmt.Errorf("%w: break needs the token of the lease; Inspect returns it", engine.ErrInvalid)
 	}
 	name := fencing.Resource(r.Resource)
-	engine, _, err := s.router.engine(name)
+	backend, _, err := s.router.engine(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := engine.Break(ctx, name, fencing.Token(r.Token)); err != nil {
+	if err := backend.Break(ctx, name, fencing.Token(r.Token)); err != nil {
 		return nil, err
 	}
 	return &pb.BreakResponse{}, nil

@@ -7,44 +7,44 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
 // session is a session of the correctness mode that this member knows. It is a
-// lease.Session.
+// engine.Session.
 type session struct {
 	router *router
-	id     lease.SessionID
+	id     engine.SessionID
 	ttl    time.Duration
 	raft   *raftstore.Session
 	forget func() // removes it from the registry
 	// firstNonce returns the number that nonces starts from.
-	firstNonce func(context.Context, lease.SessionID) (lease.Nonce, error)
+	firstNonce func(context.Context, engine.SessionID) (engine.Nonce, error)
 
 	mu        sync.Mutex
 	listeners map[*stream]bool
-	used      lease.Instant // the last use
-	nonces    lease.Nonce   // the last one that this member chose
+	used      engine.Instant // the last use
+	nonces    engine.Nonce   // the last one that this member chose
 }
 
-var _ lease.Session = (*session)(nil)
+var _ engine.Session = (*session)(nil)
 
 // Acquire asks the Raft machine, which refuses locks in efficiency mode.
-func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	if err := request.Validate(); err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	return s.raft.Acquire(ctx, request)
 }
 
 // Renew extends the session, and all leases in it.
-func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	failed, err := s.raft.Renew(ctx)
 	switch {
 	case err == nil:
 		s.use()
-	case errors.Is(err, lease.ErrLost):
+	case errors.Is(err, engine.ErrLost):
 		s.forget()
 	}
 	return failed, err
@@ -58,7 +58,7 @@ func (s *session) use() {
 }
 
 // Release ends an attempt.
-func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	return s.raft.Release(ctx, nonce)
 }
 
@@ -72,15 +72,15 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // holds returns the leases of the session, as this member knows them.
-func (s *session) holds(ctx context.Context) (map[lease.Nonce]fencing.Token, error) {
+func (s *session) holds(ctx context.Context) (map[engine.Nonce]fencing.Token, error) {
 	requests, err := s.router.node.Session(ctx, s.id, raftstore.Stale)
-	if errors.Is(err, lease.ErrNotHeld) {
-		return nil, lease.ErrExpired
+	if errors.Is(err, engine.ErrNotHeld) {
+		return nil, engine.ErrExpired
 	}
 	if err != nil {
 		return nil, err
 	}
-	holds := map[lease.Nonce]fencing.Token{}
+	holds := map[engine.Nonce]fencing.Token{}
 	for i := range requests {
 		if p := &requests[i].Party; p.Token != fencing.None {
 			holds[p.Nonce] = p.Token
@@ -90,7 +90,7 @@ func (s *session) holds(ctx context.Context) (map[lease.Nonce]fencing.Token, err
 }
 
 // lost tells the streams of the client about a loss.
-func (s *session) lost(nonce lease.Nonce, err error) {
+func (s *session) lost(nonce engine.Nonce, err error) {
 	s.mu.Lock()
 	listeners := make([]*stream, 0, len(s.listeners))
 	for st := range s.listeners {
@@ -115,7 +115,7 @@ func (s *session) unlisten(st *stream) {
 }
 
 // nextNonce chooses a nonce for a caller that has none.
-func (s *session) nextNonce(ctx context.Context) (lease.Nonce, error) {
+func (s *session) nextNonce(ctx context.Context) (engine.Nonce, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nonces == 0 {

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -61,7 +61,7 @@ func (a *admin) restoreSnapshot(ctx context.Context, r io.Reader) (*pb.RestoreSn
 
 func badSnapshot(err error) error {
 	if errors.Is(err, raftstore.ErrSnapshot) {
-		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 	}
 	return err
 }

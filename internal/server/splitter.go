@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // preface is how every HTTP/2 connection without TLS begins.
@@ -89,7 +89,7 @@ func (s *splitter) greet(conn net.Conn) {
 		defer s.mu.Unlock()
 		delete(s.greeting, conn)
 	}()
-	_ = conn.SetDeadline(lease.MonotonicClock().Now().Time().Add(greetTime))
+	_ = conn.SetDeadline(engine.MonotonicClock().Now().Time().Add(greetTime))
 	to := s.http
 	var handed net.Conn
 	if s.tls != nil {

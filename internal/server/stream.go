@@ -8,7 +8,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -25,7 +25,7 @@ type stream struct {
 
 	mu       sync.Mutex
 	out      *pb.SessionResponse // to be sent
-	sessions map[lease.SessionID]*session
+	sessions map[engine.SessionID]*session
 	waits    map[attempt]*waiting // in efficiency mode
 
 	wake chan struct{} // there is something to send
@@ -35,7 +35,7 @@ type stream struct {
 // Session serves one client's stream.
 func (s *service) Session(server pb.LeaseService_SessionServer) error {
 	ctx, cancel := context.WithCancel(server.Context())
-	st := &stream{service: s, ctx: ctx, out: &pb.SessionResponse{}, sessions: map[lease.SessionID]*session{},
+	st := &stream{service: s, ctx: ctx, out: &pb.SessionResponse{}, sessions: map[engine.SessionID]*session{},
 		waits: map[attempt]*waiting{}, wake: make(chan struct{}, 1), room: make(chan struct{}, maxOperations)}
 	var work sync.WaitGroup
 	defer func() {
@@ -106,18 +106,18 @@ func (st *stream) notify(n *pb.Notice) {
 	st.wakeSender()
 }
 
-func (st *stream) notifyLost(id lease.SessionID, nonce lease.Nonce, err error) {
+func (st *stream) notifyLost(id engine.SessionID, nonce engine.Nonce, err error) {
 	st.notify(&pb.Notice{Session: id[:], Nonce: uint64(nonce), Lost: wire.FromError(err)})
 }
 
-func (st *stream) notifyQueued(id lease.SessionID, nonce lease.Nonce) {
+func (st *stream) notifyQueued(id engine.SessionID, nonce engine.Nonce) {
 	st.notify(&pb.Notice{Session: id[:], Nonce: uint64(nonce)})
 }
 
 func (st *stream) unlisten() {
 	st.mu.Lock()
 	sessions := st.sessions
-	st.sessions = map[lease.SessionID]*session{}
+	st.sessions = map[engine.SessionID]*session{}
 	st.mu.Unlock()
 	for _, s := range sessions {
 		s.unlisten(st)
@@ -134,10 +134,10 @@ func (st *stream) run(op *pb.Operation, w *waiting) *pb.Answer {
 }
 
 func (st *stream) call(op *pb.Operation, w *waiting, a *pb.Answer) error {
-	if len(op.Session) != len(lease.SessionID{}) {
-		return fmt.Errorf("%w: a session id has %d bytes, not %d", lease.ErrInvalid, len(lease.SessionID{}), len(op.Session))
+	if len(op.Session) != len(engine.SessionID{}) {
+		return fmt.Errorf("%w: a session id has %d bytes, not %d", engine.ErrInvalid, len(engine.SessionID{}), len(op.Session))
 	}
-	id := lease.SessionID(op.Session)
+	id := engine.SessionID(op.Session)
 	switch call := op.Call.(type) {
 	case *pb.Operation_Acquire:
 		if call.Acquire.TtlNanos != 0 {
@@ -165,7 +165,7 @@ func (st *stream) call(op *pb.Operation, w *waiting, a *pb.Answer) error {
 }
 
 // callSession does an operation on a session of the correctness mode.
-func (st *stream) callSession(id lease.SessionID, op *pb.Operation, a *pb.Answer) error {
+func (st *stream) callSession(id engine.SessionID, op *pb.Operation, a *pb.Answer) error {
 	s := st.session(id)
 	if s == nil {
 		return st.unknown(id, op)
@@ -180,7 +180,7 @@ func (st *stream) callSession(id lease.SessionID, op *pb.Operation, a *pb.Answer
 		}
 		return err
 	case *pb.Operation_Release:
-		return s.Release(st.ctx, lease.Nonce(call.Release.Nonce))
+		return s.Release(st.ctx, engine.Nonce(call.Release.Nonce))
 	case *pb.Operation_Close:
 		err := s.Close(st.ctx)
 		if err == nil {
@@ -188,7 +188,7 @@ func (st *stream) callSession(id lease.SessionID, op *pb.Operation, a *pb.Answer
 		}
 		return err
 	}
-	return fmt.Errorf("%w: an operation without a call that this service knows", lease.ErrInvalid)
+	return fmt.Errorf("%w: an operation without a call that this service knows", engine.ErrInvalid)
 }
 
 // know makes the stream hear of a session's losses. The operations of a stream are
@@ -202,7 +202,7 @@ func (st *stream) know(s *session, err error) error {
 	st.mu.Lock()
 	if known := st.sessions[s.id]; known != nil && known.raft.Incarnation() != s.raft.Incarnation() {
 		st.mu.Unlock()
-		return fmt.Errorf("%w: session %s, as this stream knows it, has ended; open one with another id", lease.ErrExpired, s.id)
+		return fmt.Errorf("%w: session %s, as this stream knows it, has ended; open one with another id", engine.ErrExpired, s.id)
 	}
 	st.sessions[s.id] = s
 	st.mu.Unlock()
@@ -227,21 +227,21 @@ func (st *stream) part(s *session) {
 // unknown answers an operation on a session that the stream does not know. If the
 // session was closed here, another copy of the close, or a release, has what it
 // wanted.
-func (st *stream) unknown(id lease.SessionID, op *pb.Operation) error {
+func (st *stream) unknown(id engine.SessionID, op *pb.Operation) error {
 	switch op.Call.(type) {
 	case *pb.Operation_Close, *pb.Operation_Release:
 		_, err := st.service.router.node.Session(st.ctx, id, raftstore.Linearizable)
-		if errors.Is(err, lease.ErrNotHeld) {
-			return fmt.Errorf("%w: there is no session %s", lease.ErrExpired, id)
+		if errors.Is(err, engine.ErrNotHeld) {
+			return fmt.Errorf("%w: there is no session %s", engine.ErrExpired, id)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: session %s was not opened or attached on this stream, or was closed on it", lease.ErrInvalid, id)
+	return fmt.Errorf("%w: session %s was not opened or attached on this stream, or was closed on it", engine.ErrInvalid, id)
 }
 
-func (st *stream) session(id lease.SessionID) *session {
+func (st *stream) session(id engine.SessionID) *session {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.sessions[id]

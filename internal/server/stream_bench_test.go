@@ -15,7 +15,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // BenchmarkRemote measures what a client gets from a member in another process:
@@ -28,10 +28,10 @@ func BenchmarkRemote(b *testing.B) {
 	address := c.members[0].spec.API
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
-			session, err := client(b, []string{address}).Open(patient(b), lease.SessionConfig{ID: lease.NewSessionID(), TTL: lease.MaxTTL})
+			session, err := client(b, []string{address}).Open(patient(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: engine.MaxTTL})
 			require.NoError(b, err)
-			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce lease.Nonce, name string) error {
-				if _, err := session.Acquire(ctx, lease.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
+			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
+				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
 					return err
 				}
 				return session.Release(ctx, nonce)
@@ -39,9 +39,9 @@ func BenchmarkRemote(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("unary/callers=%d", callers), func(b *testing.B) {
 			api := pb.NewLeaseServiceClient(dial(b, address))
-			session, err := api.OpenSession(patient(b), &pb.OpenSessionRequest{Ttl: lease.MaxTTL.String()})
+			session, err := api.OpenSession(patient(b), &pb.OpenSessionRequest{Ttl: engine.MaxTTL.String()})
 			require.NoError(b, err)
-			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce lease.Nonce, name string) error {
+			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
 				if _, err := api.Acquire(ctx, &pb.AcquireRequest{Resource: name, SessionId: session.SessionId, Nonce: uint64(nonce)}); err != nil {
 					return err
 				}
@@ -58,15 +58,15 @@ func BenchmarkRemote(b *testing.B) {
 //	go test -run '^$' -bench RemoteEfficiency ./internal/server
 func BenchmarkRemoteEfficiency(b *testing.B) {
 	c := startClusterOn(b, 3, fleetOf(startRedis(b, 5), longTTL))
-	setMode(b, c.leader().spec.API, "bench/", lease.Efficiency)
-	c.awaitApplied("bench/", lease.Efficiency)
+	setMode(b, c.leader().spec.API, "bench/", engine.Efficiency)
+	c.awaitApplied("bench/", engine.Efficiency)
 	follower := c.follower()
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
-			session, err := client(b, []string{follower.spec.API}).Efficiency().Open(patient(b), lease.SessionConfig{ID: lease.NewSessionID(), TTL: longTTL})
+			session, err := client(b, []string{follower.spec.API}).Efficiency().Open(patient(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
 			require.NoError(b, err)
-			measure(b, follower.command.Process.Pid, callers, func(ctx context.Context, nonce lease.Nonce, name string) error {
-				if _, err := session.Acquire(ctx, lease.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
+			measure(b, follower.command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
+				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
 					return err
 				}
 				return session.Release(ctx, nonce)
@@ -78,7 +78,7 @@ func BenchmarkRemoteEfficiency(b *testing.B) {
 // measure has so many callers make b.N pairs of operations together. What the
 // processors have worked for an operation, in client and server together, says
 // more than its time on a machine that has other things to do.
-func measure(b *testing.B, server, callers int, pair func(ctx context.Context, nonce lease.Nonce, name string) error) {
+func measure(b *testing.B, server, callers int, pair func(ctx context.Context, nonce engine.Nonce, name string) error) {
 	b.Helper()
 	var next atomic.Int64
 	var work sync.WaitGroup
@@ -91,7 +91,7 @@ func measure(b *testing.B, server, callers int, pair func(ctx context.Context, n
 				if n > int64(b.N) {
 					return
 				}
-				if err := pair(context.Background(), lease.Nonce(n), fmt.Sprint("bench/", i)); err != nil {
+				if err := pair(context.Background(), engine.Nonce(n), fmt.Sprint("bench/", i)); err != nil {
 					b.Error(err)
 					return
 				}

@@ -8,7 +8,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -28,23 +28,23 @@ type waiting struct {
 // may be the release.
 func (st *stream) expect(op *pb.Operation) *waiting {
 	call, ok := op.Call.(*pb.Operation_Acquire)
-	if !ok || !call.Acquire.Wait || call.Acquire.TtlNanos == 0 || len(op.Session) != len(lease.SessionID{}) {
+	if !ok || !call.Acquire.Wait || call.Acquire.TtlNanos == 0 || len(op.Session) != len(engine.SessionID{}) {
 		return nil
 	}
 	w := &waiting{done: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(st.ctx)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.waits[attempt{lease.SessionID(op.Session), lease.Nonce(call.Acquire.Nonce)}] = w
+	st.waits[attempt{engine.SessionID(op.Session), engine.Nonce(call.Acquire.Nonce)}] = w
 	return w
 }
 
 // acquireEfficiency asks Redis.
-func (st *stream) acquireEfficiency(id lease.SessionID, call *pb.AcquireCall, w *waiting, a *pb.Answer) error {
+func (st *stream) acquireEfficiency(id engine.SessionID, call *pb.AcquireCall, w *waiting, a *pb.Answer) error {
 	ctx := st.ctx
 	if w != nil {
 		ctx = w.ctx
-		defer st.decided(attempt{id, lease.Nonce(call.Nonce)}, w)
+		defer st.decided(attempt{id, engine.Nonce(call.Nonce)}, w)
 	}
 	request, err := wire.ToRequest(call)
 	if err != nil {
@@ -76,7 +76,7 @@ func (st *stream) decided(key attempt, w *waiting) {
 }
 
 // renewEfficiency extends leases, and answers for each that was not extended.
-func (st *stream) renewEfficiency(id lease.SessionID, leases []*pb.HeldLease, a *pb.Answer) error {
+func (st *stream) renewEfficiency(id engine.SessionID, leases []*pb.HeldLease, a *pb.Answer) error {
 	held := make([]redlockadapter.Held, len(leases))
 	for i, l := range leases {
 		var err error
@@ -88,7 +88,7 @@ func (st *stream) renewEfficiency(id lease.SessionID, leases []*pb.HeldLease, a 
 	for i, err := range st.service.efficiency.renew(st.ctx, held) {
 		switch {
 		case err == nil:
-		case errors.Is(err, lease.ErrLost):
+		case errors.Is(err, engine.ErrLost):
 			a.Lost = append(a.Lost, &pb.Notice{Session: id[:], Nonce: leases[i].Nonce, Lost: wire.FromError(err)})
 		default:
 			unknown = err
@@ -102,9 +102,9 @@ func (st *stream) renewEfficiency(id lease.SessionID, leases []*pb.HeldLease, a 
 }
 
 // releaseEfficiency gives a lease back, or ends an acquire that waits.
-func (st *stream) releaseEfficiency(id lease.SessionID, call *pb.ReleaseCall) error {
+func (st *stream) releaseEfficiency(id engine.SessionID, call *pb.ReleaseCall) error {
 	st.mu.Lock()
-	w := st.waits[attempt{id, lease.Nonce(call.Nonce)}]
+	w := st.waits[attempt{id, engine.Nonce(call.Nonce)}]
 	st.mu.Unlock()
 	if w != nil {
 		w.cancel()
@@ -119,7 +119,7 @@ func (st *stream) releaseEfficiency(id lease.SessionID, call *pb.ReleaseCall) er
 		return st.service.efficiency.release(st.ctx, w.held)
 	}
 	if call.Lease.Name == "" {
-		return st.service.efficiency.releaseUnnamed(st.ctx, attempt{id, lease.Nonce(call.Nonce)}, call.Lease.Resources)
+		return st.service.efficiency.releaseUnnamed(st.ctx, attempt{id, engine.Nonce(call.Nonce)}, call.Lease.Resources)
 	}
 	held, err := st.service.heldOf(id, call.Lease)
 	if err != nil {
@@ -130,19 +130,19 @@ func (st *stream) releaseEfficiency(id lease.SessionID, call *pb.ReleaseCall) er
 
 // heldOf reads a lease, and checks what a client could get wrong. Its TTL is
 // bounded since a node that lost its state waits for the longest.
-func (s *service) heldOf(id lease.SessionID, l *pb.HeldLease) (redlockadapter.Held, error) {
-	held := redlockadapter.Held{Name: l.Name, Session: id, Nonce: lease.Nonce(l.Nonce), Resources: wire.Resources(l.Resources...),
+func (s *service) heldOf(id engine.SessionID, l *pb.HeldLease) (redlockadapter.Held, error) {
+	held := redlockadapter.Held{Name: l.Name, Session: id, Nonce: engine.Nonce(l.Nonce), Resources: wire.Resources(l.Resources...),
 		Token: fencing.Token(l.Token), TTL: time.Duration(l.TtlNanos), Holder: l.Holder, Metadata: l.Metadata}
-	request := lease.Request{Nonce: held.Nonce, Resources: held.Resources, Holder: held.Holder, Metadata: held.Metadata}
+	request := engine.Request{Nonce: held.Nonce, Resources: held.Resources, Holder: held.Holder, Metadata: held.Metadata}
 	if err := request.Validate(); err != nil {
 		return held, err
 	}
 	longest := s.router.node.Topology().Fleet.MaxTTL
 	switch {
 	case held.Name == "" || !held.Token.Valid():
-		return held, fmt.Errorf("%w: a lease in efficiency mode is named by name and token, as its acquire was answered", lease.ErrInvalid)
-	case held.TTL < lease.MinTTL || longest != 0 && held.TTL > longest:
-		return held, fmt.Errorf("%w: ttl (%v) must be from %v to %v", lease.ErrInvalid, held.TTL, lease.MinTTL, longest)
+		return held, fmt.Errorf("%w: a lease in efficiency mode is named by name and token, as its acquire was answered", engine.ErrInvalid)
+	case held.TTL < engine.MinTTL || longest != 0 && held.TTL > longest:
+		return held, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, held.TTL, engine.MinTTL, longest)
 	}
 	return held, nil
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // strict is an attempt of a unary Acquire in correctness mode.
 type strict struct {
 	session *session
-	request lease.Request
+	request engine.Request
 	single  bool // the session was opened for this call
 	named   bool // the caller knows the nonce
 }
@@ -59,14 +59,14 @@ func (u *unary) newStrict(ctx context.Context) (*strict, error) {
 
 // run asks, and keeps the session alive while it waits: the open call is the
 // sign of life.
-func (a *strict) run(ctx, caller context.Context) (lease.Grant, error) {
+func (a *strict) run(ctx, caller context.Context) (engine.Grant, error) {
 	if !a.request.Wait {
 		return a.session.Acquire(ctx, a.request)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type outcome struct {
-		grant lease.Grant
+		grant engine.Grant
 		err   error
 	}
 	done := make(chan outcome, 1)
@@ -84,7 +84,7 @@ func (a *strict) run(ctx, caller context.Context) (lease.Grant, error) {
 			}
 			return out.grant, out.err
 		case <-alive.C:
-			if _, err := a.session.Renew(ctx); errors.Is(err, lease.ErrLost) {
+			if _, err := a.session.Renew(ctx); errors.Is(err, engine.ErrLost) {
 				cancel(err)
 			}
 		}
@@ -95,8 +95,8 @@ func (a *strict) run(ctx, caller context.Context) (lease.Grant, error) {
 // behind, unless the caller can ask again by nonce. An invalid call has asked for
 // nothing, and its nonce may be that of another attempt, which lives.
 func (a *strict) giveUp(ctx context.Context, err error) {
-	retry := a.named && errors.Is(err, lease.ErrUncertain)
-	invalid := !a.single && errors.Is(err, lease.ErrInvalid)
+	retry := a.named && errors.Is(err, engine.ErrUncertain)
+	invalid := !a.single && errors.Is(err, engine.ErrInvalid)
 	if retry || invalid {
 		return
 	}

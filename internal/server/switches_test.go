@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // ledger holds the tokens of one lock against T1 and T2: no token is granted
@@ -44,7 +44,7 @@ func (l *ledger) granted(t *testing.T, before uint64, r *pb.AcquireResponse) {
 }
 
 // count returns how many grants there were in a mode.
-func (l *ledger) count(mode lease.Mode) int {
+func (l *ledger) count(mode engine.Mode) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.modes[mode.String()]
@@ -83,7 +83,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	grantsIn := func(mode lease.Mode) {
+	grantsIn := func(mode engine.Mode) {
 		counts := [locks]int{}
 		for i := range ledgers {
 			counts[i] = ledgers[i].count(mode)
@@ -98,10 +98,10 @@ func TestSwitchesUnderLoad(t *testing.T) {
 		})
 	}
 	for round, step := range []struct {
-		to        lease.Mode
+		to        engine.Mode
 		now, kill bool
-	}{{lease.Correctness, true, false}, {lease.Efficiency, false, true}, {lease.Correctness, false, true}, {lease.Efficiency, true, false},
-		{lease.Correctness, true, true}, {lease.Efficiency, true, true}} {
+	}{{engine.Correctness, true, false}, {engine.Efficiency, false, true}, {engine.Correctness, false, true}, {engine.Efficiency, true, false},
+		{engine.Correctness, true, true}, {engine.Efficiency, true, true}} {
 		c.setPolicy("fast/", step.to, step.now)
 		if step.kill {
 			require.Equal(t, 1, c.killLeader(nil))
@@ -117,7 +117,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 }
 
 // setPolicy sets a policy at the leader, whoever that is.
-func (c *cluster) setPolicy(prefix string, mode lease.Mode, now bool) {
+func (c *cluster) setPolicy(prefix string, mode engine.Mode, now bool) {
 	c.t.Helper()
 	eventually(c.t, "the policy is set", func() bool {
 		leader := c.leader()
@@ -130,7 +130,7 @@ func (c *cluster) setPolicy(prefix string, mode lease.Mode, now bool) {
 }
 
 // hasMode reports whether the leader has completed the move of a prefix.
-func (c *cluster) hasMode(prefix string, mode lease.Mode) bool {
+func (c *cluster) hasMode(prefix string, mode engine.Mode) bool {
 	leader := c.leader()
 	if leader == nil {
 		return false

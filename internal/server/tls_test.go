@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -46,7 +46,7 @@ func TestTLS(t *testing.T) {
 	s := startOne(t, func(c *server.Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{own}} })
 
 	backend := client(t, []string{s.Address()}, remote.WithTLS(&tls.Config{RootCAs: pool}))
-	session, err := backend.Open(patient(t), lease.SessionConfig{ID: lease.NewSessionID(), TTL: time.Minute})
+	session, err := backend.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
 	require.NoError(t, err)
 	require.NoError(t, session.Close(patient(t)))
 
@@ -61,9 +61,9 @@ func TestTLS(t *testing.T) {
 	}
 
 	_, err = client(t, []string{s.Address()}, remote.WithPatience(time.Second)).Inspect(patient(t), "a")
-	require.ErrorIs(t, err, lease.ErrUnavailable, "without TLS nobody gets in, and nothing has happened")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "without TLS nobody gets in, and nothing has happened")
 	_, err = client(t, []string{s.Address()}, remote.WithPatience(time.Second), remote.WithTLS(&tls.Config{})).Inspect(patient(t), "a")
-	require.ErrorIs(t, err, lease.ErrUnavailable, "nor does a client talk to a server that it does not know")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "nor does a client talk to a server that it does not know")
 }
 
 func TestAddresses(t *testing.T) {

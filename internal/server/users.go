@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -67,7 +67,7 @@ func (u *Users) Replace(list []User) {
 	}
 	u.current.Store(&fresh)
 	for _, a := range kept {
-		a.gone(fmt.Errorf("%w: user %s was removed, or is not as it was", lease.ErrUncertain, a.Name))
+		a.gone(fmt.Errorf("%w: user %s was removed, or is not as it was", engine.ErrUncertain, a.Name))
 	}
 }
 
@@ -166,7 +166,7 @@ func mayCall(ctx context.Context, method string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is for the account of a member, and %s is none; use the secret of one that `leased user add --member` has made",
-		lease.ErrInvalid, method, a.Name)
+		engine.ErrInvalid, method, a.Name)
 }
 
 // headerOf returns the authorization header of a gRPC call.

@@ -17,6 +17,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -126,7 +127,7 @@ func TestRemovedUser(t *testing.T) {
 	open := func(text string) pb.LeaseService_SessionClient {
 		stream, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Session(patient(t))
 		require.NoError(t, err)
-		id := lease.NewSessionID()
+		id := engine.NewSessionID()
 		require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 1, Session: id[:],
 			Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(time.Minute)}}}}}))
 		answer, err := stream.Recv()
@@ -161,11 +162,11 @@ func TestRemovedUser(t *testing.T) {
 	require.NoError(t, err, "the watch ends")
 	require.Contains(t, string(last), `"code":"uncertain","message":`, "and says so")
 	require.Contains(t, string(last), "user alice was removed")
-	require.ErrorIs(t, wire.FromStatus(<-waits), lease.ErrUncertain)
+	require.ErrorIs(t, wire.FromStatus(<-waits), engine.ErrUncertain)
 	_, err = waiter.Inspect(ctx, &pb.InspectRequest{Resource: "a"})
 	require.ErrorIs(t, wire.FromStatus(err), wire.ErrUnauthenticated)
 
-	id := lease.NewSessionID()
+	id := engine.NewSessionID()
 	require.NoError(t, kept.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 2, Session: id[:],
 		Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(time.Minute)}}}}}))
 	_, err = kept.Recv()
@@ -194,9 +195,9 @@ func TestClientWithASecret(t *testing.T) {
 		require.NoError(t, err)
 		_, err = locks.Acquire(context.Background(), "a") // without a limit: it must not wait
 		require.ErrorIs(t, err, wire.ErrUnauthenticated)
-		require.ErrorIs(t, err, lease.ErrInvalid)
-		require.NotErrorIs(t, err, lease.ErrUncertain, "the stream was refused at the door")
-		require.ErrorIs(t, stranger.Watch(patient(t), "a", func(lease.Status) {}), wire.ErrUnauthenticated)
+		require.ErrorIs(t, err, engine.ErrInvalid)
+		require.NotErrorIs(t, err, engine.ErrUncertain, "the stream was refused at the door")
+		require.ErrorIs(t, stranger.Watch(patient(t), "a", func(engine.Status) {}), wire.ErrUnauthenticated)
 		require.NoError(t, locks.Close(patient(t)))
 	}
 	users.Replace(nil)

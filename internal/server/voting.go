@@ -10,7 +10,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -25,7 +25,7 @@ const (
 type voting struct {
 	mu      sync.Mutex
 	counted bool
-	at      lease.Instant
+	at      engine.Instant
 	missing string
 }
 
@@ -68,12 +68,12 @@ func missingVotes(nodes []*pb.RedisNode) string {
 
 // eachNode asks the nodes of a fleet that cannot be connected to as a whole, one by
 // one: each has an answer or an error of its own.
-func (a *admin) eachNode(ctx context.Context, fleet lease.Fleet) []*pb.RedisNode {
+func (a *admin) eachNode(ctx context.Context, fleet engine.Fleet) []*pb.RedisNode {
 	nodes := make([]*pb.RedisNode, len(fleet.Addresses))
 	var asked sync.WaitGroup
 	for i, address := range fleet.Addresses {
 		asked.Go(func() {
-			alone := lease.Fleet{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Addresses: []string{address}}
+			alone := engine.Fleet{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Addresses: []string{address}}
 			backend, err := a.connect(ctx, alone)
 			if err != nil {
 				nodes[i] = &pb.RedisNode{Address: address, Error: ownError(address, err)}
@@ -89,9 +89,9 @@ func (a *admin) eachNode(ctx context.Context, fleet lease.Fleet) []*pb.RedisNode
 
 // connect connects to a fleet that need not be the one of the topology, to look at
 // it. Nothing is granted there, and no node is recovered.
-func (a *admin) connect(ctx context.Context, fleet lease.Fleet) (*redlockadapter.Backend, error) {
+func (a *admin) connect(ctx context.Context, fleet engine.Fleet) (*redlockadapter.Backend, error) {
 	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: slog.New(slog.DiscardHandler),
-		Topology: func() lease.Topology { return lease.Topology{Fleet: fleet} }}
+		Topology: func() engine.Topology { return engine.Topology{Fleet: fleet} }}
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, a.config.RedisOptions(address))
 	}
@@ -106,7 +106,7 @@ func closeBackend(ctx context.Context, backend *redlockadapter.Backend) {
 
 // tryFleet refuses a fleet of which no quorum can be used, before the present one
 // is stopped for it.
-func (a *admin) tryFleet(ctx context.Context, fleet lease.Fleet) error {
+func (a *admin) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 	backend, err := a.connect(ctx, fleet)
 	if err == nil {
 		closeBackend(ctx, backend)
@@ -116,7 +116,7 @@ func (a *admin) tryFleet(ctx context.Context, fleet lease.Fleet) error {
 	if errors.Is(err, redlockadapter.ErrNodeSetup) {
 		return &invalidError{refused}
 	}
-	return fmt.Errorf("%w: %w", lease.ErrUnavailable, refused)
+	return fmt.Errorf("%w: %w", engine.ErrUnavailable, refused)
 }
 
 // ownError is the error of one node in short: without what is said about fleets,

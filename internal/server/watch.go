@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -35,11 +35,11 @@ func (s *service) Watch(r *pb.WatchRequest, server pb.LeaseService_WatchServer) 
 // watch is Watch without gRPC.
 func (s *service) watch(ctx context.Context, r *pb.WatchRequest, send func(*pb.Event) error) error {
 	if (r.Resource == "") == (r.Prefix == nil) {
-		return fmt.Errorf("%w: watch needs resource or prefix, and not both", lease.ErrInvalid)
+		return fmt.Errorf("%w: watch needs resource or prefix, and not both", engine.ErrInvalid)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &watch{service: s, seen: map[fencing.Resource]lease.Status{}, when: map[fencing.Resource]lease.Instant{}, send: func(e *pb.Event) {
+	w := &watch{service: s, seen: map[fencing.Resource]engine.Status{}, when: map[fencing.Resource]engine.Instant{}, send: func(e *pb.Event) {
 		if err := send(e); err != nil {
 			cancel(err)
 		}
@@ -54,8 +54,8 @@ func (s *service) watch(ctx context.Context, r *pb.WatchRequest, send func(*pb.E
 type watch struct {
 	service *service
 	send    func(*pb.Event)
-	seen    map[fencing.Resource]lease.Status
-	when    map[fencing.Resource]lease.Instant // when seen was told
+	seen    map[fencing.Resource]engine.Status
+	when    map[fencing.Resource]engine.Instant // when seen was told
 	synced  bool
 }
 
@@ -73,12 +73,12 @@ var errMoved = errors.New("the lock has another mode")
 // lock watches one lock, in the mode that it has.
 func (w *watch) lock(ctx context.Context, name fencing.Resource) error {
 	for {
-		engine, mode, err := w.service.router.engine(name)
+		backend, mode, err := w.service.router.engine(name)
 		if err != nil {
 			return err
 		}
-		if mode == lease.Efficiency {
-			err = w.lockInRedis(ctx, name, engine)
+		if mode == engine.Efficiency {
+			err = w.lockInRedis(ctx, name, backend)
 		} else {
 			err = w.lockInRaft(ctx, name)
 		}
@@ -89,7 +89,7 @@ func (w *watch) lock(ctx context.Context, name fencing.Resource) error {
 }
 
 // lockInRedis watches a lock in efficiency mode.
-func (w *watch) lockInRedis(ctx context.Context, name fencing.Resource, engine lease.Backend) error {
+func (w *watch) lockInRedis(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -98,7 +98,7 @@ func (w *watch) lockInRedis(ctx context.Context, name fencing.Resource, engine l
 		for {
 			select {
 			case <-tick.C:
-				if now, _, _ := w.service.router.engine(name); now != engine {
+				if now, _, _ := w.service.router.engine(name); now != backend {
 					cancel(errMoved)
 				}
 			case <-ctx.Done():
@@ -106,7 +106,7 @@ func (w *watch) lockInRedis(ctx context.Context, name fencing.Resource, engine l
 			}
 		}
 	}()
-	return engine.Watch(ctx, name, func(status lease.Status) {
+	return backend.Watch(ctx, name, func(status engine.Status) {
 		w.changed(ctx, status)
 		w.sync()
 	})
@@ -122,7 +122,7 @@ func (w *watch) lockInRaft(ctx context.Context, name fencing.Resource) error {
 		return err
 	}
 	return w.follow(ctx, func(other fencing.Resource) bool { return other == name }, func() error {
-		if w.service.router.modeOf(name) == lease.Efficiency {
+		if w.service.router.modeOf(name) == engine.Efficiency {
 			return errMoved
 		}
 		return nil
@@ -141,24 +141,24 @@ func (w *watch) prefix(ctx context.Context, prefix string) error {
 		return w.poll(ctx, prefix)
 	}
 	node := w.service.router.node
-	last := lease.Instant{}
+	last := engine.Instant{}
 	return w.follow(ctx, func(name fencing.Resource) bool { return strings.HasPrefix(string(name), prefix) }, func() error {
 		now := w.service.router.clock.Now()
 		if !last.IsZero() && now.Since(last) < listPause {
 			return nil
 		}
 		last = now
-		err := w.resync(ctx, lease.Efficiency, prefix)
-		if w.synced && errors.Is(err, lease.ErrUnavailable) {
+		err := w.resync(ctx, engine.Efficiency, prefix)
+		if w.synced && errors.Is(err, engine.ErrUnavailable) {
 			return nil // the next look tries again
 		}
 		return err
 	}, func(all bool, names []fencing.Resource) error {
 		if all {
-			return w.resync(ctx, lease.Correctness, prefix)
+			return w.resync(ctx, engine.Correctness, prefix)
 		}
 		for _, name := range names {
-			if w.service.router.modeOf(name) == lease.Efficiency && len(w.seen[name].Holders)+len(w.seen[name].Waiters) == 0 {
+			if w.service.router.modeOf(name) == engine.Efficiency && len(w.seen[name].Holders)+len(w.seen[name].Waiters) == 0 {
 				continue // it moved, and the list has it
 			}
 			status, err := node.Inspect(ctx, name, raftstore.Stale)
@@ -176,7 +176,7 @@ func (w *watch) poll(ctx context.Context, prefix string) error {
 	tick := time.NewTicker(listPause)
 	defer tick.Stop()
 	for w.service.router.efficient(prefix) {
-		if err := w.resync(ctx, lease.Efficiency, prefix); err != nil && (!w.synced || !errors.Is(err, lease.ErrUnavailable)) {
+		if err := w.resync(ctx, engine.Efficiency, prefix); err != nil && (!w.synced || !errors.Is(err, engine.ErrUnavailable)) {
 			return err
 		}
 		w.sync()
@@ -223,8 +223,8 @@ func (w *watch) follow(ctx context.Context, match func(fencing.Resource) bool, o
 }
 
 // resync compares all locks of a mode with a prefix to what was told.
-func (w *watch) resync(ctx context.Context, mode lease.Mode, prefix string) error {
-	now := map[fencing.Resource]lease.Status{}
+func (w *watch) resync(ctx context.Context, mode engine.Mode, prefix string) error {
+	now := map[fencing.Resource]engine.Status{}
 	for after := fencing.Resource(""); ; {
 		page, err := w.service.list(ctx, mode, prefix, after, raftstore.MaxPage)
 		if err != nil {
@@ -240,7 +240,7 @@ func (w *watch) resync(ctx context.Context, mode lease.Mode, prefix string) erro
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.seen)) {
 		if _, still := now[name]; !still && w.seen[name].Mode == mode {
-			w.changed(ctx, lease.Status{Resource: name, Mode: mode})
+			w.changed(ctx, engine.Status{Resource: name, Mode: mode})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
@@ -250,12 +250,12 @@ func (w *watch) resync(ctx context.Context, mode lease.Mode, prefix string) erro
 }
 
 // changed sends the difference to what was told before.
-func (w *watch) changed(ctx context.Context, now lease.Status) {
+func (w *watch) changed(ctx context.Context, now engine.Status) {
 	before := w.seen[now.Resource]
 	if w.seen[now.Resource] = now; len(now.Holders)+len(now.Waiters) == 0 {
 		delete(w.seen, now.Resource)
 	}
-	event := func(kind string, p *lease.Party, place int) {
+	event := func(kind string, p *engine.Party, place int) {
 		w.send(&pb.Event{Type: kind, Resource: string(now.Resource), Mode: wire.ModeText(now.Mode), Party: wire.FromParty(p),
 			Waiters: int32(len(now.Waiters)), Place: int32(place)})
 	}
@@ -286,8 +286,8 @@ func (w *watch) changed(ctx context.Context, now lease.Status) {
 
 // ended returns how a holder's lease ended. The Redis nodes say "expired" also of a
 // lease whose end they have forgotten.
-func (w *watch) ended(ctx context.Context, name fencing.Resource, mode lease.Mode, p *lease.Party) string {
-	if mode != lease.Efficiency {
+func (w *watch) ended(ctx context.Context, name fencing.Resource, mode engine.Mode, p *engine.Party) string {
+	if mode != engine.Efficiency {
 		return w.service.config.Feed.ended.reason(p)
 	}
 	backend, err := w.service.router.redis.Backend()
@@ -303,7 +303,7 @@ func (w *watch) ended(ctx context.Context, name fencing.Resource, mode lease.Mod
 
 // place returns where the same attempt is in a list, from 1; 0 if it is not. A
 // waiter of another process in efficiency mode has only a name.
-func place(list []lease.Party, p *lease.Party) int {
+func place(list []engine.Party, p *engine.Party) int {
 	for i := range list {
 		if list[i].Session == p.Session && list[i].Nonce == p.Nonce && (p.Nonce != 0 || list[i].Holder == p.Holder) {
 			return i + 1

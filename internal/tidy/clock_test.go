@@ -7,13 +7,13 @@ import (
 
 var clockRule = rule{
 	name:    "clock",
-	why:     "Take a lease.Clock instead: tests pause, drift and suspend it. The list of exceptions is in internal/tidy/clock_test.go.",
+	why:     "Take an engine.Clock instead: tests pause, drift and suspend it. The list of exceptions is in internal/tidy/clock_test.go.",
 	check:   checkClock,
 	samples: clockSamples,
 }
 
 // clockFile is the one file in which the library reads the time.
-const clockFile = "lease/clock.go"
+const clockFile = "lease/engine/clock.go"
 
 // clockFolders may read the time: nothing in them decides about a lease.
 var clockFolders = []string{
@@ -46,7 +46,7 @@ var clockSamples = []sample{
 	{
 		name: "the clock file, tests and programs",
 		files: map[string]string{
-			"lease/clock.go":           lines(`package lease`, `import "time"`, `var now = time.Now`),
+			"lease/engine/clock.go":    lines(`package engine`, `import "time"`, `var now = time.Now`),
 			"lease/a_test.go":          lines(`package lease`, `import "time"`, `var now = time.Now()`),
 			"lease/a.go":               lines(`package lease`, `import "time"`, `var limit = 3 * time.Second`, `var after = time.After`),
 			"lease/b.go":               lines(`package lease`, `type clock struct{}`, `var time clock`, `func (clock) Now() {}`, `func f() { time.Now() }`),
@@ -63,7 +63,7 @@ var clockSamples = []sample{
 			"raftstore/a.go":           lines(`package raftstore`, `import "time"`, `var a, b = time.Since, time.Until`),
 		},
 		want: []string{
-			"lease/a.go:4 time.Now outside lease/clock.go",
+			"lease/a.go:4 time.Now outside lease/engine/clock.go",
 			"lease/leasetest/clock.go:3 time.Now",
 			"raftstore/a.go:3 time.Since",
 			"raftstore/a.go:3 time.Until",

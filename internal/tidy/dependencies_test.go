@@ -21,7 +21,7 @@ var dependenciesRule = rule{
 // the packages of ours beside them.
 var light = map[string][]string{
 	"fencing":     {},
-	"lease":       {"fencing"},
+	"lease":       {"fencing", "lease/engine"},
 	"storagegate": {"fencing"},
 }
 

@@ -25,8 +25,9 @@ var (
 
 // matrix says who may import whom. Arrows run down only:
 //
-//	cmd -> internal/server -> (redlockadapter | raftstore | lease/remote) -> lease -> fencing
-//	client -> (redlockadapter | lease/remote)
+//	cmd -> internal/server -> (redlockadapter | raftstore) -> lease/engine -> fencing
+//	client -> (redlockadapter | lease/remote) -> lease/engine
+//	lease -> lease/engine
 //	storagegate -> fencing
 //
 // The entry with the longest folder counts. A folder without an entry is an
@@ -35,22 +36,27 @@ var matrix = []place{
 	// The leaf. A storage server imports it and nothing else comes along.
 	{folder: "fencing"},
 
-	// The client API. It knows no adapter, its tests know the memory one.
-	{folder: "lease", ours: []string{"fencing"},
-		inTests: []string{"lease/leasetest", "raftstore/machine"}},
-	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "raftstore/machine"}, theirs: testLibraries},
-	{folder: "lease/perlease", ours: []string{"fencing", "lease"},
-		inTests: []string{"lease/leasetest"}},
-	{folder: "lease/remote/...", ours: []string{"fencing", "lease", "lease/perlease", "api/...", "lease/remote/..."}, theirs: anything,
-		inTests: []string{"lease/leasetest", "internal/testserver"}},
+	// The contract between callers and engines.
+	{folder: "lease/engine", ours: []string{"fencing"}},
+
+	// The client API. It knows no engine, its tests know the memory one.
+	{folder: "lease", ours: []string{"fencing", "lease/engine"},
+		inTests: []string{"lease/leasetest", "lease/memory", "raftstore/machine"}},
+	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "lease/engine"}, theirs: testLibraries},
+	{folder: "lease/memory", ours: []string{"fencing", "lease/engine", "raftstore/machine"},
+		inTests: []string{"lease/leasetest", "lease"}},
+	{folder: "lease/perlease", ours: []string{"fencing", "lease/engine"},
+		inTests: []string{"lease", "lease/leasetest", "lease/memory"}},
+	{folder: "lease/remote/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "api/...", "lease/remote/..."}, theirs: anything,
+		inTests: []string{"lease", "lease/leasetest", "lease/memory", "internal/testserver"}},
 
 	// The pure core and the two adapters, which never know each other.
-	{folder: "raftstore/machine", ours: []string{"fencing", "lease"},
+	{folder: "raftstore/machine", ours: []string{"fencing", "lease/engine"},
 		inTests: []string{"lease/leasetest"}},
-	{folder: "raftstore/...", ours: []string{"fencing", "lease", "raftstore/..."}, theirs: anything,
-		inTests: []string{"lease/leasetest", "internal/testserver"}},
-	{folder: "redlockadapter/...", ours: []string{"fencing", "lease", "redlockadapter/..."}, theirs: anything,
-		inTests: []string{"lease/leasetest", "internal/testserver"}},
+	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,
+		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},
+	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "redlockadapter/..."}, theirs: anything,
+		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},
 
 	// What a program that dials a service uses. Its tests run a service.
 	{folder: "client", ours: []string{"fencing", "lease/...", "redlockadapter/...", "api/..."}, theirs: anything,

@@ -1,10 +1,8 @@
-// Package leasetest is for tests: a backend in memory, a clock that can be
-// suspended, and the conformance suite that every backend passes.
+// Package leasetest is for tests of engines: the conformance suite that every
+// engine passes, and clocks that can be suspended or set.
 //
-// What it does not give: [Memory] keeps nothing when the process ends and knows
-// no network, so it cannot stand in for a service in production. It runs the
-// same state machine as the correctness mode, so grants, queues and tokens
-// behave as they do there.
+// It does not test speed, and it does not replace the tests of an engine's own
+// faults: package proptest and the engines have those.
 //
-// The nouns: [Memory], [Clock], [Subject] and [Run].
+// The nouns: [Subject], [Run], [Clock], [StoppedClock].
 package leasetest

@@ -12,23 +12,24 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Subject is a service under test.
 type Subject struct {
 	// Backend returns one more way to the service, as another process would
 	// have. The locks that the suite uses are new each time.
-	Backend func() lease.Backend
+	Backend func() engine.Backend
 	// Mode is the mode of these locks.
-	Mode lease.Mode
+	Mode engine.Mode
 	// TTL is how long the suite's leases last. Short, since some tests wait for
 	// one to run out; long against the time of a request.
 	TTL time.Duration
 	// Clock is where the suite's clients read the time. Nil is the system's.
-	Clock lease.Clock
+	Clock engine.Clock
 	// FIFO says that waiters of different clients are served in their order.
 	FIFO bool
-	// Unsupported lists what the service refuses with lease.ErrUnsupported.
+	// Unsupported lists what the service refuses with engine.ErrUnsupported.
 	Unsupported []Feature
 }
 
@@ -98,7 +99,7 @@ var fixtures atomic.Int64
 func newFixture(t *testing.T, s Subject) *fixture {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	return &fixture{T: t, Subject: s, ctx: ctx, prefix: fmt.Sprintf("leasetest/%s/%d/", lease.NewSessionID().String()[:8], fixtures.Add(1))}
+	return &fixture{T: t, Subject: s, ctx: ctx, prefix: fmt.Sprintf("leasetest/%s/%d/", engine.NewSessionID().String()[:8], fixtures.Add(1))}
 }
 
 // name is a resource of this test alone.
@@ -107,7 +108,7 @@ func (f *fixture) name(s string) fencing.Resource { return fencing.Resource(f.pr
 // client returns a client of its own process, closed at the end of the test.
 func (f *fixture) client(options ...lease.Option) *lease.Client {
 	f.Helper()
-	defaults := []lease.Option{lease.WithPolicies(lease.Policy{TTL: f.TTL})}
+	defaults := []lease.Option{lease.WithPolicies(engine.Policy{TTL: f.TTL})}
 	if f.Clock != nil {
 		defaults = append(defaults, lease.WithClock(f.Clock))
 	}
@@ -142,7 +143,7 @@ func (f *fixture) release(l *lease.Lease) {
 func (f *fixture) requireHeld(c *lease.Client, r fencing.Resource, options ...lease.AcquireOption) {
 	f.Helper()
 	_, err := c.TryAcquire(f.ctx, r, options...)
-	require.ErrorIs(f, err, lease.ErrHeld)
+	require.ErrorIs(f, err, engine.ErrHeld)
 }
 
 // wait returns when done is closed.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 var grantTests = []conformance{
@@ -22,9 +23,9 @@ var grantTests = []conformance{
 		require.Zero(f, l.Slot())
 		f.release(l)
 		f.wait(l.Done())
-		require.ErrorIs(f, l.Err(), lease.ErrReleased)
-		require.ErrorIs(f, context.Cause(l.Context()), lease.ErrReleased)
-		require.ErrorIs(f, l.Release(f.ctx), lease.ErrReleased, "released twice")
+		require.ErrorIs(f, l.Err(), engine.ErrReleased)
+		require.ErrorIs(f, context.Cause(l.Context()), engine.ErrReleased)
+		require.ErrorIs(f, l.Release(f.ctx), engine.ErrReleased, "released twice")
 	}},
 	{"one holder at a time", func(f *fixture) {
 		a, b := f.client(), f.client()
@@ -61,32 +62,32 @@ var grantTests = []conformance{
 			f.requireHeld(c, f.name("a"))
 			return ctx.Err()
 		}))
-		require.ErrorIs(f, inside.Err(), lease.ErrReleased)
+		require.ErrorIs(f, inside.Err(), engine.ErrReleased)
 		mine := errors.New("mine")
 		require.ErrorIs(f, c.Do(f.ctx, f.name("a"), func(context.Context, *lease.Lease) error { return mine }), mine)
 	}},
 	{"the mode belongs to the lock", func(f *fixture) {
-		other := lease.Efficiency
-		if f.Mode == lease.Efficiency {
-			other = lease.Correctness
+		other := engine.Efficiency
+		if f.Mode == engine.Efficiency {
+			other = engine.Correctness
 		}
 		c := f.client()
 		_, err := c.Acquire(f.ctx, f.name("a"), lease.WithMode(other))
-		require.ErrorIs(f, err, lease.ErrModeMismatch)
-		var mode *lease.ModeError
+		require.ErrorIs(f, err, engine.ErrModeMismatch)
+		var mode *engine.ModeError
 		require.ErrorAs(f, err, &mode)
-		require.Equal(f, lease.ModeError{Resource: f.name("a"), Want: other, Have: f.Mode}, *mode)
+		require.Equal(f, engine.ModeError{Resource: f.name("a"), Want: other, Have: f.Mode}, *mode)
 		f.acquire(c, f.name("a"), lease.WithMode(f.Mode))
 
-		mistaken := f.client(lease.WithPolicies(lease.Policy{TTL: f.TTL, Mode: other}))
+		mistaken := f.client(lease.WithPolicies(engine.Policy{TTL: f.TTL, Mode: other}))
 		_, err = mistaken.Acquire(f.ctx, f.name("b"))
-		require.ErrorIs(f, err, lease.ErrModeMismatch)
+		require.ErrorIs(f, err, engine.ErrModeMismatch)
 	}},
 	{"inspect", func(f *fixture) {
 		c := f.client()
 		status, err := c.Inspect(f.ctx, f.name("a"))
 		require.NoError(f, err)
-		require.Equal(f, lease.Status{Resource: f.name("a"), Mode: f.Mode}, status)
+		require.Equal(f, engine.Status{Resource: f.name("a"), Mode: f.Mode}, status)
 
 		l := f.acquire(c, f.name("a"), lease.WithHolder("worker 7"), lease.WithMetadata(map[string]string{"job": "nightly"}))
 		waiter := f.start(f.name("a"))
@@ -96,7 +97,7 @@ var grantTests = []conformance{
 		holder := status.Holders[0]
 		require.Equal(f, "worker 7", holder.Holder)
 		require.Equal(f, l.Token(), holder.Token)
-		require.Equal(f, lease.Exclusive, holder.Kind)
+		require.Equal(f, engine.Exclusive, holder.Kind)
 		require.Equal(f, map[string]string{"job": "nightly"}, holder.Metadata)
 		require.LessOrEqual(f, holder.TTL, f.TTL)
 		if f.FIFO {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // refuses checks that a service which does not support a feature says so, and
@@ -18,7 +19,7 @@ func (f *fixture) refuses(feature Feature, options ...lease.AcquireOption) bool 
 		return false
 	}
 	_, err := f.client().Acquire(f.ctx, f.name("a"), options...)
-	require.ErrorIs(f, err, lease.ErrUnsupported)
+	require.ErrorIs(f, err, engine.ErrUnsupported)
 	require.ErrorContains(f, err, "correctness", "the error must name the mode that can")
 	return true
 }
@@ -37,7 +38,7 @@ var kindTests = []conformance{
 		f.requireHeld(other, f.name("a"), lease.WithHolder("worker"))
 
 		f.release(inner)
-		require.ErrorIs(f, inner.Err(), lease.ErrReleased)
+		require.ErrorIs(f, inner.Err(), engine.ErrReleased)
 		require.NoError(f, outer.Err(), "the outer lease is still held")
 		f.requireHeld(other, f.name("a"))
 		f.release(third)
@@ -82,9 +83,9 @@ var kindTests = []conformance{
 		c := f.client()
 		f.acquire(c, f.name("a"), lease.WithHolder("worker"))
 		_, err := c.Acquire(f.ctx, f.name("a"), lease.WithHolder("worker"), lease.WithSet(f.name("b")))
-		require.ErrorIs(f, err, lease.ErrInvalid)
+		require.ErrorIs(f, err, engine.ErrInvalid)
 		_, err = c.Acquire(f.ctx, f.name("a"), lease.WithHolder("worker"), lease.WithShared())
-		require.ErrorIs(f, err, lease.ErrInvalid)
+		require.ErrorIs(f, err, engine.ErrInvalid)
 	}},
 	{"shared and exclusive", func(f *fixture) {
 		if f.refuses(FeatureShared, lease.WithShared()) {

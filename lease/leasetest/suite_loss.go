@@ -7,19 +7,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 var lossTests = []conformance{
 	{"loss by expiry", func(f *fixture) {
 		l := f.acquire(f.client(), f.name("a"), lease.WithoutRenewal())
 		next := f.start(f.name("a")).granted()
-		require.ErrorIs(f, l.Err(), lease.ErrExpired, "the holder gives up before the next one is let in")
-		require.ErrorIs(f, l.Err(), lease.ErrLost)
+		require.ErrorIs(f, l.Err(), engine.ErrExpired, "the holder gives up before the next one is let in")
+		require.ErrorIs(f, l.Err(), engine.ErrLost)
 		f.wait(l.Done())
-		require.ErrorIs(f, context.Cause(l.Context()), lease.ErrExpired)
+		require.ErrorIs(f, context.Cause(l.Context()), engine.ErrExpired)
 		require.True(f, next.Token().Newer(l.Token()))
-		require.ErrorIs(f, l.Release(f.ctx), lease.ErrExpired, "release after loss")
-		require.ErrorIs(f, l.Renew(f.ctx), lease.ErrExpired, "renew after loss")
+		require.ErrorIs(f, l.Release(f.ctx), engine.ErrExpired, "release after loss")
+		require.ErrorIs(f, l.Renew(f.ctx), engine.ErrExpired, "renew after loss")
 		require.NoError(f, next.Err(), "a release after the loss must not free the next holder's lock")
 		f.requireHeld(f.client(), f.name("a"))
 	}},
@@ -48,20 +49,20 @@ var lossTests = []conformance{
 		}
 		require.NoError(f, l.Err(), "renewed for longer than its TTL")
 		f.wait(l.Done())
-		require.ErrorIs(f, l.Err(), lease.ErrExpired, "it ends all the same, if nobody renews it again")
+		require.ErrorIs(f, l.Err(), engine.ErrExpired, "it ends all the same, if nobody renews it again")
 	}},
 	{"break", func(f *fixture) {
 		operator := f.client()
 		l := f.acquire(f.client(), f.name("a"))
 		waiter := f.start(f.name("a"))
-		require.ErrorIs(f, operator.Break(f.ctx, f.name("a"), l.Token()+1000), lease.ErrNotHeld)
+		require.ErrorIs(f, operator.Break(f.ctx, f.name("a"), l.Token()+1000), engine.ErrNotHeld)
 		require.NoError(f, l.Err())
 		require.NoError(f, operator.Break(f.ctx, f.name("a"), l.Token()))
 		next := waiter.granted()
 		require.True(f, next.Token().Newer(l.Token()))
 		f.wait(l.Done())
-		require.ErrorIs(f, l.Err(), lease.ErrLost)
-		require.ErrorIs(f, operator.Break(f.ctx, f.name("a"), l.Token()), lease.ErrNotHeld, "broken twice")
+		require.ErrorIs(f, l.Err(), engine.ErrLost)
+		require.ErrorIs(f, operator.Break(f.ctx, f.name("a"), l.Token()), engine.ErrNotHeld, "broken twice")
 		require.NoError(f, next.Err(), "the next holder is not broken")
 	}},
 	{"other leases of the client survive a break", func(f *fixture) {
@@ -76,11 +77,11 @@ var lossTests = []conformance{
 		mine := errors.New("mine")
 		err := f.client().Do(f.ctx, f.name("a"), func(ctx context.Context, l *lease.Lease) error {
 			f.wait(ctx.Done())
-			require.ErrorIs(f, context.Cause(ctx), lease.ErrExpired)
+			require.ErrorIs(f, context.Cause(ctx), engine.ErrExpired)
 			return mine
 		}, lease.WithoutRenewal())
 		require.ErrorIs(f, err, mine)
-		require.ErrorIs(f, err, lease.ErrExpired)
+		require.ErrorIs(f, err, engine.ErrExpired)
 	}},
 	{"close releases everything", func(f *fixture) {
 		c := f.client()

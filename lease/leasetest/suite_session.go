@@ -6,24 +6,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // session opens a session below any Client.
-func (f *fixture) session(b lease.Backend) lease.Session {
+func (f *fixture) session(b engine.Backend) engine.Session {
 	f.Helper()
 	clock := f.Clock
 	if clock == nil {
-		clock = lease.SystemClock()
+		clock = engine.SystemClock()
 	}
-	s, err := b.Open(f.ctx, lease.SessionConfig{ID: lease.NewSessionID(), TTL: f.TTL, Clock: clock})
+	s, err := b.Open(f.ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: f.TTL, Clock: clock})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
 }
 
-func (f *fixture) request(nonce lease.Nonce) lease.Request {
-	return lease.Request{Nonce: nonce, Resources: []fencing.Resource{f.name("a")}, Holder: "below the client"}
+func (f *fixture) request(nonce engine.Nonce) engine.Request {
+	return engine.Request{Nonce: nonce, Resources: []fencing.Resource{f.name("a")}, Holder: "below the client"}
 }
 
 var sessionTests = []conformance{
@@ -35,7 +35,7 @@ var sessionTests = []conformance{
 		require.NoError(f, err)
 		require.Equal(f, first.Token, again.Token, "asked twice, granted once")
 		_, err = s.Acquire(f.ctx, f.request(2))
-		require.ErrorIs(f, err, lease.ErrHeld)
+		require.ErrorIs(f, err, engine.ErrHeld)
 		require.NoError(f, s.Release(f.ctx, 1))
 		third, err := s.Acquire(f.ctx, f.request(3))
 		require.NoError(f, err)
@@ -44,7 +44,7 @@ var sessionTests = []conformance{
 	{"a grant says since when it counts", func(f *fixture) {
 		clock := f.Clock
 		if clock == nil {
-			clock = lease.SystemClock()
+			clock = engine.SystemClock()
 		}
 		s := f.session(f.Backend())
 		grant, err := s.Acquire(f.ctx, f.request(1))
@@ -78,7 +78,7 @@ var sessionTests = []conformance{
 		require.NoError(f, err)
 		require.NoError(f, s.Release(f.ctx, 1), "released twice")
 		_, err = s.Acquire(f.ctx, f.request(2))
-		require.ErrorIs(f, err, lease.ErrHeld, "a second release must not free another session's lock")
+		require.ErrorIs(f, err, engine.ErrHeld, "a second release must not free another session's lock")
 	}},
 	{"close frees a session", func(f *fixture) {
 		b := f.Backend()
@@ -96,7 +96,7 @@ var sessionTests = []conformance{
 		next := f.acquire(f.client(), f.name("a"))
 		require.True(f, next.Token().Valid())
 		if _, err := s.Renew(f.ctx); err != nil {
-			require.ErrorIs(f, err, lease.ErrLost)
+			require.ErrorIs(f, err, engine.ErrLost)
 		}
 		f.requireHeld(f.client(), f.name("a"))
 	}},

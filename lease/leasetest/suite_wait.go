@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 var waitTests = []conformance{
@@ -92,7 +93,7 @@ var waitTests = []conformance{
 		l := f.acquire(f.client(), f.name("a"))
 		waiter := f.start(f.name("a"), lease.WithWaitLimit(f.TTL/2))
 		f.wait(waiter.done)
-		require.ErrorIs(f, waiter.err, lease.ErrHeld)
+		require.ErrorIs(f, waiter.err, engine.ErrHeld)
 		require.NotErrorIs(f, waiter.err, context.DeadlineExceeded, "it was no context that ended")
 		f.release(l)
 		f.acquire(f.client(), f.name("a"))

@@ -1,4 +1,4 @@
-// Package perlease makes a lease.Session of an engine that knows no sessions, as
+// Package perlease makes a engine.Session of an engine that knows no sessions, as
 // the efficiency mode has it: each lease is renewed and released by itself, by
 // whoever can name it.
 //
@@ -10,5 +10,5 @@
 //
 //   - [Held]: a lease, and all that is needed to renew or release it.
 //   - [Engine]: acquires, renews and releases leases.
-//   - [Session]: a lease.Session on an Engine.
+//   - [Session]: a engine.Session on an Engine.
 package perlease

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Held is a lease in efficiency mode: all that a process has to know to renew or
@@ -15,8 +15,8 @@ type Held struct {
 	// Name is the attempt as the Redis nodes know it. It is empty as long as the
 	// acquire was not answered.
 	Name      string
-	Session   lease.SessionID
-	Nonce     lease.Nonce
+	Session   engine.SessionID
+	Nonce     engine.Nonce
 	Resources []fencing.Resource
 	Token     fencing.Token
 	TTL       time.Duration
@@ -27,10 +27,10 @@ type Held struct {
 // Engine provides leases one by one. All methods may be called concurrently.
 type Engine interface {
 	// Acquire asks for a lease of this TTL. The errors are those of
-	// lease.Session, but none matches lease.ErrLost.
-	Acquire(ctx context.Context, session lease.SessionID, ttl time.Duration, request lease.Request) (Held, error)
+	// engine.Session, but none matches engine.ErrLost.
+	Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (Held, error)
 	// Renew extends leases, each by its TTL, and returns an error for each: nil
-	// if it was extended, one that matches lease.ErrLost if it is lost, another
+	// if it was extended, one that matches engine.ErrLost if it is lost, another
 	// one if it is not known to be extended.
 	Renew(ctx context.Context, leases []Held) []error
 	// Release ends a lease. One without a name is what an unanswered acquire of

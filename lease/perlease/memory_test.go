@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 )
 
@@ -28,14 +28,14 @@ type memory struct {
 
 type record struct {
 	held  perlease.Held
-	until lease.Instant
+	until engine.Instant
 }
 
 func newMemory() *memory {
 	return &memory{locks: map[fencing.Resource]*record{}, changed: make(chan struct{})}
 }
 
-var clock = lease.MonotonicClock()
+var clock = engine.MonotonicClock()
 
 // set changes m while others may be reading it.
 func (m *memory) set(f func()) {
@@ -57,12 +57,12 @@ func (m *memory) holder(name fencing.Resource) *record {
 	return r
 }
 
-func (m *memory) Acquire(ctx context.Context, session lease.SessionID, ttl time.Duration, request lease.Request) (perlease.Held, error) {
+func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
 	switch {
-	case request.Kind != lease.Exclusive:
-		return perlease.Held{}, fmt.Errorf("%w: use a lock in correctness mode", lease.ErrUnsupported)
-	case request.Mode == lease.Correctness:
-		return perlease.Held{}, &lease.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: lease.Efficiency}
+	case request.Kind != engine.Exclusive:
+		return perlease.Held{}, fmt.Errorf("%w: use a lock in correctness mode", engine.ErrUnsupported)
+	case request.Mode == engine.Correctness:
+		return perlease.Held{}, &engine.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: engine.Efficiency}
 	}
 	for {
 		m.mu.Lock()
@@ -70,7 +70,7 @@ func (m *memory) Acquire(ctx context.Context, session lease.SessionID, ttl time.
 			m.mu.Unlock()
 			return perlease.Held{}, err
 		}
-		until, changed := lease.Instant{}, m.changed
+		until, changed := engine.Instant{}, m.changed
 		for _, name := range request.Resources {
 			if r := m.holder(name); r != nil {
 				until = r.until
@@ -82,7 +82,7 @@ func (m *memory) Acquire(ctx context.Context, session lease.SessionID, ttl time.
 		}
 		m.mu.Unlock()
 		if !request.Wait {
-			return perlease.Held{}, lease.ErrHeld
+			return perlease.Held{}, engine.ErrHeld
 		}
 		if request.Queued != nil {
 			request.Queued()
@@ -100,7 +100,7 @@ func (m *memory) Acquire(ctx context.Context, session lease.SessionID, ttl time.
 	}
 }
 
-func (m *memory) grant(session lease.SessionID, ttl time.Duration, request lease.Request) (perlease.Held, error) {
+func (m *memory) grant(session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
 	m.tries++
 	m.last++
 	held := perlease.Held{Name: fmt.Sprintf("%s.%d.%d", session, request.Nonce, m.tries), Session: session, Nonce: request.Nonce,
@@ -138,7 +138,7 @@ func (m *memory) renew(held perlease.Held) error {
 	for _, name := range held.Resources {
 		r := m.holder(name)
 		if r == nil || r.held.Name != held.Name {
-			return lease.ErrTaken
+			return engine.ErrTaken
 		}
 	}
 	for _, name := range held.Resources {
@@ -165,24 +165,24 @@ func (m *memory) Release(_ context.Context, held perlease.Held) error {
 	return nil
 }
 
-// The rest makes it a lease.Backend, for the conformance suite.
+// The rest makes it a engine.Backend, for the conformance suite.
 
-func (m *memory) Open(_ context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (m *memory) Open(_ context.Context, config engine.SessionConfig) (engine.Session, error) {
 	return perlease.NewSession(m, config), nil
 }
 
-func (m *memory) Inspect(_ context.Context, name fencing.Resource) (lease.Status, error) {
+func (m *memory) Inspect(_ context.Context, name fencing.Resource) (engine.Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	status := lease.Status{Resource: name, Mode: lease.Efficiency}
+	status := engine.Status{Resource: name, Mode: engine.Efficiency}
 	if r := m.holder(name); r != nil {
-		status.Holders = []lease.Party{{Holder: r.held.Holder, Session: r.held.Session, Nonce: r.held.Nonce, Token: r.held.Token,
+		status.Holders = []engine.Party{{Holder: r.held.Holder, Session: r.held.Session, Nonce: r.held.Nonce, Token: r.held.Token,
 			Metadata: r.held.Metadata, TTL: clock.Now().Until(r.until)}}
 	}
 	return status, nil
 }
 
-func (m *memory) Watch(ctx context.Context, name fencing.Resource, changed func(lease.Status)) error {
+func (m *memory) Watch(ctx context.Context, name fencing.Resource, changed func(engine.Status)) error {
 	last := fencing.Token(0)
 	for first := true; ; first = false {
 		status, _ := m.Inspect(ctx, name)
@@ -207,7 +207,7 @@ func (m *memory) Break(_ context.Context, name fencing.Resource, token fencing.T
 	defer m.mu.Unlock()
 	r := m.holder(name)
 	if r == nil || r.held.Token != token {
-		return lease.ErrNotHeld
+		return engine.ErrNotHeld
 	}
 	for _, name := range r.held.Resources {
 		delete(m.locks, name)

@@ -6,33 +6,33 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Renew extends every grant of the session. Grants that could not be extended are
 // returned, those that are lost are reported to Lost. If none could be extended the
 // error says why.
-func (s *Session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	leases, expired, err := s.renewable(sent)
 	if err != nil {
 		return nil, err
 	}
-	s.lost(expired, fmt.Errorf("%w: it was not renewed in time", lease.ErrExpired))
+	s.lost(expired, fmt.Errorf("%w: it was not renewed in time", engine.ErrExpired))
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	var failed []lease.Nonce
+	var failed []engine.Nonce
 	var last error
 	errs := s.engine.Renew(ctx, leases)
 	for i, held := range leases {
 		switch err := errs[i]; {
 		case err == nil:
 			s.renewed(held, sent)
-		case errors.Is(err, lease.ErrLost):
+		case errors.Is(err, engine.ErrLost):
 			s.lost([]Held{held}, err)
 		case s.movedOn(held, sent, err):
-			s.lost([]Held{held}, fmt.Errorf("%w: %w", lease.ErrTaken, err))
+			s.lost([]Held{held}, fmt.Errorf("%w: %w", engine.ErrTaken, err))
 		default:
 			failed, last = append(failed, held.Nonce), err
 		}
@@ -45,11 +45,11 @@ func (s *Session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 
 // renewable returns the grants to renew, and those whose time has passed: others
 // may hold their locks by now.
-func (s *Session) renewable(now lease.Instant) (leases, expired []Held, err error) {
+func (s *Session) renewable(now engine.Instant) (leases, expired []Held, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+		return nil, nil, fmt.Errorf("%w: the session is closed", engine.ErrNotHeld)
 	}
 	for _, a := range s.attempts {
 		switch {
@@ -66,8 +66,8 @@ func (s *Session) renewable(now lease.Instant) (leases, expired []Held, err erro
 // movedOn reports whether a lease ends because its lock is moving to another mode,
 // where it cannot be renewed. Its holder has three quarters of the TTL to finish,
 // then it is told why, rather than that the time has run out.
-func (s *Session) movedOn(held Held, now lease.Instant, err error) bool {
-	var moving *lease.MovingError
+func (s *Session) movedOn(held Held, now engine.Instant, err error) bool {
+	var moving *engine.MovingError
 	if !errors.As(err, &moving) {
 		return false
 	}
@@ -78,7 +78,7 @@ func (s *Session) movedOn(held Held, now lease.Instant, err error) bool {
 }
 
 // renewed notes that a grant was extended.
-func (s *Session) renewed(held Held, sent lease.Instant) {
+func (s *Session) renewed(held Held, sent engine.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.attempts[held.Nonce]; a != nil && a.granted {
@@ -111,7 +111,7 @@ func (s *Session) take(held Held) bool {
 }
 
 // Lose ends every grant for which why returns an error, which must match
-// lease.ErrLost. The caller calls tell, which tells the holders.
+// engine.ErrLost. The caller calls tell, which tells the holders.
 func (s *Session) Lose(why func(Held) error) (tell func()) {
 	s.mu.Lock()
 	var leases []Held
@@ -121,7 +121,7 @@ func (s *Session) Lose(why func(Held) error) (tell func()) {
 		}
 	}
 	s.mu.Unlock()
-	causes := map[lease.Nonce]error{}
+	causes := map[engine.Nonce]error{}
 	for _, held := range leases {
 		if err := why(held); err != nil && s.take(held) {
 			causes[held.Nonce] = err
@@ -137,10 +137,10 @@ func (s *Session) Lose(why func(Held) error) (tell func()) {
 }
 
 // Nonces returns the attempts that are granted.
-func (s *Session) Nonces() []lease.Nonce {
+func (s *Session) Nonces() []engine.Nonce {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var nonces []lease.Nonce
+	var nonces []engine.Nonce
 	for nonce, a := range s.attempts {
 		if a.granted && a.ctx.Err() == nil {
 			nonces = append(nonces, nonce)
@@ -154,7 +154,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	all := s.attempts
-	s.attempts = map[lease.Nonce]*attempt{}
+	s.attempts = map[engine.Nonce]*attempt{}
 	s.mu.Unlock()
 	var (
 		wg   sync.WaitGroup
@@ -163,7 +163,7 @@ func (s *Session) Close(ctx context.Context) error {
 	)
 	for _, a := range all {
 		wg.Go(func() {
-			if err := s.release(ctx, a); err != nil && !errors.Is(err, lease.ErrLost) {
+			if err := s.release(ctx, a); err != nil && !errors.Is(err, engine.ErrLost) {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)

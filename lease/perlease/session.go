@@ -7,25 +7,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // maxCleanup bounds one call that ends what nobody wants.
 const maxCleanup = 5 * time.Second
 
-// Session is a lease.Session on an Engine. It lives in this process alone. All
+// Session is a engine.Session on an Engine. It lives in this process alone. All
 // methods may be called concurrently.
 type Session struct {
 	engine Engine
-	config lease.SessionConfig
+	config engine.SessionConfig
 	work   sync.WaitGroup // releases in the background
 
 	mu       sync.Mutex
 	closed   bool
-	attempts map[lease.Nonce]*attempt
-	ended    map[lease.Nonce]bool // released within the last TTL or two
-	before   map[lease.Nonce]bool // ended, one TTL earlier
-	rotated  lease.Instant
+	attempts map[engine.Nonce]*attempt
+	ended    map[engine.Nonce]bool // released within the last TTL or two
+	before   map[engine.Nonce]bool // ended, one TTL earlier
+	rotated  engine.Instant
 }
 
 // attempt is what the session knows of a nonce.
@@ -36,29 +36,29 @@ type attempt struct {
 	cancel  context.CancelFunc // of ctx
 
 	// Guarded by the session's mu.
-	unsure  bool          // an acquire may have been granted unheard
-	granted bool          // held has a name and a token
-	sent    lease.Instant // before the acquire or the last renewal was sent
+	unsure  bool           // an acquire may have been granted unheard
+	granted bool           // held has a name and a token
+	sent    engine.Instant // before the acquire or the last renewal was sent
 }
 
-var _ lease.Session = (*Session)(nil)
+var _ engine.Session = (*Session)(nil)
 
 // NewSession returns a session on an engine. Nothing is asked of the engine.
-func NewSession(engine Engine, config lease.SessionConfig) *Session {
+func NewSession(calls Engine, config engine.SessionConfig) *Session {
 	if config.Clock == nil {
-		config.Clock = lease.SystemClock()
+		config.Clock = engine.SystemClock()
 	}
-	return &Session{engine: engine, config: config, attempts: map[lease.Nonce]*attempt{}, ended: map[lease.Nonce]bool{}, rotated: config.Clock.Now()}
+	return &Session{engine: calls, config: config, attempts: map[engine.Nonce]*attempt{}, ended: map[engine.Nonce]bool{}, rotated: config.Clock.Now()}
 }
 
 // Acquire asks for a grant.
-func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	if err := request.Validate(); err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	a, err := s.begin(ctx, &request)
 	if err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	defer s.finish(a)
 	ctx, cancel := context.WithCancel(ctx)
@@ -69,9 +69,9 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	s.mu.Unlock()
 	if granted {
 		if s.config.Clock.Now().Since(sent) >= s.config.TTL {
-			return lease.Grant{}, endedError(request.Nonce)
+			return engine.Grant{}, endedError(request.Nonce)
 		}
-		return lease.Grant{Token: a.held.Token, Mode: lease.Efficiency, Sent: sent}, nil
+		return engine.Grant{Token: a.held.Token, Mode: engine.Efficiency, Sent: sent}, nil
 	}
 	if unsure { // its lock would block the next try for a TTL
 		_ = s.engine.Release(ctx, a.held)
@@ -79,35 +79,35 @@ func (s *Session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	sent = s.config.Clock.Now()
 	held, err := s.engine.Acquire(ctx, s.config.ID, s.config.TTL, request)
 	if err != nil {
-		return lease.Grant{}, s.refused(a, err)
+		return engine.Grant{}, s.refused(a, err)
 	}
 	if s.config.Clock.Now().Since(sent) > s.config.TTL/3 { // when it was granted is not known here
 		sent = s.config.Clock.Now()
 		if err := s.engine.Renew(ctx, []Held{held})[0]; err != nil {
 			s.abandon(held)
-			return lease.Grant{}, fmt.Errorf("%w: granted after a long wait, but not renewed: %s", lease.ErrUnavailable, err.Error())
+			return engine.Grant{}, fmt.Errorf("%w: granted after a long wait, but not renewed: %s", engine.ErrUnavailable, err.Error())
 		}
 	}
 	s.mu.Lock()
 	if a.ctx.Err() != nil || s.closed {
 		s.mu.Unlock()
 		s.abandon(held) // it was released while it was acquired
-		return lease.Grant{}, endedError(request.Nonce)
+		return engine.Grant{}, endedError(request.Nonce)
 	}
 	a.held, a.granted, a.sent, a.unsure = held, true, sent, false
 	s.mu.Unlock()
-	return lease.Grant{Token: held.Token, Mode: lease.Efficiency, Sent: sent}, nil
+	return engine.Grant{Token: held.Token, Mode: engine.Efficiency, Sent: sent}, nil
 }
 
 // begin returns the attempt of a request, with its working lock held. The caller
 // calls finish.
-func (s *Session) begin(ctx context.Context, request *lease.Request) (*attempt, error) {
+func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt, error) {
 	s.mu.Lock()
 	a := s.attempts[request.Nonce]
 	switch {
 	case s.closed:
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%w: the session is closed", lease.ErrNotHeld)
+		return nil, fmt.Errorf("%w: the session is closed", engine.ErrNotHeld)
 	case s.ended[request.Nonce] || s.before[request.Nonce]:
 		s.mu.Unlock()
 		return nil, endedError(request.Nonce)
@@ -152,18 +152,18 @@ func (s *Session) refused(a *attempt, err error) error {
 	switch {
 	case released:
 		return endedError(a.held.Nonce)
-	case errors.Is(err, lease.ErrLost): // the session is not lost
-		return fmt.Errorf("%w: %s", lease.ErrUncertain, err.Error())
+	case errors.Is(err, engine.ErrLost): // the session is not lost
+		return fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())
 	}
 	return err
 }
 
 // certain reports whether err says that this call was granted nothing.
 func certain(err error) bool {
-	if errors.Is(err, lease.ErrUncertain) {
+	if errors.Is(err, engine.ErrUncertain) {
 		return false
 	}
-	for _, sentinel := range []error{lease.ErrHeld, lease.ErrModeMismatch, lease.ErrUnsupported, lease.ErrInvalid, lease.ErrUnavailable} {
+	for _, sentinel := range []error{engine.ErrHeld, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid, engine.ErrUnavailable} {
 		if errors.Is(err, sentinel) {
 			return true
 		}
@@ -172,8 +172,8 @@ func certain(err error) bool {
 }
 
 // endedError is the answer to an attempt that was released.
-func endedError(nonce lease.Nonce) error {
-	return fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, nonce)
+func endedError(nonce engine.Nonce) error {
+	return fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, nonce)
 }
 
 // abandon releases what nobody wants, in the background unless Close may have
@@ -195,7 +195,7 @@ func (s *Session) abandon(held Held) {
 }
 
 // Release ends the attempt, whatever its state.
-func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 	s.mu.Lock()
 	a := s.attempts[nonce]
 	s.end(nonce)
@@ -204,7 +204,7 @@ func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
 		return nil
 	}
 	err := s.release(ctx, a)
-	if err != nil && !errors.Is(err, lease.ErrLost) {
+	if err != nil && !errors.Is(err, engine.ErrLost) {
 		s.mu.Lock()
 		if !s.closed {
 			s.attempts[nonce] = a // so that a second Release finds it
@@ -216,7 +216,7 @@ func (s *Session) Release(ctx context.Context, nonce lease.Nonce) error {
 }
 
 // Ended reports whether a nonce was released lately, or lost.
-func (s *Session) Ended(nonce lease.Nonce) bool {
+func (s *Session) Ended(nonce engine.Nonce) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended[nonce] || s.before[nonce]
@@ -224,7 +224,7 @@ func (s *Session) Ended(nonce lease.Nonce) bool {
 
 // Withdraw ends in the background what an attempt may have got here. Unlike Release
 // it lets the attempt be made again.
-func (s *Session) Withdraw(nonce lease.Nonce) {
+func (s *Session) Withdraw(nonce engine.Nonce) {
 	s.mu.Lock()
 	a := s.attempts[nonce]
 	needed := a != nil && (a.granted || a.unsure)
@@ -240,9 +240,9 @@ func (s *Session) Withdraw(nonce lease.Nonce) {
 
 // end notes that a nonce was released. A late copy of its acquire is refused for a
 // TTL at least. The caller holds mu.
-func (s *Session) end(nonce lease.Nonce) {
+func (s *Session) end(nonce engine.Nonce) {
 	if now := s.config.Clock.Now(); now.Since(s.rotated) > s.config.TTL {
-		s.before, s.ended, s.rotated = s.ended, map[lease.Nonce]bool{}, now
+		s.before, s.ended, s.rotated = s.ended, map[engine.Nonce]bool{}, now
 	}
 	s.ended[nonce] = true
 	delete(s.attempts, nonce)
@@ -255,7 +255,7 @@ func (s *Session) release(ctx context.Context, a *attempt) error {
 	case a.working <- struct{}{}:
 		defer func() { <-a.working }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	}
 	s.mu.Lock()
 	needed := a.granted || a.unsure

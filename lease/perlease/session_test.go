@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/lease/perlease"
 )
@@ -22,8 +22,8 @@ func TestSessionConforms(t *testing.T) {
 	leasetest.Run(t, func(*testing.T) leasetest.Subject {
 		m := newMemory()
 		return leasetest.Subject{
-			Backend:     func() lease.Backend { return m },
-			Mode:        lease.Efficiency,
+			Backend:     func() engine.Backend { return m },
+			Mode:        engine.Efficiency,
 			TTL:         ttl,
 			Clock:       leasetest.NewClock(),
 			Unsupported: []leasetest.Feature{leasetest.FeatureShared, leasetest.FeaturePermits},
@@ -34,10 +34,10 @@ func TestSessionConforms(t *testing.T) {
 // losses is what a session has told its holder.
 type losses struct {
 	mu  sync.Mutex
-	why map[lease.Nonce]error
+	why map[engine.Nonce]error
 }
 
-func (l *losses) told(nonce lease.Nonce) error {
+func (l *losses) told(nonce engine.Nonce) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.why[nonce]
@@ -45,8 +45,8 @@ func (l *losses) told(nonce lease.Nonce) error {
 
 func open(t *testing.T, m *memory) (*perlease.Session, *losses) {
 	t.Helper()
-	l := &losses{why: map[lease.Nonce]error{}}
-	s := perlease.NewSession(m, lease.SessionConfig{ID: lease.NewSessionID(), TTL: ttl, Clock: clock, Lost: func(nonce lease.Nonce, err error) {
+	l := &losses{why: map[engine.Nonce]error{}}
+	s := perlease.NewSession(m, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: clock, Lost: func(nonce engine.Nonce, err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.why[nonce] = err
@@ -55,16 +55,16 @@ func open(t *testing.T, m *memory) (*perlease.Session, *losses) {
 	return s, l
 }
 
-func request(nonce lease.Nonce, names ...fencing.Resource) lease.Request {
-	return lease.Request{Nonce: nonce, Resources: names}
+func request(nonce engine.Nonce, names ...fencing.Resource) engine.Request {
+	return engine.Request{Nonce: nonce, Resources: names}
 }
 
 func TestAnUnansweredAcquireIsEndedBeforeTheNext(t *testing.T) {
 	m := newMemory()
 	s, _ := open(t, m)
-	m.acquired = func(perlease.Held) error { return lease.ErrUncertain }
+	m.acquired = func(perlease.Held) error { return engine.ErrUncertain }
 	_, err := s.Acquire(t.Context(), request(1, "a"))
-	require.ErrorIs(t, err, lease.ErrUncertain)
+	require.ErrorIs(t, err, engine.ErrUncertain)
 	m.acquired = nil
 	grant, err := s.Acquire(t.Context(), request(1, "a"))
 	require.NoError(t, err, "its own unheard grant is not in the way")
@@ -79,8 +79,8 @@ func TestAnUnansweredAcquireIsEndedByItsRelease(t *testing.T) {
 	_, err := s.Acquire(t.Context(), request(1, "a"))
 	require.Error(t, err)
 	require.Len(t, m.locks, 1)
-	m.fault = lease.ErrUnavailable
-	require.ErrorIs(t, s.Release(t.Context(), 1), lease.ErrUnavailable)
+	m.fault = engine.ErrUnavailable
+	require.ErrorIs(t, s.Release(t.Context(), 1), engine.ErrUnavailable)
 	m.fault = nil
 	require.NoError(t, s.Release(t.Context(), 1), "a release that failed is tried again")
 	require.Empty(t, m.locks)
@@ -89,39 +89,39 @@ func TestAnUnansweredAcquireIsEndedByItsRelease(t *testing.T) {
 func TestALossOfTheEngineIsNoLossOfTheSession(t *testing.T) {
 	m := newMemory()
 	s, _ := open(t, m)
-	m.fault = lease.ErrTaken
+	m.fault = engine.ErrTaken
 	_, err := s.Acquire(t.Context(), request(1, "a"))
-	require.NotErrorIs(t, err, lease.ErrLost)
-	require.ErrorIs(t, err, lease.ErrUncertain)
+	require.NotErrorIs(t, err, engine.ErrLost)
+	require.ErrorIs(t, err, engine.ErrUncertain)
 }
 
 func TestRenewReportsOnEach(t *testing.T) {
 	m := newMemory()
 	s, lost := open(t, m)
-	for nonce, name := range map[lease.Nonce]fencing.Resource{1: "a", 2: "b", 3: "c"} {
+	for nonce, name := range map[engine.Nonce]fencing.Resource{1: "a", 2: "b", 3: "c"} {
 		_, err := s.Acquire(t.Context(), request(nonce, name))
 		require.NoError(t, err)
 	}
 	m.renewing = func(held perlease.Held) error {
 		switch held.Nonce {
 		case 2:
-			return lease.ErrUnavailable
+			return engine.ErrUnavailable
 		case 3:
-			return lease.ErrTaken
+			return engine.ErrTaken
 		}
 		return nil
 	}
 	failed, err := s.Renew(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []lease.Nonce{2}, failed)
-	require.ErrorIs(t, lost.told(3), lease.ErrTaken)
+	require.Equal(t, []engine.Nonce{2}, failed)
+	require.ErrorIs(t, lost.told(3), engine.ErrTaken)
 	require.NoError(t, lost.told(2))
-	require.ElementsMatch(t, []lease.Nonce{1, 2}, s.Nonces())
+	require.ElementsMatch(t, []engine.Nonce{1, 2}, s.Nonces())
 
-	m.set(func() { m.fault = lease.ErrUnavailable }) // a release of the lost lease may be under way
+	m.set(func() { m.fault = engine.ErrUnavailable }) // a release of the lost lease may be under way
 	_, err = s.Renew(t.Context())
-	require.ErrorIs(t, err, lease.ErrUnavailable, "nothing was renewed, and this is why")
-	require.NotErrorIs(t, err, lease.ErrLost)
+	require.ErrorIs(t, err, engine.ErrUnavailable, "nothing was renewed, and this is why")
+	require.NotErrorIs(t, err, engine.ErrLost)
 }
 
 // A renewal that comes as the lease runs out must not take the lock anew.
@@ -135,7 +135,7 @@ func TestALeaseWhoseTimeHasPassedIsNotRenewed(t *testing.T) {
 		time.Sleep(ttl)
 		_, err = s.Renew(t.Context())
 		require.NoError(t, err)
-		require.ErrorIs(t, lost.told(1), lease.ErrExpired)
+		require.ErrorIs(t, lost.told(1), engine.ErrExpired)
 		synctest.Wait()
 	})
 }
@@ -147,16 +147,16 @@ func TestAHolderOfAMovingLockHasTimeToFinish(t *testing.T) {
 		_, err := s.Acquire(t.Context(), request(1, "a"))
 		require.NoError(t, err)
 		m.renewing = func(perlease.Held) error {
-			return &lease.MovingError{Resource: "a", From: lease.Efficiency, To: lease.Correctness}
+			return &engine.MovingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness}
 		}
 		time.Sleep(ttl / 2)
 		_, err = s.Renew(t.Context())
-		require.ErrorIs(t, err, lease.ErrUnavailable)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, lost.told(1))
 		time.Sleep(ttl / 4)
 		_, err = s.Renew(t.Context())
 		require.NoError(t, err)
-		require.ErrorIs(t, lost.told(1), lease.ErrTaken)
+		require.ErrorIs(t, lost.told(1), engine.ErrTaken)
 		require.ErrorContains(t, lost.told(1), "moving from efficiency to correctness")
 		synctest.Wait()
 		require.Empty(t, m.locks, "and the lock is free")
@@ -177,9 +177,9 @@ func TestAGrantAfterALongWaitIsRenewedFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ttl, grant.Sent.Since(began), "its time counts from the renewal")
 
-		m.renewing = func(perlease.Held) error { return lease.ErrTaken }
-		_, err = holder.Acquire(t.Context(), lease.Request{Nonce: 2, Resources: waiting.Resources, Wait: true})
-		require.ErrorIs(t, err, lease.ErrUnavailable, "a grant of unknown age is not used")
+		m.renewing = func(perlease.Held) error { return engine.ErrTaken }
+		_, err = holder.Acquire(t.Context(), engine.Request{Nonce: 2, Resources: waiting.Resources, Wait: true})
+		require.ErrorIs(t, err, engine.ErrUnavailable, "a grant of unknown age is not used")
 		synctest.Wait()
 	})
 }
@@ -200,30 +200,30 @@ func TestReleaseEndsAnAcquireUnderWay(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.NoError(t, s.Release(t.Context(), 7))
-		require.ErrorIs(t, <-ended, lease.ErrHeld)
+		require.ErrorIs(t, <-ended, engine.ErrHeld)
 		require.True(t, s.Ended(7))
 		_, err = s.Acquire(t.Context(), request(7, "a"))
-		require.ErrorIs(t, err, lease.ErrHeld, "a late copy is refused")
+		require.ErrorIs(t, err, engine.ErrHeld, "a late copy is refused")
 	})
 }
 
 func TestLoseAndWithdraw(t *testing.T) {
 	m := newMemory()
 	s, lost := open(t, m)
-	for nonce, name := range map[lease.Nonce]fencing.Resource{1: "a", 2: "b"} {
+	for nonce, name := range map[engine.Nonce]fencing.Resource{1: "a", 2: "b"} {
 		_, err := s.Acquire(t.Context(), request(nonce, name))
 		require.NoError(t, err)
 	}
 	tell := s.Lose(func(held perlease.Held) error {
 		if held.Nonce == 1 {
-			return lease.ErrTaken
+			return engine.ErrTaken
 		}
 		return nil
 	})
 	require.NoError(t, lost.told(1))
 	tell()
-	require.ErrorIs(t, lost.told(1), lease.ErrTaken)
-	require.Equal(t, []lease.Nonce{2}, s.Nonces())
+	require.ErrorIs(t, lost.told(1), engine.ErrTaken)
+	require.Equal(t, []engine.Nonce{2}, s.Nonces())
 
 	s.Withdraw(2)
 	require.Empty(t, s.Nonces())

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -27,7 +27,7 @@ const (
 	maxPause = 100 * time.Millisecond
 )
 
-// Backend is a lease.Backend over the API of a cluster, for locks in correctness
+// Backend is a engine.Backend over the API of a cluster, for locks in correctness
 // mode. Efficiency returns one for locks in efficiency mode. All methods may be
 // called concurrently. Close it when done.
 type Backend struct {
@@ -44,12 +44,12 @@ type settings struct {
 	dial      []grpc.DialOption
 	tls       *tls.Config // nil for none
 	secret    string      // empty for none
-	clock     lease.Clock
+	clock     engine.Clock
 }
 
 var (
-	_ lease.Backend        = (*Backend)(nil)
-	_ lease.TopologySource = (*Backend)(nil)
+	_ engine.Backend        = (*Backend)(nil)
+	_ engine.TopologySource = (*Backend)(nil)
 )
 
 // Option changes a Backend.
@@ -59,7 +59,7 @@ type Option func(*Backend) error
 func WithTLS(config *tls.Config) Option {
 	return func(b *Backend) error {
 		if config == nil {
-			return fmt.Errorf("%w: the TLS configuration is nil", lease.ErrInvalid)
+			return fmt.Errorf("%w: the TLS configuration is nil", engine.ErrInvalid)
 		}
 		b.tls = config
 		return nil
@@ -72,7 +72,7 @@ func WithTLS(config *tls.Config) Option {
 func WithSecret(text string) Option {
 	return func(b *Backend) error {
 		if err := secret.Check(text); err != nil {
-			return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 		b.secret = text
 		return nil
@@ -83,7 +83,7 @@ func WithSecret(text string) Option {
 func WithPatience(d time.Duration) Option {
 	return func(b *Backend) error {
 		if d <= 0 {
-			return fmt.Errorf("%w: patience (%v) must be above 0", lease.ErrInvalid, d)
+			return fmt.Errorf("%w: patience (%v) must be above 0", engine.ErrInvalid, d)
 		}
 		b.patience = d
 		return nil
@@ -102,9 +102,9 @@ func WithDialOptions(options ...grpc.DialOption) Option {
 // enough; more are asked when it is down. It connects when it is first used.
 func New(endpoints []string, options ...Option) (*Backend, error) {
 	if len(endpoints) == 0 {
-		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, as \"127.0.0.1:7420\"", lease.ErrInvalid)
+		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, as \"127.0.0.1:7420\"", engine.ErrInvalid)
 	}
-	b := &Backend{settings: settings{endpoints: slices.Clone(endpoints), patience: DefaultPatience, clock: lease.MonotonicClock()}}
+	b := &Backend{settings: settings{endpoints: slices.Clone(endpoints), patience: DefaultPatience, clock: engine.MonotonicClock()}}
 	for _, option := range options {
 		if err := option(b); err != nil {
 			return nil, err
@@ -112,7 +112,7 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 	}
 	for _, address := range endpoints {
 		if err := secret.CheckAddress(address, b.tls, b.secret); err != nil {
-			return nil, fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 	}
 	b.leader = newUplink(&b.settings, 0)
@@ -132,7 +132,7 @@ func (b *Backend) Close() error {
 // Efficiency returns the way to locks in efficiency mode through any member.
 func (b *Backend) Efficiency() *Efficiency { return b.efficiency }
 
-var errClosed = fmt.Errorf("%w: the backend is closed", lease.ErrUnavailable)
+var errClosed = fmt.Errorf("%w: the backend is closed", engine.ErrUnavailable)
 
 // do runs call on a link to the leader, and again on the next one while it fails
 // for want of a leader. call may be repeated: it has one effect. Once an outcome
@@ -158,7 +158,7 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 		again := ctx.Err() == nil && !errors.Is(err, errClosed)
 		var not *wire.NotLeaderError
 		switch {
-		case errors.Is(err, lease.ErrUncertain):
+		case errors.Is(err, engine.ErrUncertain):
 			uncertain = err
 		case errors.As(err, &not):
 			answered = err
@@ -169,7 +169,7 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 			if l != nil {
 				b.leader.retire(l, "", err)
 			}
-		case errors.Is(err, lease.ErrUnavailable):
+		case errors.Is(err, engine.ErrUnavailable):
 		default:
 			again = false
 		}
@@ -189,7 +189,7 @@ func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
 		if l == nil && answered != nil && ctx.Err() == nil && !errors.Is(err, errClosed) {
 			err = answered // that another member is down does not hide it
 		}
-		if uncertain != nil && !errors.Is(err, lease.ErrUncertain) && !certain(err) {
+		if uncertain != nil && !errors.Is(err, engine.ErrUncertain) && !certain(err) {
 			err = fmt.Errorf("%w, then %w", uncertain, err)
 		}
 		return err
@@ -220,7 +220,7 @@ func (r *refusals) goOn(address string, endpoints int) bool {
 // certain reports whether err is an answer of the service that settles what
 // happened, also to earlier copies of the call.
 func certain(err error) bool {
-	for _, sentinel := range []error{lease.ErrHeld, lease.ErrLost, lease.ErrModeMismatch, lease.ErrUnsupported, lease.ErrInvalid} {
+	for _, sentinel := range []error{engine.ErrHeld, engine.ErrLost, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

@@ -7,7 +7,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -20,7 +20,7 @@ type members interface {
 }
 
 // Inspect tells who holds a lock and who waits for it.
-func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
+func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	return inspect(ctx, b, resource)
 }
 
@@ -32,11 +32,11 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 
 // Watch tells the status now and after each change. While no leader can be
 // reached it goes on trying.
-func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	return watch(ctx, b, resource, changed)
 }
 
-func inspect(ctx context.Context, m members, resource fencing.Resource) (status lease.Status, err error) {
+func inspect(ctx context.Context, m members, resource fencing.Resource) (status engine.Status, err error) {
 	err = unary(ctx, m, func(ctx context.Context, c *link) error {
 		response, err := c.leases.Inspect(ctx, &pb.InspectRequest{Resource: string(resource)})
 		if err != nil {
@@ -53,10 +53,10 @@ func breakLease(ctx context.Context, m members, resource fencing.Resource, token
 	return unary(ctx, m, func(ctx context.Context, c *link) error {
 		_, err := c.leases.Break(ctx, &pb.BreakRequest{Resource: string(resource), Token: uint64(token)})
 		why := wire.FromStatus(err)
-		if uncertain && errors.Is(why, lease.ErrNotHeld) {
+		if uncertain && errors.Is(why, engine.ErrNotHeld) {
 			return nil
 		}
-		uncertain = uncertain || errors.Is(why, lease.ErrUncertain)
+		uncertain = uncertain || errors.Is(why, engine.ErrUncertain)
 		return err
 	})
 }
@@ -70,7 +70,7 @@ func unary(ctx context.Context, m members, call func(ctx context.Context, l *lin
 		err := wire.FromStatus(call(limited, l))
 		if limited.Err() != nil && ctx.Err() == nil {
 			l.uplink.retire(l, "", err)
-			return fmt.Errorf("%w: %s does not answer", lease.ErrUncertain, l.address)
+			return fmt.Errorf("%w: %s does not answer", engine.ErrUncertain, l.address)
 		}
 		return err
 	})

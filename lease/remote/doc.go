@@ -3,8 +3,8 @@
 //
 // What it does not give: a request whose answer was lost may have taken effect.
 // It is asked again with the same nonce, for as long as the patience of the Backend
-// lasts; after that the error matches lease.ErrUncertain, and the caller must ask
-// again or release, as the contract of lease.Session says.
+// lasts; after that the error matches engine.ErrUncertain, and the caller must ask
+// again or release, as the contract of engine.Session says.
 //
 // Locks in correctness mode go to the leader. All sessions share one stream to it,
 // and what concurrent callers ask for while a message is being sent goes into the
@@ -24,6 +24,6 @@
 //   - topologyWatch: the policies and the Redis fleet, from any member.
 //   - uplink: the link in use, and where to connect when it has ended.
 //   - link: one connection with its stream.
-//   - session: a lease.Session in correctness mode.
+//   - session: a engine.Session in correctness mode.
 //   - package wire: the messages.
 package remote

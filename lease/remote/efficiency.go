@@ -9,7 +9,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -20,7 +20,7 @@ const maxRenewals = 256
 
 // Efficiency is the way to locks in efficiency mode through a member, any of them:
 // members keep nothing of a lease, so that each call names what it is about, and
-// another member continues where one has ended. It is a lease.Backend, and a
+// another member continues where one has ended. It is a engine.Backend, and a
 // perlease.Engine. All methods may be called concurrently.
 type Efficiency struct {
 	settings *settings
@@ -28,12 +28,12 @@ type Efficiency struct {
 }
 
 var (
-	_ lease.Backend   = (*Efficiency)(nil)
+	_ engine.Backend  = (*Efficiency)(nil)
 	_ perlease.Engine = (*Efficiency)(nil)
 )
 
 // Open starts a session. It lives in this process: nothing is asked of a member.
-func (e *Efficiency) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -41,7 +41,7 @@ func (e *Efficiency) Open(ctx context.Context, config lease.SessionConfig) (leas
 }
 
 // Inspect tells who holds a lock and who waits for it.
-func (e *Efficiency) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
+func (e *Efficiency) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	return inspect(ctx, e, resource)
 }
 
@@ -53,7 +53,7 @@ func (e *Efficiency) Break(ctx context.Context, resource fencing.Resource, token
 
 // Watch tells the status now and after each change. While no member can serve it
 // it goes on trying.
-func (e *Efficiency) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+func (e *Efficiency) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	return watch(ctx, e, resource, changed)
 }
 
@@ -79,9 +79,9 @@ func (e *Efficiency) do(ctx context.Context, call func(l *link) error) error {
 			return err
 		}
 		again := !errors.Is(err, errClosed)
-		var moving *lease.MovingError
+		var moving *engine.MovingError
 		switch {
-		case errors.Is(err, lease.ErrUncertain):
+		case errors.Is(err, engine.ErrUncertain):
 		case errors.As(err, &moving):
 			again = false
 		case errors.Is(err, wire.ErrUnauthenticated):
@@ -89,10 +89,10 @@ func (e *Efficiency) do(ctx context.Context, call func(l *link) error) error {
 			if l != nil {
 				e.uplink.retire(l, "", err)
 			}
-		case errors.Is(err, lease.ErrUnavailable) && l != nil:
+		case errors.Is(err, engine.ErrUnavailable) && l != nil:
 			unable[l.address] = true
 			again = again && len(unable) < len(e.settings.endpoints) && e.uplink.leave(l)
-		case errors.Is(err, lease.ErrUnavailable): // it could not be reached
+		case errors.Is(err, engine.ErrUnavailable): // it could not be reached
 		default:
 			again = false
 		}
@@ -109,7 +109,7 @@ func (e *Efficiency) do(ctx context.Context, call func(l *link) error) error {
 
 // Acquire asks for a lease. If a connection breaks before the answer the next
 // member is asked to end what the first one may have been granted, then to acquire.
-func (e *Efficiency) Acquire(ctx context.Context, session lease.SessionID, ttl time.Duration, request lease.Request) (perlease.Held, error) {
+func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
 	held := perlease.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl,
 		Holder: request.Holder, Metadata: request.Metadata}
 	p := &pending{key: attempt{session, request.Nonce}}
@@ -125,7 +125,7 @@ func (e *Efficiency) Acquire(ctx context.Context, session lease.SessionID, ttl t
 	asked := false
 	err := e.do(ctx, func(l *link) error {
 		if asked {
-			if err := e.release(ctx, l, held); errors.Is(err, lease.ErrUncertain) {
+			if err := e.release(ctx, l, held); errors.Is(err, engine.ErrUncertain) {
 				return err
 			}
 		}
@@ -168,7 +168,7 @@ func (e *Efficiency) Renew(ctx context.Context, leases []perlease.Held) []error 
 // renew extends leases of one session by one operation.
 func (e *Efficiency) renew(ctx context.Context, leases []perlease.Held, errs []error) {
 	message := &pb.RenewCall{}
-	byNonce := make(map[lease.Nonce]int, len(leases))
+	byNonce := make(map[engine.Nonce]int, len(leases))
 	for i, held := range leases {
 		message.Leases = append(message.Leases, wire.FromHeld(held))
 		byNonce[held.Nonce] = i
@@ -181,8 +181,8 @@ func (e *Efficiency) renew(ctx context.Context, leases []perlease.Held, errs []e
 		return err
 	})
 	if err != nil {
-		if errors.Is(err, lease.ErrLost) { // it is about no lease in particular
-			err = fmt.Errorf("%w: %s", lease.ErrUncertain, err.Error())
+		if errors.Is(err, engine.ErrLost) { // it is about no lease in particular
+			err = fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())
 		}
 		for i := range errs {
 			errs[i] = err
@@ -190,15 +190,15 @@ func (e *Efficiency) renew(ctx context.Context, leases []perlease.Held, errs []e
 		return
 	}
 	for _, nonce := range answer.Failed {
-		if i, ok := byNonce[lease.Nonce(nonce)]; ok {
-			errs[i] = fmt.Errorf("%w: the Redis nodes did not confirm the renewal", lease.ErrUncertain)
+		if i, ok := byNonce[engine.Nonce(nonce)]; ok {
+			errs[i] = fmt.Errorf("%w: the Redis nodes did not confirm the renewal", engine.ErrUncertain)
 		}
 	}
 	for _, n := range answer.Lost {
-		if i, ok := byNonce[lease.Nonce(n.Nonce)]; ok {
+		if i, ok := byNonce[engine.Nonce(n.Nonce)]; ok {
 			errs[i] = wire.ToError(n.Lost)
-			if !errors.Is(errs[i], lease.ErrLost) {
-				errs[i] = fmt.Errorf("%w: %s", lease.ErrNotHeld, n.Lost.GetMessage())
+			if !errors.Is(errs[i], engine.ErrLost) {
+				errs[i] = fmt.Errorf("%w: %s", engine.ErrNotHeld, n.Lost.GetMessage())
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func (e *Efficiency) renew(ctx context.Context, leases []perlease.Held, errs []e
 // Release ends a lease.
 func (e *Efficiency) Release(ctx context.Context, held perlease.Held) error {
 	err := e.do(ctx, func(l *link) error { return e.release(ctx, l, held) })
-	if errors.Is(err, lease.ErrLost) {
+	if errors.Is(err, engine.ErrLost) {
 		return nil
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -18,7 +18,7 @@ import (
 
 const ttl = 10 * time.Second
 
-var request = lease.Request{Nonce: 3, Resources: []fencing.Resource{"a", "b"}, Holder: "worker", Metadata: map[string]string{"job": "x"}}
+var request = engine.Request{Nonce: 3, Resources: []fencing.Resource{"a", "b"}, Holder: "worker", Metadata: map[string]string{"job": "x"}}
 
 // grants answers every acquire with a token, and everything else with success.
 func grants(token uint64) func(*pb.Operation) *pb.Answer {
@@ -40,7 +40,7 @@ func TestCallsNameTheirLease(t *testing.T) {
 	m := startMember(t)
 	m.answer = grants(12)
 	e := backend(t, nil, m).Efficiency()
-	session := lease.NewSessionID()
+	session := engine.NewSessionID()
 	held, err := e.Acquire(patient(t), session, ttl, request)
 	require.NoError(t, err)
 	require.Equal(t, perlease.Held{Name: "name of 12", Session: session, Nonce: 3, Resources: request.Resources, Token: 12, TTL: ttl,
@@ -60,21 +60,21 @@ func TestCallsNameTheirLease(t *testing.T) {
 func TestRenewReportsOnEachLease(t *testing.T) {
 	m := startMember(t)
 	m.answer = func(op *pb.Operation) *pb.Answer {
-		return &pb.Answer{Failed: []uint64{2}, Lost: []*pb.Notice{{Nonce: 3, Lost: wire.FromError(lease.ErrTaken)}}}
+		return &pb.Answer{Failed: []uint64{2}, Lost: []*pb.Notice{{Nonce: 3, Lost: wire.FromError(engine.ErrTaken)}}}
 	}
 	e := backend(t, nil, m).Efficiency()
-	session, other := lease.NewSessionID(), lease.NewSessionID()
+	session, other := engine.NewSessionID(), engine.NewSessionID()
 	errs := e.Renew(patient(t), []perlease.Held{{Session: other, Nonce: 2}, {Session: session, Nonce: 1}, {Session: session, Nonce: 2}, {Session: session, Nonce: 3}})
 	require.Error(t, errs[0], "leases of two sessions are two operations")
 	require.NoError(t, errs[1])
-	require.ErrorIs(t, errs[2], lease.ErrUncertain)
-	require.NotErrorIs(t, errs[2], lease.ErrLost)
-	require.ErrorIs(t, errs[3], lease.ErrTaken)
+	require.ErrorIs(t, errs[2], engine.ErrUncertain)
+	require.NotErrorIs(t, errs[2], engine.ErrLost)
+	require.ErrorIs(t, errs[3], engine.ErrTaken)
 	require.Len(t, m.operations(), 2)
 
 	many := make([]perlease.Held, 1000)
 	for i := range many {
-		many[i] = perlease.Held{Session: session, Nonce: lease.Nonce(i + 10), Metadata: map[string]string{"x": string(make([]byte, 4096))}}
+		many[i] = perlease.Held{Session: session, Nonce: engine.Nonce(i + 10), Metadata: map[string]string{"x": string(make([]byte, 4096))}}
 	}
 	for _, err := range e.Renew(patient(t), many) {
 		require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestAnUnansweredAcquireIsEndedAtTheNextMember(t *testing.T) {
 	e := backend(t, nil, a, b).Efficiency()
 	granted := make(chan perlease.Held, 1)
 	go func() {
-		held, err := e.Acquire(patient(t), lease.NewSessionID(), ttl, request)
+		held, err := e.Acquire(patient(t), engine.NewSessionID(), ttl, request)
 		require.NoError(t, err)
 		granted <- held
 	}()
@@ -113,29 +113,29 @@ func TestAnUnansweredAcquireIsEndedAtTheNextMember(t *testing.T) {
 
 func TestAMemberThatCannotServeIsLeft(t *testing.T) {
 	a, b := startMember(t), startMember(t)
-	a.answer, b.answer = fails(lease.ErrUnavailable), fails(lease.ErrUnavailable)
+	a.answer, b.answer = fails(engine.ErrUnavailable), fails(engine.ErrUnavailable)
 	e := backend(t, nil, a, b).Efficiency()
-	_, err := e.Acquire(patient(t), lease.NewSessionID(), ttl, request)
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	_, err := e.Acquire(patient(t), engine.NewSessionID(), ttl, request)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	b.set(func() { b.answer = grants(1) })
 	eventually(t, "the other one is asked", func() bool {
-		_, err := e.Acquire(patient(t), lease.NewSessionID(), ttl, request)
+		_, err := e.Acquire(patient(t), engine.NewSessionID(), ttl, request)
 		return err == nil
 	})
 	for range 10 {
-		_, err := e.Acquire(patient(t), lease.NewSessionID(), ttl, request)
+		_, err := e.Acquire(patient(t), engine.NewSessionID(), ttl, request)
 		require.NoError(t, err, "and stays in use")
 	}
 }
 
 func TestAnswersThatNoOtherMemberCanChange(t *testing.T) {
 	for _, want := range []error{
-		lease.ErrHeld, lease.ErrUnsupported, &lease.MovingError{Resource: "a", From: lease.Efficiency, To: lease.Correctness},
-		&lease.ModeError{Resource: "a", Want: lease.Efficiency, Have: lease.Correctness},
+		engine.ErrHeld, engine.ErrUnsupported, &engine.MovingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness},
+		&engine.ModeError{Resource: "a", Want: engine.Efficiency, Have: engine.Correctness},
 	} {
 		a, b := startMember(t), startMember(t)
 		a.answer, b.answer = fails(want), fails(want)
-		_, err := backend(t, nil, a, b).Efficiency().Acquire(patient(t), lease.NewSessionID(), ttl, request)
+		_, err := backend(t, nil, a, b).Efficiency().Acquire(patient(t), engine.NewSessionID(), ttl, request)
 		require.Equal(t, want.Error(), err.Error())
 		require.Len(t, append(a.operations(), b.operations()...), 1)
 	}
@@ -149,7 +149,7 @@ func TestTheCallerEndsAnAcquire(t *testing.T) {
 	go func() {
 		waiting := request
 		waiting.Wait = true
-		_, err := e.Acquire(ctx, lease.NewSessionID(), ttl, waiting)
+		_, err := e.Acquire(ctx, engine.NewSessionID(), ttl, waiting)
 		ended <- err
 	}()
 	eventually(t, "it was asked", func() bool { return len(m.operations()) == 1 })

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -35,8 +35,8 @@ type link struct {
 	last     uint64
 	out      []*pb.Operation
 	pending  map[uint64]*pending
-	waiting  map[attempt]*pending         // acquires whose callers want to know that they wait
-	sessions map[lease.SessionID]*session // those that are attached here
+	waiting  map[attempt]*pending          // acquires whose callers want to know that they wait
+	sessions map[engine.SessionID]*session // those that are attached here
 }
 
 // pending is an operation without an answer.
@@ -49,8 +49,8 @@ type pending struct {
 
 // attempt is the identity of an acquire.
 type attempt struct {
-	session lease.SessionID
-	nonce   lease.Nonce
+	session engine.SessionID
+	nonce   engine.Nonce
 }
 
 // newConn is a connection to a member, made when it is first used.
@@ -66,7 +66,7 @@ func openLink(ctx context.Context, u *uplink, address string) (*link, error) {
 		return nil, err
 	}
 	l := &link{uplink: u, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn), down: make(chan struct{}),
-		wake: make(chan struct{}, 1), pending: map[uint64]*pending{}, waiting: map[attempt]*pending{}, sessions: map[lease.SessionID]*session{}}
+		wake: make(chan struct{}, 1), pending: map[uint64]*pending{}, waiting: map[attempt]*pending{}, sessions: map[engine.SessionID]*session{}}
 	streamCtx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // while it connects
@@ -177,10 +177,10 @@ func (l *link) receive() {
 }
 
 func (l *link) notice(n *pb.Notice) {
-	if len(n.Session) != len(lease.SessionID{}) {
+	if len(n.Session) != len(engine.SessionID{}) {
 		return
 	}
-	key := attempt{lease.SessionID(n.Session), lease.Nonce(n.Nonce)}
+	key := attempt{engine.SessionID(n.Session), engine.Nonce(n.Nonce)}
 	l.mu.Lock()
 	s := l.sessions[key.session]
 	p := l.waiting[key]
@@ -227,24 +227,24 @@ func (l *link) do(ctx context.Context, op *pb.Operation, p *pending, limit time.
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if errors.Is(l.why, wire.ErrUnauthenticated) && !errors.Is(l.why, lease.ErrUncertain) {
+		if errors.Is(l.why, wire.ErrUnauthenticated) && !errors.Is(l.why, engine.ErrUncertain) {
 			return nil, l.why // the stream was refused, so nothing on it was looked at
 		}
-		return nil, fmt.Errorf("%w: the connection to %s has ended: %w", lease.ErrUncertain, l.address, l.why)
+		return nil, fmt.Errorf("%w: the connection to %s has ended: %w", engine.ErrUncertain, l.address, l.why)
 	case <-late:
 		l.forget(op.Id, p)
 		l.uplink.retire(l, "", errSilent)
-		return nil, fmt.Errorf("%w: %s has not answered within %v", lease.ErrUncertain, l.address, limit)
+		return nil, fmt.Errorf("%w: %s has not answered within %v", engine.ErrUncertain, l.address, limit)
 	case <-ctx.Done():
 		l.forget(op.Id, p)
 		if p.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			l.uplink.retire(l, "", errSilent)
 		}
-		return nil, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	}
 }
 
-var errSilent = fmt.Errorf("%w: it does not answer", lease.ErrUncertain)
+var errSilent = fmt.Errorf("%w: it does not answer", engine.ErrUncertain)
 
 func (l *link) forget(id uint64, p *pending) {
 	l.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -31,7 +31,7 @@ type member struct {
 	answer   func(op *pb.Operation) *pb.Answer // nil answers nothing
 	asked    []*pb.Operation
 	watches  int
-	topology *lease.Topology // nil says nothing
+	topology *engine.Topology // nil says nothing
 	refuses  error
 	changed  chan struct{}
 }
@@ -90,7 +90,7 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 			a := m.answer(op)
 			if a == nil {
 				m.mu.Unlock()
-				return wire.ToStatus(lease.ErrUncertain) // the connection breaks
+				return wire.ToStatus(engine.ErrUncertain) // the connection breaks
 			}
 			a.Id = op.Id
 			response.Answers = append(response.Answers, a)

@@ -10,22 +10,22 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// session is a lease.Session of a Backend.
+// session is a engine.Session of a Backend.
 type session struct {
 	backend *Backend
-	config  lease.SessionConfig
+	config  engine.SessionConfig
 
 	attaching chan struct{} // held while it is being attached
 
 	mu       sync.Mutex
-	attached *link                // where the service knows it
-	sent     lease.Instant        // before the last keep-alive that was answered was sent
-	held     map[lease.Nonce]held // what was granted and not released
-	gone     error                // why the session is over
+	attached *link                 // where the service knows it
+	sent     engine.Instant        // before the last keep-alive that was answered was sent
+	held     map[engine.Nonce]held // what was granted and not released
+	gone     error                 // why the session is over
 }
 
 // held is a grant.
@@ -34,14 +34,14 @@ type held struct {
 	leaving bool // it is being given back
 }
 
-var _ lease.Session = (*session)(nil)
+var _ engine.Session = (*session)(nil)
 
 // Open starts a session.
-func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if config.Clock == nil {
-		config.Clock = lease.SystemClock()
+		config.Clock = engine.SystemClock()
 	}
-	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), held: map[lease.Nonce]held{}, sent: config.Clock.Now()}
+	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), held: map[engine.Nonce]held{}, sent: config.Clock.Now()}
 	err := b.do(ctx, func(l *link) error {
 		s.join(l)
 		op := s.operation()
@@ -55,8 +55,8 @@ func (b *Backend) Open(ctx context.Context, config lease.SessionConfig) (lease.S
 		s.mu.Unlock()
 		return nil
 	})
-	if errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain) {
-		return nil, fmt.Errorf("%w: open session: %w", lease.ErrInvalid, err) // nothing is held yet: waiting does not help
+	if errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, engine.ErrUncertain) {
+		return nil, fmt.Errorf("%w: open session: %w", engine.ErrInvalid, err) // nothing is held yet: waiting does not help
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
@@ -98,7 +98,7 @@ func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.
 		answer, err = l.do(ctx, op, p, limit)
 		return err
 	})
-	if errors.Is(err, lease.ErrLost) {
+	if errors.Is(err, engine.ErrLost) {
 		s.end(err)
 	}
 	return answer, err
@@ -128,13 +128,13 @@ func (s *session) attach(ctx context.Context, l *link) error {
 		s.part(l)
 		return err
 	}
-	there := make(map[lease.Nonce]fencing.Token, len(answer.Holds))
+	there := make(map[engine.Nonce]fencing.Token, len(answer.Holds))
 	for _, h := range answer.Holds {
-		there[lease.Nonce(h.Nonce)] = fencing.Token(h.Token)
+		there[engine.Nonce(h.Nonce)] = fencing.Token(h.Token)
 	}
 	for nonce, h := range before {
 		if there[nonce] != h.token {
-			s.lost(nonce, fmt.Errorf("%w: the service does not have it any more", lease.ErrExpired))
+			s.lost(nonce, fmt.Errorf("%w: the service does not have it any more", engine.ErrExpired))
 		}
 	}
 	s.mu.Lock()
@@ -148,7 +148,7 @@ func (s *session) attach(ctx context.Context, l *link) error {
 
 // leave marks grants that are being given back: nobody has to be told of their
 // loss.
-func (s *session) leave(nonces ...lease.Nonce) {
+func (s *session) leave(nonces ...engine.Nonce) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, nonce := range nonces {
@@ -160,7 +160,7 @@ func (s *session) leave(nonces ...lease.Nonce) {
 }
 
 // lost passes a loss on.
-func (s *session) lost(nonce lease.Nonce, err error) {
+func (s *session) lost(nonce engine.Nonce, err error) {
 	s.mu.Lock()
 	leaving := s.held[nonce].leaving
 	delete(s.held, nonce)
@@ -188,9 +188,9 @@ func (s *session) end(err error) {
 }
 
 // Acquire asks for a grant.
-func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	if err := request.Validate(); err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	p := &pending{key: attempt{s.config.ID, request.Nonce}}
 	if request.Queued != nil {
@@ -199,13 +199,13 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 	call := wire.FromRequest(&request)
 	answer, err := s.do(ctx, p, request.Wait, func(op *pb.Operation) { op.Call = &pb.Operation_Acquire{Acquire: call} })
 	if err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	mode, err := wire.ParseMode(answer.Mode)
 	if err != nil {
-		return lease.Grant{}, fmt.Errorf("%w: %w", lease.ErrUncertain, err)
+		return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, err)
 	}
-	grant := lease.Grant{Token: fencing.Token(answer.Token), Mode: mode, Slot: int(answer.Slot)}
+	grant := engine.Grant{Token: fencing.Token(answer.Token), Mode: mode, Slot: int(answer.Slot)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[request.Nonce] = held{token: grant.Token}
@@ -215,7 +215,7 @@ func (s *session) Acquire(ctx context.Context, request lease.Request) (lease.Gra
 
 // Renew prolongs the session. If it is not answered in time the link is given up,
 // since the member may be stuck.
-func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	_, err := s.do(ctx, &pending{urgent: true}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
 	if err != nil {
@@ -230,12 +230,12 @@ func (s *session) Renew(ctx context.Context) ([]lease.Nonce, error) {
 }
 
 // Release ends an attempt. A lost session counts as released.
-func (s *session) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	s.leave(nonce)
 	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) {
 		op.Call = &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(nonce)}}
 	})
-	if err != nil && !errors.Is(err, lease.ErrLost) {
+	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return fmt.Errorf("release: %w", err)
 	}
 	s.mu.Lock()
@@ -251,9 +251,9 @@ func (s *session) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.leave(all...)
 	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Close{Close: &pb.CloseCall{}} })
-	if err != nil && !errors.Is(err, lease.ErrLost) {
+	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return fmt.Errorf("close session: %w", err)
 	}
-	s.end(lease.ErrNotHeld)
+	s.end(engine.ErrNotHeld)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -35,7 +35,7 @@ type topologyWatch struct {
 
 	mu      sync.Mutex
 	known   bool
-	current lease.Topology
+	current engine.Topology
 	changed chan struct{}      // closed and replaced when something below or above changes
 	refused map[string]error   // members that do not know the caller, since the last answer
 	again   context.CancelFunc // ends the stream, so that another member is asked
@@ -55,13 +55,13 @@ func (w *topologyWatch) close() {
 
 // Topology returns the newest topology that is known. Before AwaitTopology has
 // returned it may be empty.
-func (b *Backend) Topology() lease.Topology {
+func (b *Backend) Topology() engine.Topology {
 	topology, _, _ := b.topology.look()
 	return topology
 }
 
 // NextTopology returns the first known topology whose version is above after.
-func (b *Backend) NextTopology(ctx context.Context, after uint64) (lease.Topology, error) {
+func (b *Backend) NextTopology(ctx context.Context, after uint64) (engine.Topology, error) {
 	for {
 		topology, known, changed := b.topology.look()
 		if known && topology.Version > after {
@@ -70,16 +70,16 @@ func (b *Backend) NextTopology(ctx context.Context, after uint64) (lease.Topolog
 		select {
 		case <-changed:
 		case <-b.topology.ctx.Done():
-			return lease.Topology{}, errClosed
+			return engine.Topology{}, errClosed
 		case <-ctx.Done():
-			return lease.Topology{}, context.Cause(ctx)
+			return engine.Topology{}, context.Cause(ctx)
 		}
 	}
 }
 
 // AwaitTopology returns when the first topology is known. If no member answers
-// within the patience of the Backend the error matches lease.ErrUnavailable; if
-// none of them knows the caller it matches lease.ErrInvalid.
+// within the patience of the Backend the error matches engine.ErrUnavailable; if
+// none of them knows the caller it matches engine.ErrInvalid.
 func (b *Backend) AwaitTopology(ctx context.Context) error {
 	var late <-chan time.Time
 	for {
@@ -88,7 +88,7 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 			return nil
 		}
 		if err := b.topology.refusal(); err != nil {
-			return fmt.Errorf("%w: read the policies: %w", lease.ErrInvalid, err)
+			return fmt.Errorf("%w: read the policies: %w", engine.ErrInvalid, err)
 		}
 		if late == nil {
 			timer := time.NewTimer(b.patience)
@@ -98,7 +98,7 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-late:
-			return fmt.Errorf("%w: no member has told its policies within %v; asked %v", lease.ErrUnavailable, b.patience, b.endpoints)
+			return fmt.Errorf("%w: no member has told its policies within %v; asked %v", engine.ErrUnavailable, b.patience, b.endpoints)
 		case <-b.topology.ctx.Done():
 			return errClosed
 		case <-ctx.Done():
@@ -115,7 +115,7 @@ func (b *Backend) RefreshTopology() {
 	b.topology.again()
 }
 
-func (w *topologyWatch) look() (topology lease.Topology, known bool, changed <-chan struct{}) {
+func (w *topologyWatch) look() (topology engine.Topology, known bool, changed <-chan struct{}) {
 	w.start.Do(func() { w.running.Go(w.run) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *topologyWatch) follow(address string) (heard bool, err error) {
 }
 
 // take adopts a topology unless a newer one is known: a member may be behind.
-func (w *topologyWatch) take(topology lease.Topology) {
+func (w *topologyWatch) take(topology engine.Topology) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.refused)

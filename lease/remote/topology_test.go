@@ -7,12 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-func version(n uint64) *lease.Topology { return &lease.Topology{Version: n, Ready: true} }
+func version(n uint64) *engine.Topology { return &engine.Topology{Version: n, Ready: true} }
 
 func TestTopologyFollowsTheMembers(t *testing.T) {
 	a, b := startMember(t), startMember(t)
@@ -20,7 +20,7 @@ func TestTopologyFollowsTheMembers(t *testing.T) {
 	service := backend(t, nil, a, b)
 	require.NoError(t, service.AwaitTopology(patient(t)), "version 0 is a topology too")
 
-	waiting := make(chan lease.Topology, 1)
+	waiting := make(chan engine.Topology, 1)
 	go func() {
 		next, err := service.NextTopology(patient(t), 0)
 		require.NoError(t, err)
@@ -57,13 +57,13 @@ func TestAwaitTopologyEnds(t *testing.T) {
 	silent := startMember(t)
 	service := backend(t, []remote.Option{remote.WithPatience(100 * time.Millisecond)}, silent)
 	err := service.AwaitTopology(patient(t))
-	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, silent.address)
 
 	stranger := startMember(t)
 	stranger.refuses = wire.ErrUnauthenticated
 	service = backend(t, nil, stranger)
-	require.ErrorIs(t, service.AwaitTopology(patient(t)), lease.ErrInvalid, "waiting does not help")
+	require.ErrorIs(t, service.AwaitTopology(patient(t)), engine.ErrInvalid, "waiting does not help")
 
 	welcome := startMember(t)
 	welcome.topology = version(1)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
@@ -22,9 +22,9 @@ type uplink struct {
 	mu     sync.Mutex
 	closed bool
 	link   *link
-	leader string        // where to connect next, empty for the next endpoint
-	next   int           // of endpoints
-	since  lease.Instant // when link was made
+	leader string         // where to connect next, empty for the next endpoint
+	next   int            // of endpoints
+	since  engine.Instant // when link was made
 }
 
 func newUplink(s *settings, next int) *uplink {
@@ -68,7 +68,7 @@ func (u *uplink) connect(ctx context.Context) (*link, error) {
 	}
 	l, err := openLink(ctx, u, address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, address, err)
+		return nil, fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, address, err)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

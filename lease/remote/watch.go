@@ -7,13 +7,13 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // watch tells the status now and after each change. While no member can serve it
 // it goes on trying.
-func watch(ctx context.Context, m members, resource fencing.Resource, changed func(lease.Status)) error {
+func watch(ctx context.Context, m members, resource fencing.Resource, changed func(engine.Status)) error {
 	if err := resource.Validate(); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func watch(ctx context.Context, m members, resource fencing.Resource, changed fu
 				return context.Cause(ctx)
 			case errors.Is(err, wire.ErrUnauthenticated):
 				return err
-			case errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain):
+			case errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain):
 				select {
 				case poke <- struct{}{}:
 				default:
@@ -69,7 +69,7 @@ func follow(ctx context.Context, m members, resource fencing.Resource, poke chan
 			return context.Cause(ctx)
 		}
 		refused := errors.Is(err, wire.ErrUnauthenticated)
-		if refused || !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUncertain) {
+		if refused || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
 			return fmt.Errorf("watch %q: %w", string(resource), err)
 		}
 		if err := sleep(ctx, maxPause); err != nil {

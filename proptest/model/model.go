@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 type state int
@@ -20,8 +20,8 @@ const (
 
 // ask is one request that was made, with what became of it.
 type ask struct {
-	session lease.SessionID
-	request lease.Request
+	session engine.SessionID
+	request engine.Request
 	state   state
 	token   fencing.Token
 	slot    int
@@ -30,7 +30,7 @@ type ask struct {
 // Session is one life of a session: what is asked for in it has no effect on
 // another with the same id.
 type Session struct {
-	ID   lease.SessionID
+	ID   engine.SessionID
 	Life uint64
 }
 
@@ -45,13 +45,13 @@ type Settings struct {
 type Model struct {
 	generation uint64
 	lastToken  fencing.Token
-	version    uint64                       // of policies and fleet
-	rules      map[string]*rule             // by prefix
-	sessions   map[lease.SessionID]Settings // those that are open
-	lastLife   uint64                       // that a session was given
-	asks       []*ask                       // all that were ever made, in their order
-	ended      map[Attempt]bool             // of the sessions that are open
-	delays     map[fencing.Resource]uint64  // the number of the delay that runs
+	version    uint64                        // of policies and fleet
+	rules      map[string]*rule              // by prefix
+	sessions   map[engine.SessionID]Settings // those that are open
+	lastLife   uint64                        // that a session was given
+	asks       []*ask                        // all that were ever made, in their order
+	ended      map[Attempt]bool              // of the sessions that are open
+	delays     map[fencing.Resource]uint64   // the number of the delay that runs
 	lastDelay  uint64
 
 	redis                      Redis
@@ -64,7 +64,7 @@ type Model struct {
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{rules: map[string]*rule{}, sessions: map[lease.SessionID]Settings{}, assigned: map[string]bool{},
+	return &Model{rules: map[string]*rule{}, sessions: map[engine.SessionID]Settings{}, assigned: map[string]bool{},
 		members: map[string]string{}, ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
 }
 
@@ -77,7 +77,7 @@ func (m *Model) Lead() (Outcome, []Event) {
 // OpenSession makes a session known. One that is open stays as it is. One that
 // had ended is a new session: nothing of its former life is remembered, and it
 // has a number that no other had.
-func (m *Model) OpenSession(id lease.SessionID, ttl time.Duration) (Outcome, []Event) {
+func (m *Model) OpenSession(id engine.SessionID, ttl time.Duration) (Outcome, []Event) {
 	if _, open := m.sessions[id]; !open {
 		m.lastLife++
 		m.sessions[id] = Settings{TTL: ttl, Life: m.lastLife}
@@ -107,12 +107,12 @@ func (m *Model) Expire(s Session, generation uint64) (Outcome, []Event) {
 // EndSessions ends all sessions.
 func (m *Model) EndSessions() (Outcome, []Event) {
 	m.events = nil
-	m.endAll(slices.SortedFunc(maps.Keys(m.sessions), func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) }), WasExpired)
+	m.endAll(slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) }), WasExpired)
 	return Outcome{Code: Done}, m.events
 }
 
 // Acquire asks for a grant.
-func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
+func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	m.events = nil
 	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
@@ -132,7 +132,7 @@ func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
 			way := m.ruleOf(name).migration
 			return Outcome{Code: Moving, Mode: way.from, Next: way.to, Resource: name}, nil
 		}
-		if have := m.modeOf(name); have == lease.Efficiency || request.Mode == lease.Efficiency {
+		if have := m.modeOf(name); have == engine.Efficiency || request.Mode == engine.Efficiency {
 			m.ended[attempt] = true
 			return Outcome{Code: WrongMode, Mode: have, Resource: name}, nil
 		}
@@ -156,7 +156,7 @@ func (m *Model) Acquire(s Session, request lease.Request) (Outcome, []Event) {
 }
 
 // Release ends an attempt whatever its state, also one that is not known yet.
-func (m *Model) Release(s Session, nonce lease.Nonce) (Outcome, []Event) {
+func (m *Model) Release(s Session, nonce engine.Nonce) (Outcome, []Event) {
 	m.events = nil
 	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
@@ -249,12 +249,12 @@ func (m *Model) endSession(s Session, how Happening) (Outcome, []Event) {
 	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
 	}
-	m.endAll([]lease.SessionID{s.ID}, how)
+	m.endAll([]engine.SessionID{s.ID}, how)
 	return Outcome{Code: Done}, m.events
 }
 
 // endAll ends all that some sessions have, what they wait for first.
-func (m *Model) endAll(ids []lease.SessionID, how Happening) {
+func (m *Model) endAll(ids []engine.SessionID, how Happening) {
 	var freed []fencing.Resource
 	for _, s := range []state{waiting, holding} {
 		for _, id := range ids {
@@ -297,7 +297,7 @@ func (m *Model) LastToken() fencing.Token { return m.lastToken }
 func (m *Model) Version() uint64 { return m.version }
 
 // Sessions are those that are open.
-func (m *Model) Sessions() map[lease.SessionID]Settings { return m.sessions }
+func (m *Model) Sessions() map[engine.SessionID]Settings { return m.sessions }
 
 // Delays are the lock-delays that run, by name.
 func (m *Model) Delays() []Event {
@@ -311,13 +311,13 @@ func (m *Model) Delays() []Event {
 }
 
 // Inspect tells who holds a lock and who waits for it.
-func (m *Model) Inspect(name fencing.Resource) lease.Status {
-	status := lease.Status{Resource: name, Mode: m.modeOf(name), Delayed: m.delays[name] != 0}
+func (m *Model) Inspect(name fencing.Resource) engine.Status {
+	status := engine.Status{Resource: name, Mode: m.modeOf(name), Delayed: m.delays[name] != 0}
 	for _, a := range m.asks {
 		if a.state == over || !slices.Contains(a.request.Resources, name) {
 			continue
 		}
-		party := lease.Party{Holder: a.request.Holder, Session: a.session, Nonce: a.request.Nonce, Kind: a.request.Kind,
+		party := engine.Party{Holder: a.request.Holder, Session: a.session, Nonce: a.request.Nonce, Kind: a.request.Kind,
 			Slot: a.slot, Token: a.token, Metadata: a.request.Metadata}
 		if a.state == holding {
 			status.Holders = append(status.Holders, party)
@@ -325,6 +325,6 @@ func (m *Model) Inspect(name fencing.Resource) lease.Status {
 			status.Waiters = append(status.Waiters, party)
 		}
 	}
-	slices.SortFunc(status.Holders, func(a, b lease.Party) int { return cmp.Compare(a.Token, b.Token) })
+	slices.SortFunc(status.Holders, func(a, b engine.Party) int { return cmp.Compare(a.Token, b.Token) })
 	return status
 }

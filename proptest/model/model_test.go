@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 )
 
-var ann, bob, eve = lease.SessionID{1}, lease.SessionID{2}, lease.SessionID{3}
+var ann, bob, eve = engine.SessionID{1}, engine.SessionID{2}, engine.SessionID{3}
 
-func want(nonce lease.Nonce, kind lease.Kind, names ...fencing.Resource) lease.Request {
-	return lease.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}
+func want(nonce engine.Nonce, kind engine.Kind, names ...fencing.Resource) engine.Request {
+	return engine.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}
 }
 
 // TestModelStory is one run that a person can follow with the design at hand.
@@ -37,29 +37,29 @@ func TestModelStory(t *testing.T) {
 	for _, s := range []model.Session{ann, bob, eve} {
 		require.Equal(t, s.Life, says(model.Done)(m.OpenSession(s.ID, time.Second)).Life)
 	}
-	says(model.Done)(m.SetPolicy(lease.Policy{Prefix: "slow/", Mode: lease.Correctness, LockDelay: time.Minute}, 0, false))
+	says(model.Done)(m.SetPolicy(engine.Policy{Prefix: "slow/", Mode: engine.Correctness, LockDelay: time.Minute}, 0, false))
 
 	// Two readers, a writer that waits, a reader that waits behind it.
-	o := says(model.Granted, model.WasGranted)(m.Acquire(ann, want(1, lease.Shared, "a")))
+	o := says(model.Granted, model.WasGranted)(m.Acquire(ann, want(1, engine.Shared, "a")))
 	require.Equal(t, fencing.Token(1), o.Token)
-	says(model.Granted, model.WasGranted)(m.Acquire(bob, want(1, lease.Shared, "a", "b")))
-	says(model.Queued, model.WasQueued)(m.Acquire(eve, want(1, lease.Exclusive, "a")))
-	says(model.Queued, model.WasQueued)(m.Acquire(ann, want(2, lease.Shared, "a")))
+	says(model.Granted, model.WasGranted)(m.Acquire(bob, want(1, engine.Shared, "a", "b")))
+	says(model.Queued, model.WasQueued)(m.Acquire(eve, want(1, engine.Exclusive, "a")))
+	says(model.Queued, model.WasQueued)(m.Acquire(ann, want(2, engine.Shared, "a")))
 	says(model.Done, model.WasReleased)(m.Release(ann, 1))
 	says(model.Done, model.WasReleased, model.WasGranted)(m.Release(bob, 1))
-	says(model.Ended)(m.Acquire(bob, want(1, lease.Shared, "a", "b")))
+	says(model.Ended)(m.Acquire(bob, want(1, engine.Shared, "a", "b")))
 	says(model.Outdated)(m.Expire(eve, 0))
 	says(model.Done, model.WasExpired, model.WasGranted)(m.Expire(eve, 1))
 	says(model.NoSession)(m.Expire(eve, 1))
 
 	// What was asked for in one life has no effect on the next.
 	require.Equal(t, uint64(4), says(model.Done)(m.OpenSession(eve.ID, time.Second)).Life)
-	says(model.NoSession)(m.Acquire(eve, want(2, lease.Exclusive, "e")))
+	says(model.NoSession)(m.Acquire(eve, want(2, engine.Exclusive, "e")))
 	says(model.NoSession)(m.CloseSession(eve))
 
 	// A lock-delay keeps a waiter out until its own end.
-	says(model.Granted, model.WasGranted)(m.Acquire(ann, want(3, lease.Exclusive, "slow/x")))
-	says(model.Queued, model.WasQueued)(m.Acquire(bob, want(2, lease.Exclusive, "slow/x")))
+	says(model.Granted, model.WasGranted)(m.Acquire(ann, want(3, engine.Exclusive, "slow/x")))
+	says(model.Queued, model.WasQueued)(m.Acquire(bob, want(2, engine.Exclusive, "slow/x")))
 	says(model.NotHeld)(m.Break("slow/x", 4))
 	says(model.Done, model.WasBroken, model.WasDelayed)(m.Break("slow/x", 5))
 	says(model.Outdated)(m.EndDelay("slow/x", 2, 1))
@@ -67,8 +67,8 @@ func TestModelStory(t *testing.T) {
 	require.Equal(t, fencing.Token(6), m.LastToken())
 
 	// Permits take the lowest slot that is free.
-	permit := func(nonce lease.Nonce, n int) lease.Request {
-		return lease.Request{Nonce: nonce, Kind: lease.Permit, Permits: n, Resources: []fencing.Resource{"p"}}
+	permit := func(nonce engine.Nonce, n int) engine.Request {
+		return engine.Request{Nonce: nonce, Kind: engine.Permit, Permits: n, Resources: []fencing.Resource{"p"}}
 	}
 	require.Equal(t, 1, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(4, 2))).Slot)
 	require.Equal(t, 2, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(5, 3))).Slot)
@@ -78,7 +78,7 @@ func TestModelStory(t *testing.T) {
 
 	says(model.Exhausted)(m.RaiseFloor(fencing.MaxToken))
 	says(model.Done)(m.RaiseFloor(fencing.MaxToken - m.LastToken()))
-	says(model.Exhausted)(m.Acquire(bob, want(9, lease.Exclusive, "z")))
+	says(model.Exhausted)(m.Acquire(bob, want(9, engine.Exclusive, "z")))
 	says(model.Done, model.WasExpired, model.WasExpired, model.WasExpired, model.WasExpired, model.WasDelayed)(m.EndSessions())
 	says(model.NoSession)(m.Release(bob, 9))
 }

@@ -2,12 +2,12 @@ package model
 
 import (
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Way is how a lock is provided.
 type Way struct {
-	Mode   lease.Mode
+	Mode   engine.Mode
 	Moving bool // to the other mode
 	Ready  bool // efficiency locks may be granted
 }
@@ -35,8 +35,8 @@ func (w *Witness) Routed(ways map[fencing.Resource]Way, floor, ceiling fencing.T
 	}
 	w.ceiling = ceiling
 	for name, way := range ways {
-		if way.Mode == lease.Efficiency {
-			if old := w.ways[name]; way.Ready && !(old.Ready && old.Mode == lease.Efficiency) && floor < w.strict[name] {
+		if way.Mode == engine.Efficiency {
+			if old := w.ways[name]; way.Ready && !(old.Ready && old.Mode == engine.Efficiency) && floor < w.strict[name] {
 				return broken(Modes, "Redis may grant %q a token above %d, and %d was granted before", name, floor, w.strict[name])
 			}
 			w.redis[name] = ceiling
@@ -55,7 +55,7 @@ func (w *Witness) Routed(ways map[fencing.Resource]Way, floor, ceiling fencing.T
 
 // serves reports whether the machine may grant a lock. The zero Way is of a lock
 // that nobody was told of.
-func (w Way) serves() bool { return !w.Moving && w.Mode != lease.Efficiency }
+func (w Way) serves() bool { return !w.Moving && w.Mode != engine.Efficiency }
 
 // RangeAssigned tells that a Redis node got a range of tokens.
 func (w *Witness) RangeAssigned(r Range) error {
@@ -68,7 +68,7 @@ func (w *Witness) RangeAssigned(r Range) error {
 		}
 	}
 	for name, way := range w.ways {
-		if way.Mode == lease.Efficiency && r.Floor < w.strict[name] {
+		if way.Mode == engine.Efficiency && r.Floor < w.strict[name] {
 			return broken(Modes, "a range above %d for Redis, and %q had %d", r.Floor, name, w.strict[name])
 		}
 	}

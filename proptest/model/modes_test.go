@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 )
 
@@ -15,10 +15,10 @@ const step fencing.Token = 1 << 32
 
 // TestWitnessOfBothModes shows each promise about both modes broken, and kept.
 func TestWitnessOfBothModes(t *testing.T) {
-	strict := model.Way{Mode: lease.Correctness, Ready: true}
-	moving := model.Way{Mode: lease.Correctness, Moving: true, Ready: true}
-	fast := model.Way{Mode: lease.Efficiency, Ready: true}
-	stopped := model.Way{Mode: lease.Efficiency}
+	strict := model.Way{Mode: engine.Correctness, Ready: true}
+	moving := model.Way{Mode: engine.Correctness, Moving: true, Ready: true}
+	fast := model.Way{Mode: engine.Efficiency, Ready: true}
+	stopped := model.Way{Mode: engine.Efficiency}
 	for _, c := range []struct {
 		name   string
 		tell   func(way func(model.Way, fencing.Token, fencing.Token) error, grant func(fencing.Token) error, assign func(fencing.Token, fencing.Token) error) error
@@ -79,13 +79,13 @@ func TestWitnessOfBothModes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := model.NewWitness()
-			nonce := lease.Nonce(0)
+			nonce := engine.Nonce(0)
 			way := func(way model.Way, floor, ceiling fencing.Token) error {
 				return w.Routed(map[fencing.Resource]model.Way{"a": way}, floor, ceiling)
 			}
 			grant := func(token fencing.Token) error { // and release
 				nonce++
-				w.Asked(ann, want(nonce, lease.Exclusive, "a"))
+				w.Asked(ann, want(nonce, engine.Exclusive, "a"))
 				if err := w.See(event(model.WasGranted, ann, nonce, token, "a")); err != nil {
 					return err
 				}
@@ -105,8 +105,8 @@ func TestWitnessOfBothModes(t *testing.T) {
 		})
 	}
 	w := model.NewWitness()
-	for _, id := range []lease.SessionID{ann, bob} {
-		w.Asked(id, want(1, lease.Exclusive, "a"))
+	for _, id := range []engine.SessionID{ann, bob} {
+		w.Asked(id, want(1, engine.Exclusive, "a"))
 	}
 	require.NoError(t, w.See(event(model.WasGranted, ann, 1, 1, "a")))
 	require.NoError(t, w.See(event(model.WasQueued, bob, 1, 0, "a")))
@@ -130,20 +130,20 @@ func TestModelOfMoves(t *testing.T) {
 	}
 	life := does(model.Done)(m.OpenSession(ann, time.Second)).Life
 	me := model.Session{ID: ann, Life: life}
-	fast, strict := lease.Policy{Prefix: "a", Mode: lease.Efficiency}, lease.Policy{Prefix: "a", Mode: lease.Correctness}
-	fleet := lease.Fleet{Namespace: "n", Addresses: []string{"r:1"}, MaxTTL: time.Minute}
+	fast, strict := engine.Policy{Prefix: "a", Mode: engine.Efficiency}, engine.Policy{Prefix: "a", Mode: engine.Correctness}
+	fleet := engine.Fleet{Namespace: "n", Addresses: []string{"r:1"}, MaxTTL: time.Minute}
 
 	// To efficiency: waiters are told, the holder drains, Redis goes on above it.
-	does(model.Granted, model.WasGranted)(m.Acquire(me, want(1, lease.Exclusive, "a")))
-	does(model.Queued, model.WasQueued)(m.Acquire(me, want(2, lease.Exclusive, "a")))
+	does(model.Granted, model.WasGranted)(m.Acquire(me, want(1, engine.Exclusive, "a")))
+	does(model.Queued, model.WasQueued)(m.Acquire(me, want(2, engine.Exclusive, "a")))
 	does(model.Done, model.WasCancelled)(m.SetPolicy(fast, 0, false))
-	does(model.Moving)(m.Acquire(me, want(2, lease.Exclusive, "a")))
+	does(model.Moving)(m.Acquire(me, want(2, engine.Exclusive, "a")))
 	does(model.Moving)(m.SetPolicy(strict, 0, false))
 	does(model.Busy)(m.FinishMove("a", 1))
 	does(model.Done, model.WasReleased)(m.Release(me, 1))
 	does(model.Outdated)(m.FinishMove("a", 2))
 	does(model.Done)(m.FinishMove("a", 1))
-	does(model.WrongMode)(m.Acquire(me, want(2, lease.Exclusive, "a")))
+	does(model.WrongMode)(m.Acquire(me, want(2, engine.Exclusive, "a")))
 	require.Equal(t, model.Redis{Floor: 1, Ceiling: 1 + step, Fresh: true}, m.Redis())
 
 	// A fleet, which is fresh; then a range for its node.
@@ -158,7 +158,7 @@ func TestModelOfMoves(t *testing.T) {
 	// Back: tokens go on above the range.
 	does(model.Done)(m.SetPolicy(strict, 0, false))
 	does(model.Done)(m.FinishMove("a", 6))
-	require.Equal(t, 2+2*step, does(model.Granted, model.WasGranted)(m.Acquire(me, want(3, lease.Exclusive, "a"))).Token)
+	require.Equal(t, 2+2*step, does(model.Granted, model.WasGranted)(m.Acquire(me, want(3, engine.Exclusive, "a"))).Token)
 
 	// Rolled back, the log must hear from the nodes first.
 	does(model.Done)(m.MarkRestored(0, 0))

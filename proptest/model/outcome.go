@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Code is the word for how a command ended.
@@ -32,7 +32,7 @@ type Outcome struct {
 	Code       Code
 	Token      fencing.Token
 	Slot       int
-	Mode, Next lease.Mode
+	Mode, Next engine.Mode
 	Resource   fencing.Resource
 	Generation uint64
 	Version    uint64
@@ -59,11 +59,11 @@ const (
 type Event struct {
 	What      Happening
 	Resources []fencing.Resource
-	Session   lease.SessionID
-	Nonce     lease.Nonce
+	Session   engine.SessionID
+	Nonce     engine.Nonce
 	Token     fencing.Token
 	Slot      int
-	Mode      lease.Mode
+	Mode      engine.Mode
 	Holder    string
 	DelayID   uint64
 	Delay     time.Duration
@@ -71,6 +71,6 @@ type Event struct {
 
 // Attempt is the identity of a request.
 type Attempt struct {
-	Session lease.SessionID
-	Nonce   lease.Nonce
+	Session engine.SessionID
+	Nonce   engine.Nonce
 }

@@ -8,30 +8,30 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // rule is what the model knows of one prefix: the policy that holds, and the
 // migration of its locks to another mode, if one is under way.
 type rule struct {
-	policy    *lease.Policy // nil while the first policy of a prefix migrates its locks
+	policy    *engine.Policy // nil while the first policy of a prefix migrates its locks
 	migration *migration
 }
 
 // migration moves the locks of one rule from a mode to another.
 type migration struct {
-	from, to lease.Mode
-	policy   *lease.Policy // that will hold; nil if the rule is to be deleted
+	from, to engine.Mode
+	policy   *engine.Policy // that will hold; nil if the rule is to be deleted
 	version  uint64
 	now      bool
 }
 
 // mode is the mode that the locks of a rule have; the old one during a
 // migration.
-func (r *rule) mode() lease.Mode {
+func (r *rule) mode() engine.Mode {
 	switch {
 	case r == nil:
-		return lease.Correctness
+		return engine.Correctness
 	case r.migration != nil:
 		return r.migration.from
 	}
@@ -55,7 +55,7 @@ func (m *Model) ruleOf(name fencing.Resource) *rule {
 	return r
 }
 
-func (m *Model) modeOf(name fencing.Resource) lease.Mode { return m.ruleOf(name).mode() }
+func (m *Model) modeOf(name fencing.Resource) engine.Mode { return m.ruleOf(name).mode() }
 
 // migrating reports whether a lock is on its way to another mode.
 func (m *Model) migrating(name fencing.Resource) bool {
@@ -75,8 +75,8 @@ func (m *Model) lockDelay(name fencing.Resource) time.Duration {
 }
 
 // Policies are the policies as clients see them, the longest prefix first.
-func (m *Model) Policies() []lease.Policy {
-	var all []lease.Policy
+func (m *Model) Policies() []engine.Policy {
+	var all []engine.Policy
 	for prefix, r := range m.rules {
 		if r.migration == nil {
 			all = append(all, *r.policy)
@@ -86,10 +86,10 @@ func (m *Model) Policies() []lease.Policy {
 		if r.migration.policy != nil {
 			shown = r.migration.policy
 		}
-		all = append(all, lease.Policy{Prefix: prefix, Mode: r.migration.from, Next: r.migration.to,
+		all = append(all, engine.Policy{Prefix: prefix, Mode: r.migration.from, Next: r.migration.to,
 			TTL: shown.TTL, Renew: shown.Renew, Drift: shown.Drift})
 	}
-	slices.SortFunc(all, func(a, b lease.Policy) int {
+	slices.SortFunc(all, func(a, b engine.Policy) int {
 		return cmp.Or(len(b.Prefix)-len(a.Prefix), strings.Compare(a.Prefix, b.Prefix))
 	})
 	return all
@@ -112,7 +112,7 @@ func (m *Model) refuseMigrating(r *rule) Outcome {
 
 // SetPolicy adds or replaces a policy, at the version given unless that is 0. If
 // its locks have the other mode they migrate first.
-func (m *Model) SetPolicy(p lease.Policy, version uint64, now bool) (Outcome, []Event) {
+func (m *Model) SetPolicy(p engine.Policy, version uint64, now bool) (Outcome, []Event) {
 	m.events = nil
 	if version != 0 && version != m.version {
 		return m.is(Outdated), nil
@@ -170,7 +170,7 @@ func (m *Model) DeletePolicy(prefix string, version uint64, now bool) (Outcome, 
 // way to Redis those who wait are sent away, and Redis must go on above all tokens
 // that were granted here.
 func (m *Model) migrate(prefix string, way *migration, now bool) (Outcome, []Event) {
-	if way.to == lease.Efficiency {
+	if way.to == engine.Efficiency {
 		ceiling := max(m.redis.Ceiling, m.lastToken) + step
 		if ceiling > fencing.MaxToken {
 			return m.is(Exhausted), nil
@@ -257,7 +257,7 @@ func (m *Model) FinishMove(prefix string, version uint64) (Outcome, []Event) {
 		return m.is(Outdated), nil
 	}
 	way := r.migration
-	if way.to == lease.Efficiency {
+	if way.to == engine.Efficiency {
 		for _, name := range m.locksOf(prefix) {
 			if len(m.Inspect(name).Holders) > 0 || m.delays[name] != 0 {
 				o := m.is(Busy)
@@ -280,10 +280,10 @@ func (m *Model) FinishMove(prefix string, version uint64) (Outcome, []Event) {
 }
 
 // dissolve removes the rule of a prefix if its locks have this mode without it.
-func (m *Model) dissolve(prefix string, mode lease.Mode) {
+func (m *Model) dissolve(prefix string, mode engine.Mode) {
 	delete(m.rules, prefix)
 	if _, above := m.longest(prefix, true); above.mode() != mode || above != nil && above.migration != nil {
-		m.rules[prefix] = &rule{policy: &lease.Policy{Prefix: prefix, Mode: mode}}
+		m.rules[prefix] = &rule{policy: &engine.Policy{Prefix: prefix, Mode: mode}}
 	}
 }
 
@@ -310,7 +310,7 @@ func (m *Model) Migrations() []Migration {
 // Migration is a migration that is under way.
 type Migration struct {
 	Prefix      string
-	From, To    lease.Mode
+	From, To    engine.Mode
 	Version     uint64
 	Now, Delete bool
 	Holders     int // locks that are held, or closed by a lock-delay

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // step is the size of a range of tokens, and of every jump.
@@ -13,8 +13,8 @@ const step fencing.Token = 1 << 32
 
 // Redis is what the log knows of the Redis nodes.
 type Redis struct {
-	Fleet          lease.Fleet
-	Next           lease.Fleet // of the change that began with NextVersion, if that is not 0
+	Fleet          engine.Fleet
+	Next           engine.Fleet // of the change that began with NextVersion, if that is not 0
 	NextVersion    uint64
 	Now, Force     bool
 	Floor, Ceiling fencing.Token
@@ -46,7 +46,7 @@ func (m *Model) Ready() bool { return m.redis.Ready && m.redis.NextVersion == 0 
 
 // SetFleet sets the fleet, or begins the change to another one. As long as no
 // fleet was ready there is nothing to wait for.
-func (m *Model) SetFleet(f lease.Fleet, version uint64, now, force bool) (Outcome, []Event) {
+func (m *Model) SetFleet(f engine.Fleet, version uint64, now, force bool) (Outcome, []Event) {
 	r := &m.redis
 	changing := r.NextVersion != 0
 	switch {
@@ -61,10 +61,10 @@ func (m *Model) SetFleet(f lease.Fleet, version uint64, now, force bool) (Outcom
 	case sameFleet(f, r.Fleet) && !changing:
 		return m.is(Done), nil
 	case sameFleet(f, r.Fleet):
-		r.Next, r.NextVersion, r.Now, r.Force = lease.Fleet{}, 0, false, false
+		r.Next, r.NextVersion, r.Now, r.Force = engine.Fleet{}, 0, false, false
 		return m.changed(), nil
 	case len(r.Fleet.Addresses) == 0, !r.Ready && !r.Restored:
-		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, lease.Fleet{}, 0, false, false
+		r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = f, engine.Fleet{}, 0, false, false
 		r.Reconciled = 0
 		m.assigned = map[string]bool{}
 		return m.changed(), nil
@@ -74,7 +74,7 @@ func (m *Model) SetFleet(f lease.Fleet, version uint64, now, force bool) (Outcom
 	return o, nil
 }
 
-func sameFleet(a, b lease.Fleet) bool {
+func sameFleet(a, b engine.Fleet) bool {
 	x, y := slices.Sorted(slices.Values(a.Addresses)), slices.Sorted(slices.Values(b.Addresses))
 	return a.Namespace == b.Namespace && a.MaxTTL == b.MaxTTL && slices.Equal(x, y)
 }
@@ -88,7 +88,7 @@ func (m *Model) FinishFleet(version uint64) (Outcome, []Event) {
 	case r.NextVersion != version:
 		return m.is(Outdated), nil
 	}
-	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = r.Next, lease.Fleet{}, 0, false, false
+	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = r.Next, engine.Fleet{}, 0, false, false
 	r.Floor = r.Ceiling
 	m.assigned = map[string]bool{}
 	r.Ready, r.Reconciled = false, 0 // the log catches up with the new nodes first

@@ -4,26 +4,26 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // share reports whether two requests want one of the same resources.
-func share(a, b lease.Request) bool {
+func share(a, b engine.Request) bool {
 	return slices.ContainsFunc(a.Resources, func(name fencing.Resource) bool { return slices.Contains(b.Resources, name) })
 }
 
 // sideBySide reports whether two requests for one resource may both hold it:
 // two readers may, and two permits if there are slots for both.
-func sideBySide(a, b lease.Request) bool {
-	bothRead := a.Kind == lease.Shared && b.Kind == lease.Shared
-	bothPermits := a.Kind == lease.Permit && b.Kind == lease.Permit
+func sideBySide(a, b engine.Request) bool {
+	bothRead := a.Kind == engine.Shared && b.Kind == engine.Shared
+	bothPermits := a.Kind == engine.Permit && b.Kind == engine.Permit
 	return bothRead || bothPermits
 }
 
 // mayPass reports whether a later request may be granted while an earlier one
 // for one of the same resources still waits: only a reader behind a reader.
-func mayPass(later, earlier lease.Request) bool {
-	return later.Kind == lease.Shared && earlier.Kind == lease.Shared
+func mayPass(later, earlier engine.Request) bool {
+	return later.Kind == engine.Shared && earlier.Kind == engine.Shared
 }
 
 // mayHold is the grant rule: none of the resources has a conflicting holder, an
@@ -49,11 +49,11 @@ func (m *Model) mayHold(a *ask) bool {
 			return false
 		}
 	}
-	return a.request.Kind != lease.Permit || m.freeSlot(a.request) != 0
+	return a.request.Kind != engine.Permit || m.freeSlot(a.request) != 0
 }
 
 // freeSlot is the lowest slot from 1 to Permits that nobody holds, or 0.
-func (m *Model) freeSlot(request lease.Request) int {
+func (m *Model) freeSlot(request engine.Request) int {
 	for slot := 1; slot <= request.Permits; slot++ {
 		taken := slices.ContainsFunc(m.asks, func(b *ask) bool {
 			return b.state == holding && b.slot == slot && share(b.request, request)
@@ -94,7 +94,7 @@ func (m *Model) grantWaiters(freed ...fencing.Resource) {
 }
 
 func (m *Model) grant(a *ask) {
-	if a.request.Kind == lease.Permit {
+	if a.request.Kind == engine.Permit {
 		a.slot = m.freeSlot(a.request)
 	}
 	m.lastToken++

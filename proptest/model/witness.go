@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Promise is the name of one thing that a lock service promises in log order.
@@ -44,7 +44,7 @@ func broken(p Promise, format string, args ...any) error {
 // party is a holder or a waiter, as the events tell of it.
 type party struct {
 	attempt Attempt
-	request lease.Request
+	request engine.Request
 	token   fencing.Token
 	slot    int
 }
@@ -52,7 +52,7 @@ type party struct {
 // Witness holds the events of a lock service, in the order of its log, against
 // the promises. It keeps its own books, from events alone.
 type Witness struct {
-	asked   map[Attempt]lease.Request
+	asked   map[Attempt]engine.Request
 	waiters []party // in the order in which they were queued
 	holders []party
 	granted map[Attempt]bool // ever, in the present life of the session
@@ -65,13 +65,13 @@ type Witness struct {
 
 // NewWitness returns a Witness that has seen nothing.
 func NewWitness() *Witness {
-	return &Witness{asked: map[Attempt]lease.Request{}, granted: map[Attempt]bool{},
+	return &Witness{asked: map[Attempt]engine.Request{}, granted: map[Attempt]bool{},
 		tokens: map[fencing.Token]bool{}, delayed: map[fencing.Resource]bool{}, bothModes: newBothModes()}
 }
 
 // Asked tells what an attempt asks for, before its events are seen. A copy of
 // an attempt that waits or holds changes nothing, whatever it asks for.
-func (w *Witness) Asked(session lease.SessionID, request lease.Request) {
+func (w *Witness) Asked(session engine.SessionID, request engine.Request) {
 	attempt := Attempt{session, request.Nonce}
 	if find(w.waiters, attempt) < 0 && find(w.holders, attempt) < 0 {
 		w.asked[attempt] = request
@@ -83,7 +83,7 @@ func (w *Witness) Raised(floor fencing.Token) { w.last = max(w.last, floor) }
 
 // SessionEnded tells that a session is over, its events seen. If it is opened
 // again it is another one, whose attempts have not been made yet.
-func (w *Witness) SessionEnded(id lease.SessionID) error {
+func (w *Witness) SessionEnded(id engine.SessionID) error {
 	for attempt := range w.granted {
 		if attempt.Session == id {
 			delete(w.granted, attempt)
@@ -165,7 +165,7 @@ func (w *Witness) grantedNow(attempt Attempt, e Event) error {
 	if err := w.obstacle(p, ahead); err != nil {
 		return err
 	}
-	if (request.Kind == lease.Permit) != (p.slot >= 1 && p.slot <= request.Permits) {
+	if (request.Kind == engine.Permit) != (p.slot >= 1 && p.slot <= request.Permits) {
 		return broken(M1, "slot %d of %d", p.slot, request.Permits)
 	}
 	w.waiters = slices.DeleteFunc(w.waiters, func(q party) bool { return q.attempt == attempt })
@@ -196,7 +196,7 @@ func (w *Witness) obstacle(p party, ahead []party) error {
 			slots = append(slots, h.slot)
 		}
 	}
-	if p.request.Kind == lease.Permit && len(slots) >= p.request.Permits {
+	if p.request.Kind == engine.Permit && len(slots) >= p.request.Permits {
 		return broken(M1, "attempt %d where all %d slots are taken", p.attempt.Nonce, p.request.Permits)
 	}
 	for _, q := range ahead {

@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 )
 
-func event(what model.Happening, id lease.SessionID, nonce lease.Nonce, token fencing.Token, names ...fencing.Resource) model.Event {
+func event(what model.Happening, id engine.SessionID, nonce engine.Nonce, token fencing.Token, names ...fencing.Resource) model.Event {
 	return model.Event{What: what, Session: id, Nonce: nonce, Token: token, Resources: names}
 }
 
@@ -22,13 +22,13 @@ func slot(e model.Event, n int) model.Event {
 // TestWitness shows each promise broken, and the same story told right.
 func TestWitness(t *testing.T) {
 	const queued, granted, released, cancelled, delayed = model.WasQueued, model.WasGranted, model.WasReleased, model.WasCancelled, model.WasDelayed
-	permit := lease.Request{Nonce: 1, Kind: lease.Permit, Permits: 1, Resources: []fencing.Resource{"a"}, Wait: true}
-	writer, reader := want(1, lease.Exclusive, "a"), want(1, lease.Shared, "a")
+	permit := engine.Request{Nonce: 1, Kind: engine.Permit, Permits: 1, Resources: []fencing.Resource{"a"}, Wait: true}
+	writer, reader := want(1, engine.Exclusive, "a"), want(1, engine.Shared, "a")
 	delay := model.Event{What: delayed, Resources: []fencing.Resource{"a"}}
 	for _, c := range []struct {
 		name     string
-		ann, bob lease.Request
-		eve      lease.Request // after them
+		ann, bob engine.Request
+		eve      engine.Request // after them
 		events   []model.Event
 		broken   model.Promise // by the last event, or by what is missing after it
 	}{
@@ -51,8 +51,8 @@ func TestWitness(t *testing.T) {
 		{"waiter was no waiter", writer, writer, reader, []model.Event{event(cancelled, bob, 1, 0, "a")}, model.Told},
 		{"holder was no holder", writer, writer, reader, []model.Event{event(model.WasBroken, bob, 1, 1, "a")}, model.Told},
 		{"other token broken", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(model.WasExpired, ann, 1, 2, "a")}, model.Told},
-		{"half a set", want(1, lease.Exclusive, "a", "b"), writer, reader, []model.Event{event(granted, ann, 1, 1, "a")}, model.Told},
-		{"queued a try", lease.Request{Nonce: 1, Resources: []fencing.Resource{"a"}}, writer, reader, []model.Event{event(queued, ann, 1, 0, "a")}, model.Told},
+		{"half a set", want(1, engine.Exclusive, "a", "b"), writer, reader, []model.Event{event(granted, ann, 1, 1, "a")}, model.Told},
+		{"queued a try", engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}}, writer, reader, []model.Event{event(queued, ann, 1, 0, "a")}, model.Told},
 		{"nobody asked", writer, writer, reader, []model.Event{event(granted, ann, 7, 1, "a")}, model.Told},
 		{"unknown", writer, writer, reader, []model.Event{{What: "danced"}}, model.Told},
 	} {
@@ -82,17 +82,17 @@ func TestWitness(t *testing.T) {
 
 func TestWitnessOfFloorAndSessions(t *testing.T) {
 	w := model.NewWitness()
-	w.Asked(ann, want(1, lease.Exclusive, "a"))
+	w.Asked(ann, want(1, engine.Exclusive, "a"))
 	w.Raised(10)
 	require.Error(t, w.See(event(model.WasGranted, ann, 1, 10, "a")), "at the floor")
 	require.NoError(t, w.See(event(model.WasGranted, ann, 1, 11, "a")))
 	require.Error(t, w.SessionEnded(ann), "it still holds")
 	require.NoError(t, w.See(event(model.WasExpired, ann, 1, 11, "a")))
 	require.NoError(t, w.SessionEnded(ann))
-	w.Asked(ann, want(1, lease.Exclusive, "a"))
+	w.Asked(ann, want(1, engine.Exclusive, "a"))
 	require.NoError(t, w.See(event(model.WasGranted, ann, 1, 12, "a")), "a new session under the old name")
 
-	w.Asked(bob, want(1, lease.Exclusive, "a"))
+	w.Asked(bob, want(1, engine.Exclusive, "a"))
 	require.NoError(t, w.See(event(model.WasQueued, bob, 1, 0, "a")))
 	require.NoError(t, w.See(event(model.WasReleased, ann, 1, 12, "a")))
 	require.Error(t, w.Settled())

@@ -21,7 +21,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -44,10 +44,10 @@ func main() {
 	}
 }
 
-var clock = lease.MonotonicClock()
+var clock = engine.MonotonicClock()
 
 // since is how long something took, in whole seconds.
-func since(begun lease.Instant) time.Duration { return clock.Now().Since(begun).Round(time.Second) }
+func since(begun engine.Instant) time.Duration { return clock.Now().Since(begun).Round(time.Second) }
 
 // once is make prop.
 func once(ctx context.Context, seed uint64, mutants bool) error {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/model"
 	"github.com/leased-project/leased/proptest/promise"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -19,17 +19,17 @@ type chronicle struct {
 	members []uint32 // as of index
 	leads   uint64   // how many Lead there were: the generation, counted a second time
 	witness *model.Witness
-	lives   map[lease.SessionID]int            // how often it was opened after its end
-	present map[lease.SessionID]uint64         // its last incarnation
-	ended   map[lease.SessionID]bool           // of all sessions that there were
+	lives   map[engine.SessionID]int           // how often it was opened after its end
+	present map[engine.SessionID]uint64        // its last incarnation
+	ended   map[engine.SessionID]bool          // of all sessions that there were
 	keys    map[fencing.Token]promise.Attempt  // who was granted what
 	holding map[fencing.Resource]fencing.Token // as the judge was told
 	ceiling fencing.Token                      // the largest that there ever was
 }
 
 func newChronicle(w *World) *chronicle {
-	return &chronicle{w: w, witness: model.NewWitness(), lives: map[lease.SessionID]int{}, ended: map[lease.SessionID]bool{},
-		keys: map[fencing.Token]promise.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, present: map[lease.SessionID]uint64{}}
+	return &chronicle{w: w, witness: model.NewWitness(), lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
+		keys: map[fencing.Token]promise.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, present: map[engine.SessionID]uint64{}}
 }
 
 // begin reports whether an index is new, and notes it.
@@ -49,7 +49,7 @@ func (l *chronicle) begin(index uint64, e *entry) bool {
 
 // key names an attempt for the judge. A session that a late copy opens again is
 // another one.
-func (l *chronicle) key(session lease.SessionID, nonce lease.Nonce) promise.Attempt {
+func (l *chronicle) key(session engine.SessionID, nonce engine.Nonce) promise.Attempt {
 	key := l.w.clientKey(int(session[0]), nonce)
 	if n := l.lives[session]; n > 0 {
 		key += promise.Attempt(fmt.Sprintf(" in life %d of its session", n+1))
@@ -134,7 +134,7 @@ func (l *chronicle) life(c machine.Command, result machine.Result) {
 	}
 }
 
-func (l *chronicle) endSession(id lease.SessionID) {
+func (l *chronicle) endSession(id engine.SessionID) {
 	l.content(l.witness.SessionEnded(id))
 	l.ended[id] = true
 }

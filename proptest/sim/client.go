@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/promise"
 )
@@ -48,22 +48,22 @@ type service interface {
 	release(a *attempt)
 	// sent is a moment before the request was sent that the time of a granted
 	// attempt counts from.
-	sent(a *attempt) lease.Instant
+	sent(a *attempt) engine.Instant
 }
 
 // attempt is one try of a client to get a lock, and its lease if it gets it.
 type attempt struct {
 	lock   int
 	name   fencing.Resource
-	nonce  lease.Nonce
+	nonce  engine.Nonce
 	key    promise.Attempt // for the judge
 	wait   bool
 	asked  time.Duration
-	token  fencing.Token // once granted
-	held   lease.Instant // when the answer came
-	over   bool          // refused, given up, lost or released
-	writes int           // still to do
-	dealer any           // what the service knows of it
+	token  fencing.Token  // once granted
+	held   engine.Instant // when the answer came
+	over   bool           // refused, given up, lost or released
+	writes int            // still to do
+	dealer any            // what the service knows of it
 
 	unlogged bool // it was granted in efficiency mode
 }
@@ -73,14 +73,14 @@ type client struct {
 	*party
 	w       *World
 	service service
-	policy  lease.Policy
+	policy  engine.Policy
 	armed   [steps]time.Duration // pauses that wait for a step
-	nonces  lease.Nonce
+	nonces  engine.Nonce
 	current *attempt
 }
 
 func newClient(w *World, name string) *client {
-	return &client{party: w.newParty(name), w: w, policy: lease.Policy{TTL: w.plan.TTL}.Filled()}
+	return &client{party: w.newParty(name), w: w, policy: engine.Policy{TTL: w.plan.TTL}.Filled()}
 }
 
 // begin is the start of a life.
@@ -90,7 +90,7 @@ func (c *client) begin() {
 	c.idle()
 }
 
-func (c *client) now() lease.Instant { return c.clock.instant(c.w.now) }
+func (c *client) now() engine.Instant { return c.clock.instant(c.w.now) }
 
 // step goes on to what comes next, after a moment, unless a pause waits there.
 func (c *client) step(s Step, do func()) {
@@ -160,7 +160,7 @@ func (c *client) refused(a *attempt) {
 }
 
 // deadline is lease's own arithmetic.
-func (c *client) deadline(a *attempt) lease.Instant {
+func (c *client) deadline(a *attempt) engine.Instant {
 	from := c.service.sent(a)
 	if c.w.plan.Flaws.LateValidity && from.Until(a.held) > 0 {
 		from = a.held

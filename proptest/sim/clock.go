@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // clock is what one party believes the time to be: two readings, as lease has
@@ -38,9 +38,9 @@ func (c *clock) set(now time.Duration, change func(c *clock)) {
 }
 
 // instant is the reading as package lease knows it.
-func (c *clock) instant(now time.Duration) lease.Instant {
+func (c *clock) instant(now time.Duration) engine.Instant {
 	running, boot := c.read(now)
-	return lease.NewInstant(epoch.Add(running), boot)
+	return engine.NewInstant(epoch.Add(running), boot)
 }
 
 // wall is one reading, for parties that have no second clock.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
@@ -37,7 +37,7 @@ type try struct {
 	authority
 	name    string
 	attempt *attempt
-	sent    lease.Instant
+	sent    engine.Instant
 	core    *quorum.Attempt
 	unknown []bool // nodes that may carry out a message that was not answered
 	old     bool   // some node has a newer version
@@ -224,4 +224,4 @@ func (v *direct) release(a *attempt) {
 	}
 }
 
-func (v *direct) sent(a *attempt) lease.Instant { return a.dealer.(*try).sent }
+func (v *direct) sent(a *attempt) engine.Instant { return a.dealer.(*try).sent }

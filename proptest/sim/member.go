@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -11,12 +11,12 @@ import (
 // keep-alive prolongs with everything in it.
 type member struct {
 	*client
-	id          lease.SessionID
+	id          engine.SessionID
 	count       uint16 // sessions so far
 	opened      bool
-	incarnation uint64        // of the session that was opened
-	renewed     lease.Instant // before the last answered keep-alive was sent
-	guess       int           // who leads
+	incarnation uint64         // of the session that was opened
+	renewed     engine.Instant // before the last answered keep-alive was sent
+	guess       int            // who leads
 }
 
 var _ service = (*member)(nil)
@@ -41,7 +41,7 @@ const (
 // start opens a new session.
 func (m *member) start() {
 	m.count++
-	m.id = lease.SessionID{byte(m.number), byte(m.count >> 8), byte(m.count)}
+	m.id = engine.SessionID{byte(m.number), byte(m.count >> 8), byte(m.count)}
 	m.opened, m.incarnation = false, 0
 	id, sent := m.id, m.now()
 	m.request(id, askTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) {
@@ -63,7 +63,7 @@ func (m *member) start() {
 
 // request asks the node that is believed to lead, and the others after it, until
 // one of them answers or the session is another.
-func (m *member) request(id lease.SessionID, patience time.Duration, before func(), do func(*replica, func(answer)), got func(answer)) {
+func (m *member) request(id engine.SessionID, patience time.Duration, before func(), do func(*replica, func(answer)), got func(answer)) {
 	if id != m.id {
 		return
 	}
@@ -102,7 +102,7 @@ func (m *member) request(id lease.SessionID, patience time.Duration, before func
 }
 
 // keepAlive prolongs the session, again and again.
-func (m *member) keepAlive(id lease.SessionID) {
+func (m *member) keepAlive(id engine.SessionID) {
 	if id != m.id {
 		return
 	}
@@ -140,8 +140,8 @@ func (m *member) ask(a *attempt) {
 	}
 	a.dealer = m.id
 	id := m.id
-	command := &machine.Acquire{Session: id, Incarnation: m.incarnation, Request: lease.Request{Nonce: a.nonce, Resources: []resource{a.name},
-		Kind: lease.Exclusive, Mode: lease.Correctness, Wait: a.wait}}
+	command := &machine.Acquire{Session: id, Incarnation: m.incarnation, Request: engine.Request{Nonce: a.nonce, Resources: []resource{a.name},
+		Kind: engine.Exclusive, Mode: engine.Correctness, Wait: a.wait}}
 	m.request(id, 2*time.Second, nil, func(r *replica, reply func(answer)) { r.acquire(command, reply) }, func(got answer) {
 		switch got.result.Code {
 		case machine.Granted:
@@ -161,7 +161,7 @@ func (m *member) ask(a *attempt) {
 
 // release tells the service until it has heard it, or the session is gone.
 func (m *member) release(a *attempt) {
-	id, ok := a.dealer.(lease.SessionID)
+	id, ok := a.dealer.(engine.SessionID)
 	if !ok {
 		return
 	}
@@ -171,4 +171,4 @@ func (m *member) release(a *attempt) {
 	}, func(answer) {})
 }
 
-func (m *member) sent(*attempt) lease.Instant { return m.renewed }
+func (m *member) sent(*attempt) engine.Instant { return m.renewed }

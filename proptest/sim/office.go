@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -26,7 +26,7 @@ type office struct {
 	index    uint64     // of the entry in flight, 0 if none is
 	sent     time.Duration
 	expected map[turn]func(answer) // who waits for its turn
-	sessions map[lease.SessionID]*tenure
+	sessions map[engine.SessionID]*tenure
 }
 
 // proposal is a command on its way; without one it is a barrier.
@@ -37,9 +37,9 @@ type proposal struct {
 
 // turn is an attempt that waits.
 type turn struct {
-	session     lease.SessionID
+	session     engine.SessionID
 	incarnation uint64
-	nonce       lease.Nonce
+	nonce       engine.Nonce
 }
 
 // tenure is the time of one session.
@@ -50,7 +50,7 @@ type tenure struct {
 }
 
 func newOffice(r *replica) *office {
-	return &office{replica: r, expected: map[turn]func(answer){}, sessions: map[lease.SessionID]*tenure{}}
+	return &office{replica: r, expected: map[turn]func(answer){}, sessions: map[engine.SessionID]*tenure{}}
 }
 
 // lead proposes Lead, and serves once it is applied.
@@ -61,7 +61,7 @@ func (o *office) lead() {
 			return
 		}
 		o.generation, o.proven, o.restoring = a.result.Generation, o.sent, false
-		o.sessions = map[lease.SessionID]*tenure{}
+		o.sessions = map[engine.SessionID]*tenure{}
 		standings := o.machine.Sessions()
 		for _, id := range sortedSessions(standings) {
 			o.begin(id, standings[id], proofLife)
@@ -72,12 +72,12 @@ func (o *office) lead() {
 	})
 }
 
-func sortedSessions(standings map[lease.SessionID]machine.SessionInfo) []lease.SessionID {
-	ids := make([]lease.SessionID, 0, len(standings))
+func sortedSessions(standings map[engine.SessionID]machine.SessionInfo) []engine.SessionID {
+	ids := make([]engine.SessionID, 0, len(standings))
 	for id := range standings {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(ids, func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
 	return ids
 }
 
@@ -176,21 +176,21 @@ func (o *office) heard(c machine.Command, result machine.Result, events []machin
 }
 
 // begin starts the time of a session.
-func (o *office) begin(id lease.SessionID, s machine.SessionInfo, grace time.Duration) {
+func (o *office) begin(id engine.SessionID, s machine.SessionInfo, grace time.Duration) {
 	t := &tenure{SessionInfo: s, deadline: o.clockNow() + s.TTL + grace}
 	o.sessions[id] = t
 	o.watch(id, t)
 }
 
 // forget ends the time of a session that is over.
-func (o *office) forget(id lease.SessionID, incarnation uint64) {
+func (o *office) forget(id engine.SessionID, incarnation uint64) {
 	if t := o.sessions[id]; t != nil && t.Incarnation == incarnation {
 		delete(o.sessions, id)
 	}
 }
 
 // watch proposes the end of a session whose time has passed.
-func (o *office) watch(id lease.SessionID, t *tenure) {
+func (o *office) watch(id engine.SessionID, t *tenure) {
 	o.w.timer(o.party, max(t.deadline-o.clockNow(), 10*time.Millisecond), func() {
 		if !o.current() || o.sessions[id] != t || t.ending {
 			return
@@ -267,7 +267,7 @@ func (r *replica) acquire(c *machine.Acquire, reply func(answer)) {
 
 // renew prolongs a session in memory, if a recent entry proves that this replica
 // leads; else an empty one is committed first.
-func (r *replica) renew(id lease.SessionID, incarnation uint64, reply func(answer)) {
+func (r *replica) renew(id engine.SessionID, incarnation uint64, reply func(answer)) {
 	if r.office == nil || r.office.generation == 0 || r.office.restoring {
 		reply(answer{state: elsewhere, leader: r.hint()})
 		return
@@ -285,7 +285,7 @@ func (r *replica) renew(id lease.SessionID, incarnation uint64, reply func(answe
 }
 
 // prolong gives a session its full time again.
-func (r *replica) prolong(id lease.SessionID, incarnation uint64) state {
+func (r *replica) prolong(id engine.SessionID, incarnation uint64) state {
 	o := r.office
 	if o == nil || o.generation == 0 {
 		return uncertain

@@ -6,7 +6,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/fleet"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/promise"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -34,10 +34,10 @@ func (c *cluster) setUp(commands []machine.Command) {
 
 // beginnings are the commands of setUp.
 func (w *World) beginnings() []machine.Command {
-	list := []machine.Command{&machine.SetPolicy{Policy: lease.Policy{Prefix: string(w.locks[0]), Mode: lease.Correctness, LockDelay: w.plan.TTL / 4}}}
+	list := []machine.Command{&machine.SetPolicy{Policy: engine.Policy{Prefix: string(w.locks[0]), Mode: engine.Correctness, LockDelay: w.plan.TTL / 4}}}
 	if w.plan.Setting == Service {
 		list = append(list, &machine.SetFleet{Fleet: w.fleetOf(w.redises[:3]...)},
-			&machine.SetPolicy{Policy: lease.Policy{Prefix: "lock/", Mode: lease.Efficiency}})
+			&machine.SetPolicy{Policy: engine.Policy{Prefix: "lock/", Mode: engine.Efficiency}})
 	}
 	return list
 }
@@ -86,14 +86,14 @@ func (w *World) moveLocks(m *machine.Machine, f Fault, now bool) {
 		prefix = string(w.locks[f.Target%len(w.locks)])
 	}
 	all, _ := m.Policies()
-	has := slices.ContainsFunc(all.All(), func(p lease.Policy) bool { return p.Prefix == prefix })
+	has := slices.ContainsFunc(all.All(), func(p engine.Policy) bool { return p.Prefix == prefix })
 	if has && f.Size&12 == 0 {
 		w.command(f.What, &machine.DeletePolicy{Prefix: prefix, Now: now})
 		return
 	}
-	p := lease.Policy{Prefix: prefix, Mode: lease.Efficiency}
-	if mode, _ := m.Topology().ModeOf(fencing.Resource(prefix)); mode == lease.Efficiency {
-		p.Mode = lease.Correctness
+	p := engine.Policy{Prefix: prefix, Mode: engine.Efficiency}
+	if mode, _ := m.Topology().ModeOf(fencing.Resource(prefix)); mode == engine.Efficiency {
+		p.Mode = engine.Correctness
 	}
 	w.command(f.What, &machine.SetPolicy{Policy: p, Now: now})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/redisnode"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -154,7 +154,7 @@ func exchange[R any](w *World, from *party, s *redisServer, once bool, do func(n
 }
 
 // serversOf returns the servers of a fleet, in the order of its addresses.
-func (w *World) serversOf(f lease.Fleet) []*redisServer {
+func (w *World) serversOf(f engine.Fleet) []*redisServer {
 	servers := make([]*redisServer, len(f.Addresses))
 	for i, address := range f.Addresses {
 		servers[i] = w.redises[slices.IndexFunc(w.redises, func(s *redisServer) bool { return s.address == address })]
@@ -163,8 +163,8 @@ func (w *World) serversOf(f lease.Fleet) []*redisServer {
 }
 
 // fleetOf returns the fleet of some servers.
-func (w *World) fleetOf(servers ...*redisServer) lease.Fleet {
-	f := lease.Fleet{Namespace: "sim", MaxTTL: w.plan.TTL}
+func (w *World) fleetOf(servers ...*redisServer) engine.Fleet {
+	f := engine.Fleet{Namespace: "sim", MaxTTL: w.plan.TTL}
 	for _, s := range servers {
 		f.Addresses = append(f.Addresses, s.address)
 	}

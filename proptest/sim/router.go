@@ -5,17 +5,17 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // router is a client of a service with both modes. It follows the topology of any
-// member, possibly an old one, and lease.Topology.Route decides which way a lock
+// member, possibly an old one, and engine.Topology.Route decides which way a lock
 // goes.
 type router struct {
 	*client
 	member   *member
 	direct   *direct
-	topology lease.Topology
+	topology engine.Topology
 	stale    time.Duration // it hears of no newer topology until then
 	asking   bool
 }
@@ -31,8 +31,8 @@ func newRouter(c *client) *router {
 // authorize reads mode, version and fleet from one topology.
 func (r *router) authorize(name fencing.Resource) (authority, error) {
 	mode, err := r.route(name)
-	if err == nil && mode != lease.Efficiency {
-		err = fmt.Errorf("%w: %s", lease.ErrModeMismatch, name)
+	if err == nil && mode != engine.Efficiency {
+		err = fmt.Errorf("%w: %s", engine.ErrModeMismatch, name)
 	}
 	if err != nil {
 		return authority{}, err
@@ -40,12 +40,12 @@ func (r *router) authorize(name fencing.Resource) (authority, error) {
 	return authority{r.topology.Version, r.topology.Fleet.Fingerprint(), r.w.serversOf(r.topology.Fleet)}, nil
 }
 
-func (r *router) route(name fencing.Resource) (lease.Mode, error) {
-	return r.topology.Route(&lease.Request{Resources: []resource{name}})
+func (r *router) route(name fencing.Resource) (engine.Mode, error) {
+	return r.topology.Route(&engine.Request{Resources: []resource{name}})
 }
 
 func (r *router) start() {
-	r.topology, r.asking = lease.Topology{}, false
+	r.topology, r.asking = engine.Topology{}, false
 	r.member.start()
 	r.follow()
 }
@@ -82,7 +82,7 @@ func (r *router) ask(a *attempt) {
 	case err != nil || r.topology.Version == 0: // it moves, or the efficiency mode is not ready
 		r.look()
 		r.w.timer(r.party, 50*time.Millisecond+r.w.random(200*time.Millisecond), func() { r.ask(a) })
-	case mode == lease.Efficiency:
+	case mode == engine.Efficiency:
 		r.direct.ask(a)
 	default:
 		r.member.ask(a)
@@ -97,7 +97,7 @@ func (r *router) release(a *attempt) {
 	r.member.release(a)
 }
 
-func (r *router) sent(a *attempt) lease.Instant {
+func (r *router) sent(a *attempt) engine.Instant {
 	if _, ok := a.dealer.(*try); ok {
 		return r.direct.sent(a)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/promise"
 )
@@ -174,8 +174,8 @@ func (w *World) servedLock(a *attempt) {
 }
 
 // clientKey is how the judge knows an attempt of a client.
-func (w *World) clientKey(number int, nonce lease.Nonce) promise.Attempt {
+func (w *World) clientKey(number int, nonce engine.Nonce) promise.Attempt {
 	return promise.Attempt(w.parties[number].name[len("client "):] + "/" + strconv.FormatUint(uint64(nonce), 10))
 }
 
-func (c *client) key(nonce lease.Nonce) promise.Attempt { return c.w.clientKey(c.number, nonce) }
+func (c *client) key(nonce engine.Nonce) promise.Attempt { return c.w.clientKey(c.number, nonce) }

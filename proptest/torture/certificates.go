@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // authority signs the certificates of one run. Members that do not listen on the
@@ -48,7 +48,7 @@ func (a *authority) ca() string { return filepath.Join(a.dir, "ca.pem") }
 
 func (a *authority) template(name string) *x509.Certificate {
 	a.last++
-	now := lease.SystemClock().Now().Time()
+	now := engine.SystemClock().Now().Time()
 	return &x509.Certificate{SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour)}
 }

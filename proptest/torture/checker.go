@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -98,7 +98,7 @@ func (c *checker) take(e promise.Event) {
 	case promise.Asked:
 		c.at[e.Who] = name
 	case promise.Told:
-		if e.Note == lease.Efficiency.String() {
+		if e.Note == engine.Efficiency.String() {
 			c.grants.see(e)
 		}
 		if c.holds[e.Who] == nil {

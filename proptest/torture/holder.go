@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -108,7 +109,7 @@ func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 	h.say(as(promise.Asked))
 	l, err := h.client.Acquire(limited, resource, options...)
 	if err != nil {
-		if errors.Is(err, lease.ErrHeld) || errors.Is(err, lease.ErrUnavailable) {
+		if errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) {
 			h.say(as(promise.Refused))
 		}
 		h.note("%s: not granted: %v", resource, err)

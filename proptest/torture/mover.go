@@ -11,7 +11,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/proptest/promise"
 )
@@ -45,13 +45,13 @@ type mover struct {
 	broken func(string) // adds a violation
 
 	mu    sync.Mutex
-	mode  lease.Mode // that the locks have, or had before the change
+	mode  engine.Mode // that the locks have, or had before the change
 	times []time.Duration
 	done  Switches
 }
 
 func newMover(w *world, c *checker) *mover {
-	return &mover{world: w, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), tell: c.happened, broken: c.violate, mode: lease.Correctness}
+	return &mover{world: w, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), tell: c.happened, broken: c.violate, mode: engine.Correctness}
 }
 
 // prepare gives the locks their first mode.
@@ -70,10 +70,10 @@ func (m *mover) run(ctx context.Context) {
 // change makes one change, and waits for its end.
 func (m *mover) change(ctx context.Context) {
 	m.mu.Lock()
-	from, to := m.mode, lease.Efficiency
+	from, to := m.mode, engine.Efficiency
 	m.mu.Unlock()
-	if from == lease.Efficiency {
-		to = lease.Correctness
+	if from == engine.Efficiency {
+		to = engine.Correctness
 	}
 	now, abort := m.random.IntN(2) == 0, m.random.IntN(8) == 0
 	began := m.world.now()
@@ -129,7 +129,7 @@ func (m *mover) retry(ctx context.Context, do func() error) (err error) {
 }
 
 // set asks for a mode. It is idempotent.
-func (m *mover) set(ctx context.Context, mode lease.Mode, now bool) error {
+func (m *mover) set(ctx context.Context, mode engine.Mode, now bool) error {
 	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
 		_, err := policies.SetPolicy(ctx, &pb.SetPolicyRequest{Now: now,
 			Policy: &pb.Policy{Prefix: switchedPrefix, Mode: wire.ModeText(mode), Ttl: leaseTTL.String()}})

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // clock is the clock of one machine. It runs at its own rate, can be set, and
@@ -21,7 +21,7 @@ type clock struct {
 	start   time.Time
 }
 
-var _ lease.Clock = (*clock)(nil)
+var _ engine.Clock = (*clock)(nil)
 
 func newClock(rate float64) *clock {
 	now := time.Now()
@@ -42,11 +42,11 @@ func (c *clock) advance() {
 }
 
 // Now reads both clocks.
-func (c *clock) Now() lease.Instant {
+func (c *clock) Now() engine.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
-	return lease.NewInstant(c.start.Add(c.passed), c.boot)
+	return engine.NewInstant(c.start.Add(c.passed), c.boot)
 }
 
 // Time is what a wall clock on the machine shows.

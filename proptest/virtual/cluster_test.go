@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -51,7 +51,7 @@ type view struct {
 func startCluster(s *story, size int, seed uint64) (*cluster, error) {
 	d := &diary{}
 	c := &cluster{story: s, witness: newWitness(s), network: newNetwork(seed), diary: d, leaving: make(chan struct{}, 1),
-		config: raftstore.Config{Logger: d.logger(), Clock: lease.MonotonicClock(),
+		config: raftstore.Config{Logger: d.logger(), Clock: engine.MonotonicClock(),
 			SnapshotEntries: 64, SnapshotInterval: 10 * time.Second}}
 	for i := range size {
 		m := &member{name: fmt.Sprint("n", i), busy: make(chan struct{}, 1), disk: newDisk()}
@@ -191,7 +191,7 @@ func (c *cluster) join(ctx context.Context, m *member) error {
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		err := m.node.Join(limited, leader)
-		if errors.Is(err, lease.ErrInvalid) { // it has begun to join under a leader that was deposed: once more
+		if errors.Is(err, engine.ErrInvalid) { // it has begun to join under a leader that was deposed: once more
 			c.crash(m)
 			m.disk = newDisk()
 			return errors.Join(c.open(m), leader.Remove(limited, m.name), err)

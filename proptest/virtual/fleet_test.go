@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -147,7 +147,7 @@ func (f *fleet) config(p *process) redlockadapter.Config {
 }
 
 // connect gives a process a backend of its own.
-func (f *fleet) connect(p *process) (lease.Backend, error) {
+func (f *fleet) connect(p *process) (engine.Backend, error) {
 	b, err := redlockadapter.New(context.Background(), f.config(p))
 	if err != nil {
 		return nil, err

@@ -5,16 +5,16 @@ import (
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
-// front is a lease.Backend on whatever nodes are up: when one was opened again,
+// front is a engine.Backend on whatever nodes are up: when one was opened again,
 // sessions go on with the new one, in the way in which the server takes over a
 // session that it does not know.
 type front struct{ cluster *cluster }
 
-var _ lease.Backend = front{}
+var _ engine.Backend = front{}
 
 func (f front) view() *view {
 	f.cluster.mu.Lock()
@@ -23,7 +23,7 @@ func (f front) view() *view {
 }
 
 // Open starts a session.
-func (f front) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (f front) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	v := f.view()
 	inner, err := v.backend.Open(ctx, config)
 	if err != nil {
@@ -33,13 +33,13 @@ func (f front) Open(ctx context.Context, config lease.SessionConfig) (lease.Sess
 }
 
 // Inspect tells who holds a lock.
-func (f front) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
+func (f front) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	return f.view().backend.Inspect(ctx, resource)
 }
 
 // Watch is not used here.
-func (f front) Watch(context.Context, fencing.Resource, func(lease.Status)) error {
-	return lease.ErrUnsupported
+func (f front) Watch(context.Context, fencing.Resource, func(engine.Status)) error {
+	return engine.ErrUnsupported
 }
 
 // Break takes a lease away.
@@ -50,7 +50,7 @@ func (f front) Break(ctx context.Context, resource fencing.Resource, token fenci
 // frontSession is a session that moves from view to view.
 type frontSession struct {
 	front  front
-	config lease.SessionConfig
+	config engine.SessionConfig
 
 	turn  chan struct{} // held while it moves
 	view  *view
@@ -58,12 +58,12 @@ type frontSession struct {
 }
 
 // on is the session in the present view.
-func (s *frontSession) on(ctx context.Context) (lease.Session, error) {
+func (s *frontSession) on(ctx context.Context) (engine.Session, error) {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", lease.ErrUnavailable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, context.Cause(ctx))
 	}
 	v := s.front.view()
 	if v == s.view {
@@ -74,23 +74,23 @@ func (s *frontSession) on(ctx context.Context) (lease.Session, error) {
 		return nil, err
 	}
 	if inner.Incarnation() != s.inner.Incarnation() {
-		return nil, fmt.Errorf("%w: another session has its number now", lease.ErrExpired)
+		return nil, fmt.Errorf("%w: another session has its number now", engine.ErrExpired)
 	}
 	s.view, s.inner = v, inner
 	return inner, nil
 }
 
 // Acquire asks for a grant.
-func (s *frontSession) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *frontSession) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	inner, err := s.on(ctx)
 	if err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	return inner.Acquire(ctx, request)
 }
 
 // Renew prolongs the session.
-func (s *frontSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *frontSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	inner, err := s.on(ctx)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (s *frontSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
 }
 
 // Release ends an attempt.
-func (s *frontSession) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *frontSession) Release(ctx context.Context, nonce engine.Nonce) error {
 	inner, err := s.on(ctx)
 	if err != nil {
 		return err

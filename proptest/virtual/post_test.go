@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // post carries what a process says to the service, and the answers. Messages
@@ -80,6 +80,6 @@ func send[T any](ctx context.Context, p *process, call func(context.Context) (T,
 	case <-ctx.Done():
 		time.AfterFunc(p.post.trip(), cancel) // until the service knows that nobody waits
 		var none T
-		return none, fmt.Errorf("%w: %w", lease.ErrUncertain, context.Cause(ctx))
+		return none, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -44,7 +45,7 @@ type held struct {
 }
 
 // newProcess starts a process. connect is its way to the service.
-func newProcess(s *story, number int, rate float64, connect func(*process) (lease.Backend, error), policy lease.Policy) (*process, error) {
+func newProcess(s *story, number int, rate float64, connect func(*process) (engine.Backend, error), policy engine.Policy) (*process, error) {
 	p := &process{story: s, name: fmt.Sprint("client ", number), number: number, clock: newClock(rate),
 		held: map[held]promise.Attempt{}, ended: map[promise.Attempt]bool{},
 		rename: func(a promise.Attempt, _ fencing.Token) promise.Attempt { return a }}
@@ -153,17 +154,17 @@ func (p *process) close() error {
 	return nil
 }
 
-// border is a lease.Backend as a process sees it.
+// border is a engine.Backend as a process sees it.
 type border struct {
-	lease.Backend
+	engine.Backend
 	process *process
 }
 
 // Open starts a session.
-func (b border) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
-	s := &borderSession{process: b.process, id: config.ID, grants: map[lease.Nonce]held{}}
+func (b border) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
+	s := &borderSession{process: b.process, id: config.ID, grants: map[engine.Nonce]held{}}
 	if lost := config.Lost; lost != nil {
-		config.Lost = func(nonce lease.Nonce, err error) {
+		config.Lost = func(nonce engine.Nonce, err error) {
 			b.process.hear(func() {
 				b.process.step()
 				s.over(nonce)
@@ -182,7 +183,7 @@ func (b border) Open(ctx context.Context, config lease.SessionConfig) (lease.Ses
 }
 
 // Inspect tells who holds a lock.
-func (b border) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
+func (b border) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	b.process.step()
 	defer b.process.step()
 	return b.Backend.Inspect(ctx, resource)
@@ -191,23 +192,23 @@ func (b border) Inspect(ctx context.Context, resource fencing.Resource) (lease.S
 // borderSession tells the judge what is asked for and granted.
 type borderSession struct {
 	process *process
-	id      lease.SessionID
-	inner   lease.Session
+	id      engine.SessionID
+	inner   engine.Session
 
 	mu     sync.Mutex
-	grants map[lease.Nonce]held
+	grants map[engine.Nonce]held
 }
 
-func attemptOf(id lease.SessionID, nonce lease.Nonce) promise.Attempt {
+func attemptOf(id engine.SessionID, nonce engine.Nonce) promise.Attempt {
 	return promise.Attempt(fmt.Sprintf("%s:%d", id.String()[:12], nonce))
 }
 
 // Acquire asks for a grant.
-func (s *borderSession) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *borderSession) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	p, name, attempt := s.process, request.Resources[0], attemptOf(s.id, request.Nonce)
 	p.step()
 	p.story.tell(promise.Event{Kind: promise.Asked, Who: p.name, Resource: name, Attempt: attempt})
-	grant, err := send(ctx, p, func(ctx context.Context) (lease.Grant, error) { return s.inner.Acquire(ctx, request) })
+	grant, err := send(ctx, p, func(ctx context.Context) (engine.Grant, error) { return s.inner.Acquire(ctx, request) })
 	p.step()
 	switch {
 	case err == nil:
@@ -215,14 +216,14 @@ func (s *borderSession) Acquire(ctx context.Context, request lease.Request) (lea
 		s.grants[request.Nonce] = held{name, grant.Token}
 		s.mu.Unlock()
 		p.told(attempt, name, grant.Token)
-	case errors.Is(err, lease.ErrHeld) && !errors.Is(err, lease.ErrUncertain) && ctx.Err() == nil:
+	case errors.Is(err, engine.ErrHeld) && !errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil:
 		p.story.tell(promise.Event{Kind: promise.Refused, Who: p.name, Resource: name, Attempt: attempt})
 	}
 	return grant, err
 }
 
 // over tells that a grant is used no more.
-func (s *borderSession) over(nonce lease.Nonce) {
+func (s *borderSession) over(nonce engine.Nonce) {
 	s.mu.Lock()
 	h, ok := s.grants[nonce]
 	s.mu.Unlock()
@@ -232,14 +233,14 @@ func (s *borderSession) over(nonce lease.Nonce) {
 }
 
 // Renew prolongs the session.
-func (s *borderSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *borderSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	s.process.step()
 	defer s.process.step()
 	return send(ctx, s.process, s.inner.Renew)
 }
 
 // Release ends an attempt.
-func (s *borderSession) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *borderSession) Release(ctx context.Context, nonce engine.Nonce) error {
 	s.process.step()
 	s.over(nonce)
 	defer s.process.step()

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -27,8 +27,8 @@ type crew struct {
 	story     *story
 	storage   *registers
 	processes []*process
-	connect   func(*process) (lease.Backend, error)
-	policy    lease.Policy
+	connect   func(*process) (engine.Backend, error)
+	policy    engine.Policy
 	rename    func(promise.Attempt, fencing.Token) promise.Attempt // see process
 
 	cancel context.CancelFunc
@@ -175,7 +175,7 @@ func TestCorrectnessUnderFaults(t *testing.T) {
 			seed := rapid.Uint64().Draw(t, "seed")
 			kinds := append(append([]string{"restore"}, nodeFaults...), clientFaults...)
 			faults := rapid.SliceOfN(faultOf(kinds, 12*time.Second), 4, 40).Draw(t, "faults")
-			runCluster(s, size, lease.Policy{TTL: ttl}, seed, faults, rough, []float64{1, 1.02, 0.98, 1.5})
+			runCluster(s, size, engine.Policy{TTL: ttl}, seed, faults, rough, []float64{1, 1.02, 0.98, 1.5})
 		})
 	})
 	publish(t, total)
@@ -197,14 +197,14 @@ func TestCorrectnessExcludes(t *testing.T) {
 			seed := rapid.Uint64().Draw(t, "seed")
 			faults := rapid.SliceOfN(faultOf(nodeFaults, 12*time.Second), 4, 40).Draw(t, "faults")
 			s.exclusive = true
-			runCluster(s, size, lease.Policy{TTL: ttl}, seed, faults, careful, []float64{1})
+			runCluster(s, size, engine.Policy{TTL: ttl}, seed, faults, careful, []float64{1})
 		})
 	})
 	publish(t, total)
 }
 
 // runCluster lets a crew work on a cluster while faults happen.
-func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []fault, h habits, rates []float64) {
+func runCluster(s *story, size int, policy engine.Policy, seed uint64, faults []fault, h habits, rates []float64) {
 	s.judge.Log = true
 	c, err := startCluster(s, size, seed)
 	defer c.close()
@@ -213,7 +213,7 @@ func runCluster(s *story, size int, policy lease.Policy, seed uint64, faults []f
 		return
 	}
 	crew := &crew{story: s, storage: newRegisters(s), policy: policy, rename: c.witness.name,
-		connect: func(p *process) (lease.Backend, error) {
+		connect: func(p *process) (engine.Backend, error) {
 			p.post = &post{dice: rand.New(rand.NewPCG(seed, uint64(p.number))), lag: 5 * time.Millisecond}
 			return front{c}, nil
 		}}

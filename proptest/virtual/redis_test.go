@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/promise"
 )
 
@@ -39,7 +39,7 @@ func TestEfficiencyUnderFaults(t *testing.T) {
 			seed := rapid.Uint64().Draw(t, "seed")
 			kinds := append(append([]string{}, redisFaults...), clientFaults...)
 			faults := rapid.SliceOfN(faultOf(kinds, 12*time.Second), 4, 40).Draw(t, "faults")
-			runFleet(s, size, lease.Policy{TTL: ttl}, seed, faults, rough, []float64{1, 1.02, 0.98, 1.5})
+			runFleet(s, size, engine.Policy{TTL: ttl}, seed, faults, rough, []float64{1, 1.02, 0.98, 1.5})
 		})
 	})
 	publish(t, total)
@@ -53,7 +53,7 @@ func forgetTimers() {
 }
 
 // runFleet lets a crew work on Redis servers while faults happen.
-func runFleet(s *story, size int, policy lease.Policy, seed uint64, faults []fault, h habits, rates []float64) {
+func runFleet(s *story, size int, policy engine.Policy, seed uint64, faults []fault, h habits, rates []float64) {
 	f, err := startFleet(s, size, seed)
 	defer f.close()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/linear"
 	"github.com/leased-project/leased/proptest/promise"
 )
@@ -211,7 +212,7 @@ func (w *worker) look(ctx context.Context, name fencing.Resource) {
 		return
 	}
 	for _, holder := range status.Holders {
-		if status.Mode == lease.Correctness && holder.Token < before {
+		if status.Mode == engine.Correctness && holder.Token < before {
 			w.story.broken("%s was told that token %d holds %s, after token %d was granted", w.name, holder.Token, name, before)
 		}
 	}

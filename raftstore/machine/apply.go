@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func (c *Lead) apply(m *Machine) Result {
@@ -15,7 +15,7 @@ func (c *Lead) apply(m *Machine) Result {
 func (c *OpenSession) apply(m *Machine) Result {
 	s := m.sessions[c.Session]
 	if s == nil {
-		s = &session{id: c.Session, incarnation: m.nextOrder(), ttlNanos: int64(c.TTL), requests: map[lease.Nonce]*request{}}
+		s = &session{id: c.Session, incarnation: m.nextOrder(), ttlNanos: int64(c.TTL), requests: map[engine.Nonce]*request{}}
 		m.sessions[c.Session] = s
 	}
 	return Result{Code: Done, Incarnation: s.incarnation}
@@ -34,7 +34,7 @@ func (c *Expire) apply(m *Machine) Result {
 
 // incarnate is a session, if it is still the one that was opened as this
 // incarnation. Whoever asks for anything in a session goes through here.
-func (m *Machine) incarnate(id lease.SessionID, incarnation uint64) *session {
+func (m *Machine) incarnate(id engine.SessionID, incarnation uint64) *session {
 	if s := m.sessions[id]; s != nil && s.incarnation == incarnation {
 		return s
 	}
@@ -163,16 +163,16 @@ func (c *EndSessions) apply(m *Machine) Result {
 // After the log was rolled back, a lock of the correctness mode may have been one
 // of the efficiency mode since, with tokens that only the Redis nodes know of. So
 // none is granted before the log has caught up with them.
-func (m *Machine) checkModes(q *lease.Request) (Result, bool) {
+func (m *Machine) checkModes(q *engine.Request) (Result, bool) {
 	if m.restored && !m.fleet.IsZero() {
 		return Result{Code: NotReady, Resource: q.Resources[0]}, false
 	}
 	for _, name := range q.Resources {
 		p := m.policies.For(name)
-		if p.Next != lease.AnyMode {
+		if p.Next != engine.AnyMode {
 			return Result{Code: Moving, Mode: p.Mode, Next: p.Next, Resource: name}, false
 		}
-		if mode := modeOf(p); mode != lease.Correctness || q.Mode == lease.Efficiency {
+		if mode := modeOf(p); mode != engine.Correctness || q.Mode == engine.Efficiency {
 			return Result{Code: WrongMode, Mode: mode, Resource: name}, false
 		}
 	}
@@ -202,7 +202,7 @@ func (m *Machine) grantable(r *request) bool {
 
 // grant makes a request a holder. It has been taken out of the queues.
 func (m *Machine) grant(r *request) {
-	if r.kind == lease.Permit {
+	if r.kind == engine.Permit {
 		r.slot = m.locks[r.resources[0]].freeSlot(r.permits)
 	}
 	m.lastToken++
@@ -280,7 +280,7 @@ func (m *Machine) grantWaiters(resources []fencing.Resource) {
 				m.grant(r)
 				continue
 			}
-			if r.kind != lease.Shared {
+			if r.kind != engine.Shared {
 				break
 			}
 			i++

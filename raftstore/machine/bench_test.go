@@ -9,25 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // opened is a machine with one session.
-func opened(id lease.SessionID) *Machine {
+func opened(id engine.SessionID) *Machine {
 	m := New()
 	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
 	return m
 }
 
 func BenchmarkAcquireRelease(b *testing.B) {
-	id := lease.SessionID{1}
+	id := engine.SessionID{1}
 	m := opened(id)
 	resources := []fencing.Resource{"a"}
 	b.ReportAllocs()
-	var nonce lease.Nonce
+	var nonce engine.Nonce
 	for b.Loop() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: resources, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources, Wait: true}})
 		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce})
 	}
 }
@@ -35,13 +35,13 @@ func BenchmarkAcquireRelease(b *testing.B) {
 // BenchmarkHandoff is one release with the grant to the next of 1,000 waiters,
 // and the acquire that fills the queue up again.
 func BenchmarkHandoff(b *testing.B) {
-	id := lease.SessionID{1}
+	id := engine.SessionID{1}
 	m := opened(id)
 	resources := []fencing.Resource{"a"}
-	var nonce lease.Nonce
+	var nonce engine.Nonce
 	acquire := func() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: resources, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources, Wait: true}})
 	}
 	for range 1000 {
 		acquire()
@@ -56,14 +56,14 @@ func BenchmarkHandoff(b *testing.B) {
 // BenchmarkReaders is a writer's release that lets 10,000 readers in.
 func BenchmarkReaders(b *testing.B) {
 	const readers = 10_000
-	id := lease.SessionID{1}
+	id := engine.SessionID{1}
 	resources := []fencing.Resource{"a"}
 	for b.Loop() {
 		b.StopTimer()
 		m := opened(id)
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: 1, Resources: resources}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: 1, Resources: resources}})
 		for i := range readers {
-			m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: lease.Nonce(i + 2), Resources: resources, Kind: lease.Shared, Wait: true}})
+			m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 2), Resources: resources, Kind: engine.Shared, Wait: true}})
 		}
 		b.StartTimer()
 		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: 1})
@@ -74,20 +74,20 @@ func BenchmarkReaders(b *testing.B) {
 // BenchmarkPermit is the release of one of 10,000 permits, which lets the next
 // one in.
 func BenchmarkPermit(b *testing.B) {
-	id := lease.SessionID{1}
+	id := engine.SessionID{1}
 	m := opened(id)
 	resources := []fencing.Resource{"a"}
-	var nonce lease.Nonce
+	var nonce engine.Nonce
 	acquire := func() {
 		nonce++
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: resources, Kind: lease.Permit, Permits: lease.MaxPermits, Wait: true}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: resources, Kind: engine.Permit, Permits: engine.MaxPermits, Wait: true}})
 	}
-	for range lease.MaxPermits {
+	for range engine.MaxPermits {
 		acquire()
 	}
 	for b.Loop() {
 		acquire()
-		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce - lease.MaxPermits})
+		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: nonce - engine.MaxPermits})
 	}
 }
 
@@ -117,10 +117,10 @@ func bytesPerLease(t require.TestingT) float64 {
 		return result
 	}
 	for i := range leases {
-		id := lease.SessionID{byte(i % sessions)}
+		id := engine.SessionID{byte(i % sessions)}
 		opened := apply(&OpenSession{Session: id, TTL: time.Minute})
 		name := fencing.Resource(fmt.Sprintf("orders/region-1/%08d", i))
-		result := apply(&Acquire{Session: id, Incarnation: opened.Incarnation, Request: lease.Request{Nonce: lease.Nonce(i/sessions + 1),
+		result := apply(&Acquire{Session: id, Incarnation: opened.Incarnation, Request: engine.Request{Nonce: engine.Nonce(i/sessions + 1),
 			Resources: []fencing.Resource{name}, Holder: "worker-17"}})
 		require.Equal(t, Granted, result.Code)
 	}

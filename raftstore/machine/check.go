@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // check reports the first invariant of Machine that does not hold. It guards
@@ -27,7 +27,7 @@ func (m *Machine) check() error {
 		if err := m.checkLock(l); err != nil {
 			return fmt.Errorf("lock %q: %w", string(name), err)
 		}
-		if m.modeOf(name) != lease.Correctness {
+		if m.modeOf(name) != engine.Correctness {
 			return fmt.Errorf("lock %q is in use and of the efficiency mode", string(name))
 		}
 		if l.delay > m.order || orders[l.delay] {
@@ -39,7 +39,7 @@ func (m *Machine) check() error {
 }
 
 func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders map[uint64]bool) error {
-	if ttl := time.Duration(s.ttlNanos); ttl < lease.MinTTL || ttl > lease.MaxTTL {
+	if ttl := time.Duration(s.ttlNanos); ttl < engine.MinTTL || ttl > engine.MaxTTL {
 		return fmt.Errorf("ttl is %v", ttl)
 	}
 	if s.incarnation == 0 || s.incarnation > m.order || orders[s.incarnation] {
@@ -59,9 +59,9 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 			return fmt.Errorf("attempt %d has the order %d of %d", r.nonce, r.order, m.order)
 		case r.token > m.lastToken || r.token != fencing.None && tokens[r.token]:
 			return fmt.Errorf("attempt %d has the token %d of %d", r.nonce, r.token, m.lastToken)
-		case (r.slot != 0) != (r.kind == lease.Permit && r.token != fencing.None) || r.slot > r.permits:
+		case (r.slot != 0) != (r.kind == engine.Permit && r.token != fencing.None) || r.slot > r.permits:
 			return fmt.Errorf("attempt %d has the slot %d of %d", r.nonce, r.slot, r.permits)
-		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != lease.Correctness }):
+		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != engine.Correctness }):
 			return fmt.Errorf("attempt %d has a lock of the efficiency mode", r.nonce)
 		case r.token == fencing.None && slices.ContainsFunc(r.resources, m.isMoving):
 			return fmt.Errorf("attempt %d waits for a lock that is moving", r.nonce)
@@ -83,7 +83,7 @@ func (m *Machine) checkLock(l *lock) error {
 			return fmt.Errorf("holder %d is out of order", i)
 		case i > 0 && !compatible(l.holders[0].kind, h.kind):
 			return fmt.Errorf("a holder of kind %s beside one of kind %s", h.kind, l.holders[0].kind)
-		case h.kind == lease.Permit && slots[h.slot]:
+		case h.kind == engine.Permit && slots[h.slot]:
 			return fmt.Errorf("slot %d is taken twice", h.slot)
 		}
 		slots[h.slot] = true

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // ErrMalformed says that bytes are no encoding of what they should be.
@@ -131,13 +131,13 @@ func (r *reader) dur() time.Duration {
 
 func (r *reader) token() fencing.Token { return fencing.Token(r.max(uint64(fencing.MaxToken))) }
 
-func (r *reader) session() (id lease.SessionID) {
+func (r *reader) session() (id engine.SessionID) {
 	copy(id[:], r.take(len(id)))
 	return id
 }
 
 func (r *reader) resources() []fencing.Resource {
-	names := make([]fencing.Resource, 0, min(r.peekCount(), lease.MaxResources))
+	names := make([]fencing.Resource, 0, min(r.peekCount(), engine.MaxResources))
 	for range r.count() {
 		names = append(names, fencing.Resource(r.text()))
 	}
@@ -155,7 +155,7 @@ func (r *reader) metadata() map[string]string {
 	if n == 0 {
 		return nil
 	}
-	metadata := make(map[string]string, min(n, lease.MaxMetadata))
+	metadata := make(map[string]string, min(n, engine.MaxMetadata))
 	last := ""
 	for i := range n {
 		key := r.text()

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Command is one change that is asked of the machine. Commands come from
@@ -26,38 +26,38 @@ type Lead struct{}
 // command, applied after the session has ended, opens another incarnation, and
 // commands that name the first have no effect on it.
 type OpenSession struct {
-	Session lease.SessionID
+	Session engine.SessionID
 	TTL     time.Duration
 }
 
 // CloseSession ends a session at its client's wish: what it holds is released,
 // and what it waits for is cancelled.
 type CloseSession struct {
-	Session     lease.SessionID
+	Session     engine.SessionID
 	Incarnation uint64
 }
 
 // Acquire asks for a grant. It is known by Session and Request.Nonce: applied
 // twice it has one outcome. Request.Mode, if set, must be the lock's.
 type Acquire struct {
-	Session     lease.SessionID
+	Session     engine.SessionID
 	Incarnation uint64
-	Request     lease.Request
+	Request     engine.Request
 }
 
 // Release ends an attempt whatever its state: it leaves the queue, or frees
 // what it was granted. Applied twice it is a no-op. An attempt that is not
 // known yet is ended too: its Acquire may still be on the way.
 type Release struct {
-	Session     lease.SessionID
+	Session     engine.SessionID
 	Incarnation uint64
-	Nonce       lease.Nonce
+	Nonce       engine.Nonce
 }
 
 // Expire ends a session whose time has passed on the leader's clock. It counts
 // only in the generation in which it was decided.
 type Expire struct {
-	Session     lease.SessionID
+	Session     engine.SessionID
 	Incarnation uint64
 	Generation  uint64
 }
@@ -98,8 +98,8 @@ func Validate(c Command) error { return c.validate() }
 func (c *Lead) validate() error { return nil }
 
 func (c *OpenSession) validate() error {
-	if c.TTL < lease.MinTTL || c.TTL > lease.MaxTTL {
-		return fmt.Errorf("%w: session ttl (%v) must be from %v to %v", lease.ErrInvalid, c.TTL, lease.MinTTL, lease.MaxTTL)
+	if c.TTL < engine.MinTTL || c.TTL > engine.MaxTTL {
+		return fmt.Errorf("%w: session ttl (%v) must be from %v to %v", engine.ErrInvalid, c.TTL, engine.MinTTL, engine.MaxTTL)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (c *Acquire) validate() error { return c.Request.Validate() }
 
 func (c *Release) validate() error {
 	if c.Nonce == 0 {
-		return fmt.Errorf("%w: nonce 0", lease.ErrInvalid)
+		return fmt.Errorf("%w: nonce 0", engine.ErrInvalid)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (c *EndDelay) validate() error { return c.Resource.Validate() }
 
 func (c *EndSessions) validate() error {
 	if c.Above > maxCount/2 {
-		return fmt.Errorf("%w: incarnations above %d", lease.ErrInvalid, c.Above)
+		return fmt.Errorf("%w: incarnations above %d", engine.ErrInvalid, c.Above)
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package machine
 import (
 	"fmt"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // commandVersion is the first byte of every encoded batch. A machine refuses
@@ -118,7 +118,7 @@ func decodeCommand(r *reader, room *slab) Command {
 		return c
 	case opRelease:
 		c := room.release()
-		c.Session, c.Incarnation, c.Nonce = r.session(), r.uint(), lease.Nonce(r.uint())
+		c.Session, c.Incarnation, c.Nonce = r.session(), r.uint(), engine.Nonce(r.uint())
 		return c
 	case opExpire:
 		return &Expire{Session: r.session(), Incarnation: r.uint(), Generation: r.uint()}
@@ -193,7 +193,7 @@ func (c *EndSessions) encode(w *writer) {
 	w.uint(c.Above)
 }
 
-func (w *writer) request(q *lease.Request) {
+func (w *writer) request(q *engine.Request) {
 	w.uint(uint64(q.Nonce))
 	w.resources(q.Resources)
 	w.byte(byte(q.Kind))
@@ -204,9 +204,9 @@ func (w *writer) request(q *lease.Request) {
 	w.metadata(q.Metadata)
 }
 
-func (r *reader) request() lease.Request {
-	return lease.Request{
-		Nonce: lease.Nonce(r.uint()), Resources: r.resources(), Kind: lease.Kind(r.byte()), Permits: int(r.max(lease.MaxPermits)),
-		Mode: lease.Mode(r.byte()), Wait: r.bool(), Holder: r.sameText(), Metadata: r.metadata(),
+func (r *reader) request() engine.Request {
+	return engine.Request{
+		Nonce: engine.Nonce(r.uint()), Resources: r.resources(), Kind: engine.Kind(r.byte()), Permits: int(r.max(engine.MaxPermits)),
+		Mode: engine.Mode(r.byte()), Wait: r.bool(), Holder: r.sameText(), Metadata: r.metadata(),
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -19,8 +19,8 @@ const (
 // efficiency is what the log knows of the Redis nodes. It is the authority on
 // their tokens: no node accepts one above ceiling.
 type efficiency struct {
-	fleet       lease.Fleet
-	nextFleet   lease.Fleet
+	fleet       engine.Fleet
+	nextFleet   engine.Fleet
 	nextVersion uint64 // under which the change to nextFleet began; 0 if there is none
 	nextNow     bool
 	nextForce   bool
@@ -37,10 +37,10 @@ type efficiency struct {
 type Efficiency struct {
 	// Version is that of the topology. Every Redis node should reach it.
 	Version uint64
-	Fleet   lease.Fleet
+	Fleet   engine.Fleet
 	// Next is the fleet of a change that is under way, NextVersion the version
 	// under which it began; 0 if there is none.
-	Next               lease.Fleet
+	Next               engine.Fleet
 	NextVersion        uint64
 	NextNow, NextForce bool
 	// Floor and Ceiling bound the tokens that the Redis nodes may accept: every
@@ -82,8 +82,8 @@ func (m *Machine) Efficiency() Efficiency {
 
 // Topology returns how locks are provided. While the fleet changes it is not
 // Ready: a node of the old fleet would accept calls under the present version.
-func (m *Machine) Topology() lease.Topology {
-	return lease.Topology{Version: m.version, Policies: m.policies, Fleet: m.fleet, Ready: m.ready && m.nextVersion == 0}
+func (m *Machine) Topology() engine.Topology {
+	return engine.Topology{Version: m.version, Policies: m.policies, Fleet: m.fleet, Ready: m.ready && m.nextVersion == 0}
 }
 
 // Ceiling returns the largest token that the Redis nodes may accept.
@@ -120,7 +120,7 @@ func (c *SetFleet) apply(m *Machine) Result {
 }
 
 func (m *Machine) clearNextFleet() {
-	m.nextFleet, m.nextVersion, m.nextNow, m.nextForce = lease.Fleet{}, 0, false, false
+	m.nextFleet, m.nextVersion, m.nextNow, m.nextForce = engine.Fleet{}, 0, false, false
 }
 
 func (c *FinishFleet) apply(m *Machine) Result {

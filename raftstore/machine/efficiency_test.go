@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
-func fleetOf(addresses ...string) lease.Fleet {
-	return lease.Fleet{Namespace: "leased", Addresses: addresses, MaxTTL: time.Minute}
+func fleetOf(addresses ...string) engine.Fleet {
+	return engine.Fleet{Namespace: "leased", Addresses: addresses, MaxTTL: time.Minute}
 }
 
 func assign(member string) *AssignRange { return &AssignRange{Member: member, Join: "nonce"} }
@@ -79,8 +79,8 @@ func TestFleet(t *testing.T) {
 // No efficiency lock is granted while the fleet changes: nodes of the old fleet
 // would accept calls under the new version.
 func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
-	require.Equal(t, lease.Topology{}, New().Topology())
-	m := played(t, mode("", lease.Correctness, 0))
+	require.Equal(t, engine.Topology{}, New().Topology())
+	m := played(t, mode("", engine.Correctness, 0))
 	ready := func() bool {
 		require.NoError(t, m.check())
 		return m.Topology().Ready
@@ -106,7 +106,7 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 	m.Apply(&FinishReconcile{Version: m.Efficiency().Version})
 	require.True(t, ready())
 	require.Equal(t, fleetOf("r4:1"), m.Topology().Fleet)
-	require.Equal(t, lease.Fleet{}, m.Efficiency().Next)
+	require.Equal(t, engine.Fleet{}, m.Efficiency().Next)
 }
 
 func TestRanges(t *testing.T) {
@@ -119,7 +119,7 @@ func TestRanges(t *testing.T) {
 			{assign("r1:1"), "done (3, 4] v4", ""},
 			{&RaiseCeiling{To: 7 << 32}, "done v4", ""},
 			{assign("r3:1"), "done (7, 8] v4", ""},
-			{mode("a", lease.Efficiency, 0), "done v5", ""},
+			{mode("a", engine.Efficiency, 0), "done v5", ""},
 			{assign("r3:1"), "done (9, 10] v5", ""},
 			{assign("r4:1"), "outdated v5", ""},
 		}...)},
@@ -136,7 +136,7 @@ func TestReconcile(t *testing.T) {
 	run(t, []story{
 		{"a fresh log has nothing to catch up with", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
-			{mode("e", lease.Efficiency, 0), "done v2", ""},
+			{mode("e", engine.Efficiency, 0), "done v2", ""},
 			{&SetFleet{Fleet: three}, "done v3", ""},
 			{&FinishReconcile{Version: 3}, "outdated v3", ""},
 			{&Reconcile{}, "done v4", ""},
@@ -153,7 +153,7 @@ func TestReconcile(t *testing.T) {
 			{&Reconcile{Version: 70, Ceiling: 5 << 32}, "done v71", ""},
 			{assign("r1:1"), "done (8, 9] first v71", ""},
 			{&Reconcile{Version: 60}, "done v72", ""}, // again, for a slower node
-			{mode("x", lease.Correctness, 0), "done v73", ""},
+			{mode("x", engine.Correctness, 0), "done v73", ""},
 			{&FinishReconcile{Version: 71}, "outdated v73", ""},
 			{&FinishReconcile{Version: 73}, "done v74", ""},
 			{write(ann, 1, "a"), "granted #55834574849", "ann/1 granted a #55834574849"}, // 9, then 11, 12, 13

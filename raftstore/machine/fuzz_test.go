@@ -8,42 +8,42 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // everyCommand has each command at least once, and leaves a machine with
 // holders, waiters, slots, a set, a delay, policies, moves and a fleet behind.
 func everyCommand() []Command {
-	ann, bob, eve := lease.SessionID{1}, lease.SessionID{2}, lease.SessionID{3}
+	ann, bob, eve := engine.SessionID{1}, engine.SessionID{2}, engine.SessionID{3}
 	const first = 1<<32 + 2 // the first incarnation after EndSessions
-	ask := func(id lease.SessionID, nonce lease.Nonce, kind lease.Kind, names ...fencing.Resource) *Acquire {
-		q := lease.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true, Holder: "h"}
-		if kind == lease.Permit {
+	ask := func(id engine.SessionID, nonce engine.Nonce, kind engine.Kind, names ...fencing.Resource) *Acquire {
+		q := engine.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true, Holder: "h"}
+		if kind == engine.Permit {
 			q.Permits = 2
 		}
 		return &Acquire{Session: id, Incarnation: first + uint64(id[0]) - 1, Request: q}
 	}
-	labelled := ask(bob, 5, lease.Exclusive, "e")
+	labelled := ask(bob, 5, engine.Exclusive, "e")
 	labelled.Request.Metadata = map[string]string{"k": "v", "l": ""}
-	labelled.Request.Mode = lease.Correctness
+	labelled.Request.Mode = engine.Correctness
 	labelled.Request.Wait = false
 	commands := []Command{
 		&EndSessions{Above: 1},
 		&Lead{},
 		&OpenSession{Session: ann, TTL: time.Second},
-		&OpenSession{Session: bob, TTL: lease.MaxTTL},
-		&OpenSession{Session: eve, TTL: lease.MinTTL},
-		&SetPolicy{Policy: lease.Policy{Prefix: "d", Mode: lease.Correctness, LockDelay: time.Second}},
-		ask(ann, 1, lease.Exclusive, "a"), ask(bob, 1, lease.Shared, "a", "b", "c"), ask(ann, 2, lease.Exclusive, "a"),
-		ask(ann, 3, lease.Permit, "p"), ask(bob, 2, lease.Permit, "p"), ask(bob, 3, lease.Permit, "p"),
-		ask(ann, 9, lease.Exclusive, "d1"), ask(bob, 4, lease.Exclusive, "d1"), labelled,
-		ask(eve, 1, lease.Exclusive, "z"), ask(ann, 10, lease.Exclusive, "m1"), ask(bob, 10, lease.Exclusive, "m1"),
+		&OpenSession{Session: bob, TTL: engine.MaxTTL},
+		&OpenSession{Session: eve, TTL: engine.MinTTL},
+		&SetPolicy{Policy: engine.Policy{Prefix: "d", Mode: engine.Correctness, LockDelay: time.Second}},
+		ask(ann, 1, engine.Exclusive, "a"), ask(bob, 1, engine.Shared, "a", "b", "c"), ask(ann, 2, engine.Exclusive, "a"),
+		ask(ann, 3, engine.Permit, "p"), ask(bob, 2, engine.Permit, "p"), ask(bob, 3, engine.Permit, "p"),
+		ask(ann, 9, engine.Exclusive, "d1"), ask(bob, 4, engine.Exclusive, "d1"), labelled,
+		ask(eve, 1, engine.Exclusive, "z"), ask(ann, 10, engine.Exclusive, "m1"), ask(bob, 10, engine.Exclusive, "m1"),
 		&Break{Resource: "d1", Token: 4},
 		&EndDelay{Resource: "d1", Delay: 99, Generation: 1},
 		&Release{Session: ann, Incarnation: first, Nonce: 5}, &Release{Session: ann, Incarnation: first, Nonce: 7},
 		&Release{Session: ann, Incarnation: first, Nonce: 1 << 63},
-		&Expire{Session: lease.SessionID{3}, Incarnation: 1, Generation: 1},
-		&CloseSession{Session: lease.SessionID{4}},
+		&Expire{Session: engine.SessionID{3}, Incarnation: 1, Generation: 1},
+		&CloseSession{Session: engine.SessionID{4}},
 		&RaiseFloor{By: 1 << 32},
 	}
 	return append(commands, everyTopologyCommand()...)
@@ -51,8 +51,8 @@ func everyCommand() []Command {
 
 // everyTopologyCommand is the part of everyCommand that changes the topology.
 func everyTopologyCommand() []Command {
-	fleet := lease.Fleet{Namespace: "n", Addresses: []string{"c:1", "a:1", "b:1"}, MaxTTL: time.Minute}
-	next := lease.Fleet{Namespace: "n", Addresses: []string{"d:1"}, MaxTTL: time.Minute}
+	fleet := engine.Fleet{Namespace: "n", Addresses: []string{"c:1", "a:1", "b:1"}, MaxTTL: time.Minute}
+	next := engine.Fleet{Namespace: "n", Addresses: []string{"d:1"}, MaxTTL: time.Minute}
 	return []Command{
 		&SetFleet{Fleet: fleet, Version: 1},
 		&Reconcile{Version: 3, Ceiling: 5},
@@ -60,11 +60,11 @@ func everyTopologyCommand() []Command {
 		&AssignRange{Member: "a:1", Join: "j"},
 		&RaiseCeiling{To: 6},
 		&FinishReconcile{Version: 4},
-		&SetPolicy{Policy: lease.Policy{Prefix: "f", Mode: lease.Efficiency, TTL: time.Second, Renew: time.Millisecond, Drift: 1}, Version: 5},
+		&SetPolicy{Policy: engine.Policy{Prefix: "f", Mode: engine.Efficiency, TTL: time.Second, Renew: time.Millisecond, Drift: 1}, Version: 5},
 		&FinishMove{Prefix: "f", Version: 6},
 		&DeletePolicy{Prefix: "f", Version: 7, Now: true},
-		&SetPolicy{Policy: lease.Policy{Prefix: "m", Mode: lease.Efficiency}},
-		&SetPolicy{Policy: lease.Policy{Prefix: "x", Mode: lease.Efficiency}},
+		&SetPolicy{Policy: engine.Policy{Prefix: "m", Mode: engine.Efficiency}},
+		&SetPolicy{Policy: engine.Policy{Prefix: "x", Mode: engine.Efficiency}},
 		&AbortMove{Prefix: "x"},
 		&SetFleet{Fleet: next, Now: true, Force: true},
 		&FinishFleet{Version: 1},
@@ -140,7 +140,7 @@ func FuzzRestore(f *testing.F) {
 		m.Apply(&Lead{})
 		for _, id := range m.sessionIDs() {
 			incarnation := m.SessionInfo(id).Incarnation
-			m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: lease.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}, Wait: true}})
+			m.Apply(&Acquire{Session: id, Incarnation: incarnation, Request: engine.Request{Nonce: 1, Resources: []fencing.Resource{"a", "b"}, Wait: true}})
 			require.NoError(t, m.check())
 			m.Apply(&Expire{Session: id, Incarnation: incarnation, Generation: m.Generation()})
 			require.NoError(t, m.check())
@@ -210,7 +210,7 @@ func impossible(t require.TestingT) map[string][]byte {
 		breakIt(m)
 		broken[name] = m.Snapshot()
 	}
-	ann, bob := lease.SessionID{1}, lease.SessionID{2}
+	ann, bob := engine.SessionID{1}, engine.SessionID{2}
 	holder := func(m *Machine) *request { return m.sessions[ann].requests[1] }
 	add("token above the last", func(m *Machine) { holder(m).token = m.lastToken + 1 })
 	add("token twice", func(m *Machine) { holder(m).token = m.sessions[ann].requests[3].token })
@@ -240,16 +240,16 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("delay with the number of a request", func(m *Machine) { m.locks["d1"].delay = holder(m).order })
 	add("last token above the largest", func(m *Machine) { m.lastToken = fencing.MaxToken + 1 })
 	add("order is used up", func(m *Machine) { m.order = ^uint64(0) })
-	add("policy without a mode", func(m *Machine) { m.policies = m.policies.With(lease.Policy{Prefix: "q"}) })
+	add("policy without a mode", func(m *Machine) { m.policies = m.policies.With(engine.Policy{Prefix: "q"}) })
 	add("lock in use of the efficiency mode", func(m *Machine) {
-		m.policies = m.policies.With(lease.Policy{Prefix: "b", Mode: lease.Efficiency})
+		m.policies = m.policies.With(engine.Policy{Prefix: "b", Mode: engine.Efficiency})
 	})
 	add("delay of the efficiency mode", func(m *Machine) {
-		m.policies = m.policies.With(lease.Policy{Prefix: "d1", Mode: lease.Efficiency})
+		m.policies = m.policies.With(engine.Policy{Prefix: "d1", Mode: engine.Efficiency})
 	})
 	add("waiter for a lock that is moving", func(m *Machine) {
-		m.policies = m.policies.With(lease.Policy{Prefix: "a", Mode: lease.Correctness, Next: lease.Efficiency})
-		m.moves["a"] = &move{version: 1, target: lease.Policy{Prefix: "a", Mode: lease.Efficiency}}
+		m.policies = m.policies.With(engine.Policy{Prefix: "a", Mode: engine.Correctness, Next: engine.Efficiency})
+		m.moves["a"] = &move{version: 1, target: engine.Policy{Prefix: "a", Mode: engine.Efficiency}}
 	})
 	addTopology(add)
 	add("request that is not valid", func(m *Machine) { holder(m).resources = []fencing.Resource{"a", "a"} })
@@ -270,14 +270,14 @@ func addTopology(add func(name string, breakIt func(m *Machine))) {
 	add("move without an entry", func(m *Machine) { m.moves["q"] = m.moves["m"] })
 	add("entry without a move", func(m *Machine) { delete(m.moves, "m") })
 	add("move to the same mode", func(m *Machine) {
-		m.policies = m.policies.With(lease.Policy{Prefix: "m", Mode: lease.Correctness, Next: lease.Correctness})
+		m.policies = m.policies.With(engine.Policy{Prefix: "m", Mode: engine.Correctness, Next: engine.Correctness})
 	})
 	add("move of a later version", func(m *Machine) { m.moves["m"].version = m.version + 1 })
 	add("move of version 0", func(m *Machine) { m.moves["m"].version = 0 })
-	add("move to a policy of another mode", func(m *Machine) { m.moves["m"].target.Mode = lease.Correctness })
+	add("move to a policy of another mode", func(m *Machine) { m.moves["m"].target.Mode = engine.Correctness })
 	add("move to a policy of another prefix", func(m *Machine) { m.moves["m"].target.Prefix = "n" })
-	add("move to a policy that moves", func(m *Machine) { m.moves["m"].target.Next = lease.Correctness })
-	add("move from a policy of another mode", func(m *Machine) { m.moves["f"].before.Mode = lease.Correctness })
+	add("move to a policy that moves", func(m *Machine) { m.moves["m"].target.Next = engine.Correctness })
+	add("move from a policy of another mode", func(m *Machine) { m.moves["f"].before.Mode = engine.Correctness })
 	add("move that deletes nothing", func(m *Machine) { m.moves["f"].existed = false })
 	add("move whose holders were broken and hold", func(m *Machine) { m.moves["m"].now = true })
 	add("fleet of two", func(m *Machine) { m.fleet.Addresses = m.fleet.Addresses[:2] })

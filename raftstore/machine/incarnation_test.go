@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // A copy of the request that opened a session arrives after the session has
@@ -74,8 +74,8 @@ func TestIncarnationsAreInSnapshots(t *testing.T) {
 // Nobody holds anything after EndSessions, nobody is granted anything on the
 // way, and no incarnation comes again.
 func TestEndSessions(t *testing.T) {
-	m := played(t, &Lead{}, &SetPolicy{Policy: lease.Policy{Prefix: "d", Mode: lease.Correctness, LockDelay: time.Minute}})
-	for _, id := range []lease.SessionID{ann, bob} {
+	m := played(t, &Lead{}, &SetPolicy{Policy: engine.Policy{Prefix: "d", Mode: engine.Correctness, LockDelay: time.Minute}})
+	for _, id := range []engine.SessionID{ann, bob} {
 		m.Apply(&OpenSession{Session: id, TTL: time.Second})
 	}
 	for _, c := range []Command{write(ann, 1, "a"), write(bob, 1, "a"), write(bob, 2, "b"), write(ann, 2, "b"), write(ann, 3, "d")} {
@@ -96,7 +96,7 @@ func TestEndSessions(t *testing.T) {
 	m.Apply(&EndSessions{})
 	again, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second})
 	require.Greater(t, again.Incarnation, max(before, opened.Incarnation)+1<<32, "what is above nothing is above what there was")
-	require.ErrorIs(t, Validate(&EndSessions{Above: maxCount}), lease.ErrInvalid)
+	require.ErrorIs(t, Validate(&EndSessions{Above: maxCount}), engine.ErrInvalid)
 	_, err := Restore(m.Snapshot())
 	require.NoError(t, err)
 }

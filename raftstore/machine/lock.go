@@ -4,27 +4,27 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // session is one incarnation of a client's session. Its requests are holders and waiters; of the
 // attempts that have ended it remembers only the numbers, so that a late copy
 // of one is not taken for a new one.
 type session struct {
-	id          lease.SessionID
+	id          engine.SessionID
 	incarnation uint64 // which of the sessions that had this id
 	ttlNanos    int64
-	requests    map[lease.Nonce]*request
+	requests    map[engine.Nonce]*request
 	ended       spans
 }
 
 // request is a holder if it has a token, else a waiter.
 type request struct {
 	session   *session
-	nonce     lease.Nonce
+	nonce     engine.Nonce
 	order     uint64 // in which requests were applied
 	resources []fencing.Resource
-	kind      lease.Kind
+	kind      engine.Kind
 	permits   int
 	slot      int
 	token     fencing.Token
@@ -46,7 +46,7 @@ func (l *lock) unused() bool { return len(l.holders) == 0 && len(l.queue) == 0 &
 
 // compatible reports whether two requests may hold one resource side by side,
 // as far as their kinds go.
-func compatible(a, b lease.Kind) bool { return a == b && a != lease.Exclusive }
+func compatible(a, b engine.Kind) bool { return a == b && a != engine.Exclusive }
 
 // freeSlot is the lowest slot that no holder has, 0 if all of permits are taken.
 func (l *lock) freeSlot(permits int) int {
@@ -69,14 +69,14 @@ func (l *lock) admits(r *request) bool {
 	if len(l.holders) > 0 && !compatible(l.holders[0].kind, r.kind) { // all are of one kind
 		return false
 	}
-	if r.kind == lease.Permit && l.freeSlot(r.permits) == 0 {
+	if r.kind == engine.Permit && l.freeSlot(r.permits) == 0 {
 		return false
 	}
 	for _, w := range l.queue {
 		if w.order >= r.order {
 			break
 		}
-		if w.kind != lease.Shared || r.kind != lease.Shared {
+		if w.kind != engine.Shared || r.kind != engine.Shared {
 			return false
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Machine is the replicated state. It is not safe for concurrent use.
@@ -28,12 +28,12 @@ type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
 	order      uint64 // the last one given to a request, a delay or an incarnation
-	policies   lease.Policies
+	policies   engine.Policies
 	version    uint64            // of the topology: policies, moves, fleet and readiness
 	moves      map[string]*move  // by the prefix of their policy
 	memberAPI  map[string]string // the API addresses of the members, by ID
 	efficiency
-	sessions map[lease.SessionID]*session
+	sessions map[engine.SessionID]*session
 	locks    map[fencing.Resource]*lock
 	names    names // of locks
 
@@ -44,7 +44,7 @@ type Machine struct {
 
 // New returns an empty machine.
 func New() *Machine {
-	return &Machine{sessions: map[lease.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
+	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
 		moves: map[string]*move{}, memberAPI: map[string]string{}}
 }
 
@@ -67,7 +67,7 @@ func (m *Machine) LastToken() fencing.Token { return m.lastToken }
 func (m *Machine) Order() uint64 { return m.order }
 
 // Policies returns the policies of the locks, and the version of the topology.
-func (m *Machine) Policies() (lease.Policies, uint64) { return m.policies, m.version }
+func (m *Machine) Policies() (engine.Policies, uint64) { return m.policies, m.version }
 
 // Version returns the version of the topology.
 func (m *Machine) Version() uint64 { return m.version }
@@ -80,8 +80,8 @@ type SessionInfo struct {
 
 // Sessions returns every session: what a new leader needs to
 // give each its time again.
-func (m *Machine) Sessions() map[lease.SessionID]SessionInfo {
-	all := make(map[lease.SessionID]SessionInfo, len(m.sessions))
+func (m *Machine) Sessions() map[engine.SessionID]SessionInfo {
+	all := make(map[engine.SessionID]SessionInfo, len(m.sessions))
 	for _, id := range m.sessionIDs() {
 		all[id] = m.SessionInfo(id)
 	}
@@ -89,7 +89,7 @@ func (m *Machine) Sessions() map[lease.SessionID]SessionInfo {
 }
 
 // SessionInfo returns that of one session, zero if there is none.
-func (m *Machine) SessionInfo(id lease.SessionID) SessionInfo {
+func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 	if s := m.sessions[id]; s != nil {
 		return SessionInfo{TTL: time.Duration(s.ttlNanos), Incarnation: s.incarnation}
 	}
@@ -108,8 +108,8 @@ func (m *Machine) Delays() []Event {
 }
 
 // Inspect tells who holds a lock and who waits for it.
-func (m *Machine) Inspect(resource fencing.Resource) lease.Status {
-	status := lease.Status{Resource: resource, Mode: m.modeOf(resource)}
+func (m *Machine) Inspect(resource fencing.Resource) engine.Status {
+	status := engine.Status{Resource: resource, Mode: m.modeOf(resource)}
 	l := m.locks[resource]
 	if l == nil {
 		return status
@@ -124,23 +124,23 @@ func (m *Machine) Inspect(resource fencing.Resource) lease.Status {
 	return status
 }
 
-func (r *request) party() lease.Party {
-	return lease.Party{Holder: r.holder, Session: r.session.id, Nonce: r.nonce, Kind: r.kind, Slot: r.slot,
+func (r *request) party() engine.Party {
+	return engine.Party{Holder: r.holder, Session: r.session.id, Nonce: r.nonce, Kind: r.kind, Slot: r.slot,
 		Token: r.token, Metadata: maps.Clone(r.metadata)}
 }
 
 // modeOf returns the mode of a lock: the old one while it is moving.
-func (m *Machine) modeOf(resource fencing.Resource) lease.Mode {
+func (m *Machine) modeOf(resource fencing.Resource) engine.Mode {
 	return modeOf(m.policies.For(resource))
 }
 
 // modeOf returns the mode of a policy. Without one a lock is of the correctness
 // mode.
-func modeOf(p lease.Policy) lease.Mode {
-	if p.Mode != lease.AnyMode {
+func modeOf(p engine.Policy) engine.Mode {
+	if p.Mode != engine.AnyMode {
 		return p.Mode
 	}
-	return lease.Correctness
+	return engine.Correctness
 }
 
 func (m *Machine) lock(resource fencing.Resource) *lock {
@@ -164,8 +164,8 @@ func (m *Machine) emit(t EventType, r *request) {
 		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder, Incarnation: r.session.incarnation})
 }
 
-func (m *Machine) sessionIDs() []lease.SessionID {
-	return slices.SortedFunc(maps.Keys(m.sessions), func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) })
+func (m *Machine) sessionIDs() []engine.SessionID {
+	return slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
 }
 
 // requestsOf returns the requests of a session in their order.

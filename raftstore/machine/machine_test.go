@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestAttempts(t *testing.T) {
@@ -50,10 +50,10 @@ func TestAttempts(t *testing.T) {
 			{write(bob, 1, "a"), "ended", ""},
 		}},
 		{"no session", []step{
-			{write(lease.SessionID{9}, 1, "a"), "no session", ""},
-			{free(lease.SessionID{9}, 1), "no session", ""},
-			{&CloseSession{Session: lease.SessionID{9}}, "no session", ""},
-			{&Expire{Session: lease.SessionID{9}, Generation: 1}, "no session", ""},
+			{write(engine.SessionID{9}, 1, "a"), "no session", ""},
+			{free(engine.SessionID{9}, 1), "no session", ""},
+			{&CloseSession{Session: engine.SessionID{9}}, "no session", ""},
+			{&Expire{Session: engine.SessionID{9}, Generation: 1}, "no session", ""},
 		}},
 	})
 }
@@ -97,7 +97,7 @@ func TestSessions(t *testing.T) {
 		}},
 	})
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Hour}, &OpenSession{Session: bob, TTL: time.Minute})
-	require.Equal(t, map[lease.SessionID]SessionInfo{ann: {TTL: time.Second, Incarnation: 1}, bob: {TTL: time.Minute, Incarnation: 2}}, m.Sessions())
+	require.Equal(t, map[engine.SessionID]SessionInfo{ann: {TTL: time.Second, Incarnation: 1}, bob: {TTL: time.Minute, Incarnation: 2}}, m.Sessions())
 }
 
 func TestBreak(t *testing.T) {
@@ -167,11 +167,11 @@ func TestLockDelay(t *testing.T) {
 			{&EndDelay{Resource: "slow2", Delay: 7, Generation: 1}, "done", "slow2 opened, bob/1 granted a+slow2 #2"},
 		}},
 	})
-	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: time.Minute}},
+	m := played(t, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Minute}},
 		as(1, write(ann, 1, "b", "c")), &Break{Resource: "b", Token: 1})
 	require.Equal(t, []Event{
-		{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: lease.Correctness, DelayID: 3, Delay: time.Minute},
-		{Type: EventDelayed, Resources: []fencing.Resource{"c"}, Mode: lease.Correctness, DelayID: 4, Delay: time.Minute},
+		{Type: EventDelayed, Resources: []fencing.Resource{"b"}, Mode: engine.Correctness, DelayID: 3, Delay: time.Minute},
+		{Type: EventDelayed, Resources: []fencing.Resource{"c"}, Mode: engine.Correctness, DelayID: 4, Delay: time.Minute},
 	}, m.Delays())
 }
 
@@ -214,26 +214,26 @@ func TestTokens(t *testing.T) {
 // TestEventsAreComplete looks at every field, which the stories do not.
 func TestEventsAreComplete(t *testing.T) {
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second},
-		&SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: time.Minute}})
+		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Minute}})
 	asked := as(1, permit(ann, 4, 2, "p"))
 	asked.Request.Holder = "worker"
 	asked.Request.Metadata = map[string]string{"k": "v"}
 	result, events := m.Apply(asked)
-	require.Equal(t, Result{Code: Granted, Token: 1, Slot: 1, Mode: lease.Correctness}, result)
+	require.Equal(t, Result{Code: Granted, Token: 1, Slot: 1, Mode: engine.Correctness}, result)
 	of := Event{Type: EventGranted, Resources: []fencing.Resource{"p"}, Session: ann, Incarnation: 1, Nonce: 4, Token: 1, Slot: 1,
-		Mode: lease.Correctness, Holder: "worker"}
+		Mode: engine.Correctness, Holder: "worker"}
 	require.Equal(t, []Event{of}, events)
-	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Correctness, Holders: []lease.Party{
-		{Holder: "worker", Session: ann, Nonce: 4, Kind: lease.Permit, Slot: 1, Token: 1, Metadata: map[string]string{"k": "v"}},
+	require.Equal(t, engine.Status{Resource: "p", Mode: engine.Correctness, Holders: []engine.Party{
+		{Holder: "worker", Session: ann, Nonce: 4, Kind: engine.Permit, Slot: 1, Token: 1, Metadata: map[string]string{"k": "v"}},
 	}}, m.Inspect("p"))
 
 	_, events = m.Apply(&Break{Resource: "p", Token: 1})
 	of.Type = EventBroken
-	require.Equal(t, []Event{of, {Type: EventDelayed, Resources: []fencing.Resource{"p"}, Mode: lease.Correctness, DelayID: 3, Delay: time.Minute}}, events)
-	require.Equal(t, lease.Status{Resource: "p", Mode: lease.Correctness, Delayed: true}, m.Inspect("p"))
+	require.Equal(t, []Event{of, {Type: EventDelayed, Resources: []fencing.Resource{"p"}, Mode: engine.Correctness, DelayID: 3, Delay: time.Minute}}, events)
+	require.Equal(t, engine.Status{Resource: "p", Mode: engine.Correctness, Delayed: true}, m.Inspect("p"))
 
 	_, events = m.Apply(&EndDelay{Resource: "p", Delay: 3})
-	require.Equal(t, []Event{{Type: EventOpened, Resources: []fencing.Resource{"p"}, Mode: lease.Correctness}}, events)
+	require.Equal(t, []Event{{Type: EventOpened, Resources: []fencing.Resource{"p"}, Mode: engine.Correctness}}, events)
 	require.Empty(t, m.locks, "nothing is kept of a lock that nobody uses")
 }
 
@@ -242,12 +242,12 @@ func TestValidate(t *testing.T) {
 		require.NoError(t, Validate(c), "%T", c)
 	}
 	for _, c := range []Command{
-		&OpenSession{Session: ann}, &OpenSession{Session: ann, TTL: lease.MaxTTL + 1}, write(ann, 0, "a"), write(ann, 1), write(ann, 1, "b", "a"),
-		write(ann, 1, "a", "a"), permit(ann, 1, 0, "a"), permit(ann, 1, lease.MaxPermits+1, "a"), free(ann, 0),
-		&Break{Resource: "a"}, &Break{Resource: "", Token: 1}, &EndDelay{Delay: 1}, mode("x", lease.AnyMode, 0),
-		&SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, LockDelay: -1}}, &RaiseFloor{By: fencing.MaxToken + 1},
-		&SetPolicy{Policy: lease.Policy{Mode: lease.Correctness, Next: lease.Efficiency}}, &FinishMove{Prefix: "a"}, &FinishFleet{}, &FinishReconcile{},
-		&SetFleet{Fleet: lease.Fleet{Namespace: "n"}}, &SetFleet{Fleet: lease.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Second}},
+		&OpenSession{Session: ann}, &OpenSession{Session: ann, TTL: engine.MaxTTL + 1}, write(ann, 0, "a"), write(ann, 1), write(ann, 1, "b", "a"),
+		write(ann, 1, "a", "a"), permit(ann, 1, 0, "a"), permit(ann, 1, engine.MaxPermits+1, "a"), free(ann, 0),
+		&Break{Resource: "a"}, &Break{Resource: "", Token: 1}, &EndDelay{Delay: 1}, mode("x", engine.AnyMode, 0),
+		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: -1}}, &RaiseFloor{By: fencing.MaxToken + 1},
+		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, Next: engine.Efficiency}}, &FinishMove{Prefix: "a"}, &FinishFleet{}, &FinishReconcile{},
+		&SetFleet{Fleet: engine.Fleet{Namespace: "n"}}, &SetFleet{Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Second}},
 		&AssignRange{Member: "a:1"}, &AssignRange{Join: "j"}, &RaiseCeiling{To: fencing.MaxToken + 1}, &Reconcile{Ceiling: fencing.MaxToken + 1},
 		&Reconcile{Version: maxVersion + 1}, &MarkRestored{Version: maxCount}, &MarkRestored{Ceiling: fencing.MaxToken + 1}, &SetMemberAPI{Address: "a:1"},
 	} {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // move is a change of mode that is under way. Its locks are those whose longest
@@ -14,16 +14,16 @@ import (
 type move struct {
 	version uint64 // under which it began
 	now     bool
-	delete  bool         // the policy goes away when the move is complete
-	target  lease.Policy // the policy after the move, unless delete
-	before  lease.Policy // the policy before the move, if there was one
-	existed bool         // there was one
+	delete  bool          // the policy goes away when the move is complete
+	target  engine.Policy // the policy after the move, unless delete
+	before  engine.Policy // the policy before the move, if there was one
+	existed bool          // there was one
 }
 
 // Move describes a change of mode that is under way.
 type Move struct {
 	Prefix   string
-	From, To lease.Mode
+	From, To engine.Mode
 	// Version is the one under which the move began. No Redis node that has
 	// reached it accepts calls under policies from before the move.
 	Version uint64
@@ -93,7 +93,7 @@ func (c *DeletePolicy) apply(m *Machine) Result {
 		return Result{Code: Done, Version: m.version}
 	}
 	parent := m.parent(c.Prefix)
-	if parent.Next != lease.AnyMode { // its locks would join a move that began without them
+	if parent.Next != engine.AnyMode { // its locks would join a move that began without them
 		return m.movingResult(parent.Prefix)
 	}
 	to := modeOf(parent)
@@ -109,15 +109,15 @@ func (c *DeletePolicy) apply(m *Machine) Result {
 
 // movingEntry returns the entry of a policy whose locks move from a mode to the
 // policy's. It has no lock-delay, which the efficiency mode does not know.
-func movingEntry(p lease.Policy, from lease.Mode) lease.Policy {
+func movingEntry(p engine.Policy, from engine.Mode) engine.Policy {
 	p.Mode, p.Next, p.LockDelay = from, p.Mode, 0
 	return p
 }
 
 // beginMove stops grants of the locks of a prefix in both modes. Tokens of the
 // efficiency mode will be above all that this machine has granted until now.
-func (m *Machine) beginMove(prefix string, entry lease.Policy, mv *move, now bool) Result {
-	if entry.Next == lease.Efficiency {
+func (m *Machine) beginMove(prefix string, entry engine.Policy, mv *move, now bool) Result {
+	if entry.Next == engine.Efficiency {
 		top := max(m.ceiling, m.lastToken)
 		if top > fencing.MaxToken-tokenStep {
 			return Result{Code: Exhausted, Version: m.version}
@@ -128,7 +128,7 @@ func (m *Machine) beginMove(prefix string, entry lease.Policy, mv *move, now boo
 	mv.version, mv.now = m.version, now
 	m.moves[prefix] = mv
 	m.policies = m.policies.With(entry)
-	if entry.Mode == lease.Correctness {
+	if entry.Mode == engine.Correctness {
 		m.cancelWaiters(prefix)
 		if now {
 			m.breakHolders(prefix)
@@ -172,7 +172,7 @@ func (c *FinishMove) apply(m *Machine) Result {
 		return Result{Code: Outdated, Version: m.version}
 	}
 	to := m.entry(c.Prefix).Next
-	if to == lease.Efficiency {
+	if to == engine.Efficiency {
 		if closed := m.closedLocks(c.Prefix); len(closed) > 0 {
 			return Result{Code: Busy, Resource: closed[0], Version: m.version}
 		}
@@ -195,12 +195,12 @@ func (c *FinishMove) apply(m *Machine) Result {
 // leaveTo removes the policy for a prefix, if its locks keep the given mode
 // without it. Else, since the policy above it has changed or is moving, the
 // prefix keeps a policy with that mode.
-func (m *Machine) leaveTo(prefix string, mode lease.Mode) {
-	if above := m.parent(prefix); above.Next == lease.AnyMode && modeOf(above) == mode {
+func (m *Machine) leaveTo(prefix string, mode engine.Mode) {
+	if above := m.parent(prefix); above.Next == engine.AnyMode && modeOf(above) == mode {
 		m.policies, _ = m.policies.Without(prefix)
 		return
 	}
-	m.policies = m.policies.With(lease.Policy{Prefix: prefix, Mode: mode})
+	m.policies = m.policies.With(engine.Policy{Prefix: prefix, Mode: mode})
 }
 
 // cancelWaiters tells everyone who waits for a lock of a moving prefix. Their
@@ -259,30 +259,30 @@ func (m *Machine) closedLocks(prefix string) (list []fencing.Resource) {
 }
 
 // lookup returns the policy for exactly this prefix.
-func (m *Machine) lookup(prefix string) (lease.Policy, bool) {
+func (m *Machine) lookup(prefix string) (engine.Policy, bool) {
 	for _, p := range m.policies.All() {
 		if p.Prefix == prefix {
 			return p, true
 		}
 	}
-	return lease.Policy{}, false
+	return engine.Policy{}, false
 }
 
 // entry is lookup for a policy that exists.
-func (m *Machine) entry(prefix string) lease.Policy {
+func (m *Machine) entry(prefix string) engine.Policy {
 	p, _ := m.lookup(prefix)
 	return p
 }
 
 // parent returns the policy that the locks of a prefix have without one of their
 // own; the zero Policy if there is none.
-func (m *Machine) parent(prefix string) lease.Policy {
+func (m *Machine) parent(prefix string) engine.Policy {
 	for _, p := range m.policies.All() { // the longest prefix first
 		if p.Prefix != prefix && strings.HasPrefix(prefix, p.Prefix) {
 			return p
 		}
 	}
-	return lease.Policy{}
+	return engine.Policy{}
 }
 
 // movingResult refuses a change of a policy because of a move.
@@ -293,7 +293,7 @@ func (m *Machine) movingResult(prefix string) Result {
 
 // isMoving reports whether a lock is changing its mode.
 func (m *Machine) isMoving(name fencing.Resource) bool {
-	return m.policies.For(name).Next != lease.AnyMode
+	return m.policies.For(name).Next != engine.AnyMode
 }
 
 // lockDelay returns how long a lock stays closed after its holder was lost. While
@@ -302,8 +302,8 @@ func (m *Machine) lockDelay(name fencing.Resource) time.Duration {
 	return m.delayBefore(m.policies.For(name))
 }
 
-func (m *Machine) delayBefore(p lease.Policy) time.Duration {
-	if p.Next == lease.AnyMode {
+func (m *Machine) delayBefore(p engine.Policy) time.Duration {
+	if p.Next == engine.AnyMode {
 		return p.LockDelay
 	}
 	if mv := m.moves[p.Prefix]; mv.existed {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // listed is what List must find: all names in their order, looked at one by one.
@@ -28,10 +28,10 @@ func listed(m *Machine, prefix string, after fencing.Resource, limit int) (found
 // by the thousand: most of them, then few, then none.
 func TestPages(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	id := lease.SessionID{1}
+	id := engine.SessionID{1}
 	m := opened(id)
-	held := map[fencing.Resource]lease.Nonce{}
-	var nonce lease.Nonce
+	held := map[fencing.Resource]engine.Nonce{}
+	var nonce engine.Nonce
 	look := func() {
 		t.Helper()
 		prefix := []string{"", "a/", "b/1", "a/123", "c"}[random.IntN(5)]
@@ -55,7 +55,7 @@ func TestPages(t *testing.T) {
 				delete(held, key)
 			} else if len(held) < keep {
 				nonce++
-				m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: nonce, Resources: []fencing.Resource{key}}})
+				m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{key}}})
 				held[key] = nonce
 			}
 			if random.IntN(400) == 0 {
@@ -84,14 +84,14 @@ func name(random *rand.Rand) fencing.Resource {
 // going between two pages.
 func BenchmarkList(b *testing.B) {
 	const locks = 100_000
-	id := lease.SessionID{1}
+	id := engine.SessionID{1}
 	m := New()
 	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
 	key := func(i int) fencing.Resource {
 		return fencing.Resource(fmt.Sprintf("orders/region-%d/%08d", i%7, i))
 	}
 	acquire := func(i int) {
-		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{key(i)}}})
+		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{key(i)}}})
 	}
 	for i := range locks {
 		acquire(i)
@@ -100,7 +100,7 @@ func BenchmarkList(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		acquire(next)
-		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: lease.Nonce(next - locks + 1)})
+		m.Apply(&Release{Session: id, Incarnation: 1, Nonce: engine.Nonce(next - locks + 1)})
 		next++
 		if len(m.List("orders/", key(next*31%locks), 100)) == 0 {
 			b.Fatal("an empty page")

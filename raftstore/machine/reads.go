@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // List tells of the locks in use whose names begin with prefix and come after
 // the name after, in ascending order, limit of them at most. The last name is
 // where the next page begins.
-func (m *Machine) List(prefix string, after fencing.Resource, limit int) []lease.Status {
-	var list []lease.Status
+func (m *Machine) List(prefix string, after fencing.Resource, limit int) []engine.Status {
+	var list []engine.Status
 	for _, name := range m.names.page(prefix, after, limit, m.locks) {
 		list = append(list, m.Inspect(name))
 	}
@@ -23,12 +23,12 @@ func (m *Machine) List(prefix string, after fencing.Resource, limit int) []lease
 // waiter.
 type Request struct {
 	Resources []fencing.Resource
-	Party     lease.Party
+	Party     engine.Party
 }
 
 // Session tells of a session and everything in it, in the order in which it was
 // asked for. ok is false if there is no such session.
-func (m *Machine) Session(id lease.SessionID) (ttl time.Duration, requests []Request, ok bool) {
+func (m *Machine) Session(id engine.SessionID) (ttl time.Duration, requests []Request, ok bool) {
 	s := m.sessions[id]
 	if s == nil {
 		return 0, nil, false
@@ -41,7 +41,7 @@ func (m *Machine) Session(id lease.SessionID) (ttl time.Duration, requests []Req
 
 // Attempt is what has become of an attempt: Granted, Queued, Ended if it has
 // ended or is not known, or NoSession.
-func (m *Machine) Attempt(id lease.SessionID, incarnation uint64, nonce lease.Nonce) Result {
+func (m *Machine) Attempt(id engine.SessionID, incarnation uint64, nonce engine.Nonce) Result {
 	s := m.incarnate(id, incarnation)
 	if s == nil {
 		return Result{Code: NoSession}
@@ -55,7 +55,7 @@ func (m *Machine) Attempt(id lease.SessionID, incarnation uint64, nonce lease.No
 // Routable tells whether the locks may be granted here: Done, or Moving or
 // WrongMode for the first that may not.
 func (m *Machine) Routable(resources []fencing.Resource) Result {
-	if result, ok := m.checkModes(&lease.Request{Resources: resources}); !ok {
+	if result, ok := m.checkModes(&engine.Request{Resources: resources}); !ok {
 		return result
 	}
 	return Result{Code: Done}

@@ -7,18 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestReads(t *testing.T) {
 	m := New()
-	id := lease.SessionID{1}
+	id := engine.SessionID{1}
 	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
 	for i, name := range []fencing.Resource{"b/2", "a/1", "b/1", "b/3", "b/3"} {
-		request := lease.Request{Nonce: lease.Nonce(i + 1), Resources: []fencing.Resource{name}, Wait: true, Holder: "h"}
+		request := engine.Request{Nonce: engine.Nonce(i + 1), Resources: []fencing.Resource{name}, Wait: true, Holder: "h"}
 		m.Apply(&Acquire{Session: id, Incarnation: 1, Request: request})
 	}
-	names := func(list []lease.Status) (names []fencing.Resource) {
+	names := func(list []engine.Status) (names []fencing.Resource) {
 		for _, s := range list {
 			names = append(names, s.Resource)
 		}
@@ -38,13 +38,13 @@ func TestReads(t *testing.T) {
 	require.Equal(t, []fencing.Resource{"b/2"}, requests[0].Resources)
 	require.Equal(t, fencing.Token(1), requests[0].Party.Token)
 	require.Equal(t, fencing.None, requests[4].Party.Token)
-	_, _, ok = m.Session(lease.SessionID{2})
+	_, _, ok = m.Session(engine.SessionID{2})
 	require.False(t, ok)
 	require.Equal(t, Granted, m.Attempt(id, 1, 4).Code)
 	require.Equal(t, fencing.Token(4), m.Attempt(id, 1, 4).Token)
 	require.Equal(t, Queued, m.Attempt(id, 1, 5).Code)
 	require.Equal(t, Ended, m.Attempt(id, 1, 6).Code)
-	require.Equal(t, NoSession, m.Attempt(lease.SessionID{2}, 0, 1).Code)
+	require.Equal(t, NoSession, m.Attempt(engine.SessionID{2}, 0, 1).Code)
 	want := Counts{Sessions: 1, Locks: 4, Holders: 4, Waiters: 1}
 	require.Equal(t, want, m.Count())
 	restored, err := Restore(m.Snapshot())

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Code is the kind of a Result.
@@ -61,8 +61,8 @@ type Result struct {
 	Code       Code
 	Token      fencing.Token    // of Granted
 	Slot       int              // of Granted
-	Mode       lease.Mode       // of Granted, WrongMode and Moving
-	Next       lease.Mode       // of Moving
+	Mode       engine.Mode      // of Granted, WrongMode and Moving
+	Next       engine.Mode      // of Moving
 	Resource   fencing.Resource // of WrongMode, Moving and Busy: the lock
 	Generation uint64           // of Lead
 	Version    uint64           // the version now, of commands that change the topology
@@ -112,11 +112,11 @@ func (t EventType) String() string {
 type Event struct {
 	Type      EventType
 	Resources []fencing.Resource
-	Session   lease.SessionID
-	Nonce     lease.Nonce
+	Session   engine.SessionID
+	Nonce     engine.Nonce
 	Token     fencing.Token
 	Slot      int
-	Mode      lease.Mode
+	Mode      engine.Mode
 	Holder    string
 	DelayID   uint64
 	Delay     time.Duration

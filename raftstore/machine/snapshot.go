@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // snapshotVersion is the first byte of every snapshot.
@@ -54,7 +54,7 @@ func (w *writer) session(s *session) {
 	}
 	w.int(len(s.requests))
 	for _, r := range requestsOf(s) {
-		w.request(&lease.Request{Nonce: r.nonce, Resources: r.resources, Kind: r.kind, Permits: r.permits, Holder: r.holder, Metadata: r.metadata})
+		w.request(&engine.Request{Nonce: r.nonce, Resources: r.resources, Kind: r.kind, Permits: r.permits, Holder: r.holder, Metadata: r.metadata})
 		w.uint(r.order)
 		w.uint(uint64(r.token))
 		w.int(r.slot)
@@ -72,12 +72,12 @@ func Restore(data []byte) (*Machine, error) {
 	}
 	m := New()
 	m.generation, m.lastToken, m.order, m.version = r.max(maxCount), r.token(), r.max(maxCount), r.max(maxCount)
-	var policies []lease.Policy
+	var policies []engine.Policy
 	for range r.count() {
 		policies = append(policies, r.policy())
 	}
 	var err error
-	if m.policies, err = lease.NewPolicies(policies...); err != nil && r.err == nil {
+	if m.policies, err = engine.NewPolicies(policies...); err != nil && r.err == nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if !slices.Equal(m.policies.All(), policies) {
@@ -111,9 +111,9 @@ func Restore(data []byte) (*Machine, error) {
 // other side.
 func (m *Machine) restoreSessions(r *reader) {
 	var requests []*request
-	var last lease.SessionID
+	var last engine.SessionID
 	for i := range r.count() {
-		s := &session{id: r.session(), ttlNanos: int64(r.dur()), incarnation: r.max(maxCount), requests: map[lease.Nonce]*request{}}
+		s := &session{id: r.session(), ttlNanos: int64(r.dur()), incarnation: r.max(maxCount), requests: map[engine.Nonce]*request{}}
 		if i > 0 && slices.Compare(s.id[:], last[:]) <= 0 {
 			r.fail("sessions are not in ascending order")
 		}
@@ -158,11 +158,11 @@ func byOrder(a, b *request) int { return cmp.Compare(a.order, b.order) }
 
 func (r *reader) restoredRequest(s *session) *request {
 	q := r.request()
-	if err := q.Validate(); err != nil || q.Mode != lease.AnyMode || q.Wait || s.requests[q.Nonce] != nil {
+	if err := q.Validate(); err != nil || q.Mode != engine.AnyMode || q.Wait || s.requests[q.Nonce] != nil {
 		r.fail("request %d of session %s is not valid", q.Nonce, s.id)
 	}
 	return &request{session: s, nonce: q.Nonce, resources: q.Resources, kind: q.Kind, permits: q.Permits, holder: q.Holder, metadata: q.Metadata,
-		order: r.uint(), token: r.token(), slot: int(r.max(lease.MaxPermits))}
+		order: r.uint(), token: r.token(), slot: int(r.max(engine.MaxPermits))}
 }
 
 func (r *reader) resource() fencing.Resource {

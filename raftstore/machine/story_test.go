@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // step is a command, the result it must have and all the events it must tell,
@@ -27,10 +27,10 @@ type story struct {
 
 // The three who appear in the stories. Attempt 2 of ann is called ann/2.
 var (
-	ann = lease.SessionID{1}
-	bob = lease.SessionID{2}
-	eve = lease.SessionID{3}
-	who = map[lease.SessionID]string{ann: "ann", bob: "bob", eve: "eve"}
+	ann = engine.SessionID{1}
+	bob = engine.SessionID{2}
+	eve = engine.SessionID{3}
+	who = map[engine.SessionID]string{ann: "ann", bob: "bob", eve: "eve"}
 )
 
 // run plays stories, each on a machine of the first generation with sessions of
@@ -42,7 +42,7 @@ func run(t *testing.T, stories []story) {
 		t.Run(s.name, func(t *testing.T) {
 			m := played(t, &Lead{}, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: bob, TTL: time.Second},
 				&OpenSession{Session: eve, TTL: time.Second},
-				&SetPolicy{Policy: lease.Policy{Prefix: "slow", Mode: lease.Correctness, LockDelay: time.Minute}})
+				&SetPolicy{Policy: engine.Policy{Prefix: "slow", Mode: engine.Correctness, LockDelay: time.Minute}})
 			for i, step := range s.steps {
 				decoded, err := Decode(Encode(inPresentSession(m, step.command)))
 				require.NoError(t, err, "step %d", i)
@@ -63,7 +63,7 @@ func run(t *testing.T, stories []story) {
 // inPresentSession names the present incarnation of the session in a command that
 // names none.
 func inPresentSession(m *Machine, c Command) Command {
-	name := func(id lease.SessionID, incarnation *uint64) {
+	name := func(id engine.SessionID, incarnation *uint64) {
 		if *incarnation == 0 {
 			*incarnation = m.SessionInfo(id).Incarnation
 		}
@@ -138,20 +138,20 @@ func showEvent(e Event) string {
 	return text
 }
 
-func ask(id lease.SessionID, nonce lease.Nonce, kind lease.Kind, names ...fencing.Resource) *Acquire {
-	return &Acquire{Session: id, Request: lease.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}}
+func ask(id engine.SessionID, nonce engine.Nonce, kind engine.Kind, names ...fencing.Resource) *Acquire {
+	return &Acquire{Session: id, Request: engine.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}}
 }
 
-func write(id lease.SessionID, nonce lease.Nonce, names ...fencing.Resource) *Acquire {
-	return ask(id, nonce, lease.Exclusive, names...)
+func write(id engine.SessionID, nonce engine.Nonce, names ...fencing.Resource) *Acquire {
+	return ask(id, nonce, engine.Exclusive, names...)
 }
 
-func read(id lease.SessionID, nonce lease.Nonce, names ...fencing.Resource) *Acquire {
-	return ask(id, nonce, lease.Shared, names...)
+func read(id engine.SessionID, nonce engine.Nonce, names ...fencing.Resource) *Acquire {
+	return ask(id, nonce, engine.Shared, names...)
 }
 
-func permit(id lease.SessionID, nonce lease.Nonce, n int, name fencing.Resource) *Acquire {
-	a := ask(id, nonce, lease.Permit, name)
+func permit(id engine.SessionID, nonce engine.Nonce, n int, name fencing.Resource) *Acquire {
+	a := ask(id, nonce, engine.Permit, name)
 	a.Request.Permits = n
 	return a
 }
@@ -168,13 +168,15 @@ func try(a *Acquire) *Acquire {
 	return a
 }
 
-func expect(mode lease.Mode, a *Acquire) *Acquire {
+func expect(mode engine.Mode, a *Acquire) *Acquire {
 	a.Request.Mode = mode
 	return a
 }
 
-func free(id lease.SessionID, nonce lease.Nonce) *Release { return &Release{Session: id, Nonce: nonce} }
+func free(id engine.SessionID, nonce engine.Nonce) *Release {
+	return &Release{Session: id, Nonce: nonce}
+}
 
-func mode(prefix string, mode lease.Mode, version uint64) *SetPolicy {
-	return &SetPolicy{Policy: lease.Policy{Prefix: prefix, Mode: mode}, Version: version}
+func mode(prefix string, mode engine.Mode, version uint64) *SetPolicy {
+	return &SetPolicy{Policy: engine.Policy{Prefix: prefix, Mode: mode}, Version: version}
 }

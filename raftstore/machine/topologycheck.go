@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // checkTopology reports the first invariant that policies, moves, the fleet or
@@ -13,10 +13,10 @@ import (
 func (m *Machine) checkTopology() error {
 	moving := 0
 	for _, p := range m.policies.All() {
-		if p.Mode == lease.AnyMode {
+		if p.Mode == engine.AnyMode {
 			return fmt.Errorf("policy for %q has no mode", p.Prefix)
 		}
-		if p.Next == lease.AnyMode {
+		if p.Next == engine.AnyMode {
 			continue
 		}
 		moving++
@@ -39,7 +39,7 @@ func (m *Machine) checkTopology() error {
 }
 
 // checkMove compares a move with the entry of its policy.
-func (m *Machine) checkMove(entry lease.Policy, mv *move) error {
+func (m *Machine) checkMove(entry engine.Policy, mv *move) error {
 	switch {
 	case mv == nil:
 		return fmt.Errorf("is missing")
@@ -53,7 +53,7 @@ func (m *Machine) checkMove(entry lease.Policy, mv *move) error {
 		return fmt.Errorf("ends with the policy %+v", mv.target)
 	case mv.existed && ((&SetPolicy{Policy: mv.before}).validate() != nil || mv.before.Prefix != entry.Prefix || mv.before.Mode != entry.Mode):
 		return fmt.Errorf("began with the policy %+v", mv.before)
-	case entry.Next == lease.Efficiency && mv.now && len(m.closedLocks(entry.Prefix)) > 0:
+	case entry.Next == engine.Efficiency && mv.now && len(m.closedLocks(entry.Prefix)) > 0:
 		return fmt.Errorf("locks are held, though their holders were broken")
 	}
 	return nil

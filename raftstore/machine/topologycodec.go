@@ -1,6 +1,6 @@
 package machine
 
-import "github.com/leased-project/leased/lease"
+import "github.com/leased-project/leased/lease/engine"
 
 // decodeTopologyCommand reads the commands that change policies, fleet and
 // members.
@@ -109,7 +109,7 @@ func (c *SetMemberAPI) encode(w *writer) {
 	w.text(c.Address)
 }
 
-func (w *writer) policy(p lease.Policy) {
+func (w *writer) policy(p engine.Policy) {
 	w.text(p.Prefix)
 	w.byte(byte(p.Mode))
 	w.byte(byte(p.Next))
@@ -119,19 +119,19 @@ func (w *writer) policy(p lease.Policy) {
 	w.dur(p.LockDelay)
 }
 
-func (r *reader) policy() lease.Policy {
-	return lease.Policy{Prefix: r.text(), Mode: lease.Mode(r.byte()), Next: lease.Mode(r.byte()),
+func (r *reader) policy() engine.Policy {
+	return engine.Policy{Prefix: r.text(), Mode: engine.Mode(r.byte()), Next: engine.Mode(r.byte()),
 		TTL: r.dur(), Renew: r.dur(), Drift: r.dur(), LockDelay: r.dur()}
 }
 
-func (w *writer) fleet(f lease.Fleet) {
+func (w *writer) fleet(f engine.Fleet) {
 	w.text(f.Namespace)
 	w.texts(f.Addresses)
 	w.dur(f.MaxTTL)
 }
 
-func (r *reader) fleet() lease.Fleet {
-	return lease.Fleet{Namespace: r.text(), Addresses: r.texts(), MaxTTL: r.dur()}
+func (r *reader) fleet() engine.Fleet {
+	return engine.Fleet{Namespace: r.text(), Addresses: r.texts(), MaxTTL: r.dur()}
 }
 
 func (w *writer) texts(list []string) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // SetPolicy adds a policy or replaces the one for its prefix. If Version is not
@@ -16,7 +16,7 @@ import (
 // Given again during the move it may change the policy's timings or set Now, but
 // not the direction: that needs AbortMove.
 type SetPolicy struct {
-	Policy  lease.Policy
+	Policy  engine.Policy
 	Version uint64
 	Now     bool
 }
@@ -48,7 +48,7 @@ type FinishMove struct {
 // present version. Now lets the leader skip the wait for leases of the old fleet,
 // Force the preparation of its nodes.
 type SetFleet struct {
-	Fleet   lease.Fleet
+	Fleet   engine.Fleet
 	Version uint64
 	Now     bool
 	Force   bool
@@ -97,7 +97,7 @@ type FinishReconcile struct {
 type MarkRestored struct {
 	Version uint64
 	Ceiling fencing.Token
-	Fleet   lease.Fleet
+	Fleet   engine.Fleet
 }
 
 // SetMemberAPI records where the API of a member is reached; an empty Address
@@ -117,10 +117,10 @@ const (
 
 func (c *SetPolicy) validate() error {
 	switch {
-	case c.Policy.Mode == lease.AnyMode:
-		return fmt.Errorf("%w: policy for %q: mode must be efficiency or correctness", lease.ErrInvalid, c.Policy.Prefix)
-	case c.Policy.Next != lease.AnyMode:
-		return fmt.Errorf("%w: policy for %q: the next mode is set by the service", lease.ErrInvalid, c.Policy.Prefix)
+	case c.Policy.Mode == engine.AnyMode:
+		return fmt.Errorf("%w: policy for %q: mode must be efficiency or correctness", engine.ErrInvalid, c.Policy.Prefix)
+	case c.Policy.Next != engine.AnyMode:
+		return fmt.Errorf("%w: policy for %q: the next mode is set by the service", engine.ErrInvalid, c.Policy.Prefix)
 	}
 	return c.Policy.Validate()
 }
@@ -134,12 +134,12 @@ func (c *FinishMove) validate() error { return validVersion(c.Version) }
 func (c *SetFleet) validate() error { return validateFleet(c.Fleet) }
 
 // validateFleet also makes sure that there is one way to write "no fleet".
-func validateFleet(f lease.Fleet) error {
+func validateFleet(f engine.Fleet) error {
 	if f.IsZero() && (f.Namespace != "" || f.MaxTTL != 0) {
-		return fmt.Errorf("%w: a fleet without Redis nodes has no namespace and no longest TTL", lease.ErrInvalid)
+		return fmt.Errorf("%w: a fleet without Redis nodes has no namespace and no longest TTL", engine.ErrInvalid)
 	}
 	if slices.ContainsFunc(f.Addresses, func(a string) bool { return len(a) > maxText }) || len(f.Namespace) > maxText {
-		return fmt.Errorf("%w: names and addresses of a fleet may have %d bytes", lease.ErrInvalid, maxText)
+		return fmt.Errorf("%w: names and addresses of a fleet may have %d bytes", engine.ErrInvalid, maxText)
 	}
 	return f.Validate()
 }
@@ -148,7 +148,7 @@ func (c *FinishFleet) validate() error { return validVersion(c.Version) }
 
 func (c *AssignRange) validate() error {
 	if c.Member == "" || c.Join == "" || len(c.Member) > maxText || len(c.Join) > maxText {
-		return fmt.Errorf("%w: a range is for a member and a join nonce of 1 to %d bytes", lease.ErrInvalid, maxText)
+		return fmt.Errorf("%w: a range is for a member and a join nonce of 1 to %d bytes", engine.ErrInvalid, maxText)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (c *RaiseCeiling) validate() error { return validCeiling(c.To) }
 
 func (c *Reconcile) validate() error {
 	if c.Version > maxVersion {
-		return fmt.Errorf("%w: version %d is above %d", lease.ErrInvalid, c.Version, uint64(maxVersion))
+		return fmt.Errorf("%w: version %d is above %d", engine.ErrInvalid, c.Version, uint64(maxVersion))
 	}
 	return validCeiling(c.Ceiling)
 }
@@ -166,7 +166,7 @@ func (c *FinishReconcile) validate() error { return validVersion(c.Version) }
 
 func (c *MarkRestored) validate() error {
 	if c.Version > maxCount/2 {
-		return fmt.Errorf("%w: version %d", lease.ErrInvalid, c.Version)
+		return fmt.Errorf("%w: version %d", engine.ErrInvalid, c.Version)
 	}
 	if err := c.Fleet.Validate(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (c *MarkRestored) validate() error {
 
 func (c *SetMemberAPI) validate() error {
 	if c.ID == "" || len(c.ID) > maxText || len(c.Address) > maxText {
-		return fmt.Errorf("%w: the API address of a member needs its ID, and both may have %d bytes", lease.ErrInvalid, maxText)
+		return fmt.Errorf("%w: the API address of a member needs its ID, and both may have %d bytes", engine.ErrInvalid, maxText)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (c *SetMemberAPI) validate() error {
 // validVersion refuses 0, which no change has.
 func validVersion(version uint64) error {
 	if version == 0 {
-		return fmt.Errorf("%w: version 0", lease.ErrInvalid)
+		return fmt.Errorf("%w: version 0", engine.ErrInvalid)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -25,7 +25,7 @@ const (
 // the former one is closed. Closing releases no leases: they belong to callers
 // that may renew them through another member.
 type Current struct {
-	source  lease.TopologySource
+	source  engine.TopologySource
 	options func(address string) *redis.Options
 	logger  *slog.Logger
 	now     atomic.Pointer[connection]
@@ -33,20 +33,20 @@ type Current struct {
 
 // connection is a Backend, or the reason why there is none.
 type connection struct {
-	fleet   lease.Fleet
+	fleet   engine.Fleet
 	backend *redlockadapter.Backend
 	err     error
 }
 
 // NewCurrent returns a Current that is not connected yet. options returns how a
 // node is reached.
-func NewCurrent(source lease.TopologySource, options func(address string) *redis.Options, logger *slog.Logger) *Current {
+func NewCurrent(source engine.TopologySource, options func(address string) *redis.Options, logger *slog.Logger) *Current {
 	c := &Current{source: source, options: options, logger: logger}
 	c.now.Store(&connection{err: errNoFleet})
 	return c
 }
 
-var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'", lease.ErrUnsupported)
+var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'", engine.ErrUnsupported)
 
 // Backend returns the connection to the fleet, or why there is none.
 func (c *Current) Backend() (*redlockadapter.Backend, error) {
@@ -55,7 +55,7 @@ func (c *Current) Backend() (*redlockadapter.Backend, error) {
 }
 
 // Of returns the connection if it is to this fleet, else nil.
-func (c *Current) Of(fleet lease.Fleet) *redlockadapter.Backend {
+func (c *Current) Of(fleet engine.Fleet) *redlockadapter.Backend {
 	now := c.now.Load()
 	if now.backend == nil || !now.fleet.Equal(fleet) {
 		return nil
@@ -65,7 +65,7 @@ func (c *Current) Of(fleet lease.Fleet) *redlockadapter.Backend {
 
 // Run follows the topology until ctx ends, and closes the connection then.
 func (c *Current) Run(ctx context.Context) {
-	defer c.replace(&connection{err: fmt.Errorf("%w: the member is stopping", lease.ErrUnavailable)})
+	defer c.replace(&connection{err: fmt.Errorf("%w: the member is stopping", engine.ErrUnavailable)})
 	failed := "" // logged once for each reason
 	for {
 		topology := c.source.Topology()
@@ -97,7 +97,7 @@ func (c *Current) await(ctx context.Context, version uint64) error {
 	return ctx.Err()
 }
 
-func (c *Current) connect(ctx context.Context, fleet lease.Fleet) *connection {
+func (c *Current) connect(ctx context.Context, fleet engine.Fleet) *connection {
 	if fleet.IsZero() {
 		return &connection{err: errNoFleet}
 	}
@@ -108,7 +108,7 @@ func (c *Current) connect(ctx context.Context, fleet lease.Fleet) *connection {
 	}
 	backend, err := redlockadapter.New(ctx, config)
 	if err != nil {
-		return &connection{fleet: fleet, err: fmt.Errorf("%w: connect to the Redis fleet: %w", lease.ErrUnavailable, err)}
+		return &connection{fleet: fleet, err: fmt.Errorf("%w: connect to the Redis fleet: %w", engine.ErrUnavailable, err)}
 	}
 	return &connection{fleet: fleet, backend: backend}
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -14,7 +14,7 @@ type joining struct {
 	join     string
 	assigned bool
 	tokens   machine.Range
-	retry    lease.Instant // not before; zero: at once
+	retry    engine.Instant // not before; zero: at once
 }
 
 // drive brings every node to the goal.
@@ -90,7 +90,7 @@ func (p *Plan) Joining(address string) (join string, tokens machine.Range) {
 }
 
 // Wait notes that a node is not to be initialised before a moment.
-func (p *Plan) Wait(address string, until lease.Instant) {
+func (p *Plan) Wait(address string, until engine.Instant) {
 	if j := p.joins[address]; j != nil {
 		j.retry = until
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -30,10 +30,10 @@ const (
 
 // Log is the part of a raftstore.Node that a Keeper needs.
 type Log interface {
-	lease.TopologySource
+	engine.TopologySource
 	Leads() bool
 	Efficiency() machine.Efficiency
-	SetFleet(ctx context.Context, f lease.Fleet, version uint64, now, force bool) (uint64, error)
+	SetFleet(ctx context.Context, f engine.Fleet, version uint64, now, force bool) (uint64, error)
 	FinishFleet(ctx context.Context, version uint64) error
 	FinishMove(ctx context.Context, prefix string, version uint64) error
 	AssignRange(ctx context.Context, member, join string) (machine.Range, error)
@@ -48,8 +48,8 @@ type Log interface {
 type Keeper struct {
 	log     Log
 	current *Current
-	seed    lease.Fleet
-	clock   lease.Clock
+	seed    engine.Fleet
+	clock   engine.Clock
 	logger  *slog.Logger
 	wake    chan struct{}
 
@@ -68,7 +68,7 @@ type Keeper struct {
 
 // NewKeeper returns a Keeper. seed is the fleet that a log without one gets; it
 // may be zero.
-func NewKeeper(log Log, current *Current, seed lease.Fleet, clock lease.Clock, logger *slog.Logger) *Keeper {
+func NewKeeper(log Log, current *Current, seed engine.Fleet, clock engine.Clock, logger *slog.Logger) *Keeper {
 	return &Keeper{log: log, current: current, seed: seed, clock: clock, logger: logger, wake: make(chan struct{}, 1)}
 }
 
@@ -165,7 +165,7 @@ func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token) error {
 	case state.Fleet.IsZero():
 		return errNoFleet
 	case state.Ready:
-		return fmt.Errorf("%w: efficiency mode is ready and knows its floor (%d)", lease.ErrInvalid, state.Floor)
+		return fmt.Errorf("%w: efficiency mode is ready and knows its floor (%d)", engine.ErrInvalid, state.Floor)
 	}
 	version := uint64(0)
 	for _, n := range nodesOf(ctx, k.current.Of(state.Fleet), state.Fleet) {
@@ -183,7 +183,7 @@ func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token) error {
 }
 
 // nodesOf asks all nodes for their reports. Without a connection none answers.
-func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet lease.Fleet) []Node {
+func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.Fleet) []Node {
 	nodes := make([]Node, len(fleet.Addresses))
 	if backend == nil {
 		return nodes

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -89,9 +89,9 @@ type Step struct {
 //     refuses older versions;
 //  3. a join nonce is on the node before the log assigns a range to it.
 type Plan struct {
-	fleet   lease.Fleet              // of the last step
-	reached map[change]lease.Instant // when a quorum was first seen at a change's goal
-	joins   map[string]*joining      // by address
+	fleet   engine.Fleet              // of the last step
+	reached map[change]engine.Instant // when a quorum was first seen at a change's goal
+	joins   map[string]*joining       // by address
 }
 
 // change identifies a move, or the change of the fleet.
@@ -103,11 +103,11 @@ type change struct {
 
 // NewPlan returns a Plan that knows nothing yet.
 func NewPlan() *Plan {
-	return &Plan{reached: map[change]lease.Instant{}, joins: map[string]*joining{}}
+	return &Plan{reached: map[change]engine.Instant{}, joins: map[string]*joining{}}
 }
 
 // Step decides what to do now. Nodes are in the order of state.Fleet.Addresses.
-func (p *Plan) Step(state machine.Efficiency, nodes []Node, now lease.Instant) Step {
+func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) Step {
 	if !state.Fleet.Equal(p.fleet) || !state.Fleet.IsZero() && !known(state) {
 		clear(p.joins) // ranges of another fleet, or of a log that was rolled back
 	}
@@ -152,7 +152,7 @@ type decision struct {
 	state   machine.Efficiency
 	nodes   []Node
 	reports []recovery.Report
-	now     lease.Instant
+	now     engine.Instant
 	goal    recovery.Goal
 	step    *Step
 }
@@ -254,12 +254,12 @@ func (d *decision) moveWithoutFleet() {
 
 // move completes a move when it may complete, else says what it waits for.
 func (d *decision) move(m *machine.Move) {
-	if m.From == lease.Correctness && m.Holders > 0 {
+	if m.From == engine.Correctness && m.Holders > 0 {
 		d.step.Moves[m.Prefix] = holders(m.Holders)
 		return
 	}
 	goal := recovery.Goal{Version: m.Version, Fleet: d.goal.Fleet}
-	if m.To == lease.Efficiency {
+	if m.To == engine.Efficiency {
 		goal.Floor = d.goal.Floor
 	}
 	key := change{prefix: m.Prefix, version: m.Version}
@@ -268,7 +268,7 @@ func (d *decision) move(m *machine.Move) {
 		return
 	}
 	left := time.Duration(0)
-	if m.From == lease.Efficiency {
+	if m.From == engine.Efficiency {
 		left = d.leasesLeft(key, m.Now)
 	}
 	if left > 0 {

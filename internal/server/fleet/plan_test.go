@@ -8,7 +8,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/fleet"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -19,9 +19,9 @@ const (
 )
 
 var (
-	three = lease.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1", "c:1"}, MaxTTL: maxTTL}
-	other = lease.Fleet{Namespace: "n", Addresses: []string{"d:1"}, MaxTTL: maxTTL}
-	start = lease.NewInstant(time.Unix(1000, 0), time.Hour)
+	three = engine.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1", "c:1"}, MaxTTL: maxTTL}
+	other = engine.Fleet{Namespace: "n", Addresses: []string{"d:1"}, MaxTTL: maxTTL}
+	start = engine.NewInstant(time.Unix(1000, 0), time.Hour)
 )
 
 // ready is the state of a log whose fleet serves, at a version.
@@ -53,8 +53,8 @@ func kinds(step fleet.Step) (list []fleet.Kind) {
 }
 
 func TestPlanStep(t *testing.T) {
-	leaving := machine.Move{Prefix: "p/", From: lease.Efficiency, To: lease.Correctness, Version: 7}
-	coming := machine.Move{Prefix: "p/", From: lease.Correctness, To: lease.Efficiency, Version: 7}
+	leaving := machine.Move{Prefix: "p/", From: engine.Efficiency, To: engine.Correctness, Version: 7}
+	coming := machine.Move{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7}
 	with := func(s machine.Efficiency, changes ...func(*machine.Efficiency)) machine.Efficiency {
 		for _, change := range changes {
 			change(&s)
@@ -103,7 +103,7 @@ func TestPlanStep(t *testing.T) {
 			want: []fleet.Kind{fleet.FinishMove}},
 		{name: "to correctness, now, before a quorum", state: with(ready(7), move(now(leaving))), nodes: []fleet.Node{voter(7), lost(), lost()},
 			moves: "1 of 3 Redis nodes have the new version, 2 are needed"},
-		{name: "to efficiency, held", state: with(ready(7), move(machine.Move{Prefix: "p/", From: lease.Correctness, To: lease.Efficiency, Version: 7, Holders: 3})),
+		{name: "to efficiency, held", state: with(ready(7), move(machine.Move{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7, Holders: 3})),
 			nodes: []fleet.Node{voter(7), voter(7), voter(7)}, moves: "3 holders to release"},
 		{name: "to efficiency", state: with(ready(7), move(coming)), nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishMove}},
 		{name: "to efficiency, floor on too few", state: with(ready(7), move(coming), func(s *machine.Efficiency) { s.Floor = 5 }),
@@ -133,7 +133,7 @@ func TestPlanStep(t *testing.T) {
 // quorum refuses older versions, and a new leader waits again.
 func TestPlanWaitsForLeases(t *testing.T) {
 	state := ready(7)
-	state.Moves = []machine.Move{{Prefix: "p/", From: lease.Efficiency, To: lease.Correctness, Version: 7}}
+	state.Moves = []machine.Move{{Prefix: "p/", From: engine.Efficiency, To: engine.Correctness, Version: 7}}
 	plan, nodes := fleet.NewPlan(), []fleet.Node{voter(7), voter(7), voter(7)}
 	step := plan.Step(state, []fleet.Node{voter(7), voter(6), voter(6)}, start)
 	require.Equal(t, []fleet.Kind{fleet.Advance, fleet.Advance}, kinds(step))

@@ -7,23 +7,23 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // ModeText is the word for a mode, empty for AnyMode.
-func ModeText(m lease.Mode) string {
-	if m == lease.AnyMode {
+func ModeText(m engine.Mode) string {
+	if m == engine.AnyMode {
 		return ""
 	}
 	return m.String()
 }
 
 // ParseMode reads what ModeText writes.
-func ParseMode(s string) (lease.Mode, error) {
+func ParseMode(s string) (engine.Mode, error) {
 	if s == "" {
-		return lease.AnyMode, nil
+		return engine.AnyMode, nil
 	}
-	return lease.ParseMode(s)
+	return engine.ParseMode(s)
 }
 
 // DurationText is a duration as the API writes it; 0 is empty.
@@ -41,7 +41,7 @@ func ParseDuration(field, s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%w: %s %q, use a duration as \"10s\", \"1m30s\" or \"500ms\"", lease.ErrInvalid, field, s)
+		return 0, fmt.Errorf("%w: %s %q, use a duration as \"10s\", \"1m30s\" or \"500ms\"", engine.ErrInvalid, field, s)
 	}
 	return d, nil
 }
@@ -66,39 +66,39 @@ func names(resources []fencing.Resource) []string {
 }
 
 // FromRequest is a request for the stream.
-func FromRequest(r *lease.Request) *pb.AcquireCall {
+func FromRequest(r *engine.Request) *pb.AcquireCall {
 	return &pb.AcquireCall{Nonce: uint64(r.Nonce), Resources: names(r.Resources), Mode: ModeText(r.Mode), Wait: r.Wait,
-		Holder: r.Holder, Metadata: r.Metadata, Shared: r.Kind == lease.Shared, Permits: int32(r.Permits)}
+		Holder: r.Holder, Metadata: r.Metadata, Shared: r.Kind == engine.Shared, Permits: int32(r.Permits)}
 }
 
 // ToRequest is a request from the stream, not validated.
-func ToRequest(c *pb.AcquireCall) (lease.Request, error) {
+func ToRequest(c *pb.AcquireCall) (engine.Request, error) {
 	mode, err := ParseMode(c.Mode)
 	if err != nil {
-		return lease.Request{}, err
+		return engine.Request{}, err
 	}
 	kind, err := kindFrom(c.Shared, c.Permits)
-	return lease.Request{Nonce: lease.Nonce(c.Nonce), Resources: Resources(c.Resources...), Kind: kind, Permits: int(c.Permits),
+	return engine.Request{Nonce: engine.Nonce(c.Nonce), Resources: Resources(c.Resources...), Kind: kind, Permits: int(c.Permits),
 		Mode: mode, Wait: c.Wait, Holder: c.Holder, Metadata: c.Metadata}, err
 }
 
-func kindFrom(shared bool, permits int32) (lease.Kind, error) {
+func kindFrom(shared bool, permits int32) (engine.Kind, error) {
 	switch {
 	case shared && permits != 0:
-		return 0, fmt.Errorf("%w: shared and permits exclude each other", lease.ErrInvalid)
+		return 0, fmt.Errorf("%w: shared and permits exclude each other", engine.ErrInvalid)
 	case shared:
-		return lease.Shared, nil
+		return engine.Shared, nil
 	case permits != 0:
-		return lease.Permit, nil
+		return engine.Permit, nil
 	}
-	return lease.Exclusive, nil
+	return engine.Exclusive, nil
 }
 
 // Kind reads how a lease is shared from an AcquireRequest.
-func Kind(r *pb.AcquireRequest) (lease.Kind, error) { return kindFrom(r.Shared, r.Permits) }
+func Kind(r *pb.AcquireRequest) (engine.Kind, error) { return kindFrom(r.Shared, r.Permits) }
 
 // FromStatusOf is the status of a lock as a message.
-func FromStatusOf(s lease.Status) *pb.Lock {
+func FromStatusOf(s engine.Status) *pb.Lock {
 	lock := &pb.Lock{Resource: string(s.Resource), Mode: ModeText(s.Mode), Delayed: s.Delayed}
 	for i := range s.Holders {
 		lock.Holders = append(lock.Holders, FromParty(&s.Holders[i]))
@@ -110,27 +110,27 @@ func FromStatusOf(s lease.Status) *pb.Lock {
 }
 
 // FromParty is a holder or waiter as a message.
-func FromParty(p *lease.Party) *pb.Party {
+func FromParty(p *engine.Party) *pb.Party {
 	return &pb.Party{Holder: p.Holder, SessionId: p.Session.String(), Nonce: uint64(p.Nonce), Kind: p.Kind.String(), Slot: int32(p.Slot),
 		Token: uint64(p.Token), Metadata: p.Metadata, TtlLeft: DurationText(p.TTL)}
 }
 
 // ToStatusOf is the other way.
-func ToStatusOf(lock *pb.Lock) (lease.Status, error) {
+func ToStatusOf(lock *pb.Lock) (engine.Status, error) {
 	mode, err := ParseMode(lock.GetMode())
 	if err != nil {
-		return lease.Status{}, err
+		return engine.Status{}, err
 	}
-	s := lease.Status{Resource: fencing.Resource(lock.GetResource()), Mode: mode, Delayed: lock.GetDelayed()}
+	s := engine.Status{Resource: fencing.Resource(lock.GetResource()), Mode: mode, Delayed: lock.GetDelayed()}
 	if s.Holders, err = toParties(lock.GetHolders()); err != nil {
-		return lease.Status{}, err
+		return engine.Status{}, err
 	}
 	s.Waiters, err = toParties(lock.GetWaiters())
 	return s, err
 }
 
-func toParties(list []*pb.Party) ([]lease.Party, error) {
-	var parties []lease.Party
+func toParties(list []*pb.Party) ([]engine.Party, error) {
+	var parties []engine.Party
 	for _, p := range list {
 		party, err := ToParty(p)
 		if err != nil {
@@ -142,18 +142,18 @@ func toParties(list []*pb.Party) ([]lease.Party, error) {
 }
 
 // ToParty reads a holder or waiter.
-func ToParty(p *pb.Party) (lease.Party, error) {
-	id, err := lease.ParseSessionID(p.SessionId)
+func ToParty(p *pb.Party) (engine.Party, error) {
+	id, err := engine.ParseSessionID(p.SessionId)
 	if err != nil {
-		return lease.Party{}, err
+		return engine.Party{}, err
 	}
 	left, err := ParseDuration("ttlLeft", p.TtlLeft)
 	if err != nil {
-		return lease.Party{}, err
+		return engine.Party{}, err
 	}
-	party := lease.Party{Holder: p.Holder, Session: id, Nonce: lease.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
+	party := engine.Party{Holder: p.Holder, Session: id, Nonce: engine.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
 		Metadata: p.Metadata, TTL: left}
-	for _, k := range []lease.Kind{lease.Shared, lease.Permit} {
+	for _, k := range []engine.Kind{engine.Shared, engine.Permit} {
 		if p.Kind == k.String() {
 			party.Kind = k
 		}

@@ -10,7 +10,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // The codes of an Error.
@@ -43,7 +43,7 @@ var ErrOutdated = errors.New("version is outdated")
 var ErrBehind = errors.New("node is behind")
 
 // ErrUnauthenticated: the service asks who calls, and the call had no secret of
-// one of its users. It was refused at the door: like lease.ErrUnavailable, which
+// one of its users. It was refused at the door: like engine.ErrUnavailable, which
 // it matches, it says nothing of earlier calls, and so not that an attempt has
 // failed for good.
 var ErrUnauthenticated error = doorError("not authenticated")
@@ -54,8 +54,8 @@ type doorError string
 // Error is the text.
 func (e doorError) Error() string { return string(e) }
 
-// Is makes errors.Is match lease.ErrUnavailable.
-func (e doorError) Is(target error) bool { return target == lease.ErrUnavailable }
+// Is makes errors.Is match engine.ErrUnavailable.
+func (e doorError) Is(target error) bool { return target == engine.ErrUnavailable }
 
 // kind is one code: the error that it stands for, its gRPC code, and what to do.
 type kind struct {
@@ -69,29 +69,29 @@ type kind struct {
 // effect is uncertain, whatever else it is, and the special comes before the
 // general.
 var kinds = []kind{
-	{CodeUncertain, lease.ErrUncertain, codes.Unknown, "it may or may not have happened: repeat the call with the same session id and nonce to find out"},
-	{CodeModeMismatch, lease.ErrModeMismatch, codes.FailedPrecondition, "leave mode out to take the lock as it is, or change its policy for all"},
-	{CodeHeld, lease.ErrHeld, codes.FailedPrecondition, "wait for it with \"wait\", or try again later; Inspect tells who holds it"},
-	{CodeNotHeld, lease.ErrNotHeld, codes.NotFound, "there is no such lease: if it was yours, stop writing and acquire again"},
-	{CodeExpired, lease.ErrExpired, codes.NotFound, "stop writing; acquire again for a new token, and renew it in less than its ttl"},
-	{CodeTaken, lease.ErrTaken, codes.NotFound, "stop writing; acquire again for a new token"},
-	{CodeLost, lease.ErrLost, codes.NotFound, "stop writing; acquire again for a new token"},
-	{CodeReleased, lease.ErrReleased, codes.NotFound, "the holder has given it back: acquire again for a new token"},
-	{CodeUnsupported, lease.ErrUnsupported, codes.Unimplemented, "use a lock in correctness mode, or move this one: `leased policy set PREFIX --mode correctness`"},
+	{CodeUncertain, engine.ErrUncertain, codes.Unknown, "it may or may not have happened: repeat the call with the same session id and nonce to find out"},
+	{CodeModeMismatch, engine.ErrModeMismatch, codes.FailedPrecondition, "leave mode out to take the lock as it is, or change its policy for all"},
+	{CodeHeld, engine.ErrHeld, codes.FailedPrecondition, "wait for it with \"wait\", or try again later; Inspect tells who holds it"},
+	{CodeNotHeld, engine.ErrNotHeld, codes.NotFound, "there is no such lease: if it was yours, stop writing and acquire again"},
+	{CodeExpired, engine.ErrExpired, codes.NotFound, "stop writing; acquire again for a new token, and renew it in less than its ttl"},
+	{CodeTaken, engine.ErrTaken, codes.NotFound, "stop writing; acquire again for a new token"},
+	{CodeLost, engine.ErrLost, codes.NotFound, "stop writing; acquire again for a new token"},
+	{CodeReleased, engine.ErrReleased, codes.NotFound, "the holder has given it back: acquire again for a new token"},
+	{CodeUnsupported, engine.ErrUnsupported, codes.Unimplemented, "use a lock in correctness mode, or move this one: `leased policy set PREFIX --mode correctness`"},
 	{CodeInvalidResource, fencing.ErrInvalidResource, codes.InvalidArgument, "change the name"},
-	{CodeInvalid, lease.ErrInvalid, codes.InvalidArgument, "change the request as the message says"},
+	{CodeInvalid, engine.ErrInvalid, codes.InvalidArgument, "change the request as the message says"},
 	{CodeOutdated, ErrOutdated, codes.Aborted, "read the policies again and repeat with their version"},
 	{CodeBehind, ErrBehind, codes.FailedPrecondition, "ask again when it has caught up"},
 	{CodeNotLeader, nil, codes.Unavailable, "ask the leader"},
 	{CodeUnauthenticated, ErrUnauthenticated, codes.Unauthenticated, "send the header \"Authorization: Bearer SECRET\" with a secret of `leased user add`; " +
 		"commands take it from --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
-	{CodeUnavailable, lease.ErrUnavailable, codes.Unavailable, "nothing has happened: try again in a moment"},
+	{CodeUnavailable, engine.ErrUnavailable, codes.Unavailable, "nothing has happened: try again in a moment"},
 	{CodeCanceled, context.Canceled, codes.Canceled, "the caller has ended the call"},
 	{CodeDeadline, context.DeadlineExceeded, codes.DeadlineExceeded, "give the call more time"},
 }
 
 // NotLeaderError says that another member serves. Nothing has happened. It
-// matches lease.ErrUnavailable.
+// matches engine.ErrUnavailable.
 type NotLeaderError struct {
 	Leader string // the address of its API, empty if not known
 	Text   string
@@ -100,23 +100,23 @@ type NotLeaderError struct {
 // Error is the text.
 func (e *NotLeaderError) Error() string { return e.Text }
 
-// Is makes errors.Is match lease.ErrUnavailable.
-func (e *NotLeaderError) Is(target error) bool { return target == lease.ErrUnavailable }
+// Is makes errors.Is match engine.ErrUnavailable.
+func (e *NotLeaderError) Is(target error) bool { return target == engine.ErrUnavailable }
 
-// FromError is err as a message. A *lease.MovingError has the mode that the lock
+// FromError is err as a message. A *engine.MovingError has the mode that the lock
 // is leaving in mode, and the one that it moves to in expected_mode. An error that is none of the known ones may
-// have taken effect, as the contract of lease.Backend says.
+// have taken effect, as the contract of engine.Backend says.
 func FromError(err error) *pb.Error {
 	if err == nil {
 		return nil
 	}
 	k := kindOf(err)
 	e := &pb.Error{Code: k.code, Message: err.Error(), Hint: k.hint}
-	var mode *lease.ModeError
+	var mode *engine.ModeError
 	if k.code == CodeModeMismatch && errors.As(err, &mode) {
 		e.Resource, e.ExpectedMode, e.Mode = string(mode.Resource), ModeText(mode.Want), ModeText(mode.Have)
 	}
-	var moving *lease.MovingError
+	var moving *engine.MovingError
 	if k.code == CodeUnavailable && errors.As(err, &moving) {
 		e.Resource, e.Mode, e.ExpectedMode = string(moving.Resource), ModeText(moving.From), ModeText(moving.To)
 		e.Hint = "the lock is changing its mode: wait for it, or try again when `leased policy show` says that it is complete"
@@ -152,13 +152,13 @@ func ToError(e *pb.Error) error {
 		want, wantErr := ParseMode(e.ExpectedMode)
 		have, haveErr := ParseMode(e.Mode)
 		if wantErr == nil && haveErr == nil {
-			return &lease.ModeError{Resource: fencing.Resource(e.Resource), Want: want, Have: have}
+			return &engine.ModeError{Resource: fencing.Resource(e.Resource), Want: want, Have: have}
 		}
 	case CodeUnavailable:
 		from, fromErr := ParseMode(e.Mode)
 		to, toErr := ParseMode(e.ExpectedMode)
 		if e.Resource != "" && fromErr == nil && toErr == nil {
-			return &lease.MovingError{Resource: fencing.Resource(e.Resource), From: from, To: to}
+			return &engine.MovingError{Resource: fencing.Resource(e.Resource), From: from, To: to}
 		}
 	case CodeNotLeader:
 		return &NotLeaderError{Leader: e.Leader, Text: e.Message}
@@ -168,7 +168,7 @@ func ToError(e *pb.Error) error {
 			return &remoteError{text: e.Message, sentinel: k.sentinel}
 		}
 	}
-	return fmt.Errorf("%w: the service answered %q: %s", lease.ErrUncertain, e.Code, e.Message)
+	return fmt.Errorf("%w: the service answered %q: %s", engine.ErrUncertain, e.Code, e.Message)
 }
 
 // remoteError is an error of the other side.
@@ -210,9 +210,9 @@ func FromStatus(err error) error {
 	}
 	switch s.Code() {
 	case codes.Canceled:
-		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.Canceled)
+		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Canceled)
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("%w: %w", lease.ErrUncertain, context.DeadlineExceeded)
+		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.DeadlineExceeded)
 	}
-	return fmt.Errorf("%w: %w", lease.ErrUncertain, err)
+	return fmt.Errorf("%w: %w", engine.ErrUncertain, err)
 }

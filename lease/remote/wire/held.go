@@ -5,7 +5,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 )
 
@@ -17,7 +17,7 @@ func FromHeld(h perlease.Held) *pb.HeldLease {
 }
 
 // ToHeld is the other way.
-func ToHeld(session lease.SessionID, m *pb.HeldLease) perlease.Held {
-	return perlease.Held{Session: session, Nonce: lease.Nonce(m.GetNonce()), Name: m.GetName(), Resources: Resources(m.GetResources()...),
+func ToHeld(session engine.SessionID, m *pb.HeldLease) perlease.Held {
+	return perlease.Held{Session: session, Nonce: engine.Nonce(m.GetNonce()), Name: m.GetName(), Resources: Resources(m.GetResources()...),
 		Token: fencing.Token(m.GetToken()), TTL: time.Duration(m.GetTtlNanos()), Holder: m.GetHolder(), Metadata: m.GetMetadata()}
 }

@@ -6,19 +6,19 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // FromPolicy is a policy as a message.
-func FromPolicy(p lease.Policy) *pb.Policy {
+func FromPolicy(p engine.Policy) *pb.Policy {
 	return &pb.Policy{Prefix: p.Prefix, Mode: ModeText(p.Mode), Next: ModeText(p.Next), Ttl: DurationText(p.TTL), Renew: DurationText(p.Renew),
 		Drift: DurationText(p.Drift), LockDelay: DurationText(p.LockDelay)}
 }
 
 // ToPolicy is the other way. The policy is valid.
-func ToPolicy(m *pb.Policy) (p lease.Policy, err error) {
+func ToPolicy(m *pb.Policy) (p engine.Policy, err error) {
 	p.Prefix = m.GetPrefix()
-	if p.Mode, err = lease.ParseMode(m.GetMode()); err != nil {
+	if p.Mode, err = engine.ParseMode(m.GetMode()); err != nil {
 		return p, err
 	}
 	if p.Next, err = ParseMode(m.GetNext()); err != nil {
@@ -36,7 +36,7 @@ func ToPolicy(m *pb.Policy) (p lease.Policy, err error) {
 }
 
 // FromFleet is a Redis fleet as a message, nil if it has no nodes.
-func FromFleet(f lease.Fleet) *pb.RedisFleet {
+func FromFleet(f engine.Fleet) *pb.RedisFleet {
 	if f.IsZero() {
 		return nil
 	}
@@ -44,20 +44,20 @@ func FromFleet(f lease.Fleet) *pb.RedisFleet {
 }
 
 // ToFleet is the other way. The fleet is valid.
-func ToFleet(m *pb.RedisFleet) (lease.Fleet, error) {
+func ToFleet(m *pb.RedisFleet) (engine.Fleet, error) {
 	if len(m.GetAddresses()) == 0 {
-		return lease.Fleet{}, nil
+		return engine.Fleet{}, nil
 	}
 	maxTTL, err := ParseDuration("maxTtl", m.MaxTtl)
 	if err != nil {
-		return lease.Fleet{}, err
+		return engine.Fleet{}, err
 	}
-	f := lease.Fleet{Namespace: m.Namespace, Addresses: slices.Clone(m.Addresses), MaxTTL: maxTTL}
+	f := engine.Fleet{Namespace: m.Namespace, Addresses: slices.Clone(m.Addresses), MaxTTL: maxTTL}
 	return f, f.Validate()
 }
 
 // FromTopology is a topology as a message.
-func FromTopology(t lease.Topology) *pb.Topology {
+func FromTopology(t engine.Topology) *pb.Topology {
 	m := &pb.Topology{Version: t.Version, Fleet: FromFleet(t.Fleet), Ready: t.Ready}
 	for _, p := range t.Policies.All() {
 		m.Policies = append(m.Policies, FromPolicy(p))
@@ -66,22 +66,22 @@ func FromTopology(t lease.Topology) *pb.Topology {
 }
 
 // ToTopology is the other way. Its policies and its fleet are valid.
-func ToTopology(m *pb.Topology) (lease.Topology, error) {
-	policies := make([]lease.Policy, 0, len(m.GetPolicies()))
+func ToTopology(m *pb.Topology) (engine.Topology, error) {
+	policies := make([]engine.Policy, 0, len(m.GetPolicies()))
 	for _, p := range m.GetPolicies() {
 		policy, err := ToPolicy(p)
 		if err != nil {
-			return lease.Topology{}, fmt.Errorf("topology %d: %w", m.Version, err)
+			return engine.Topology{}, fmt.Errorf("topology %d: %w", m.Version, err)
 		}
 		policies = append(policies, policy)
 	}
-	set, err := lease.NewPolicies(policies...)
+	set, err := engine.NewPolicies(policies...)
 	if err != nil {
-		return lease.Topology{}, fmt.Errorf("topology %d: %w", m.Version, err)
+		return engine.Topology{}, fmt.Errorf("topology %d: %w", m.Version, err)
 	}
 	fleet, err := ToFleet(m.GetFleet())
 	if err != nil {
-		return lease.Topology{}, fmt.Errorf("topology %d: %w", m.GetVersion(), err)
+		return engine.Topology{}, fmt.Errorf("topology %d: %w", m.GetVersion(), err)
 	}
-	return lease.Topology{Version: m.GetVersion(), Policies: set, Fleet: fleet, Ready: m.GetReady()}, nil
+	return engine.Topology{Version: m.GetVersion(), Policies: set, Fleet: fleet, Ready: m.GetReady()}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // startEmbedded starts an imitation of a Redis master in this process.
@@ -17,7 +17,7 @@ func (f *Fleet) startEmbedded() error {
 	if err := m.StartAddr("127.0.0.1:0"); err != nil {
 		return fmt.Errorf("start an embedded Redis: %w", err)
 	}
-	m.Server().SetPreHook(introduce(lease.NewSessionID().String()))
+	m.Server().SetPreHook(introduce(engine.NewSessionID().String()))
 	f.Addrs, f.stop = append(f.Addrs, m.Addr()), append(f.stop, m.Close)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // readFile takes the values of a YAML file.
@@ -114,7 +115,7 @@ func (s *Settings) readPolicies(path string, node *yaml.Node) error {
 		}
 		s.Policies = append(s.Policies, p)
 	}
-	if _, err := lease.NewPolicies(s.Policies...); err != nil {
+	if _, err := engine.NewPolicies(s.Policies...); err != nil {
 		return fmt.Errorf("%w: policies (from %s): %w", ErrInvalid, sourceOf(path, node), err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -31,11 +32,11 @@ var redisKeys = []key{
 }
 
 // Fleet returns the Redis nodes that the service begins with.
-func (s *Settings) Fleet() lease.Fleet {
+func (s *Settings) Fleet() engine.Fleet {
 	if len(s.Redis) == 0 {
-		return lease.Fleet{}
+		return engine.Fleet{}
 	}
-	return lease.Fleet{Namespace: s.RedisNamespace, Addresses: s.Redis, MaxTTL: s.RedisMaxTTL}
+	return engine.Fleet{Namespace: s.RedisNamespace, Addresses: s.Redis, MaxTTL: s.RedisMaxTTL}
 }
 
 // readRedisNodes reads what single nodes have for themselves: a map from address

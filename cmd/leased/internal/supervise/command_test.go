@@ -19,7 +19,8 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 	"github.com/leased-project/leased/lease"
-	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/memory"
 )
 
 const (
@@ -75,7 +76,7 @@ func blindGuard() []string {
 // supervisorMain runs a command under a lease of its own.
 func supervisorMain(guard, args []string) {
 	blockSignal()
-	memory, _ := leasetest.NewMemory()
+	memory, _ := memory.New()
 	client, _ := lease.New(memory)
 	l, err := client.Acquire(context.Background(), resource, lease.WithTTL(ttl))
 	if err != nil {
@@ -97,18 +98,18 @@ func plainMain(args []string) {
 
 // line is the way to the service, which can be cut.
 type line struct {
-	lease.Backend
+	engine.Backend
 	cut *atomic.Bool
 }
 
 type lineSession struct {
-	lease.Session
+	engine.Session
 	cut *atomic.Bool
 }
 
-func (b line) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (b line) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	lost := config.Lost
-	config.Lost = func(nonce lease.Nonce, err error) {
+	config.Lost = func(nonce engine.Nonce, err error) {
 		if !b.cut.Load() {
 			lost(nonce, err)
 		}
@@ -118,7 +119,7 @@ func (b line) Open(ctx context.Context, config lease.SessionConfig) (lease.Sessi
 }
 
 // Renew hangs while the line is cut, as a packet that nobody answers.
-func (s lineSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s lineSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	if s.cut.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -129,7 +130,7 @@ func (s lineSession) Renew(ctx context.Context) ([]lease.Nonce, error) {
 // scene is a service, a lease and a command whose output the test reads.
 type scene struct {
 	t       *testing.T
-	memory  *leasetest.Memory
+	memory  *memory.Backend
 	cut     atomic.Bool
 	lease   *lease.Lease
 	command supervise.Command
@@ -144,7 +145,7 @@ type scene struct {
 
 func newScene(t *testing.T, args ...string) *scene {
 	t.Helper()
-	memory, err := leasetest.NewMemory()
+	memory, err := memory.New()
 	require.NoError(t, err)
 	s := &scene{t: t, memory: memory, signals: make(chan os.Signal, 8), ended: make(chan struct{})}
 	s.lease, err = s.client(line{memory, &s.cut}).Acquire(s.ctx(), resource, lease.WithTTL(ttl))
@@ -164,7 +165,7 @@ func (s *scene) ctx() context.Context {
 	return ctx
 }
 
-func (s *scene) client(b lease.Backend) *lease.Client {
+func (s *scene) client(b engine.Backend) *lease.Client {
 	c, err := lease.New(b)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = c.Close(context.Background()) })

@@ -1,4 +1,4 @@
-package lease_test
+package engine_test
 
 import (
 	"testing"
@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func TestInstantTakesTheMorePessimisticClock(t *testing.T) {
-	at := func(running, boot time.Duration) lease.Instant {
-		return lease.NewInstant(time.Unix(0, 0).Add(running), boot)
+	at := func(running, boot time.Duration) engine.Instant {
+		return engine.NewInstant(time.Unix(0, 0).Add(running), boot)
 	}
 	tests := []struct {
 		name       string
-		from, to   lease.Instant
+		from, to   engine.Instant
 		since, til time.Duration
 	}{
 		{"both agree", at(1, 1), at(6, 6), 5, 5},
@@ -32,12 +32,12 @@ func TestInstantTakesTheMorePessimisticClock(t *testing.T) {
 	deadline := at(0, 0).Add(10)
 	require.Equal(t, time.Duration(4), at(6, 6).Until(deadline))
 	require.Equal(t, time.Duration(-96), at(6, 106).Until(deadline))
-	require.True(t, lease.Instant{}.IsZero())
+	require.True(t, engine.Instant{}.IsZero())
 	require.False(t, at(1, 1).IsZero())
 }
 
 func TestSystemClockRuns(t *testing.T) {
-	clock := lease.SystemClock()
+	clock := engine.SystemClock()
 	first := clock.Now()
 	require.True(t, moves(clock))
 	require.Less(t, clock.Now().Since(first), time.Hour)
@@ -47,7 +47,7 @@ func TestSystemClockRuns(t *testing.T) {
 // clock that goes on in suspend.
 func TestSystemClockReadsAClockThatRunsInSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock, monotonic := lease.SystemClock(), lease.MonotonicClock()
+		clock, monotonic := engine.SystemClock(), engine.MonotonicClock()
 		frozen := monotonic.Now()
 		require.True(t, moves(clock))
 		require.Zero(t, monotonic.Now().Since(frozen))
@@ -55,7 +55,7 @@ func TestSystemClockReadsAClockThatRunsInSuspend(t *testing.T) {
 }
 
 // moves reports whether the clock shows a later time within many readings.
-func moves(clock lease.Clock) bool {
+func moves(clock engine.Clock) bool {
 	first := clock.Now()
 	for range 1_000_000 {
 		if clock.Now().Since(first) > 0 {
@@ -63,28 +63,4 @@ func moves(clock lease.Clock) bool {
 		}
 	}
 	return false
-}
-
-// A suspend must end the lease, though no timer has seen any time pass.
-func TestSuspendEndsTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		l := s.acquire()
-		s.clock.Suspend(ttl)
-		require.ErrorIs(t, l.Err(), lease.ErrExpired, "at once, when asked")
-	})
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		l := s.acquire(lease.WithoutRenewal(), lease.WithTTL(time.Hour))
-		s.clock.Suspend(50 * time.Minute)
-		require.LessOrEqual(t, time.Until(l.Deadline()), 10*time.Minute)
-	})
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t)
-		l := s.acquire()
-		s.clock.Suspend(ttl)
-		woke := time.Now()
-		<-l.Done()
-		require.LessOrEqual(t, time.Since(woke), time.Second, "by itself within a second of waking")
-	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/redlockadapter"
@@ -30,41 +30,41 @@ const (
 	closeTime = 5 * time.Second
 )
 
-// engine provides locks in efficiency mode: straight to the Redis nodes, or through
+// redisLocks provides locks in efficiency mode: straight to the Redis nodes, or through
 // a member of the service while they cannot be reached. It is a perlease.Engine.
-type engine struct {
+type redisLocks struct {
 	config  config
 	source  *remote.Backend
 	service *remote.Efficiency
-	clock   lease.Clock
+	clock   engine.Clock
 
 	direct   atomic.Pointer[direct]
 	asked    atomic.Bool // something has gone through the service
 	detoured atomic.Bool // a detour has begun and no call has succeeded since
 
 	mu    sync.Mutex
-	until lease.Instant // end of the detour
-	said  lease.Instant // when a detour was last logged
-	shown string        // the last reason why the nodes could not be reached
+	until engine.Instant // end of the detour
+	said  engine.Instant // when a detour was last logged
+	shown string         // the last reason why the nodes could not be reached
 }
 
 // direct is the connection to a Redis fleet, or the attempt to have one.
 type direct struct {
-	fleet   lease.Fleet
+	fleet   engine.Fleet
 	backend *redlockadapter.Backend // nil if the nodes cannot be used
 }
 
-var _ perlease.Engine = (*engine)(nil)
+var _ perlease.Engine = (*redisLocks)(nil)
 
-func newEngine(source *remote.Backend, c config) *engine {
-	e := &engine{config: c, source: source, service: source.Efficiency(), clock: lease.SystemClock()}
+func newRedisLocks(source *remote.Backend, c config) *redisLocks {
+	e := &redisLocks{config: c, source: source, service: source.Efficiency(), clock: engine.SystemClock()}
 	e.direct.Store(&direct{})
 	return e
 }
 
 // connect brings the connection to Redis in line with the topology, and reports
 // whether locks in efficiency mode have to go through the service at present.
-func (e *engine) connect(ctx context.Context) (again bool) {
+func (e *redisLocks) connect(ctx context.Context) (again bool) {
 	fleet := e.source.Topology().Fleet
 	now := e.direct.Load()
 	if fleet.Equal(now.fleet) && (now.backend != nil || fleet.IsZero()) || e.config.noRedis {
@@ -85,7 +85,7 @@ func (e *engine) connect(ctx context.Context) (again bool) {
 	return next.backend == nil && !fleet.IsZero()
 }
 
-func (e *engine) open(ctx context.Context, fleet lease.Fleet) (*redlockadapter.Backend, error) {
+func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadapter.Backend, error) {
 	if err := e.config.checkClear(fleet); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (e *engine) open(ctx context.Context, fleet lease.Fleet) (*redlockadapter.B
 }
 
 // replace puts a connection in the place of the former one, which is closed.
-func (e *engine) replace(next *direct) {
+func (e *redisLocks) replace(next *direct) {
 	if former := e.direct.Swap(next); former.backend != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
@@ -113,7 +113,7 @@ func (e *engine) replace(next *direct) {
 
 // unreachable notes why the Redis nodes cannot be used, nil if they can, and logs
 // each reason once. It reports whether the reason has changed.
-func (e *engine) unreachable(err error) bool {
+func (e *redisLocks) unreachable(err error) bool {
 	reason := ""
 	if err != nil {
 		reason = err.Error()
@@ -130,7 +130,7 @@ func (e *engine) unreachable(err error) bool {
 }
 
 // backend is the direct way, nil while locks go through the service.
-func (e *engine) backend() *redlockadapter.Backend {
+func (e *redisLocks) backend() *redlockadapter.Backend {
 	d := e.direct.Load()
 	if d.backend == nil {
 		return nil
@@ -147,15 +147,15 @@ func (e *engine) backend() *redlockadapter.Backend {
 
 // failed reports whether err of a direct call says that the Redis nodes could not
 // be reached. A detour then begins.
-func (e *engine) failed(ctx context.Context, resources []fencing.Resource, err error) bool {
+func (e *redisLocks) failed(ctx context.Context, resources []fencing.Resource, err error) bool {
 	switch {
-	case ctx.Err() != nil || !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUncertain):
+	case ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain):
 		return false
-	case errors.Is(err, redlockadapter.ErrVersion) || errors.Is(err, lease.ErrLost):
+	case errors.Is(err, redlockadapter.ErrVersion) || errors.Is(err, engine.ErrLost):
 		return false
 	}
 	topology := e.source.Topology()
-	if _, routeErr := topology.Route(&lease.Request{Resources: resources}); routeErr != nil || !topology.Fleet.Equal(e.direct.Load().fleet) {
+	if _, routeErr := topology.Route(&engine.Request{Resources: resources}); routeErr != nil || !topology.Fleet.Equal(e.direct.Load().fleet) {
 		return false // the topology is the reason
 	}
 	now := e.clock.Now()
@@ -174,7 +174,7 @@ func (e *engine) failed(ctx context.Context, resources []fencing.Resource, err e
 }
 
 // Acquire asks the Redis nodes, or a member.
-func (e *engine) Acquire(ctx context.Context, session lease.SessionID, ttl time.Duration, request lease.Request) (perlease.Held, error) {
+func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
 	if b := e.backend(); b != nil {
 		held, _, err := b.Acquire(ctx, session, ttl, request)
 		if err == nil {
@@ -192,7 +192,7 @@ func (e *engine) Acquire(ctx context.Context, session lease.SessionID, ttl time.
 // Renew extends leases. A lease on a lock that is leaving the efficiency mode is
 // not extended, and one on a lock that has left it is lost. What could not be
 // extended directly is extended through the service.
-func (e *engine) Renew(ctx context.Context, leases []perlease.Held) []error {
+func (e *redisLocks) Renew(ctx context.Context, leases []perlease.Held) []error {
 	errs := make([]error, len(leases))
 	var rest []int // of leases
 	topology := e.source.Topology()
@@ -229,14 +229,14 @@ func (e *engine) Renew(ctx context.Context, leases []perlease.Held) []error {
 }
 
 // stays returns why a lease cannot be renewed by the topology, nil if it can.
-func stays(topology *lease.Topology, held *perlease.Held) error {
+func stays(topology *engine.Topology, held *perlease.Held) error {
 	for _, name := range held.Resources {
 		mode, err := topology.ModeOf(name)
 		if err != nil {
 			return err
 		}
-		if mode != lease.Efficiency {
-			return fmt.Errorf("%w: lock %q has moved to %s mode", lease.ErrTaken, string(name), mode)
+		if mode != engine.Efficiency {
+			return fmt.Errorf("%w: lock %q has moved to %s mode", engine.ErrTaken, string(name), mode)
 		}
 	}
 	return nil
@@ -244,7 +244,7 @@ func stays(topology *lease.Topology, held *perlease.Held) error {
 
 // Release ends a lease, directly or through a member. What an unanswered acquire
 // has left behind is known to members only: the direct way cleans up by itself.
-func (e *engine) Release(ctx context.Context, held perlease.Held) error {
+func (e *redisLocks) Release(ctx context.Context, held perlease.Held) error {
 	if held.Name == "" && !e.asked.Load() {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (e *engine) Release(ctx context.Context, held perlease.Held) error {
 
 // locks is how locks in efficiency mode are looked at: directly or through a
 // member.
-func (e *engine) locks() lease.Backend {
+func (e *redisLocks) locks() engine.Backend {
 	if b := e.backend(); b != nil {
 		return b
 	}
@@ -267,4 +267,4 @@ func (e *engine) locks() lease.Backend {
 }
 
 // close ends the connections to Redis.
-func (e *engine) close() { e.replace(&direct{}) }
+func (e *redisLocks) close() { e.replace(&direct{}) }

@@ -1,4 +1,4 @@
-package lease
+package engine
 
 import (
 	"fmt"
@@ -125,10 +125,11 @@ func NewPolicies(policies ...Policy) (Policies, error) {
 }
 
 // For is the policy of a resource, with defaults filled in.
-func (s Policies) For(resource fencing.Resource) Policy { return s.find(resource).Filled() }
+func (s Policies) For(resource fencing.Resource) Policy { return s.Match(resource).Filled() }
 
-// find is the policy of a resource as it was given.
-func (s Policies) find(resource fencing.Resource) Policy {
+// Match returns the policy with the longest matching prefix as it was given, the
+// zero Policy if there is none.
+func (s Policies) Match(resource fencing.Resource) Policy {
 	for _, p := range s.byPrefix {
 		if strings.HasPrefix(string(resource), p.Prefix) {
 			return p

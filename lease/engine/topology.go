@@ -1,4 +1,4 @@
-package lease
+package engine
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type TopologySource interface {
 // ModeOf returns the mode of a lock; without a policy it is Correctness. The
 // error is a *MovingError while the lock changes its mode.
 func (t Topology) ModeOf(name fencing.Resource) (Mode, error) {
-	p := t.Policies.find(name)
+	p := t.Policies.Match(name)
 	if p.Next != AnyMode {
 		return p.Mode, &MovingError{Resource: name, From: p.Mode, To: p.Next}
 	}

@@ -1,61 +1,61 @@
-package leasetest
+package memory
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// memorySession is a lease.Session of Memory. Its fields are guarded by the
+// session is a engine.Session of Memory. Its fields are guarded by the
 // Memory's mu.
-type memorySession struct {
-	memory      *Memory
-	config      lease.SessionConfig
+type session struct {
+	memory      *Backend
+	config      engine.SessionConfig
 	incarnation uint64
-	sent        lease.Instant // on the client's clock: before the last keep-alive was sent
-	deadline    lease.Instant // on the service's clock
+	sent        engine.Instant // on the client's clock: before the last keep-alive was sent
+	deadline    engine.Instant // on the service's clock
 	timer       *time.Timer
-	waiting     map[lease.Nonce]chan waitResult
+	waiting     map[engine.Nonce]chan waitResult
 	over        bool
 }
 
 type waitResult struct {
-	grant lease.Grant
+	grant engine.Grant
 	err   error
 }
 
 // Acquire asks for a grant, and waits for it if the request says so.
-func (s *memorySession) Acquire(ctx context.Context, request lease.Request) (lease.Grant, error) {
+func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	if err := request.Validate(); err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	turn, result, mode, err := s.ask(ctx, request)
 	if err != nil {
-		return lease.Grant{}, err
+		return engine.Grant{}, err
 	}
 	switch result.Code {
 	case machine.Granted:
-		return s.stamp(lease.Grant{Token: result.Token, Slot: result.Slot, Mode: mode}), nil
+		return s.stamp(engine.Grant{Token: result.Token, Slot: result.Slot, Mode: mode}), nil
 	case machine.Queued:
 		if request.Queued != nil {
 			request.Queued()
 		}
 		return s.await(ctx, request.Nonce, turn)
 	case machine.Held:
-		return lease.Grant{}, lease.ErrHeld
+		return engine.Grant{}, engine.ErrHeld
 	case machine.Ended:
-		return lease.Grant{}, fmt.Errorf("%w: attempt %d has ended", lease.ErrHeld, request.Nonce)
+		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
 	case machine.NoSession:
-		return lease.Grant{}, lease.ErrExpired
+		return engine.Grant{}, engine.ErrExpired
 	}
-	return lease.Grant{}, fmt.Errorf("%w: %s", lease.ErrUnavailable, result.Code)
+	return engine.Grant{}, fmt.Errorf("%w: %s", engine.ErrUnavailable, result.Code)
 }
 
 // ask applies the request. If it is queued its turn comes on the channel.
-func (s *memorySession) ask(ctx context.Context, request lease.Request) (chan waitResult, machine.Result, lease.Mode, error) {
+func (s *session) ask(ctx context.Context, request engine.Request) (chan waitResult, machine.Result, engine.Mode, error) {
 	m := s.memory
 	m.mu.Lock()
 	defer m.unlock()
@@ -64,10 +64,10 @@ func (s *memorySession) ask(ctx context.Context, request lease.Request) (chan wa
 		err = m.checkModes(&request)
 	}
 	if err != nil {
-		return nil, machine.Result{}, lease.AnyMode, err
+		return nil, machine.Result{}, engine.AnyMode, err
 	}
 	mode := modeOf(m.policies, request.Resources[0])
-	request.Mode = lease.Correctness
+	request.Mode = engine.Correctness
 	result := m.applyLocked(&machine.Acquire{Session: s.config.ID, Incarnation: s.incarnation, Request: request})
 	if result.Code != machine.Queued {
 		return nil, result, mode, nil
@@ -77,7 +77,7 @@ func (s *memorySession) ask(ctx context.Context, request lease.Request) (chan wa
 	return turn, result, mode, nil
 }
 
-func (s *memorySession) await(ctx context.Context, nonce lease.Nonce, turn chan waitResult) (lease.Grant, error) {
+func (s *session) await(ctx context.Context, nonce engine.Nonce, turn chan waitResult) (engine.Grant, error) {
 	select {
 	case result := <-turn:
 		return s.stamp(result.grant), result.err
@@ -87,12 +87,12 @@ func (s *memorySession) await(ctx context.Context, nonce lease.Nonce, turn chan 
 		if s.waiting[nonce] == turn { // else it was asked again meanwhile
 			delete(s.waiting, nonce)
 		}
-		return lease.Grant{}, ctx.Err()
+		return engine.Grant{}, ctx.Err()
 	}
 }
 
 // stamp says since when the grant is valid: as long as its session.
-func (s *memorySession) stamp(g lease.Grant) lease.Grant {
+func (s *session) stamp(g engine.Grant) engine.Grant {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	g.Sent = s.sent
@@ -100,7 +100,7 @@ func (s *memorySession) stamp(g lease.Grant) lease.Grant {
 }
 
 // Renew gives the session its full time again.
-func (s *memorySession) Renew(ctx context.Context) ([]lease.Nonce, error) {
+func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	m := s.memory
 	m.mu.Lock()
@@ -109,14 +109,14 @@ func (s *memorySession) Renew(ctx context.Context) ([]lease.Nonce, error) {
 		return nil, err
 	}
 	if s.over {
-		return nil, lease.ErrExpired
+		return nil, engine.ErrExpired
 	}
 	s.prolong(sent)
 	return nil, nil
 }
 
 // prolong restarts the clock of the session. The caller holds mu.
-func (s *memorySession) prolong(sent lease.Instant) {
+func (s *session) prolong(sent engine.Instant) {
 	s.sent = sent
 	s.deadline = s.memory.clock.Now().Add(s.config.TTL)
 	if s.timer == nil {
@@ -127,7 +127,7 @@ func (s *memorySession) prolong(sent lease.Instant) {
 }
 
 // expire ends the session if its deadline has passed.
-func (s *memorySession) expire() {
+func (s *session) expire() {
 	m := s.memory
 	m.mu.Lock()
 	defer m.unlock()
@@ -137,13 +137,13 @@ func (s *memorySession) expire() {
 }
 
 // expireNow ends the session without asking the clock. The caller holds mu.
-func (s *memorySession) expireNow() {
+func (s *session) expireNow() {
 	s.memory.applyLocked(&machine.Expire{Session: s.config.ID, Incarnation: s.incarnation, Generation: s.memory.machine.Generation()})
 	s.end()
 }
 
 // Release ends an attempt, whatever its state.
-func (s *memorySession) Release(ctx context.Context, nonce lease.Nonce) error {
+func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	command := &machine.Release{Session: s.config.ID, Incarnation: s.incarnation, Nonce: nonce}
 	if err := machine.Validate(command); err != nil {
 		return err
@@ -154,13 +154,13 @@ func (s *memorySession) Release(ctx context.Context, nonce lease.Nonce) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	s.answer(nonce, waitResult{err: fmt.Errorf("%w: attempt %d was released", lease.ErrHeld, nonce)})
+	s.answer(nonce, waitResult{err: fmt.Errorf("%w: attempt %d was released", engine.ErrHeld, nonce)})
 	m.applyLocked(command)
 	return nil
 }
 
 // Close ends the session and releases everything in it.
-func (s *memorySession) Close(ctx context.Context) error {
+func (s *session) Close(ctx context.Context) error {
 	m := s.memory
 	m.mu.Lock()
 	defer m.unlock()
@@ -173,21 +173,21 @@ func (s *memorySession) Close(ctx context.Context) error {
 }
 
 // end takes the session out of the books. The caller holds mu.
-func (s *memorySession) end() {
+func (s *session) end() {
 	s.over = true
 	s.timer.Stop()
 	delete(s.memory.sessions, s.config.ID)
 }
 
 // answer tells a waiter the outcome. The caller holds mu.
-func (s *memorySession) answer(nonce lease.Nonce, result waitResult) {
+func (s *session) answer(nonce engine.Nonce, result waitResult) {
 	if turn := s.waiting[nonce]; turn != nil {
 		turn <- result
 		delete(s.waiting, nonce)
 	}
 }
 
-func (s *memorySession) lost(nonce lease.Nonce, err error) {
+func (s *session) lost(nonce engine.Nonce, err error) {
 	if s.config.Lost != nil {
 		s.config.Lost(nonce, err)
 	}

@@ -1,4 +1,4 @@
-package leasetest_test
+package memory_test
 
 import (
 	"testing"
@@ -6,18 +6,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/memory"
 )
 
-func TestMemoryConforms(t *testing.T) {
-	for _, mode := range []lease.Mode{lease.Correctness, lease.Efficiency} {
+func TestConformance(t *testing.T) {
+	for _, mode := range []engine.Mode{engine.Correctness, engine.Efficiency} {
 		t.Run(mode.String(), func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
-				memory, err := leasetest.NewMemory(lease.Policy{Mode: mode})
+				backend, err := memory.New(engine.Policy{Mode: mode})
 				require.NoError(t, err)
 				return leasetest.Subject{
-					Backend: func() lease.Backend { return memory },
+					Backend: func() engine.Backend { return backend },
 					Mode:    mode,
 					TTL:     10 * time.Second,
 					Clock:   leasetest.NewClock(),

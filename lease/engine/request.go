@@ -1,4 +1,4 @@
-package lease
+package engine
 
 import (
 	"crypto/rand"
@@ -100,13 +100,14 @@ func (r *Request) Validate() error {
 	case r.Mode > Correctness:
 		return fmt.Errorf("%w: %s", ErrInvalid, r.Mode)
 	}
-	if err := validateHolder(r.Holder); err != nil {
+	if err := ValidateHolder(r.Holder); err != nil {
 		return err
 	}
 	return validateMetadata(r.Metadata)
 }
 
-func validateHolder(name string) error {
+// ValidateHolder checks the name that a client gives itself.
+func ValidateHolder(name string) error {
 	switch {
 	case name == "":
 		return nil
@@ -163,8 +164,8 @@ func validateMetadata(metadata map[string]string) error {
 	return nil
 }
 
-// sortedSet returns the resources in ascending order, each once.
-func sortedSet(resources []fencing.Resource) []fencing.Resource {
+// SortedSet returns the resources in ascending order, each once.
+func SortedSet(resources []fencing.Resource) []fencing.Resource {
 	sorted := slices.Clone(resources)
 	slices.Sort(sorted)
 	return slices.Compact(sorted)

@@ -1,4 +1,4 @@
-package leasetest
+package memory
 
 import (
 	"context"
@@ -10,25 +10,25 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Memory is a lease.Backend in the memory of one process, on the state machine
+// Memory is a engine.Backend in the memory of one process, on the state machine
 // of the correctness mode. Any number of Clients may share it.
-type Memory struct {
-	clock lease.Clock
+type Backend struct {
+	clock engine.Clock
 
 	mu       sync.Mutex
 	machine  *machine.Machine // to which all locks are of the correctness mode
-	policies lease.Policies   // with the modes that the locks have for clients
-	sessions map[lease.SessionID]*memorySession
+	policies engine.Policies  // with the modes that the locks have for clients
+	sessions map[engine.SessionID]*session
 	watchers map[*watcher]bool
 	fault    error
 	told     []func() // what to tell others once mu is free
 }
 
-var _ lease.Backend = (*Memory)(nil)
+var _ engine.Backend = (*Backend)(nil)
 
 // watcher is one call of Watch.
 type watcher struct {
@@ -36,11 +36,11 @@ type watcher struct {
 	changed  chan struct{}
 }
 
-// NewMemory returns an empty Memory whose locks have these policies. Locks
+// New returns an empty Memory whose locks have these policies. Locks
 // without one are of the correctness mode.
-func NewMemory(policies ...lease.Policy) (*Memory, error) {
-	m := &Memory{clock: lease.MonotonicClock(), machine: machine.New(),
-		sessions: map[lease.SessionID]*memorySession{}, watchers: map[*watcher]bool{}}
+func New(policies ...engine.Policy) (*Backend, error) {
+	m := &Backend{clock: engine.MonotonicClock(), machine: machine.New(),
+		sessions: map[engine.SessionID]*session{}, watchers: map[*watcher]bool{}}
 	for _, p := range policies {
 		if err := m.SetPolicy(p); err != nil {
 			return nil, err
@@ -50,8 +50,8 @@ func NewMemory(policies ...lease.Policy) (*Memory, error) {
 }
 
 // SetPolicy adds or replaces a policy, which must name a mode. A policy that
-// would change the mode of a lock in use is refused with lease.ErrHeld.
-func (m *Memory) SetPolicy(p lease.Policy) error {
+// would change the mode of a lock in use is refused with engine.ErrHeld.
+func (m *Backend) SetPolicy(p engine.Policy) error {
 	if err := machine.Validate(&machine.SetPolicy{Policy: p}); err != nil {
 		return err
 	}
@@ -60,34 +60,34 @@ func (m *Memory) SetPolicy(p lease.Policy) error {
 	next := m.policies.With(p)
 	for _, used := range m.machine.List("", "", math.MaxInt) {
 		if modeOf(next, used.Resource) != modeOf(m.policies, used.Resource) {
-			return fmt.Errorf("%w: policy for %q would move %q, which is in use, to another mode", lease.ErrHeld, p.Prefix, string(used.Resource))
+			return fmt.Errorf("%w: policy for %q would move %q, which is in use, to another mode", engine.ErrHeld, p.Prefix, string(used.Resource))
 		}
 	}
 	m.policies = next
-	p.Mode = lease.Correctness
+	p.Mode = engine.Correctness
 	m.applyLocked(&machine.SetPolicy{Policy: p})
 	return nil
 }
 
 // modeOf returns the mode of a lock; without a policy it is correctness.
-func modeOf(policies lease.Policies, name fencing.Resource) lease.Mode {
-	if mode := policies.For(name).Mode; mode != lease.AnyMode {
+func modeOf(policies engine.Policies, name fencing.Resource) engine.Mode {
+	if mode := policies.For(name).Mode; mode != engine.AnyMode {
 		return mode
 	}
-	return lease.Correctness
+	return engine.Correctness
 }
 
 // checkModes reports whether all the locks of a request have the mode that it
 // expects, or at least the same one. The caller holds mu.
-func (m *Memory) checkModes(request *lease.Request) error {
+func (m *Backend) checkModes(request *engine.Request) error {
 	want := request.Mode
 	for _, name := range request.Resources {
 		have := modeOf(m.policies, name)
-		if want == lease.AnyMode {
+		if want == engine.AnyMode {
 			want = have
 		}
 		if have != want {
-			return &lease.ModeError{Resource: name, Want: request.Mode, Have: have}
+			return &engine.ModeError{Resource: name, Want: request.Mode, Have: have}
 		}
 	}
 	return nil
@@ -95,24 +95,24 @@ func (m *Memory) checkModes(request *lease.Request) error {
 
 // Fail makes every call return err, as if the service were out of reach, until
 // it is called with nil. Sessions go on running out.
-func (m *Memory) Fail(err error) {
+func (m *Backend) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fault = err
 }
 
 // ExpireAll ends every session, as if its time had run out.
-func (m *Memory) ExpireAll() {
+func (m *Backend) ExpireAll() {
 	m.mu.Lock()
 	defer m.unlock()
-	ids := slices.SortedFunc(maps.Keys(m.sessions), func(a, b lease.SessionID) int { return slices.Compare(a[:], b[:]) })
+	ids := slices.SortedFunc(maps.Keys(m.sessions), func(a, b engine.SessionID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range ids {
 		m.sessions[id].expireNow()
 	}
 }
 
 // Open starts a session.
-func (m *Memory) Open(ctx context.Context, config lease.SessionConfig) (lease.Session, error) {
+func (m *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	sent := config.Clock.Now()
 	command := &machine.OpenSession{Session: config.ID, TTL: config.TTL}
 	if err := machine.Validate(command); err != nil {
@@ -128,23 +128,23 @@ func (m *Memory) Open(ctx context.Context, config lease.SessionConfig) (lease.Se
 		return s, nil
 	}
 	result := m.applyLocked(command)
-	s := &memorySession{memory: m, config: config, incarnation: result.Incarnation, sent: sent, waiting: map[lease.Nonce]chan waitResult{}}
+	s := &session{memory: m, config: config, incarnation: result.Incarnation, sent: sent, waiting: map[engine.Nonce]chan waitResult{}}
 	m.sessions[config.ID] = s
 	s.prolong(sent)
 	return s, nil
 }
 
 // Inspect tells who holds the lock and who waits for it.
-func (m *Memory) Inspect(ctx context.Context, resource fencing.Resource) (lease.Status, error) {
+func (m *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	m.mu.Lock()
 	defer m.unlock()
 	if err := m.ready(ctx); err != nil {
-		return lease.Status{}, err
+		return engine.Status{}, err
 	}
 	return m.status(resource), nil
 }
 
-func (m *Memory) status(resource fencing.Resource) lease.Status {
+func (m *Backend) status(resource fencing.Resource) engine.Status {
 	status := m.machine.Inspect(resource)
 	status.Mode = modeOf(m.policies, resource)
 	now := m.clock.Now()
@@ -157,7 +157,7 @@ func (m *Memory) status(resource fencing.Resource) lease.Status {
 }
 
 // Watch tells the status now and after each change.
-func (m *Memory) Watch(ctx context.Context, resource fencing.Resource, changed func(lease.Status)) error {
+func (m *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	w := &watcher{resource: resource, changed: make(chan struct{}, 1)}
 	w.changed <- struct{}{}
 	m.mu.Lock()
@@ -183,7 +183,7 @@ func (m *Memory) Watch(ctx context.Context, resource fencing.Resource, changed f
 }
 
 // Break takes a lease away from its holder.
-func (m *Memory) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+func (m *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	command := &machine.Break{Resource: resource, Token: token}
 	if err := machine.Validate(command); err != nil {
 		return err
@@ -194,13 +194,13 @@ func (m *Memory) Break(ctx context.Context, resource fencing.Resource, token fen
 		return err
 	}
 	if result := m.applyLocked(command); result.Code != machine.Done {
-		return fmt.Errorf("break %q: %w with token %d", string(resource), lease.ErrNotHeld, token)
+		return fmt.Errorf("break %q: %w with token %d", string(resource), engine.ErrNotHeld, token)
 	}
 	return nil
 }
 
 // ready is why a call cannot be served now. The caller holds mu.
-func (m *Memory) ready(ctx context.Context) error {
+func (m *Backend) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (m *Memory) ready(ctx context.Context) error {
 }
 
 // unlock frees mu, then tells others what has happened.
-func (m *Memory) unlock() {
+func (m *Backend) unlock() {
 	told := m.told
 	m.told = nil
 	m.mu.Unlock()
@@ -217,14 +217,14 @@ func (m *Memory) unlock() {
 	}
 }
 
-func (m *Memory) apply(c machine.Command) machine.Result {
+func (m *Backend) apply(c machine.Command) machine.Result {
 	m.mu.Lock()
 	defer m.unlock()
 	return m.applyLocked(c)
 }
 
 // applyLocked runs a command and passes its events on. The caller holds mu.
-func (m *Memory) applyLocked(c machine.Command) machine.Result {
+func (m *Backend) applyLocked(c machine.Command) machine.Result {
 	result, events := m.machine.Apply(c)
 	for _, e := range events {
 		m.pass(e)
@@ -232,7 +232,7 @@ func (m *Memory) applyLocked(c machine.Command) machine.Result {
 	return result
 }
 
-func (m *Memory) pass(e machine.Event) {
+func (m *Backend) pass(e machine.Event) {
 	for w := range m.watchers {
 		for _, name := range e.Resources {
 			if name == w.resource && len(w.changed) == 0 {
@@ -243,13 +243,13 @@ func (m *Memory) pass(e machine.Event) {
 	s := m.sessions[e.Session]
 	switch e.Type {
 	case machine.EventGranted:
-		s.answer(e.Nonce, waitResult{grant: lease.Grant{Token: e.Token, Slot: e.Slot, Mode: modeOf(m.policies, e.Resources[0])}})
+		s.answer(e.Nonce, waitResult{grant: engine.Grant{Token: e.Token, Slot: e.Slot, Mode: modeOf(m.policies, e.Resources[0])}})
 	case machine.EventCancelled:
-		s.answer(e.Nonce, waitResult{err: lease.ErrExpired})
+		s.answer(e.Nonce, waitResult{err: engine.ErrExpired})
 	case machine.EventExpired:
-		m.told = append(m.told, func() { s.lost(e.Nonce, lease.ErrExpired) })
+		m.told = append(m.told, func() { s.lost(e.Nonce, engine.ErrExpired) })
 	case machine.EventBroken:
-		m.told = append(m.told, func() { s.lost(e.Nonce, fmt.Errorf("%w: broken by an operator", lease.ErrTaken)) })
+		m.told = append(m.told, func() { s.lost(e.Nonce, fmt.Errorf("%w: broken by an operator", engine.ErrTaken)) })
 	case machine.EventDelayed:
 		end := &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: m.machine.Generation()}
 		time.AfterFunc(e.Delay, func() { m.apply(end) })
