@@ -75,7 +75,7 @@ func (s *service) newUnary(r *pb.AcquireRequest) (*unary, error) {
 		Holder: r.Holder, Metadata: r.Metadata}}
 	u.request.Queued = func() { u.queued.Store(true) }
 	var err error
-	if u.request.Kind, err = wire.Kind(r); err != nil {
+	if u.request.Kind, err = wire.LeaseKind(r.Shared, r.Permits); err != nil {
 		return nil, err
 	}
 	if u.request.Mode, err = wire.ParseMode(r.Mode); err != nil {

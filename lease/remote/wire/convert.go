@@ -77,12 +77,13 @@ func ToRequest(c *pb.AcquireCall) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	kind, err := kindFrom(c.Shared, c.Permits)
+	kind, err := LeaseKind(c.Shared, c.Permits)
 	return engine.Request{Nonce: engine.Nonce(c.Nonce), Resources: Resources(c.Resources...), Kind: kind, Permits: int(c.Permits),
 		Mode: mode, Wait: c.Wait, Holder: c.Holder, Metadata: c.Metadata}, err
 }
 
-func kindFrom(shared bool, permits int32) (engine.Kind, error) {
+// LeaseKind returns the kind of lease that the fields of an acquire request ask for.
+func LeaseKind(shared bool, permits int32) (engine.Kind, error) {
 	switch {
 	case shared && permits != 0:
 		return 0, fmt.Errorf("%w: shared and permits exclude each other", engine.ErrInvalid)
@@ -93,9 +94,6 @@ func kindFrom(shared bool, permits int32) (engine.Kind, error) {
 	}
 	return engine.Exclusive, nil
 }
-
-// Kind reads how a lease is shared from an AcquireRequest.
-func Kind(r *pb.AcquireRequest) (engine.Kind, error) { return kindFrom(r.Shared, r.Permits) }
 
 // FromStatusOf is the status of a lock as a message.
 func FromStatusOf(s engine.Status) *pb.Lock {

@@ -15,31 +15,30 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-var sentinels = []error{
-	engine.ErrHeld, engine.ErrLost, engine.ErrNotHeld, engine.ErrExpired, engine.ErrTaken, engine.ErrReleased, engine.ErrUnavailable,
-	engine.ErrUncertain, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid, fencing.ErrInvalidResource,
-	wire.ErrOutdated, wire.ErrUnauthenticated, context.Canceled, context.DeadlineExceeded,
+// sentinels returns the sentinel of every row of the table.
+func sentinels() []error {
+	var list []error
+	for _, k := range wire.Kinds {
+		list = append(list, k.Sentinel)
+	}
+	return list
 }
 
-// TestErrors: an error matches on the other side what it matched on this one,
-// and nothing else, over a stream and as a gRPC status.
+// TestErrors checks that an error matches the same sentinels after it was sent
+// over a stream or as a gRPC status.
 func TestErrors(t *testing.T) {
 	mode := &engine.ModeError{Resource: "a", Want: engine.Efficiency, Have: engine.Correctness}
-	for _, err := range []error{
-		engine.ErrHeld, engine.ErrLost, engine.ErrNotHeld, engine.ErrExpired, engine.ErrTaken, engine.ErrReleased, engine.ErrUnavailable,
-		engine.ErrUncertain, engine.ErrUnsupported, engine.ErrInvalid, fencing.ErrInvalidResource, wire.ErrOutdated, wire.ErrUnauthenticated,
-		context.Canceled, context.DeadlineExceeded, mode, &wire.NotLeaderError{Leader: "127.0.0.1:7420", Text: "ask another"},
-	} {
+	for _, err := range append(sentinels(), mode, &wire.NotLeaderError{Leader: "127.0.0.1:7420", Text: "not the leader"}) {
 		wrapped := fmt.Errorf("do something: %w", err)
-		for way, back := range map[string]error{
+		for transport, back := range map[string]error{
 			"stream": wire.ToError(wire.FromError(wrapped)),
 			"status": wire.FromStatus(wire.ToStatus(wrapped)),
 		} {
-			t.Run(fmt.Sprintf("%v over %s", err, way), func(t *testing.T) {
-				for _, sentinel := range sentinels {
+			t.Run(fmt.Sprintf("%v over %s", err, transport), func(t *testing.T) {
+				for _, sentinel := range sentinels() {
 					require.Equal(t, errors.Is(wrapped, sentinel), errors.Is(back, sentinel), "%v", sentinel)
 				}
-				require.NotEmpty(t, wire.FromError(wrapped).Hint, "an error says what to do")
+				require.NotEmpty(t, wire.FromError(wrapped).Hint, "every error has a hint")
 			})
 		}
 	}

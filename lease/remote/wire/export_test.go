@@ -1,0 +1,4 @@
+package wire
+
+// Kinds is the table of errors.
+var Kinds = kinds

@@ -1,0 +1,148 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// The codes of an Error.
+const (
+	CodeHeld            = "held"
+	CodeLost            = "lost"
+	CodeNotHeld         = "not-held"
+	CodeExpired         = "expired"
+	CodeTaken           = "taken"
+	CodeReleased        = "released"
+	CodeUnavailable     = "unavailable"
+	CodeUnreachable     = "unreachable"
+	CodeNotLeader       = "not-leader"
+	CodeUncertain       = "uncertain"
+	CodeModeMismatch    = "mode-mismatch"
+	CodeUnsupported     = "unsupported"
+	CodeInvalid         = "invalid"
+	CodeInvalidResource = "invalid-resource"
+	CodeOutdated        = "outdated"
+	CodeBehind          = "behind"
+	CodeCanceled        = "canceled"
+	CodeDeadline        = "deadline"
+	CodeUnauthenticated = "unauthenticated"
+	CodeInternal        = "internal"
+)
+
+// The exit codes of the commands. Except for the first two they are high, so that
+// they seldom collide with those of a command under `leased run`.
+const (
+	ExitError       = 1   // failed for a reason that has no code of its own
+	ExitUsage       = 2   // the command line, the configuration or the request is wrong
+	ExitHeld        = 120 // others hold the lock
+	ExitLost        = 121 // the lease was lost, or is not held
+	ExitUnavailable = 122 // the service cannot be reached, and nothing has happened
+	ExitUncertain   = 123 // it may or may not have happened
+	ExitRefused     = 124 // the lock's mode does not allow it, or the caller may not
+)
+
+// The errors of the service that package engine does not define. Match them with
+// errors.Is.
+var (
+	// ErrOutdated reports that the policies have changed since the caller read them.
+	ErrOutdated = errors.New("version is outdated")
+	// ErrBehind reports that a member cannot vote yet because its log is behind.
+	ErrBehind = errors.New("node is behind")
+	// ErrNotLeader reports that another member is the leader. It matches
+	// engine.ErrUnavailable. The error is a *NotLeaderError.
+	ErrNotLeader error = unavailableError("member is not the leader")
+	// ErrUnreachable reports that no member of the service could be reached. It
+	// matches engine.ErrUnavailable.
+	ErrUnreachable error = unavailableError("no member of the lock service can be reached")
+	// ErrUnauthenticated reports that the service has users and the call carried
+	// no valid secret. It matches engine.ErrUnavailable: the service rejected the
+	// call before it looked at the request, so the error says nothing about
+	// earlier calls of the same attempt.
+	ErrUnauthenticated error = unavailableError("not authenticated")
+)
+
+// unavailableError is a special case of engine.ErrUnavailable.
+type unavailableError string
+
+// Error returns the text.
+func (e unavailableError) Error() string { return string(e) }
+
+// Is makes errors.Is match engine.ErrUnavailable.
+func (e unavailableError) Is(target error) bool { return target == engine.ErrUnavailable }
+
+// Kind is one kind of error: how each interface of the service reports it, and
+// what to do about it. The hint holds for HTTP, Go and the command line alike.
+type Kind struct {
+	Code     string
+	Sentinel error
+	GRPC     codes.Code
+	HTTP     int
+	Exit     int
+	Hint     string
+}
+
+// kinds is the table of errors. KindOf takes the first row that matches: an error
+// that may have taken effect is uncertain whatever else it is, and special cases
+// come before the general one.
+var kinds = []Kind{
+	{CodeUncertain, engine.ErrUncertain, codes.Unknown, http.StatusGatewayTimeout, ExitUncertain,
+		"it may or may not have happened: inspect the lock, or repeat the same request (same session and nonce) to find out"},
+	{CodeModeMismatch, engine.ErrModeMismatch, codes.FailedPrecondition, http.StatusConflict, ExitRefused,
+		"request no mode to take the lock in the mode that it has, or change its policy with `leased policy set`"},
+	{CodeHeld, engine.ErrHeld, codes.FailedPrecondition, http.StatusConflict, ExitHeld,
+		"wait for the lock, or try again later; inspect the lock to see its holder"},
+	{CodeNotHeld, engine.ErrNotHeld, codes.NotFound, http.StatusNotFound, ExitLost,
+		"if the lease was yours, stop writing and acquire again for a new token"},
+	{CodeExpired, engine.ErrExpired, codes.NotFound, http.StatusGone, ExitLost,
+		"stop writing; acquire again for a new token, and renew it before its TTL passes"},
+	{CodeTaken, engine.ErrTaken, codes.NotFound, http.StatusGone, ExitLost,
+		"stop writing; acquire again for a new token"},
+	{CodeLost, engine.ErrLost, codes.NotFound, http.StatusGone, ExitLost,
+		"stop writing; acquire again for a new token"},
+	{CodeReleased, engine.ErrReleased, codes.NotFound, http.StatusGone, ExitLost,
+		"the holder released the lease: acquire again for a new token"},
+	{CodeUnsupported, engine.ErrUnsupported, codes.Unimplemented, http.StatusNotImplemented, ExitRefused,
+		"use a lock in correctness mode, or migrate this one with `leased policy set PREFIX --mode correctness`"},
+	{CodeInvalidResource, fencing.ErrInvalidResource, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,
+		"use a name that follows the rule in the message"},
+	{CodeInvalid, engine.ErrInvalid, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,
+		"correct the request as the message says"},
+	{CodeOutdated, ErrOutdated, codes.Aborted, http.StatusConflict, ExitError,
+		"read the policies again and repeat the change with their version"},
+	{CodeBehind, ErrBehind, codes.FailedPrecondition, http.StatusConflict, ExitError,
+		"try again when the member has caught up"},
+	{CodeNotLeader, ErrNotLeader, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
+		"send the request to the leader; if none is known, try again in a moment"},
+	{CodeUnauthenticated, ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
+		"authenticate with a secret from `leased user add`: the header \"Authorization: Bearer SECRET\", or for commands --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
+	{CodeUnreachable, ErrUnreachable, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
+		"check that the service runs and that the address is right; `leased dev` starts one, and commands take the address from --endpoint or LEASED_ENDPOINT"},
+	{CodeUnavailable, engine.ErrUnavailable, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
+		"nothing has happened: try again in a moment"},
+	{CodeCanceled, context.Canceled, codes.Canceled, http.StatusInternalServerError, ExitError,
+		"the caller canceled the request"},
+	{CodeDeadline, context.DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, ExitError,
+		"allow more time for the request"},
+	// The last row is the kind of every error that matches none of the sentinels.
+	// The contract of engine.Backend makes such an error uncertain.
+	{CodeInternal, engine.ErrUncertain, codes.Internal, http.StatusInternalServerError, ExitError,
+		"see the message; if a request to the service failed with it, the request may or may not have taken effect"},
+}
+
+// KindOf returns the kind of err. An error that matches no sentinel has
+// CodeInternal: on the command line it may be a local failure, such as a file
+// that cannot be read.
+func KindOf(err error) Kind {
+	for _, k := range kinds {
+		if errors.Is(err, k.Sentinel) {
+			return k
+		}
+	}
+	return kinds[len(kinds)-1]
+}
