@@ -22,7 +22,7 @@ import (
 // let others in. Else one that began anew on its emptied folder would follow
 // the cluster that it was part of.
 //
-// See docs/adr/0013-a-node-that-forgot-is-not-heard.md.
+// See docs/adr/0013-empty-node-is-not-admitted.md.
 type admission struct {
 	Transport
 	node    *Node
