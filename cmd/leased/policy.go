@@ -41,8 +41,8 @@ func newPolicyShow() *cobra.Command {
 // narrow leaves the policies that decide for names with a prefix.
 func narrow(all *pb.ListPoliciesResponse, prefix string) {
 	concerns := func(other string) bool { return strings.HasPrefix(other, prefix) || strings.HasPrefix(prefix, other) }
-	policies, moves := all.Policies, all.Moves
-	all.Policies, all.Moves = nil, nil
+	policies, moves := all.Policies, all.Migrations
+	all.Policies, all.Migrations = nil, nil
 	for _, p := range policies {
 		if concerns(p.Prefix) {
 			all.Policies = append(all.Policies, p)
@@ -50,7 +50,7 @@ func narrow(all *pb.ListPoliciesResponse, prefix string) {
 	}
 	for _, m := range moves {
 		if concerns(m.Prefix) {
-			all.Moves = append(all.Moves, m)
+			all.Migrations = append(all.Migrations, m)
 		}
 	}
 }
@@ -64,16 +64,16 @@ func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
 		}
 		row(t, p.Prefix+"*", mode, p.Ttl, p.Renew, p.Drift, p.LockDelay)
 	}
-	if len(all.Moves) > 0 {
+	if len(all.Migrations) > 0 {
 		fmt.Fprintln(t)
 	}
-	for _, m := range all.Moves {
+	for _, m := range all.Migrations {
 		fmt.Fprintln(t, moveText(m))
 	}
 }
 
 // moveText is a line about a move.
-func moveText(m *pb.Move) string {
+func moveText(m *pb.Migration) string {
 	text := fmt.Sprintf("%s* is moving from %s to %s", m.Prefix, m.From, m.To)
 	if m.Now {
 		text += " now"
@@ -136,12 +136,12 @@ func newPolicySet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f := &moveFollower{access: a, command: c, move: got.Move, to: p.Mode}
+		f := &moveFollower{access: a, command: c, move: got.Migration, to: p.Mode}
 		if err := f.follow(noWait); err != nil {
 			return err
 		}
-		if got.Move != nil && noWait {
-			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Move))
+		if got.Migration != nil && noWait {
+			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Migration))
 		}
 		return o.say(c, got, "locks %s* have mode %s", p.Prefix, p.Mode)
 	}
@@ -150,7 +150,7 @@ func newPolicySet() *cobra.Command {
 
 func abortMove(c *cobra.Command, a *access, o *output, prefix string) error {
 	return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
-		got, err := pb.NewPolicyServiceClient(conn).AbortMove(c.Context(), &pb.AbortMoveRequest{Prefix: prefix})
+		got, err := pb.NewPolicyServiceClient(conn).AbortMigration(c.Context(), &pb.AbortMigrationRequest{Prefix: prefix})
 		if err != nil {
 			return err
 		}
@@ -180,12 +180,12 @@ func newPolicyDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f := &moveFollower{access: a, command: c, move: got.Move}
+		f := &moveFollower{access: a, command: c, move: got.Migration}
 		if err := f.follow(noWait); err != nil {
 			return err
 		}
-		if got.Move != nil && noWait {
-			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Move))
+		if got.Migration != nil && noWait {
+			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Migration))
 		}
 		return o.say(c, got, "deleted the policy of %s*", prefix)
 	}

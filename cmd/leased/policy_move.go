@@ -59,8 +59,8 @@ func passing(err error) bool {
 type moveFollower struct {
 	access  *access
 	command *cobra.Command
-	move    *pb.Move // nil if there is none
-	to      string   // the mode that the policy must have then; empty if it is deleted
+	move    *pb.Migration // nil if there is none
+	to      string        // the mode that the policy must have then; empty if it is deleted
 }
 
 // follow returns when the move is complete, at once if there is none.
@@ -82,7 +82,7 @@ func (f *moveFollower) look(ctx context.Context) (progress string, done bool, er
 	if err != nil {
 		return "", false, err
 	}
-	for _, m := range all.Moves {
+	for _, m := range all.Migrations {
 		if m.Prefix == f.move.Prefix && m.To == f.move.To {
 			return moveText(m), false, nil
 		}

@@ -103,7 +103,7 @@ func TestBadRequests(t *testing.T) {
 		{"policy without mode", "/v1/set-policy", `{"policy":{"prefix":"a"}}`, "efficiency"},
 		{"lock-delay with efficiency", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"efficiency","lockDelay":"1s"}}`, "lock-delay (1s) is for correctness mode"},
 		{"next is not for callers", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"correctness","next":"efficiency"}}`, "set by the service"},
-		{"abort nothing", "/v1/abort-move", `{"prefix":"a"}`, `no move of "a" is under way; see 'leased policy show'`},
+		{"abort nothing", "/v1/abort-migration", `{"prefix":"a"}`, `no move of "a" is under way; see 'leased policy show'`},
 		{"even fleet", "/v1/set-fleet", `{"fleet":{"namespace":"n","maxTtl":"1m","addresses":["a:1","b:1"]}}`, "use an odd number"},
 		{"no fleet", "/v1/set-fleet", `{"fleet":{}}`, "fleet.addresses is empty"},
 		{"floor 0", "/v1/provide-floor", `{}`, "floor (0) must be from 1"},

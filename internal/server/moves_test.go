@@ -17,7 +17,7 @@ import (
 // moveOf returns the move of a prefix, nil if there is none.
 func moveOf(t testing.TB, address, prefix string) map[string]any {
 	t.Helper()
-	moves, _ := mustPost(t, address, "/v1/list-policies", `{}`)["moves"].([]any)
+	moves, _ := mustPost(t, address, "/v1/list-policies", `{}`)["migrations"].([]any)
 	for _, m := range moves {
 		if m := m.(map[string]any); m["prefix"] == prefix {
 			return m
@@ -91,7 +91,7 @@ func TestAbort(t *testing.T) {
 		_, l := post(t, a, "/v1/acquire", `{"resource":"fast/b","wait":"1m"}`)
 		waiting <- l
 	}()
-	mustPost(t, a, "/v1/abort-move", `{"prefix":"fast/"}`)
+	mustPost(t, a, "/v1/abort-migration", `{"prefix":"fast/"}`)
 	require.Nil(t, moveOf(t, a, "fast/"))
 	require.Equal(t, "efficiency", (<-waiting)["mode"])
 	require.Equal(t, true, mustPost(t, a, "/v1/release", named(first))["released"], "the lease lived on")

@@ -37,7 +37,7 @@ func (a *admin) SetPolicy(ctx context.Context, r *pb.SetPolicyRequest) (*pb.SetP
 		return nil, policyError(err)
 	}
 	a.keeper.Poke()
-	return &pb.SetPolicyResponse{Version: version, Move: a.moveOf(p.Prefix)}, nil
+	return &pb.SetPolicyResponse{Version: version, Migration: a.moveOf(p.Prefix)}, nil
 }
 
 // checkEfficiency refuses a policy that the Redis nodes cannot serve.
@@ -89,17 +89,17 @@ func (a *admin) DeletePolicy(ctx context.Context, r *pb.DeletePolicyRequest) (*p
 		return nil, policyError(err)
 	}
 	a.keeper.Poke()
-	return &pb.DeletePolicyResponse{Version: version, Move: a.moveOf(r.Prefix)}, nil
+	return &pb.DeletePolicyResponse{Version: version, Migration: a.moveOf(r.Prefix)}, nil
 }
 
 // AbortMove ends the move of a prefix.
-func (a *admin) AbortMove(ctx context.Context, r *pb.AbortMoveRequest) (*pb.AbortMoveResponse, error) {
+func (a *admin) AbortMigration(ctx context.Context, r *pb.AbortMigrationRequest) (*pb.AbortMigrationResponse, error) {
 	version, err := a.router.node.AbortMove(ctx, r.Prefix)
 	if err != nil {
 		return nil, policyError(err)
 	}
 	a.config.Logger.Info("move of locks aborted", "prefix", r.Prefix, "version", version)
-	return &pb.AbortMoveResponse{Version: version}, nil
+	return &pb.AbortMigrationResponse{Version: version}, nil
 }
 
 // ListPolicies returns all policies, and the moves that are under way.
@@ -113,13 +113,13 @@ func (a *admin) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (*p
 		response.Policies = append(response.Policies, wire.FromPolicy(p))
 	}
 	for _, m := range a.router.node.Efficiency().Moves {
-		response.Moves = append(response.Moves, a.moveMessage(m))
+		response.Migrations = append(response.Migrations, a.moveMessage(m))
 	}
 	return response, nil
 }
 
 // moveOf returns the move of a prefix, nil if there is none.
-func (a *admin) moveOf(prefix string) *pb.Move {
+func (a *admin) moveOf(prefix string) *pb.Migration {
 	for _, m := range a.router.node.Efficiency().Moves {
 		if m.Prefix == prefix {
 			return a.moveMessage(m)
@@ -128,9 +128,9 @@ func (a *admin) moveOf(prefix string) *pb.Move {
 	return nil
 }
 
-func (a *admin) moveMessage(m machine.Move) *pb.Move {
+func (a *admin) moveMessage(m machine.Move) *pb.Migration {
 	step, _ := a.keeper.Progress()
-	return &pb.Move{Prefix: m.Prefix, From: wire.ModeText(m.From), To: wire.ModeText(m.To), Version: m.Version, Now: m.Now,
+	return &pb.Migration{Prefix: m.Prefix, From: wire.ModeText(m.From), To: wire.ModeText(m.To), Version: m.Version, Now: m.Now,
 		WaitingFor: step.Moves[m.Prefix], Holders: int32(m.Holders)}
 }
 

@@ -13,7 +13,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 const (
@@ -41,7 +41,7 @@ type Switches struct {
 type mover struct {
 	world  *world
 	random *rand.Rand
-	tell   func(promise.Event)
+	tell   func(property.Event)
 	broken func(string) // adds a violation
 
 	mu    sync.Mutex
@@ -77,7 +77,7 @@ func (m *mover) change(ctx context.Context) {
 	}
 	now, abort := m.random.IntN(2) == 0, m.random.IntN(8) == 0
 	began := m.world.now()
-	m.tell(promise.Event{Kind: promise.Fault, At: began, Who: "policy of " + switchedPrefix, Note: "move to " + to.String()})
+	m.tell(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix, Note: "move to " + to.String()})
 	err := m.retry(ctx, func() error { return m.set(ctx, to, now) })
 	if err == nil && abort && wait(ctx, time.Duration(m.random.Int64N(int64(500*time.Millisecond)))) {
 		_ = m.abort(ctx) // it may be over
@@ -139,7 +139,7 @@ func (m *mover) set(ctx context.Context, mode engine.Mode, now bool) error {
 
 func (m *mover) abort(ctx context.Context) error {
 	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
-		_, err := policies.AbortMove(ctx, &pb.AbortMoveRequest{Prefix: switchedPrefix})
+		_, err := policies.AbortMigration(ctx, &pb.AbortMigrationRequest{Prefix: switchedPrefix})
 		return err
 	})
 }
@@ -151,7 +151,7 @@ func (m *mover) complete(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, move := range list.Moves {
+		for _, move := range list.Migrations {
 			if move.Prefix == switchedPrefix {
 				return fmt.Errorf("waiting for %s", move.WaitingFor)
 			}

@@ -187,7 +187,7 @@ type SetPolicyResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The move that has begun; unset if the mode did not change.
-	Move          *Move `protobuf:"bytes,2,opt,name=move,proto3" json:"move,omitempty"`
+	Migration     *Migration `protobuf:"bytes,2,opt,name=migration,proto3" json:"migration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,9 +229,9 @@ func (x *SetPolicyResponse) GetVersion() uint64 {
 	return 0
 }
 
-func (x *SetPolicyResponse) GetMove() *Move {
+func (x *SetPolicyResponse) GetMigration() *Migration {
 	if x != nil {
-		return x.Move
+		return x.Migration
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (x *DeletePolicyRequest) GetNow() bool {
 type DeletePolicyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Move          *Move                  `protobuf:"bytes,2,opt,name=move,proto3" json:"move,omitempty"`
+	Migration     *Migration             `protobuf:"bytes,2,opt,name=migration,proto3" json:"migration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,34 +341,34 @@ func (x *DeletePolicyResponse) GetVersion() uint64 {
 	return 0
 }
 
-func (x *DeletePolicyResponse) GetMove() *Move {
+func (x *DeletePolicyResponse) GetMigration() *Migration {
 	if x != nil {
-		return x.Move
+		return x.Migration
 	}
 	return nil
 }
 
-type AbortMoveRequest struct {
+type AbortMigrationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AbortMoveRequest) Reset() {
-	*x = AbortMoveRequest{}
+func (x *AbortMigrationRequest) Reset() {
+	*x = AbortMigrationRequest{}
 	mi := &file_leased_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AbortMoveRequest) String() string {
+func (x *AbortMigrationRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AbortMoveRequest) ProtoMessage() {}
+func (*AbortMigrationRequest) ProtoMessage() {}
 
-func (x *AbortMoveRequest) ProtoReflect() protoreflect.Message {
+func (x *AbortMigrationRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_leased_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -380,39 +380,39 @@ func (x *AbortMoveRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AbortMoveRequest.ProtoReflect.Descriptor instead.
-func (*AbortMoveRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use AbortMigrationRequest.ProtoReflect.Descriptor instead.
+func (*AbortMigrationRequest) Descriptor() ([]byte, []int) {
 	return file_leased_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *AbortMoveRequest) GetPrefix() string {
+func (x *AbortMigrationRequest) GetPrefix() string {
 	if x != nil {
 		return x.Prefix
 	}
 	return ""
 }
 
-type AbortMoveResponse struct {
+type AbortMigrationResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AbortMoveResponse) Reset() {
-	*x = AbortMoveResponse{}
+func (x *AbortMigrationResponse) Reset() {
+	*x = AbortMigrationResponse{}
 	mi := &file_leased_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AbortMoveResponse) String() string {
+func (x *AbortMigrationResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AbortMoveResponse) ProtoMessage() {}
+func (*AbortMigrationResponse) ProtoMessage() {}
 
-func (x *AbortMoveResponse) ProtoReflect() protoreflect.Message {
+func (x *AbortMigrationResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_leased_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -424,20 +424,20 @@ func (x *AbortMoveResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AbortMoveResponse.ProtoReflect.Descriptor instead.
-func (*AbortMoveResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use AbortMigrationResponse.ProtoReflect.Descriptor instead.
+func (*AbortMigrationResponse) Descriptor() ([]byte, []int) {
 	return file_leased_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *AbortMoveResponse) GetVersion() uint64 {
+func (x *AbortMigrationResponse) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
 	}
 	return 0
 }
 
-// Move is a change of mode that is under way.
-type Move struct {
+// Migration is a change of mode that is under way.
+type Migration struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Prefix string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	From   string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
@@ -453,20 +453,20 @@ type Move struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Move) Reset() {
-	*x = Move{}
+func (x *Migration) Reset() {
+	*x = Migration{}
 	mi := &file_leased_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Move) String() string {
+func (x *Migration) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Move) ProtoMessage() {}
+func (*Migration) ProtoMessage() {}
 
-func (x *Move) ProtoReflect() protoreflect.Message {
+func (x *Migration) ProtoReflect() protoreflect.Message {
 	mi := &file_leased_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -478,54 +478,54 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Move.ProtoReflect.Descriptor instead.
-func (*Move) Descriptor() ([]byte, []int) {
+// Deprecated: Use Migration.ProtoReflect.Descriptor instead.
+func (*Migration) Descriptor() ([]byte, []int) {
 	return file_leased_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *Move) GetPrefix() string {
+func (x *Migration) GetPrefix() string {
 	if x != nil {
 		return x.Prefix
 	}
 	return ""
 }
 
-func (x *Move) GetFrom() string {
+func (x *Migration) GetFrom() string {
 	if x != nil {
 		return x.From
 	}
 	return ""
 }
 
-func (x *Move) GetTo() string {
+func (x *Migration) GetTo() string {
 	if x != nil {
 		return x.To
 	}
 	return ""
 }
 
-func (x *Move) GetVersion() uint64 {
+func (x *Migration) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
 	}
 	return 0
 }
 
-func (x *Move) GetNow() bool {
+func (x *Migration) GetNow() bool {
 	if x != nil {
 		return x.Now
 	}
 	return false
 }
 
-func (x *Move) GetWaitingFor() string {
+func (x *Migration) GetWaitingFor() string {
 	if x != nil {
 		return x.WaitingFor
 	}
 	return ""
 }
 
-func (x *Move) GetHolders() int32 {
+func (x *Migration) GetHolders() int32 {
 	if x != nil {
 		return x.Holders
 	}
@@ -571,9 +571,9 @@ func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
 type ListPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The longest prefix first.
-	Policies      []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
-	Version       uint64    `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	Moves         []*Move   `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"`
+	Policies      []*Policy    `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	Version       uint64       `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Migrations    []*Migration `protobuf:"bytes,3,rep,name=migrations,proto3" json:"migrations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,9 +622,9 @@ func (x *ListPoliciesResponse) GetVersion() uint64 {
 	return 0
 }
 
-func (x *ListPoliciesResponse) GetMoves() []*Move {
+func (x *ListPoliciesResponse) GetMigrations() []*Migration {
 	if x != nil {
-		return x.Moves
+		return x.Migrations
 	}
 	return nil
 }
@@ -2502,22 +2502,22 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x10SetPolicyRequest\x12)\n" +
 	"\x06policy\x18\x01 \x01(\v2\x11.leased.v1.PolicyR\x06policy\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x10\n" +
-	"\x03now\x18\x03 \x01(\bR\x03now\"R\n" +
+	"\x03now\x18\x03 \x01(\bR\x03now\"a\n" +
 	"\x11SetPolicyResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12#\n" +
-	"\x04move\x18\x02 \x01(\v2\x0f.leased.v1.MoveR\x04move\"Y\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x122\n" +
+	"\tmigration\x18\x02 \x01(\v2\x14.leased.v1.MigrationR\tmigration\"Y\n" +
 	"\x13DeletePolicyRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x10\n" +
-	"\x03now\x18\x03 \x01(\bR\x03now\"U\n" +
+	"\x03now\x18\x03 \x01(\bR\x03now\"d\n" +
 	"\x14DeletePolicyResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12#\n" +
-	"\x04move\x18\x02 \x01(\v2\x0f.leased.v1.MoveR\x04move\"*\n" +
-	"\x10AbortMoveRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"-\n" +
-	"\x11AbortMoveResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\"\xa9\x01\n" +
-	"\x04Move\x12\x16\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x122\n" +
+	"\tmigration\x18\x02 \x01(\v2\x14.leased.v1.MigrationR\tmigration\"/\n" +
+	"\x15AbortMigrationRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"2\n" +
+	"\x16AbortMigrationResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\"\xae\x01\n" +
+	"\tMigration\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\tR\x02to\x12\x18\n" +
@@ -2526,11 +2526,13 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x06 \x01(\tR\n" +
 	"waitingFor\x12\x18\n" +
 	"\aholders\x18\a \x01(\x05R\aholders\"\x15\n" +
-	"\x13ListPoliciesRequest\"\x86\x01\n" +
+	"\x13ListPoliciesRequest\"\x95\x01\n" +
 	"\x14ListPoliciesResponse\x12-\n" +
 	"\bpolicies\x18\x01 \x03(\v2\x11.leased.v1.PolicyR\bpolicies\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x04R\aversion\x12%\n" +
-	"\x05moves\x18\x03 \x03(\v2\x0f.leased.v1.MoveR\x05moves\"\x16\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x124\n" +
+	"\n" +
+	"migrations\x18\x03 \x03(\v2\x14.leased.v1.MigrationR\n" +
+	"migrations\"\x16\n" +
 	"\x14WatchTopologyRequest\"\x96\x01\n" +
 	"\bTopology\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12-\n" +
@@ -2673,11 +2675,11 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\aholders\x18\v \x01(\x03R\aholders\x12\x18\n" +
 	"\awaiters\x18\f \x01(\x03R\awaiters\"/\n" +
 	"\x17RestoreSnapshotResponse\x12\x14\n" +
-	"\x05floor\x18\x01 \x01(\x04R\x05floor2\x8a\x03\n" +
+	"\x05floor\x18\x01 \x01(\x04R\x05floor2\x99\x03\n" +
 	"\rPolicyService\x12F\n" +
 	"\tSetPolicy\x12\x1b.leased.v1.SetPolicyRequest\x1a\x1c.leased.v1.SetPolicyResponse\x12O\n" +
-	"\fDeletePolicy\x12\x1e.leased.v1.DeletePolicyRequest\x1a\x1f.leased.v1.DeletePolicyResponse\x12F\n" +
-	"\tAbortMove\x12\x1b.leased.v1.AbortMoveRequest\x1a\x1c.leased.v1.AbortMoveResponse\x12O\n" +
+	"\fDeletePolicy\x12\x1e.leased.v1.DeletePolicyRequest\x1a\x1f.leased.v1.DeletePolicyResponse\x12U\n" +
+	"\x0eAbortMigration\x12 .leased.v1.AbortMigrationRequest\x1a!.leased.v1.AbortMigrationResponse\x12O\n" +
 	"\fListPolicies\x12\x1e.leased.v1.ListPoliciesRequest\x1a\x1f.leased.v1.ListPoliciesResponse\x12G\n" +
 	"\rWatchTopology\x12\x1f.leased.v1.WatchTopologyRequest\x1a\x13.leased.v1.Topology0\x012\xe9\x01\n" +
 	"\fRedisService\x12C\n" +
@@ -2717,9 +2719,9 @@ var file_leased_v1_admin_proto_goTypes = []any{
 	(*SetPolicyResponse)(nil),       // 2: leased.v1.SetPolicyResponse
 	(*DeletePolicyRequest)(nil),     // 3: leased.v1.DeletePolicyRequest
 	(*DeletePolicyResponse)(nil),    // 4: leased.v1.DeletePolicyResponse
-	(*AbortMoveRequest)(nil),        // 5: leased.v1.AbortMoveRequest
-	(*AbortMoveResponse)(nil),       // 6: leased.v1.AbortMoveResponse
-	(*Move)(nil),                    // 7: leased.v1.Move
+	(*AbortMigrationRequest)(nil),   // 5: leased.v1.AbortMigrationRequest
+	(*AbortMigrationResponse)(nil),  // 6: leased.v1.AbortMigrationResponse
+	(*Migration)(nil),               // 7: leased.v1.Migration
 	(*ListPoliciesRequest)(nil),     // 8: leased.v1.ListPoliciesRequest
 	(*ListPoliciesResponse)(nil),    // 9: leased.v1.ListPoliciesResponse
 	(*WatchTopologyRequest)(nil),    // 10: leased.v1.WatchTopologyRequest
@@ -2756,10 +2758,10 @@ var file_leased_v1_admin_proto_goTypes = []any{
 }
 var file_leased_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: leased.v1.SetPolicyRequest.policy:type_name -> leased.v1.Policy
-	7,  // 1: leased.v1.SetPolicyResponse.move:type_name -> leased.v1.Move
-	7,  // 2: leased.v1.DeletePolicyResponse.move:type_name -> leased.v1.Move
+	7,  // 1: leased.v1.SetPolicyResponse.migration:type_name -> leased.v1.Migration
+	7,  // 2: leased.v1.DeletePolicyResponse.migration:type_name -> leased.v1.Migration
 	0,  // 3: leased.v1.ListPoliciesResponse.policies:type_name -> leased.v1.Policy
-	7,  // 4: leased.v1.ListPoliciesResponse.moves:type_name -> leased.v1.Move
+	7,  // 4: leased.v1.ListPoliciesResponse.migrations:type_name -> leased.v1.Migration
 	0,  // 5: leased.v1.Topology.policies:type_name -> leased.v1.Policy
 	12, // 6: leased.v1.Topology.fleet:type_name -> leased.v1.RedisFleet
 	12, // 7: leased.v1.GetFleetResponse.fleet:type_name -> leased.v1.RedisFleet
@@ -2770,7 +2772,7 @@ var file_leased_v1_admin_proto_depIdxs = []int32{
 	22, // 12: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
 	1,  // 13: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
 	3,  // 14: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
-	5,  // 15: leased.v1.PolicyService.AbortMove:input_type -> leased.v1.AbortMoveRequest
+	5,  // 15: leased.v1.PolicyService.AbortMigration:input_type -> leased.v1.AbortMigrationRequest
 	8,  // 16: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
 	10, // 17: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
 	13, // 18: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
@@ -2789,7 +2791,7 @@ var file_leased_v1_admin_proto_depIdxs = []int32{
 	38, // 31: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
 	2,  // 32: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
 	4,  // 33: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
-	6,  // 34: leased.v1.PolicyService.AbortMove:output_type -> leased.v1.AbortMoveResponse
+	6,  // 34: leased.v1.PolicyService.AbortMigration:output_type -> leased.v1.AbortMigrationResponse
 	9,  // 35: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
 	11, // 36: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
 	14, // 37: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse

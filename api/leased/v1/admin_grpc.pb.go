@@ -21,11 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PolicyService_SetPolicy_FullMethodName     = "/leased.v1.PolicyService/SetPolicy"
-	PolicyService_DeletePolicy_FullMethodName  = "/leased.v1.PolicyService/DeletePolicy"
-	PolicyService_AbortMove_FullMethodName     = "/leased.v1.PolicyService/AbortMove"
-	PolicyService_ListPolicies_FullMethodName  = "/leased.v1.PolicyService/ListPolicies"
-	PolicyService_WatchTopology_FullMethodName = "/leased.v1.PolicyService/WatchTopology"
+	PolicyService_SetPolicy_FullMethodName      = "/leased.v1.PolicyService/SetPolicy"
+	PolicyService_DeletePolicy_FullMethodName   = "/leased.v1.PolicyService/DeletePolicy"
+	PolicyService_AbortMigration_FullMethodName = "/leased.v1.PolicyService/AbortMigration"
+	PolicyService_ListPolicies_FullMethodName   = "/leased.v1.PolicyService/ListPolicies"
+	PolicyService_WatchTopology_FullMethodName  = "/leased.v1.PolicyService/WatchTopology"
 )
 
 // PolicyServiceClient is the client API for PolicyService service.
@@ -42,8 +42,8 @@ type PolicyServiceClient interface {
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
 	// DeletePolicy removes the policy for a prefix, under the same rules.
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
-	// AbortMove ends the move of a prefix: its locks keep the mode that they had.
-	AbortMove(ctx context.Context, in *AbortMoveRequest, opts ...grpc.CallOption) (*AbortMoveResponse, error)
+	// AbortMigration ends the move of a prefix: its locks keep the mode that they had.
+	AbortMigration(ctx context.Context, in *AbortMigrationRequest, opts ...grpc.CallOption) (*AbortMigrationResponse, error)
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
 	// WatchTopology sends the policies and the Redis fleet, and again after each
 	// change, as the member that is asked has applied them. It needs no leader.
@@ -78,10 +78,10 @@ func (c *policyServiceClient) DeletePolicy(ctx context.Context, in *DeletePolicy
 	return out, nil
 }
 
-func (c *policyServiceClient) AbortMove(ctx context.Context, in *AbortMoveRequest, opts ...grpc.CallOption) (*AbortMoveResponse, error) {
+func (c *policyServiceClient) AbortMigration(ctx context.Context, in *AbortMigrationRequest, opts ...grpc.CallOption) (*AbortMigrationResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(AbortMoveResponse)
-	err := c.cc.Invoke(ctx, PolicyService_AbortMove_FullMethodName, in, out, cOpts...)
+	out := new(AbortMigrationResponse)
+	err := c.cc.Invoke(ctx, PolicyService_AbortMigration_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +131,8 @@ type PolicyServiceServer interface {
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
 	// DeletePolicy removes the policy for a prefix, under the same rules.
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
-	// AbortMove ends the move of a prefix: its locks keep the mode that they had.
-	AbortMove(context.Context, *AbortMoveRequest) (*AbortMoveResponse, error)
+	// AbortMigration ends the move of a prefix: its locks keep the mode that they had.
+	AbortMigration(context.Context, *AbortMigrationRequest) (*AbortMigrationResponse, error)
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
 	// WatchTopology sends the policies and the Redis fleet, and again after each
 	// change, as the member that is asked has applied them. It needs no leader.
@@ -153,8 +153,8 @@ func (UnimplementedPolicyServiceServer) SetPolicy(context.Context, *SetPolicyReq
 func (UnimplementedPolicyServiceServer) DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeletePolicy not implemented")
 }
-func (UnimplementedPolicyServiceServer) AbortMove(context.Context, *AbortMoveRequest) (*AbortMoveResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method AbortMove not implemented")
+func (UnimplementedPolicyServiceServer) AbortMigration(context.Context, *AbortMigrationRequest) (*AbortMigrationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AbortMigration not implemented")
 }
 func (UnimplementedPolicyServiceServer) ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPolicies not implemented")
@@ -219,20 +219,20 @@ func _PolicyService_DeletePolicy_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _PolicyService_AbortMove_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(AbortMoveRequest)
+func _PolicyService_AbortMigration_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AbortMigrationRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(PolicyServiceServer).AbortMove(ctx, in)
+		return srv.(PolicyServiceServer).AbortMigration(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: PolicyService_AbortMove_FullMethodName,
+		FullMethod: PolicyService_AbortMigration_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PolicyServiceServer).AbortMove(ctx, req.(*AbortMoveRequest))
+		return srv.(PolicyServiceServer).AbortMigration(ctx, req.(*AbortMigrationRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -282,8 +282,8 @@ var PolicyService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PolicyService_DeletePolicy_Handler,
 		},
 		{
-			MethodName: "AbortMove",
-			Handler:    _PolicyService_AbortMove_Handler,
+			MethodName: "AbortMigration",
+			Handler:    _PolicyService_AbortMigration_Handler,
 		},
 		{
 			MethodName: "ListPolicies",
