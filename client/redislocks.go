@@ -174,15 +174,15 @@ func (e *redisLocks) failed(ctx context.Context, resources []fencing.Resource, e
 }
 
 // Acquire asks the Redis nodes, or a member.
-func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
+func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	if b := e.backend(); b != nil {
 		held, _, err := b.Acquire(ctx, session, ttl, request)
 		if err == nil {
 			e.detoured.Store(false)
-			return perlease.Held(held), nil
+			return held, nil
 		}
 		if !e.failed(ctx, request.Resources, err) {
-			return perlease.Held{}, err
+			return engine.Held{}, err
 		}
 	}
 	e.asked.Store(true)
@@ -192,7 +192,7 @@ func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl 
 // Renew extends leases. A lease on a lock that is leaving the efficiency mode is
 // not extended, and one on a lock that has left it is lost. What could not be
 // extended directly is extended through the service.
-func (e *redisLocks) Renew(ctx context.Context, leases []perlease.Held) []error {
+func (e *redisLocks) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs := make([]error, len(leases))
 	var rest []int // of leases
 	topology := e.source.Topology()
@@ -202,9 +202,9 @@ func (e *redisLocks) Renew(ctx context.Context, leases []perlease.Held) []error 
 		}
 	}
 	if b := e.backend(); b != nil && len(rest) > 0 {
-		held := make([]redlockadapter.Held, len(rest))
+		held := make([]engine.Held, len(rest))
 		for j, i := range rest {
-			held[j] = redlockadapter.Held(leases[i])
+			held[j] = leases[i]
 		}
 		var again []int
 		for j, err := range b.Renew(ctx, held) {
@@ -216,7 +216,7 @@ func (e *redisLocks) Renew(ctx context.Context, leases []perlease.Held) []error 
 		rest = again
 	}
 	if len(rest) > 0 {
-		held := make([]perlease.Held, len(rest))
+		held := make([]engine.Held, len(rest))
 		for j, i := range rest {
 			held[j] = leases[i]
 		}
@@ -229,7 +229,7 @@ func (e *redisLocks) Renew(ctx context.Context, leases []perlease.Held) []error 
 }
 
 // stays returns why a lease cannot be renewed by the topology, nil if it can.
-func stays(topology *engine.Topology, held *perlease.Held) error {
+func stays(topology *engine.Topology, held *engine.Held) error {
 	for _, name := range held.Resources {
 		mode, err := topology.ModeOf(name)
 		if err != nil {
@@ -244,12 +244,12 @@ func stays(topology *engine.Topology, held *perlease.Held) error {
 
 // Release ends a lease, directly or through a member. What an unanswered acquire
 // has left behind is known to members only: the direct way cleans up by itself.
-func (e *redisLocks) Release(ctx context.Context, held perlease.Held) error {
+func (e *redisLocks) Release(ctx context.Context, held engine.Held) error {
 	if held.Name == "" && !e.asked.Load() {
 		return nil
 	}
 	if b := e.backend(); b != nil && held.Name != "" {
-		err := b.Release(ctx, redlockadapter.Held(held))
+		err := b.Release(ctx, held)
 		if err == nil || !e.failed(ctx, held.Resources, err) {
 			return err
 		}

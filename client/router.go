@@ -122,7 +122,7 @@ func (r *router) apply(topology *engine.Topology, newFleet bool) {
 	sessions := slices.Collect(maps.Keys(r.sessions))
 	r.mu.Unlock()
 	for _, s := range sessions {
-		tell := s.fast.Lose(func(held perlease.Held) error {
+		tell := s.fast.Lose(func(held engine.Held) error {
 			if newFleet {
 				return fmt.Errorf("%w: the Redis fleet has changed", engine.ErrTaken)
 			}

@@ -23,10 +23,10 @@ const (
 // Acquire takes a lock for a caller whose session lives elsewhere. Nothing is
 // kept here: the caller renews and releases what it gets, through this process or
 // another.
-func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (Held, engine.Grant, error) {
+func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, engine.Grant, error) {
 	a, err := b.acquire(ctx, nil, engine.SystemClock(), session, ttl, &request)
 	if err != nil {
-		return Held{}, engine.Grant{}, err
+		return engine.Held{}, engine.Grant{}, err
 	}
 	return a.Held, a.grant(), nil
 }
@@ -41,7 +41,7 @@ func (b *Backend) acquire(ctx context.Context, gone <-chan struct{}, clock engin
 	if err := b.check(ttl, request); err != nil {
 		return nil, err
 	}
-	want := Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
+	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
 	if request.Wait {
 		return b.acquireInTurn(ctx, gone, clock, want, request.Queued)
 	}
@@ -105,7 +105,7 @@ func (b *Backend) authorize(resources []fencing.Resource) (version uint64, err e
 
 // try makes one attempt. The error matches engine.ErrHeld, errSplit,
 // engine.ErrUnavailable or the context's.
-func (b *Backend) try(ctx context.Context, clock engine.Clock, want Held, waiter, ticket string) (*attempt, error) {
+func (b *Backend) try(ctx context.Context, clock engine.Clock, want engine.Held, waiter, ticket string) (*attempt, error) {
 	version, err := b.authorize(want.Resources)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (b *Backend) try(ctx context.Context, clock engine.Clock, want Held, waiter
 	}
 	outcome, token := a.outcome()
 	switch {
-	case outcome == quorum.Granted && clock.Now().Since(a.sent) < want.TTL-want.drift():
+	case outcome == quorum.Granted && clock.Now().Since(a.sent) < want.TTL-drift(want.TTL):
 		a.Token, a.renewed = token, b.clock.Now()
 		b.granted.add(a)
 		b.queues.held(a)
@@ -153,7 +153,7 @@ func (b *Backend) pause(ctx context.Context, d time.Duration) error {
 
 // acquireInTurn waits for the request's turn in this process, and then for the
 // lock.
-func (b *Backend) acquireInTurn(ctx context.Context, gone <-chan struct{}, clock engine.Clock, want Held, queued func()) (*attempt, error) {
+func (b *Backend) acquireInTurn(ctx context.Context, gone <-chan struct{}, clock engine.Clock, want engine.Held, queued func()) (*attempt, error) {
 	w := b.queues.join(want)
 	defer b.queues.leave(w)
 	splits, waiter, ticket := 0, "", "" // a lock that is free needs no ticket

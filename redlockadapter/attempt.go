@@ -17,7 +17,7 @@ import (
 // attempt is one try of one nonce: it sends the scripts and feeds the answers to
 // a quorum.Attempt, which decides.
 type attempt struct {
-	Held
+	engine.Held
 	backend *Backend
 	keys    []string
 	version string
@@ -37,7 +37,7 @@ type attempt struct {
 	over    bool    // released
 }
 
-func (b *Backend) newAttempt(h Held, version uint64) *attempt {
+func (b *Backend) newAttempt(h engine.Held, version uint64) *attempt {
 	n := len(b.nodes)
 	return &attempt{Held: h, backend: b, keys: keysOf(h.Resources), version: strconv.FormatUint(version, 10),
 		decided: make(chan struct{}), core: quorum.NewAttempt(n), silent: n, unknown: 1<<n - 1}
@@ -46,7 +46,7 @@ func (b *Backend) newAttempt(h Held, version uint64) *attempt {
 // send asks all nodes at once. waiter and ticket queue the process for a lock that
 // is held; both are empty for an attempt that does not wait.
 func (a *attempt) send(clock engine.Clock, waiter, ticket string) {
-	r := newRequest(acquireScript, a.keys, a.version, a.backend.fingerprint, a.Name, millis(a.TTL), a.details(), waiter, ticket)
+	r := newRequest(acquireScript, a.keys, a.version, a.backend.fingerprint, a.Name, millis(a.TTL), detailsOf(&a.Held), waiter, ticket)
 	r.answer, r.canceled = a.answered, &a.canceled
 	if waiter != "" {
 		a.all = make(chan struct{})

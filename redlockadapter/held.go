@@ -11,20 +11,6 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Held is a lease as the nodes know it: all that any process needs to renew or
-// release it.
-type Held struct {
-	// Name identifies the attempt on the nodes. It is unique in the world.
-	Name      string
-	Session   engine.SessionID
-	Nonce     engine.Nonce
-	Resources []fencing.Resource
-	Token     fencing.Token
-	TTL       time.Duration
-	Holder    string
-	Metadata  map[string]string
-}
-
 // attemptName returns the name of one try of a nonce: the session, the nonce, and
 // a number that no other try has, in this process or another. A try that is
 // repeated under the name of an earlier one could be released by a late message.
@@ -63,7 +49,7 @@ type details struct {
 	Metadata map[string]string  `json:"metadata,omitempty"`
 }
 
-func (h *Held) details() string {
+func detailsOf(h *engine.Held) string {
 	d := details{Holder: h.Holder, TTL: h.TTL.Milliseconds(), Metadata: h.Metadata}
 	if len(h.Resources) > 1 {
 		d.Set = h.Resources
@@ -96,6 +82,6 @@ func parseDetails(text string) details {
 
 // drift is what Redlock takes off the validity of a lease because clocks may run
 // at different rates.
-func (h *Held) drift() time.Duration { return h.TTL/100 + 2*time.Millisecond }
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

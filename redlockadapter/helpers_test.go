@@ -30,7 +30,7 @@ const (
 )
 
 // Held is a short name.
-type Held = redlockadapter.Held
+type Held = engine.Held
 
 // acquireSHA is how a node knows acquire.lua.
 var acquireSHA = scriptSHA("acquire")

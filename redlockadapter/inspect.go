@@ -99,7 +99,7 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]rec
 // recovered node is ahead; the token is then the one that a majority has, or the one
 // that this process was granted. Without either the lease cannot be told from an
 // attempt that was not granted.
-func (b *Backend) find(resource fencing.Resource, seen []record) (Held, time.Duration, bool) {
+func (b *Backend) find(resource fencing.Resource, seen []record) (engine.Held, time.Duration, bool) {
 	byName := map[string][]record{}
 	for _, r := range seen {
 		if r.name != "" {
@@ -112,7 +112,7 @@ func (b *Backend) find(resource fencing.Resource, seen []record) (Held, time.Dur
 		}
 		slices.SortFunc(same, func(x, y record) int { return int(y.left - x.left) })
 		d := parseDetails(same[0].details)
-		h := Held{Name: name, Resources: []fencing.Resource{resource}, TTL: time.Duration(d.TTL) * time.Millisecond,
+		h := engine.Held{Name: name, Resources: []fencing.Resource{resource}, TTL: time.Duration(d.TTL) * time.Millisecond,
 			Holder: d.Holder, Metadata: d.Metadata, Token: b.agreed(same)}
 		if len(d.Set) > 0 {
 			h.Resources = d.Set
@@ -125,7 +125,7 @@ func (b *Backend) find(resource fencing.Resource, seen []record) (Held, time.Dur
 			return h, same[b.quorum-1].left, true
 		}
 	}
-	return Held{}, 0, false
+	return engine.Held{}, 0, false
 }
 
 // agreed returns the token that a majority has, or None.
@@ -141,15 +141,15 @@ func (b *Backend) agreed(same []record) fencing.Token {
 
 // Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a
 // majority does not hold the lock with this token.
-func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (Held, error) {
+func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (engine.Held, error) {
 	seen, err := b.records(ctx, resource)
 	if err != nil {
-		return Held{}, err
+		return engine.Held{}, err
 	}
 	if h, _, ok := b.find(resource, seen); ok && h.Token == token {
 		return h, nil
 	}
-	return Held{}, fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
+	return engine.Held{}, fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
 }
 
 // Inspect returns who holds the lock and who waits for it: all waiters of this

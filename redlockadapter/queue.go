@@ -58,7 +58,7 @@ type queue struct {
 
 // waiter is one acquire that waits. Its fields are guarded by the mu of queues.
 type waiter struct {
-	want   Held
+	want   engine.Held
 	signal chan struct{}  // look again
 	woken  uint64         // the nodes that said that the lock is free
 	tried  bool           // it knows that others hold the lock
@@ -117,7 +117,7 @@ func (q *queues) held(a *attempt) {
 	}
 }
 
-func (q *queues) join(want Held) *waiter {
+func (q *queues) join(want engine.Held) *waiter {
 	w := &waiter{want: want, signal: make(chan struct{}, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -72,7 +72,7 @@ func (r *releasing) await(ctx context.Context) error {
 
 // releaseRequest ends an attempt on a node. With late set, a copy of its acquire
 // or of a renewal may arrive after the release, over another connection.
-func (b *Backend) releaseRequest(h *Held, cause, wake string, late bool) *request {
+func (b *Backend) releaseRequest(h *engine.Held, cause, wake string, late bool) *request {
 	return newRequest(releaseScript, keysOf(h.Resources)[1:], h.Name, cause, b.channel, wake, flag(late))
 }
 
@@ -160,7 +160,7 @@ var releaseAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecon
 
 // releaseLater tells a node that failed once more that an attempt has ended. What
 // the node keeps of it would block everybody until its TTL.
-func (b *Backend) releaseLater(h *Held, node, times int) {
+func (b *Backend) releaseLater(h *engine.Held, node, times int) {
 	if times == len(releaseAgain) || releaseAgain[times] > h.TTL || b.ctx.Err() != nil {
 		return
 	}
@@ -174,14 +174,14 @@ func (b *Backend) releaseLater(h *Held, node, times int) {
 }
 
 // Release ends a lease that any process was granted.
-func (b *Backend) Release(ctx context.Context, h Held) error {
+func (b *Backend) Release(ctx context.Context, h engine.Held) error {
 	if a := b.granted.take(h.Name); a != nil {
 		return b.queues.release(a).await(ctx)
 	}
 	return b.releaseHeld(ctx, &h, causeReleased)
 }
 
-func (b *Backend) releaseHeld(ctx context.Context, h *Held, cause string) error {
+func (b *Backend) releaseHeld(ctx context.Context, h *engine.Held, cause string) error {
 	r := b.newReleasing()
 	request := b.releaseRequest(h, cause, wakeNext, true)
 	request.answer = func(node int, got reply) {

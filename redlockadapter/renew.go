@@ -27,7 +27,7 @@ type renewal struct {
 // Renew extends leases that any process was granted, each by its TTL, and returns
 // an error for each: nil if a majority of the nodes extended it; one that matches
 // engine.ErrLost if it is lost; another one if it is not known to be extended.
-func (b *Backend) Renew(ctx context.Context, leases []Held) []error {
+func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs, under := make([]error, len(leases)), make([]*renewal, len(leases))
 	for i := range leases {
 		version, err := b.authorize(leases[i].Resources)
@@ -56,7 +56,7 @@ func (b *Backend) Renew(ctx context.Context, leases []Held) []error {
 }
 
 // abandon frees what some nodes still have of a lost lease.
-func (b *Backend) abandon(h Held) {
+func (b *Backend) abandon(h engine.Held) {
 	if a := b.granted.take(h.Name); a != nil {
 		b.queues.release(a)
 		return
@@ -68,10 +68,10 @@ func (b *Backend) abandon(h Held) {
 	}
 }
 
-func (b *Backend) startRenewal(h *Held, version uint64) *renewal {
+func (b *Backend) startRenewal(h *engine.Held, version uint64) *renewal {
 	r := &renewal{backend: b, done: make(chan struct{}), left: len(b.nodes)}
 	request := newRequest(renewScript, keysOf(h.Resources), strconv.FormatUint(version, 10), b.fingerprint, h.Name, millis(h.TTL),
-		h.details(), h.Token.String())
+		detailsOf(h), h.Token.String())
 	a := b.granted.find(h.Name)
 	request.canceled = &r.canceled
 	request.answer = func(node int, got reply) {

@@ -22,7 +22,7 @@ type session struct {
 	ended   map[engine.Nonce]bool // released within the last TTL or two
 	before  map[engine.Nonce]bool // ended, one TTL earlier
 	rotated engine.Instant
-	leaving map[engine.Nonce]Held // released, but not confirmed by a majority
+	leaving map[engine.Nonce]engine.Held // released, but not confirmed by a majority
 }
 
 // known is what the session knows of a nonce.
@@ -52,7 +52,7 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 	s := b.sessions[config.ID]
 	if s == nil {
 		s = &session{backend: b, config: config, known: map[engine.Nonce]*known{}, ended: map[engine.Nonce]bool{},
-			leaving: map[engine.Nonce]Held{}, rotated: b.clock.Now()}
+			leaving: map[engine.Nonce]engine.Held{}, rotated: b.clock.Now()}
 		b.sessions[config.ID] = s
 	}
 	return s, nil
@@ -174,7 +174,7 @@ func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 func (s *session) renew(ctx context.Context, nonces []engine.Nonce) map[engine.Nonce]error {
 	sent := s.config.Clock.Now()
 	outcome := make(map[engine.Nonce]error, len(nonces))
-	var leases []Held
+	var leases []engine.Held
 	s.mu.Lock()
 	for _, nonce := range nonces {
 		k := s.known[nonce]

@@ -246,7 +246,7 @@ func TestAStaleMemberIsRefused(t *testing.T) {
 	servers[2].Pause() // it hears of nothing
 	setMode(t, s.Address(), "fast/", engine.Correctness)
 	servers[2].Resume()
-	require.ErrorIs(t, late.Renew(patient(t), []redlockadapter.Held{held})[0], redlockadapter.ErrVersion)
+	require.ErrorIs(t, late.Renew(patient(t), []engine.Held{held})[0], redlockadapter.ErrVersion)
 	request.Nonce, request.Resources = 2, []fencing.Resource{"fast/b"}
 	_, _, err = late.Acquire(patient(t), engine.NewSessionID(), longTTL, request)
 	require.ErrorIs(t, err, redlockadapter.ErrVersion)

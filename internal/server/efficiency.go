@@ -39,12 +39,12 @@ func checkSession(id engine.SessionID) error {
 
 // acquire asks for a lease, and again while the topology, or the fleet, changes
 // under it. The error is a *engine.ModeError if the locks are in correctness mode.
-func (e *efficiency) acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (redlockadapter.Held, engine.Grant, error) {
+func (e *efficiency) acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, engine.Grant, error) {
 	for {
 		topology := e.router.node.Topology()
 		backend, err := e.router.redis.Backend()
 		if err != nil {
-			return redlockadapter.Held{}, engine.Grant{}, e.noBackend(&topology, &request, err)
+			return engine.Held{}, engine.Grant{}, e.noBackend(&topology, &request, err)
 		}
 		held, grant, err := backend.Acquire(ctx, session, ttl, request)
 		switch {
@@ -81,7 +81,7 @@ func (e *efficiency) replaced(backend *redlockadapter.Backend) bool {
 // renew extends leases and returns an error for each: nil, one that matches
 // engine.ErrLost, or one that says that it is not known to be renewed. A lease
 // whose lock is leaving the efficiency mode is lost.
-func (e *efficiency) renew(ctx context.Context, leases []redlockadapter.Held) []error {
+func (e *efficiency) renew(ctx context.Context, leases []engine.Held) []error {
 	for {
 		version := e.router.node.Topology().Version
 		backend, err := e.router.redis.Backend()
@@ -105,7 +105,7 @@ func (e *efficiency) renew(ctx context.Context, leases []redlockadapter.Held) []
 }
 
 // release gives a lease back.
-func (e *efficiency) release(ctx context.Context, held redlockadapter.Held) error {
+func (e *efficiency) release(ctx context.Context, held engine.Held) error {
 	backend, err := e.router.redis.Backend()
 	if err != nil {
 		return err
@@ -141,10 +141,10 @@ func (e *efficiency) releaseUnnamed(ctx context.Context, key attempt, resources 
 }
 
 // find returns the lease that holds a lock under a token.
-func (e *efficiency) find(ctx context.Context, name fencing.Resource, token fencing.Token) (redlockadapter.Held, error) {
+func (e *efficiency) find(ctx context.Context, name fencing.Resource, token fencing.Token) (engine.Held, error) {
 	backend, err := e.router.redis.Backend()
 	if err != nil {
-		return redlockadapter.Held{}, err
+		return engine.Held{}, err
 	}
 	return backend.Find(ctx, name, token)
 }

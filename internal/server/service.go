@@ -135,7 +135,7 @@ func (s *service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 func (s *service) renewEfficiency(ctx context.Context, r *pb.RenewRequest) (*pb.RenewResponse, error) {
 	held, err := s.efficiency.find(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
 	if err == nil {
-		err = s.efficiency.renew(ctx, []redlockadapter.Held{held})[0]
+		err = s.efficiency.renew(ctx, []engine.Held{held})[0]
 	}
 	if err != nil {
 		return nil, fmt.Errorf("renew %q: %w", r.Resource, err)

@@ -21,7 +21,7 @@ type waiting struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}       // closed when it has an outcome
-	held   redlockadapter.Held // the outcome, if it was granted
+	held   engine.Held // the outcome, if it was granted
 }
 
 // expect registers an acquire that waits, before the next operation is read: it
@@ -77,7 +77,7 @@ func (st *stream) decided(key attempt, w *waiting) {
 
 // renewEfficiency extends leases, and answers for each that was not extended.
 func (st *stream) renewEfficiency(id engine.SessionID, leases []*pb.HeldLease, a *pb.Answer) error {
-	held := make([]redlockadapter.Held, len(leases))
+	held := make([]engine.Held, len(leases))
 	for i, l := range leases {
 		var err error
 		if held[i], err = st.service.heldOf(id, l); err != nil {
@@ -130,8 +130,8 @@ func (st *stream) releaseEfficiency(id engine.SessionID, call *pb.ReleaseCall) e
 
 // heldOf reads a lease, and checks what a client could get wrong. Its TTL is
 // bounded since a node that lost its state waits for the longest.
-func (s *service) heldOf(id engine.SessionID, l *pb.HeldLease) (redlockadapter.Held, error) {
-	held := redlockadapter.Held{Name: l.Name, Session: id, Nonce: engine.Nonce(l.Nonce), Resources: wire.Resources(l.Resources...),
+func (s *service) heldOf(id engine.SessionID, l *pb.HeldLease) (engine.Held, error) {
+	held := engine.Held{Name: l.Name, Session: id, Nonce: engine.Nonce(l.Nonce), Resources: wire.Resources(l.Resources...),
 		Token: fencing.Token(l.Token), TTL: time.Duration(l.TtlNanos), Holder: l.Holder, Metadata: l.Metadata}
 	request := engine.Request{Nonce: held.Nonce, Resources: held.Resources, Holder: held.Holder, Metadata: held.Metadata}
 	if err := request.Validate(); err != nil {

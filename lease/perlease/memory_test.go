@@ -21,13 +21,13 @@ type memory struct {
 	changed chan struct{}
 	fault   error // of every call, nil for none
 
-	acquired func(perlease.Held) error // called before a grant is answered
-	renewing func(perlease.Held) error
-	released []perlease.Held
+	acquired func(engine.Held) error // called before a grant is answered
+	renewing func(engine.Held) error
+	released []engine.Held
 }
 
 type record struct {
-	held  perlease.Held
+	held  engine.Held
 	until engine.Instant
 }
 
@@ -57,18 +57,18 @@ func (m *memory) holder(name fencing.Resource) *record {
 	return r
 }
 
-func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
+func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	switch {
 	case request.Kind != engine.Exclusive:
-		return perlease.Held{}, fmt.Errorf("%w: use a lock in correctness mode", engine.ErrUnsupported)
+		return engine.Held{}, fmt.Errorf("%w: use a lock in correctness mode", engine.ErrUnsupported)
 	case request.Mode == engine.Correctness:
-		return perlease.Held{}, &engine.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: engine.Efficiency}
+		return engine.Held{}, &engine.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: engine.Efficiency}
 	}
 	for {
 		m.mu.Lock()
 		if err := m.fault; err != nil {
 			m.mu.Unlock()
-			return perlease.Held{}, err
+			return engine.Held{}, err
 		}
 		until, changed := engine.Instant{}, m.changed
 		for _, name := range request.Resources {
@@ -82,7 +82,7 @@ func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time
 		}
 		m.mu.Unlock()
 		if !request.Wait {
-			return perlease.Held{}, engine.ErrHeld
+			return engine.Held{}, engine.ErrHeld
 		}
 		if request.Queued != nil {
 			request.Queued()
@@ -94,29 +94,29 @@ func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return perlease.Held{}, context.Cause(ctx)
+			return engine.Held{}, context.Cause(ctx)
 		}
 		timer.Stop()
 	}
 }
 
-func (m *memory) grant(session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
+func (m *memory) grant(session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	m.tries++
 	m.last++
-	held := perlease.Held{Name: fmt.Sprintf("%s.%d.%d", session, request.Nonce, m.tries), Session: session, Nonce: request.Nonce,
+	held := engine.Held{Name: fmt.Sprintf("%s.%d.%d", session, request.Nonce, m.tries), Session: session, Nonce: request.Nonce,
 		Resources: request.Resources, Token: m.last, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
 	for _, name := range request.Resources {
 		m.locks[name] = &record{held: held, until: clock.Now().Add(ttl)}
 	}
 	if m.acquired != nil {
 		if err := m.acquired(held); err != nil {
-			return perlease.Held{}, err
+			return engine.Held{}, err
 		}
 	}
 	return held, nil
 }
 
-func (m *memory) Renew(_ context.Context, leases []perlease.Held) []error {
+func (m *memory) Renew(_ context.Context, leases []engine.Held) []error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	errs := make([]error, len(leases))
@@ -126,7 +126,7 @@ func (m *memory) Renew(_ context.Context, leases []perlease.Held) []error {
 	return errs
 }
 
-func (m *memory) renew(held perlease.Held) error {
+func (m *memory) renew(held engine.Held) error {
 	if m.fault != nil {
 		return m.fault
 	}
@@ -148,7 +148,7 @@ func (m *memory) renew(held perlease.Held) error {
 }
 
 // Release finds a lease without a name by its session and nonce.
-func (m *memory) Release(_ context.Context, held perlease.Held) error {
+func (m *memory) Release(_ context.Context, held engine.Held) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fault != nil {

@@ -30,9 +30,9 @@ func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 		case err == nil:
 			s.renewed(held, sent)
 		case errors.Is(err, engine.ErrLost):
-			s.lost([]Held{held}, err)
+			s.lost([]engine.Held{held}, err)
 		case s.movedOn(held, sent, err):
-			s.lost([]Held{held}, fmt.Errorf("%w: %w", engine.ErrTaken, err))
+			s.lost([]engine.Held{held}, fmt.Errorf("%w: %w", engine.ErrTaken, err))
 		default:
 			failed, last = append(failed, held.Nonce), err
 		}
@@ -45,7 +45,7 @@ func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 
 // renewable returns the grants to renew, and those whose time has passed: others
 // may hold their locks by now.
-func (s *Session) renewable(now engine.Instant) (leases, expired []Held, err error) {
+func (s *Session) renewable(now engine.Instant) (leases, expired []engine.Held, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -66,7 +66,7 @@ func (s *Session) renewable(now engine.Instant) (leases, expired []Held, err err
 // movedOn reports whether a lease ends because its lock is moving to another mode,
 // where it cannot be renewed. Its holder has three quarters of the TTL to finish,
 // then it is told why, rather than that the time has run out.
-func (s *Session) movedOn(held Held, now engine.Instant, err error) bool {
+func (s *Session) movedOn(held engine.Held, now engine.Instant, err error) bool {
 	var moving *engine.MovingError
 	if !errors.As(err, &moving) {
 		return false
@@ -78,7 +78,7 @@ func (s *Session) movedOn(held Held, now engine.Instant, err error) bool {
 }
 
 // renewed notes that a grant was extended.
-func (s *Session) renewed(held Held, sent engine.Instant) {
+func (s *Session) renewed(held engine.Held, sent engine.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.attempts[held.Nonce]; a != nil && a.granted {
@@ -87,7 +87,7 @@ func (s *Session) renewed(held Held, sent engine.Instant) {
 }
 
 // lost ends grants that are lost, and tells the holder of each.
-func (s *Session) lost(leases []Held, err error) {
+func (s *Session) lost(leases []engine.Held, err error) {
 	for _, held := range leases {
 		if s.take(held) && s.config.Lost != nil {
 			s.config.Lost(held.Nonce, err)
@@ -96,7 +96,7 @@ func (s *Session) lost(leases []Held, err error) {
 }
 
 // take ends a grant that is lost, and reports whether it was held until now.
-func (s *Session) take(held Held) bool {
+func (s *Session) take(held engine.Held) bool {
 	s.mu.Lock()
 	a := s.attempts[held.Nonce]
 	known := a != nil && a.granted && a.ctx.Err() == nil
@@ -112,9 +112,9 @@ func (s *Session) take(held Held) bool {
 
 // Lose ends every grant for which why returns an error, which must match
 // engine.ErrLost. The caller calls tell, which tells the holders.
-func (s *Session) Lose(why func(Held) error) (tell func()) {
+func (s *Session) Lose(why func(engine.Held) error) (tell func()) {
 	s.mu.Lock()
-	var leases []Held
+	var leases []engine.Held
 	for _, a := range s.attempts {
 		if a.granted {
 			leases = append(leases, a.held)

@@ -30,7 +30,7 @@ type Session struct {
 
 // attempt is what the session knows of a nonce.
 type attempt struct {
-	held    Held               // without a name until it is granted
+	held    engine.Held        // without a name until it is granted
 	working chan struct{}      // held while an Acquire works on it
 	ctx     context.Context    // ends when the nonce is released
 	cancel  context.CancelFunc // of ctx
@@ -83,7 +83,7 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	}
 	if s.config.Clock.Now().Since(sent) > s.config.TTL/3 { // when it was granted is not known here
 		sent = s.config.Clock.Now()
-		if err := s.engine.Renew(ctx, []Held{held})[0]; err != nil {
+		if err := s.engine.Renew(ctx, []engine.Held{held})[0]; err != nil {
 			s.abandon(held)
 			return engine.Grant{}, fmt.Errorf("%w: granted after a long wait, but not renewed: %s", engine.ErrUnavailable, err.Error())
 		}
@@ -112,7 +112,7 @@ func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt,
 		s.mu.Unlock()
 		return nil, endedError(request.Nonce)
 	case a == nil:
-		a = &attempt{working: make(chan struct{}, 1), held: Held{Session: s.config.ID, Nonce: request.Nonce, Resources: request.Resources,
+		a = &attempt{working: make(chan struct{}, 1), held: engine.Held{Session: s.config.ID, Nonce: request.Nonce, Resources: request.Resources,
 			TTL: s.config.TTL, Holder: request.Holder, Metadata: request.Metadata}}
 		a.ctx, a.cancel = context.WithCancel(context.Background())
 		s.attempts[request.Nonce] = a
@@ -178,7 +178,7 @@ func endedError(nonce engine.Nonce) error {
 
 // abandon releases what nobody wants, in the background unless Close may have
 // stopped waiting for that.
-func (s *Session) abandon(held Held) {
+func (s *Session) abandon(held engine.Held) {
 	release := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), min(maxCleanup, held.TTL))
 		defer cancel()

@@ -62,7 +62,7 @@ func request(nonce engine.Nonce, names ...fencing.Resource) engine.Request {
 func TestAnUnansweredAcquireIsEndedBeforeTheNext(t *testing.T) {
 	m := newMemory()
 	s, _ := open(t, m)
-	m.acquired = func(perlease.Held) error { return engine.ErrUncertain }
+	m.acquired = func(engine.Held) error { return engine.ErrUncertain }
 	_, err := s.Acquire(t.Context(), request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUncertain)
 	m.acquired = nil
@@ -75,7 +75,7 @@ func TestAnUnansweredAcquireIsEndedBeforeTheNext(t *testing.T) {
 func TestAnUnansweredAcquireIsEndedByItsRelease(t *testing.T) {
 	m := newMemory()
 	s, _ := open(t, m)
-	m.acquired = func(perlease.Held) error { return errors.New("connection reset") }
+	m.acquired = func(engine.Held) error { return errors.New("connection reset") }
 	_, err := s.Acquire(t.Context(), request(1, "a"))
 	require.Error(t, err)
 	require.Len(t, m.locks, 1)
@@ -102,7 +102,7 @@ func TestRenewReportsOnEach(t *testing.T) {
 		_, err := s.Acquire(t.Context(), request(nonce, name))
 		require.NoError(t, err)
 	}
-	m.renewing = func(held perlease.Held) error {
+	m.renewing = func(held engine.Held) error {
 		switch held.Nonce {
 		case 2:
 			return engine.ErrUnavailable
@@ -131,7 +131,7 @@ func TestALeaseWhoseTimeHasPassedIsNotRenewed(t *testing.T) {
 		s, lost := open(t, m)
 		_, err := s.Acquire(t.Context(), request(1, "a"))
 		require.NoError(t, err)
-		m.renewing = func(perlease.Held) error { t.Error("it was asked for"); return nil }
+		m.renewing = func(engine.Held) error { t.Error("it was asked for"); return nil }
 		time.Sleep(ttl)
 		_, err = s.Renew(t.Context())
 		require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestAHolderOfAMovingLockHasTimeToFinish(t *testing.T) {
 		s, lost := open(t, m)
 		_, err := s.Acquire(t.Context(), request(1, "a"))
 		require.NoError(t, err)
-		m.renewing = func(perlease.Held) error {
+		m.renewing = func(engine.Held) error {
 			return &engine.MovingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness}
 		}
 		time.Sleep(ttl / 2)
@@ -177,7 +177,7 @@ func TestAGrantAfterALongWaitIsRenewedFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ttl, grant.Sent.Since(began), "its time counts from the renewal")
 
-		m.renewing = func(perlease.Held) error { return engine.ErrTaken }
+		m.renewing = func(engine.Held) error { return engine.ErrTaken }
 		_, err = holder.Acquire(t.Context(), engine.Request{Nonce: 2, Resources: waiting.Resources, Wait: true})
 		require.ErrorIs(t, err, engine.ErrUnavailable, "a grant of unknown age is not used")
 		synctest.Wait()
@@ -214,7 +214,7 @@ func TestLoseAndWithdraw(t *testing.T) {
 		_, err := s.Acquire(t.Context(), request(nonce, name))
 		require.NoError(t, err)
 	}
-	tell := s.Lose(func(held perlease.Held) error {
+	tell := s.Lose(func(held engine.Held) error {
 		if held.Nonce == 1 {
 			return engine.ErrTaken
 		}

@@ -109,8 +109,8 @@ func (e *Efficiency) do(ctx context.Context, call func(l *link) error) error {
 
 // Acquire asks for a lease. If a connection breaks before the answer the next
 // member is asked to end what the first one may have been granted, then to acquire.
-func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (perlease.Held, error) {
-	held := perlease.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl,
+func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
+	held := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl,
 		Holder: request.Holder, Metadata: request.Metadata}
 	p := &pending{key: attempt{session, request.Nonce}}
 	if request.Queued != nil {
@@ -139,13 +139,13 @@ func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl 
 		return nil
 	})
 	if err != nil {
-		return perlease.Held{}, err
+		return engine.Held{}, err
 	}
 	return held, nil
 }
 
 // Renew extends leases, and returns an error for each.
-func (e *Efficiency) Renew(ctx context.Context, leases []perlease.Held) []error {
+func (e *Efficiency) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs := make([]error, len(leases))
 	var wg sync.WaitGroup
 	for from := 0; from < len(leases); {
@@ -166,7 +166,7 @@ func (e *Efficiency) Renew(ctx context.Context, leases []perlease.Held) []error 
 }
 
 // renew extends leases of one session by one operation.
-func (e *Efficiency) renew(ctx context.Context, leases []perlease.Held, errs []error) {
+func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []error) {
 	message := &pb.RenewCall{}
 	byNonce := make(map[engine.Nonce]int, len(leases))
 	for i, held := range leases {
@@ -205,7 +205,7 @@ func (e *Efficiency) renew(ctx context.Context, leases []perlease.Held, errs []e
 }
 
 // Release ends a lease.
-func (e *Efficiency) Release(ctx context.Context, held perlease.Held) error {
+func (e *Efficiency) Release(ctx context.Context, held engine.Held) error {
 	err := e.do(ctx, func(l *link) error { return e.release(ctx, l, held) })
 	if errors.Is(err, engine.ErrLost) {
 		return nil
@@ -213,7 +213,7 @@ func (e *Efficiency) Release(ctx context.Context, held perlease.Held) error {
 	return err
 }
 
-func (e *Efficiency) release(ctx context.Context, l *link, held perlease.Held) error {
+func (e *Efficiency) release(ctx context.Context, l *link, held engine.Held) error {
 	op := &pb.Operation{Session: held.Session[:], Call: &pb.Operation_Release{
 		Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
 	_, err := l.do(ctx, op, &pending{}, e.settings.patience)

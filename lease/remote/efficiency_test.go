@@ -11,7 +11,6 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -43,9 +42,9 @@ func TestCallsNameTheirLease(t *testing.T) {
 	session := engine.NewSessionID()
 	held, err := e.Acquire(patient(t), session, ttl, request)
 	require.NoError(t, err)
-	require.Equal(t, perlease.Held{Name: "name of 12", Session: session, Nonce: 3, Resources: request.Resources, Token: 12, TTL: ttl,
+	require.Equal(t, engine.Held{Name: "name of 12", Session: session, Nonce: 3, Resources: request.Resources, Token: 12, TTL: ttl,
 		Holder: "worker", Metadata: request.Metadata}, held)
-	require.NoError(t, e.Renew(patient(t), []perlease.Held{held})[0])
+	require.NoError(t, e.Renew(patient(t), []engine.Held{held})[0])
 	require.NoError(t, e.Release(patient(t), held))
 	asked := m.operations()
 	require.Len(t, asked, 3)
@@ -64,7 +63,7 @@ func TestRenewReportsOnEachLease(t *testing.T) {
 	}
 	e := backend(t, nil, m).Efficiency()
 	session, other := engine.NewSessionID(), engine.NewSessionID()
-	errs := e.Renew(patient(t), []perlease.Held{{Session: other, Nonce: 2}, {Session: session, Nonce: 1}, {Session: session, Nonce: 2}, {Session: session, Nonce: 3}})
+	errs := e.Renew(patient(t), []engine.Held{{Session: other, Nonce: 2}, {Session: session, Nonce: 1}, {Session: session, Nonce: 2}, {Session: session, Nonce: 3}})
 	require.Error(t, errs[0], "leases of two sessions are two operations")
 	require.NoError(t, errs[1])
 	require.ErrorIs(t, errs[2], engine.ErrUncertain)
@@ -72,9 +71,9 @@ func TestRenewReportsOnEachLease(t *testing.T) {
 	require.ErrorIs(t, errs[3], engine.ErrTaken)
 	require.Len(t, m.operations(), 2)
 
-	many := make([]perlease.Held, 1000)
+	many := make([]engine.Held, 1000)
 	for i := range many {
-		many[i] = perlease.Held{Session: session, Nonce: engine.Nonce(i + 10), Metadata: map[string]string{"x": string(make([]byte, 4096))}}
+		many[i] = engine.Held{Session: session, Nonce: engine.Nonce(i + 10), Metadata: map[string]string{"x": string(make([]byte, 4096))}}
 	}
 	for _, err := range e.Renew(patient(t), many) {
 		require.NoError(t, err)
@@ -87,7 +86,7 @@ func TestAnUnansweredAcquireIsEndedAtTheNextMember(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.answer, b.answer = breaks, breaks
 	e := backend(t, nil, a, b).Efficiency()
-	granted := make(chan perlease.Held, 1)
+	granted := make(chan engine.Held, 1)
 	go func() {
 		held, err := e.Acquire(patient(t), engine.NewSessionID(), ttl, request)
 		require.NoError(t, err)

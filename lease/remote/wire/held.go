@@ -6,18 +6,17 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/perlease"
 )
 
 // FromHeld is a lease in efficiency mode as a message. Its session travels in the
 // Operation.
-func FromHeld(h perlease.Held) *pb.HeldLease {
+func FromHeld(h engine.Held) *pb.HeldLease {
 	return &pb.HeldLease{Nonce: uint64(h.Nonce), Name: h.Name, Resources: names(h.Resources), Token: uint64(h.Token),
 		TtlNanos: int64(h.TTL), Holder: h.Holder, Metadata: h.Metadata}
 }
 
 // ToHeld is the other way.
-func ToHeld(session engine.SessionID, m *pb.HeldLease) perlease.Held {
-	return perlease.Held{Session: session, Nonce: engine.Nonce(m.GetNonce()), Name: m.GetName(), Resources: Resources(m.GetResources()...),
+func ToHeld(session engine.SessionID, m *pb.HeldLease) engine.Held {
+	return engine.Held{Session: session, Nonce: engine.Nonce(m.GetNonce()), Name: m.GetName(), Resources: Resources(m.GetResources()...),
 		Token: fencing.Token(m.GetToken()), TTL: time.Duration(m.GetTtlNanos()), Holder: m.GetHolder(), Metadata: m.GetMetadata()}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -131,7 +130,7 @@ func TestTopology(t *testing.T) {
 }
 
 func TestHeld(t *testing.T) {
-	held := perlease.Held{Name: "x.7.2", Session: engine.NewSessionID(), Nonce: 7, Resources: []fencing.Resource{"a", "b"}, Token: 12,
+	held := engine.Held{Name: "x.7.2", Session: engine.NewSessionID(), Nonce: 7, Resources: []fencing.Resource{"a", "b"}, Token: 12,
 		TTL: 10 * time.Second, Holder: "worker", Metadata: map[string]string{"job": "nightly"}}
 	require.Equal(t, held, wire.ToHeld(held.Session, wire.FromHeld(held)))
 }
