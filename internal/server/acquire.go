@@ -11,7 +11,6 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // unary is one call of Acquire, outside of a stream.
@@ -125,7 +124,7 @@ func (u *unary) efficiency(ctx, caller context.Context) (*pb.AcquireResponse, er
 		return nil, err
 	}
 	if u.queued.Load() { // its time begins with the answer
-		if err := u.service.efficiency.renew(caller, []redlockadapter.Held{held})[0]; err != nil {
+		if err := u.service.efficiency.renew(caller, []engine.Held{held})[0]; err != nil {
 			u.abandon(caller, held)
 			return nil, err
 		}
@@ -134,7 +133,7 @@ func (u *unary) efficiency(ctx, caller context.Context) (*pb.AcquireResponse, er
 }
 
 // abandon releases a lease that the caller does not get to know.
-func (u *unary) abandon(ctx context.Context, held redlockadapter.Held) {
+func (u *unary) abandon(ctx context.Context, held engine.Held) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	_ = u.service.efficiency.release(ctx, held) // else it expires

@@ -13,7 +13,6 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // service is leased.v1.LeaseService. The JSON bridge calls the same methods.

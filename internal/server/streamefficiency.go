@@ -10,7 +10,6 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
 // Operations on locks in efficiency mode. They need no session and no leader, and
