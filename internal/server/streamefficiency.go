@@ -19,8 +19,8 @@ import (
 type waiting struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{}       // closed when it has an outcome
-	held   engine.Held // the outcome, if it was granted
+	done   chan struct{} // closed when it has an outcome
+	held   engine.Held   // the outcome, if it was granted
 }
 
 // expect registers an acquire that waits, before the next operation is read: it
