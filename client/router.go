@@ -63,7 +63,7 @@ func (r *router) decide(request *engine.Request) (engine.Topology, engine.Mode, 
 // stale reports whether an error of an engine, or of decide, may be due to a
 // topology that has changed or is about to.
 func stale(request *engine.Request, err error) bool {
-	var moving *engine.MovingError
+	var moving *engine.MigratingError
 	var mode *engine.ModeError
 	switch {
 	case errors.As(err, &moving), errors.Is(err, redlockadapter.ErrVersion), errors.Is(err, errRerouted):

@@ -73,7 +73,7 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		if err == nil || ctx.Err() != nil || !stale(&request, err) {
 			return grant, err
 		}
-		var moving *engine.MovingError
+		var moving *engine.MigratingError
 		waits := request.Wait && errors.As(err, &moving)
 		if waits && request.Queued != nil {
 			request.Queued()

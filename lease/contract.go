@@ -18,8 +18,8 @@ type (
 	ModeError = engine.ModeError
 	// PolicyError reports two fields of a policy that contradict each other.
 	PolicyError = engine.PolicyError
-	// MovingError reports that a lock is changing its mode.
-	MovingError = engine.MovingError
+	// MigratingError reports that a lock is changing its mode.
+	MigratingError = engine.MigratingError
 )
 
 // The modes of a lock.

@@ -112,7 +112,7 @@ func (b *Backend) once(call func(n *Node) error) error {
 // worthAnother reports whether another leader, or the same one a little later,
 // may answer. A move takes too long for that.
 func (b *Backend) worthAnother(ctx context.Context, err error) bool {
-	var moving *engine.MovingError
+	var moving *engine.MigratingError
 	if ctx.Err() != nil || errors.Is(err, ErrBusy) || errors.As(err, &moving) {
 		return false
 	}

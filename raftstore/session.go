@@ -89,7 +89,7 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	case machine.NotReady:
 		return engine.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Moving:
-		return engine.Grant{}, &engine.MovingError{Resource: result.Resource, From: result.Mode, To: result.Next}
+		return engine.Grant{}, &engine.MigratingError{Resource: result.Resource, From: result.Mode, To: result.Next}
 	}
 	return engine.Grant{}, fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
 }

@@ -98,7 +98,7 @@ func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 		policy := engine.Policy{Prefix: "a/", Mode: engine.Efficiency}
 		version, err := n.SetPolicy(ctx, policy, 0, false)
 		require.NoError(t, err)
-		want := &engine.MovingError{Resource: "a/1", From: engine.Correctness, To: engine.Efficiency}
+		want := &engine.MigratingError{Resource: "a/1", From: engine.Correctness, To: engine.Efficiency}
 		require.Equal(t, want, <-told)
 		_, err = waiter.Acquire(ctx, request)
 		require.Equal(t, want, err)

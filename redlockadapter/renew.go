@@ -31,7 +31,7 @@ func (b *Backend) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs, under := make([]error, len(leases)), make([]*renewal, len(leases))
 	for i := range leases {
 		version, err := b.authorize(leases[i].Resources)
-		var moving *engine.MovingError
+		var moving *engine.MigratingError
 		if errors.As(err, &moving) || errors.Is(err, engine.ErrModeMismatch) {
 			err = fmt.Errorf("%w: %w", engine.ErrTaken, err)
 		}

@@ -117,7 +117,7 @@ func TestAMovingLockIsNotGranted(t *testing.T) {
 
 		s.set(f, 3, engine.Policy{Prefix: "e/moving/", Mode: engine.Efficiency, Next: engine.Correctness})
 		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/moving/3"))
-		var moving *engine.MovingError
+		var moving *engine.MigratingError
 		require.ErrorAs(t, err, &moving)
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
 		_, err = session.Renew(ctx)
@@ -152,7 +152,7 @@ func TestAWaiterIsToldOfAMove(t *testing.T) {
 		}()
 		pass(time.Second)
 		s.set(f, 3, engine.Policy{Prefix: "e/1", Mode: engine.Efficiency, Next: engine.Correctness})
-		var moving *engine.MovingError
+		var moving *engine.MigratingError
 		require.ErrorAs(t, <-failed, &moving)
 	})
 }

@@ -87,7 +87,7 @@ func (r *router) newer(ctx context.Context, after uint64) error {
 // should be routed again. A request that waits also waits for a lock that moves,
 // and for the efficiency mode to be ready.
 func (r *router) again(ctx context.Context, request *engine.Request, topology *engine.Topology, err error) error {
-	var moving *engine.MovingError
+	var moving *engine.MigratingError
 	outdated := errors.Is(err, redlockadapter.ErrVersion) || errors.Is(err, engine.ErrModeMismatch) && request.Mode == engine.AnyMode
 	_, refused := topology.Route(request)
 	switch {

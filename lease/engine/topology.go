@@ -38,11 +38,11 @@ type TopologySource interface {
 }
 
 // ModeOf returns the mode of a lock; without a policy it is Correctness. The
-// error is a *MovingError while the lock changes its mode.
+// error is a *MigratingError while the lock changes its mode.
 func (t Topology) ModeOf(name fencing.Resource) (Mode, error) {
 	p := t.Policies.Match(name)
 	if p.Next != AnyMode {
-		return p.Mode, &MovingError{Resource: name, From: p.Mode, To: p.Next}
+		return p.Mode, &MigratingError{Resource: name, From: p.Mode, To: p.Next}
 	}
 	if p.Mode == AnyMode {
 		return Correctness, nil
@@ -84,21 +84,21 @@ func (t Topology) Route(request *Request) (Mode, error) {
 	return route, nil
 }
 
-// MovingError says that a lock is changing its mode and cannot be granted until
-// the change is complete. It matches ErrUnavailable: trying again is safe.
-type MovingError struct {
+// MigratingError reports that a lock is changing its mode and cannot be granted
+// until the migration is complete. It matches ErrUnavailable: trying again is safe.
+type MigratingError struct {
 	Resource fencing.Resource
 	From, To Mode
 }
 
 // Error names the lock and both modes.
-func (e *MovingError) Error() string {
-	return fmt.Sprintf("lock %q is moving from %s to %s mode; try again when the move is complete, see 'leased policy show'",
+func (e *MigratingError) Error() string {
+	return fmt.Sprintf("lock %q is moving from %s to %s mode; try again when the migration is complete, see 'leased policy show'",
 		string(e.Resource), e.From, e.To)
 }
 
 // Is makes errors.Is match ErrUnavailable.
-func (e *MovingError) Is(target error) bool { return target == ErrUnavailable }
+func (e *MigratingError) Is(target error) bool { return target == ErrUnavailable }
 
 // Fleet is a set of independent Redis masters. All processes that share locks
 // must name the same fleet.

@@ -87,9 +87,9 @@ func kind(kind engine.Kind, name fencing.Resource) engine.Request {
 func TestMovingErrorNamesTheLock(t *testing.T) {
 	moving := topology(t, engine.Policy{Prefix: "a/", Mode: engine.Correctness, Next: engine.Efficiency})
 	_, err := moving.ModeOf("a/1")
-	var move *engine.MovingError
+	var move *engine.MigratingError
 	require.ErrorAs(t, err, &move)
-	require.Equal(t, engine.MovingError{Resource: "a/1", From: engine.Correctness, To: engine.Efficiency}, *move)
+	require.Equal(t, engine.MigratingError{Resource: "a/1", From: engine.Correctness, To: engine.Efficiency}, *move)
 	require.ErrorIs(t, err, engine.ErrUnavailable, "trying again is safe")
 	require.NotErrorIs(t, err, engine.ErrUncertain)
 	require.ErrorContains(t, err, `lock "a/1" is moving from correctness to efficiency mode`)

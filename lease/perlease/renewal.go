@@ -67,7 +67,7 @@ func (s *Session) renewable(now engine.Instant) (leases, expired []engine.Held, 
 // where it cannot be renewed. Its holder has three quarters of the TTL to finish,
 // then it is told why, rather than that the time has run out.
 func (s *Session) movedOn(held engine.Held, now engine.Instant, err error) bool {
-	var moving *engine.MovingError
+	var moving *engine.MigratingError
 	if !errors.As(err, &moving) {
 		return false
 	}

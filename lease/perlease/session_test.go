@@ -147,7 +147,7 @@ func TestAHolderOfAMovingLockHasTimeToFinish(t *testing.T) {
 		_, err := s.Acquire(t.Context(), request(1, "a"))
 		require.NoError(t, err)
 		m.renewing = func(engine.Held) error {
-			return &engine.MovingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness}
+			return &engine.MigratingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness}
 		}
 		time.Sleep(ttl / 2)
 		_, err = s.Renew(t.Context())

@@ -79,7 +79,7 @@ func (e *Efficiency) do(ctx context.Context, call func(l *link) error) error {
 			return err
 		}
 		again := !errors.Is(err, errClosed)
-		var moving *engine.MovingError
+		var moving *engine.MigratingError
 		switch {
 		case errors.Is(err, engine.ErrUncertain):
 		case errors.As(err, &moving):

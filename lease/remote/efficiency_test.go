@@ -129,7 +129,7 @@ func TestAMemberThatCannotServeIsLeft(t *testing.T) {
 
 func TestAnswersThatNoOtherMemberCanChange(t *testing.T) {
 	for _, want := range []error{
-		engine.ErrHeld, engine.ErrUnsupported, &engine.MovingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness},
+		engine.ErrHeld, engine.ErrUnsupported, &engine.MigratingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness},
 		&engine.ModeError{Resource: "a", Want: engine.Efficiency, Have: engine.Correctness},
 	} {
 		a, b := startMember(t), startMember(t)

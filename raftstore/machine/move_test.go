@@ -243,7 +243,7 @@ func TestMoveIsShown(t *testing.T) {
 	require.Equal(t, []Move{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Holders: 2}}, m.Moves())
 	require.Equal(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, Next: engine.Efficiency, TTL: time.Minute}, m.Topology().Policies.All()[0])
 	_, err := m.Topology().ModeOf("a7")
-	require.Equal(t, &engine.MovingError{Resource: "a7", From: engine.Correctness, To: engine.Efficiency}, err)
+	require.Equal(t, &engine.MigratingError{Resource: "a7", From: engine.Correctness, To: engine.Efficiency}, err)
 	other, err := Restore(m.Snapshot())
 	require.NoError(t, err)
 

@@ -28,7 +28,7 @@ func (e *NotLeaderError) Is(target error) bool {
 	return target == ErrNotLeader || target == engine.ErrUnavailable
 }
 
-// FromError converts err to a message. For a *engine.MovingError, mode is the
+// FromError converts err to a message. For a *engine.MigratingError, mode is the
 // mode that the lock leaves and expected_mode the one that it gets.
 func FromError(err error) *pb.Error {
 	if err == nil {
@@ -40,7 +40,7 @@ func FromError(err error) *pb.Error {
 	if k.Code == CodeModeMismatch && errors.As(err, &mode) {
 		e.Resource, e.ExpectedMode, e.Mode = string(mode.Resource), ModeText(mode.Want), ModeText(mode.Have)
 	}
-	var moving *engine.MovingError
+	var moving *engine.MigratingError
 	if k.Code == CodeUnavailable && errors.As(err, &moving) {
 		e.Resource, e.Mode, e.ExpectedMode = string(moving.Resource), ModeText(moving.From), ModeText(moving.To)
 	}
@@ -68,7 +68,7 @@ func ToError(e *pb.Error) error {
 		from, fromErr := ParseMode(e.Mode)
 		to, toErr := ParseMode(e.ExpectedMode)
 		if e.Resource != "" && fromErr == nil && toErr == nil {
-			return &engine.MovingError{Resource: fencing.Resource(e.Resource), From: from, To: to}
+			return &engine.MigratingError{Resource: fencing.Resource(e.Resource), From: from, To: to}
 		}
 	case CodeNotLeader:
 		return &NotLeaderError{Leader: e.Leader, Text: e.Message}

@@ -35,7 +35,7 @@ func TestKindsAreComplete(t *testing.T) {
 	require.Equal(t, wire.CodeInternal, wire.KindOf(errors.New("disk is full")).Code)
 	require.Equal(t, wire.CodeNotLeader, wire.KindOf(&wire.NotLeaderError{}).Code)
 	require.Equal(t, wire.CodeModeMismatch, wire.KindOf(&engine.ModeError{}).Code)
-	require.Equal(t, wire.CodeUnavailable, wire.KindOf(&engine.MovingError{}).Code)
+	require.Equal(t, wire.CodeUnavailable, wire.KindOf(&engine.MigratingError{}).Code)
 }
 
 // TestEveryCodeHasARow reads the codes from the source, because Go cannot list

@@ -44,8 +44,8 @@ func TestErrors(t *testing.T) {
 	var back *engine.ModeError
 	require.ErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("acquire: %w", mode))), &back)
 	require.Equal(t, mode, back)
-	move := &engine.MovingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness}
-	var moving *engine.MovingError
+	move := &engine.MigratingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness}
+	var moving *engine.MigratingError
 	require.ErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("acquire: %w", move))), &moving)
 	require.Equal(t, move, moving)
 	require.ErrorAs(t, wire.FromStatus(wire.ToStatus(move)), &moving)
