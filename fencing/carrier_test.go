@@ -23,7 +23,7 @@ func TestFromValues(t *testing.T) {
 
 	h.Set(fencing.Header, "")
 	_, err = fencing.FromValues(h.Values(fencing.Header))
-	require.ErrorIs(t, err, fencing.ErrInvalidToken, "an empty token is a mistake, not a missing one")
+	require.ErrorIs(t, err, fencing.ErrInvalidToken, "an empty token is malformed, not missing")
 
 	h.Set(fencing.Header, "34")
 	h.Add(fencing.Header, "35")
@@ -34,8 +34,8 @@ func TestFromValues(t *testing.T) {
 }
 
 func TestEnviron(t *testing.T) {
-	for _, entry := range fencing.Environ("orders/42", 34) {
-		name, value, _ := strings.Cut(entry, "=")
+	for _, variable := range fencing.Environ("orders/42", 34) {
+		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
 	r, token, err := fencing.FromEnviron()
@@ -44,13 +44,13 @@ func TestEnviron(t *testing.T) {
 	require.Equal(t, fencing.Token(34), token)
 }
 
-func TestFromEnvironSaysWhatIsMissing(t *testing.T) {
+func TestFromEnvironNamesTheVariable(t *testing.T) {
 	_, _, err := fencing.FromEnviron()
-	require.ErrorContains(t, err, "LEASED_RESOURCE is not set")
+	require.ErrorContains(t, err, "read LEASED_RESOURCE: invalid resource: the variable is not set")
 	t.Setenv(fencing.EnvResource, "orders/42")
 	_, _, err = fencing.FromEnviron()
 	require.ErrorIs(t, err, fencing.ErrNoToken)
-	require.ErrorContains(t, err, "LEASED_TOKEN is not set")
+	require.ErrorContains(t, err, "read LEASED_TOKEN: no fencing token: the variable is not set")
 	t.Setenv(fencing.EnvToken, "x")
 	_, _, err = fencing.FromEnviron()
 	require.ErrorIs(t, err, fencing.ErrInvalidToken)

@@ -1,23 +1,23 @@
-// Package fencing holds the one rule that makes a lock safe to build on: a
-// write that carries an older token than one already admitted is refused.
+// Package fencing decides whether a write is stale: a write whose token is
+// older than one already admitted for the same resource is refused.
 //
-// What this package does not give: it does not lock, it knows no time, and a
-// [Fence] in one process protects nothing in another. A check here and a write
-// elsewhere are two steps, and a paused writer fits between them. Where the
-// data lives in a database, a file or another service, the check must be part
-// of that storage's own atomic step: that is what the gates are for. A fence
-// also does not order or deduplicate the retries of one holder: they carry the
-// same token, and all of them pass.
+// Limits: the package does not lock, it uses no clock, and a [Fence] in one
+// process protects nothing in another. A check here followed by a write
+// elsewhere is two steps, and a writer can be paused between them. If the data
+// lives in a database, a file or another service, make the check part of that
+// storage's own atomic step; the gates of package storagegate do that. A fence
+// does not order or deduplicate the retries of one holder: they carry the same
+// token, so all of them pass.
 //
-// The nouns, in reading order:
+// Types, in reading order:
 //
-//   - [Resource]: the name that is protected.
-//   - [Token]: the number that a grant carries, unique and growing per Resource.
+//   - [Resource]: the name of what is protected.
+//   - [Token]: the number of a grant, unique and increasing per Resource.
 //   - [Rule]: the decision, a pure function of mark and token.
-//   - [Fence]: the rule with concurrent marks in memory.
+//   - [Fence]: the rule applied to marks in memory.
 //   - [StaleError], [JumpError]: why a write was refused.
-//   - [Header], [EnvToken], [MetadataKey]: how a token travels.
+//   - [Header], [MetadataKey], [EnvToken]: how a token is transmitted.
 //
-// It imports the standard library only, so that a storage server can enforce
-// tokens without importing a lock client.
+// The package imports only the standard library, so a storage server can
+// enforce tokens without importing a lock client.
 package fencing

@@ -6,23 +6,23 @@ import (
 )
 
 var (
-	// ErrInvalidResource says that a name breaks a rule of Resource.
+	// ErrInvalidResource means that a name violates a rule of Resource.
 	ErrInvalidResource = errors.New("invalid resource")
-	// ErrInvalidToken says that a value is no Token.
+	// ErrInvalidToken means that a value is not a Token.
 	ErrInvalidToken = errors.New("invalid fencing token")
-	// ErrStale says that a write was refused because a newer token has been
-	// admitted. The holder has lost its lease: it must stop, not retry.
+	// ErrStale means that a write was refused because a newer token has been
+	// admitted. The holder has lost its lease and must stop, not retry.
 	ErrStale = errors.New("stale fencing token")
-	// ErrNoToken says that a token was needed and none was given. A refusal of
-	// a write without a token matches both ErrNoToken and ErrStale.
+	// ErrNoToken means that a required token is missing. The refusal of a write
+	// without a token matches both ErrNoToken and ErrStale.
 	ErrNoToken = errors.New("no fencing token")
-	// ErrJump says that a token is further above the mark than the gate allows.
+	// ErrJump means that a token is further above the mark than the gate allows.
 	ErrJump = errors.New("fencing token jumps too far")
 )
 
-// StaleError is the refusal of a write whose Token is below the Mark, the
-// newest token admitted for the Resource. Nothing was written. It matches
-// ErrStale, and ErrNoToken too when Token is None.
+// StaleError is returned for a write whose Token is below the Mark, the newest
+// token admitted for the Resource. Nothing was written. It matches ErrStale,
+// and also ErrNoToken if Token is None.
 type StaleError struct {
 	Resource Resource
 	Token    Token
@@ -35,7 +35,7 @@ func (e *StaleError) Error() string {
 		return fmt.Sprintf("no fencing token: %q is fenced at %d; acquire its lease and send the token with the write",
 			string(e.Resource), e.Mark)
 	}
-	return fmt.Sprintf("stale fencing token %d for %q: %d has been admitted; the lease has passed on, stop writing",
+	return fmt.Sprintf("stale fencing token %d for %q: %d has been admitted; the lease is lost, stop writing",
 		e.Token, string(e.Resource), e.Mark)
 }
 
@@ -44,8 +44,8 @@ func (e *StaleError) Is(target error) bool {
 	return target == ErrStale || target == ErrNoToken && e.Token == None
 }
 
-// JumpError is the refusal of a token that is more than MaxJump above the Mark.
-// Nothing was written, and the mark has not moved. It matches ErrJump.
+// JumpError is returned for a token that is more than MaxJump above the Mark.
+// Nothing was written, and the mark did not change. It matches ErrJump.
 type JumpError struct {
 	Resource Resource
 	Token    Token
@@ -53,9 +53,9 @@ type JumpError struct {
 	MaxJump  Token
 }
 
-// Error says what was refused and who has to decide.
+// Error says what was refused and what an operator can do.
 func (e *JumpError) Error() string {
-	return fmt.Sprintf("fencing token %d for %q is more than %d above the mark %d; if the lock service did grant it, an operator must raise the bound",
+	return fmt.Sprintf("fencing token %d for %q is more than %d above the mark %d; if the lock service granted it, an operator must raise the bound",
 		e.Token, string(e.Resource), e.MaxJump, e.Mark)
 }
 

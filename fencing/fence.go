@@ -1,37 +1,50 @@
 package fencing
 
+import (
+	"sync"
+	"sync/atomic"
+)
+
 // Fence keeps the marks of many resources in memory and applies a Rule to them.
-// All methods may be called concurrently. The zero value has no bound on the
-// jump and is ready to use; a Fence must not be copied after first use.
+// All methods are safe for concurrent use. The zero value has no bound on the
+// jump and is ready to use. A Fence must not be copied after first use.
 //
 // Invariants:
 //  1. a mark is never lowered and never deleted;
-//  2. a mark rises only to a token that the Rule has admitted.
+//  2. a mark is raised only to a token that the Rule has admitted.
 //
-// A Fence is as durable as the process. To guard data, call it inside the
-// critical section that also makes the write.
+// The marks are lost when the process ends. To protect data, call the Fence in
+// the critical section that writes the data.
 type Fence struct {
 	rule  Rule
-	marks marks
+	marks sync.Map // Resource to *mark; marks are never removed
+}
+
+// mark is the newest token admitted for a resource. It fills a cache line, so
+// that raising it does not slow down cores that raise other marks.
+type mark struct {
+	token atomic.Uint64
+	_     [56]byte
 }
 
 // NewFence returns an empty Fence that applies rule.
 func NewFence(rule Rule) *Fence { return &Fence{rule: rule} }
 
-// Admit lets a write with this token pass and raises the mark to it, or returns
-// why not: an error matching ErrStale, ErrJump, ErrInvalidToken or
-// ErrInvalidResource. A refusal changes nothing.
+// Admit admits a write with this token and raises the mark to it. It refuses
+// with an error matching ErrStale, ErrJump, ErrInvalidToken or
+// ErrInvalidResource, and then changes nothing.
 func (f *Fence) Admit(resource Resource, token Token) error {
-	mark := f.marks.find(resource)
-	if mark == nil {
+	found, ok := f.marks.Load(resource)
+	if !ok {
 		if err := resource.Validate(); err != nil {
 			return err
 		}
 		if err := f.rule.Admit(resource, None, token); err != nil || token == None {
 			return err
 		}
-		mark = f.marks.add(resource)
+		found, _ = f.marks.LoadOrStore(resource, new(mark))
 	}
+	mark := found.(*mark)
 	for {
 		old := mark.token.Load()
 		if err := f.rule.Admit(resource, Token(old), token); err != nil {
@@ -44,7 +57,7 @@ func (f *Fence) Admit(resource Resource, token Token) error {
 }
 
 // Enter raises the mark to token before the holder's first read. It refuses
-// what Admit refuses, and a missing token even on a resource never fenced.
+// what Admit refuses, and always refuses a missing token.
 func (f *Fence) Enter(resource Resource, token Token) error {
 	if token == None {
 		return f.rule.Enter(resource, f.Mark(resource), token)
@@ -52,10 +65,10 @@ func (f *Fence) Enter(resource Resource, token Token) error {
 	return f.Admit(resource, token)
 }
 
-// Mark is the newest token admitted for the resource, None if there is none.
+// Mark returns the newest token admitted for the resource, or None.
 func (f *Fence) Mark(resource Resource) Token {
-	if mark := f.marks.find(resource); mark != nil {
-		return Token(mark.token.Load())
+	if found, ok := f.marks.Load(resource); ok {
+		return Token(found.(*mark).token.Load())
 	}
 	return None
 }

@@ -14,7 +14,7 @@ func BenchmarkAdmitEqual(b *testing.B) {
 	var f fencing.Fence
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := f.Admit(door, 7); err != nil {
+		if err := f.Admit(orders, 7); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -26,14 +26,14 @@ func BenchmarkAdmitRaise(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		token++
-		if err := f.Admit(door, token); err != nil {
+		if err := f.Admit(orders, token); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// Each goroutine has resources of its own, as writers of different data do:
-// with more cores the time per admission must go down.
+// Each goroutine has its own resources, like writers of different data. With
+// more cores the time per admission must decrease.
 func BenchmarkAdmitParallel(b *testing.B) {
 	var f fencing.Fence
 	var worker atomic.Int64

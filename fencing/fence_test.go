@@ -14,91 +14,110 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-const door = fencing.Resource("door")
+const orders = fencing.Resource("orders")
 
-func TestFenceStory(t *testing.T) {
+func TestFenceAdmitsAndRefuses(t *testing.T) {
 	var f fencing.Fence
-	require.NoError(t, f.Admit(door, fencing.None), "never fenced: a write without a token passes")
-	require.Equal(t, fencing.None, f.Mark(door))
+	require.NoError(t, f.Admit(orders, fencing.None), "a resource that was never fenced admits a write without a token")
+	require.Equal(t, fencing.None, f.Mark(orders))
 
-	require.NoError(t, f.Admit(door, 33))
-	require.NoError(t, f.Admit(door, 33), "the holder's second write carries the same token")
-	require.NoError(t, f.Enter(door, 34), "the next holder enters before it reads")
-	require.Equal(t, fencing.Token(34), f.Mark(door))
+	require.NoError(t, f.Admit(orders, 33))
+	require.NoError(t, f.Admit(orders, 33), "the holder's second write has the same token")
+	require.NoError(t, f.Enter(orders, 34), "the next holder enters before it reads")
+	require.Equal(t, fencing.Token(34), f.Mark(orders))
 
-	err := f.Admit(door, 33)
+	err := f.Admit(orders, 33)
 	require.ErrorIs(t, err, fencing.ErrStale)
 	require.NotErrorIs(t, err, fencing.ErrNoToken)
 	var stale *fencing.StaleError
 	require.ErrorAs(t, err, &stale)
-	require.Equal(t, fencing.StaleError{Resource: door, Token: 33, Mark: 34}, *stale)
-	require.Equal(t, fencing.Token(34), f.Mark(door), "a refusal changes nothing")
+	require.Equal(t, fencing.StaleError{Resource: orders, Token: 33, Mark: 34}, *stale)
+	require.Equal(t, fencing.Token(34), f.Mark(orders), "a refusal changes nothing")
 
-	require.NoError(t, f.Admit("window", 1), "marks of other resources are their own")
+	require.NoError(t, f.Admit("invoices", 1), "every resource has its own mark")
 }
 
-func TestFenceIsSticky(t *testing.T) {
+// The lock service raises tokens by exactly 2^32 after a restore, so the lower
+// 32 bits of an old and a new token can be equal.
+func TestTokenOneFloorStepBelowTheMarkIsStale(t *testing.T) {
+	const token = fencing.Token(33)
+	for _, mark := range []fencing.Token{token + fencing.FloorStep, token + 5*fencing.FloorStep, token - 1 + fencing.FloorStep} {
+		require.ErrorIs(t, fencing.Rule{}.Admit(orders, mark, token), fencing.ErrStale, "mark %d", mark)
+		require.ErrorIs(t, fencing.Rule{}.Enter(orders, mark, token), fencing.ErrStale, "mark %d", mark)
+		require.NoError(t, fencing.Rule{}.Admit(orders, token, mark), "mark %d", mark)
+		require.True(t, mark.Newer(token))
+
+		var f fencing.Fence
+		require.NoError(t, f.Admit(orders, mark))
+		require.ErrorIs(t, f.Admit(orders, token), fencing.ErrStale)
+		require.ErrorIs(t, f.Admit(orders, fencing.None), fencing.ErrNoToken)
+		require.Equal(t, mark, f.Mark(orders))
+	}
+	require.ErrorIs(t, fencing.Rule{}.Admit(orders, fencing.FloorStep, fencing.None), fencing.ErrNoToken)
+}
+
+func TestFencedResourceRequiresAToken(t *testing.T) {
 	var f fencing.Fence
-	require.NoError(t, f.Enter(door, 5))
+	require.NoError(t, f.Enter(orders, 5))
 	for _, call := range []func(fencing.Resource, fencing.Token) error{f.Admit, f.Enter} {
-		err := call(door, fencing.None)
+		err := call(orders, fencing.None)
 		require.ErrorIs(t, err, fencing.ErrStale)
 		require.ErrorIs(t, err, fencing.ErrNoToken)
 		require.ErrorContains(t, err, "acquire its lease")
 	}
 }
 
-func TestEnterNeedsAToken(t *testing.T) {
+func TestEnterRequiresAToken(t *testing.T) {
 	var f fencing.Fence
-	err := f.Enter(door, fencing.None)
+	err := f.Enter(orders, fencing.None)
 	require.ErrorIs(t, err, fencing.ErrNoToken)
 	require.NotErrorIs(t, err, fencing.ErrStale, "nothing is fenced yet")
 }
 
-func TestEnterStopsAStaleWriteBeforeTheFirstWrite(t *testing.T) {
+func TestEnterRefusesOlderWrites(t *testing.T) {
 	var f fencing.Fence
-	require.NoError(t, f.Admit(door, 1))
-	require.NoError(t, f.Enter(door, 2), "holder 2 is about to read")
-	require.ErrorIs(t, f.Admit(door, 1), fencing.ErrStale, "else holder 2 would overwrite what it has not read")
+	require.NoError(t, f.Admit(orders, 1))
+	require.NoError(t, f.Enter(orders, 2), "holder 2 is about to read")
+	require.ErrorIs(t, f.Admit(orders, 1), fencing.ErrStale, "otherwise holder 2 would overwrite a write that it has not read")
 }
 
-func TestBoundOnTheJump(t *testing.T) {
+func TestMaxJump(t *testing.T) {
 	f := fencing.NewFence(fencing.Rule{MaxJump: 100})
-	err := f.Admit(door, 101)
+	err := f.Admit(orders, 101)
 	require.ErrorIs(t, err, fencing.ErrJump)
 	require.NotErrorIs(t, err, fencing.ErrStale)
 	var jump *fencing.JumpError
 	require.ErrorAs(t, err, &jump)
-	require.Equal(t, fencing.JumpError{Resource: door, Token: 101, Mark: 0, MaxJump: 100}, *jump)
+	require.Equal(t, fencing.JumpError{Resource: orders, Token: 101, Mark: 0, MaxJump: 100}, *jump)
 
-	require.NoError(t, f.Admit(door, 100))
-	require.NoError(t, f.Admit(door, 200))
-	require.ErrorIs(t, f.Enter(door, fencing.MaxToken), fencing.ErrJump)
-	require.Equal(t, fencing.Token(200), f.Mark(door), "the absurd token locked nobody out")
-	require.NoError(t, f.Admit(door, 201))
+	require.NoError(t, f.Admit(orders, 100))
+	require.NoError(t, f.Admit(orders, 200))
+	require.ErrorIs(t, f.Enter(orders, fencing.MaxToken), fencing.ErrJump)
+	require.Equal(t, fencing.Token(200), f.Mark(orders), "a refused token must not move the mark")
+	require.NoError(t, f.Admit(orders, 201))
 
 	unbounded := fencing.NewFence(fencing.Rule{})
-	require.NoError(t, unbounded.Admit(door, fencing.MaxToken))
+	require.NoError(t, unbounded.Admit(orders, fencing.MaxToken))
 }
 
-func TestDefaultMaxJumpLeavesRoomForRestores(t *testing.T) {
+func TestDefaultMaxJumpAllowsFloorSteps(t *testing.T) {
 	rule := fencing.Rule{MaxJump: fencing.DefaultMaxJump}
-	require.NoError(t, rule.Admit(door, 0, 255*fencing.FloorStep))
-	const thisYearInMillis = 1_790_000_000_000
-	require.ErrorIs(t, rule.Admit(door, 5000, thisYearInMillis), fencing.ErrJump)
+	require.NoError(t, rule.Admit(orders, 0, 255*fencing.FloorStep))
+	const unixMillis = 1_790_000_000_000
+	require.ErrorIs(t, rule.Admit(orders, 5000, unixMillis), fencing.ErrJump)
 }
 
-func TestFenceRefusesWhatIsNoNameOrToken(t *testing.T) {
+func TestFenceRefusesInvalidNamesAndTokens(t *testing.T) {
 	var f fencing.Fence
 	require.ErrorIs(t, f.Admit("", 1), fencing.ErrInvalidResource)
 	require.ErrorIs(t, f.Admit("a\n", fencing.None), fencing.ErrInvalidResource)
-	require.ErrorIs(t, f.Admit(door, fencing.MaxToken+1), fencing.ErrInvalidToken)
-	require.NoError(t, f.Admit(door, 1))
-	require.ErrorIs(t, f.Admit(door, fencing.MaxToken+1), fencing.ErrInvalidToken)
+	require.ErrorIs(t, f.Admit(orders, fencing.MaxToken+1), fencing.ErrInvalidToken)
+	require.NoError(t, f.Admit(orders, 1))
+	require.ErrorIs(t, f.Admit(orders, fencing.MaxToken+1), fencing.ErrInvalidToken)
 	require.Equal(t, fencing.None, f.Mark(""))
 }
 
-// The oracle keeps every admitted token and looks at all of them each time.
+// The oracle keeps every admitted token and compares with all of them.
 func TestFenceAgreesWithAnOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bound := fencing.Token(rapid.SampledFrom([]uint64{0, 1, 10}).Draw(t, "bound"))
@@ -106,7 +125,8 @@ func TestFenceAgreesWithAnOracle(t *testing.T) {
 		admitted := map[fencing.Resource][]fencing.Token{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			r := rapid.SampledFrom([]fencing.Resource{"a", "b", "c"}).Draw(t, "resource")
-			token := fencing.Token(rapid.Uint64Range(0, 25).Draw(t, "token"))
+			token := fencing.Token(rapid.Uint64Range(0, 25).Draw(t, "token")) +
+				fencing.FloorStep*fencing.Token(rapid.SampledFrom([]uint64{0, 0, 0, 1, 2}).Draw(t, "floor steps"))
 			enter := rapid.Bool().Draw(t, "enter")
 
 			fits, largest := true, fencing.None
@@ -134,13 +154,13 @@ func TestFenceAgreesWithAnOracle(t *testing.T) {
 	})
 }
 
-// Each writer logs, inside the critical section that its admission guards, the
-// order in which tokens passed. Whatever the schedule, it must never go down.
-func TestFenceUnderConcurrency(t *testing.T) {
+// Each writer records admitted tokens in the critical section of its resource.
+// The recorded tokens must never decrease.
+func TestAdmittedTokensNeverDecrease(t *testing.T) {
 	var f fencing.Fence
 	const writers, writes, resources = 8, 2000, 3
 	var mu [resources]sync.Mutex
-	var passed [resources][]fencing.Token
+	var admitted [resources][]fencing.Token
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -149,21 +169,21 @@ func TestFenceUnderConcurrency(t *testing.T) {
 				token := fencing.Token(i + w + 1)
 				mu[n].Lock()
 				if f.Admit(fencing.Resource(fmt.Sprint("r", n)), token) == nil {
-					passed[n] = append(passed[n], token)
+					admitted[n] = append(admitted[n], token)
 				}
 				mu[n].Unlock()
 			}
 		})
 	}
 	wg.Wait()
-	for n := range passed {
-		require.IsNonDecreasing(t, passed[n])
-		require.Equal(t, passed[n][len(passed[n])-1], f.Mark(fencing.Resource(fmt.Sprint("r", n))))
+	for n := range admitted {
+		require.IsNonDecreasing(t, admitted[n])
+		require.Equal(t, admitted[n][len(admitted[n])-1], f.Mark(fencing.Resource(fmt.Sprint("r", n))))
 	}
 }
 
-// Many more resources than a table starts with, added from all sides: none may
-// be lost when a table grows, and none may get two marks.
+// Several goroutines add many more resources than a new table holds. No mark may
+// be lost or duplicated when a table grows.
 func TestFenceWithManyResources(t *testing.T) {
 	var f fencing.Fence
 	const resources = 20_000
@@ -181,8 +201,8 @@ func TestFenceWithManyResources(t *testing.T) {
 	}
 }
 
-// No lock around Admit here: in each round two writers meet and race for the
-// mark. A slower one with the smaller token must not overwrite the larger.
+// In each round two writers race for the mark without a lock around Admit. The
+// smaller token must not overwrite the larger one.
 func TestMarkIsTheLargestAdmitted(t *testing.T) {
 	var f fencing.Fence
 	var arrived, left, lowered atomic.Int64
@@ -190,21 +210,21 @@ func TestMarkIsTheLargestAdmitted(t *testing.T) {
 	for w := range 2 {
 		wg.Go(func() {
 			for round := range 20_000 {
-				meet(&arrived, round)
-				_ = f.Admit(door, fencing.Token(2*round+w+1))
-				meet(&left, round)
-				if f.Mark(door) < fencing.Token(2*round+2) {
-					lowered.Add(1) // and go on: the other one waits
+				barrier(&arrived, round)
+				_ = f.Admit(orders, fencing.Token(2*round+w+1))
+				barrier(&left, round)
+				if f.Mark(orders) < fencing.Token(2*round+2) {
+					lowered.Add(1) // continue, because the other goroutine waits at the barrier
 				}
 			}
 		})
 	}
 	wg.Wait()
-	require.Zero(t, lowered.Load(), "times that the mark was below the largest admitted token")
+	require.Zero(t, lowered.Load(), "how often the mark was below the largest admitted token")
 }
 
-// meet lets two goroutines go on at the same moment.
-func meet(count *atomic.Int64, round int) {
+// barrier releases two goroutines at the same time.
+func barrier(count *atomic.Int64, round int) {
 	count.Add(1)
 	for spins := 1; count.Load() < int64(2*round+2); spins++ {
 		if spins%1000 == 0 {
@@ -216,11 +236,11 @@ func meet(count *atomic.Int64, round int) {
 func TestAdmitDoesNotAllocate(t *testing.T) {
 	var f fencing.Fence
 	token := fencing.Token(1)
-	require.NoError(t, f.Admit(door, token))
+	require.NoError(t, f.Admit(orders, token))
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		token++
-		for range 2 { // raises the mark, then equals it
-			if f.Admit(door, token) != nil {
+		for range 2 { // the first call raises the mark, the second equals it
+			if f.Admit(orders, token) != nil {
 				t.Fail()
 			}
 		}

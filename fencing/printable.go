@@ -2,11 +2,11 @@ package fencing
 
 import "unicode"
 
-// unprintable lists the characters that no name may have: controls, invisible
-// and direction marks, white space but U+0020, private use and what is no
-// character. The tables of package unicode grow with each release of Go; this
-// one must not, since replicas built with different releases have to agree on
-// what is a name.
+// unprintable lists the characters that a name must not contain: control
+// characters, invisible and direction marks, white space other than U+0020,
+// private use and noncharacters. The tables of package unicode change with Go
+// releases. This table is fixed, because replicas built with different releases
+// must agree on which names are valid.
 var unprintable = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x0000, 0x001f, 1}, {0x007f, 0x00a0, 1}, {0x00ad, 0x00ad, 1}, {0x0600, 0x0605, 1}, {0x061c, 0x061c, 1},

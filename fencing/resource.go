@@ -7,20 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// MaxResourceLen is the longest name of a Resource, in bytes.
+// MaxResourceLen is the maximum length of a Resource in bytes.
 const MaxResourceLen = 512
 
-// Resource is the name of what is protected. A Token means nothing without it.
+// Resource is the name of what is protected. A Token is meaningful only
+// together with its Resource.
 //
 // Invariants, checked by Validate:
 //  1. it has 1 to MaxResourceLen bytes;
-//  2. it is UTF-8 of printable characters; the only white space is U+0020.
+//  2. it is valid UTF-8 and printable; the only white space is U+0020.
 //
-// Names are compared byte by byte. Nothing is folded or normalised.
+// Names are compared byte by byte, without case folding or normalization.
 type Resource string
 
-// ParseResource returns s as a Resource, or an error matching
-// ErrInvalidResource that says which rule s breaks.
+// ParseResource returns s as a Resource, or an error that matches
+// ErrInvalidResource and says which rule s violates.
 func ParseResource(s string) (Resource, error) {
 	r := Resource(s)
 	if err := r.Validate(); err != nil {
@@ -29,7 +30,8 @@ func ParseResource(s string) (Resource, error) {
 	return r, nil
 }
 
-// Validate reports whether r is a usable name.
+// Validate returns nil if r is a valid name, else an error matching
+// ErrInvalidResource.
 func (r Resource) Validate() error {
 	if r == "" {
 		return fmt.Errorf("%w: the name is empty", ErrInvalidResource)
@@ -40,7 +42,7 @@ func (r Resource) Validate() error {
 	}
 	for i, c := range string(r) {
 		if ' ' <= c && c <= '~' {
-			continue // as most are
+			continue // the common case
 		}
 		if c == utf8.RuneError {
 			if _, size := utf8.DecodeRuneInString(string(r[i:])); size <= 1 {
@@ -55,10 +57,10 @@ func (r Resource) Validate() error {
 	return nil
 }
 
-// Slot is the name under which the holder of slot n of a semaphore on r fences
-// its writes. Permits are held side by side, so under one name the newer
-// holders would fence the older ones out; within one slot tokens grow from
-// holder to holder. Do not use a name that ends like this for a lock of its own.
+// Slot returns the name under which the holder of slot n of a semaphore on r
+// fences its writes. Several permits are held at once, so under one name newer
+// holders would fence out older ones. Within one slot tokens increase from
+// holder to holder. Do not give a lock a name with this suffix.
 func (r Resource) Slot(n int) Resource {
 	return r + "#" + Resource(strconv.Itoa(n))
 }

@@ -15,7 +15,7 @@ func TestParseResource(t *testing.T) {
 	tests := []struct {
 		name string
 		in   string
-		says string // what the error must say; empty if the name is good
+		says string // part of the error; empty if the name is valid
 	}{
 		{"plain", "orders/42", ""},
 		{"one byte", "a", ""},
@@ -49,8 +49,9 @@ func TestParseResource(t *testing.T) {
 	}
 }
 
-// The rule has a table of its own. Against the one of this release of Go: what
-// prints is allowed, and what is allowed either prints or is not assigned.
+// The package has its own table of unprintable characters. Compared with package
+// unicode: every printable character is allowed, and every allowed character is
+// printable or unassigned.
 func TestNamesArePrintable(t *testing.T) {
 	for c := rune(0); c <= unicode.MaxRune; c++ {
 		if !utf8.ValidRune(c) {

@@ -66,7 +66,7 @@ func TestTokenJSON(t *testing.T) {
 		{`34`, 34, true},
 		{`"34"`, 34, true},
 		{`0`, fencing.None, true},
-		{`null`, 7, true}, // left as it was
+		{`null`, 7, true}, // unchanged
 		{`9007199254740991`, fencing.MaxToken, true},
 		{`9007199254740992`, 0, false},
 		{`34.0`, 0, false},
@@ -83,7 +83,7 @@ func TestTokenJSON(t *testing.T) {
 			err := json.Unmarshal([]byte(`{"Token":`+tt.in+`}`), &got)
 			if !tt.ok {
 				require.Error(t, err)
-				require.Equal(t, fencing.Token(7), got.Token, "a refused value must change nothing")
+				require.Equal(t, fencing.Token(7), got.Token, "an invalid value must not change the token")
 				return
 			}
 			require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestTokenScan(t *testing.T) {
 	}
 }
 
-func TestTokenOutOfRangeIsNotWritten(t *testing.T) {
+func TestTokenOutOfRangeIsNotEncoded(t *testing.T) {
 	bad := fencing.MaxToken + 1
 	require.False(t, bad.Valid())
 	_, err := bad.Value()
@@ -137,7 +137,7 @@ func TestTokenOutOfRangeIsNotWritten(t *testing.T) {
 	require.ErrorIs(t, err, fencing.ErrInvalidToken)
 }
 
-func TestTokenFormsRoundTrip(t *testing.T) {
+func TestTokenEncodingsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := fencing.Token(rapid.Uint64Range(0, uint64(fencing.MaxToken)).Draw(t, "token"))
 		var fromText, fromJSON, fromSQL fencing.Token

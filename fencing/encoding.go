@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// MarshalText writes the decimal form.
+// MarshalText encodes the decimal form.
 func (t Token) MarshalText() ([]byte, error) {
 	if t > MaxToken {
 		return nil, outOfRange(t)
@@ -13,7 +13,7 @@ func (t Token) MarshalText() ([]byte, error) {
 	return []byte(t.String()), nil
 }
 
-// UnmarshalText reads what ParseToken reads.
+// UnmarshalText parses the text form with ParseToken.
 func (t *Token) UnmarshalText(text []byte) error {
 	parsed, err := ParseToken(string(text))
 	if err != nil {
@@ -23,11 +23,11 @@ func (t *Token) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes a number.
+// MarshalJSON encodes a number.
 func (t Token) MarshalJSON() ([]byte, error) { return t.MarshalText() }
 
-// UnmarshalJSON reads a number or a string of decimal digits. As everywhere in
-// encoding/json, null leaves t as it is.
+// UnmarshalJSON decodes a number or a string of decimal digits. As usual in
+// encoding/json, null leaves t unchanged.
 func (t *Token) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if text == "null" {
@@ -39,7 +39,7 @@ func (t *Token) UnmarshalJSON(data []byte) error {
 	return t.UnmarshalText([]byte(text))
 }
 
-// Value makes a Token an int64 for database/sql. None is 0.
+// Value returns the token as an int64 for database/sql. None is 0.
 func (t Token) Value() (driver.Value, error) {
 	if t > MaxToken {
 		return nil, outOfRange(t)
@@ -47,7 +47,7 @@ func (t Token) Value() (driver.Value, error) {
 	return int64(t), nil
 }
 
-// Scan reads a Token from an integer or text column. NULL is None.
+// Scan sets t from an integer or text column. NULL is None.
 func (t *Token) Scan(src any) error {
 	switch v := src.(type) {
 	case nil:
