@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/lessor"
 )
 
 // The bound of docs/GUARANTEES.md: (k+1) TTL + k (e + 0.5 s) + c.
@@ -38,7 +39,7 @@ func TestAFailoverLengthensALeaseByNoMoreThanItsBound(t *testing.T) {
 		_, err = next.Acquire(testContext(t), request)
 		require.NoError(t, err)
 		took := clock.Now().Since(renewed)
-		require.LessOrEqual(t, took, (failovers+1)*ttl+failovers*proofLife+elections+commit, "elections took %v", elections)
+		require.LessOrEqual(t, took, (failovers+1)*ttl+failovers*lessor.ProofLife+elections+commit, "elections took %v", elections)
 		require.Greater(t, clock.Now().Since(served), ttl-commit, "each gave its full time")
 	})
 }

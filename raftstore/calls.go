@@ -22,7 +22,7 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 	if term == nil {
 		return machine.Result{}, nil, n.notLeader()
 	}
-	result, err := n.proposer.propose(ctx, term, c)
+	result, err := n.committer.commit(ctx, term, c)
 	return result, term, err
 }
 
@@ -40,7 +40,7 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session",
 			engine.ErrInvalid, config.ID, found.TTL, config.TTL)
 	}
-	err = n.prolong(term, config.ID, result.Incarnation)
+	err = n.extend(term, config.ID, result.Incarnation)
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		err = fmt.Errorf("%w: it is open, but perhaps not renewed: %w", engine.ErrUncertain, err)
 	}
@@ -116,7 +116,7 @@ func (n *Node) barrier(ctx context.Context) error {
 	if term == nil {
 		return n.notLeader()
 	}
-	_, err := n.proposer.propose(ctx, term, nil)
+	_, err := n.committer.commit(ctx, term, nil)
 	return err
 }
 
@@ -174,7 +174,7 @@ func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, 
 // knows.
 func (n *Node) addTimes(status *engine.Status) {
 	for i := range status.Holders {
-		status.Holders[i].TTL = n.lessor.left(status.Holders[i].Session)
+		status.Holders[i].TTL = n.leading.Load().left(status.Holders[i].Session)
 	}
 }
 
@@ -191,7 +191,7 @@ func (n *Node) Session(ctx context.Context, id engine.SessionID, c Consistency) 
 	}
 	for i := range requests {
 		if requests[i].Party.Token != fencing.None {
-			requests[i].Party.TTL = n.lessor.left(id)
+			requests[i].Party.TTL = n.leading.Load().left(id)
 		}
 	}
 	return requests, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/proposer"
 )
 
 const (
@@ -29,7 +30,7 @@ func (c Chain) link() link { return link{index: c.Index, hash: [linkSize]byte(c.
 func encodeEntry(l link, commands []machine.Command) []byte {
 	size := 1 + binary.MaxVarintLen64 + linkSize
 	for _, c := range commands {
-		size += weight(c)
+		size += proposer.Size(c)
 	}
 	data := make([]byte, 0, size)
 	data = append(data, entryVersion)

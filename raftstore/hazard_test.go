@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/lessor"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -301,7 +302,7 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		old := c.leader()
 		c.isolate(old)
 		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
-		pass(ttl + proofLife - 100*time.Millisecond)
+		pass(ttl + lessor.ProofLife - 100*time.Millisecond)
 		status, err := c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
 		require.Len(t, status.Holders, 1, "a failover can only lengthen a lease, also one that the old leader renewed last")
@@ -339,8 +340,8 @@ func TestWhatAFormerLeadershipWantedIsNotProposed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startMemory(t, 1).leader()
 		before := n.Status().Chain
-		former := &leadership{generation: n.leading.Load().generation - 1}
-		_, err := n.proposer.propose(testContext(t), former, &machine.OpenSession{Session: engine.NewSessionID(), TTL: time.Minute})
+		former := &leadership{number: n.leading.Load().number + 1}
+		_, err := n.committer.commit(testContext(t), former, &machine.OpenSession{Session: engine.NewSessionID(), TTL: time.Minute})
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.Equal(t, before, n.Status().Chain)
 	})

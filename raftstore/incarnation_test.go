@@ -92,21 +92,3 @@ func TestAttachNeverOpens(t *testing.T) {
 		require.Zero(t, c.leader().Status().Counts)
 	})
 }
-
-// What the lessor was told of one incarnation does not end the time of another.
-func TestTheLessorTellsIncarnationsApart(t *testing.T) {
-	n := newBareNode()
-	id := engine.NewSessionID()
-	term := n.lessor.term
-	open := func(incarnation uint64) {
-		n.lessor.applied(&machine.OpenSession{Session: id, TTL: time.Hour}, machine.Result{Code: machine.Done, Incarnation: incarnation}, nil)
-	}
-	open(2)
-	require.False(t, n.lessor.renew(term, id, 1))
-	n.lessor.applied(&machine.CloseSession{Session: id, Incarnation: 1}, machine.Result{Code: machine.NoSession}, nil)
-	n.lessor.applied(&machine.Expire{Session: id, Incarnation: 1}, machine.Result{Code: machine.NoSession}, nil)
-	require.True(t, n.lessor.renew(term, id, 2))
-	n.lessor.applied(&machine.EndSessions{}, machine.Result{Code: machine.Done}, nil)
-	require.False(t, n.lessor.renew(term, id, 2))
-	require.Empty(t, n.lessor.due)
-}

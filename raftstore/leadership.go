@@ -9,30 +9,146 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/lessor"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// leadership is one time of this node as leader, from its Lead in the log on.
+// leadership is one period in which this node leads and serves. It guards the
+// pure lessor.Lessor with a lock and runs it on the node's clock.
 type leadership struct {
-	generation uint64
+	number     uint64 // unique in this process; not 0
+	generation uint64 // of its Lead in the log
+	clock      engine.Clock
 	lost       chan struct{} // closed when it is over
+	wake       chan struct{} // has room for one
 
 	mu     sync.Mutex
-	proven engine.Instant // before the last entry that was committed was sent
+	lessor *lessor.Lessor
 }
 
-// prove notes that this node still led at a moment.
-func (t *leadership) prove(at engine.Instant) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.proven = at
+// newLeadership starts the deadlines of all sessions and lock-delays of m. Its
+// Lead was proposed at sent.
+func (n *Node) newLeadership(m *machine.Machine, sent engine.Instant) *leadership {
+	return &leadership{number: n.leaderships.Add(1), generation: m.Generation(), clock: n.config.Clock,
+		lost: make(chan struct{}), wake: make(chan struct{}, 1),
+		lessor: lessor.New(n.config.Clock.Now(), sent, m.Generation(), m.Sessions(), m.Delays(), lessor.ProofLife)}
 }
 
-// age is how old the last proof is.
-func (t *leadership) age(now engine.Instant) time.Duration {
+// proven records that an entry proposed at sent has committed.
+func (t *leadership) proven(sent engine.Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return now.Since(t.proven)
+	t.lessor.Proven(sent)
+}
+
+// proved reports whether the last proof of leadership is fresh.
+func (t *leadership) proved() bool {
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lessor.Proved(now)
+}
+
+// renew gives a session its full TTL again; false if it has ended.
+func (t *leadership) renew(id engine.SessionID, incarnation uint64) bool {
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lessor.Renew(now, id, incarnation)
+}
+
+// left returns the time that a session has left. A nil leadership knows none.
+func (t *leadership) left(id engine.SessionID) time.Duration {
+	if t == nil {
+		return 0
+	}
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lessor.Left(now, id)
+}
+
+// applied follows a command that the machine has applied. The caller holds
+// fsm.mu.
+func (t *leadership) applied(c machine.Command, result machine.Result, events []machine.Event) {
+	if t == nil || !lessor.Affects(c, events) {
+		return
+	}
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lessor.Applied(now, c, result, events)
+	t.notify()
+}
+
+// notify makes expireSessions look at the deadlines again.
+func (t *leadership) notify() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// due returns the commands that are due and the time until the next ones are.
+func (t *leadership) due() ([]machine.Command, time.Duration) {
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lessor.Due(now)
+}
+
+// failed makes commands due again that could not be committed.
+func (t *leadership) failed(commands []machine.Command) {
+	if len(commands) == 0 {
+		return
+	}
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lessor.Failed(now, commands)
+	t.notify()
+}
+
+// expireSessions commits what is due until the leadership is over.
+func (n *Node) expireSessions(t *leadership) {
+	timer := time.NewTimer(lessor.Idle)
+	defer timer.Stop()
+	for {
+		commands, wait := t.due()
+		if len(commands) > 0 {
+			go func() { t.failed(n.commitAll(t, commands)) }()
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-t.wake:
+		case <-t.lost:
+			return
+		case <-n.stopped:
+			return
+		}
+	}
+}
+
+// commitAll commits commands and returns those that failed.
+func (n *Node) commitAll(t *leadership, commands []machine.Command) (failed []machine.Command) {
+	replies := make([]chan outcome, len(commands))
+	for i, c := range commands {
+		if reply, ok := n.committer.enqueue(t, c); ok {
+			replies[i] = reply
+		} else {
+			failed = append(failed, c)
+		}
+	}
+	for i, reply := range replies {
+		if reply == nil {
+			continue
+		}
+		if _, err := n.committer.wait(context.Background(), reply); err != nil {
+			failed = append(failed, commands[i])
+		}
+	}
+	return failed
 }
 
 // watchLeadership follows the engine until the node stops.
@@ -67,7 +183,7 @@ func (n *Node) takeOver() {
 	}
 	for n.raft.State() == raft.Leader {
 		sent := n.config.Clock.Now()
-		result, err := n.proposer.propose(context.Background(), nil, &machine.Lead{})
+		result, err := n.committer.commit(context.Background(), nil, &machine.Lead{})
 		if err == nil && n.serve(result.Generation, sent) {
 			n.logger.Info("leads", "generation", result.Generation, "term", n.raft.CurrentTerm())
 			return
@@ -77,26 +193,27 @@ func (n *Node) takeOver() {
 		}
 		n.logger.Warn("cannot lead yet", "error", err)
 		select {
-		case <-time.After(retryPause):
+		case <-time.After(lessor.RetryPause):
 		case <-n.stopped:
 			return
 		}
 	}
 }
 
-// serve begins a leadership, unless the machine has seen another since.
-func (n *Node) serve(generation uint64, sent engine.Instant) bool {
-	term := &leadership{generation: generation, lost: make(chan struct{}), proven: sent}
-	current := false
+// serve begins a leadership, unless the machine has seen another since. The
+// deadlines begin before the first call is let in, and under the lock of the
+// machine, so that no command is applied between the two.
+func (n *Node) serve(generation uint64, sent engine.Instant) (serves bool) {
 	n.fsm.read(func(m *machine.Machine) {
-		if current = m.Generation() == generation; current {
-			n.lessor.begin(term, m.Sessions(), m.Delays(), proofLife)
+		if m.Generation() != generation {
+			return
 		}
-	})
-	if current {
+		term := n.newLeadership(m, sent)
 		n.leading.Store(term)
-	}
-	return current
+		go n.expireSessions(term)
+		serves = true
+	})
+	return serves
 }
 
 // stepDown stops serving.
@@ -114,61 +231,33 @@ func (n *Node) retire() bool {
 	if term == nil {
 		return false
 	}
-	n.lessor.end()
 	close(term.lost)
 	return true
 }
 
-// proofLife is how long a committed entry proves that a node leads, and what a
-// new leader adds to the time of every session for what its predecessor may have
-// promised last. It is the same on all nodes, whatever their timings, and must
-// stay the same from one release to the next: a leader that took longer than
-// its successor allows would promise time that is not there.
-const proofLife = 500 * time.Millisecond
-
-// renew prolongs a session. It is in memory, but only a node that can show that
-// it still leads may promise anything: a leader whose last proof is too old
-// first commits an empty entry, one for all who renew at that time.
+// renew extends a session by its TTL, in memory. Only a node that can prove that
+// it leads may promise time: a leader whose last proof is too old first commits a
+// barrier, one for all renewals of that moment.
 func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint64) error {
 	term := n.leading.Load()
 	if term == nil {
 		return n.notLeader()
 	}
-	if term.age(n.config.Clock.Now()) >= proofLife {
-		if _, err := n.proposer.propose(ctx, term, nil); err != nil {
+	if !term.proved() {
+		if _, err := n.committer.commit(ctx, term, nil); err != nil {
 			return err
 		}
 	}
-	return n.prolong(term, id, incarnation)
+	return n.extend(term, id, incarnation)
 }
 
-func (n *Node) prolong(term *leadership, id engine.SessionID, incarnation uint64) error {
-	if n.lessor.renew(term, id, incarnation) {
-		return nil
-	}
+// extend is renew for a caller that has a proof of leadership.
+func (n *Node) extend(term *leadership, id engine.SessionID, incarnation uint64) error {
 	if n.leading.Load() != term {
 		return n.notLeader()
 	}
-	return engine.ErrExpired
-}
-
-// expire proposes what the lessor found to have run out, and returns what it
-// could not.
-func (n *Node) expire(term *leadership, commands []machine.Command) (failed []machine.Command) {
-	pending := make([]*operation, len(commands))
-	for i, c := range commands {
-		op := n.proposer.newOperation(term, c)
-		pending[i] = op
-		select {
-		case n.proposer.queue <- op:
-		case <-n.stopped:
-			return nil
-		}
+	if !term.renew(id, incarnation) {
+		return engine.ErrExpired
 	}
-	for i, op := range pending {
-		if _, err := n.proposer.wait(context.Background(), op); err != nil {
-			failed = append(failed, commands[i])
-		}
-	}
-	return failed
+	return nil
 }

@@ -16,9 +16,9 @@ import (
 
 // newBareNode is a node without an engine: what hears of the machine.
 func newBareNode() *Node {
-	n := &Node{hub: newHub()}
-	n.lessor, n.proposer = newLessor(n.expire), newProposer(n)
-	n.lessor.begin(&leadership{generation: 1}, nil, nil, 0)
+	n := &Node{hub: newHub(), config: Config{Clock: engine.MonotonicClock()}}
+	n.committer = newCommitter(n)
+	n.leading.Store(n.newLeadership(machine.New(), n.config.Clock.Now()))
 	return n
 }
 

@@ -40,14 +40,14 @@ type Node struct {
 	raft      *raft.Raft
 	fsm       *fsm
 	hub       *hub
-	lessor    *lessor
-	proposer  *proposer
+	committer *committer
 	progress  progress
 	topology  topologyFeed
 
-	notify  chan bool                  // from the engine: whether this node leads
-	leadMu  longMutex                  // held while leadership changes hands
-	leading atomic.Pointer[leadership] // nil while this node does not serve
+	notify      chan bool                  // from the engine: whether this node leads
+	leadMu      longMutex                  // held while leadership changes hands
+	leading     atomic.Pointer[leadership] // nil while this node does not serve
+	leaderships atomic.Uint64              // begun so far
 
 	memberMu longMutex     // held while members change
 	started  chan struct{} // closed when raft is set
@@ -67,8 +67,7 @@ func Open(config Config) (*Node, error) {
 	n := &Node{config: config, logger: config.Logger, hub: newHub(), notify: make(chan bool, 16),
 		started: make(chan struct{}), stopped: make(chan struct{})}
 	n.fsm = newFSM(config.ID, n.die, n)
-	n.lessor = newLessor(n.expire)
-	n.proposer = newProposer(n)
+	n.committer = newCommitter(n)
 	if err := n.openStorage(); err != nil {
 		return nil, err
 	}
@@ -84,8 +83,7 @@ func Open(config Config) (*Node, error) {
 	close(n.started)
 	n.work.Go(n.admission.run)
 	n.work.Go(n.watchLeadership)
-	go n.proposer.run()
-	n.work.Go(func() { n.lessor.run(n.stopped) })
+	go n.committer.run()
 	return n, nil
 }
 
@@ -203,7 +201,7 @@ func (n *Node) Leader() (id, address string) {
 // Close stops the node. What was committed stays. Operations under way end with
 // ErrStopped. Stop is kinder to a cluster whose leader this is.
 func (n *Node) Close() error {
-	n.proposer.drain(drainTimeout)
+	n.committer.drain(drainTimeout)
 	n.stopOnce.Do(func() { close(n.stopped) })
 	done := make(chan error, 1)
 	go func() { done <- n.raft.Shutdown().Error() }()
@@ -222,7 +220,7 @@ func (n *Node) Close() error {
 // applied is told of every command that the machine has run. The caller holds
 // fsm.mu.
 func (n *Node) applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
-	n.lessor.applied(c, result, events)
+	n.leading.Load().applied(c, result, events)
 	n.topology.update(m)
 	later := n.hub.pass(c, events, m)
 	if result.Code != machine.Done { // nothing has ended
@@ -244,10 +242,10 @@ func (n *Node) applied(m *machine.Machine, c machine.Command, result machine.Res
 }
 
 // awaits: this node has proposed the entry.
-func (n *Node) awaits(data []byte) bool { return n.proposer.awaited(data) != nil }
+func (n *Node) awaits(data []byte) bool { return n.committer.inFlight(data) != nil }
 
 // answered hears of every entry that the machine has run.
-func (n *Node) answered(data []byte, results []machine.Result) { n.proposer.applied(data, results) }
+func (n *Node) answered(data []byte, results []machine.Result) { n.committer.applied(data, results) }
 
 // restored is told that the machine was replaced. The caller holds fsm.mu.
 func (n *Node) restored(old, now *machine.Machine) []func() {

@@ -11,12 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/lessor"
 )
-
-// A reading that has a monotonic part is compared by that part alone.
-func TestTheLessorsClockCannotBeSet(t *testing.T) {
-	require.Contains(t, newLessor(nil).now().String(), " m=")
-}
 
 // Who is told that its session was prolonged, while the end of it is on its way
 // to the log, believes in a lease that nobody has.
@@ -26,12 +22,12 @@ func TestWhatRunsOutIsNotRenewed(t *testing.T) {
 		c := startMemory(t, 1, disks(under, make(chan error, 1)), func(c *Config) { c.StoreDeadline = time.Hour })
 		leader := c.leader()
 		s := openSession(t, c.backend(), 10*time.Second)
-		pass(10*time.Second - proofLife/4)
+		pass(10*time.Second - lessor.ProofLife/4)
 		openSession(t, c.backend(), time.Minute) // a proof that it leads
 		stuck := make(chan struct{})
 		under[leader.ID()].stuck.Store(&stuck)
 		defer close(stuck)
-		pass(proofLife / 2)
+		pass(lessor.ProofLife / 2)
 		_, err := s.Renew(testContext(t))
 		require.ErrorIs(t, err, engine.ErrExpired)
 	})

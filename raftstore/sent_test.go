@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/lessor"
 )
 
 // slowDisk takes a virtual moment for each write once it is slow.
@@ -44,7 +45,7 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, opened, grant.Sent)
 
-		pass(2 * proofLife) // so that the leader has to prove itself first
+		pass(2 * lessor.ProofLife) // so that the leader has to prove itself first
 		renewed := clock.Now()
 		_, err = s.Renew(ctx)
 		require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, renewed, grant.Sent)
 
-		pass(2 * proofLife)
+		pass(2 * lessor.ProofLife)
 		found := clock.Now()
 		again, err := c.backend().Attach(ctx, s.(*Session).config)
 		require.NoError(t, err)

@@ -151,7 +151,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	if !led {
 		return 0, n.notLeader()
 	}
-	if _, err := n.proposer.propose(ctx, nil, nil); err != nil { // what was under way is over
+	if _, err := n.committer.commit(ctx, nil, nil); err != nil { // what was under way is over
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}

@@ -8,17 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 func TestClosedSessionsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
-		l := c.leader().lessor
+		term := c.leader().leading.Load()
 		size := func() int {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			require.Len(t, l.due, len(l.sessions))
-			return len(l.due)
+			term.mu.Lock()
+			defer term.mu.Unlock()
+			require.Equal(t, term.lessor.Sessions(), term.lessor.Pending())
+			return term.lessor.Sessions()
 		}
 		kept := openSession(t, c.backend(), time.Hour)
 		for range 50 {
@@ -62,4 +63,22 @@ func TestASessionKeepsItsTTL(t *testing.T) {
 		_, err = c.backend().Open(testContext(t), other)
 		require.NoError(t, err, "one that is over can begin anew")
 	})
+}
+
+// A call that got in earlier would find no session, and report one that lives as
+// expired.
+func TestNoCallIsLetInBeforeTheDeadlinesBegin(t *testing.T) {
+	n := newBareNode()
+	n.retire()
+	n.fsm = newFSM("n", func(err error) { t.Error(err) }, n)
+	id := engine.NewSessionID()
+	opened, _ := n.fsm.machine.Apply(&machine.OpenSession{Session: id, TTL: time.Hour})
+	n.fsm.mu.Lock() // the deadlines cannot begin
+	served := make(chan bool, 1)
+	go func() { served <- n.serve(n.fsm.machine.Generation(), n.config.Clock.Now()) }()
+	require.Never(t, n.Leads, 100*time.Millisecond, time.Millisecond)
+	n.fsm.mu.Unlock()
+	require.True(t, <-served)
+	require.NoError(t, n.extend(n.leading.Load(), id, opened.Incarnation))
+	require.True(t, n.retire())
 }

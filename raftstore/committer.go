@@ -1,0 +1,225 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/proposer"
+)
+
+// enqueueTimeout bounds how long the engine may take to accept an entry.
+const enqueueTimeout = 5 * time.Second
+
+type (
+	operation = proposer.Operation[chan outcome]
+	batch     = proposer.Batch[chan outcome]
+)
+
+// outcome is the answer to one operation.
+type outcome struct {
+	result machine.Result
+	err    error
+}
+
+// flight is the entry that was proposed last.
+type flight struct {
+	*batch
+	data     []byte
+	answered atomic.Bool
+}
+
+// answer sends every caller its outcome, once.
+func (f *flight) answer(results []machine.Result, err error) {
+	if !f.answered.CompareAndSwap(false, true) {
+		return
+	}
+	if err == nil {
+		f.Answer(results, func(caller chan outcome, result machine.Result) { caller <- outcome{result: result} })
+		return
+	}
+	for _, op := range f.Operations {
+		op.Caller <- outcome{err: err}
+	}
+}
+
+// committer commits operations to the log. proposer.Queue decides what goes into
+// an entry; committer adds the lock, the goroutine and the engine.
+type committer struct {
+	node     *Node
+	wake     chan struct{} // has room for one
+	proposal chan struct{} // held while an entry is in flight
+	replies  sync.Pool     // of empty chan outcome
+	sent     atomic.Pointer[flight]
+
+	mu    sync.Mutex
+	queue *proposer.Queue[chan outcome]
+}
+
+func newCommitter(n *Node) *committer {
+	return &committer{node: n, wake: make(chan struct{}, 1), proposal: make(chan struct{}, 1),
+		queue: proposer.NewQueue[chan outcome](n.config.MaxPending)}
+}
+
+// drain prevents further proposals and waits for the entry in flight, so that
+// its callers are answered: an engine that shuts down may drop it.
+func (c *committer) drain(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case c.proposal <- struct{}{}:
+	case <-c.node.stopped:
+	case <-timer.C:
+	}
+}
+
+// commit commits a command and returns its result; without a command it is a
+// barrier. term is nil for an operation that needs no leadership. It does not
+// wait for room in the queue: after ErrBusy nothing has happened.
+func (c *committer) commit(ctx context.Context, term *leadership, command machine.Command) (machine.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	reply, ok := c.enqueue(term, command)
+	if !ok {
+		return machine.Result{}, ErrBusy
+	}
+	return c.wait(ctx, reply)
+}
+
+// enqueue adds an operation to the queue and wakes run. It reports false if the
+// queue is full.
+func (c *committer) enqueue(term *leadership, command machine.Command) (reply chan outcome, ok bool) {
+	reply, pooled := c.replies.Get().(chan outcome)
+	if !pooled {
+		reply = make(chan outcome, 1)
+	}
+	op := operation{Command: command, Caller: reply}
+	if term != nil {
+		op.Leadership = term.number
+	}
+	c.mu.Lock()
+	ok = c.queue.Add(op)
+	c.mu.Unlock()
+	if ok {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+	return reply, ok
+}
+
+// wait waits for the outcome of an operation. Nothing waits for a future of the
+// engine directly, because that can hang on shutdown (hashicorp/raft 498).
+func (c *committer) wait(ctx context.Context, reply chan outcome) (machine.Result, error) {
+	select {
+	case out := <-reply:
+		c.replies.Put(reply)
+		return out.result, out.err
+	case <-ctx.Done():
+		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+	case <-c.node.stopped:
+		return machine.Result{}, ErrStopped
+	}
+}
+
+// run is the only goroutine that proposes. Close does not wait for it: it may
+// hang in the engine.
+func (c *committer) run() {
+	for {
+		c.gather()
+		term := c.node.leading.Load()
+		b, refused := c.next(term)
+		for _, op := range refused {
+			op.Caller <- outcome{err: c.node.notLeader()}
+		}
+		if b != nil {
+			c.propose(term, &flight{batch: b})
+			continue
+		}
+		if len(refused) > 0 {
+			continue
+		}
+		select {
+		case <-c.wake:
+		case <-c.node.stopped:
+			return
+		}
+	}
+}
+
+func (c *committer) next(term *leadership) (*batch, []operation) {
+	var number uint64
+	if term != nil {
+		number = term.number
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue.Next(number)
+}
+
+// gather yields as long as that adds operations to the queue. The callers of the
+// last entry are often about to send the next request; otherwise the first of
+// them would travel alone and all others wait for two entries.
+func (c *committer) gather() {
+	for seen := 0; ; runtime.Gosched() {
+		c.mu.Lock()
+		waiting := c.queue.Len()
+		c.mu.Unlock()
+		if waiting == seen || waiting >= proposer.MaxOperations {
+			return
+		}
+		seen = waiting
+	}
+}
+
+// propose writes one entry and answers its operations.
+func (c *committer) propose(term *leadership, f *flight) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.queue.Done()
+	}()
+	select {
+	case c.proposal <- struct{}{}:
+		defer func() { <-c.proposal }()
+	case <-c.node.stopped:
+		f.answer(nil, ErrStopped)
+		return
+	}
+	sent := c.node.config.Clock.Now()
+	f.data = encodeEntry(c.node.fsm.position().link(), f.Commands)
+	c.sent.Store(f)
+	results, err := responseOf(c.node.raft.Apply(f.data, enqueueTimeout)) // may hang: callers do not wait here
+	c.sent.Store(nil)
+	switch {
+	case err != nil:
+		err = c.node.proposalError(err)
+	case term != nil:
+		term.proven(sent)
+	}
+	f.answer(results, err)
+}
+
+// applied answers the operations of an entry as soon as this node's machine has
+// applied it, before the engine reports the commit.
+func (c *committer) applied(data []byte, results []machine.Result) {
+	if f := c.inFlight(data); f != nil {
+		f.answer(results, nil)
+	}
+}
+
+// inFlight returns the flight of an entry; nil if this node did not propose it.
+// The engine passes the machine the same bytes that were proposed.
+func (c *committer) inFlight(data []byte) *flight {
+	if f := c.sent.Load(); f != nil && &f.data[0] == &data[0] {
+		return f
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package lessor
+
+import (
+	"bytes"
+	"cmp"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// deadline is the next check of a session, or the end of a lock-delay.
+type deadline struct {
+	at      time.Time
+	session engine.SessionID
+	delay   *machine.EndDelay
+	index   int // in the heap
+}
+
+// deadlineHeap has the earliest deadline first. Its order is total, so that Due
+// returns the same commands whatever order they were added in.
+type deadlineHeap []*deadline
+
+func (h deadlineHeap) Len() int { return len(h) }
+
+func (h deadlineHeap) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	if c := a.at.Compare(b.at); c != 0 {
+		return c < 0
+	}
+	return cmp.Or(bytes.Compare(a.session[:], b.session[:]), cmp.Compare(a.number(), b.number())) < 0
+}
+
+func (h deadlineHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push adds a deadline at the end.
+func (h *deadlineHeap) Push(x any) {
+	d := x.(*deadline)
+	d.index = len(*h)
+	*h = append(*h, d)
+}
+
+// Pop removes the deadline at the end.
+func (h *deadlineHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return last
+}
+
+// number returns the number of the lock-delay, which is unique; 0 for a session.
+func (d *deadline) number() uint64 {
+	if d.delay == nil {
+		return 0
+	}
+	return d.delay.Delay
+}

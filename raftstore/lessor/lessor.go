@@ -1,0 +1,213 @@
+package lessor
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+const (
+	// ProofLife is how long a committed entry proves that its proposer leads. A
+	// new leader adds it to every TTL, as grace for the last renewals of its
+	// predecessor. All members must use the same value, in every release: a
+	// leader with a longer one would promise time that its successor does not
+	// give.
+	ProofLife = 500 * time.Millisecond
+	// RetryPause is the time before a command that failed is due again.
+	RetryPause = 50 * time.Millisecond
+	// Idle is the wait that Due returns when nothing has a deadline.
+	Idle = time.Hour
+)
+
+// Lessor keeps the deadlines of one leadership. Its methods must not be called
+// concurrently.
+//
+// Deadlines follow the clock that stops while the machine is suspended: a
+// suspended leader lengthens leases, which is safe. The age of a proof follows
+// the more pessimistic clock of an Instant.
+type Lessor struct {
+	generation uint64
+	proven     engine.Instant
+	sessions   map[engine.SessionID]*session
+	deadlines  deadlineHeap
+}
+
+// session is the deadline of one session.
+type session struct {
+	machine.SessionInfo
+	deadline time.Time
+	expiring bool      // its Expire was returned by Due and may commit
+	next     *deadline // its place in the heap; nil while its Expire is in flight
+}
+
+// New begins a leadership, whose Lead was proposed at proven and has committed
+// with generation. Every session gets its full TTL and grace on top, every
+// lock-delay its full time.
+func New(now, proven engine.Instant, generation uint64, sessions map[engine.SessionID]machine.SessionInfo, delays []machine.Event, grace time.Duration) *Lessor {
+	l := &Lessor{generation: generation, proven: proven, sessions: make(map[engine.SessionID]*session, len(sessions))}
+	for id, info := range sessions {
+		l.add(now, id, info, grace)
+	}
+	for i := range delays {
+		l.addDelay(now, &delays[i])
+	}
+	return l
+}
+
+// Affects reports whether Applied must be called for a command and its events.
+// Most commands acquire or release, and affect no deadline.
+func Affects(c machine.Command, events []machine.Event) bool {
+	switch c.(type) {
+	case *machine.OpenSession, *machine.CloseSession, *machine.Expire, *machine.EndSessions:
+		return true
+	}
+	for i := range events {
+		if events[i].Type == machine.EventDelayed {
+			return true
+		}
+	}
+	return false
+}
+
+// Applied follows a command that the machine has applied under this leadership.
+// The next call of Due may return a shorter wait.
+func (l *Lessor) Applied(now engine.Instant, c machine.Command, result machine.Result, events []machine.Event) {
+	switch c := c.(type) {
+	case *machine.OpenSession:
+		if l.sessions[c.Session] == nil {
+			l.add(now, c.Session, machine.SessionInfo{TTL: c.TTL, Incarnation: result.Incarnation}, 0)
+		}
+	case *machine.CloseSession:
+		l.remove(c.Session, c.Incarnation)
+	case *machine.Expire:
+		if result.Code == machine.Done || result.Code == machine.NoSession {
+			l.remove(c.Session, c.Incarnation)
+		}
+	case *machine.EndSessions:
+		for id, s := range l.sessions {
+			l.remove(id, s.Incarnation)
+		}
+	}
+	for i := range events {
+		if events[i].Type == machine.EventDelayed {
+			l.addDelay(now, &events[i])
+		}
+	}
+}
+
+// Proven records that an entry which was proposed at sent has committed: this
+// node still led at that moment.
+func (l *Lessor) Proven(sent engine.Instant) { l.proven = sent }
+
+// Proved reports whether the last proof is younger than ProofLife. If it is not,
+// the leader must commit an entry before it renews anything.
+func (l *Lessor) Proved(now engine.Instant) bool { return now.Since(l.proven) < ProofLife }
+
+// Renew gives a session its full TTL again. It reports false if the session is
+// not open, is expiring, or is another incarnation: the caller's session has
+// ended.
+//
+// The caller must have a proof of leadership: Proved, or an entry that it
+// proposed after the request arrived and that has committed.
+func (l *Lessor) Renew(now engine.Instant, id engine.SessionID, incarnation uint64) bool {
+	s := l.sessions[id]
+	if s == nil || s.expiring || s.Incarnation != incarnation {
+		return false
+	}
+	if deadline := now.Time().Add(s.TTL); deadline.After(s.deadline) {
+		s.deadline = deadline
+	}
+	return true
+}
+
+// Left returns the time that a session has left, at most its TTL; 0 if it is not
+// open.
+func (l *Lessor) Left(now engine.Instant, id engine.SessionID) time.Duration {
+	if s := l.sessions[id]; s != nil {
+		return max(0, min(s.TTL, s.deadline.Sub(now.Time())))
+	}
+	return 0
+}
+
+// Sessions returns the number of open sessions.
+func (l *Lessor) Sessions() int { return len(l.sessions) }
+
+// Pending returns the number of deadlines that lie ahead.
+func (l *Lessor) Pending() int { return len(l.deadlines) }
+
+// Due returns the commands whose deadline has passed, and how long to wait
+// before the next call. Each command is returned once; report it to Failed if it
+// was not committed. From here on the session of an Expire is not renewed.
+func (l *Lessor) Due(now engine.Instant) (commands []machine.Command, wait time.Duration) {
+	at := now.Time()
+	for len(l.deadlines) > 0 && !l.deadlines[0].at.After(at) {
+		d := heap.Pop(&l.deadlines).(*deadline)
+		if d.delay != nil {
+			commands = append(commands, d.delay)
+			continue
+		}
+		s := l.sessions[d.session] // remove deletes both together
+		if !s.expiring && s.deadline.After(at) {
+			l.schedule(d.session, s, s.deadline) // renewed since
+			continue
+		}
+		s.expiring, s.next = true, nil
+		commands = append(commands, &machine.Expire{Session: d.session, Incarnation: s.Incarnation, Generation: l.generation})
+	}
+	if len(l.deadlines) == 0 {
+		return commands, Idle
+	}
+	return commands, l.deadlines[0].at.Sub(at)
+}
+
+// Failed makes commands of Due, whose proposal failed, due again after
+// RetryPause. Their sessions stay expiring: a proposal with an uncertain outcome
+// may still commit, so a renewal would promise time that the session may not
+// have.
+func (l *Lessor) Failed(now engine.Instant, commands []machine.Command) {
+	at := now.Time().Add(RetryPause)
+	for _, c := range commands {
+		switch c := c.(type) {
+		case *machine.EndDelay:
+			heap.Push(&l.deadlines, &deadline{at: at, delay: c})
+		case *machine.Expire:
+			if s := l.sessions[c.Session]; s != nil && s.Incarnation == c.Incarnation && s.next == nil {
+				l.schedule(c.Session, s, at)
+			}
+		}
+	}
+}
+
+// add starts the time of a session.
+func (l *Lessor) add(now engine.Instant, id engine.SessionID, info machine.SessionInfo, grace time.Duration) {
+	s := &session{SessionInfo: info, deadline: now.Time().Add(info.TTL + grace)}
+	l.sessions[id] = s
+	l.schedule(id, s, s.deadline)
+}
+
+// addDelay starts the time of a lock-delay.
+func (l *Lessor) addDelay(now engine.Instant, e *machine.Event) {
+	heap.Push(&l.deadlines, &deadline{at: now.Time().Add(e.Delay),
+		delay: &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: l.generation}})
+}
+
+// schedule puts a session into the heap.
+func (l *Lessor) schedule(id engine.SessionID, s *session, at time.Time) {
+	s.next = &deadline{at: at, session: id}
+	heap.Push(&l.deadlines, s.next)
+}
+
+// remove drops a session that has ended, unless another incarnation has the id
+// now.
+func (l *Lessor) remove(id engine.SessionID, incarnation uint64) {
+	s := l.sessions[id]
+	if s == nil || s.Incarnation != incarnation {
+		return
+	}
+	if s.next != nil {
+		heap.Remove(&l.deadlines, s.next.index)
+	}
+	delete(l.sessions, id)
+}
