@@ -7,17 +7,17 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Outcome is what a gate decided about one write.
+// Outcome is the decision of a gate about one write.
 type Outcome uint8
 
 // The outcomes of a decision.
 const (
-	// Admitted: the token passed the fence, and the storage confirmed it. Gates
-	// that raise the mark together with the write (SQL, bbolt, files, objects,
-	// memory) count when that is committed: a write that failed, and one whose
-	// outcome is unknown, is no decision. Gates that raise it before (HTTP, gRPC,
-	// Connect, the proxy, Admit in a caller's transaction) count then, whatever
-	// becomes of the write; Redis does if a later command of several fails.
+	// Admitted: the token was admitted and the storage confirmed it. Gates that
+	// commit mark and write together (SQL, bbolt, files, objects, memory) count
+	// the commit; a failed write and a write with an unknown outcome are not
+	// counted. Gates that raise the mark before the write (HTTP, gRPC, Connect,
+	// the proxy, Admit in a caller's transaction) count that, even if the write
+	// then fails. Redis counts a script whose second or later command failed.
 	Admitted Outcome = iota + 1
 	// Stale: the token was below the mark.
 	Stale
@@ -29,7 +29,7 @@ const (
 
 var outcomeNames = [...]string{Admitted: "admitted", Stale: "stale", Tokenless: "tokenless", JumpExceeded: "jump exceeded"}
 
-// String is the word for o in logs and metrics.
+// String returns the name of o for logs and metrics.
 func (o Outcome) String() string {
 	if int(o) < len(outcomeNames) && outcomeNames[o] != "" {
 		return outcomeNames[o]
@@ -37,8 +37,8 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Decision is what an audit hook is told. Mark is what the gate held against
-// the token when it refused, and the token itself when it admitted.
+// Decision is passed to the audit hook. Mark is the mark that the token was
+// compared with if it was refused, and the token itself if it was admitted.
 type Decision struct {
 	Resource fencing.Resource
 	Token    fencing.Token
@@ -46,24 +46,24 @@ type Decision struct {
 	Outcome  Outcome
 }
 
-// Counts are the decisions of a gate since it was opened.
+// Counts holds the number of decisions of a gate since it was opened.
 type Counts struct {
 	Admitted, Stale, Tokenless, JumpExceeded uint64
 }
 
-// Monitor counts the decisions of one gate and reports each to an audit hook.
-// The zero value has no hook. A gate embeds one and calls Record once for each
-// decision, after the storage has confirmed it.
+// Monitor counts the decisions of one gate and reports each of them to an audit
+// hook. The zero value has no hook. A gate embeds a Monitor and calls Record
+// once for each decision, after the storage has confirmed it.
 type Monitor struct {
 	hook   func(Decision)
 	counts [len(outcomeNames)]atomic.Uint64
 }
 
-// Audit sets the hook. It must be called before the gate is used. The hook runs
-// on the writer's goroutine: it should return quickly.
+// Audit sets the hook. Call it before the gate is used. The hook runs on the
+// writer's goroutine and should return quickly.
 func (m *Monitor) Audit(hook func(Decision)) { m.hook = hook }
 
-// Counts reads the counters.
+// Counts returns the current counters.
 func (m *Monitor) Counts() Counts {
 	return Counts{
 		Admitted:     m.counts[Admitted].Load(),
@@ -73,28 +73,28 @@ func (m *Monitor) Counts() Counts {
 	}
 }
 
-// Record notes the decision that err stands for: nil is an admission, a
-// *fencing.StaleError or *fencing.JumpError a refusal. Any other error is no
-// decision and is not counted. It returns err, so that a gate can end with it.
+// Record counts and reports the decision that err stands for: nil is an
+// admission, *fencing.StaleError and *fencing.JumpError are refusals. Any other
+// error is not a decision and is not counted. Record returns err.
 func (m *Monitor) Record(resource fencing.Resource, token fencing.Token, err error) error {
-	if err == nil { // apart, so that an admission allocates nothing
-		m.note(Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
+	if err == nil { // a separate case, so that an admission allocates nothing
+		m.report(Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
 		return nil
 	}
 	var stale *fencing.StaleError
 	var jump *fencing.JumpError
 	switch {
 	case errors.As(err, &stale) && stale.Token == fencing.None:
-		m.note(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Tokenless})
+		m.report(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Tokenless})
 	case stale != nil:
-		m.note(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
+		m.report(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
 	case errors.As(err, &jump):
-		m.note(Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
+		m.report(Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
 	}
 	return err
 }
 
-func (m *Monitor) note(d Decision) {
+func (m *Monitor) report(d Decision) {
 	m.counts[d.Outcome].Add(1)
 	if m.hook != nil {
 		m.hook(d)

@@ -13,51 +13,51 @@ import (
 )
 
 func TestMonitorRecords(t *testing.T) {
-	stale := &fencing.StaleError{Resource: "door", Token: 3, Mark: 5}
-	tokenless := &fencing.StaleError{Resource: "door", Token: fencing.None, Mark: 5}
-	jump := &fencing.JumpError{Resource: "door", Token: 99, Mark: 5, MaxJump: 10}
+	stale := &fencing.StaleError{Resource: "orders", Token: 3, Mark: 5}
+	tokenless := &fencing.StaleError{Resource: "orders", Token: fencing.None, Mark: 5}
+	jump := &fencing.JumpError{Resource: "orders", Token: 99, Mark: 5, MaxJump: 10}
 	for _, tt := range []struct {
 		name  string
 		token fencing.Token
 		err   error
-		want  *storagegate.Decision // nil: no decision
+		want  *storagegate.Decision // nil: not a decision
 	}{
-		{"admitted", 5, nil, &storagegate.Decision{Resource: "door", Token: 5, Mark: 5, Outcome: storagegate.Admitted}},
-		{"admitted without a token", 0, nil, &storagegate.Decision{Resource: "door", Outcome: storagegate.Admitted}},
-		{"stale", 3, stale, &storagegate.Decision{Resource: "door", Token: 3, Mark: 5, Outcome: storagegate.Stale}},
-		{"wrapped", 3, fmt.Errorf("gate: %w", stale), &storagegate.Decision{Resource: "door", Token: 3, Mark: 5, Outcome: storagegate.Stale}},
-		{"tokenless", 0, tokenless, &storagegate.Decision{Resource: "door", Mark: 5, Outcome: storagegate.Tokenless}},
-		{"jump", 99, jump, &storagegate.Decision{Resource: "door", Token: 99, Mark: 5, Outcome: storagegate.JumpExceeded}},
+		{"admitted", 5, nil, &storagegate.Decision{Resource: "orders", Token: 5, Mark: 5, Outcome: storagegate.Admitted}},
+		{"admitted without a token", 0, nil, &storagegate.Decision{Resource: "orders", Outcome: storagegate.Admitted}},
+		{"stale", 3, stale, &storagegate.Decision{Resource: "orders", Token: 3, Mark: 5, Outcome: storagegate.Stale}},
+		{"wrapped", 3, fmt.Errorf("gate: %w", stale), &storagegate.Decision{Resource: "orders", Token: 3, Mark: 5, Outcome: storagegate.Stale}},
+		{"tokenless", 0, tokenless, &storagegate.Decision{Resource: "orders", Mark: 5, Outcome: storagegate.Tokenless}},
+		{"jump", 99, jump, &storagegate.Decision{Resource: "orders", Token: 99, Mark: 5, Outcome: storagegate.JumpExceeded}},
 		{"failed write", 5, errors.New("disk full"), nil},
 		{"unknown outcome", 5, fmt.Errorf("commit: %w", storagegate.ErrUncertain), nil},
-		{"no token to enter with", 0, fencing.ErrNoToken, nil},
+		{"enter without a token", 0, fencing.ErrNoToken, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var m storagegate.Monitor
-			var heard []storagegate.Decision
-			m.Audit(func(d storagegate.Decision) { heard = append(heard, d) })
-			require.Equal(t, tt.err, m.Record("door", tt.token, tt.err), "the error comes back as it went in")
+			var reported []storagegate.Decision
+			m.Audit(func(d storagegate.Decision) { reported = append(reported, d) })
+			require.Equal(t, tt.err, m.Record("orders", tt.token, tt.err), "Record must return its argument")
 			counts := m.Counts()
 			total := counts.Admitted + counts.Stale + counts.Tokenless + counts.JumpExceeded
 			if tt.want == nil {
-				require.Empty(t, heard)
+				require.Empty(t, reported)
 				require.Zero(t, total)
 				return
 			}
-			require.Equal(t, []storagegate.Decision{*tt.want}, heard)
+			require.Equal(t, []storagegate.Decision{*tt.want}, reported)
 			require.Equal(t, uint64(1), total)
 		})
 	}
 }
 
 func TestMonitorCountsEverything(t *testing.T) {
-	var m storagegate.Monitor // without a hook
+	var m storagegate.Monitor // no hook
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 1000 {
-				_ = m.Record("door", 1, nil)
-				_ = m.Record("door", 1, &fencing.StaleError{Token: 1, Mark: 2})
+				_ = m.Record("orders", 1, nil)
+				_ = m.Record("orders", 1, &fencing.StaleError{Token: 1, Mark: 2})
 			}
 		})
 	}

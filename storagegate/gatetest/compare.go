@@ -7,31 +7,30 @@ import (
 	"time"
 )
 
-// Compare measures a gated write against the same write without a gate, in one
-// run on one storage. The two take turns in short rounds, and what is reported
-// is the median over the rounds, so that whatever else the machine does falls
-// on both or on few. Each writer calls its write with its own number and a
-// growing count, and should keep to resources of its own.
+// Compare benchmarks a gated write against the same write without a gate on one
+// storage. It alternates between the two in short rounds and reports medians over
+// the rounds, so that other load on the machine affects both or few rounds. Each
+// writer calls its function with its own number and an increasing count, and
+// should use its own resources.
 //
-// It reports the time of one write as a writer sees it, the ratio of the two
-// (what the gate costs), and the part of the throughput that is left. N counts
-// pairs of writes.
+// Compare reports the latency of one write, the ratio of the latencies (the cost
+// of the gate) and the ratio of the throughputs. N counts pairs of writes.
 func Compare(b *testing.B, writers int, ungated, gated func(writer, n int) error) {
 	b.Helper()
-	const round = 32 // writes of each writer
+	const count = 32 // writes of each writer in a round
 	sides := [2]func(writer, n int) error{ungated, gated}
-	for _, write := range sides { // connections, caches and first marks
-		turn(b, writers, 0, round, write)
+	for _, write := range sides { // warm up connections, caches and marks
+		round(b, writers, 0, count, write)
 	}
 	var latency, wall [2][]float64
 	var ratio, throughput []float64
 	b.ResetTimer()
-	for r := 0; r*round*writers < b.N; r++ {
+	for r := 0; r*count*writers < b.N; r++ {
 		for i := range sides {
-			side := (i + r) % 2 // neither always goes first
-			took, sum := turn(b, writers, r*round, round, sides[side])
+			side := (i + r) % 2 // alternate which side is first
+			took, sum := round(b, writers, r*count, count, sides[side])
 			wall[side] = append(wall[side], float64(took))
-			latency[side] = append(latency[side], float64(sum)/float64(round*writers))
+			latency[side] = append(latency[side], float64(sum)/float64(count*writers))
 		}
 		ratio = append(ratio, latency[1][r]/latency[0][r])
 		throughput = append(throughput, wall[0][r]/wall[1][r])
@@ -42,7 +41,7 @@ func Compare(b *testing.B, writers int, ungated, gated func(writer, n int) error
 	b.ReportMetric(median(latency[1])-median(latency[0]), "extra-ns/write")
 	b.ReportMetric(median(ratio), "latency-ratio")
 	b.ReportMetric(median(throughput), "throughput-ratio")
-	b.ReportMetric(0, "ns/op") // would be the sum of both
+	b.ReportMetric(0, "ns/op") // it would be the sum of both
 }
 
 func median(values []float64) float64 {
@@ -50,12 +49,12 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// turn lets all writers make count writes, and returns how long that took, and
-// how long it took for all writers added up.
-func turn(b *testing.B, writers, start, count int, write func(writer, n int) error) (wall, sum time.Duration) {
+// round has all writers make count writes. It returns the elapsed time and the
+// sum of the writers' times.
+func round(b *testing.B, writers, start, count int, write func(writer, n int) error) (wall, sum time.Duration) {
 	b.Helper()
 	begin := time.Now()
-	if writers == 1 { // no goroutine, for writes of a few nanoseconds
+	if writers == 1 { // no goroutine, because a write may take a few nanoseconds
 		for n := range count {
 			if err := write(0, start+n); err != nil {
 				b.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/leased-project/leased/storagegate/gatetest"
 )
 
-// weakGate is a gate in memory that can be built without one of its parts. The
-// suite must notice each missing part.
+// weakGate is a gate in memory that can lack one of its parts. The suite must
+// detect each missing part.
 type weakGate struct {
 	storagegate.Monitor
 	without string
@@ -25,7 +25,7 @@ type weakGate struct {
 	values  map[fencing.Resource]string
 }
 
-// pending is the transaction: what the write wants to store.
+// pending is the transaction: the value that the write stores.
 type pending struct{ value *string }
 
 func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(*pending) error) error {
@@ -42,8 +42,11 @@ func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fenc
 	switch {
 	case g.without == "equal" && err == nil && token == mark && token != fencing.None:
 		err = &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
-	case g.without == "sticky" && token == fencing.None:
+	case g.without == "tokenless check" && token == fencing.None:
 		err, token = nil, mark
+	case g.without == "width" && token.Valid():
+		err = g.rule.Admit(resource, mark%fencing.FloorStep, token%fencing.FloorStep)
+		token = max(mark, token)
 	case g.without == "check" && token.Valid(), g.without == "monotony" && token.Valid() && token+1 >= mark:
 		err = nil
 	}
@@ -84,11 +87,7 @@ func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fenc
 
 func (g *weakGate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if token == fencing.None {
-		mark, err := g.Mark(ctx, resource)
-		if err == nil {
-			err = g.rule.Enter(resource, mark, token)
-		}
-		return g.Record(resource, token, err)
+		return storagegate.RefuseTokenless(ctx, g, resource)
 	}
 	if g.without == "enter" {
 		return nil
@@ -105,8 +104,8 @@ func (g *weakGate) Mark(ctx context.Context, resource fencing.Resource) (fencing
 	return g.marks[resource], ctx.Err()
 }
 
-// crasher adds a death between check and commit to the weak gate: what a real
-// storage would roll back is simply never stored.
+// crasher adds a crash between check and commit to the weak gate: it does not
+// store what a real storage would roll back.
 type crasher struct {
 	gatetest.Pauser
 	gate *weakGate
@@ -116,7 +115,7 @@ func (c crasher) Crash(_ testing.TB, resource fencing.Resource, token fencing.To
 	if c.gate.without == "atomicity" {
 		c.gate.mu.Lock()
 		defer c.gate.mu.Unlock()
-		c.gate.values[resource] = value // the data was stored, the mark was not
+		c.gate.values[resource] = value // the data is stored, the mark is not
 	}
 }
 
@@ -145,32 +144,33 @@ func suite(t *testing.T, without string) {
 
 const envWithout = "GATETEST_WITHOUT"
 
-// TestSuite runs the whole suite, or, as a child of TestSuiteNotices, the suite
-// over a gate that lacks a part.
+// TestSuite runs the suite with a complete gate. As a child of
+// TestSuiteDetectsMissingParts it runs with a gate that lacks a part.
 func TestSuite(t *testing.T) { suite(t, os.Getenv(envWithout)) }
 
-func TestSuiteNotices(t *testing.T) {
+func TestSuiteDetectsMissingParts(t *testing.T) {
 	if os.Getenv(envWithout) != "" {
 		return // this is the child
 	}
 	for without, failing := range map[string]string{
-		"check":     "stale_after_newer",
-		"monotony":  "story_of_two_holders",
-		"equal":     "equal_token_twice",
-		"sticky":    "without_a_token,_before_and_after_the_first_fence",
-		"enter":     "enter_raises_the_mark_before_the_first_read",
-		"bound":     "absurd_token_with_a_bound",
-		"lock":      "every_interleaving_of_two_holders",
-		"rollback":  "a_failed_write_leaves_mark_and_data",
-		"atomicity": "crash_between_check_and_commit",
-		"context":   "cancelled_context",
-		"counters":  "counters_and_audit_hook",
+		"check":           "stale_after_newer",
+		"width":           "tokens_that_differ_by_floor_steps",
+		"monotony":        "two_successive_holders",
+		"equal":           "equal_token_twice",
+		"tokenless check": "without_a_token,_before_and_after_the_first_fence",
+		"enter":           "enter_raises_the_mark_before_the_first_read",
+		"bound":           "bound_on_the_jump",
+		"lock":            "every_interleaving_of_two_holders",
+		"rollback":        "a_failed_write_leaves_mark_and_data",
+		"atomicity":       "crash_between_check_and_commit",
+		"context":         "cancelled_context",
+		"counters":        "counters_and_audit_hook",
 	} {
 		t.Run(without, func(t *testing.T) {
 			child := exec.Command(os.Args[0], "-test.run=^TestSuite$/^"+failing+"$", "-test.v", "-rapid.nofailfile")
 			child.Env = append(os.Environ(), envWithout+"="+without)
 			output, err := child.CombinedOutput()
-			require.Error(t, err, "the suite passed a gate without %s:\n%s", without, output)
+			require.Error(t, err, "a gate without %s passed the suite:\n%s", without, output)
 			require.Contains(t, string(output), "--- FAIL: TestSuite/"+failing)
 		})
 	}

@@ -12,31 +12,31 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-var errWrite = errors.New("the write gave up")
+var errWrite = errors.New("the write failed")
 
-func failedWrite(s *stage, g Pauser) {
+func failedWrite(s *scenario, g Pauser) {
 	fail := func() error { return errWrite }
-	require.ErrorIs(s, g.WriteThrough(s.ctx, door, 3, "lost", fail), errWrite)
-	s.holds(g, door, fencing.None, "")
-	require.NoError(s, g.Write(s.ctx, door, 1, "one"), "the failed write must not have fenced the resource")
-	require.ErrorIs(s, g.WriteThrough(s.ctx, door, 3, "lost", fail), errWrite)
-	s.holds(g, door, 1, "one")
-	require.Equal(s, storagegate.Counts{Admitted: 1}, g.Counts(), "a write that failed is no decision")
-	require.NoError(s, s.handle().Write(s.ctx, door, 2, "two"), "and must not hold a lock")
-	s.refused(g.WriteThrough(s.ctx, door, 1, "stale", fail), door, 1, 2)
+	require.ErrorIs(s, g.WritePaused(s.ctx, orders, 3, "lost", fail), errWrite)
+	s.holds(g, orders, fencing.None, "")
+	require.NoError(s, g.Write(s.ctx, orders, 1, "one"), "the failed write must not have fenced the resource")
+	require.ErrorIs(s, g.WritePaused(s.ctx, orders, 3, "lost", fail), errWrite)
+	s.holds(g, orders, 1, "one")
+	require.Equal(s, storagegate.Counts{Admitted: 1}, g.Counts(), "a failed write is not a decision")
+	require.NoError(s, s.handle().Write(s.ctx, orders, 2, "two"), "the failed write must not hold a lock")
+	s.refused(g.WritePaused(s.ctx, orders, 1, "stale", fail), orders, 1, 2)
 }
 
-func panickingWrite(s *stage, g Pauser) {
-	require.NoError(s, g.Write(s.ctx, door, 1, "one"))
+func panickingWrite(s *scenario, g Pauser) {
+	require.NoError(s, g.Write(s.ctx, orders, 1, "one"))
 	require.PanicsWithValue(s, "in the write", func() {
-		_ = g.WriteThrough(s.ctx, door, 3, "lost", func() error { panic("in the write") })
+		_ = g.WritePaused(s.ctx, orders, 3, "lost", func() error { panic("in the write") })
 	})
-	s.holds(g, door, 1, "one")
-	require.NoError(s, s.handle().Write(s.ctx, door, 2, "two"))
-	require.NoError(s, g.Write(s.ctx, door, 2, "two again"))
+	s.holds(g, orders, 1, "one")
+	require.NoError(s, s.handle().Write(s.ctx, orders, 2, "two"))
+	require.NoError(s, g.Write(s.ctx, orders, 2, "two again"))
 }
 
-// paused is a write that stands still between check and commit.
+// paused is a write that is paused between check and commit.
 type paused struct {
 	reached chan struct{}
 	resume  chan struct{}
@@ -47,7 +47,7 @@ func pauseWrite(ctx context.Context, g Pauser, resource fencing.Resource, token 
 	p := &paused{reached: make(chan struct{}), resume: make(chan struct{}), result: make(chan error, 1)}
 	var once sync.Once
 	go func() {
-		p.result <- g.WriteThrough(ctx, resource, token, value, func() error {
+		p.result <- g.WritePaused(ctx, resource, token, value, func() error {
 			once.Do(func() {
 				close(p.reached)
 				<-p.resume
@@ -58,129 +58,127 @@ func pauseWrite(ctx context.Context, g Pauser, resource fencing.Resource, token 
 	return p
 }
 
-// during runs f while p stands still, and gives it time to get through if
-// nothing holds it back. It returns a function that waits for f's result.
-func (p *paused) during(s *stage, f func() error) func() error {
+// during runs f while p is paused, and waits for a while whether f completes. It
+// returns a function that waits for f's result.
+func (p *paused) during(s *scenario, f func() error) func() error {
 	select {
 	case <-p.reached:
 	case err := <-p.result:
 		require.FailNow(s, "the write to be paused ended early", "%v", err)
 	}
 	result := make(chan error, 1)
-	through := make(chan struct{})
+	completed := make(chan struct{})
 	go func() {
 		result <- f()
-		close(through)
+		close(completed)
 	}()
 	select {
-	case <-through:
-	case <-time.After(10 * grace):
+	case <-completed:
+	case <-time.After(10 * blockedAfter):
 	}
 	return func() error { return <-result }
 }
 
-// pausedWriter is the case that gates exist for: whoever holds the larger token
-// must have the last word, wherever the older one stood still.
-func pausedWriter(s *stage, g Pauser) {
+// pausedWriter is the case that gates exist for: the final value must be that of
+// the larger token.
+func pausedWriter(s *scenario, g Pauser) {
 	newer := s.handle()
-	p := pauseWrite(s.ctx, g, door, 1, "old")
-	wait := p.during(s, func() error { return newer.Write(s.ctx, door, 2, "new") })
+	p := pauseWrite(s.ctx, g, orders, 1, "old")
+	wait := p.during(s, func() error { return newer.Write(s.ctx, orders, 2, "new") })
 	close(p.resume)
-	s.settled(<-p.result)
+	s.applied(<-p.result)
 	require.NoError(s, wait())
-	s.holds(g, door, 2, "new")
+	s.holds(g, orders, 2, "new")
 }
 
-// pausedEqual is a writer that finds the mark at its own token, because another
-// handle has raised it, and so has no reason to write it. It must hold it all
-// the same.
-func pausedEqual(s *stage, g Pauser) {
-	require.NoError(s, s.handle().Enter(s.ctx, door, 1))
+// pausedEqual pauses a writer whose mark was raised by another handle. The writer
+// does not have to raise the mark, but must lock it nevertheless.
+func pausedEqual(s *scenario, g Pauser) {
+	require.NoError(s, s.handle().Enter(s.ctx, orders, 1))
 	pausedAndEntered(s, g, 1)
 }
 
-// pausedTokenless is a writer without a token that meets the first fence.
-func pausedTokenless(s *stage, g Pauser) { pausedAndEntered(s, g, fencing.None) }
+// pausedTokenless pauses a writer without a token while a holder enters first.
+func pausedTokenless(s *scenario, g Pauser) { pausedAndEntered(s, g, fencing.None) }
 
-// pausedAndEntered lets a newer holder enter and read while an older writer
-// stands still. Once Enter has returned, the older write must have landed
-// already, or never land.
-func pausedAndEntered(s *stage, g Pauser, older fencing.Token) {
+// pausedAndEntered has a newer holder enter and read while an older writer is
+// paused. After Enter has returned, the older write must not be applied any more.
+func pausedAndEntered(s *scenario, g Pauser, older fencing.Token) {
 	newer := s.handle()
 	seen := ""
-	p := pauseWrite(s.ctx, g, door, older, "old")
+	p := pauseWrite(s.ctx, g, orders, older, "old")
 	wait := p.during(s, func() error {
-		if err := newer.Enter(s.ctx, door, 2); err != nil {
+		if err := newer.Enter(s.ctx, orders, 2); err != nil {
 			return err
 		}
 		var err error
-		seen, err = newer.Read(s.ctx, door)
+		seen, err = newer.Read(s.ctx, orders)
 		return err
 	})
 	close(p.resume)
-	s.settled(<-p.result)
+	s.applied(<-p.result)
 	require.NoError(s, wait())
-	s.holds(g, door, 2, seen)
+	s.holds(g, orders, 2, seen)
 }
 
-func cancelledInside(s *stage, g Pauser) {
-	require.NoError(s, g.Write(s.ctx, door, 1, "one"))
+func cancelledInside(s *scenario, g Pauser) {
+	require.NoError(s, g.Write(s.ctx, orders, 1, "one"))
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	err := g.WriteThrough(ctx, door, 2, "two", func() error {
+	err := g.WritePaused(ctx, orders, 2, "two", func() error {
 		cancel()
 		return nil
 	})
-	s.together(g, err, context.Canceled, 1, "one", 2, "two")
-	require.NoError(s, s.handle().Write(s.ctx, door, 3, "three"), "the cancelled write must not hold a lock")
+	s.bothOrNeither(g, err, context.Canceled, 1, "one", 2, "two")
+	require.NoError(s, s.handle().Write(s.ctx, orders, 3, "three"), "the cancelled write must not hold a lock")
 }
 
-func cancelledWaiting(s *stage, g Pauser) {
+func cancelledWaiting(s *scenario, g Pauser) {
 	newer := s.handle()
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	p := pauseWrite(s.ctx, g, door, 1, "one")
-	wait := p.during(s, func() error { return newer.Write(ctx, door, 2, "two") })
+	p := pauseWrite(s.ctx, g, orders, 1, "one")
+	wait := p.during(s, func() error { return newer.Write(ctx, orders, 2, "two") })
 	cancel()
 	close(p.resume)
 	first, second := <-p.result, wait()
-	if first != nil { // the second write did not have to wait
-		s.refused(first, door, 1, 2)
-		s.holds(g, door, 2, "two")
+	if first != nil { // the second write did not wait for the first
+		s.refused(first, orders, 1, 2)
+		s.holds(g, orders, 2, "two")
 		return
 	}
-	s.together(g, second, context.Canceled, 1, "one", 2, "two")
-	require.NoError(s, s.handle().Write(s.ctx, door, 3, "three"), "the cancelled wait must not hold a lock")
+	s.bothOrNeither(g, second, context.Canceled, 1, "one", 2, "two")
+	require.NoError(s, s.handle().Write(s.ctx, orders, 3, "three"), "the cancelled wait must not hold a lock")
 }
 
-// together requires that mark and value are both old or both new, and that err
-// says which: nil is new, ErrUncertain is either, cause is old.
-func (s *stage) together(g Subject, err, cause error, oldMark fencing.Token, before string, newMark fencing.Token, after string) {
+// bothOrNeither requires that mark and value are both old or both new, and that
+// err says which: nil means new, cause means old, ErrUncertain allows either.
+func (s *scenario) bothOrNeither(g Subject, err, cause error, oldMark fencing.Token, before string, newMark fencing.Token, after string) {
 	s.Helper()
-	mark, readErr := g.Mark(s.ctx, door)
+	mark, readErr := g.Mark(s.ctx, orders)
 	require.NoError(s, readErr)
 	switch {
 	case err == nil, errors.Is(err, storagegate.ErrUncertain) && mark == newMark:
-		s.holds(g, door, newMark, after)
+		s.holds(g, orders, newMark, after)
 	default:
 		if !errors.Is(err, storagegate.ErrUncertain) {
 			require.ErrorIs(s, err, cause)
 		}
-		s.holds(g, door, oldMark, before)
+		s.holds(g, orders, oldMark, before)
 	}
 }
 
-func crash(s *stage, g Crasher) {
-	require.NoError(s, g.Write(s.ctx, door, 1, "one"))
-	g.Crash(s.T, door, 3, "three")
+func crash(s *scenario, g Crasher) {
+	require.NoError(s, g.Write(s.ctx, orders, 1, "one"))
+	g.Crash(s.T, orders, 3, "three")
 	survivor := s.handle()
-	mark, err := survivor.Mark(s.ctx, door)
+	mark, err := survivor.Mark(s.ctx, orders)
 	require.NoError(s, err)
 	if mark == 3 {
-		s.holds(survivor, door, 3, "three")
+		s.holds(survivor, orders, 3, "three")
 		return
 	}
-	s.holds(survivor, door, 1, "one")
-	require.NoError(s, survivor.Write(s.ctx, door, 2, "two"), "the dead writer must not hold a lock")
-	s.holds(survivor, door, 2, "two")
+	s.holds(survivor, orders, 1, "one")
+	require.NoError(s, survivor.Write(s.ctx, orders, 2, "two"), "the killed writer must not hold a lock")
+	s.holds(survivor, orders, 2, "two")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// holder enters, reads, and writes what it read with its own letter added, one
-// step each time it is told to.
+// holder enters, reads, and writes back the value with its letter appended. Each
+// step waits for the schedule.
 type holder struct {
 	subject  Subject
 	resource fencing.Resource
@@ -22,10 +22,10 @@ type holder struct {
 	letter   string
 
 	steps    chan struct{} // the schedule allows one more step
-	acks     chan struct{} // a step was made
+	acks     chan struct{} // a step is complete
 	finished chan struct{}
-	pending  int   // steps allowed and not yet made
-	err      error // of the first step that failed
+	pending  int   // steps allowed and not yet complete
+	err      error // of the first failed step
 }
 
 func newHolder(subject Subject, resource fencing.Resource, token fencing.Token, letter string) *holder {
@@ -54,8 +54,8 @@ func (h *holder) run(ctx context.Context) {
 		h.err = h.subject.Write(ctx, h.resource, h.token, value+h.letter)
 		return
 	}
-	var once sync.Once // a retry must not ask for more steps than there are
-	h.err = pauser.WriteThrough(ctx, h.resource, h.token, value+h.letter, func() error {
+	var once sync.Once // a retry must not wait for a step that the schedule does not have
+	h.err = pauser.WritePaused(ctx, h.resource, h.token, value+h.letter, func() error {
 		once.Do(func() {
 			h.acks <- struct{}{}
 			<-h.steps
@@ -64,12 +64,12 @@ func (h *holder) run(ctx context.Context) {
 	})
 }
 
-// step allows one more step and waits until it is made, or until it looks
-// blocked behind the other holder; a blocked one goes on when it can.
+// step allows one more step and waits until it is complete or seems to be
+// blocked by the other holder. A blocked step completes later.
 func (h *holder) step() {
 	h.steps <- struct{}{}
 	h.pending++
-	blocked := time.NewTimer(grace)
+	blocked := time.NewTimer(blockedAfter)
 	defer blocked.Stop()
 	for h.pending > 0 {
 		select {
@@ -83,10 +83,10 @@ func (h *holder) step() {
 	}
 }
 
-// interleavings lets an older and a newer holder do a read-modify-write each,
-// in every order of their steps. The newer one must never be refused, and must
-// never overwrite what it has not read.
-func interleavings(s *stage) {
+// interleavings runs a read-modify-write of an older and of a newer holder in
+// every order of their steps. The newer holder must never be refused, and must
+// never overwrite a value that it has not read.
+func interleavings(s *scenario) {
 	a, b := s.handle(), s.handle()
 	steps := 3
 	if _, ok := a.(Pauser); ok {
@@ -106,9 +106,9 @@ func interleavings(s *stage) {
 		}
 		<-older.finished
 		<-newer.finished
-		require.NoError(s, newer.err, "%s: nobody is newer than B", schedule)
+		require.NoError(s, newer.err, "%s: B has the newest token", schedule)
 		want := "B"
-		if s.settled(older.err) {
+		if s.applied(older.err) {
 			want = "AB"
 		}
 		value, err := b.Read(s.ctx, resource)
@@ -118,7 +118,7 @@ func interleavings(s *stage) {
 	}
 }
 
-// schedules lists every merge of a times A and b times B.
+// schedules returns every interleaving of a times "A" and b times "B".
 func schedules(a, b int) []string {
 	if a == 0 || b == 0 {
 		return []string{strings.Repeat("A", a) + strings.Repeat("B", b)}
@@ -133,8 +133,8 @@ func schedules(a, b int) []string {
 	return all
 }
 
-// firstUse lets many holders meet on a resource that has no mark yet.
-func firstUse(s *stage) {
+// firstUse has many holders write at once to a resource without a mark.
+func firstUse(s *scenario) {
 	const holders, rounds = 16, 5
 	handles := []Subject{s.handle(), s.handle()}
 	for round := range rounds {
@@ -152,50 +152,51 @@ func firstUse(s *stage) {
 		close(start)
 		all.Wait()
 		for i, err := range errs {
-			require.True(s, s.settled(err) || i+1 < holders, "the newest holder must pass")
+			require.True(s, s.applied(err) || i+1 < holders, "the newest holder must not be refused")
 		}
 		s.holds(handles[0], resource, holders, fmt.Sprint(holders))
 	}
 }
 
-// noLostUpdate lets holders come one after the other, each while the ones
-// before it still write. Every write that passed must be in the final value.
-func noLostUpdate(s *stage) {
+// noLostUpdate runs several holders at once, each of which appends to the value.
+// The final value must contain every write that was applied.
+func noLostUpdate(s *scenario) {
 	const holders, writes = 12, 4
 	handles := []Subject{s.handle(), s.handle(), s.handle()}
-	passed := make([]int, holders+1)
+	applied := make([]int, holders+1)
 	errs := make([]error, holders+1)
 	var all sync.WaitGroup
 	for i := 1; i <= holders; i++ {
 		g, token := handles[i%len(handles)], fencing.Token(i)
 		all.Go(func() {
-			if errs[i] = g.Enter(s.ctx, door, token); errs[i] != nil {
+			if errs[i] = g.Enter(s.ctx, orders, token); errs[i] != nil {
 				return
 			}
 			for range writes {
-				value, err := g.Read(s.ctx, door)
+				value, err := g.Read(s.ctx, orders)
 				if err == nil {
-					err = g.Write(s.ctx, door, token, value+token.String()+" ")
+					err = g.Write(s.ctx, orders, token, value+token.String()+" ")
 				}
 				if errs[i] = err; err != nil {
 					return
 				}
-				passed[i]++
+				applied[i]++
 			}
 		})
 	}
 	all.Wait()
 	var want strings.Builder
 	for i := 1; i <= holders; i++ {
-		s.settled(errs[i])
-		want.WriteString(strings.Repeat(fmt.Sprint(i)+" ", passed[i]))
+		s.applied(errs[i])
+		want.WriteString(strings.Repeat(fmt.Sprint(i)+" ", applied[i]))
 	}
-	require.Equal(s, writes, passed[holders], "nobody is newer than the last holder")
-	s.holds(handles[0], door, holders, want.String())
+	require.Equal(s, writes, applied[holders], "the newest holder must not be refused")
+	s.holds(handles[0], orders, holders, want.String())
 }
 
-// marksOnlyRise watches the mark while holders of all ages write and enter.
-func marksOnlyRise(s *stage) {
+// marksOnlyRise reads the mark repeatedly while older and newer holders write and
+// enter.
+func marksOnlyRise(s *scenario) {
 	const writers, writes = 6, 30
 	a, b := s.handle(), s.handle()
 	done := make(chan struct{})
@@ -203,7 +204,7 @@ func marksOnlyRise(s *stage) {
 	go func() {
 		last := fencing.None
 		for {
-			mark, err := b.Mark(s.ctx, door)
+			mark, err := b.Mark(s.ctx, orders)
 			if err == nil && mark < last {
 				err = fmt.Errorf("the mark went from %d to %d", last, mark)
 			}
@@ -226,9 +227,9 @@ func marksOnlyRise(s *stage) {
 		all.Go(func() {
 			for i := range writes {
 				token := fencing.Token(1 + (i*7+w*31)%(writers*writes))
-				err := a.Write(s.ctx, door, token, token.String())
+				err := a.Write(s.ctx, orders, token, token.String())
 				if err == nil && i%3 == 0 {
-					err = b.Enter(s.ctx, door, token)
+					err = b.Enter(s.ctx, orders, token)
 				}
 				if err != nil && !errors.Is(err, fencing.ErrStale) {
 					failures <- err
@@ -243,7 +244,7 @@ func marksOnlyRise(s *stage) {
 	for err := range failures {
 		require.NoError(s, err)
 	}
-	mark, err := a.Mark(s.ctx, door)
+	mark, err := a.Mark(s.ctx, orders)
 	require.NoError(s, err)
-	s.holds(b, door, mark, mark.String())
+	s.holds(b, orders, mark, mark.String())
 }

@@ -13,41 +13,42 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// grace is how long a schedule waits for a step that may be blocked by another
-// holder's lock. No outcome depends on it: with a longer one a gate without a
-// lock is caught more surely, that is all.
-const grace = 20 * time.Millisecond
+// blockedAfter is how long a step may take before the suite assumes that it is
+// blocked by another holder's lock. No result depends on it. A longer time only
+// makes it more likely that a gate without a lock fails the suite.
+const blockedAfter = 20 * time.Millisecond
 
-// patience is how long a case may take before something must be stuck.
-const patience = 12 * time.Minute
+// caseTimeout limits one case of the suite.
+const caseTimeout = 10 * time.Minute
 
-// stage is one case with a storage of its own.
-type stage struct {
+// scenario is one case of the suite, with its own storage.
+type scenario struct {
 	*testing.T
 	ctx  context.Context
 	open Opener
 }
 
-// Run tests the gate over the storages that fresh makes: each call returns the
-// opener of a new, empty one.
+// Run runs the suite. Each call of fresh returns an Opener of a new, empty
+// storage.
 func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 	for _, c := range []struct {
 		name string
-		run  func(s *stage)
+		run  func(s *scenario)
 	}{
-		{"story of two holders", story},
+		{"two successive holders", successiveHolders},
 		{"equal token twice", equalTwice},
 		{"stale after newer", staleAfterNewer},
-		{"without a token, before and after the first fence", sticky},
+		{"tokens that differ by floor steps", floorSteps},
+		{"without a token, before and after the first fence", tokenless},
 		{"enter raises the mark before the first read", enterFirst},
-		{"absurd token with a bound", bound},
+		{"bound on the jump", bound},
 		{"largest token", largestToken},
-		{"what is no name or token", invalid},
+		{"invalid names and tokens", invalid},
 		{"names are compared byte by byte", names},
 		{"cancelled context", cancelled},
 		{"another handle sees the mark", reopened},
 		{"counters and audit hook", counters},
-		{"10,000 resources", manyResources},
+		{"many resources", manyResources},
 		{"every interleaving of two holders", interleavings},
 		{"concurrent first use", firstUse},
 		{"no update is lost", noLostUpdate},
@@ -55,51 +56,51 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"random history", history},
 		{"random history with a bound", boundedHistory},
 	} {
-		t.Run(c.name, func(t *testing.T) { perform(t, fresh, c.run) })
+		t.Run(c.name, func(t *testing.T) { runCase(t, fresh, c.run) })
 	}
 	for _, c := range []struct {
 		name string
-		run  func(s *stage, p Pauser)
+		run  func(s *scenario, p Pauser)
 	}{
 		{"a failed write leaves mark and data", failedWrite},
 		{"a panic in the write leaves mark and data", panickingWrite},
 		{"paused between check and commit", pausedWriter},
-		{"paused on a mark that another raised", pausedEqual},
+		{"paused with a mark raised by another handle", pausedEqual},
 		{"paused without a token", pausedTokenless},
 		{"cancelled between check and commit", cancelledInside},
 		{"cancelled while waiting for another holder", cancelledWaiting},
 	} {
-		probe(t, fresh, c.name, c.run)
+		runIfSupported(t, fresh, c.name, c.run)
 	}
-	probe(t, fresh, "crash between check and commit", crash)
+	runIfSupported(t, fresh, "crash between check and commit", crash)
 }
 
-func perform(t *testing.T, fresh func(t *testing.T) Opener, run func(s *stage)) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func runCase(t *testing.T, fresh func(t *testing.T) Opener, run func(s *scenario)) {
+	ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
 	defer cancel()
-	run(&stage{T: t, ctx: ctx, open: fresh(t)})
+	run(&scenario{T: t, ctx: ctx, open: fresh(t)})
 }
 
-// probe runs the case if a subject of this storage is an S, and says so if not:
-// its gate has no such moment in its life, or its test cannot make one.
-func probe[S Subject](t *testing.T, fresh func(t *testing.T) Opener, name string, run func(s *stage, subject S)) {
+// runIfSupported runs the case if the subjects of this storage implement S, and
+// logs it otherwise: the gate has no such moment, or its test cannot create one.
+func runIfSupported[S Subject](t *testing.T, fresh func(t *testing.T) Opener, name string, run func(s *scenario, subject S)) {
 	if _, ok := fresh(t)(t, fencing.Rule{}).(S); !ok {
-		t.Logf("case not run: %q, since the subject of this storage is no %s", name, reflect.TypeFor[S]())
+		t.Logf("case %q is not run: the subject of this storage does not implement %s", name, reflect.TypeFor[S]())
 		return
 	}
 	t.Run(name, func(t *testing.T) {
-		perform(t, fresh, func(s *stage) { run(s, s.handle().(S)) })
+		runCase(t, fresh, func(s *scenario) { run(s, s.handle().(S)) })
 	})
 }
 
-func (s *stage) handle() Subject {
+// handle opens another handle without a bound on the jump.
+func (s *scenario) handle() Subject {
 	s.Helper()
 	return s.open(s.T, fencing.Rule{})
 }
 
-// holds requires the state that both the data and the mark of the resource
-// must be in, seen from a new handle too.
-func (s *stage) holds(subject Subject, resource fencing.Resource, mark fencing.Token, value string) {
+// holds requires the mark and the value of the resource.
+func (s *scenario) holds(subject Subject, resource fencing.Resource, mark fencing.Token, value string) {
 	s.Helper()
 	gotMark, err := subject.Mark(s.ctx, resource)
 	require.NoError(s, err)
@@ -109,8 +110,8 @@ func (s *stage) holds(subject Subject, resource fencing.Resource, mark fencing.T
 	require.Equal(s, value, gotValue, "value of %q", string(resource))
 }
 
-// refused requires err to be the one refusal that the rule allows here.
-func (s *stage) refused(err error, resource fencing.Resource, token, mark fencing.Token) {
+// refused requires err to be the refusal of token because of mark.
+func (s *scenario) refused(err error, resource fencing.Resource, token, mark fencing.Token) {
 	s.Helper()
 	var stale *fencing.StaleError
 	require.ErrorAs(s, err, &stale, "the write must be refused")
@@ -118,9 +119,9 @@ func (s *stage) refused(err error, resource fencing.Resource, token, mark fencin
 	require.NotErrorIs(s, err, storagegate.ErrUncertain, "a refused write has a known outcome")
 }
 
-// settled reports whether a write that returned err was applied, or panics the
-// test if err is neither an admission nor a refusal.
-func (s *stage) settled(err error) bool {
+// applied reports whether a write that returned err was applied. It fails the
+// test if err is neither nil nor a refusal.
+func (s *scenario) applied(err error) bool {
 	s.Helper()
 	if err != nil && !errors.Is(err, fencing.ErrStale) {
 		require.NoError(s, err)

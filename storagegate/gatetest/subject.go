@@ -8,59 +8,59 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// Subject is one open handle on a storage behind a gate, as one process has
-// it. The suite keeps one text value for each resource in the storage. All
-// methods may be called concurrently.
+// Subject is one open handle on a storage behind a gate, like that of one
+// process. The suite stores one text value for each resource. All methods must
+// be safe for concurrent use.
 type Subject interface {
 	// Write replaces the value of the resource, through the gate.
 	Write(ctx context.Context, resource fencing.Resource, token fencing.Token, value string) error
-	// Read returns the value of the resource, past the gate, and "" if it has
-	// never been written.
+	// Read returns the value of the resource without going through the gate, and
+	// "" if it was never written.
 	Read(ctx context.Context, resource fencing.Resource) (string, error)
-	// Enter and Mark are the gate's own.
+	// Enter and Mark are the methods of the gate.
 	Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error
 	Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error)
-	// Counts and Audit are those of the gate's monitor.
+	// Counts and Audit are the methods of the gate's monitor.
 	Counts() storagegate.Counts
 	Audit(hook func(storagegate.Decision))
 }
 
-// Pauser is a Subject whose storage lets the writer run code between the check
-// and the commit. A gate that hands check and write to the storage as one
-// command has no such moment, and no need for these cases.
+// Pauser is a Subject whose writer can run code between the check and the
+// commit. A gate that sends check and write to the storage as one command has
+// no such moment and does not need these cases.
 type Pauser interface {
 	Subject
-	// WriteThrough is Write, with a call of pause after the token was admitted
-	// and the value was handed to the storage, and before the commit. If pause
-	// returns an error the write fails with it. If the storage asks for a
-	// retry, pause runs again.
-	WriteThrough(ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error) error
+	// WritePaused is Write with a call of pause after the token was admitted and
+	// the value was passed to the storage, and before the commit. If pause
+	// returns an error, the write fails with it. If the storage asks for a retry,
+	// pause runs again.
+	WritePaused(ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error) error
 }
 
-// Crasher is a Subject that can die in the middle of a write.
+// Crasher is a Subject that can crash in the middle of a write.
 type Crasher interface {
 	Subject
-	// Crash does what Write does up to the commit, and there its process or its
-	// connection dies, with no chance to clean up. It returns once the storage
-	// can know about it. The subject is not used again.
+	// Crash does what Write does up to the commit. There its process is killed
+	// without a chance to clean up. Crash returns when the process has ended. The
+	// subject is not used again.
 	Crash(t testing.TB, resource fencing.Resource, token fencing.Token, value string)
 }
 
 // Opener opens a handle on one storage and closes it at the end of the test.
-// Every call stands for another process: the handles share data and marks, and
-// nothing else. A storage that lives in one process returns the same gate
-// again; the suite then opens all handles with one rule.
+// Each call represents another process: the handles share only data and marks. A
+// storage that lives in one process returns the same gate again; the suite opens
+// all handles of a case with the same rule.
 type Opener func(t testing.TB, rule fencing.Rule) Subject
 
-// Monitored is a gate and the monitor that it embeds.
+// Monitored is a gate with the methods of the monitor that it embeds.
 type Monitored[Tx any] interface {
 	storagegate.Gate[Tx]
 	Counts() storagegate.Counts
 	Audit(hook func(storagegate.Decision))
 }
 
-// Adapt makes a Subject of a gate that works in transactions: put writes a
-// value through the transaction, get reads it past the gate.
+// Adapt makes a Subject of a gate that works in transactions: put writes a value
+// through the transaction, get reads it without the gate.
 func Adapt[Tx any](
 	gate Monitored[Tx],
 	put func(ctx context.Context, tx Tx, resource fencing.Resource, value string) error,
@@ -79,7 +79,7 @@ func (a *adapted[Tx]) Write(ctx context.Context, resource fencing.Resource, toke
 	return a.Do(ctx, resource, token, func(tx Tx) error { return a.put(ctx, tx, resource, value) })
 }
 
-func (a *adapted[Tx]) WriteThrough(ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error) error {
+func (a *adapted[Tx]) WritePaused(ctx context.Context, resource fencing.Resource, token fencing.Token, value string, pause func() error) error {
 	return a.Do(ctx, resource, token, func(tx Tx) error {
 		if err := a.put(ctx, tx, resource, value); err != nil {
 			return err

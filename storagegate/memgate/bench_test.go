@@ -10,9 +10,9 @@ import (
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
-// BenchmarkMemory measures a write in memory with and without a gate. Without
-// one it is what a careful program does anyway: find the value, lock it, change
-// it. Run with: go test -run '^$' -bench . ./storagegate/memgate
+// BenchmarkMemory compares a gated write with a plain write, which looks up the
+// value, locks it and changes it.
+// Run with: go test -run '^$' -bench . ./storagegate/memgate
 func BenchmarkMemory(b *testing.B) {
 	const count = 1024
 	type plain struct {

@@ -1,10 +1,9 @@
-// Package memgate gates values that live in the memory of one process.
+// Package memgate is a gate for values in the memory of one process.
 //
-// What it does not give: values and marks are gone when the process ends, and
-// another process has its own. A lock service that outlives the process hands
-// out larger tokens anyway, so the first write after a restart fences again;
-// until then a stale write can pass. Use it where the data has that lifetime
-// too: caches, counters, state of a single server, tests.
+// Limits: values and marks are lost when the process ends, and every process has
+// its own. After a restart the lock service grants larger tokens, so the first
+// write fences again; until then a stale write is admitted. Use it for data with
+// the same lifetime: caches, counters, the state of a single server, tests.
 //
-// There is one noun: [Gate], which holds a value of type V for each resource.
+// There is one type: [Gate], which holds a value of type V for each resource.
 package memgate

@@ -9,20 +9,19 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// Gate holds a value for each resource, and lets it be changed only under a
-// token that passes the rule. Check and write happen under one lock for each
-// resource, so writers of different resources do not wait for each other.
+// Gate holds a value for each resource. A value is changed only under a token
+// that the rule admits. Check and write happen under a lock per resource, so
+// writers of different resources do not wait for each other.
 type Gate[V any] struct {
 	storagegate.Monitor
 	rule   fencing.Rule
 	shards [shardCount]shard[V]
 }
 
-// shardCount is a power of two, so that the low bits of a hash pick a shard.
+// shardCount is a power of two, so that the low bits of a hash select a shard.
 const shardCount = 64
 
-// shard is a part of the resources, with its own lock, so that writers of
-// different resources rarely meet.
+// shard holds a part of the resources under its own lock.
 type shard[V any] struct {
 	mu    sync.RWMutex
 	cells map[fencing.Resource]*cell[V]
@@ -32,23 +31,22 @@ var hashSeed = maphash.MakeSeed()
 
 var _ storagegate.Gate[*int] = (*Gate[int])(nil)
 
-// cell is one resource. The channel is its lock: unlike a mutex, waiting for it
-// can be given up when the context ends.
+// cell holds one resource. The channel is its lock: unlike with a mutex, a wait
+// for it can be cancelled.
 type cell[V any] struct {
 	lock  chan struct{}
 	mark  fencing.Token
 	value V
-	next  V // what a write works on; kept here so that a write allocates nothing
+	next  V // the copy that a write works on; kept here to avoid an allocation per write
 }
 
-// New returns a gate that holds no values. The zero Rule has no bound on the
-// jump.
+// New returns an empty gate. The zero Rule has no bound on the jump.
 func New[V any](rule fencing.Rule) *Gate[V] { return &Gate[V]{rule: rule} }
 
-// Do implements storagegate.Gate. write changes the value in place; it works on
-// a copy that replaces the value only if write returns nil. The copy is as deep
-// as an assignment: if V holds a map, a slice or a pointer, replace it, do not
-// change what it refers to.
+// Do implements storagegate.Gate. write changes the value in place. It works on
+// a copy, which replaces the value if write returns nil. The copy is a plain
+// assignment: if V contains a map, a slice or a pointer, replace it instead of
+// changing what it refers to.
 func (g *Gate[V]) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(value *V) error) error {
 	c, err := g.locked(ctx, resource)
 	if err != nil {
@@ -89,7 +87,7 @@ func (g *Gate[V]) Mark(ctx context.Context, resource fencing.Resource) (fencing.
 	return mark, err
 }
 
-// Get reads the value of the resource and its mark together. A resource that
+// Get returns the value of the resource together with its mark. A resource that
 // was never written has the zero value.
 func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencing.Token, error) {
 	var none V
@@ -100,15 +98,15 @@ func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencin
 	if c == nil {
 		return none, fencing.None, ctx.Err()
 	}
-	if err := c.take(ctx); err != nil {
+	if err := c.acquire(ctx); err != nil {
 		return none, fencing.None, err
 	}
 	defer c.unlock()
 	return c.value, c.mark, nil
 }
 
-// locked finds or makes the resource's cell and takes its lock. Cells are never
-// removed: a mark outlives the interest in it.
+// locked finds or creates the cell of the resource and locks it. Cells are never
+// removed, because marks are never deleted.
 func (g *Gate[V]) locked(ctx context.Context, resource fencing.Resource) (*cell[V], error) {
 	s := g.shard(resource)
 	c := s.find(resource)
@@ -118,7 +116,7 @@ func (g *Gate[V]) locked(ctx context.Context, resource fencing.Resource) (*cell[
 		}
 		c = s.add(resource)
 	}
-	return c, c.take(ctx)
+	return c, c.acquire(ctx)
 }
 
 func (g *Gate[V]) shard(resource fencing.Resource) *shard[V] {
@@ -134,7 +132,7 @@ func (s *shard[V]) find(resource fencing.Resource) *cell[V] {
 func (s *shard[V]) add(resource fencing.Resource) *cell[V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.cells[resource]; c != nil { // someone else was first
+	if c := s.cells[resource]; c != nil { // another goroutine was first
 		return c
 	}
 	if s.cells == nil {
@@ -145,11 +143,11 @@ func (s *shard[V]) add(resource fencing.Resource) *cell[V] {
 	return c
 }
 
-func (c *cell[V]) take(ctx context.Context) error {
+func (c *cell[V]) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	select { // the usual case, without a look at the context's channel
+	select { // the common case, without the context's channel
 	case c.lock <- struct{}{}:
 		return nil
 	default:

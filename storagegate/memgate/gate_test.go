@@ -31,21 +31,21 @@ func TestGate(t *testing.T) {
 	})
 }
 
-func TestWaitingEndsWithTheContext(t *testing.T) {
+func TestWaitEndsWithTheContext(t *testing.T) {
 	gate := memgate.New[int](fencing.Rule{})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := gate.Do(t.Context(), "door", 1, func(*int) error {
+	err := gate.Do(t.Context(), "orders", 1, func(*int) error {
 		cancel()
-		return gate.Enter(ctx, "door", 2) // would wait for ever on a mutex
+		return gate.Enter(ctx, "orders", 2) // would deadlock with a mutex
 	})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestAFailedWriteLeavesTheValue(t *testing.T) {
+func TestFailedWriteLeavesTheValue(t *testing.T) {
 	gate := memgate.New[int](fencing.Rule{})
-	require.NoError(t, gate.Do(t.Context(), "door", 1, func(n *int) error { *n = 7; return nil }))
-	require.ErrorIs(t, gate.Do(t.Context(), "door", 2, func(n *int) error { *n = 8; return context.Canceled }), context.Canceled)
-	value, mark, err := gate.Get(t.Context(), "door")
+	require.NoError(t, gate.Do(t.Context(), "orders", 1, func(n *int) error { *n = 7; return nil }))
+	require.ErrorIs(t, gate.Do(t.Context(), "orders", 2, func(n *int) error { *n = 8; return context.Canceled }), context.Canceled)
+	value, mark, err := gate.Get(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, 7, value)
 	require.Equal(t, fencing.Token(1), mark)
