@@ -7,21 +7,21 @@ import (
 
 var clockRule = rule{
 	name:    "clock",
-	why:     "Take an engine.Clock instead: tests pause, drift and suspend it. The list of exceptions is in internal/tidy/clock_test.go.",
+	why:     "Take an engine.Clock instead: tests pause, drift and suspend it. The exceptions are listed in internal/tidy/clock_test.go.",
 	check:   checkClock,
 	samples: clockSamples,
 }
 
-// clockFile is the one file in which the library reads the time.
+// clockFile is the only file of the library that reads the time.
 const clockFile = "lease/engine/clock.go"
 
-// clockFolders may read the time: nothing in them decides about a lease.
+// clockFolders may read the time, because no code in them decides about a lease.
 var clockFolders = []string{
-	"cmd/...",                 // logs and command lines are for people
-	"examples/...",            // so are these
-	"bench/...",               // measures time
-	"internal/testserver/...", // deadlines on connections to servers that it starts
-	"storagegate/gatetest",    // its benchmark measures writes; the gates themselves have no clock
+	"cmd/...",                 // logs and output for people
+	"examples/...",            // output for people
+	"bench/...",               // benchmarks measure time
+	"internal/testserver/...", // deadlines of connections to the servers that it starts
+	"storagegate/gatetest",    // a benchmark measures writes; the gates have no clock
 }
 
 // readsTime are the functions of package time that read the clock.
@@ -44,7 +44,7 @@ func checkClock(t *tree) ([]breach, error) {
 
 var clockSamples = []sample{
 	{
-		name: "the clock file, tests and programs",
+		name: "the clock file, tests and programs read the time",
 		files: map[string]string{
 			"lease/engine/clock.go":    lines(`package engine`, `import "time"`, `var now = time.Now`),
 			"lease/a_test.go":          lines(`package lease`, `import "time"`, `var now = time.Now()`),
@@ -55,7 +55,7 @@ var clockSamples = []sample{
 		},
 	},
 	{
-		name: "read elsewhere",
+		name: "library code reads the time",
 		files: map[string]string{
 			"lease/a.go":               lines(`package lease`, `import "time"`, `func f() bool {`, `	return time.Now().IsZero()`, `}`),
 			"lease/leasetest/clock.go": lines(`package leasetest`, `import t "time"`, `var now = t.Now`),

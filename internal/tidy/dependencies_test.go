@@ -11,60 +11,90 @@ import (
 )
 
 var dependenciesRule = rule{
-	name:    "dependencies",
-	why:     "Who imports fencing, lease or storagegate must not have to compile gRPC, Raft or a Redis client.",
+	name: "dependencies",
+	why: "A program that imports only fencing, lease or storagegate must not compile gRPC, Raft or a Redis client, " +
+		"and the production binary must not contain test code.",
 	check:   checkDependencies,
 	samples: dependencySamples,
 }
 
-// light are the packages that bring nothing along but the standard library and
-// the packages of ours beside them.
+// light lists packages that depend only on the standard library and on the given
+// packages of this repository.
 var light = map[string][]string{
 	"fencing":     {},
 	"lease":       {"fencing", "lease/engine"},
 	"storagegate": {"fencing"},
 }
 
-// checkDependencies asks the go command what would be compiled, which sees what
-// the matrix does not: what comes along with an import.
+// production are the programs that must not contain any of testCode.
+var production = []string{"cmd/leased"}
+
+// testCode are the packages of this repository that exist for tests. Test
+// libraries of others must not be linked either, and miniredis is one of them.
+var testCode = []string{"proptest/...", "lease/leasetest", "storagegate/gatetest", "internal/testserver"}
+
+// checkDependencies asks the go command which packages would be compiled. Unlike
+// the import matrix, this covers indirect dependencies.
 func checkDependencies(t *tree) ([]breach, error) {
 	var breaches []breach
 	for _, root := range slices.Sorted(maps.Keys(light)) {
-		if !t.has(root) {
-			continue
-		}
-		out, err := t.goList(root, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{join .Imports \" \"}}{{end}}")
+		compiled, err := t.compiled(root)
 		if err != nil {
 			return nil, err
 		}
-		compiled := map[string][]string{}
-		for line := range strings.Lines(out) {
-			fields := strings.Fields(line)
-			compiled[fields[0]] = fields[1:]
+		breaches = append(breaches, t.imported(compiled, func(name string) bool {
+			folder, ours := t.ours(name)
+			return !ours || folder != root && !slices.Contains(light[root], folder)
+		}, "a program that imports only "+root+" would compile %s")...)
+	}
+	for _, root := range production {
+		compiled, err := t.compiled(root)
+		if err != nil {
+			return nil, err
 		}
-		breaches = append(breaches, t.heavy(root, compiled)...)
+		breaches = append(breaches, t.imported(compiled, func(name string) bool {
+			folder, ours := t.ours(name)
+			return ours && belowAny(folder, testCode) ||
+				!ours && (isTheirs(name, testLibraries) || isTheirs(name, []string{"github.com/alicebob/miniredis"}))
+		}, root+" would contain %s, which is for tests")...)
 	}
 	return breaches, nil
 }
 
-// heavy finds where the packages of ours that root needs import what root must
-// not need.
-func (t *tree) heavy(root string, compiled map[string][]string) []breach {
+// compiled returns the packages outside the standard library that are compiled
+// into a package, each with its imports. It is empty if the tree has no such package.
+func (t *tree) compiled(root string) (map[string][]string, error) {
+	if !t.has(root) {
+		return nil, nil
+	}
+	out, err := t.goList(root, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{join .Imports \" \"}}{{end}}")
+	if err != nil {
+		return nil, err
+	}
+	compiled := map[string][]string{}
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		compiled[fields[0]] = fields[1:]
+	}
+	return compiled, nil
+}
+
+// imported finds the imports in compiled packages of this repository that are
+// forbidden.
+func (t *tree) imported(compiled map[string][]string, forbidden func(name string) bool, message string) []breach {
 	var breaches []breach
 	for _, f := range t.code {
-		from := t.module + "/" + f.folder
-		needed, ok := compiled[from]
+		needed, ok := compiled[t.module+"/"+f.folder]
 		if f.test || !ok {
 			continue
 		}
 		for _, spec := range f.syntax.Imports {
 			name := importPath(spec)
-			folder, ours := t.ours(name)
-			if _, compiled := compiled[name]; !compiled || !slices.Contains(needed, name) {
-				continue // standard library, or a file of another platform
+			if _, ok := compiled[name]; !ok || !slices.Contains(needed, name) {
+				continue // standard library, or a file for another platform
 			}
-			if !ours || folder != root && !slices.Contains(light[root], folder) {
-				breaches = append(breaches, f.breach(spec.Pos(), "a program that imports only %s would compile %s", root, name))
+			if forbidden(name) {
+				breaches = append(breaches, f.breach(spec.Pos(), message, name))
 			}
 		}
 	}
@@ -102,7 +132,7 @@ var dependencySamples = []sample{
 		},
 	},
 	{
-		name: "a heavy module comes along with a package of ours",
+		name: "a heavy module is an indirect dependency",
 		files: map[string]string{
 			"go.mod": lines("module example.com/leased", "", "go 1.25", "", "require example.net/grpc v1.0.0", "",
 				"replace example.net/grpc => ./other"),
@@ -122,6 +152,21 @@ var dependencySamples = []sample{
 			"fencing/a.go:4 imports only lease would compile example.com/leased/api",
 			"fencing/a.go:4 imports only storagegate would compile example.com/leased/api",
 			"storagegate/a.go:4 imports only storagegate would compile example.com/leased/lease",
+		},
+	},
+	{
+		name: "test code in the production binary",
+		files: map[string]string{
+			"cmd/leased/main.go":         imports("main", "example.com/leased/cmd/leased/internal/x"),
+			"cmd/leased/main_test.go":    imports("main", "example.com/leased/lease/leasetest"),
+			"cmd/leased/internal/x/a.go": imports("x", "fmt", "example.com/leased/proptest/torture"),
+			"cmd/leased-torture/main.go": imports("main", "example.com/leased/proptest/torture"),
+			"proptest/torture/a.go":      imports("torture", "example.com/leased/lease/leasetest"),
+			"lease/leasetest/a.go":       imports("leasetest", "fmt"),
+		},
+		want: []string{
+			"cmd/leased/internal/x/a.go:5 cmd/leased would contain example.com/leased/proptest/torture, which is for tests",
+			"proptest/torture/a.go:4 cmd/leased would contain example.com/leased/lease/leasetest",
 		},
 	},
 }

@@ -1,15 +1,14 @@
-// Package tidy holds the house rules of this repository as tests.
+// Package tidy checks the rules of this repository as tests.
 //
-// What it does not do: it does not judge a design. It sees imports, names,
-// lengths and a few calls; that a rule is kept in spirit is for the reviewer.
+// It does not judge a design. It sees imports, names, lengths, words and a few
+// calls; reviewers decide the rest.
 //
-// The nouns, all of them in test files, in reading order:
+// The types, all of them in test files, in reading order:
 //
-//   - rule: what must hold, how to check it, and samples that keep and break it.
+//   - rule: a property that must hold, its check, and samples that keep and break it.
 //   - breach: one place that breaks a rule, as file:line.
 //   - tree: the files of a repository, the real one or a sample.
-//   - place: what a part of the repository may import.
+//   - place: a row of the import matrix (matrix_test.go).
 //
-// Each rule has a file of its own. A rule without a sample that breaks it is a
-// defect, and a test says so.
+// Each rule has its own file. A test fails if a rule has no sample that breaks it.
 package tidy

@@ -7,14 +7,14 @@ import (
 
 var docsRule = rule{
 	name:    "docs",
-	why:     "Say what it is for, or what it promises, in a sentence above it.",
+	why:     "Document it: start with the name and say what it does for the caller.",
 	check:   checkDocs,
 	samples: docsSamples,
 }
 
-// checkDocs wants a comment on every package and on every exported name. The
-// fields of a struct and the methods of an interface may share the comment of
-// their type.
+// checkDocs requires a comment on every package and on every exported name. The
+// comment of a type also covers the fields of a struct and the methods of an
+// interface.
 func checkDocs(t *tree) ([]breach, error) {
 	var breaches []breach
 	packages := map[string]*source{} // the first file of each package without a comment
@@ -76,7 +76,7 @@ func undocumented(f *source) []breach {
 	return breaches
 }
 
-// receiver is the name of the type that a method belongs to.
+// receiver returns the name of the type that a method belongs to.
 func receiver(d *ast.FuncDecl) string {
 	expr := d.Recv.List[0].Type
 	for {
@@ -97,7 +97,7 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// said reports whether one of the comments has words. Directives have none.
+// said reports whether one of the comments contains text. Directives are not text.
 func said(comments ...*ast.CommentGroup) bool {
 	for _, c := range comments {
 		if c != nil && c.Text() != "" {

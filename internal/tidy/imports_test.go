@@ -7,7 +7,7 @@ import (
 
 var importsRule = rule{
 	name:    "imports",
-	why:     "Imports run down only (docs/ARCHITECTURE.md). The table is in internal/tidy/matrix_test.go.",
+	why:     "Imports run one way (docs/ARCHITECTURE.md). The import matrix is in internal/tidy/matrix_test.go.",
 	check:   checkImports,
 	samples: importSamples,
 }
@@ -21,7 +21,7 @@ func checkImports(t *tree) ([]breach, error) {
 			if !unknown[f.folder] {
 				unknown[f.folder] = true
 				breaches = append(breaches, f.breach(f.syntax.Package,
-					"folder %q has no place in the import matrix; add it to internal/tidy/matrix_test.go", f.folder))
+					"folder %q has no row in the import matrix; add one to internal/tidy/matrix_test.go", f.folder))
 			}
 			continue
 		}
@@ -35,7 +35,7 @@ func checkImports(t *tree) ([]breach, error) {
 	return breaches, nil
 }
 
-// placeOf is the entry of the matrix for a folder: the longest that matches.
+// placeOf returns the row of the matrix for a folder: the longest match.
 func placeOf(folder string) *place {
 	var best *place
 	for i := range matrix {
@@ -55,11 +55,11 @@ func (p *place) allows(t *tree, f *source, name string) bool {
 	case !ours:
 		return isTheirs(name, p.theirs) || f.test && isTheirs(name, testLibraries)
 	case folder == f.folder:
-		return f.test // a test in a package of its own
+		return f.test // an external test package
 	case f.test && belowAny(folder, p.inTests):
 		return true
 	case isHelper(folder):
-		return slices.Contains(p.ours, folder) // never by a pattern such as lease/...
+		return slices.Contains(p.ours, folder) // a pattern such as lease/... does not include it
 	default:
 		return belowAny(folder, p.ours)
 	}
@@ -68,8 +68,8 @@ func (p *place) allows(t *tree, f *source, name string) bool {
 // isHelper reports whether the package is for tests only.
 func isHelper(folder string) bool { return slices.Contains(helpers, folder) }
 
-// isStandard reports whether the path is of the standard library, whose first
-// element has no dot.
+// isStandard reports whether the path belongs to the standard library: its first
+// element contains no dot.
 func isStandard(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	return !strings.Contains(first, ".")
@@ -79,11 +79,11 @@ func isTheirs(name string, modules []string) bool {
 	return slices.ContainsFunc(modules, func(m string) bool { return m == "*" || below(name, m+"/...") })
 }
 
-// list is what a place may import, for messages.
+// list returns what a place may import, for messages.
 func (p *place) list(test bool) string {
 	all := slices.Concat(p.ours, p.theirs)
 	if test {
 		all = slices.Concat(all, p.inTests, testLibraries)
 	}
-	return strings.Join(append(slices.Compact(all), "the standard library"), ", ")
+	return strings.Join(append(slices.Compact(slices.Sorted(slices.Values(all))), "the standard library"), ", ")
 }

@@ -2,7 +2,7 @@ package tidy
 
 var importSamples = []sample{
 	{
-		name: "arrows run down",
+		name: "imports run one way",
 		files: map[string]string{
 			"fencing/a.go":      imports("fencing", "fmt"),
 			"fencing/a_test.go": imports("fencing_test", "example.com/leased/fencing", "github.com/stretchr/testify/require"),
@@ -33,7 +33,7 @@ var importSamples = []sample{
 		},
 	},
 	{
-		name: "the leaf and the client API import no module of others",
+		name: "fencing and the client API import no third-party module",
 		files: map[string]string{
 			"fencing/a.go":           imports("fencing", "fmt", "golang.org/x/sys/unix"),
 			"fencing/b.go":           imports("fencing", "example.com/leased/lease"),
@@ -52,7 +52,7 @@ var importSamples = []sample{
 		},
 	},
 	{
-		name: "adapters do not know each other, in tests neither",
+		name: "adapters do not import each other, not even in tests",
 		files: map[string]string{
 			"raftstore/a.go":           imports("raftstore", "example.com/leased/redlockadapter"),
 			"raftstore/a_test.go":      imports("raftstore_test", "example.com/leased/redlockadapter"),
@@ -69,7 +69,7 @@ var importSamples = []sample{
 		},
 	},
 	{
-		name: "gates do not know the lock client, and ship no test helper",
+		name: "gates import neither the lock client nor test helpers",
 		files: map[string]string{
 			"storagegate/a.go":               imports("storagegate", "example.com/leased/lease"),
 			"storagegate/redisgate/a.go":     imports("redisgate", "example.com/leased/redlockadapter"),
@@ -86,7 +86,7 @@ var importSamples = []sample{
 		},
 	},
 	{
-		name: "only cmd and proptest import the server, and nobody imports cmd",
+		name: "only cmd and proptest import the server, and no package imports cmd",
 		files: map[string]string{
 			"internal/server/a.go":    imports("server", "example.com/leased/cmd/leased"),
 			"proptest/a.go":           imports("proptest", "example.com/leased/cmd/leased"),
@@ -108,7 +108,7 @@ var importSamples = []sample{
 		},
 	},
 	{
-		name: "a new folder must say where it stands",
+		name: "a new folder needs a row",
 		files: map[string]string{
 			"utils/a.go":          imports("utils", "fmt"),
 			"utils/b.go":          imports("utils", "fmt"),
@@ -117,14 +117,14 @@ var importSamples = []sample{
 			"raftstore/disk/a.go": imports("disk", "fmt"),
 		},
 		want: []string{
-			`lease/extra/a.go:1 folder "lease/extra" has no place`,
-			`main.go:1 folder "." has no place`,
-			`utils/a.go:1 folder "utils" has no place`,
+			`lease/extra/a.go:1 folder "lease/extra" has no row`,
+			`main.go:1 folder "." has no row`,
+			`utils/a.go:1 folder "utils" has no row`,
 		},
 	},
 }
 
-// imports is a Go file that only imports, the first path on line 4.
+// imports returns a Go file that only imports; the first path is on line 4.
 func imports(pkg string, paths ...string) string {
 	text := []string{"package " + pkg, "", "import ("}
 	for _, p := range paths {

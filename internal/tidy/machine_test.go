@@ -9,26 +9,25 @@ import (
 
 var machineRule = rule{
 	name: "machine",
-	why: "Replicas that apply one log must be equal byte for byte: the machine takes and returns values. " +
-		"What may be used is listed in internal/tidy/machine_test.go.",
+	why: "Replicas that apply the same log must be equal byte for byte, so the machine must be a pure function of the log. " +
+		"What it may use is listed in internal/tidy/machine_test.go.",
 	check:   checkMachine,
 	samples: machineSamples,
 }
 
-// machineFolder is the package that must be pure.
+// machineFolder contains the package that must be pure.
 const machineFolder = "raftstore/machine"
 
 // purePackages are the packages of the standard library that the machine may
-// import: none of them has a clock, randomness, I/O or something to wait for.
-// reflect and hash/maphash are missing on purpose: they show the order or the
-// seed of maps.
+// import. None of them has a clock, randomness, I/O or blocking calls. reflect and
+// hash/maphash are missing on purpose: they reveal the order or the seed of maps.
 var purePackages = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/binary", "encoding/hex", "errors", "fmt", "hash", "hash/crc32", "hash/fnv",
 	"iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 }
 
-// pureNames are what the machine may use of packages that also have a clock or
-// randomness.
+// pureNames are the names that the machine may use from packages that also have a
+// clock or I/O.
 var pureNames = map[string][]string{
 	"time": {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	"fmt":  {"Errorf", "Sprintf", "Sprint", "Appendf", "Append", "Stringer"},
@@ -49,7 +48,7 @@ func checkMachine(t *tree) ([]breach, error) {
 		for pkg, names := range pureNames {
 			f.uses(pkg, func(pos token.Pos, name string) {
 				if !slices.Contains(names, name) {
-					breaches = append(breaches, f.breach(pos, "the machine may not use %s.%s, only %s of that package", pkg, name,
+					breaches = append(breaches, f.breach(pos, "the machine may not use %s.%s; from that package it may use only %s", pkg, name,
 						strings.Join(names, ", ")))
 				}
 			})
@@ -58,7 +57,7 @@ func checkMachine(t *tree) ([]breach, error) {
 		for _, group := range f.syntax.Comments {
 			for _, c := range group.List {
 				if strings.HasPrefix(c.Text, "//go:build ") || strings.HasPrefix(c.Text, "//go:linkname ") {
-					breaches = append(breaches, f.breach(c.Pos(), "the machine is the same on every platform, so no %s", strings.Fields(c.Text)[0]))
+					breaches = append(breaches, f.breach(c.Pos(), "the machine must be the same on every platform; remove %s", strings.Fields(c.Text)[0]))
 				}
 			}
 		}
@@ -129,7 +128,7 @@ var machineSamples = []sample{
 			"raftstore/machine/a.go:15 may not use time.Time",
 			"raftstore/machine/a.go:16 may not use time.AfterFunc",
 			"raftstore/machine/a.go:17 may not use println",
-			"raftstore/machine/b.go:1 no //go:build",
+			"raftstore/machine/b.go:1 remove //go:build",
 		},
 	},
 	{

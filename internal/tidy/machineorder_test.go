@@ -15,26 +15,26 @@ import (
 
 var machineOrderRule = rule{
 	name: "machine-order",
-	why: "The order of a map differs from replica to replica. Walk maps through the helpers at the end of " + orderFile +
-		", which sort. The list is in internal/tidy/machineorder_test.go.",
+	why: "The iteration order of a map differs between replicas. Iterate with the sorting helpers at the end of " + orderFile +
+		". They are listed in internal/tidy/machineorder_test.go.",
 	check:   checkMachineOrder,
 	samples: machineOrderSamples,
 }
 
-// orderFile and orderHelpers are where the machine may walk a map: functions
-// that sort what they find.
+// orderFile contains orderHelpers, the only functions of the machine that may
+// iterate over a map. They sort the result.
 const orderFile = machineFolder + "/machine.go"
 
 var (
 	orderHelpers = []string{"sortedKeys", "requestsOf", "sessionIDs"}
-	// ordered are the functions of package maps that call or yield in the order of a map.
+	// ordered are the functions of package maps that expose the order of a map.
 	ordered = []string{"All", "Keys", "Values", "DeleteFunc", "EqualFunc"}
-	// pureLease are the functions of package lease that neither read a clock
-	// nor draw a random number. Methods of its values are not listed.
-	pureLease = []string{"NewPolicies", "ParseMode", "ParseSessionID"}
+	// pureEngine are the functions of package lease/engine that neither read a
+	// clock nor draw a random number. Methods are not checked.
+	pureEngine = []string{"NewPolicies", "ParseMode", "ParseSessionID"}
 )
 
-// checkMachineOrder needs types, to tell a map from a slice.
+// checkMachineOrder type-checks the machine, to distinguish maps from slices.
 func checkMachineOrder(t *tree) ([]breach, error) {
 	if !t.has(machineFolder) {
 		return nil, nil
@@ -69,7 +69,7 @@ func (t *tree) disorder(f *source, info *types.Info) []breach {
 		if fn, ok := decl.(*ast.FuncDecl); ok && f.path == orderFile && slices.Contains(orderHelpers, fn.Name.Name) {
 			helper = true
 			if !sorts(fn, info) {
-				breaches = append(breaches, f.breach(fn.Pos(), "%s is a helper that walks maps, but it does not sort", fn.Name.Name))
+				breaches = append(breaches, f.breach(fn.Pos(), "%s iterates over a map but does not sort", fn.Name.Name))
 			}
 		}
 		ast.Inspect(decl, func(n ast.Node) bool {
@@ -83,8 +83,8 @@ func (t *tree) disorder(f *source, info *types.Info) []breach {
 				switch {
 				case !helper && pkg == "maps" && slices.Contains(ordered, name):
 					breaches = append(breaches, f.breach(x.Pos(), "maps.%s; use one of %s", name, strings.Join(orderHelpers, ", ")))
-				case pkg == t.module+"/lease" && !slices.Contains(pureLease, name):
-					breaches = append(breaches, f.breach(x.Pos(), "lease.%s is not known to be without clock and randomness", name))
+				case pkg == t.module+"/lease/engine" && !slices.Contains(pureEngine, name):
+					breaches = append(breaches, f.breach(x.Pos(), "engine.%s is not known to be free of clocks and randomness", name))
 				}
 			}
 			return true
@@ -106,7 +106,7 @@ func sorts(fn *ast.FuncDecl, info *types.Info) bool {
 	return found
 }
 
-// function returns package and name if the object is a function, not a method.
+// function returns package and name of an object that is a function, not a method.
 func function(o types.Object) (pkg, name string) {
 	fn, ok := o.(*types.Func)
 	if !ok || fn.Pkg() == nil || fn.Signature().Recv() != nil {
@@ -139,10 +139,11 @@ func isMap(t types.Type) bool {
 	return ok
 }
 
-// exports are the files with the types of packages, by path.
+// exports maps package paths to files with their type information.
 type exports map[string]string
 
-// exports asks the go command for the types of all that a package needs.
+// exports asks the go command for the type information of a package and its
+// dependencies.
 func (t *tree) exports(folder string) (exports, error) {
 	out, err := t.goList(folder, "-export", "-deps", "-json=ImportPath,Export")
 	if err != nil {
@@ -162,7 +163,7 @@ func (t *tree) exports(folder string) (exports, error) {
 
 func (e exports) open(path string) (io.ReadCloser, error) {
 	if e[path] == "" {
-		return nil, fmt.Errorf("no types are known of package %s", path)
+		return nil, fmt.Errorf("no type information for package %s", path)
 	}
 	return os.Open(e[path])
 }

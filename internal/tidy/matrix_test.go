@@ -1,15 +1,15 @@
 package tidy
 
-// place is what one part of the repository may import besides itself and the
+// place is a row of the import matrix: what a folder may import in addition to the
 // standard library.
 type place struct {
-	folder  string   // as "lease", or "cmd/..." for all below as well
-	ours    []string // our packages
-	theirs  []string // modules of others; "*" for any
-	inTests []string // our packages that its test files may import in addition
+	folder  string   // "lease", or "cmd/..." for the folder and everything below it
+	ours    []string // packages of this repository
+	theirs  []string // third-party modules; "*" for any
+	inTests []string // packages of this repository that test files may import as well
 }
 
-// The libraries that any test may use.
+// testLibraries may be imported by any test.
 var testLibraries = []string{
 	"github.com/stretchr/testify",
 	"pgregory.net/rapid",
@@ -19,27 +19,27 @@ var testLibraries = []string{
 
 var (
 	anything = []string{"*"}
-	// helpers are for tests, and for what exists to test or to show.
+	// helpers are packages for tests, benchmarks and examples only.
 	helpers = []string{"lease/leasetest", "storagegate/gatetest", "internal/testserver"}
 )
 
-// matrix says who may import whom. Arrows run down only:
+// matrix says which folder may import which. Imports run one way:
 //
 //	cmd -> internal/server -> (redlockadapter | raftstore) -> lease/engine -> fencing
 //	client -> (redlockadapter | lease/remote) -> lease/engine
 //	lease -> lease/engine
 //	storagegate -> fencing
 //
-// The entry with the longest folder counts. A folder without an entry is an
-// error: whoever adds one says here where it stands.
+// The row with the longest matching folder applies. A folder without a row is an
+// error, so a new package needs a row here.
 var matrix = []place{
-	// The leaf. A storage server imports it and nothing else comes along.
+	// The leaf: a storage server can import it without any dependency.
 	{folder: "fencing"},
 
 	// The contract between callers and engines.
 	{folder: "lease/engine", ours: []string{"fencing"}},
 
-	// The client API. It knows no engine, its tests know the memory one.
+	// The client API. It imports no engine; its tests import the memory engine.
 	{folder: "lease", ours: []string{"fencing", "lease/engine"},
 		inTests: []string{"lease/leasetest", "lease/memory", "raftstore/machine"}},
 	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "lease/engine"}, theirs: testLibraries},
@@ -50,34 +50,37 @@ var matrix = []place{
 	{folder: "lease/remote/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "api/...", "lease/remote/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "lease/memory", "internal/testserver"}},
 
-	// The pure core and the two adapters, which never know each other.
+	// The pure core and the two adapters, which never import each other.
 	{folder: "raftstore/machine", ours: []string{"fencing", "lease/engine"},
 		inTests: []string{"lease/leasetest"}},
 	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},
-	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "redlockadapter/..."}, theirs: anything,
+	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "redlockadapter/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},
 
-	// What a program that dials a service uses. Its tests run a service.
+	// The client of a service, for both modes. Its tests run a service.
 	{folder: "client", ours: []string{"fencing", "lease/...", "redlockadapter/...", "api/..."}, theirs: anything,
 		inTests: append([]string{"internal/server/...", "raftstore/...", "storagegate/..."}, helpers...)},
 
-	// The gates: no lock client, not even in tests.
-	{folder: "storagegate/gatetest", ours: []string{"fencing", "storagegate"}, theirs: testLibraries},
+	// The gates import no lock client, not even in tests.
+	{folder: "storagegate/gatetest", ours: []string{"fencing", "storagegate"}, theirs: testLibraries,
+		inTests: []string{"storagegate/memgate"}},
 	{folder: "storagegate/...", ours: []string{"fencing", "storagegate/..."}, theirs: anything,
 		inTests: []string{"storagegate/gatetest", "internal/testserver"}},
 
-	// What runs.
+	// The service and the programs.
 	{folder: "api/...", ours: []string{"api/..."}, theirs: anything},
 	{folder: "internal/server/...", theirs: anything,
 		ours:    []string{"internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "fencing", "api/..."},
 		inTests: append([]string{"client"}, helpers...)},
+	// Only the torture program imports proptest: production code contains no test code.
 	{folder: "cmd/...", theirs: anything,
 		ours: []string{"cmd/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...",
-			"fencing", "api/...", "proptest/promise", "proptest/linear", "proptest/spacetime", "proptest/torture"},
-		inTests: helpers},
+			"fencing", "api/..."},
+		inTests: append([]string{"proptest/..."}, helpers...)},
+	{folder: "cmd/leased-torture", ours: []string{"proptest/..."}, theirs: anything},
 
-	// What proves, shows and measures. Only proptest looks into the server.
+	// Property tests, examples and benchmarks. Of these only proptest imports the server.
 	{folder: "proptest/...", theirs: anything,
 		ours: append([]string{"proptest/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
 			"storagegate/...", "fencing", "api/..."}, helpers...)},
@@ -88,7 +91,7 @@ var matrix = []place{
 		ours: append([]string{"bench/...", "client", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},
 
-	// Helpers of this repository.
+	// Helpers for tests of this repository.
 	{folder: "internal/testserver"},
 	{folder: "internal/tidy"},
 }

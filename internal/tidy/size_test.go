@@ -8,7 +8,7 @@ import (
 
 var sizeRule = rule{
 	name:    "size",
-	why:     "Split a file by its nouns, and a function by its steps.",
+	why:     "Split a file by its types, and a function by its steps.",
 	check:   checkSize,
 	samples: sizeSamples,
 }
@@ -39,7 +39,7 @@ func checkSize(t *tree) ([]breach, error) {
 			if long := f.line(n.End()) - f.line(n.Pos()) + 1; long > maxFunctionLines {
 				breaches = append(breaches, f.breach(n.Pos(), "%s has %d lines, more than %d", name, long, maxFunctionLines))
 			}
-			return false // what is inside counts for the outer one
+			return false // nested functions count for the outer one
 		})
 	}
 	return breaches, nil

@@ -8,14 +8,14 @@ import (
 
 var skipsRule = rule{
 	name:    "skips",
-	why:     "A skipped test is green and shows nothing. Fail, and say what to install: scripts/install-test-deps brings it.",
+	why:     "A skipped test passes and proves nothing. Fail and say what to install; scripts/install-test-deps installs it.",
 	check:   checkSkips,
 	samples: skipsSamples,
 }
 
-// checkSkips finds calls of Skip on a test. Other things may have a Skip too,
-// such as rapid's T, where it throws away one generated case: a parameter that
-// is declared with another type than those of package testing is let through.
+// checkSkips finds calls of Skip on a test. Other types may have a Skip too, such as
+// rapid's T, where it discards one generated case. So a parameter whose declared
+// type is not from package testing is allowed.
 func checkSkips(t *tree) ([]breach, error) {
 	var breaches []breach
 	for _, f := range t.code {
@@ -37,15 +37,15 @@ func checkSkips(t *tree) ([]breach, error) {
 		})
 		f.uses("testing", func(pos token.Pos, name string) {
 			if name == "Short" {
-				breaches = append(breaches, f.breach(pos, "testing.Short hides a skip"))
+				breaches = append(breaches, f.breach(pos, "testing.Short is a hidden skip"))
 			}
 		})
 	}
 	return breaches, nil
 }
 
-// isTestValue reports whether x may be a *testing.T or the like: it is unless
-// the innermost parameter of that name has another type.
+// isTestValue reports whether x may be a *testing.T, *testing.B or testing.TB. It is
+// assumed to be one unless the innermost parameter of that name has another type.
 func isTestValue(x ast.Expr, around []ast.Node) bool {
 	name, ok := x.(*ast.Ident)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rules are the house rules. A new one also needs samples.
+// rules lists all rules. Each one needs samples.
 var rules = []rule{
 	importsRule,
 	dependenciesRule,
@@ -22,19 +22,22 @@ var rules = []rule{
 	sizeRule,
 	waitsRule,
 	skipsRule,
-	wordsRule,
+	pathsRule,
+	retiredRule,
+	linksRule,
+	readmeRule,
 }
 
-// rule is something that must hold everywhere in a tree.
+// rule is a property that every file of a tree must have.
 type rule struct {
 	name    string
-	why     string // said once when the rule is broken
+	why     string // printed once if the rule is broken
 	check   func(*tree) ([]breach, error)
 	samples []sample
 }
 
-// sample is a small repository and the places in it that break the rule, each
-// as "file:line" and a part of the message. None are expected if want is empty.
+// sample is a small repository and the places in it that break the rule, each as
+// "file:line" and a part of the message. If want is empty, the sample keeps the rule.
 type sample struct {
 	name  string
 	files map[string]string
@@ -101,7 +104,7 @@ func (s sample) run(t *testing.T, r rule) {
 	require.Len(t, breaches, len(s.want))
 }
 
-// write puts the files of a sample, and a go.mod if it has none, into a folder.
+// write creates a folder with the files of a sample, and a go.mod if it has none.
 func (s sample) write(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,6 +133,5 @@ func sorted(breaches []breach) []breach {
 	return slices.Compact(breaches)
 }
 
-// lines makes the text of a sample from its lines, so that line numbers can be
-// counted.
+// lines joins the lines of a sample file.
 func lines(text ...string) string { return strings.Join(text, "\n") + "\n" }

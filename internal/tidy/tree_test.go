@@ -16,9 +16,9 @@ import (
 	"strings"
 )
 
-// tree is a repository: the files that are, or could be, committed.
+// tree is a repository: the files that are committed or would be added.
 type tree struct {
-	dir    string // on the disk, for the go command
+	dir    string // on disk, for the go command
 	module string
 	fset   *token.FileSet
 	files  map[string][]byte // by slash-separated path
@@ -67,7 +67,7 @@ func load(dir string) (*tree, error) {
 	return t, nil
 }
 
-// list returns what git has or would add. Without git it is every file.
+// list returns the files that git tracks or would add, or all files without git.
 func list(dir string) ([]string, error) {
 	var paths []string
 	if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
@@ -93,7 +93,7 @@ func list(dir string) ([]string, error) {
 	return paths, err
 }
 
-// ignored reports whether the go command ignores the file because of where it is.
+// ignored reports whether the go command ignores the file because of its path.
 func ignored(p string) bool {
 	parts := strings.Split(p, "/")
 	return slices.ContainsFunc(parts, func(part string) bool {
@@ -107,10 +107,10 @@ func modulePath(gomod []byte) (string, error) {
 			return strings.TrimSpace(name), nil
 		}
 	}
-	return "", errors.New("it has no module line")
+	return "", errors.New("no module line")
 }
 
-// ours returns the folder of a package of this repository.
+// ours returns the folder of a package, if it belongs to this repository.
 func (t *tree) ours(importPath string) (string, bool) {
 	if importPath == t.module {
 		return ".", true
@@ -136,9 +136,9 @@ func (f *source) breach(pos token.Pos, format string, args ...any) breach {
 	return breach{path: f.path, line: f.line(pos), text: fmt.Sprintf(format, args...)}
 }
 
-// importPath is the path that an import names.
+// importPath returns the path of an import.
 func importPath(spec *ast.ImportSpec) string {
-	p, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+	p, _ := strconv.Unquote(spec.Path.Value) // the parser has validated it
 	return p
 }
 
@@ -146,8 +146,8 @@ func (f *source) imports(p string) bool {
 	return slices.ContainsFunc(f.syntax.Imports, func(spec *ast.ImportSpec) bool { return importPath(spec) == p })
 }
 
-// uses calls found for every name of package p that the file uses, and with "*"
-// where it imports all of them at once. name is the last element of p.
+// uses calls found for every name of package p that the file uses, and with "*" for
+// a dot import.
 func (f *source) uses(p string, found func(pos token.Pos, name string)) {
 	for _, spec := range f.syntax.Imports {
 		if importPath(spec) != p {

@@ -4,14 +4,13 @@ import "go/token"
 
 var waitsRule = rule{
 	name:    "waits",
-	why:     "A sleep in real time is too short on a busy machine and too long everywhere else. Wait for a condition, or use testing/synctest.",
+	why:     "A sleep in real time is too short on a busy machine and too long on others. Wait for a condition, or use testing/synctest.",
 	check:   checkWaits,
 	samples: waitsSamples,
 }
 
-// checkWaits finds sleeps in tests, and in the suites that tests run. In a
-// bubble of synctest a sleep takes no time and means what it says; a file that
-// imports synctest is taken to sleep there.
+// checkWaits finds sleeps in tests and in test suites. In a synctest bubble a sleep
+// takes no real time, so files that import synctest are not checked.
 func checkWaits(t *tree) ([]breach, error) {
 	var breaches []breach
 	for _, f := range t.code {
@@ -27,12 +26,12 @@ func checkWaits(t *tree) ([]breach, error) {
 	return breaches, nil
 }
 
-// isTest reports whether the file is a test or a suite of them.
+// isTest reports whether the file is a test or part of a test suite.
 func (f *source) isTest() bool { return f.test || f.imports("testing") }
 
 var waitsSamples = []sample{
 	{
-		name: "in a bubble, and outside tests",
+		name: "in a bubble, and outside of tests",
 		files: map[string]string{
 			"lease/a_test.go": lines(`package lease`, `import ("testing"; "testing/synctest"; "time")`,
 				`func TestA(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }`),

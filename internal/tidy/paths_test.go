@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-var wordsRule = rule{
-	name:    "words",
-	why:     "A stranger's machine has neither these folders nor these hosts. Use relative paths and what the environment configures.",
-	check:   checkWords,
-	samples: wordsSamples,
+var pathsRule = rule{
+	name:    "machine-paths",
+	why:     "Other machines have neither these folders nor these hosts. Use relative paths, and the hosts that the environment configures.",
+	check:   checkPaths,
+	samples: pathsSamples,
 }
 
-// dot keeps the names below from matching themselves.
+// dot is split off so that the names below do not match themselves.
 const dot = "."
 
-// registries are hosts that packages come from. Which one is used is for the
-// environment to say.
+// registries are hosts of package registries. The environment configures which one
+// is used.
 var registries = []string{
 	"proxy" + dot + "golang.org", "sum" + dot + "golang.org", "goproxy" + dot + "io", "goproxy" + dot + "cn",
 	"registry" + dot + "npmjs.org", "registry" + dot + "yarnpkg.com",
@@ -31,12 +31,12 @@ var registries = []string{
 
 var (
 	registry = regexp.MustCompile(`(?i)(^|[^a-z0-9-])(` + strings.ReplaceAll(strings.Join(registries, "|"), ".", `\.`) + `)\b`)
-	// personal is an absolute path of one machine. It is not a part of a
-	// longer path or of an address.
+	// personal is an absolute path of one machine, not part of a longer path or of
+	// an address.
 	personal = regexp.MustCompile(`(^|[^A-Za-z0-9_.}~/-]|file://)(/(work|root|home/[a-z][a-z0-9_-]*|Users/[A-Za-z][A-Za-z0-9._-]*)/[A-Za-z0-9_.-]*)`)
 )
 
-func checkWords(t *tree) ([]breach, error) {
+func checkPaths(t *tree) ([]breach, error) {
 	var breaches []breach
 	for path, data := range t.files {
 		if bytes.IndexByte(data, 0) >= 0 || !suspicious(data) {
@@ -56,16 +56,16 @@ func checkWords(t *tree) ([]breach, error) {
 	return breaches, nil
 }
 
-// suspicious is a quick look for something that the slow expressions may match.
+// suspicious is a fast check whether the slow expressions may match.
 func suspicious(data []byte) bool {
 	data = bytes.ToLower(data)
 	return slices.ContainsFunc(slices.Concat(registries, []string{"work/", "root/", "home/", "users/"}),
 		func(word string) bool { return bytes.Contains(data, []byte(word)) })
 }
 
-var wordsSamples = []sample{
+var pathsSamples = []sample{
 	{
-		name: "paths and hosts that mean something everywhere",
+		name: "paths and hosts that are valid everywhere",
 		files: map[string]string{
 			"README.md": lines("See https://pkg.go.dev/net and https://example.com/"+"root/x, a/"+"work/b, ~/"+"work/x, $HOME/"+"work/x.",
 				"Data lives in /var/lib/leased, ${dir}/"+"root/x, ./"+"work/x and /"+"workspace/x. On /"+"home/, anything.",
@@ -74,7 +74,7 @@ var wordsSamples = []sample{
 		},
 	},
 	{
-		name: "words of one machine",
+		name: "paths and hosts of one machine",
 		files: map[string]string{
 			"README.md":     lines("Run it.", "cd /"+"work/main", "Or `/"+"root/go/bin/x`.", "file:///"+"home/ann/x and '/"+"Users/Bob/x'"),
 			"Dockerfile":    lines("ENV GOPROXY=https://proxy" + dot + "golang.org,direct"),
