@@ -12,8 +12,8 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// interesting is what the random runs must reach. A generator that does not
-// reach a case proves nothing about it.
+// interesting lists the cases that the random runs must reach. A generator that does not
+// reach a case shows nothing about it.
 var interesting = []string{
 	"acquire: granted at once", "acquire: queued exclusive", "acquire: queued shared", "acquire: queued permit", "acquire: queued set",
 	"acquire: held", "acquire: wrong mode", "acquire: no session", "acquire: exhausted",
@@ -21,21 +21,21 @@ var interesting = []string{
 	"copy: of a holder", "copy: of a waiter", "copy: with other contents",
 	"late acquire: after its release", "late acquire: after it was refused", "late acquire: after it was broken", "late acquire: after an early release",
 	"late acquire: granted again in a session opened again",
-	"release: of a holder", "release: of a waiter", "release: of a waiter lets others in", "release: before its acquire", "release: twice",
+	"release: of a holder", "release: of a waiter", "release: of a waiter unblocks others", "release: before its acquire", "release: twice",
 	"grant: after waiting", "grant: of a set after waiting", "grant: of several readers at once", "grant: on two freed resources",
 	"grant: slot 2 or higher", "grant: beside permits with another number of slots",
 	"session: opened again while open", "session: opened again after its end",
-	"session: asked for something in an earlier life", "session: all ended",
+	"session: request of an earlier incarnation", "session: all ended",
 	"session: ended with holders and waiters", "session: ended with its own waiter behind its own holder",
 	"expire: done", "expire: of an older generation", "expire: no session",
 	"break: done", "break: of a set", "break: wrong token", "break: token of another lock",
 	"delay: begun", "delay: begun beside holders", "delay: begun during a delay", "delay: ended", "delay: ended and a waiter granted",
 	"delay: stale number", "delay: stale generation",
 	"floor: raised", "floor: exhausted",
-	"grant: none, since no token is left",
+	"grant: none, tokens exhausted",
 }
 
-// cases counts how often each interesting case was hit, over all runs.
+// cases counts how often each interesting case was reached, over all runs.
 type cases struct {
 	hits     map[string]int
 	commands int
@@ -49,11 +49,11 @@ func (c *cases) hit(when bool, name string) {
 	}
 }
 
-// enough commands reach every case. Whoever runs fewer, or one taste only, is
-// told the counts and no more.
+// enough is the number of commands that reach every case. Shorter runs only print the
+// counts.
 const enough = 50_000
 
-// report prints the counts and fails on a case that was never hit.
+// report prints the counts and fails if a case was never reached.
 func (c *cases) report(t *testing.T) {
 	var lines []string
 	for _, name := range slices.Concat(interesting, interestingTopology) {
@@ -70,14 +70,14 @@ func (c *cases) report(t *testing.T) {
 	t.Logf("%d commands\n%s", c.commands, strings.Join(lines, "\n"))
 }
 
-// view is what the cases need to know of the state before a command.
+// view is the state before a command, as far as the cases need it.
 type view struct {
 	status map[fencing.Resource]engine.Status
 	open   bool // the session of the command
 	topologyView
 }
 
-func (c *cases) before(p *pair, command machine.Command) view {
+func (c *cases) before(p *comparison, command machine.Command) view {
 	v := view{status: map[fencing.Resource]engine.Status{}, topologyView: topologyOf(p.machine)}
 	for _, name := range names {
 		v.status[name] = p.machine.Inspect(name)
@@ -88,7 +88,7 @@ func (c *cases) before(p *pair, command machine.Command) view {
 	return v
 }
 
-// find is the party of an attempt, and whether it holds.
+// find returns the party of an attempt, and whether it holds.
 func (v view) find(a model.Attempt) (party engine.Party, holds, found bool) {
 	is := func(p engine.Party) bool { return p.Session == a.Session && p.Nonce == a.Nonce }
 	for _, s := range v.status {
@@ -102,10 +102,10 @@ func (v view) find(a model.Attempt) (party engine.Party, holds, found bool) {
 	return engine.Party{}, false, false
 }
 
-func (c *cases) after(p *pair, command machine.Command, v view, result machine.Result, events []machine.Event) {
+func (c *cases) after(p *comparison, command machine.Command, v view, result machine.Result, events []machine.Event) {
 	c.commands++
 	if a, ok := command.(*machine.Acquire); ok {
-		c.hit(result.Code == machine.NoSession && p.machine.SessionInfo(a.Session).TTL != 0, "session: asked for something in an earlier life")
+		c.hit(result.Code == machine.NoSession && p.machine.SessionInfo(a.Session).TTL != 0, "session: request of an earlier incarnation")
 	}
 	granted := c.grants(p, v, events)
 	switch command := command.(type) {
@@ -116,9 +116,9 @@ func (c *cases) after(p *pair, command machine.Command, v view, result machine.R
 		_, holds, found := v.find(attempt)
 		c.hit(found && holds, "release: of a holder")
 		c.hit(found && !holds, "release: of a waiter")
-		c.hit(found && !holds && granted > 0, "release: of a waiter lets others in")
-		c.hit(result.Code == machine.Ended && p.fates[attempt] == "", "release: before its acquire")
-		c.hit(result.Code == machine.Ended && p.fates[attempt] == released, "release: twice")
+		c.hit(found && !holds && granted > 0, "release: of a waiter unblocks others")
+		c.hit(result.Code == machine.Ended && p.outcomes[attempt] == "", "release: before its acquire")
+		c.hit(result.Code == machine.Ended && p.outcomes[attempt] == released, "release: twice")
 	case *machine.OpenSession:
 		c.hit(v.open, "session: opened again while open")
 		c.hit(!v.open && p.past[command.Session], "session: opened again after its end")
@@ -152,10 +152,10 @@ func (c *cases) after(p *pair, command machine.Command, v view, result machine.R
 	p.remember(command, result, events)
 }
 
-// grants counts what is to be said of the grants of one command, and them.
-func (c *cases) grants(p *pair, v view, events []machine.Event) int {
+// grants counts the cases of the grants of one command, and returns their number.
+func (c *cases) grants(p *comparison, v view, events []machine.Event) int {
 	granted, readers := 0, 0
-	var on []fencing.Resource // of those that had waited, the first of each
+	var on []fencing.Resource // the first resource of each grant that had waited
 	for _, e := range events {
 		if e.Type != machine.EventGranted {
 			continue
@@ -177,11 +177,11 @@ func (c *cases) grants(p *pair, v view, events []machine.Event) int {
 	slices.Sort(on)
 	c.hit(readers > 1, "grant: of several readers at once")
 	c.hit(len(slices.Compact(on)) > 1, "grant: on two freed resources")
-	c.hit(p.machine.LastToken() == fencing.MaxToken && len(slices.Concat(waitersEverywhere(p)...)) > 0, "grant: none, since no token is left")
+	c.hit(p.machine.LastToken() == fencing.MaxToken && len(slices.Concat(waitersEverywhere(p)...)) > 0, "grant: none, tokens exhausted")
 	return granted
 }
 
-func (c *cases) acquire(p *pair, command *machine.Acquire, v view, result machine.Result) {
+func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result machine.Result) {
 	q := command.Request
 	attempt := model.Attempt{Session: command.Session, Nonce: q.Nonce}
 	party, holds, found := v.find(attempt)
@@ -197,16 +197,16 @@ func (c *cases) acquire(p *pair, command *machine.Acquire, v view, result machin
 	c.hit(result.Code == machine.NotReady, "acquire: not ready")
 	c.hit(result.Code == machine.Moving && result.Resource != q.Resources[0], "acquire: set, one of which is moving")
 	if result.Code == machine.Ended {
-		c.hit(p.fates[attempt] == released, "late acquire: after its release")
-		c.hit(p.fates[attempt] == refused, "late acquire: after it was refused")
-		c.hit(p.fates[attempt] == wasBroken, "late acquire: after it was broken")
-		c.hit(p.fates[attempt] == unknown, "late acquire: after an early release")
+		c.hit(p.outcomes[attempt] == released, "late acquire: after its release")
+		c.hit(p.outcomes[attempt] == refused, "late acquire: after it was refused")
+		c.hit(p.outcomes[attempt] == wasBroken, "late acquire: after it was broken")
+		c.hit(p.outcomes[attempt] == unknown, "late acquire: after an early release")
 	}
 	if found {
 		return
 	}
 	c.hit(result.Code == machine.Granted, "acquire: granted at once")
-	c.hit(p.fates[attempt] == moved && (result.Code == machine.Granted || result.Code == machine.Queued), "acquire: asked again after a move")
+	c.hit(p.outcomes[attempt] == moved && (result.Code == machine.Granted || result.Code == machine.Queued), "acquire: repeated after a migration")
 	c.hit(result.Code == machine.Granted && p.pastGrants[attempt], "late acquire: granted again in a session opened again")
 	if result.Code != machine.Queued {
 		return
@@ -236,7 +236,7 @@ func (c *cases) session(id engine.SessionID, v view, result machine.Result) {
 	c.hit(holds && waits, "session: ended with holders and waiters")
 }
 
-func (c *cases) delays(p *pair, v view, events []machine.Event) {
+func (c *cases) delays(p *comparison, v view, events []machine.Event) {
 	for _, e := range events {
 		if e.Type == machine.EventDelayed {
 			c.hit(true, "delay: begun")
@@ -255,7 +255,7 @@ func (v view) hasToken(token fencing.Token) bool {
 	return false
 }
 
-func waitersEverywhere(p *pair) (all [][]engine.Party) {
+func waitersEverywhere(p *comparison) (all [][]engine.Party) {
 	for _, name := range names {
 		all = append(all, p.machine.Inspect(name).Waiters)
 	}

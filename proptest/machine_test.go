@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMain makes the runs longer than rapid's default, unless the command line
-// says how long they are to be.
+// TestMain makes the runs longer than rapid's default, unless the command line sets their
+// length.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue && os.Getenv("RAPID_STEPS") == "" {
@@ -18,17 +18,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestMachineAgreesWithModel gives random commands to the machine and to the
-// model. They must answer alike, tell the same events in the same order, and be
-// in the same state after every command; and the witness must be content.
+// TestMachineAgreesWithModel applies random commands to the machine and to the model.
+// Results, events and states must be equal after every command, and the log checker must
+// report no violation.
 func TestMachineAgreesWithModel(t *testing.T) {
 	all := newCases()
-	for _, taste := range tastes {
-		t.Run(taste.name, func(t *testing.T) {
+	for _, profile := range profiles {
+		t.Run(profile.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				s := newScript(t, newPair(all), taste)
-				s.apply(t, s.begin(t)...)
-				t.Repeat(map[string]func(*rapid.T){"batch": func(t *rapid.T) { s.apply(t, s.batch(t)...) }})
+				g := newGenerator(t, newComparison(all), profile)
+				g.apply(t, g.begin(t)...)
+				t.Repeat(map[string]func(*rapid.T){"batch": func(t *rapid.T) { g.apply(t, g.batch(t)...) }})
 			})
 		})
 	}

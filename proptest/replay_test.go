@@ -10,39 +10,39 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// replica applies log entries as a node does.
+// replica applies log entries like a node.
 type replica struct{ *machine.Machine }
 
 func newReplica() *replica { return &replica{machine.New()} }
 
-// apply runs one entry and returns all that it said.
+// apply applies one entry and returns its results and events.
 func (r *replica) apply(t require.TestingT, entry []byte) (results []machine.Result, events []machine.Event) {
 	batch, err := machine.Decode(entry)
 	require.NoError(t, err)
 	for _, c := range batch {
-		result, told := r.Apply(c)
+		result, emitted := r.Apply(c)
 		results = append(results, result)
-		events = append(events, told...)
+		events = append(events, emitted...)
 	}
 	return results, events
 }
 
-// restored is a replica that starts from the snapshot of another.
+// restored returns a replica that starts from a snapshot.
 func restored(t require.TestingT, snapshot []byte) *replica {
 	m, err := machine.Restore(snapshot)
 	require.NoError(t, err)
 	return &replica{m}
 }
 
-// TestReplicasAreEqual replays random logs. A replica that replays the whole
-// log, one that is restored from its snapshot after every entry, and one that is
-// restored now and then must say the same, and be equal byte for byte after
-// every entry.
+// TestReplicasAreEqual replays random logs. A replica that replays the whole log, one
+// that is restored from its snapshot after every entry, and one that is restored
+// sometimes must return equal results and events, and have equal snapshots after every
+// entry.
 func TestReplicasAreEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newScript(t, newPair(newCases()), pick(t, tastes, "taste"))
+		g := newGenerator(t, newComparison(newCases()), pick(t, profiles, "profile"))
 		first, always, sometimes := newReplica(), newReplica(), newReplica()
-		s.machine = first.Machine // the script looks at it to make up the next batch
+		g.machine = first.Machine // the generator inspects it to draw the next batch
 		replay := func(t *rapid.T, batch []machine.Command) {
 			entry := machine.Encode(batch...)
 			results, events := first.apply(t, entry)
@@ -54,35 +54,35 @@ func TestReplicasAreEqual(t *testing.T) {
 				otherResults, otherEvents := other.apply(t, entry)
 				require.Equal(t, results, otherResults)
 				require.Equal(t, events, otherEvents)
-				require.True(t, bytes.Equal(snapshot, other.Snapshot()), "the replicas have parted")
+				require.True(t, bytes.Equal(snapshot, other.Snapshot()), "the replicas have diverged")
 			}
 			always = restored(t, snapshot)
-			require.True(t, bytes.Equal(snapshot, always.Snapshot()), "restored, it is another")
+			require.True(t, bytes.Equal(snapshot, always.Snapshot()), "the restored replica has another snapshot")
 		}
-		replay(t, s.begin(t))
-		t.Repeat(map[string]func(*rapid.T){"batch": func(t *rapid.T) { replay(t, s.batch(t)) }})
+		replay(t, g.begin(t))
+		t.Repeat(map[string]func(*rapid.T){"batch": func(t *rapid.T) { replay(t, g.batch(t)) }})
 	})
 }
 
-// TestReplayFromAnyPoint restores at one point and replays all that follows.
+// TestReplayFromAnyPoint restores a snapshot of any entry and replays the rest.
 func TestReplayFromAnyPoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newScript(t, newPair(newCases()), pick(t, tastes, "taste"))
+		g := newGenerator(t, newComparison(newCases()), pick(t, profiles, "profile"))
 		var snapshots [][]byte
 		var entries [][]byte
 		run := func(batch []machine.Command) {
-			snapshots = append(snapshots, s.machine.Snapshot())
+			snapshots = append(snapshots, g.machine.Snapshot())
 			entries = append(entries, machine.Encode(batch...))
-			(&replica{s.machine}).apply(t, entries[len(entries)-1])
+			(&replica{g.machine}).apply(t, entries[len(entries)-1])
 		}
-		run(s.begin(t))
-		t.Repeat(map[string]func(*rapid.T){"batch": func(t *rapid.T) { run(s.batch(t)) }})
+		run(g.begin(t))
+		t.Repeat(map[string]func(*rapid.T){"batch": func(t *rapid.T) { run(g.batch(t)) }})
 
 		from := rapid.IntRange(0, len(entries)-1).Draw(t, "from")
 		late := restored(t, snapshots[from])
 		for _, entry := range entries[from:] {
 			late.apply(t, entry)
 		}
-		require.True(t, bytes.Equal(s.machine.Snapshot(), late.Snapshot()), "the replica has parted from entry %d on", from)
+		require.True(t, bytes.Equal(g.machine.Snapshot(), late.Snapshot()), "the replica restored at entry %d has diverged", from)
 	})
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// The commands that change policies, moves and the fleet, with what they must
-// reach.
+// The commands that change policies, migrations and the fleet, and the cases that they
+// must reach.
 
-// fleets have members in common. The last one is none.
+// fleets share members. The last one is empty.
 var fleets = []engine.Fleet{
 	{Namespace: "n", Addresses: []string{"r1:1", "r2:1", "r3:1"}, MaxTTL: time.Minute},
 	{Namespace: "n", Addresses: []string{"r3:1", "r1:1", "r2:1"}, MaxTTL: time.Minute}, // the same
@@ -24,26 +24,26 @@ var fleets = []engine.Fleet{
 
 var fleetMembers = []string{"r1:1", "r2:1", "r3:1", "r4:1"}
 
-// version is mostly right: the present one, or 0 for any.
-func (s *script) version(t *rapid.T) uint64 {
-	switch roll(t, 4, "version") {
+// version draws a version, mostly a valid one: the current one, or 0 for any.
+func (g *generator) version(t *rapid.T) uint64 {
+	switch draw(t, 4, "version") {
 	case 0:
-		return uint64(roll(t, int(min(s.machine.Version(), 100))+3, "other version"))
+		return uint64(draw(t, int(min(g.machine.Version(), 100))+3, "other version"))
 	case 1, 2:
 		return 0
 	}
-	return s.machine.Version()
+	return g.machine.Version()
 }
 
-func (s *script) policy(t *rapid.T) machine.Command {
-	if roll(t, 3, "aimed") == 0 {
-		if c := s.aimedPolicy(t); c != nil {
+func (g *generator) policy(t *rapid.T) machine.Command {
+	if draw(t, 3, "aimed") == 0 {
+		if c := g.aimedPolicy(t); c != nil {
 			return c
 		}
 	}
-	version, prefix := s.version(t), pick(t, prefixes, "prefix")
-	now := roll(t, 4, "now") == 0
-	if roll(t, 3, "delete") == 0 {
+	version, prefix := g.version(t), pick(t, prefixes, "prefix")
+	now := draw(t, 4, "now") == 0
+	if draw(t, 3, "delete") == 0 {
 		return &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now}
 	}
 	p := engine.Policy{Prefix: prefix, Mode: pick(t, []engine.Mode{engine.Correctness, engine.Correctness, engine.Efficiency}, "mode")}
@@ -55,16 +55,16 @@ func (s *script) policy(t *rapid.T) machine.Command {
 	return &machine.SetPolicy{Version: version, Policy: p, Now: now}
 }
 
-// aimedPolicy moves a lock that a set waits for, or changes the policy above a
-// deletion that is under way. It returns nil if there is neither.
-func (s *script) aimedPolicy(t *rapid.T) machine.Command {
-	for _, mv := range s.machine.Moves() {
+// aimedPolicy migrates a lock that a set waits for, or changes the policy above a
+// deletion in progress. It returns nil if there is neither.
+func (g *generator) aimedPolicy(t *rapid.T) machine.Command {
+	for _, mv := range g.machine.Moves() {
 		if mv.Delete && mv.Prefix != "" && coin.Draw(t, "above") {
 			return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix[:len(mv.Prefix)-1], Mode: mv.From}, Now: true}
 		}
 	}
 	for _, id := range sessions {
-		_, requests, _ := s.machine.Session(id)
+		_, requests, _ := g.machine.Session(id)
 		for _, r := range requests {
 			if r.Party.Token == fencing.None && len(r.Resources) > 1 {
 				return &machine.SetPolicy{Policy: engine.Policy{Prefix: string(pick(t, r.Resources, "of the set")), Mode: engine.Efficiency}}
@@ -74,18 +74,18 @@ func (s *script) aimedPolicy(t *rapid.T) machine.Command {
 	return nil
 }
 
-// move is about a move that is under way, if there is one.
-func (s *script) move(t *rapid.T) machine.Command {
-	moves := s.machine.Moves()
-	if len(moves) == 0 || roll(t, 12, "none") == 0 {
+// move draws a command about a migration in progress, if there is one.
+func (g *generator) move(t *rapid.T) machine.Command {
+	moves := g.machine.Moves()
+	if len(moves) == 0 || draw(t, 12, "none") == 0 {
 		if prefix := pick(t, prefixes, "prefix"); coin.Draw(t, "abort") {
 			return &machine.AbortMove{Prefix: prefix}
 		} else {
-			return &machine.FinishMove{Prefix: prefix, Version: 1 + uint64(roll(t, int(min(s.machine.Version(), 100))+2, "version"))}
+			return &machine.FinishMove{Prefix: prefix, Version: 1 + uint64(draw(t, int(min(g.machine.Version(), 100))+2, "version"))}
 		}
 	}
 	mv := pick(t, moves, "move")
-	switch roll(t, 8, "what") {
+	switch draw(t, 8, "what") {
 	case 0:
 		return &machine.AbortMove{Prefix: mv.Prefix}
 	case 1:
@@ -98,40 +98,40 @@ func (s *script) move(t *rapid.T) machine.Command {
 	return &machine.FinishMove{Prefix: mv.Prefix, Version: mv.Version}
 }
 
-func (s *script) fleet(t *rapid.T) machine.Command {
-	e := s.machine.Efficiency()
-	switch what := roll(t, 16, "what"); {
+func (g *generator) fleet(t *rapid.T) machine.Command {
+	e := g.machine.Efficiency()
+	switch what := draw(t, 16, "what"); {
 	case what < 3 && e.NextVersion != 0 && coin.Draw(t, "same"):
 		return &machine.SetFleet{Fleet: e.Next, Now: coin.Draw(t, "now"), Force: coin.Draw(t, "force")}
 	case what < 3:
-		return &machine.SetFleet{Fleet: pick(t, fleets, "fleet"), Version: s.version(t), Now: coin.Draw(t, "now"), Force: coin.Draw(t, "force")}
+		return &machine.SetFleet{Fleet: pick(t, fleets, "fleet"), Version: g.version(t), Now: coin.Draw(t, "now"), Force: coin.Draw(t, "force")}
 	case what < 5:
 		return &machine.FinishFleet{Version: 1 + max(e.NextVersion, 1) - pick(t, []uint64{1, 1, 1, 0}, "older")}
 	case what < 9:
 		return &machine.AssignRange{Member: pick(t, fleetMembers, "member"), Join: "nonce"}
 	case what < 10:
 		to := pick(t, []fencing.Token{e.Ceiling + 1<<32, 1 << 32, fencing.MaxToken - 3<<32, fencing.MaxToken}, "ceiling")
-		if !s.taste.almostExhausted {
+		if !g.profile.almostExhausted {
 			to = min(to, e.Ceiling+1<<33)
 		}
 		return &machine.RaiseCeiling{To: min(to, fencing.MaxToken)}
 	case what < 12:
-		return &machine.Reconcile{Version: uint64(roll(t, 20, "version")), Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
+		return &machine.Reconcile{Version: uint64(draw(t, 20, "version")), Ceiling: pick(t, []fencing.Token{0, 0, 1 << 33, e.Ceiling}, "ceiling")}
 	case what < 14:
 		return &machine.FinishReconcile{Version: max(1, pick(t, []uint64{e.Version, e.Version, e.ReconcileVersion, e.Version + 1}, "version"))}
-	case what < 15 && roll(t, 3, "restored") == 0:
+	case what < 15 && draw(t, 3, "restored") == 0:
 		return &machine.MarkRestored{Version: e.Version, Ceiling: e.Ceiling}
 	}
 	return &machine.SetMemberAPI{ID: pick(t, []string{"n1", "n2"}, "id"), Address: pick(t, []string{"a:1", "b:1", ""}, "address")}
 }
 
-// interestingTopology is what the random runs must reach, besides interesting.
+// interestingTopology lists further cases that the random runs must reach.
 var interestingTopology = []string{
-	"acquire: moving", "acquire: set, one of which is moving", "acquire: asked again after a move", "acquire: not ready",
+	"acquire: moving", "acquire: set, one of which is moving", "acquire: repeated after a migration", "acquire: not ready",
 	"policy: set", "policy: outdated", "policy: deleted", "policy: not there", "policy: refused, a move is under way above it",
 	"move: begun to efficiency", "move: begun to correctness", "move: begun by a deletion", "move: begun under another",
-	"move: a prefix left another move", "move: waiters told", "move: the end of a waiter lets others in", "move: holders broken", "move: delay ended",
-	"move: given again", "move: hastened", "move: other policy for the same mode", "move: other direction refused", "move: exhausted",
+	"move: a prefix left another move", "move: waiters cancelled", "move: a cancelled waiter unblocks others", "move: holders broken", "move: delay ended",
+	"move: repeated", "move: hastened", "move: other policy for the same mode", "move: other direction refused", "move: exhausted",
 	"move: aborted", "move: aborted, keeps a policy", "move: finished to efficiency", "move: finished to correctness", "move: finished, token raised",
 	"move: finished a deletion", "move: finished a deletion, keeps a policy", "move: busy", "move: other version", "move: finished before", "move: not ready",
 	"fleet: at once", "fleet: another before it was ready", "fleet: change begun", "fleet: hastened", "fleet: taken back", "fleet: finished", "fleet: outdated",
@@ -141,7 +141,7 @@ var interestingTopology = []string{
 	"member: set", "member: removed",
 }
 
-// topologyView is what these cases need to know of the state before a command.
+// topologyView is the state before a command, as far as these cases need it.
 type topologyView struct {
 	machine.Efficiency
 	last     fencing.Token
@@ -171,8 +171,8 @@ func (v topologyView) has(prefix string) bool {
 	return false
 }
 
-// topology counts what is to be said of a command that changes the topology.
-func (c *cases) topology(p *pair, command machine.Command, v topologyView, result machine.Result, events []machine.Event) {
+// topology counts the cases of a command that changes the topology.
+func (c *cases) topology(p *comparison, command machine.Command, v topologyView, result machine.Result, events []machine.Event) {
 	now := topologyOf(p.machine)
 	done, changed := result.Code == machine.Done, now.Version != v.Version
 	switch command := command.(type) {
@@ -180,7 +180,7 @@ func (c *cases) topology(p *pair, command machine.Command, v topologyView, resul
 		c.hit(done, "policy: set")
 		c.changedPolicy(command.Policy.Prefix, v, now, result, events)
 		old := v.move(command.Policy.Prefix)
-		c.hit(old != nil && done && !changed, "move: given again")
+		c.hit(old != nil && done && !changed, "move: repeated")
 		c.hit(old != nil && done && changed && old.Now == now.move(command.Policy.Prefix).Now, "move: other policy for the same mode")
 	case *machine.DeletePolicy:
 		c.hit(done, "policy: deleted")
@@ -226,7 +226,7 @@ func (c *cases) topology(p *pair, command machine.Command, v topologyView, resul
 	}
 }
 
-// changedPolicy counts moves that a policy has begun, or met.
+// changedPolicy counts the migrations that a policy began or met.
 func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine.Result, events []machine.Event) {
 	old, mv := v.move(prefix), now.move(prefix)
 	c.hit(result.Code == machine.Outdated, "policy: outdated")
@@ -247,23 +247,23 @@ func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine
 		c.hit(mv.Delete, "move: begun by a deletion")
 		c.hit(above, "move: begun under another")
 	}
-	told := 0
+	cancelled := 0
 	for _, e := range events {
 		switch e.Type {
 		case machine.EventCancelled:
-			told++
+			cancelled++
 		case machine.EventBroken:
 			c.hit(true, "move: holders broken")
 		case machine.EventOpened:
 			c.hit(true, "move: delay ended")
 		case machine.EventGranted:
-			c.hit(told > 0, "move: the end of a waiter lets others in")
+			c.hit(cancelled > 0, "move: a cancelled waiter unblocks others")
 		}
 	}
-	c.hit(told > 0, "move: waiters told")
+	c.hit(cancelled > 0, "move: waiters cancelled")
 }
 
-// movesAbove reports whether the policy above a prefix is moving.
+// movesAbove reports whether the policy of the next shorter prefix is migrating.
 func (v topologyView) movesAbove(prefix string) bool {
 	for _, p := range v.policies { // the longest prefix first
 		if len(p.Prefix) < len(prefix) && prefix[:len(p.Prefix)] == p.Prefix {

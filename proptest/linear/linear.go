@@ -1,15 +1,14 @@
-// Package linear checks that what clients saw of guarded data can be explained
-// by one register behind one fence, each operation taking effect at one moment
-// between its call and its return.
+// Package linear checks that the operations of clients on guarded data are
+// linearizable: a single register behind a fence explains all results, and every
+// operation takes effect at one moment between its call and its return.
 //
-// What it does not give: it knows nothing of leases. A history may be
-// linearizable although two clients believed to hold the lock; that this does
-// no harm is what it shows.
+// It does not know leases. A history may be linearizable although two clients
+// believed to hold the lock; it shows that such an overlap does no harm.
 //
-// It is the second opinion beside package promise, by a checker that shares no
-// code with us (github.com/anishathalye/porcupine), and from what clients saw
-// alone. An operation whose outcome the client does not know stays open to the
-// end: it may take effect at any later moment, or never.
+// It complements package property with a checker that shares no code with this
+// project (github.com/anishathalye/porcupine) and uses only what clients observed.
+// An operation with unknown outcome stays open until the end: it may take effect at
+// any later moment, or never.
 package linear
 
 import (
@@ -24,28 +23,28 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind uint8
 
 // The kinds of an Op.
 const (
 	Enter Kind = iota // raise the mark to Token
 	Write             // set the value to Value, under Token
-	Read              // find Value
+	Read              // return Value
 )
 
-// Outcome is what the client was told.
+// Outcome is the result that the client received.
 type Outcome uint8
 
 // The outcomes of an Op.
 const (
-	Unknown Outcome = iota // it may take effect, or has, or will not
+	Unknown Outcome = iota // it may have taken effect, may still do so, or may not
 	Done
 	Stale // refused: the mark is above Token
 )
 
-// Op is one operation as a client saw it. Call is before it was sent, Return
-// after it was answered, on one clock for all clients.
+// Op is one operation as a client observed it. Call is before the request was sent,
+// Return after the answer was received, on one clock for all clients.
 type Op struct {
 	Client       int
 	Resource     fencing.Resource
@@ -62,19 +61,19 @@ type state struct {
 	value uint64
 }
 
-// ErrNot says that a history has no explanation.
-var ErrNot = errors.New("the history is not linearizable")
+// ErrNotLinearizable says that no order of the operations explains a history.
+var ErrNotLinearizable = errors.New("the history is not linearizable")
 
-// ErrTimeout says that none was found in time, nor that there is none.
-var ErrTimeout = errors.New("not decided in time: check fewer operations a resource, or give more time")
+// ErrTimeout says that the check ended without a result.
+var ErrTimeout = errors.New("linearizability is undecided: the check timed out; check fewer operations per resource, or allow more time")
 
-// Check looks for an explanation of a history. On ErrNot it draws what it found
-// to picture, as a page of HTML, unless that is nil.
+// Check checks a history. On ErrNotLinearizable it writes an HTML page with the
+// longest explained parts to picture, unless that is nil.
 func Check(history []Op, timeout time.Duration, picture io.Writer) error {
 	operations := make([]porcupine.Operation, 0, len(history))
 	for _, op := range history {
 		if op.Outcome == Unknown && op.Kind == Read {
-			continue // it says nothing
+			continue // it shows nothing
 		}
 		end := int64(op.Return)
 		if op.Outcome == Unknown {
@@ -91,13 +90,13 @@ func Check(history []Op, timeout time.Duration, picture io.Writer) error {
 	}
 	if picture != nil {
 		if err := porcupine.Visualize(model, info, picture); err != nil {
-			return errors.Join(ErrNot, fmt.Errorf("draw it: %w", err))
+			return errors.Join(ErrNotLinearizable, fmt.Errorf("draw the history: %w", err))
 		}
 	}
-	return ErrNot
+	return ErrNotLinearizable
 }
 
-// model is the rule of the gate, written down a second time.
+// model is an independent implementation of the rule of the gate.
 var model = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		index := map[fencing.Resource]int{}

@@ -1,15 +1,17 @@
-// Package model is a second version of the replicated state machine,
-// written to be read and believed, not to be run in production.
+// Package model is a naive second implementation of the replicated state machine.
 //
-// What it is not: it is not fast, it cannot be encoded or restored, and it
-// shares no code with the machine. What it knows comes from the words of the
-// design, so that an error in the machine is not repeated here.
+// It is not fast, cannot be encoded or restored, and shares no code with
+// raftstore/machine: it is written from the text of the design, so that it does not
+// repeat an error of the machine.
 //
-// The nouns, in reading order:
+// Files, in reading order:
 //
-//   - [Model]: one flat list of all requests ever made. After every command it
-//     looks at all of them again to find out who may be granted.
-//   - [Outcome] and [Event]: what it answers, in words of its own.
-//   - [Witness]: the promises, held against a stream of events. It believes
-//     neither the machine nor the model.
+//   - model.go: [Model], a flat list of all requests ever made, which is searched in
+//     full after every command;
+//   - grant.go: the grant rule;
+//   - policies.go, redis.go: policies and migrations, and the state of the Redis fleet;
+//   - outcome.go: [Outcome] and [Event], the results of a command;
+//   - logchecker.go: [LogChecker], which checks a stream of events against the
+//     guarantees and relies on neither the machine nor the model;
+//   - bothmodes.go: its checks of tokens across both modes.
 package model

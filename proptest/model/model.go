@@ -18,8 +18,8 @@ const (
 	over
 )
 
-// ask is one request that was made, with what became of it.
-type ask struct {
+// record is one request and its state.
+type record struct {
 	session engine.SessionID
 	request engine.Request
 	state   state
@@ -27,44 +27,43 @@ type ask struct {
 	slot    int
 }
 
-// Session is one life of a session: what is asked for in it has no effect on
-// another with the same id.
+// Session is one incarnation of a session. Requests of one incarnation have no effect
+// on another with the same id.
 type Session struct {
-	ID   engine.SessionID
-	Life uint64
+	ID          engine.SessionID
+	Incarnation uint64
 }
 
-// Settings is what a session was opened with.
-type Settings struct {
-	TTL  time.Duration
-	Life uint64
+// SessionInfo is the state of an open session.
+type SessionInfo struct {
+	TTL         time.Duration
+	Incarnation uint64
 }
 
-// Model is the state. Every method is one command; a command that is not valid
-// must not be given to it.
+// Model is the state. Every method is one command, which must be valid.
 type Model struct {
-	generation uint64
-	lastToken  fencing.Token
-	version    uint64                        // of policies and fleet
-	rules      map[string]*rule              // by prefix
-	sessions   map[engine.SessionID]Settings // those that are open
-	lastLife   uint64                        // that a session was given
-	asks       []*ask                        // all that were ever made, in their order
-	ended      map[Attempt]bool              // of the sessions that are open
-	delays     map[fencing.Resource]uint64   // the number of the delay that runs
-	lastDelay  uint64
+	generation      uint64
+	lastToken       fencing.Token
+	version         uint64                           // of policies and fleet
+	rules           map[string]*rule                 // by prefix
+	sessions        map[engine.SessionID]SessionInfo // the open ones
+	lastIncarnation uint64                           // of any session
+	requests        []*record                        // all that were ever made, in order
+	ended           map[Attempt]bool                 // of the open sessions
+	delays          map[fencing.Resource]uint64      // the number of the running delay
+	lastDelay       uint64
 
 	redis                      Redis
-	assigned                   map[string]bool // members with a range in this fleet
+	assigned                   map[string]bool // members that have a range in this fleet
 	assignedEver, restoredEver bool
 	members                    map[string]string
 
-	events []Event // of the command that is being carried out
+	events []Event // of the current command
 }
 
 // New returns an empty model.
 func New() *Model {
-	return &Model{rules: map[string]*rule{}, sessions: map[engine.SessionID]Settings{}, assigned: map[string]bool{},
+	return &Model{rules: map[string]*rule{}, sessions: map[engine.SessionID]SessionInfo{}, assigned: map[string]bool{},
 		members: map[string]string{}, ended: map[Attempt]bool{}, delays: map[fencing.Resource]uint64{}}
 }
 
@@ -74,29 +73,28 @@ func (m *Model) Lead() (Outcome, []Event) {
 	return Outcome{Code: Done, Generation: m.generation}, nil
 }
 
-// OpenSession makes a session known. One that is open stays as it is. One that
-// had ended is a new session: nothing of its former life is remembered, and it
-// has a number that no other had.
+// OpenSession opens a session. An open session stays as it is. A session that ended is
+// a new one: it keeps nothing of its former incarnation, and has a new number.
 func (m *Model) OpenSession(id engine.SessionID, ttl time.Duration) (Outcome, []Event) {
 	if _, open := m.sessions[id]; !open {
-		m.lastLife++
-		m.sessions[id] = Settings{TTL: ttl, Life: m.lastLife}
+		m.lastIncarnation++
+		m.sessions[id] = SessionInfo{TTL: ttl, Incarnation: m.lastIncarnation}
 	}
-	return Outcome{Code: Done, Life: m.sessions[id].Life}, nil
+	return Outcome{Code: Done, Incarnation: m.sessions[id].Incarnation}, nil
 }
 
-// Open reports whether a session is open, in this life.
+// Open reports whether this incarnation of a session is open.
 func (m *Model) Open(s Session) bool {
-	standing, open := m.sessions[s.ID]
-	return open && standing.Life == s.Life
+	info, open := m.sessions[s.ID]
+	return open && info.Incarnation == s.Incarnation
 }
 
-// CloseSession ends a session at its client's wish.
+// CloseSession ends a session at the request of its client.
 func (m *Model) CloseSession(s Session) (Outcome, []Event) {
 	return m.endSession(s, WasReleased)
 }
 
-// Expire ends a session whose time has passed, in the generation given.
+// Expire ends a session whose deadline has passed, in the given generation.
 func (m *Model) Expire(s Session, generation uint64) (Outcome, []Event) {
 	if generation != m.generation {
 		return Outcome{Code: Outdated}, nil
@@ -111,7 +109,7 @@ func (m *Model) EndSessions() (Outcome, []Event) {
 	return Outcome{Code: Done}, m.events
 }
 
-// Acquire asks for a grant.
+// Acquire requests a grant.
 func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	m.events = nil
 	if !m.Open(s) {
@@ -124,13 +122,13 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	if m.ended[attempt] {
 		return Outcome{Code: Ended}, nil
 	}
-	if m.redis.Restored && !m.redis.Fleet.IsZero() { // it may be asked again later
+	if m.redis.Restored && !m.redis.Fleet.IsZero() { // the client may repeat it later
 		return Outcome{Code: NotReady, Resource: request.Resources[0]}, nil
 	}
 	for _, name := range request.Resources {
-		if m.migrating(name) { // it may be asked again later
-			way := m.ruleOf(name).migration
-			return Outcome{Code: Moving, Mode: way.from, Next: way.to, Resource: name}, nil
+		if m.migrating(name) { // the client may repeat it later
+			migration := m.ruleOf(name).migration
+			return Outcome{Code: Moving, Mode: migration.from, Next: migration.to, Resource: name}, nil
 		}
 		if have := m.modeOf(name); have == engine.Efficiency || request.Mode == engine.Efficiency {
 			m.ended[attempt] = true
@@ -140,13 +138,13 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	if m.lastToken == fencing.MaxToken {
 		return Outcome{Code: Exhausted}, nil
 	}
-	a := &ask{session: s.ID, request: request}
-	m.asks = append(m.asks, a)
+	a := &record{session: s.ID, request: request}
+	m.requests = append(m.requests, a)
 	switch {
 	case m.mayHold(a):
 		m.grant(a)
 	case request.Wait:
-		m.tell(WasQueued, a)
+		m.emit(WasQueued, a)
 	default:
 		a.state = over
 		m.ended[attempt] = true
@@ -155,7 +153,7 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	return m.outcome(a), m.events
 }
 
-// Release ends an attempt whatever its state, also one that is not known yet.
+// Release ends an attempt in any state, also one that is not known yet.
 func (m *Model) Release(s Session, nonce engine.Nonce) (Outcome, []Event) {
 	m.events = nil
 	if !m.Open(s) {
@@ -171,10 +169,10 @@ func (m *Model) Release(s Session, nonce engine.Nonce) (Outcome, []Event) {
 	return Outcome{Code: Done}, m.events
 }
 
-// Break takes the grant with this token away.
+// Break revokes the grant with this token.
 func (m *Model) Break(name fencing.Resource, token fencing.Token) (Outcome, []Event) {
 	m.events = nil
-	for _, a := range m.asks {
+	for _, a := range m.requests {
 		if a.state == holding && a.token == token && slices.Contains(a.request.Resources, name) {
 			m.end(a, WasBroken)
 			m.grantWaiters(slices.Clone(a.request.Resources)...)
@@ -184,19 +182,19 @@ func (m *Model) Break(name fencing.Resource, token fencing.Token) (Outcome, []Ev
 	return Outcome{Code: NotHeld}, nil
 }
 
-// EndDelay opens a lock, if this is its delay and its generation.
+// EndDelay opens a lock if delay and generation are the current ones.
 func (m *Model) EndDelay(name fencing.Resource, delay, generation uint64) (Outcome, []Event) {
 	m.events = nil
 	if delay == 0 || m.delays[name] != delay || generation != m.generation {
 		return Outcome{Code: Outdated}, nil
 	}
 	delete(m.delays, name)
-	m.events = append(m.events, Event{What: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
+	m.events = append(m.events, Event{Kind: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
 	m.grantWaiters(name)
 	return Outcome{Code: Done}, m.events
 }
 
-// RaiseFloor skips tokens, and all that Redis may have given out.
+// RaiseFloor skips tokens, beyond all that Redis may have granted.
 func (m *Model) RaiseFloor(by fencing.Token) (Outcome, []Event) {
 	top := max(m.lastToken, m.redis.Ceiling) + by
 	if top > fencing.MaxToken {
@@ -206,9 +204,9 @@ func (m *Model) RaiseFloor(by fencing.Token) (Outcome, []Event) {
 	return Outcome{Code: Done, Token: m.lastToken}, nil
 }
 
-// live is the holder or waiter of this attempt.
-func (m *Model) live(attempt Attempt) *ask {
-	for _, a := range m.asks {
+// live returns the holder or waiter of this attempt, or nil.
+func (m *Model) live(attempt Attempt) *record {
+	for _, a := range m.requests {
 		if a.state != over && (Attempt{a.session, a.request.Nonce}) == attempt {
 			return a
 		}
@@ -216,20 +214,20 @@ func (m *Model) live(attempt Attempt) *ask {
 	return nil
 }
 
-func (m *Model) outcome(a *ask) Outcome {
+func (m *Model) outcome(a *record) Outcome {
 	if a.state == waiting {
 		return Outcome{Code: Queued}
 	}
 	return Outcome{Code: Granted, Token: a.token, Slot: a.slot, Mode: m.modeOf(a.request.Resources[0])}
 }
 
-// end takes a request out. Where the policy wants a lock-delay, one begins
-// after a holder that did not let go by itself.
-func (m *Model) end(a *ask, how Happening) {
+// end ends a request. If the policy has a lock-delay, one begins after a holder that
+// did not release.
+func (m *Model) end(a *record, how EventKind) {
 	if a.state == waiting {
 		how = WasCancelled
 	}
-	m.tell(how, a)
+	m.emit(how, a)
 	a.state = over
 	m.ended[Attempt{a.session, a.request.Nonce}] = true
 	if how != WasExpired && how != WasBroken {
@@ -244,7 +242,7 @@ func (m *Model) end(a *ask, how Happening) {
 	}
 }
 
-func (m *Model) endSession(s Session, how Happening) (Outcome, []Event) {
+func (m *Model) endSession(s Session, how EventKind) (Outcome, []Event) {
 	m.events = nil
 	if !m.Open(s) {
 		return Outcome{Code: NoSession}, nil
@@ -253,12 +251,12 @@ func (m *Model) endSession(s Session, how Happening) (Outcome, []Event) {
 	return Outcome{Code: Done}, m.events
 }
 
-// endAll ends all that some sessions have, what they wait for first.
-func (m *Model) endAll(ids []engine.SessionID, how Happening) {
+// endAll ends the requests of some sessions, waiters first.
+func (m *Model) endAll(ids []engine.SessionID, how EventKind) {
 	var freed []fencing.Resource
 	for _, s := range []state{waiting, holding} {
 		for _, id := range ids {
-			for _, a := range m.asks {
+			for _, a := range m.requests {
 				if a.session == id && a.state == s {
 					m.end(a, how)
 					freed = append(freed, a.request.Resources...)
@@ -277,29 +275,29 @@ func (m *Model) endAll(ids []engine.SessionID, how Happening) {
 	m.grantWaiters(freed...)
 }
 
-func (m *Model) tell(what Happening, a *ask) {
-	m.events = append(m.events, Event{What: what, Resources: a.request.Resources, Session: a.session, Nonce: a.request.Nonce,
+func (m *Model) emit(what EventKind, a *record) {
+	m.events = append(m.events, Event{Kind: what, Resources: a.request.Resources, Session: a.session, Nonce: a.request.Nonce,
 		Token: a.token, Slot: a.slot, Mode: m.modeOf(a.request.Resources[0]), Holder: a.request.Holder})
 }
 
 func (m *Model) delay(name fencing.Resource) Event {
-	return Event{What: WasDelayed, Resources: []fencing.Resource{name}, Mode: m.modeOf(name),
+	return Event{Kind: WasDelayed, Resources: []fencing.Resource{name}, Mode: m.modeOf(name),
 		DelayID: m.delays[name], Delay: m.lockDelay(name)}
 }
 
-// Generation is the number of leaders so far.
+// Generation returns the number of leaders so far.
 func (m *Model) Generation() uint64 { return m.generation }
 
-// LastToken is the largest token that was granted or skipped.
+// LastToken returns the largest token that was granted or skipped.
 func (m *Model) LastToken() fencing.Token { return m.lastToken }
 
-// Version is that of policies and fleet.
+// Version returns the version of policies and fleet.
 func (m *Model) Version() uint64 { return m.version }
 
-// Sessions are those that are open.
-func (m *Model) Sessions() map[engine.SessionID]Settings { return m.sessions }
+// Sessions returns the open sessions.
+func (m *Model) Sessions() map[engine.SessionID]SessionInfo { return m.sessions }
 
-// Delays are the lock-delays that run, by name.
+// Delays returns the running lock-delays, sorted by name.
 func (m *Model) Delays() []Event {
 	var delays []Event
 	for _, name := range m.inUse() {
@@ -310,10 +308,10 @@ func (m *Model) Delays() []Event {
 	return delays
 }
 
-// Inspect tells who holds a lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (m *Model) Inspect(name fencing.Resource) engine.Status {
 	status := engine.Status{Resource: name, Mode: m.modeOf(name), Delayed: m.delays[name] != 0}
-	for _, a := range m.asks {
+	for _, a := range m.requests {
 		if a.state == over || !slices.Contains(a.request.Resources, name) {
 			continue
 		}

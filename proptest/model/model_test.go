@@ -17,25 +17,25 @@ func want(nonce engine.Nonce, kind engine.Kind, names ...fencing.Resource) engin
 	return engine.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}
 }
 
-// TestModelStory is one run that a person can follow with the design at hand.
-func TestModelStory(t *testing.T) {
+// TestModel is a run that a reader can follow with the design at hand.
+func TestModel(t *testing.T) {
 	m := model.New()
-	ann, bob, eve := model.Session{ID: ann, Life: 1}, model.Session{ID: bob, Life: 2}, model.Session{ID: eve, Life: 3}
-	says := func(code model.Code, happened ...model.Happening) func(model.Outcome, []model.Event) model.Outcome {
+	ann, bob, eve := model.Session{ID: ann, Incarnation: 1}, model.Session{ID: bob, Incarnation: 2}, model.Session{ID: eve, Incarnation: 3}
+	says := func(code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
 		return func(o model.Outcome, events []model.Event) model.Outcome {
 			t.Helper()
 			require.Equal(t, code, o.Code)
-			var have []model.Happening
+			var have []model.EventKind
 			for _, e := range events {
-				have = append(have, e.What)
+				have = append(have, e.Kind)
 			}
-			require.Equal(t, happened, have)
+			require.Equal(t, kinds, have)
 			return o
 		}
 	}
 	says(model.Done)(m.Lead())
 	for _, s := range []model.Session{ann, bob, eve} {
-		require.Equal(t, s.Life, says(model.Done)(m.OpenSession(s.ID, time.Second)).Life)
+		require.Equal(t, s.Incarnation, says(model.Done)(m.OpenSession(s.ID, time.Second)).Incarnation)
 	}
 	says(model.Done)(m.SetPolicy(engine.Policy{Prefix: "slow/", Mode: engine.Correctness, LockDelay: time.Minute}, 0, false))
 
@@ -52,12 +52,12 @@ func TestModelStory(t *testing.T) {
 	says(model.Done, model.WasExpired, model.WasGranted)(m.Expire(eve, 1))
 	says(model.NoSession)(m.Expire(eve, 1))
 
-	// What was asked for in one life has no effect on the next.
-	require.Equal(t, uint64(4), says(model.Done)(m.OpenSession(eve.ID, time.Second)).Life)
+	// Requests of one incarnation have no effect on the next.
+	require.Equal(t, uint64(4), says(model.Done)(m.OpenSession(eve.ID, time.Second)).Incarnation)
 	says(model.NoSession)(m.Acquire(eve, want(2, engine.Exclusive, "e")))
 	says(model.NoSession)(m.CloseSession(eve))
 
-	// A lock-delay keeps a waiter out until its own end.
+	// A lock-delay blocks waiters until it ends.
 	says(model.Granted, model.WasGranted)(m.Acquire(ann, want(3, engine.Exclusive, "slow/x")))
 	says(model.Queued, model.WasQueued)(m.Acquire(bob, want(2, engine.Exclusive, "slow/x")))
 	says(model.NotHeld)(m.Break("slow/x", 4))
@@ -66,7 +66,7 @@ func TestModelStory(t *testing.T) {
 	says(model.Done, model.WasOpened, model.WasGranted)(m.EndDelay("slow/x", 1, 1))
 	require.Equal(t, fencing.Token(6), m.LastToken())
 
-	// Permits take the lowest slot that is free.
+	// Permits take the lowest free slot.
 	permit := func(nonce engine.Nonce, n int) engine.Request {
 		return engine.Request{Nonce: nonce, Kind: engine.Permit, Permits: n, Resources: []fencing.Resource{"p"}}
 	}

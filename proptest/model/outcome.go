@@ -7,7 +7,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Code is the word for how a command ended.
+// Code is the result code of a command.
 type Code string
 
 // The codes of an Outcome.
@@ -27,37 +27,37 @@ const (
 	NotReady  Code = "not ready"
 )
 
-// Outcome is what the one who gave a command is told.
+// Outcome is the result of a command.
 type Outcome struct {
-	Code       Code
-	Token      fencing.Token
-	Slot       int
-	Mode, Next engine.Mode
-	Resource   fencing.Resource
-	Generation uint64
-	Version    uint64
-	Life       uint64 // of a session that was opened
-	Range      *Range // that was assigned
+	Code        Code
+	Token       fencing.Token
+	Slot        int
+	Mode, Next  engine.Mode
+	Resource    fencing.Resource
+	Generation  uint64
+	Version     uint64
+	Incarnation uint64 // of the opened session
+	Range       *Range // the assigned one
 }
 
-// Happening is the word for what an Event tells.
-type Happening string
+// EventKind is the kind of an Event.
+type EventKind string
 
-// The happenings of an Event.
+// The kinds of events.
 const (
-	WasQueued    Happening = "queued"
-	WasGranted   Happening = "granted"
-	WasReleased  Happening = "released"
-	WasCancelled Happening = "cancelled"
-	WasExpired   Happening = "expired"
-	WasBroken    Happening = "broken"
-	WasDelayed   Happening = "delayed"
-	WasOpened    Happening = "opened"
+	WasQueued    EventKind = "queued"
+	WasGranted   EventKind = "granted"
+	WasReleased  EventKind = "released"
+	WasCancelled EventKind = "cancelled"
+	WasExpired   EventKind = "expired"
+	WasBroken    EventKind = "broken"
+	WasDelayed   EventKind = "delayed"
+	WasOpened    EventKind = "opened"
 )
 
-// Event is what everyone is told.
+// Event is a change that the service publishes.
 type Event struct {
-	What      Happening
+	Kind      EventKind
 	Resources []fencing.Resource
 	Session   engine.SessionID
 	Nonce     engine.Nonce
@@ -69,7 +69,7 @@ type Event struct {
 	Delay     time.Duration
 }
 
-// Attempt is the identity of a request.
+// Attempt identifies a request.
 type Attempt struct {
 	Session engine.SessionID
 	Nonce   engine.Nonce

@@ -11,8 +11,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// rule is what the model knows of one prefix: the policy that holds, and the
-// migration of its locks to another mode, if one is under way.
+// rule is the state of one prefix: its policy, and the migration of its locks to another
+// mode, if one is in progress.
 type rule struct {
 	policy    *engine.Policy // nil while the first policy of a prefix migrates its locks
 	migration *migration
@@ -21,13 +21,12 @@ type rule struct {
 // migration moves the locks of one rule from a mode to another.
 type migration struct {
 	from, to engine.Mode
-	policy   *engine.Policy // that will hold; nil if the rule is to be deleted
+	policy   *engine.Policy // after the migration; nil if it deletes the rule
 	version  uint64
 	now      bool
 }
 
-// mode is the mode that the locks of a rule have; the old one during a
-// migration.
+// mode returns the mode of the locks of a rule: the old one during a migration.
 func (r *rule) mode() engine.Mode {
 	switch {
 	case r == nil:
@@ -38,8 +37,8 @@ func (r *rule) mode() engine.Mode {
 	return r.policy.Mode
 }
 
-// longest is the rule with the longest prefix of a text, other than the text
-// itself if proper is set.
+// longest returns the rule with the longest prefix of a text, other than the text itself
+// if proper is set.
 func (m *Model) longest(text string, proper bool) (string, *rule) {
 	best, found := "", (*rule)(nil)
 	for prefix, r := range m.rules {
@@ -57,14 +56,13 @@ func (m *Model) ruleOf(name fencing.Resource) *rule {
 
 func (m *Model) modeOf(name fencing.Resource) engine.Mode { return m.ruleOf(name).mode() }
 
-// migrating reports whether a lock is on its way to another mode.
+// migrating reports whether a lock is migrating to another mode.
 func (m *Model) migrating(name fencing.Resource) bool {
 	r := m.ruleOf(name)
 	return r != nil && r.migration != nil
 }
 
-// lockDelay is that of the policy that holds, which during a migration is the one
-// from before.
+// lockDelay returns the lock-delay of a lock's policy: the old one during a migration.
 func (m *Model) lockDelay(name fencing.Resource) time.Duration {
 	for prefix, r := m.longest(string(name), false); r != nil; prefix, r = m.longest(prefix, true) {
 		if r.policy != nil {
@@ -74,7 +72,7 @@ func (m *Model) lockDelay(name fencing.Resource) time.Duration {
 	return 0
 }
 
-// Policies are the policies as clients see them, the longest prefix first.
+// Policies returns the policies as clients see them, the longest prefix first.
 func (m *Model) Policies() []engine.Policy {
 	var all []engine.Policy
 	for prefix, r := range m.rules {
@@ -95,13 +93,13 @@ func (m *Model) Policies() []engine.Policy {
 	return all
 }
 
-// changed counts a new version.
+// changed makes a new version.
 func (m *Model) changed() Outcome {
 	m.version++
 	return m.is(Done)
 }
 
-// is an outcome that tells the version.
+// is returns an outcome with the version.
 func (m *Model) is(code Code) Outcome { return Outcome{Code: code, Version: m.version} }
 
 func (m *Model) refuseMigrating(r *rule) Outcome {
@@ -110,8 +108,8 @@ func (m *Model) refuseMigrating(r *rule) Outcome {
 	return o
 }
 
-// SetPolicy adds or replaces a policy, at the version given unless that is 0. If
-// its locks have the other mode they migrate first.
+// SetPolicy adds or replaces a policy, at the given version unless that is 0. If its
+// locks have the other mode, they migrate first.
 func (m *Model) SetPolicy(p engine.Policy, version uint64, now bool) (Outcome, []Event) {
 	m.events = nil
 	if version != 0 && version != m.version {
@@ -141,8 +139,8 @@ func (m *Model) SetPolicy(p engine.Policy, version uint64, now bool) (Outcome, [
 	return m.migrate(p.Prefix, &migration{from: have, to: p.Mode, policy: &p}, now)
 }
 
-// DeletePolicy removes a policy, at the version given unless that is 0. Its locks
-// get the mode of the policy above it, by a migration if need be.
+// DeletePolicy removes a policy, at the given version unless that is 0. Its locks get
+// the mode of the next shorter prefix, by a migration if necessary.
 func (m *Model) DeletePolicy(prefix string, version uint64, now bool) (Outcome, []Event) {
 	m.events = nil
 	r := m.rules[prefix]
@@ -166,11 +164,10 @@ func (m *Model) DeletePolicy(prefix string, version uint64, now bool) (Outcome, 
 	return m.migrate(prefix, &migration{from: r.mode(), to: above.mode()}, now)
 }
 
-// migrate begins a migration: from now on nobody is granted these locks. On the
-// way to Redis those who wait are sent away, and Redis must go on above all tokens
-// that were granted here.
-func (m *Model) migrate(prefix string, way *migration, now bool) (Outcome, []Event) {
-	if way.to == engine.Efficiency {
+// migrate begins a migration: from now on these locks are not granted. Waiters are
+// cancelled. Redis must continue above all tokens that were granted here.
+func (m *Model) migrate(prefix string, mv *migration, now bool) (Outcome, []Event) {
+	if mv.to == engine.Efficiency {
 		ceiling := max(m.redis.Ceiling, m.lastToken) + step
 		if ceiling > fencing.MaxToken {
 			return m.is(Exhausted), nil
@@ -178,17 +175,17 @@ func (m *Model) migrate(prefix string, way *migration, now bool) (Outcome, []Eve
 		m.redis.Floor, m.redis.Ceiling = max(m.redis.Floor, m.lastToken), ceiling
 	}
 	m.version++
-	way.version, way.now = m.version, now
+	mv.version, mv.now = m.version, now
 	if m.rules[prefix] == nil {
 		m.rules[prefix] = &rule{}
 	}
-	m.rules[prefix].migration = way
+	m.rules[prefix].migration = mv
 	var freed []fencing.Resource
 	for _, name := range m.locksOf(prefix) {
-		for _, a := range m.asks {
+		for _, a := range m.requests {
 			if a.state == waiting && slices.Contains(a.request.Resources, name) {
-				m.tell(WasCancelled, a)
-				a.state = over // but it has not ended: it may be asked again
+				m.emit(WasCancelled, a)
+				a.state = over // but not ended: the client may repeat it
 				freed = append(freed, a.request.Resources...)
 			}
 		}
@@ -200,39 +197,37 @@ func (m *Model) migrate(prefix string, way *migration, now bool) (Outcome, []Eve
 	return m.is(Done), m.events
 }
 
-// hurry makes a migration one that does not wait for holders.
+// hurry makes a migration break holders instead of waiting for them.
 func (m *Model) hurry(prefix string, now bool) {
-	if way := m.rules[prefix].migration; now && !way.now {
-		way.now = true
+	if mv := m.rules[prefix].migration; now && !mv.now {
+		mv.now = true
 		m.version++
 		m.breakAll(prefix)
 	}
 }
 
-// breakAll takes the locks of a prefix from their holders and ends their
-// lock-delays, without new ones.
+// breakAll revokes all grants of a prefix and ends its lock-delays, without new ones.
 func (m *Model) breakAll(prefix string) {
 	var freed []fencing.Resource
 	for _, name := range m.locksOf(prefix) {
 		for _, holder := range m.Inspect(name).Holders {
 			a := m.live(Attempt{holder.Session, holder.Nonce})
-			m.tell(WasBroken, a)
+			m.emit(WasBroken, a)
 			a.state = over
 			m.ended[Attempt{a.session, a.request.Nonce}] = true
 			freed = append(freed, a.request.Resources...)
 		}
 		if m.delays[name] != 0 {
 			delete(m.delays, name)
-			m.events = append(m.events, Event{What: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
+			m.events = append(m.events, Event{Kind: WasOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
 			freed = append(freed, name)
 		}
 	}
 	m.grantWaiters(freed...)
 }
 
-// AbortMove ends a migration. Its locks keep their mode, with the policy that
-// they had; a prefix that had none gets one if the policy above it does not have
-// this mode, or is migrating.
+// AbortMove aborts a migration. Its locks keep their mode and policy. A prefix without a
+// policy gets one if the next shorter prefix has another mode or is migrating.
 func (m *Model) AbortMove(prefix string) (Outcome, []Event) {
 	r := m.rules[prefix]
 	if r == nil || r.migration == nil {
@@ -246,8 +241,8 @@ func (m *Model) AbortMove(prefix string) (Outcome, []Event) {
 	return m.changed(), nil
 }
 
-// FinishMove ends the migration that began with this version: its locks have the
-// new mode.
+// FinishMove completes the migration that began with this version: its locks get the new
+// mode.
 func (m *Model) FinishMove(prefix string, version uint64) (Outcome, []Event) {
 	r := m.rules[prefix]
 	switch {
@@ -256,8 +251,8 @@ func (m *Model) FinishMove(prefix string, version uint64) (Outcome, []Event) {
 	case r == nil || r.migration == nil || r.migration.version != version:
 		return m.is(Outdated), nil
 	}
-	way := r.migration
-	if way.to == engine.Efficiency {
+	mv := r.migration
+	if mv.to == engine.Efficiency {
 		for _, name := range m.locksOf(prefix) {
 			if len(m.Inspect(name).Holders) > 0 || m.delays[name] != 0 {
 				o := m.is(Busy)
@@ -271,15 +266,15 @@ func (m *Model) FinishMove(prefix string, version uint64) (Outcome, []Event) {
 		}
 		m.lastToken = max(m.lastToken, m.redis.Ceiling)
 	}
-	if way.policy != nil {
-		m.rules[prefix] = &rule{policy: way.policy}
+	if mv.policy != nil {
+		m.rules[prefix] = &rule{policy: mv.policy}
 	} else {
-		m.dissolve(prefix, way.to)
+		m.dissolve(prefix, mv.to)
 	}
 	return m.changed(), nil
 }
 
-// dissolve removes the rule of a prefix if its locks have this mode without it.
+// dissolve removes the rule of a prefix, unless its locks need it to keep this mode.
 func (m *Model) dissolve(prefix string, mode engine.Mode) {
 	delete(m.rules, prefix)
 	if _, above := m.longest(prefix, true); above.mode() != mode || above != nil && above.migration != nil {
@@ -287,12 +282,12 @@ func (m *Model) dissolve(prefix string, mode engine.Mode) {
 	}
 }
 
-// Migrations are those under way, by prefix.
+// Migrations returns the migrations in progress, sorted by prefix.
 func (m *Model) Migrations() []Migration {
 	var all []Migration
 	for _, prefix := range slices.Sorted(maps.Keys(m.rules)) {
-		way := m.rules[prefix].migration
-		if way == nil {
+		mv := m.rules[prefix].migration
+		if mv == nil {
 			continue
 		}
 		closed := 0
@@ -301,22 +296,22 @@ func (m *Model) Migrations() []Migration {
 				closed++
 			}
 		}
-		all = append(all, Migration{Prefix: prefix, From: way.from, To: way.to, Version: way.version, Now: way.now,
-			Delete: way.policy == nil, Holders: closed})
+		all = append(all, Migration{Prefix: prefix, From: mv.from, To: mv.to, Version: mv.version, Now: mv.now,
+			Delete: mv.policy == nil, Holders: closed})
 	}
 	return all
 }
 
-// Migration is a migration that is under way.
+// Migration is a migration in progress.
 type Migration struct {
 	Prefix      string
 	From, To    engine.Mode
 	Version     uint64
 	Now, Delete bool
-	Holders     int // locks that are held, or closed by a lock-delay
+	Holders     int // locks that are held or in a lock-delay
 }
 
-// locksOf is the locks in use whose longest prefix is this one, sorted.
+// locksOf returns the locks in use whose longest prefix is this one, sorted.
 func (m *Model) locksOf(prefix string) []fencing.Resource {
 	return slices.DeleteFunc(m.inUse(), func(name fencing.Resource) bool {
 		best, r := m.longest(string(name), false)
@@ -324,10 +319,10 @@ func (m *Model) locksOf(prefix string) []fencing.Resource {
 	})
 }
 
-// inUse is the names that anyone holds or wants, or that are delayed, sorted.
+// inUse returns the names that have holders, waiters or a lock-delay, sorted.
 func (m *Model) inUse() []fencing.Resource {
 	var names []fencing.Resource
-	for _, a := range m.asks {
+	for _, a := range m.requests {
 		if a.state != over {
 			names = append(names, a.request.Resources...)
 		}

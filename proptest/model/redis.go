@@ -11,17 +11,17 @@ import (
 // step is the size of a range of tokens, and of every jump.
 const step fencing.Token = 1 << 32
 
-// Redis is what the log knows of the Redis nodes.
+// Redis is the state of the Redis fleet in the log.
 type Redis struct {
 	Fleet          engine.Fleet
-	Next           engine.Fleet // of the change that began with NextVersion, if that is not 0
+	Next           engine.Fleet // the fleet to change to, if NextVersion is not 0
 	NextVersion    uint64
 	Now, Force     bool
 	Floor, Ceiling fencing.Token
-	Fresh          bool // no range was assigned yet, and the log was not rolled back
+	Fresh          bool // no range was assigned and the log was not restored
 	Ready          bool
 	Restored       bool
-	Reconciled     uint64   // the version of the Reconcile that is to be finished
+	Reconciled     uint64   // the version of the unfinished Reconcile
 	Assigned       []string // sorted
 }
 
@@ -32,7 +32,7 @@ type Range struct {
 	First          bool
 }
 
-// Redis tells what the log knows of the Redis nodes.
+// Redis returns the state of the Redis fleet.
 func (m *Model) Redis() Redis {
 	r := m.redis
 	r.Fresh = !m.assignedEver && !m.restoredEver
@@ -40,12 +40,12 @@ func (m *Model) Redis() Redis {
 	return r
 }
 
-// Ready reports whether clients may take efficiency locks: not while the log has
-// to catch up with the nodes, nor while the fleet changes.
+// Ready reports whether clients may acquire efficiency locks: not before the log is
+// reconciled with the nodes, nor while the fleet changes.
 func (m *Model) Ready() bool { return m.redis.Ready && m.redis.NextVersion == 0 }
 
-// SetFleet sets the fleet, or begins the change to another one. As long as no
-// fleet was ready there is nothing to wait for.
+// SetFleet sets the fleet, or begins the change to another one. If no fleet was ready,
+// the change is immediate.
 func (m *Model) SetFleet(f engine.Fleet, version uint64, now, force bool) (Outcome, []Event) {
 	r := &m.redis
 	changing := r.NextVersion != 0
@@ -91,11 +91,11 @@ func (m *Model) FinishFleet(version uint64) (Outcome, []Event) {
 	r.Fleet, r.Next, r.NextVersion, r.Now, r.Force = r.Next, engine.Fleet{}, 0, false, false
 	r.Floor = r.Ceiling
 	m.assigned = map[string]bool{}
-	r.Ready, r.Reconciled = false, 0 // the log catches up with the new nodes first
+	r.Ready, r.Reconciled = false, 0 // the log must be reconciled with the new nodes first
 	return m.changed(), nil
 }
 
-// AssignRange gives a member of the fleet tokens that nobody had.
+// AssignRange assigns a member of the fleet a range of unused tokens.
 func (m *Model) AssignRange(member string) (Outcome, []Event) {
 	r := &m.redis
 	switch {
@@ -119,8 +119,8 @@ func (m *Model) RaiseCeiling(to fencing.Token) (Outcome, []Event) {
 	return m.is(Done), nil
 }
 
-// Reconcile moves the log past what the nodes report. A log that is fresh has
-// nothing to fear from nodes that know of no tokens.
+// Reconcile moves the log past the reports of the nodes. A fresh log stays where it is
+// if the nodes report no tokens.
 func (m *Model) Reconcile(version uint64, ceiling fencing.Token) (Outcome, []Event) {
 	r := &m.redis
 	if r.Ready {
@@ -142,7 +142,7 @@ func (m *Model) Reconcile(version uint64, ceiling fencing.Token) (Outcome, []Eve
 	return o, nil
 }
 
-// FinishReconcile says that a quorum of nodes has come as far as a version.
+// FinishReconcile records that a quorum of nodes has reached a version.
 func (m *Model) FinishReconcile(version uint64) (Outcome, []Event) {
 	r := &m.redis
 	switch {
@@ -152,14 +152,14 @@ func (m *Model) FinishReconcile(version uint64) (Outcome, []Event) {
 		return m.is(Outdated), nil
 	}
 	r.Ready, r.Restored, r.Reconciled = true, false, 0
-	for _, member := range r.Fleet.Addresses { // any of them may have voted before
+	for _, member := range r.Fleet.Addresses { // any of them may have voted
 		m.assigned[member], m.assignedEver = true, true
 	}
 	return m.changed(), nil
 }
 
-// MarkRestored says that the log was rolled back from a state with at most this
-// version and ceiling, as far as is known.
+// MarkRestored records that the log was restored from a backup. The replaced state had
+// at most this version and ceiling, as far as is known.
 func (m *Model) MarkRestored(version uint64, ceiling fencing.Token) (Outcome, []Event) {
 	m.version = max(m.version, version) + 1<<32
 	m.redis.Ceiling = max(m.redis.Ceiling, ceiling)
@@ -175,5 +175,5 @@ func (m *Model) SetMemberAPI(id, address string) (Outcome, []Event) {
 	return m.is(Done), nil
 }
 
-// MemberAPI is the address of a member, or "".
+// MemberAPI returns the address of a member, or "".
 func (m *Model) MemberAPI(id string) string { return m.members[id] }

@@ -1,7 +1,7 @@
 // Command prop holds the promises against the code, with a budget that the tests
 // alone do not take, and prints how much was checked.
 //
-// It does not decide what a promise is: package promise does, and the tests of
+// It does not decide what a promise is: package property does, and the tests of
 // the settings hold it against what they do. It runs them without the race
 // detector, adds up what they publish, tries the fast group of the mutants, and
 // fails if anything was broken or if less was checked than it should.
@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 func main() {
@@ -67,7 +67,7 @@ func once(ctx context.Context, seed uint64, mutants bool) error {
 }
 
 // enough reports which figures were missed.
-func enough(total promise.Report, virtual time.Duration, operations, faults int) error {
+func enough(total property.Report, virtual time.Duration, operations, faults int) error {
 	var missed []error
 	if total.Time < virtual {
 		missed = append(missed, fmt.Errorf("%v of virtual time, less than %v", total.Time.Round(time.Second), virtual))
@@ -78,7 +78,7 @@ func enough(total promise.Report, virtual time.Duration, operations, faults int)
 	if n := total.Injected(); n < faults {
 		missed = append(missed, fmt.Errorf("%d faults, less than %d", n, faults))
 	}
-	for _, p := range promise.All {
+	for _, p := range property.All {
 		if total.Checks[p] == 0 {
 			missed = append(missed, fmt.Errorf("%s was never looked at", p))
 		}
@@ -90,13 +90,13 @@ func enough(total promise.Report, virtual time.Duration, operations, faults int)
 }
 
 // round runs every setting once. scale makes it larger or smaller.
-func round(ctx context.Context, seed uint64, scale float64) ([]promise.Report, error) {
+func round(ctx context.Context, seed uint64, scale float64) ([]property.Report, error) {
 	dir, err := os.MkdirTemp("", "leased-prop")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	var all []promise.Report
+	var all []property.Report
 	for _, s := range settings {
 		reports, err := s.run(ctx, filepath.Join(dir, "reports"), seed, scale)
 		all = append(all, reports...)

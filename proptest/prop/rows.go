@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // least is a row that every round must have, with the least that it shows. The
@@ -30,11 +30,11 @@ var rows = []least{
 
 // complete reports which rows of a round are missing or thin. scale is that of
 // the round.
-func complete(reports []promise.Report, scale float64) error {
+func complete(reports []property.Report, scale float64) error {
 	var missed []error
 	all := merged(reports)
 	for _, row := range rows {
-		i := slices.IndexFunc(all, func(r promise.Report) bool { return r.Setting == row.setting })
+		i := slices.IndexFunc(all, func(r property.Report) bool { return r.Setting == row.setting })
 		if i < 0 {
 			missed = append(missed, fmt.Errorf("%s: nothing was published; was its test skipped or renamed?", row.setting))
 			continue

@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // just is a round that has what every row must have, and no more.
-func just() []promise.Report {
-	var all []promise.Report
+func just() []property.Report {
+	var all []property.Report
 	for _, row := range rows {
-		all = append(all, promise.Report{Setting: row.setting, Runs: row.runs, Operations: row.operations, Faults: map[string]int{"pause": row.faults}})
+		all = append(all, property.Report{Setting: row.setting, Runs: row.runs, Operations: row.operations, Faults: map[string]int{"pause": row.faults}})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // setting is where the promises are held against the code.
@@ -37,7 +37,7 @@ var settings = []setting{
 }
 
 // run runs the tests of a setting, and returns what they have published.
-func (s setting) run(ctx context.Context, file string, seed uint64, scale float64) ([]promise.Report, error) {
+func (s setting) run(ctx context.Context, file string, seed uint64, scale float64) ([]property.Report, error) {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func (s setting) run(ctx context.Context, file string, seed uint64, scale float6
 		args = append(args, "-rapid.seed="+strconv.FormatUint(seed, 10), "-rapid.nofailfile")
 	}
 	c := exec.CommandContext(ctx, "go", args...)
-	c.Env = append(os.Environ(), promise.ReportFile+"="+file, promise.ScaleFactor+"="+strconv.FormatFloat(s.scale*scale, 'f', -1, 64),
-		promise.Seed+"="+strconv.FormatUint(seed, 10))
+	c.Env = append(os.Environ(), property.ReportVariable+"="+file, property.ScaleVariable+"="+strconv.FormatFloat(s.scale*scale, 'f', -1, 64),
+		property.SeedVariable+"="+strconv.FormatUint(seed, 10))
 	output, err := c.CombinedOutput()
 	if err == nil && s.counts != nil {
 		return nil, s.counted(string(output), scale)
@@ -77,13 +77,13 @@ func (s setting) counted(output string, scale float64) error {
 	return errors.Join(missed...)
 }
 
-func (s setting) published(file string, seed uint64) ([]promise.Report, error) {
+func (s setting) published(file string, seed uint64) ([]property.Report, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("no test of %s has published figures: %w", s.folder, err)
 	}
 	defer f.Close()
-	reports, err := promise.Reports(f)
+	reports, err := property.Reports(f)
 	for i := range reports {
 		if len(reports[i].Seeds) == 0 {
 			reports[i].Seeds = []uint64{seed}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 func soak(ctx context.Context, seed uint64, duration time.Duration) error {
 	begun := clock.Now()
 	virtual := duration * (100 - realShare) / 100
-	var reports []promise.Report
+	var reports []property.Report
 	var longest time.Duration
 	for n := uint64(0); n == 0 || since(begun)+longest <= virtual; n++ {
 		start := clock.Now()
@@ -49,7 +49,7 @@ func soak(ctx context.Context, seed uint64, duration time.Duration) error {
 }
 
 // often reports whether real processes were broken often enough in a way.
-func often(r promise.Report, word string, least int) error {
+func often(r property.Report, word string, least int) error {
 	n := 0
 	for kind, times := range r.Faults {
 		if strings.Contains(kind, word) {
@@ -67,8 +67,8 @@ const scenarioTime = time.Minute
 
 // processes is the leg with real processes: faults at random, then each scenario with
 // one fault. A leg that fails keeps its files.
-func processes(ctx context.Context, seed uint64, d time.Duration) (promise.Report, error) {
-	report := promise.Report{Setting: "real processes"}
+func processes(ctx context.Context, seed uint64, d time.Duration) (property.Report, error) {
+	report := property.Report{Setting: "real processes"}
 	for _, leg := range []struct {
 		scenario string
 		length   time.Duration
@@ -83,14 +83,14 @@ func processes(ctx context.Context, seed uint64, d time.Duration) (promise.Repor
 }
 
 // scenario runs one scenario with real processes.
-func scenario(ctx context.Context, name string, seed uint64, d time.Duration) (promise.Report, error) {
+func scenario(ctx context.Context, name string, seed uint64, d time.Duration) (property.Report, error) {
 	dir, err := ownFolder()
 	if err != nil {
-		return promise.Report{}, err
+		return property.Report{}, err
 	}
 	file := filepath.Join(dir, "torture.json")
 	err = torture(ctx, dir, "--scenario", name, "--duration", d.Round(time.Second).String(), "--seed", fmt.Sprint(seed), "--report", file).Run()
-	report := promise.Report{}
+	report := property.Report{}
 	data, readErr := os.ReadFile(file)
 	if readErr == nil {
 		readErr = json.Unmarshal(data, &report)
@@ -106,7 +106,7 @@ func scenario(ctx context.Context, name string, seed uint64, d time.Duration) (p
 
 // torture is the command of the leg, which keeps its temporary files in a folder.
 func torture(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/leased", "torture"}, args...)...)
+	c := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/leased-torture"}, args...)...)
 	c.Env = append(os.Environ(), "TMPDIR="+dir)
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
 	return c
@@ -114,7 +114,7 @@ func torture(ctx context.Context, dir string, args ...string) *exec.Cmd {
 
 // ownFolder makes the folder in which the leg has all its temporary files. One
 // was once swept away in the middle of a soak, by somebody who removed what
-// other runs of leased torture had left in the temporary folder of the machine.
+// other runs of leased-torture had left in the temporary folder of the machine.
 func ownFolder() (string, error) {
 	dir, err := os.MkdirTemp("", "leased-soak-")
 	if err != nil {

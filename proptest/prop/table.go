@@ -10,16 +10,16 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // merged adds up the reports of each setting, in the order in which they came.
-func merged(reports []promise.Report) []promise.Report {
-	var all []promise.Report
+func merged(reports []property.Report) []property.Report {
+	var all []property.Report
 	for _, r := range reports {
-		i := slices.IndexFunc(all, func(m promise.Report) bool { return m.Setting == r.Setting })
+		i := slices.IndexFunc(all, func(m property.Report) bool { return m.Setting == r.Setting })
 		if i < 0 {
-			all = append(all, promise.Report{Setting: r.Setting})
+			all = append(all, property.Report{Setting: r.Setting})
 			i = len(all) - 1
 		}
 		all[i].Add(r)
@@ -28,11 +28,11 @@ func merged(reports []promise.Report) []promise.Report {
 }
 
 // table prints the figures of each setting and of all, and returns the latter.
-func table(w io.Writer, reports []promise.Report) promise.Report {
-	total := promise.Report{Setting: "total"}
+func table(w io.Writer, reports []property.Report) property.Report {
+	total := property.Report{Setting: "total"}
 	out := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "SETTING\tSEEDS\tRUNS\tTIME\tOPERATIONS\tFAULTS\tGRANTS\tSTALE WRITES REFUSED\tOVERLAPS\tVIOLATIONS\t")
-	row := func(r promise.Report, seeds string) {
+	row := func(r property.Report, seeds string) {
 		fmt.Fprintf(out, "%s\t%s\t%d\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Setting, seeds, r.Runs, r.Time.Round(time.Second), r.Operations,
 			r.Injected(), r.Grants, r.Stale, r.Overlaps, len(r.Violations))
 	}
@@ -50,7 +50,7 @@ func table(w io.Writer, reports []promise.Report) promise.Report {
 		fmt.Fprintf(w, "%10d  %s\n", total.Faults[kind], kind)
 	}
 	fmt.Fprintln(w, "\nhow often each promise was looked at:")
-	for _, p := range promise.All {
+	for _, p := range property.All {
 		fmt.Fprintf(w, "%10d  %s\n", total.Checks[p], p)
 	}
 	for _, v := range total.Violations {

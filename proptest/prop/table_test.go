@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 func TestTable(t *testing.T) {
 	var out strings.Builder
-	total := table(&out, []promise.Report{
+	total := table(&out, []property.Report{
 		{Setting: "one", Seeds: []uint64{3, 7}, Runs: 2, Time: time.Hour, Operations: 10, Faults: map[string]int{"pause": 2}},
 		{Setting: "two", Runs: 1, Time: time.Minute, Operations: 5, Faults: map[string]int{"crash": 9}, Violations: []string{"T1 is broken"}},
 		{Setting: "one", Seeds: []uint64{9}, Runs: 1, Time: time.Hour, Operations: 1},
@@ -28,9 +28,9 @@ func TestTable(t *testing.T) {
 }
 
 func TestEnough(t *testing.T) {
-	good := promise.Report{Time: 24 * time.Hour, Operations: 100, Faults: map[string]int{"pause": 10}, Checks: map[promise.Promise]int{}}
+	good := property.Report{Time: 24 * time.Hour, Operations: 100, Faults: map[string]int{"pause": 10}, Checks: map[property.Name]int{}}
 	require.ErrorContains(t, enough(good, 24*time.Hour, 100, 10), "never looked at")
-	for _, p := range promise.All {
+	for _, p := range property.All {
 		good.Checks[p] = 1
 	}
 	require.NoError(t, enough(good, 24*time.Hour, 100, 10))

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
 // server runs the scripts, at the times that the test decides.
@@ -31,7 +31,7 @@ func newServer(t *testing.T, addr string) *server {
 	s := &server{t: t, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), texts: map[string]string{}}
 	t.Cleanup(func() { _ = s.client.Close() })
 	for _, name := range []string{"acquire", "raise", "renew", "release", "inspect", "list", "report", "join", "init", "reserve", "advance", "sweep"} {
-		text, err := redlockadapter.Script(name)
+		text, err := scripts.Text(name)
 		require.NoError(t, err)
 		s.texts[name] = text
 	}
@@ -147,7 +147,7 @@ func (s *server) report(now int64) (recovery.Report, string, int64) {
 func (s *server) list(now int64) (resources []fencing.Resource, ok bool) {
 	s.t.Helper()
 	for cursor := "0"; ; {
-		page := s.run(now, "list", []string{s.key("node")}, cursor, `{ns}:`+s.life+`:lock:*`, 100)
+		page := s.run(now, "list", []string{s.key("node")}, cursor, "", 100)
 		if page[0] == "empty" {
 			return nil, false
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/linear"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // Step is where a client stands, between two things that it does.
@@ -53,24 +53,24 @@ type service interface {
 
 // attempt is one try of a client to get a lock, and its lease if it gets it.
 type attempt struct {
-	lock   int
-	name   fencing.Resource
-	nonce  engine.Nonce
-	key    promise.Attempt // for the judge
-	wait   bool
-	asked  time.Duration
-	token  fencing.Token  // once granted
-	held   engine.Instant // when the answer came
-	over   bool           // refused, given up, lost or released
-	writes int            // still to do
-	dealer any            // what the service knows of it
+	lock    int
+	name    fencing.Resource
+	nonce   engine.Nonce
+	key     property.Attempt // for the judge
+	wait    bool
+	asked   time.Duration
+	token   fencing.Token  // once granted
+	held    engine.Instant // when the answer came
+	over    bool           // refused, given up, lost or released
+	writes  int            // still to do
+	session any            // what the service knows of it
 
 	unlogged bool // it was granted in efficiency mode
 }
 
 // client is one user of the locks: a process with one thing to do at a time.
 type client struct {
-	*party
+	*process
 	w       *World
 	service service
 	policy  engine.Policy
@@ -80,7 +80,7 @@ type client struct {
 }
 
 func newClient(w *World, name string) *client {
-	return &client{party: w.newParty(name), w: w, policy: engine.Policy{TTL: w.plan.TTL}.Filled()}
+	return &client{process: w.newProcess(name), w: w, policy: engine.Policy{TTL: w.plan.TTL}.Filled()}
 }
 
 // begin is the start of a life.
@@ -94,16 +94,16 @@ func (c *client) now() engine.Instant { return c.clock.instant(c.w.now) }
 
 // step goes on to what comes next, after a moment, unless a pause waits there.
 func (c *client) step(s Step, do func()) {
-	c.w.timer(c.party, c.w.random(50*time.Microsecond), do)
+	c.w.timer(c.process, c.w.random(50*time.Microsecond), do)
 	if d := c.armed[s]; d > 0 {
 		c.armed[s] = 0
-		c.w.pause(c.party, d, PauseAtStep.String())
+		c.w.pause(c.process, d, PauseAtStep.String())
 	}
 }
 
 // idle thinks, then wants a lock.
 func (c *client) idle() {
-	c.w.timer(c.party, c.w.random(c.w.plan.Think), func() { c.step(AboutToAsk, c.want) })
+	c.w.timer(c.process, c.w.random(c.w.plan.Think), func() { c.step(AboutToAsk, c.want) })
 }
 
 func (c *client) want() {
@@ -119,10 +119,10 @@ func (c *client) want() {
 		}
 	}
 	c.current = a
-	c.w.tell(promise.Event{Kind: promise.Asked, Who: c.name, Resource: a.name, Attempt: a.key})
+	c.w.emit(property.Event{Kind: property.Requested, Who: c.name, Resource: a.name, Attempt: a.key})
 	c.service.ask(a)
-	patience := 3*c.w.plan.TTL + c.w.random(5*c.w.plan.TTL)
-	c.w.timer(c.party, patience, func() {
+	timeout := 3*c.w.plan.TTL + c.w.random(5*c.w.plan.TTL)
+	c.w.timer(c.process, timeout, func() {
 		if a.token == fencing.None && !a.over { // it does not want it any more
 			c.close(a)
 		}
@@ -131,7 +131,7 @@ func (c *client) want() {
 
 // granted takes an answer of the service. It is asked whether the lease can
 // still be used: production hands out none that has run out on its way.
-func (c *client) granted(a *attempt, key promise.Attempt, token fencing.Token) {
+func (c *client) granted(a *attempt, key property.Attempt, token fencing.Token) {
 	if a.over || a.token != fencing.None {
 		return
 	}
@@ -141,7 +141,7 @@ func (c *client) granted(a *attempt, key promise.Attempt, token fencing.Token) {
 		c.close(a)
 		return
 	}
-	c.w.tell(promise.Event{Kind: promise.Told, Who: c.name, Resource: a.name, Attempt: a.key, Token: token, Unlogged: a.unlogged})
+	c.w.emit(property.Event{Kind: property.Acquired, Who: c.name, Resource: a.name, Attempt: a.key, Token: token, Unlogged: a.unlogged})
 	if c.w.healed {
 		c.w.servedLock(a)
 	}
@@ -155,7 +155,7 @@ func (c *client) refused(a *attempt) {
 		return
 	}
 	a.over = true
-	c.w.tell(promise.Event{Kind: promise.Refused, Who: c.name, Resource: a.name, Attempt: a.key})
+	c.w.emit(property.Event{Kind: property.Denied, Who: c.name, Resource: a.name, Attempt: a.key})
 	c.idle()
 }
 
@@ -173,7 +173,7 @@ func (c *client) expired(a *attempt) bool { return c.now().Until(c.deadline(a)) 
 // watch ends the lease when its time has passed, whatever the client does.
 func (c *client) watch(a *attempt) {
 	left := c.now().Until(c.deadline(a))
-	c.w.timer(c.party, min(max(left, time.Millisecond), time.Second), func() {
+	c.w.timer(c.process, min(max(left, time.Millisecond), time.Second), func() {
 		switch {
 		case a.over:
 		case c.expired(a):
@@ -198,7 +198,7 @@ func (c *client) close(a *attempt) {
 	}
 	a.over = true
 	if a.token != fencing.None {
-		c.w.tell(promise.Event{Kind: promise.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
+		c.w.emit(property.Event{Kind: property.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
 	}
 	c.step(AboutToRelease, func() { c.service.release(a) })
 	c.idle()
@@ -209,9 +209,9 @@ func (c *client) close(a *attempt) {
 func (c *client) call(do func(answer func(then func())), unknown func()) {
 	answered := false
 	life := c.life
-	c.w.send(c.party, c.w.store.party, true, func() {
+	c.w.send(c.process, c.w.store.process, true, func() {
 		do(func(then func()) {
-			c.w.send(c.w.store.party, c.party, true, func() {
+			c.w.send(c.w.store.process, c.process, true, func() {
 				if answered || life != c.life {
 					return
 				}
@@ -220,7 +220,7 @@ func (c *client) call(do func(answer func(then func())), unknown func()) {
 			})
 		})
 	})
-	c.w.timer(c.party, gateTimeout, func() {
+	c.w.timer(c.process, gateTimeout, func() {
 		if !answered {
 			answered = true
 			unknown()
@@ -262,7 +262,7 @@ func (c *client) read(a *attempt) {
 		found := *c.w.store.data[a.name]
 		answer(func() {
 			c.w.saw(note, found.value, linear.Done)
-			c.w.timer(c.party, c.w.random(c.w.plan.Work), func() { // it works out what to write
+			c.w.timer(c.process, c.w.random(c.w.plan.Work), func() { // it works out what to write
 				c.step(AboutToCheck, func() { c.check(a, found.version) })
 			})
 		})
@@ -284,8 +284,8 @@ func (c *client) write(a *attempt, seen uint64) {
 	c.w.ops++
 	op := c.w.ops
 	note := c.w.sees(c, linear.Write, a, op)
-	e := promise.Event{Who: c.name, Kind: promise.Sent, Resource: a.name, Token: a.token, Op: op}
-	c.w.tell(e)
+	e := property.Event{Who: c.name, Kind: property.Sent, Resource: a.name, Token: a.token, Op: op}
+	c.w.emit(e)
 	c.call(func(answer func(func())) {
 		c.w.store.write(a.name, a.token, op, seen, op, func(applied bool) {
 			answer(func() { c.wrote(a, e, applied, note) })
@@ -301,13 +301,13 @@ func (c *client) write(a *attempt, seen uint64) {
 	})
 }
 
-func (c *client) wrote(a *attempt, e promise.Event, applied bool, note int) {
+func (c *client) wrote(a *attempt, e property.Event, applied bool, note int) {
 	c.w.saw(note, e.Op, outcome(applied))
-	e.Kind = promise.Acknowledged
+	e.Kind = property.Acknowledged
 	if !applied {
-		e.Kind = promise.Rejected
+		e.Kind = property.Rejected
 	}
-	c.w.tell(e)
+	c.w.emit(e)
 	if !applied {
 		c.close(a)
 		return

@@ -43,7 +43,7 @@ func (c *clock) instant(now time.Duration) engine.Instant {
 	return engine.NewInstant(epoch.Add(running), boot)
 }
 
-// wall is one reading, for parties that have no second clock.
+// wall is one reading, for processes that have no second clock.
 func (c *clock) wall(now time.Duration) time.Duration {
 	_, boot := c.read(now)
 	return boot

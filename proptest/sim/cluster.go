@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -14,7 +14,7 @@ import (
 type cluster struct {
 	w       *World
 	slots   []*slot
-	log     *chronicle
+	log     *commitLog
 	backup  []byte        // a state of a while ago
 	waiting time.Duration // how long a log that was rolled back lacks reports
 }
@@ -22,7 +22,7 @@ type cluster struct {
 // slot is a machine on which a replica runs: another one after its data was
 // lost.
 type slot struct {
-	*party
+	*process
 	replica *replica
 	lives   uint32
 	out     time.Duration // it is not to be a member until then
@@ -38,13 +38,13 @@ func (s *slot) nextID() uint32 {
 func slotOf(id uint32) int { return int(id & 0xff) }
 
 func newCluster(w *World) *cluster {
-	c := &cluster{w: w, log: newChronicle(w)}
+	c := &cluster{w: w, log: newCommitLog(w)}
 	for i := range w.plan.Nodes {
-		p := w.newParty(fmt.Sprintf("node %d", i+1))
+		p := w.newProcess(fmt.Sprintf("node %d", i+1))
 		if p.number != i {
 			panic("nodes come first")
 		}
-		c.slots = append(c.slots, &slot{party: p})
+		c.slots = append(c.slots, &slot{process: p})
 	}
 	var members []uint32
 	for _, s := range c.slots {
@@ -54,32 +54,32 @@ func newCluster(w *World) *cluster {
 		c.install(s, members[i], members)
 	}
 	c.log.members = members
-	w.later(operatorPause, c.operate)
+	w.after(operatorPause, c.operate)
 	return c
 }
 
 // install puts a replica with an empty log on a slot.
 func (c *cluster) install(s *slot, id uint32, members []uint32) {
-	s.replica = &replica{party: s.party, w: c.w, cluster: c, slot: s.number, id: id,
+	s.replica = &replica{process: s.process, w: c.w, cluster: c, slot: s.number, id: id,
 		base: image{members: members, state: machine.New().Snapshot()}}
 	s.replica.boot()
 }
 
 // leads returns the serving leader of the highest term that is up.
-func (c *cluster) leads() *replica {
+func (c *cluster) servingLeader() *replica {
 	var best *replica
 	for _, s := range c.slots {
 		r := s.replica
-		if !s.down && r.role == leader && r.office.generation != 0 && (best == nil || r.term > best.term) {
+		if !s.down && r.role == leader && r.serving() != nil && (best == nil || r.term > best.term) {
 			best = r
 		}
 	}
 	return best
 }
 
-// anyLeader is leads, if it is not paused.
-func (c *cluster) anyLeader() *replica {
-	if r := c.leads(); r != nil && !r.paused {
+// runningLeader is leads, if it is not paused.
+func (c *cluster) runningLeader() *replica {
+	if r := c.servingLeader(); r != nil && !r.paused {
 		return r
 	}
 	return nil
@@ -90,9 +90,9 @@ const operatorPause = 2 * time.Second
 // operate is an operator who takes lost replicas out and puts new ones in, one
 // change at a time, and makes backups.
 func (c *cluster) operate() {
-	c.w.later(operatorPause, c.operate)
-	r := c.anyLeader()
-	if r == nil || r.office.restoring {
+	c.w.after(operatorPause, c.operate)
+	r := c.runningLeader()
+	if r == nil {
 		return
 	}
 	if c.w.chance(10) {
@@ -107,7 +107,7 @@ func (c *cluster) operate() {
 		r.append(entry{data: machine.Encode(), members: without(members, gone)})
 		if s := c.slots[slotOf(gone)]; s.replica.id == gone && s.ordered {
 			s.ordered = false
-			c.w.tell(promise.Event{Kind: promise.Fault, Who: s.name, Note: ChangeMembers.String()})
+			c.w.emit(property.Event{Kind: property.Fault, Who: s.name, Note: ChangeMembers.String()})
 		}
 		return
 	}
@@ -162,8 +162,8 @@ func (c *cluster) expendable(s *slot) bool {
 // know of the tokens and versions since; that needs a backup of the present fleet,
 // since the nodes of another one cannot tell.
 func (c *cluster) restore(present bool) bool {
-	r := c.anyLeader()
-	if r == nil || c.backup == nil || r.office.restoring || r.office.index != 0 {
+	r := c.runningLeader()
+	if r == nil || c.backup == nil || r.flight != nil {
 		return false
 	}
 	m, err := machine.Restore(c.backup)
@@ -183,13 +183,13 @@ func (c *cluster) restore(present bool) bool {
 	if result, _ := m.Apply(&machine.RaiseFloor{By: by}); result.Code != machine.Done {
 		panic(result.Code)
 	}
-	r.office.restoring = true
+	r.leadership.restoring, r.leadership.lessor = true, nil
 	r.append(entry{data: machine.Encode(), restore: m.Snapshot()})
 	return true
 }
 
 // keyOf is how the judge knows the attempt that was granted a token.
-func (l *chronicle) keyOf(token fencing.Token, otherwise promise.Attempt) promise.Attempt {
+func (l *commitLog) keyOf(token fencing.Token, otherwise property.Attempt) property.Attempt {
 	if key, ok := l.keys[token]; ok {
 		return key
 	}

@@ -15,13 +15,13 @@ func TestControls(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		flaws  Flaws
-		kinds  []What
+		kinds  []FaultKind
 		breaks string
 	}{
-		{"no Enter before the read", Flaws{NoEnter: true}, []What{PauseAtStep, DelayMessages}, "G2"},
-		{"the gate checks, and writes later", Flaws{TornGate: true}, []What{PauseAtStep, DelayMessages}, "G1"},
-		{"validity from after the reply", Flaws{LateValidity: true}, []What{CutClient}, "M2"},
-		{"goes on after a write of unknown outcome", Flaws{KeepsWriting: true}, []What{DelayMessages, LoseMessages}, "G2"},
+		{"no Enter before the read", Flaws{NoEnter: true}, []FaultKind{PauseAtStep, DelayMessages}, "G2"},
+		{"the gate checks, and writes later", Flaws{TornGate: true}, []FaultKind{PauseAtStep, DelayMessages}, "G1"},
+		{"validity from after the reply", Flaws{LateValidity: true}, []FaultKind{CutClient}, "M2"},
+		{"goes on after a write of unknown outcome", Flaws{KeepsWriting: true}, []FaultKind{DelayMessages, LoseMessages}, "G2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := uint64(1); ; seed++ {
@@ -42,7 +42,7 @@ func TestControls(t *testing.T) {
 
 // crowd is a plan in which many want the same locks, for long. The first lock has a
 // lock-delay, the second has none.
-func crowd(seed uint64, kinds []What) Plan {
+func crowd(seed uint64, kinds []FaultKind) Plan {
 	p := Random(seed, kinds...)
 	p.Setting, p.Redises, p.Nodes, p.Clients, p.Locks, p.TTL, p.Length = Correctness, 0, 3, 6, 2, time.Second, 30*time.Second
 	p.Think, p.Writes, p.Work, p.Latency, p.Jitter = 20*time.Millisecond, 10, 400*time.Millisecond, time.Millisecond, 3*time.Millisecond

@@ -1,7 +1,7 @@
 // Package sim runs the pure cores of this project against everything that can
 // go wrong, in virtual time, on one goroutine, from one seed.
 //
-// What it does not give: it has no engine, no sockets, no disks and no
+// FaultKind it does not give: it has no engine, no sockets, no disks and no
 // goroutines, so it says nothing of theirs. The replication of the log is written
 // for this package, and Redis nodes are the model of package redisnode, which its
 // tests compare with the scripts. The rest is the code that production runs:
@@ -15,5 +15,5 @@
 // which asks, holds, writes and gives back; cluster with its replicas, the
 // correctness mode; redisServer and direct, the efficiency mode; router, a client
 // of both; keeper, the leader's side of a fleet; storage, the gate and the data;
-// [Result], what package promise has to say.
+// [Result], what package property has to say.
 package sim

@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // inject lets a fault happen, and counts it if it changed something. A fault
@@ -13,23 +13,23 @@ func (w *World) inject(f Fault) {
 		return
 	}
 	c := w.clients[f.Target%len(w.clients)]
-	node := w.nodeParty(f.Target)
+	node := w.nodeProcess(f.Target)
 	d := max(f.For, 10*time.Millisecond)
 	done := true
-	switch f.What {
+	switch f.Kind {
 	case PauseClient:
-		w.pause(c.party, d, f.What.String())
+		w.pause(c.process, d, f.Kind.String())
 		return // it tells of itself
 	case PauseAtStep:
 		c.armed[f.Step] = d
 		return
 	case PauseNode:
-		w.pause(node, d, f.What.String())
+		w.pause(node, d, f.Kind.String())
 		return
 	case SuspendClient:
 		c.clock.set(w.now, func(k *clock) { k.suspended = true })
-		w.pause(c.party, d, f.What.String())
-		w.later(d, func() { c.clock.set(w.now, func(k *clock) { k.suspended = false }) })
+		w.pause(c.process, d, f.Kind.String())
+		w.after(d, func() { c.clock.set(w.now, func(k *clock) { k.suspended = false }) })
 		return
 	case CrashClient:
 		done = w.crashClient(c, d)
@@ -38,7 +38,7 @@ func (w *World) inject(f Fault) {
 	case EmptyNode:
 		done = w.crashNode(f.Target, d, keepsNothing)
 	case DriftClient, JumpClient, StopClient:
-		done = w.clockFault(c.party, f, d)
+		done = w.clockFault(c.process, f, d)
 	case DriftNode, JumpNode, StopNode:
 		done = w.clockFault(node, f, d)
 	case LoseMessages, RepeatMessages, DelayMessages:
@@ -51,30 +51,30 @@ func (w *World) inject(f Fault) {
 		done = w.part(f, c, node, d)
 	}
 	if done {
-		w.tell(promise.Event{Kind: promise.Fault, Who: w.suspect(f, c, node), Note: f.What.String()})
+		w.emit(property.Event{Kind: property.Fault, Who: w.suspect(f, c, node), Note: f.Kind.String()})
 	}
 }
 
 // suspect is whom a fault is about.
-func (w *World) suspect(f Fault, c *client, node *party) string {
+func (w *World) suspect(f Fault, c *client, node *process) string {
 	switch {
-	case f.What <= StopClient || f.What == CutClient || f.What == CutStorage || f.What == StaleTopology:
+	case f.Kind <= StopClient || f.Kind == CutClient || f.Kind == CutStorage || f.Kind == StaleTopology:
 		return c.name
-	case f.What <= Isolate:
+	case f.Kind <= Isolate:
 		return node.name
-	case f.What == CutOneWay:
-		return w.parties[f.Target%len(w.parties)].name
+	case f.Kind == CutOneWay:
+		return w.processes[f.Target%len(w.processes)].name
 	}
 	return ""
 }
 
-// nodes is how many parties are nodes: of the service, or Redis servers.
+// nodes is how many processes are nodes: of the service, or Redis servers.
 func (w *World) nodes() int { return w.plan.Nodes + w.plan.Redises }
 
-func (w *World) nodeParty(target int) *party { return w.parties[target%w.nodes()] }
+func (w *World) nodeProcess(target int) *process { return w.processes[target%w.nodes()] }
 
 // redisOf is the Redis server of a party, or nil.
-func (w *World) redisOf(p *party) *redisServer {
+func (w *World) redisOf(p *process) *redisServer {
 	i := p.number - (w.nodes() - len(w.redises))
 	if i < 0 || i >= len(w.redises) {
 		return nil
@@ -87,11 +87,11 @@ func (w *World) crashClient(c *client, d time.Duration) bool {
 		return false
 	}
 	if a := c.current; a != nil && !a.over && a.token != 0 { // it cannot believe anything any more
-		w.tell(promise.Event{Kind: promise.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
+		w.emit(property.Event{Kind: property.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
 	}
-	w.crash(c.party)
+	w.crash(c.process)
 	c.down = true
-	w.later(d, func() {
+	w.after(d, func() {
 		c.down = false
 		c.begin()
 	})
@@ -101,7 +101,7 @@ func (w *World) crashClient(c *client, d time.Duration) bool {
 // crashNode stops a node for a while. A replica without its data comes back only
 // if the others are enough: what is promised needs that.
 func (w *World) crashNode(target int, d time.Duration, left keeps) bool {
-	p := w.nodeParty(target)
+	p := w.nodeProcess(target)
 	if server := w.redisOf(p); server != nil {
 		return w.crashRedis(server, d, left)
 	}
@@ -111,15 +111,14 @@ func (w *World) crashNode(target int, d time.Duration, left keeps) bool {
 	}
 	w.crash(p)
 	p.down = true
-	if s.replica.office != nil {
-		s.replica.office.closeAll()
-		s.replica.office = nil
+	if s.replica.leadership != nil {
+		s.replica.endLeadership()
 	}
 	s.replica.role = follower
 	if empty {
 		s.replica.id = 0 // nobody's, until it is installed anew
 	}
-	w.later(d, func() {
+	w.after(d, func() {
 		p.down = false
 		if empty {
 			w.cluster.install(s, s.nextID(), nil)
@@ -132,24 +131,24 @@ func (w *World) crashNode(target int, d time.Duration, left keeps) bool {
 
 // clockFault reports whether somebody who is up reads another time for it: a
 // clock that stands does not drift.
-func (w *World) clockFault(p *party, f Fault, d time.Duration) bool {
+func (w *World) clockFault(p *process, f Fault, d time.Duration) bool {
 	stood := p.clock.stopped
-	switch f.What {
+	switch f.Kind {
 	case JumpClient, JumpNode:
 		by := time.Duration(f.Size) * time.Millisecond
 		p.clock.set(w.now, func(k *clock) { k.running, k.boot = k.running+by, k.boot+by })
 		return by != 0 && !p.down
 	case DriftClient, DriftNode:
 		was := p.clock.ppm
-		if was > maxHonestDrift || was < -maxHonestDrift {
+		if was > maxDrift || was < -maxDrift {
 			return false // one at a time
 		}
 		p.clock.set(w.now, func(k *clock) { k.ppm = int64(f.Size) })
-		w.later(d, func() { p.clock.set(w.now, func(k *clock) { k.ppm = was }) })
+		w.after(d, func() { p.clock.set(w.now, func(k *clock) { k.ppm = was }) })
 		return int64(f.Size) != was && !stood && !p.down
 	case StopClient, StopNode:
 		p.clock.set(w.now, func(k *clock) { k.stopped = true })
-		w.later(d, func() { p.clock.set(w.now, func(k *clock) { k.stopped = false }) })
+		w.after(d, func() { p.clock.set(w.now, func(k *clock) { k.stopped = false }) })
 	}
 	return !stood && !p.down
 }
@@ -161,9 +160,9 @@ func (w *World) disturb(f Fault, d time.Duration) (worse bool) {
 	change := func(field *int) {
 		worse = *field < 100 && w.net.loss < 100
 		*field += percent
-		w.later(d, func() { *field -= percent })
+		w.after(d, func() { *field -= percent })
 	}
-	switch f.What {
+	switch f.Kind {
 	case LoseMessages:
 		change(&w.net.loss)
 	case RepeatMessages:
@@ -177,9 +176,9 @@ func (w *World) disturb(f Fault, d time.Duration) (worse bool) {
 
 // talk reports whether the first has messages for the second: all but a few are
 // between a client and somebody else.
-func (w *World) talk(from, to *party) bool {
-	node := func(p *party) bool { return p.number < w.nodes() }
-	client := func(p *party) bool { return !node(p) && p != w.store.party }
+func (w *World) talk(from, to *process) bool {
+	node := func(p *process) bool { return p.number < w.nodes() }
+	client := func(p *process) bool { return !node(p) && p != w.store.process }
 	switch {
 	case from == to || from.down || to.down:
 		return false
@@ -191,28 +190,28 @@ func (w *World) talk(from, to *party) bool {
 
 // part cuts connections for a while, and reports whether one is in use and was
 // whole.
-func (w *World) part(f Fault, c *client, node *party, d time.Duration) (torn bool) {
-	cut := func(a, b *party) {
+func (w *World) part(f Fault, c *client, node *process, d time.Duration) (torn bool) {
+	cut := func(a, b *process) {
 		torn = torn || w.talk(a, b) && w.net.whole(a, b)
 		w.net.cut(a, b)
-		w.later(d, func() { w.net.mend(a, b) })
+		w.after(d, func() { w.net.mend(a, b) })
 	}
-	both := func(a, b *party) { cut(a, b); cut(b, a) }
-	switch f.What {
+	both := func(a, b *process) { cut(a, b); cut(b, a) }
+	switch f.Kind {
 	case Isolate:
-		for _, p := range w.parties {
+		for _, p := range w.processes {
 			if p != node {
 				both(node, p)
 			}
 		}
 	case CutOneWay:
-		from, to := w.parties[f.Target%len(w.parties)], w.parties[f.Other%len(w.parties)]
+		from, to := w.processes[f.Target%len(w.processes)], w.processes[f.Other%len(w.processes)]
 		if from != to {
 			cut(from, to)
 		}
 	case Split:
-		for i, a := range w.parties {
-			for j, b := range w.parties {
+		for i, a := range w.processes {
+			for j, b := range w.processes {
 				if i < j && f.Size>>i&1 != f.Size>>j&1 {
 					both(a, b)
 				}
@@ -220,10 +219,10 @@ func (w *World) part(f Fault, c *client, node *party, d time.Duration) (torn boo
 		}
 	case CutClient:
 		for i := range w.nodes() {
-			both(c.party, w.parties[i])
+			both(c.process, w.processes[i])
 		}
 	case CutStorage:
-		both(c.party, w.store.party)
+		both(c.process, w.store.process)
 	}
 	return torn
 }
@@ -233,9 +232,9 @@ func (w *World) order(f Fault, d time.Duration) bool {
 	if w.cluster == nil {
 		return false
 	}
-	switch f.What {
+	switch f.Kind {
 	case Depose:
-		r := w.cluster.leads()
+		r := w.cluster.servingLeader()
 		if r == nil {
 			return false
 		}
@@ -246,8 +245,8 @@ func (w *World) order(f Fault, d time.Duration) bool {
 			s.replica.heard = s.replica.clockNow() - 2*electionTimeout
 		}
 		o := w.cluster.slots[f.Other%len(w.cluster.slots)]
-		w.net.cut(r.party, o.party)
-		w.later(d, func() { w.net.mend(r.party, o.party) })
+		w.net.cut(r.process, o.process)
+		w.after(d, func() { w.net.mend(r.process, o.process) })
 		if o.replica != r && !o.down && !o.paused {
 			o.replica.campaign()
 			return true
@@ -271,7 +270,7 @@ func (w *World) orderService(f Fault, c *client, d time.Duration) bool {
 	if w.plan.Setting != Service {
 		return false
 	}
-	switch f.What {
+	switch f.Kind {
 	case EmptyFleet:
 		return w.emptyFleet(d)
 	case CrashAtAction:
@@ -292,10 +291,10 @@ func (w *World) heal() {
 	w.healed = true
 	clear(w.net.cuts)
 	w.net.loss, w.net.repeat, w.net.spike = 0, 0, 0
-	for _, p := range w.parties {
+	for _, p := range w.processes {
 		w.resume(p)
 		p.clock.set(w.now, func(k *clock) { k.stopped, k.suspended = false, false })
-		if k := p.clock.ppm; k > maxHonestDrift || k < -maxHonestDrift {
+		if k := p.clock.ppm; k > maxDrift || k < -maxDrift {
 			p.clock.set(w.now, func(k *clock) { k.ppm = 0 })
 		}
 	}
@@ -311,5 +310,5 @@ func (w *World) heal() {
 			s.out = 0
 		}
 	}
-	w.tell(promise.Event{Kind: promise.Healed})
+	w.emit(property.Event{Kind: property.Healed})
 }

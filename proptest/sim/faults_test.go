@@ -23,9 +23,9 @@ func counted(t *testing.T, setting Setting, nodes int, faults ...Fault) int {
 }
 
 func TestEveryKindOfFaultIsCounted(t *testing.T) {
-	for what := range whats {
+	for what := range faultKinds {
 		for setting := range settings {
-			f := Fault{What: what, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
+			f := Fault{Kind: what, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
 			faults, want := []Fault{f}, 1
 			switch {
 			case what >= Depose && setting == Standalone || what >= MoveLocks && setting == Correctness: // there is nobody to do this to
@@ -35,7 +35,7 @@ func TestEveryKindOfFaultIsCounted(t *testing.T) {
 			case what == ChangeFleet: // to another one
 				faults[0].Other = 1
 			case what == AbortMove, what == CrashAtAction: // there has to be a move, which waits for the leases to end
-				begin := Fault{What: MoveLocks, At: f.At - 100*time.Millisecond, Size: 4}
+				begin := Fault{Kind: MoveLocks, At: f.At - 100*time.Millisecond, Size: 4}
 				faults[0].Size = int(fleet.FinishMove)
 				faults, want = append([]Fault{begin}, faults...), 2
 			}
@@ -45,10 +45,10 @@ func TestEveryKindOfFaultIsCounted(t *testing.T) {
 }
 
 func TestFaultsThatDoNothingAreNotCounted(t *testing.T) {
-	// The parties of a plan with three nodes, by number: nodes, storage, clients.
+	// The processes of a plan with three nodes, by number: nodes, storage, clients.
 	const storage, first, second = 3, 4, 5
-	at := func(seconds int, what What, change ...func(*Fault)) Fault {
-		f := Fault{What: what, At: time.Duration(seconds) * time.Second, For: 20 * time.Second, Size: 5, Target: 1, Other: first}
+	at := func(seconds int, what FaultKind, change ...func(*Fault)) Fault {
+		f := Fault{Kind: what, At: time.Duration(seconds) * time.Second, For: 20 * time.Second, Size: 5, Target: 1, Other: first}
 		for _, c := range change {
 			c(&f)
 		}

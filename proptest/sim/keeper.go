@@ -35,21 +35,21 @@ func (r *replica) keep() {
 		return
 	}
 	k := &keeper{replica: r}
-	r.w.timer(r.party, keeperFollow, k.once)
+	r.w.timer(r.process, keeperFollow, k.once)
 }
 
 // once makes one step if the replica leads.
 func (k *keeper) once() {
-	if k.office == nil || k.office.generation == 0 {
+	if k.serving() == nil {
 		k.plan = nil
-		k.w.timer(k.party, keeperFollow, k.once)
+		k.w.timer(k.process, keeperFollow, k.once)
 		return
 	}
 	if k.plan == nil {
 		k.plan = fleet.NewPlan()
 	}
 	state := k.machine.Efficiency() // before the nodes are asked
-	k.w.survey(k.party, k.w.serversOf(state.Fleet), func(all []standing) {
+	k.w.queryReports(k.process, k.w.serversOf(state.Fleet), func(all []nodeReport) {
 		nodes := make([]fleet.Node, len(all))
 		for i, s := range all {
 			nodes[i] = fleet.Node{Report: s.Report, Joining: s.join}
@@ -85,7 +85,7 @@ func (e *execution) phase(n int) {
 		case e.step.Busy:
 			pause = keeperBusy
 		}
-		e.w.timer(e.party, pause, e.once)
+		e.w.timer(e.process, pause, e.once)
 		return
 	}
 	var actions []fleet.Action
@@ -146,7 +146,7 @@ func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 	case fleet.Join:
 		e.joins++
 		join := fmt.Sprintf("%s.%d.%d", e.name, e.life, e.joins)
-		exchange(e.w, e.party, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
+		call(e.w, e.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
 			return n.Join(now, join, e.state.Version, under, 0)
 		}, func(reason redisnode.Reason, ok bool) {
 			if ok && reason == redisnode.Accepted {
@@ -164,7 +164,7 @@ func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 			done(ok)
 		})
 	case fleet.Advance:
-		exchange(e.w, e.party, s, true, func(n *redisnode.Node, _ int64) redisnode.Reason {
+		call(e.w, e.process, s, true, func(n *redisnode.Node, _ int64) redisnode.Reason {
 			return n.Advance(a.Goal.Version, a.Goal.Fleet, a.Goal.Floor, a.Goal.Ceiling)
 		}, func(reason redisnode.Reason, ok bool) { done(ok && reason == redisnode.Accepted) })
 	case fleet.Initialise:
@@ -179,7 +179,7 @@ func (e *execution) initialise(s *redisServer, under string, done func(bool)) {
 	if tokens.First {
 		quarantine = 0
 	}
-	exchange(e.w, e.party, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
+	call(e.w, e.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
 		return n.Init(now, redisnode.Range{Join: join, Version: tokens.Version, Fleet: under, Member: s.address, Floor: tokens.Floor,
 			Ceiling: tokens.Ceiling, Quarantine: quarantine.Milliseconds()})
 	}, func(r redisnode.Reply, ok bool) {

@@ -16,25 +16,25 @@ type network struct {
 
 // cut breaks one direction. It can be cut several times, and must be mended as
 // often.
-func (n *network) cut(from, to *party)  { n.cuts[[2]int{from.number, to.number}]++ }
-func (n *network) mend(from, to *party) { n.cuts[[2]int{from.number, to.number}]-- }
+func (n *network) cut(from, to *process)  { n.cuts[[2]int{from.number, to.number}]++ }
+func (n *network) mend(from, to *process) { n.cuts[[2]int{from.number, to.number}]-- }
 
 // whole reports whether a direction is not cut.
-func (n *network) whole(from, to *party) bool { return n.cuts[[2]int{from.number, to.number}] <= 0 }
+func (n *network) whole(from, to *process) bool { return n.cuts[[2]int{from.number, to.number}] <= 0 }
 
 // send carries a message. A copy of it may arrive again, unless once.
-func (w *World) send(from, to *party, once bool, do func()) {
+func (w *World) send(from, to *process, once bool, do func()) {
 	if !w.net.whole(from, to) || w.chance(w.net.loss) {
 		return
 	}
-	w.plant(w.way(), to, -1, do)
+	w.schedule(w.latency(), to, -1, do)
 	if !once && w.chance(w.net.repeat) {
-		w.plant(w.way()+w.random(2*time.Second), to, -1, do)
+		w.schedule(w.latency()+w.random(2*time.Second), to, -1, do)
 	}
 }
 
 // way is how long a message takes.
-func (w *World) way() time.Duration {
+func (w *World) latency() time.Duration {
 	d := w.net.latency + w.random(w.net.jitter)
 	if w.chance(w.net.spike) {
 		d += w.random(w.net.late)

@@ -7,7 +7,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -18,8 +18,8 @@ func (c *cluster) setUp(commands []machine.Command) {
 	if len(commands) == 0 {
 		return
 	}
-	again := func(rest []machine.Command) { c.w.later(100*time.Millisecond, func() { c.setUp(rest) }) }
-	r := c.anyLeader()
+	again := func(rest []machine.Command) { c.w.after(100*time.Millisecond, func() { c.setUp(rest) }) }
+	r := c.runningLeader()
 	if r == nil {
 		again(commands)
 		return
@@ -43,12 +43,12 @@ func (w *World) beginnings() []machine.Command {
 }
 
 // command has the leader commit a change, which is a fault once it took effect.
-func (w *World) command(what What, c machine.Command) {
-	r := w.cluster.anyLeader()
+func (w *World) command(what FaultKind, c machine.Command) {
+	r := w.cluster.runningLeader()
 	before := r.machine.Version()
 	r.propose(c, func(a answer) {
 		if a.state == served && a.result.Code == machine.Done && a.result.Version != before {
-			w.tell(promise.Event{Kind: promise.Fault, Who: r.name, Note: what.String()})
+			w.emit(property.Event{Kind: property.Fault, Who: r.name, Note: what.String()})
 		}
 	})
 }
@@ -56,17 +56,17 @@ func (w *World) command(what What, c machine.Command) {
 // change is what an operator does to the modes and the fleet of a Service. It is
 // told of when it took effect.
 func (w *World) change(f Fault) {
-	r := w.cluster.anyLeader()
+	r := w.cluster.runningLeader()
 	if r == nil {
 		return
 	}
 	now := f.Size&1 != 0
-	switch f.What {
+	switch f.Kind {
 	case MoveLocks:
 		w.moveLocks(r.machine, f, now)
 	case AbortMove:
 		if moves := r.machine.Moves(); len(moves) > 0 {
-			w.command(f.What, &machine.AbortMove{Prefix: moves[f.Target%len(moves)].Prefix})
+			w.command(f.Kind, &machine.AbortMove{Prefix: moves[f.Target%len(moves)].Prefix})
 		}
 	case ChangeFleet:
 		size := min([]int{1, 3, 5}[f.Target%3], (len(w.redises)-1)/2*2+1)
@@ -74,7 +74,7 @@ func (w *World) change(f Fault) {
 		for i := range size {
 			servers = append(servers, w.redises[(f.Other+i)%len(w.redises)])
 		}
-		w.command(f.What, &machine.SetFleet{Fleet: w.fleetOf(servers...), Now: now})
+		w.command(f.Kind, &machine.SetFleet{Fleet: w.fleetOf(servers...), Now: now})
 	}
 }
 
@@ -88,19 +88,19 @@ func (w *World) moveLocks(m *machine.Machine, f Fault, now bool) {
 	all, _ := m.Policies()
 	has := slices.ContainsFunc(all.All(), func(p engine.Policy) bool { return p.Prefix == prefix })
 	if has && f.Size&12 == 0 {
-		w.command(f.What, &machine.DeletePolicy{Prefix: prefix, Now: now})
+		w.command(f.Kind, &machine.DeletePolicy{Prefix: prefix, Now: now})
 		return
 	}
 	p := engine.Policy{Prefix: prefix, Mode: engine.Efficiency}
 	if mode, _ := m.Topology().ModeOf(fencing.Resource(prefix)); mode == engine.Efficiency {
 		p.Mode = engine.Correctness
 	}
-	w.command(f.What, &machine.SetPolicy{Policy: p, Now: now})
+	w.command(f.Kind, &machine.SetPolicy{Policy: p, Now: now})
 }
 
 // emptyFleet has all Redis servers of the fleet lose everything at once.
 func (w *World) emptyFleet(d time.Duration) (done bool) {
-	r := w.cluster.leads()
+	r := w.cluster.servingLeader()
 	if r == nil {
 		return false
 	}
@@ -133,9 +133,9 @@ func (w *World) crashAtAction(r *replica, kind fleet.Kind, after bool) bool {
 	c := w.crashes[i]
 	w.crashes = slices.Delete(w.crashes, i, i+1)
 	life := r.life
-	w.later(0, func() { // what called this goes to its end first
+	w.after(0, func() { // what called this goes to its end first
 		if r.life == life && w.crashNode(r.slot, c.lasts, keepsAll) {
-			w.tell(promise.Event{Kind: promise.Fault, Who: r.name, Note: CrashAtAction.String()})
+			w.emit(property.Event{Kind: property.Fault, Who: r.name, Note: CrashAtAction.String()})
 		}
 	})
 	return true
@@ -170,7 +170,7 @@ func (w *World) unfinished() string {
 	if w.plan.Setting != Service {
 		return ""
 	}
-	r := w.cluster.anyLeader()
+	r := w.cluster.runningLeader()
 	if r == nil {
 		return "no leader"
 	}

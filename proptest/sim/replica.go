@@ -4,8 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/proposer"
 )
 
 // The pace of the replication, on a node's own clock.
@@ -43,7 +44,7 @@ type image struct {
 
 // replica is one copy of the log and of the machine.
 type replica struct {
-	*party
+	*process
 	w       *World
 	cluster *cluster
 	slot    int
@@ -64,9 +65,13 @@ type replica struct {
 	hash    uint64
 	leader  int           // slot, -1 if unknown
 	heard   time.Duration // from a leader, on the own clock
-	patient time.Duration // how long it may be silent
+	timeout time.Duration // how long it may be silent
 	peers   []peer        // by slot, while it leads
-	office  *office       // while it leads
+
+	queue       *proposer.Queue[func(answer)]
+	flight      *flight     // nil if no entry is in flight
+	leadership  *leadership // while it leads
+	leaderships uint64      // so far
 }
 
 // peer is what a leader knows of another replica.
@@ -79,7 +84,8 @@ type peer struct {
 // boot starts a replica from its disk.
 func (r *replica) boot() {
 	r.load()
-	r.role, r.leader, r.votes, r.peers, r.office = follower, -1, nil, nil, nil
+	r.role, r.leader, r.votes, r.peers, r.leadership, r.flight = follower, -1, nil, nil, nil, nil
+	r.queue = proposer.NewQueue[func(answer)](maxPending)
 	r.listen()
 	r.tick()
 	r.keep()
@@ -130,16 +136,16 @@ func (r *replica) changing() bool {
 
 func (r *replica) listen() {
 	r.heard = r.clockNow()
-	r.patient = electionTimeout + r.w.random(electionTimeout)
+	r.timeout = electionTimeout + r.w.random(electionTimeout)
 }
 
 // tick looks at the time: a leader sends heartbeats, and gives up when it is
 // alone; the others stand for election when nobody leads.
 func (r *replica) tick() {
-	r.w.timer(r.party, heartbeat, r.tick)
+	r.w.timer(r.process, heartbeat, r.tick)
 	now := r.clockNow()
 	if r.role != leader {
-		if now-r.heard >= r.patient {
+		if now-r.heard >= r.timeout {
 			r.campaign()
 		}
 		return
@@ -181,7 +187,7 @@ func (r *replica) post(id uint32, do func(o *replica)) {
 	if id == r.id {
 		return
 	}
-	r.w.send(r.party, slot.party, false, func() {
+	r.w.send(r.process, slot.process, false, func() {
 		if slot.replica.id == id {
 			do(slot.replica)
 		}
@@ -226,9 +232,8 @@ func (r *replica) stepDown(term uint64) {
 		r.listen()
 	}
 	r.role, r.votes, r.peers = follower, nil, nil
-	if r.office != nil {
-		r.office.closeAll()
-		r.office = nil
+	if r.leadership != nil {
+		r.endLeadership()
 	}
 }
 
@@ -248,8 +253,7 @@ func (r *replica) count() {
 	for i := range r.peers {
 		r.peers[i] = peer{next: r.last() + 1, heard: r.clockNow()}
 	}
-	r.office = newOffice(r)
-	r.office.lead()
+	r.beginLeadership()
 }
 
 // apply runs what is committed through the machine.
@@ -270,10 +274,8 @@ func (r *replica) apply() {
 			}
 		}
 		results := r.execute(e, first)
-		r.w.tell(promise.Event{Kind: promise.Applied, Who: r.name, Index: r.applied, Hash: r.hash})
-		if r.office != nil {
-			r.office.applied(r.applied, e, results)
-		}
+		r.w.emit(property.Event{Kind: property.Applied, Who: r.name, Index: r.applied, Hash: r.hash})
+		r.answerEntry(r.applied, e, results)
 	}
 	if r.applied-r.base.index > compactAfter {
 		r.compact()
@@ -299,8 +301,8 @@ func (r *replica) execute(e *entry, first bool) []machine.Result {
 		if first {
 			r.cluster.log.after(r.machine, c, result, events)
 		}
-		if r.office != nil {
-			r.office.heard(c, result, events)
+		if r.leadership != nil {
+			r.leadership.applied(c, result, events)
 		}
 	}
 	return results

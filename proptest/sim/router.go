@@ -13,8 +13,8 @@ import (
 // goes.
 type router struct {
 	*client
-	member   *member
-	direct   *direct
+	raft     *raftClient
+	redis    *redisClient
 	topology engine.Topology
 	stale    time.Duration // it hears of no newer topology until then
 	asking   bool
@@ -23,8 +23,8 @@ type router struct {
 var _ service = (*router)(nil)
 
 func newRouter(c *client) *router {
-	r := &router{client: c, member: &member{client: c}}
-	r.direct = &direct{client: c, outdated: r.look, authorize: r.authorize}
+	r := &router{client: c, raft: &raftClient{client: c}}
+	r.redis = &redisClient{client: c, outdated: r.look, authorize: r.authorize}
 	return r
 }
 
@@ -46,14 +46,14 @@ func (r *router) route(name fencing.Resource) (engine.Mode, error) {
 
 func (r *router) start() {
 	r.topology, r.asking = engine.Topology{}, false
-	r.member.start()
+	r.raft.start()
 	r.follow()
 }
 
 // follow asks some member for its topology now and then.
 func (r *router) follow() {
 	r.look()
-	r.w.timer(r.party, 200*time.Millisecond+r.w.random(time.Second), r.follow)
+	r.w.timer(r.process, 200*time.Millisecond+r.w.random(time.Second), r.follow)
 }
 
 // look asks once.
@@ -63,15 +63,15 @@ func (r *router) look() {
 	}
 	r.asking = true
 	at, life := r.w.cluster.slots[r.w.rng.IntN(len(r.w.cluster.slots))], r.life
-	r.w.send(r.party, at.party, false, func() {
+	r.w.send(r.process, at.process, false, func() {
 		t := at.replica.machine.Topology()
-		r.w.send(at.party, r.party, false, func() {
+		r.w.send(at.process, r.process, false, func() {
 			if life == r.life && t.Version > r.topology.Version && r.w.now >= r.stale {
 				r.topology = t
 			}
 		})
 	})
-	r.w.timer(r.party, 100*time.Millisecond, func() { r.asking = false })
+	r.w.timer(r.process, 100*time.Millisecond, func() { r.asking = false })
 }
 
 func (r *router) ask(a *attempt) {
@@ -81,25 +81,25 @@ func (r *router) ask(a *attempt) {
 	switch mode, err := r.route(a.name); {
 	case err != nil || r.topology.Version == 0: // it moves, or the efficiency mode is not ready
 		r.look()
-		r.w.timer(r.party, 50*time.Millisecond+r.w.random(200*time.Millisecond), func() { r.ask(a) })
+		r.w.timer(r.process, 50*time.Millisecond+r.w.random(200*time.Millisecond), func() { r.ask(a) })
 	case mode == engine.Efficiency:
-		r.direct.ask(a)
+		r.redis.ask(a)
 	default:
-		r.member.ask(a)
+		r.raft.ask(a)
 	}
 }
 
 func (r *router) release(a *attempt) {
-	if _, ok := a.dealer.(*try); ok {
-		r.direct.release(a)
+	if _, ok := a.session.(*round); ok {
+		r.redis.release(a)
 		return
 	}
-	r.member.release(a)
+	r.raft.release(a)
 }
 
 func (r *router) sent(a *attempt) engine.Instant {
-	if _, ok := a.dealer.(*try); ok {
-		return r.direct.sent(a)
+	if _, ok := a.session.(*round); ok {
+		return r.redis.sent(a)
 	}
-	return r.member.sent(a)
+	return r.raft.sent(a)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/linear"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // Result is what came of a run.
 type Result struct {
-	Report promise.Report
+	Report property.Report
 	// Hash is of all events: the same Plan has the same.
 	Hash uint64
 	// Events are the whole story, if it was asked for.
-	Events []promise.Event
+	Events []property.Event
 	// Bad are the broken promises, in the order in which they were broken.
 	Bad []error
 	// History is the beginning of what clients saw of the data, if asked for.
@@ -42,11 +42,11 @@ type record struct {
 	hash    uint64
 	keep    bool
 	history int
-	events  []promise.Event
+	events  []property.Event
 	bad     []error
 }
 
-func (r *record) add(e promise.Event) {
+func (r *record) add(e property.Event) {
 	r.hash = mix(r.hash, uint64(e.At), uint64(e.Kind), uint64(e.Token), e.Op, e.Seen, e.Version, e.Index, e.Hash, text(e.Who), text(string(e.Attempt)), text(e.Note))
 	if r.keep {
 		r.events = append(r.events, e)
@@ -70,7 +70,7 @@ const grace = 3 * time.Minute
 
 // Run lets a plan happen.
 func Run(plan Plan, options ...Option) *Result {
-	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), judge: promise.NewJudge(plan.Setting.String()),
+	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), checker: property.NewChecker(plan.Setting.String()),
 		record: &record{},
 		net:    network{latency: plan.Latency, jitter: plan.Jitter, cuts: map[[2]int]int{}}}
 	for _, option := range options {
@@ -85,22 +85,22 @@ func Run(plan Plan, options ...Option) *Result {
 func (w *World) live() {
 	defer func() {
 		if p := recover(); p != nil {
-			w.wrong(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			w.violation(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
 	w.populate()
 	for _, f := range w.plan.Faults {
-		w.later(f.At, func() { w.inject(f) })
+		w.after(f.At, func() { w.inject(f) })
 	}
 	w.run(w.plan.Length, func() bool { return false })
 	w.now = w.plan.Length
 	w.heal()
 	w.run(w.plan.Length+grace, func() bool { return !slices.Contains(w.served, false) && w.unfinished() == "" })
 	if !slices.Contains(w.served, false) {
-		w.tell(promise.Event{Kind: promise.Served})
+		w.emit(property.Event{Kind: property.Served})
 	}
 	if what := w.unfinished(); what != "" {
-		w.wrong(fmt.Errorf("every change ends: %s is unfinished %v after everything was healed", what, grace))
+		w.violation(fmt.Errorf("every change ends: %s is unfinished %v after everything was healed", what, grace))
 	}
 }
 
@@ -112,9 +112,9 @@ func (w *World) populate() {
 	}
 	w.served = make([]bool, len(w.locks))
 	if w.plan.Setting != Standalone {
-		w.judge.Log = true
+		w.checker.Log = true
 		w.cluster = newCluster(w)
-		w.later(time.Second, func() { w.cluster.setUp(w.beginnings()) })
+		w.after(time.Second, func() { w.cluster.setUp(w.beginnings()) })
 	}
 	servers := w.plan.Redises
 	if w.plan.Setting == Standalone {
@@ -131,9 +131,9 @@ func (w *World) populate() {
 		c := newClient(w, fmt.Sprintf("client %d", i+1))
 		switch w.plan.Setting {
 		case Correctness:
-			c.service = &member{client: c}
+			c.service = &raftClient{client: c}
 		case Standalone:
-			c.service = newStandalone(c)
+			c.service = newStandaloneClient(c)
 		case Service:
 			c.service = newRouter(c)
 		}
@@ -147,9 +147,9 @@ func (w *World) populate() {
 // finish compares what the storage holds, and adds everything up.
 func (w *World) finish() *Result {
 	for _, name := range w.locks {
-		w.tell(promise.Event{Kind: promise.Found, Who: w.store.name, Resource: name, Version: w.store.data[name].version})
+		w.emit(property.Event{Kind: property.Found, Who: w.store.name, Resource: name, Version: w.store.data[name].version})
 	}
-	report := w.judge.Report(true)
+	report := w.checker.Report(true)
 	report.Seeds = []uint64{w.plan.Seed}
 	bad := w.record.bad
 	for _, v := range report.Violations[min(len(report.Violations), len(bad)-len(w.bad)):] {
@@ -158,7 +158,7 @@ func (w *World) finish() *Result {
 	for _, err := range w.bad {
 		report.Violations = append(report.Violations, err.Error())
 	}
-	if w.plan.Honest() && report.Overlaps > 0 {
+	if w.plan.Synchronous() && report.Overlaps > 0 {
 		err := fmt.Errorf("M2: %d times two clients believed to hold one lock, though nobody paused and all clocks were right", report.Overlaps)
 		bad = append(bad, err)
 		report.Violations = append(report.Violations, err.Error())
@@ -174,8 +174,8 @@ func (w *World) servedLock(a *attempt) {
 }
 
 // clientKey is how the judge knows an attempt of a client.
-func (w *World) clientKey(number int, nonce engine.Nonce) promise.Attempt {
-	return promise.Attempt(w.parties[number].name[len("client "):] + "/" + strconv.FormatUint(uint64(nonce), 10))
+func (w *World) clientKey(number int, nonce engine.Nonce) property.Attempt {
+	return property.Attempt(w.processes[number].name[len("client "):] + "/" + strconv.FormatUint(uint64(nonce), 10))
 }
 
-func (c *client) key(nonce engine.Nonce) promise.Attempt { return c.w.clientKey(c.number, nonce) }
+func (c *client) key(nonce engine.Nonce) property.Attempt { return c.w.clientKey(c.number, nonce) }

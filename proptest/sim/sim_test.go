@@ -18,25 +18,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/proptest/linear"
-	"github.com/leased-project/leased/proptest/promise"
-	"github.com/leased-project/leased/proptest/spacetime"
+	"github.com/leased-project/leased/proptest/property"
+	"github.com/leased-project/leased/proptest/timeline"
 )
 
 var (
-	only  = flag.Uint64("sim.seed", 0, "run this seed alone, and tell its whole story")
-	taste = flag.String("sim.taste", "", "run only faults of this taste")
-	many  = flag.Int("sim.runs", 6, "how many seeds to run, before they are scaled by "+promise.ScaleFactor)
+	only    = flag.Uint64("sim.seed", 0, "run this seed alone, and tell its whole story")
+	profile = flag.String("sim.profile", "", "run only faults of this profile")
+	many    = flag.Int("sim.runs", 6, "how many seeds to run, before they are scaled by "+property.ScaleVariable)
 )
 
 // TestSeeds runs random plans. A plain go test makes a few; make prop many.
 func TestSeeds(t *testing.T) {
 	if *only != 0 {
-		one(t, Random(*only, Tastes[*taste]...))
+		one(t, Random(*only, Profiles[*profile]...))
 		return
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little lives long here
-	first, runs := promise.FirstSeed(), promise.Budget(*many)
-	var total [settings]promise.Report
+	first, runs := property.FirstSeed(), property.Budget(*many)
+	var total [settings]property.Report
 	var mu sync.Mutex
 	var next atomic.Uint64
 	var undecided atomic.Int64
@@ -44,7 +44,7 @@ func TestSeeds(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for n := next.Add(1) - 1; n < uint64(runs) && !t.Failed(); n = next.Add(1) - 1 {
-				plan := Random(first+n, Tastes[*taste]...)
+				plan := Random(first+n, Profiles[*profile]...)
 				result := runSeed(t, plan, &undecided)
 				mu.Lock()
 				total[plan.Setting].Add(result)
@@ -58,7 +58,7 @@ func TestSeeds(t *testing.T) {
 		r.Setting = setting.String()
 		r.Seeds = []uint64{first, first + uint64(runs) - 1}
 		t.Log(r)
-		require.NoError(t, promise.Publish(*r))
+		require.NoError(t, property.Publish(*r))
 	}
 	if n := undecided.Load(); n > 0 {
 		t.Logf("%d histories were too hard for the checker of linearizability", n)
@@ -96,7 +96,7 @@ func judged(plan Plan, operations int, page io.Writer, options ...Option) (resul
 	return result, false
 }
 
-func runSeed(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
+func runSeed(t *testing.T, plan Plan, undecided *atomic.Int64) property.Report {
 	operations := 0
 	if plan.Seed%sampled < 2 {
 		operations = recorded
@@ -107,7 +107,7 @@ func runSeed(t *testing.T, plan Plan, undecided *atomic.Int64) promise.Report {
 	}
 	if len(result.Bad) > 0 {
 		told, _ := story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)
-		t.Errorf("%v\n%s\nfailed after %d runs", result.Bad[0], told+again(plan), plan.Seed-promise.FirstSeed()+1)
+		t.Errorf("%v\n%s\nfailed after %d runs", result.Bad[0], told+again(plan), plan.Seed-property.FirstSeed()+1)
 	}
 	return result.Report
 }
@@ -123,7 +123,7 @@ func one(t *testing.T, plan Plan) {
 
 // story runs a plan again, since that gives the same, and writes down all that
 // happens up to the first broken promise, or to the end: as a text, and the end
-// of it as a picture. What only the second opinion finds has no one event that
+// of it as a picture. FaultKind only the second opinion finds has no one event that
 // breaks it, and a page of its own.
 func story(t require.TestingT, name string, plan Plan) (told string, result *Result) {
 	dir := filepath.Join(os.TempDir(), "leased-sim-"+name)
@@ -131,8 +131,8 @@ func story(t require.TestingT, name string, plan Plan) (told string, result *Res
 	var page bytes.Buffer
 	result, undecided := judged(plan, recorded, &page, WithEvents())
 	events := result.Events
-	var bad []*promise.Violation
-	var v *promise.Violation
+	var bad []*property.Violation
+	var v *property.Violation
 	if len(result.Bad) > 0 && errors.As(result.Bad[0], &v) {
 		bad = append(bad, v)
 		for i, e := range events {
@@ -156,7 +156,7 @@ func story(t require.TestingT, name string, plan Plan) (told string, result *Res
 	require.NoError(t, err)
 	defer picture.Close()
 	const drawn = 400
-	require.NoError(t, spacetime.Write(picture, fmt.Sprintf("simulator, %s", name), events[max(0, len(events)-drawn):], bad...))
+	require.NoError(t, timeline.Write(picture, fmt.Sprintf("simulator, %s", name), events[max(0, len(events)-drawn):], bad...))
 	told = fmt.Sprintf("the story is in %s and %s", text.Name(), picture.Name())
 	if undecided {
 		told += "\nthe history was too hard for the checker of linearizability"
@@ -172,8 +172,8 @@ func story(t require.TestingT, name string, plan Plan) (told string, result *Res
 // again is how to see a seed again.
 func again(plan Plan) string {
 	command := fmt.Sprintf("go test ./proptest/sim -run 'TestSeeds$' -sim.seed=%d", plan.Seed)
-	if *taste != "" {
-		command += " -sim.taste=" + *taste
+	if *profile != "" {
+		command += " -sim.profile=" + *profile
 	}
 	return "\nthe same again: " + command
 }
@@ -192,23 +192,23 @@ func TestASeedReplays(t *testing.T) {
 	require.Len(t, hashes, 6, "other seeds give other histories")
 }
 
-// What only the checker of linearizability can see is found again by whoever
+// FaultKind only the checker of linearizability can see is found again by whoever
 // runs the seed alone, and is in its story. The storage here counts a write whose
 // value it loses, so that no promise that rests on versions is broken.
 func TestTheSecondOpinionIsFoundAgain(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	plan := crowd(1, []What{PauseAtStep})
+	plan := crowd(1, []FaultKind{PauseAtStep})
 	plan.Flaws = Flaws{LosesValues: true}
 	require.Empty(t, Run(plan).Bad, "the judge sees nothing")
 	result, _ := judged(plan, recorded, nil)
-	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNot)
+	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNotLinearizable)
 
 	told, result := story(t, "second-opinion", plan)
-	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNot)
+	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNotLinearizable)
 	dir := filepath.Join(os.TempDir(), "leased-sim-second-opinion")
 	text, err := os.ReadFile(filepath.Join(dir, "story.txt"))
 	require.NoError(t, err)
-	require.Contains(t, string(text), "BROKEN "+linear.ErrNot.Error())
+	require.Contains(t, string(text), "BROKEN "+linear.ErrNotLinearizable.Error())
 	require.Contains(t, told, filepath.Join(dir, "linear.html"))
 	require.FileExists(t, filepath.Join(dir, "linear.html"))
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // storage is the data, and the production fence in front of it. Whatever it
 // does in one task is atomic.
 type storage struct {
-	*party
+	*process
 	w     *World
 	fence *fencing.Fence
 	data  map[fencing.Resource]*register
@@ -25,7 +25,7 @@ type register struct {
 }
 
 func newStorage(w *World) *storage {
-	s := &storage{party: w.newParty("storage"), w: w, data: map[fencing.Resource]*register{},
+	s := &storage{process: w.newProcess("storage"), w: w, data: map[fencing.Resource]*register{},
 		fence: fencing.NewFence(fencing.Rule{MaxJump: fencing.DefaultMaxJump})}
 	for _, name := range w.locks {
 		s.data[name] = &register{}
@@ -38,22 +38,22 @@ func (s *storage) enter(name fencing.Resource, token fencing.Token) bool {
 	if s.w.plan.Flaws.NoEnter {
 		return true // nobody asked the fence
 	}
-	return s.admit(promise.Event{Kind: promise.Entered, Resource: name, Token: token}, s.fence.Enter(name, token))
+	return s.admit(property.Event{Kind: property.Entered, Resource: name, Token: token}, s.fence.Enter(name, token))
 }
 
 // admit tells what the fence has said.
-func (s *storage) admit(e promise.Event, err error) bool {
+func (s *storage) admit(e property.Event, err error) bool {
 	e.Who = s.name
 	var stale *fencing.StaleError
 	switch {
 	case err == nil:
 		if e.Kind != 0 {
-			s.w.tell(e)
+			s.w.emit(e)
 		}
 		return true
 	case errors.As(err, &stale):
-		e.Kind = promise.Stale
-		s.w.tell(e)
+		e.Kind = property.Stale
+		s.w.emit(e)
 		return false
 	}
 	panic(fmt.Errorf("the gate, at mark %d: %w", s.fence.Mark(e.Resource), err)) // tokens never jump this far
@@ -61,8 +61,8 @@ func (s *storage) admit(e promise.Event, err error) bool {
 
 // write is check and write in one step, and then answers.
 func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, value uint64, answer func(applied bool)) {
-	e := promise.Event{Who: s.name, Kind: promise.Wrote, Resource: name, Token: token, Op: op, Seen: seen}
-	if !s.admit(promise.Event{Resource: name, Token: token, Op: op}, s.fence.Admit(name, token)) {
+	e := property.Event{Who: s.name, Kind: property.Wrote, Resource: name, Token: token, Op: op, Seen: seen}
+	if !s.admit(property.Event{Resource: name, Token: token, Op: op}, s.fence.Admit(name, token)) {
 		answer(false)
 		return
 	}
@@ -73,11 +73,11 @@ func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, va
 			r.value = value
 		}
 		e.Version = r.version
-		s.w.tell(e)
+		s.w.emit(e)
 		answer(true)
 	}
 	if s.w.plan.Flaws.TornGate { // the check was one step, the write is another
-		s.w.timer(s.party, s.w.random(300*time.Millisecond), apply)
+		s.w.timer(s.process, s.w.random(300*time.Millisecond), apply)
 		return
 	}
 	apply()

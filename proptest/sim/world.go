@@ -6,26 +6,26 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/proptest/linear"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // World lets things happen, one after the other, in the order of their time.
 type World struct {
-	plan   Plan
-	rng    *rand.Rand
-	now    time.Duration
-	queue  agenda
-	judge  *promise.Judge
-	record *record
-	net    network
+	plan    Plan
+	rng     *rand.Rand
+	now     time.Duration
+	queue   taskQueue
+	checker *property.Checker
+	record  *record
+	net     network
 
-	parties []*party // all, by number
-	clients []*client
-	store   *storage
-	cluster *cluster // unless Standalone
-	redises []*redisServer
-	crashes []crashing // of the leader, that wait for an action
-	locks   []fencing.Resource
+	processes []*process // all, by number
+	clients   []*client
+	store     *storage
+	cluster   *cluster // unless Standalone
+	redises   []*redisServer
+	crashes   []crashing // of the leader, that wait for an action
+	locks     []fencing.Resource
 
 	healed bool
 	served []bool // by lock, since healed
@@ -36,7 +36,7 @@ type World struct {
 
 // party is whoever can be paused, cut off, or crash: a client, a node, the
 // storage.
-type party struct {
+type process struct {
 	number  int
 	name    string
 	clock   clock
@@ -48,8 +48,8 @@ type party struct {
 
 // task is something that happens to a party.
 type task struct {
-	whose *party // nil for nobody's
-	life  int    // of whose, when it was planned; -1 if it outlives a crash
+	whose *process // nil for nobody's
+	life  int      // of whose, when it was planned; -1 if it outlives a crash
 	do    func()
 }
 
@@ -61,20 +61,20 @@ type when struct {
 	place int
 }
 
-// agenda is a heap of moments, the earliest first, and the tasks.
-type agenda struct {
+// taskQueue is a heap of moments, the earliest first, and the tasks.
+type taskQueue struct {
 	heap  []when
 	tasks []task
 	free  []int // places
 	seq   uint64
 }
 
-func (a *agenda) less(i, j int) bool {
+func (a *taskQueue) less(i, j int) bool {
 	x, y := &a.heap[i], &a.heap[j]
 	return x.at < y.at || x.at == y.at && x.seq < y.seq
 }
 
-func (a *agenda) push(at time.Duration, t task) {
+func (a *taskQueue) push(at time.Duration, t task) {
 	place := len(a.tasks)
 	if n := len(a.free); n > 0 {
 		place, a.free = a.free[n-1], a.free[:n-1]
@@ -94,7 +94,7 @@ func (a *agenda) push(at time.Duration, t task) {
 	}
 }
 
-func (a *agenda) pop() (time.Duration, task) {
+func (a *taskQueue) pop() (time.Duration, task) {
 	h := a.heap
 	first, last := h[0], len(h)-1
 	h[0] = h[last]
@@ -119,22 +119,22 @@ func (a *agenda) pop() (time.Duration, task) {
 	return first.at, t
 }
 
-func (w *World) newParty(name string) *party {
-	p := &party{number: len(w.parties), name: name}
-	p.clock.ppm = int64(w.rng.IntN(2*maxHonestDrift+1)) - maxHonestDrift
+func (w *World) newProcess(name string) *process {
+	p := &process{number: len(w.processes), name: name}
+	p.clock.ppm = int64(w.rng.IntN(2*maxDrift+1)) - maxDrift
 	start := time.Duration(w.rng.IntN(1000)) * time.Millisecond
 	p.clock.running, p.clock.boot = start, start
-	w.parties = append(w.parties, p)
+	w.processes = append(w.processes, p)
 	return p
 }
 
 // later plans something that nobody can stop.
-func (w *World) later(d time.Duration, do func()) { w.plant(d, nil, -1, do) }
+func (w *World) after(d time.Duration, do func()) { w.schedule(d, nil, -1, do) }
 
 // timer plans something of a party's own, which a crash makes void.
-func (w *World) timer(p *party, d time.Duration, do func()) { w.plant(d, p, p.life, do) }
+func (w *World) timer(p *process, d time.Duration, do func()) { w.schedule(d, p, p.life, do) }
 
-func (w *World) plant(d time.Duration, p *party, life int, do func()) {
+func (w *World) schedule(d time.Duration, p *process, life int, do func()) {
 	w.queue.push(w.now+max(0, d), task{whose: p, life: life, do: do})
 }
 
@@ -143,11 +143,11 @@ func (w *World) run(end time.Duration, done func() bool) {
 	for len(w.queue.heap) > 0 && w.queue.heap[0].at <= end && !done() {
 		at, t := w.queue.pop()
 		w.now = at
-		w.happen(t)
+		w.execute(t)
 	}
 }
 
-func (w *World) happen(t task) {
+func (w *World) execute(t task) {
 	if p := t.whose; p != nil {
 		switch {
 		case t.life >= 0 && t.life != p.life || p.down:
@@ -161,21 +161,21 @@ func (w *World) happen(t task) {
 }
 
 // pause lets a party stand still for a while.
-func (w *World) pause(p *party, d time.Duration, why string) {
+func (w *World) pause(p *process, d time.Duration, why string) {
 	if p.paused || p.down {
 		return
 	}
 	p.paused = true
-	w.tell(promise.Event{Kind: promise.Paused, Who: p.name, Note: why})
-	w.later(d, func() { w.resume(p) })
+	w.emit(property.Event{Kind: property.Paused, Who: p.name, Note: why})
+	w.after(d, func() { w.resume(p) })
 }
 
-func (w *World) resume(p *party) {
+func (w *World) resume(p *process) {
 	if !p.paused {
 		return
 	}
 	p.paused = false
-	w.tell(promise.Event{Kind: promise.Resumed, Who: p.name})
+	w.emit(property.Event{Kind: property.Resumed, Who: p.name})
 	backlog := p.backlog
 	p.backlog = nil
 	for _, t := range backlog { // in the order in which it came
@@ -184,22 +184,22 @@ func (w *World) resume(p *party) {
 }
 
 // crash makes a party forget what it had in mind.
-func (w *World) crash(p *party) {
+func (w *World) crash(p *process) {
 	w.resume(p)
 	p.life++
 }
 
 // tell passes an event on to the judge and to the record.
-func (w *World) tell(e promise.Event) {
+func (w *World) emit(e property.Event) {
 	e.At = w.now
 	w.record.add(e)
-	if err := w.judge.See(e); err != nil {
+	if err := w.checker.Observe(e); err != nil {
 		w.record.broken(err)
 	}
 }
 
 // wrong notes a broken promise that the judge cannot see.
-func (w *World) wrong(err error) {
+func (w *World) violation(err error) {
 	w.bad = append(w.bad, err)
 	w.record.broken(err)
 }

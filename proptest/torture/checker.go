@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // closeAfter is how long a history stays open after the last use of its locks: an
@@ -28,21 +28,21 @@ type checker struct {
 
 	mu      sync.Mutex
 	open    map[string]*history
-	closed  map[string]int64                             // the last row of the storage's log that was checked
-	faults  []promise.Event                              // faults and repairs, in order
-	at      map[string]string                            // the history of a worker's last attempt
-	holds   map[string]map[promise.Attempt]promise.Event // leases of a worker
+	closed  map[string]int64                               // the last row of the storage's log that was checked
+	faults  []property.Event                               // faults and repairs, in order
+	at      map[string]string                              // the history of a worker's last attempt
+	holds   map[string]map[property.Attempt]property.Event // leases of a worker
 	kinds   map[string]int
 	live    figures
 	grants  grants
 	mover   *mover
 	result  Result
-	cluster *promise.Judge
+	cluster *property.Checker
 	waiting sync.WaitGroup // for histories that are being checked
 	failed  error
 }
 
-// figures are counted for the progress. They are the same as the promise.Judge
+// figures are counted for the progress. They are the same as the property.Checker
 // counts in the end.
 type figures struct {
 	operations, stale int
@@ -51,7 +51,7 @@ type figures struct {
 
 func newChecker(w *world) *checker {
 	c := &checker{world: w, open: map[string]*history{}, closed: map[string]int64{}, at: map[string]string{}, kinds: map[string]int{},
-		holds: map[string]map[promise.Attempt]promise.Event{}, live: figures{grants: map[string]int{}}, cluster: promise.NewJudge("cluster")}
+		holds: map[string]map[property.Attempt]property.Event{}, live: figures{grants: map[string]int{}}, cluster: property.NewChecker("cluster")}
 	c.result.Modes, c.result.Switches.Grants = map[string]Figures{}, map[string]int{}
 	c.grants.throughMember = func(who string) bool {
 		var number int
@@ -69,7 +69,7 @@ func (c *checker) read(r io.Reader) {
 		if err != nil {
 			return // a kill cut this line off: what it reports was not begun
 		}
-		var e promise.Event
+		var e property.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			c.fail(fmt.Errorf("read the events of a worker: %w: %s", err, line))
 			continue
@@ -79,7 +79,7 @@ func (c *checker) read(r io.Reader) {
 }
 
 // take takes an event of a worker.
-func (c *checker) take(e promise.Event) {
+func (c *checker) take(e property.Event) {
 	e.At -= c.world.began
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *checker) take(e promise.Event) {
 	h := c.open[name]
 	if h == nil {
 		if _, late := c.closed[name]; late {
-			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: reported after its history was checked (%s)", promise.Tellable, e))
+			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: reported after its history was checked (%s)", property.WellFormed, e))
 			return
 		}
 		h = newHistory(name)
@@ -95,48 +95,48 @@ func (c *checker) take(e promise.Event) {
 	}
 	c.add(h, e)
 	switch e.Kind {
-	case promise.Asked:
+	case property.Requested:
 		c.at[e.Who] = name
-	case promise.Told:
+	case property.Acquired:
 		if e.Note == engine.Efficiency.String() {
 			c.grants.see(e)
 		}
 		if c.holds[e.Who] == nil {
-			c.holds[e.Who] = map[promise.Attempt]promise.Event{}
+			c.holds[e.Who] = map[property.Attempt]property.Event{}
 		}
 		c.holds[e.Who][e.Attempt] = e
-	case promise.Ended:
+	case property.Ended:
 		delete(c.holds[e.Who], e.Attempt)
 	}
 }
 
 // add puts an event of a worker into a history, and counts it.
-func (c *checker) add(h *history, e promise.Event) {
+func (c *checker) add(h *history, e property.Event) {
 	h.events = append(h.events, e)
 	switch {
-	case e.Kind == promise.Asked, e.Kind == promise.Ended, e.Kind == promise.Sent && e.Note == "":
+	case e.Kind == property.Requested, e.Kind == property.Ended, e.Kind == property.Sent && e.Note == "":
 		c.live.operations++
-	case e.Kind == promise.Told:
+	case e.Kind == property.Acquired:
 		c.live.grants[h.class]++
-	case e.Kind == promise.Rejected && e.Note != noteRead:
+	case e.Kind == property.Rejected && e.Note != noteRead:
 		c.live.stale++
 	}
 }
 
 // happened takes a fault or a repair. A worker that was killed holds no lease any
 // more, and cannot report that.
-func (c *checker) happened(e promise.Event) {
+func (c *checker) happened(e property.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = append(c.faults, e)
-	if e.Kind == promise.Fault || e.Kind == promise.Paused {
+	if e.Kind == property.Fault || e.Kind == property.Paused {
 		c.kinds[e.Note]++
 	}
-	if e.Kind != promise.Fault || c.holds[e.Who] == nil {
+	if e.Kind != property.Fault || c.holds[e.Who] == nil {
 		return
 	}
 	for _, lease := range c.holds[e.Who] {
-		lease.Kind, lease.At = promise.Ended, e.At
+		lease.Kind, lease.At = property.Ended, e.At
 		if h := c.open[historyOf(lease.Resource)]; h != nil {
 			c.add(h, lease)
 		}
@@ -192,7 +192,7 @@ func (c *checker) closeOld(ctx context.Context) {
 
 // close checks a history while the run goes on. If ctx ends it stays open.
 func (c *checker) close(ctx context.Context, h *history) {
-	var rows, found []promise.Event
+	var rows, found []property.Event
 	var last int64
 	err := ask(ctx, func() (err error) {
 		if rows, last, err = c.world.database.log(ctx, h.name+"/", 0, c.world.began+wallOffset()); err != nil {
@@ -235,14 +235,14 @@ func (c *checker) closeAll(ctx context.Context) {
 	}
 	c.waiting.Wait()
 	for name, last := range c.closed {
-		var late []promise.Event
+		var late []property.Event
 		err := ask(ctx, func() (err error) { late, _, err = c.world.database.log(ctx, name+"/", last, 0); return err })
 		if err != nil {
 			c.fail(err)
 			return
 		}
 		for _, e := range late {
-			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: applied after its history was checked (%s)", promise.Tellable, e))
+			c.result.Violations = append(c.result.Violations, fmt.Sprintf("%s: applied after its history was checked (%s)", property.WellFormed, e))
 		}
 	}
 }

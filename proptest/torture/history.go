@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/proptest/linear"
-	"github.com/leased-project/leased/proptest/promise"
-	"github.com/leased-project/leased/proptest/spacetime"
+	"github.com/leased-project/leased/proptest/property"
+	"github.com/leased-project/leased/proptest/timeline"
 )
 
 const (
@@ -28,10 +28,10 @@ type history struct {
 	name       string // as "c/17"
 	class      string
 	generation int // -1: always
-	events     []promise.Event
-	rows       []promise.Event // the log of the storage, in its order
-	found      []promise.Event
-	faults     []promise.Event
+	events     []property.Event
+	rows       []property.Event // the log of the storage, in its order
+	found      []property.Event
+	faults     []property.Event
 }
 
 func newHistory(name string) *history {
@@ -45,7 +45,7 @@ func newHistory(name string) *history {
 }
 
 // during returns the faults that happened in the time of the history.
-func (h *history) during(faults []promise.Event) []promise.Event {
+func (h *history) during(faults []property.Event) []property.Event {
 	if len(h.events) == 0 {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (h *history) during(faults []promise.Event) []promise.Event {
 	for _, e := range h.events {
 		first, last = min(first, e.At), max(last, e.At)
 	}
-	var part []promise.Event
+	var part []property.Event
 	for _, e := range faults {
 		if e.At >= first-10*time.Second && e.At <= last {
 			part = append(part, e)
@@ -64,30 +64,30 @@ func (h *history) during(faults []promise.Event) []promise.Event {
 
 // outcome is the result of checking one history.
 type outcome struct {
-	report    promise.Report
+	report    property.Report
 	undecided bool           // whether it is linearizable
 	unpaused  int            // overlaps that no pause explains
 	modes     map[string]int // grants by mode
-	sections  []spacetime.Section
-	sample    *spacetime.Section // a refusal, where nothing is wrong
+	sections  []timeline.Section
+	sample    *timeline.Section // a refusal, where nothing is wrong
 }
 
-// check checks the history against the promises. The promise.Judge sees the events in
+// check checks the history against the promises. The property.Checker sees the events in
 // one possible order: clients and faults by time; then the log of the storage, in its
 // own order; then the answers of the storage. No promise of the gate depends on the
 // time, and no promise of the tokens on the storage.
 func (h *history) check() outcome {
 	h.date()
-	var first, answers, stale []promise.Event
+	var first, answers, stale []property.Event
 	for _, e := range h.events {
 		switch {
-		case e.Kind == promise.Rejected && e.Note != noteRead:
-			stale = append(stale, promise.Event{At: e.At, Kind: promise.Stale, Who: storageName, Resource: e.Resource, Op: e.Op, Token: e.Token})
+		case e.Kind == property.Rejected && e.Note != noteRead:
+			stale = append(stale, property.Event{At: e.At, Kind: property.Stale, Who: storageName, Resource: e.Resource, Op: e.Op, Token: e.Token})
 			if e.Note == "" {
 				answers = append(answers, e)
 			}
 		case e.Note == noteEnter || e.Note == noteRead: // for linearize
-		case e.Kind == promise.Acknowledged:
+		case e.Kind == property.Acknowledged:
 			answers = append(answers, e)
 		default:
 			first = append(first, e)
@@ -95,21 +95,21 @@ func (h *history) check() outcome {
 	}
 	first = append(first, h.faults...)
 	byTime(first)
-	judge := promise.NewJudge("torture")
+	checker := property.NewChecker("torture")
 	v := outcome{unpaused: unpaused(first), modes: map[string]int{}}
 	for _, e := range first {
-		if e.Kind == promise.Told {
+		if e.Kind == property.Acquired {
 			v.modes[e.Note]++
 		}
 	}
-	var broken []*promise.Violation
+	var broken []*property.Violation
 	for _, e := range slices.Concat(first, h.rows, stale, answers, h.found) {
-		var violation *promise.Violation
-		if errors.As(judge.See(e), &violation) {
+		var violation *property.Violation
+		if errors.As(checker.Observe(e), &violation) {
 			broken = append(broken, violation)
 		}
 	}
-	v.report = judge.Report(true)
+	v.report = checker.Report(true)
 	// Each fault is in several histories; the run counts it once.
 	v.report.Faults, v.report.Time, v.report.Setting = nil, 0, ""
 	if more := len(v.report.Violations) - mostViolations; more > 0 {
@@ -128,9 +128,9 @@ func (h *history) date() {
 	sent, answered := map[uint64]time.Duration{}, map[uint64]time.Duration{}
 	for _, e := range h.events {
 		switch e.Kind {
-		case promise.Sent:
+		case property.Sent:
 			sent[e.Op] = e.At
-		case promise.Acknowledged:
+		case property.Acknowledged:
 			answered[e.Op] = e.At
 		}
 	}
@@ -146,8 +146,8 @@ func (h *history) date() {
 }
 
 // byTime sorts events. Those of one time stay in their order.
-func byTime(events []promise.Event) {
-	slices.SortStableFunc(events, func(a, b promise.Event) int { return cmp.Compare(a.At, b.At) })
+func byTime(events []property.Event) {
+	slices.SortStableFunc(events, func(a, b property.Event) int { return cmp.Compare(a.At, b.At) })
 }
 
 // linearize checks the operations of the clients for linearizability.
@@ -156,7 +156,7 @@ func (h *history) linearize(v *outcome) {
 	var ops []linear.Op
 	for _, e := range h.events {
 		switch e.Kind {
-		case promise.Sent:
+		case property.Sent:
 			op := linear.Op{Client: int(e.Op >> 24), Resource: e.Resource, Token: e.Token, Value: e.Version, Kind: linear.Write, Call: e.At}
 			switch e.Note {
 			case noteEnter:
@@ -166,10 +166,10 @@ func (h *history) linearize(v *outcome) {
 			}
 			index[e.Op] = len(ops)
 			ops = append(ops, op)
-		case promise.Acknowledged, promise.Rejected:
+		case property.Acknowledged, property.Rejected:
 			op := &ops[index[e.Op]]
 			op.Return, op.Outcome = e.At, linear.Done
-			if e.Kind == promise.Rejected {
+			if e.Kind == property.Rejected {
 				op.Outcome = linear.Stale
 			}
 			if op.Kind == linear.Read {
@@ -181,17 +181,17 @@ func (h *history) linearize(v *outcome) {
 	case errors.Is(err, linear.ErrTimeout):
 		v.undecided = true
 	case err != nil:
-		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: what clients saw of %s: %v", promise.G2, h.name, err))
+		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: what clients saw of %s: %v", property.G2, h.name, err))
 	}
 }
 
 // draw chooses what the picture shows: the first violations, or else a refusal.
-func (v *outcome) draw(name string, story []promise.Event, broken []*promise.Violation, stale []promise.Event) {
+func (v *outcome) draw(name string, story []property.Event, broken []*property.Violation, stale []property.Event) {
 	for _, b := range broken[:min(len(broken), 2)] {
-		v.sections = append(v.sections, spacetime.Section{Title: name, Events: spacetime.Excerpt(story, b.Event, excerptEvents), Bad: []*promise.Violation{b}})
+		v.sections = append(v.sections, timeline.Section{Title: name, Events: timeline.Excerpt(story, b.Event, excerptEvents), Bad: []*property.Violation{b}})
 	}
 	if len(broken) == 0 && len(stale) > 0 {
-		v.sample = &spacetime.Section{Title: name, Note: "Nothing was broken. This is how a late write was refused.",
-			Events: spacetime.Excerpt(story, stale[0], excerptEvents)}
+		v.sample = &timeline.Section{Title: name, Note: "Nothing was broken. This is how a late write was refused.",
+			Events: timeline.Excerpt(story, stale[0], excerptEvents)}
 	}
 }

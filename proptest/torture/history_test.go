@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // teller makes the events of a history, one a millisecond.
@@ -18,31 +18,31 @@ type teller struct {
 	now time.Duration
 }
 
-func (t *teller) event(kind promise.Kind, who string, token fencing.Token, op, seen, version uint64, note string) {
+func (t *teller) event(kind property.Kind, who string, token fencing.Token, op, seen, version uint64, note string) {
 	t.now += time.Millisecond
-	t.h.events = append(t.h.events, promise.Event{At: t.now, Kind: kind, Who: who, Resource: "c/1/0", Attempt: promise.Attempt(who), Token: token, Op: op, Seen: seen, Version: version, Note: note})
+	t.h.events = append(t.h.events, property.Event{At: t.now, Kind: kind, Who: who, Resource: "c/1/0", Attempt: property.Attempt(who), Token: token, Op: op, Seen: seen, Version: version, Note: note})
 }
 
-func (t *teller) row(kind promise.Kind, token fencing.Token, op, seen, version uint64) {
-	t.h.rows = append(t.h.rows, promise.Event{At: t.now, Kind: kind, Who: storageName, Resource: "c/1/0", Token: token, Op: op, Seen: seen, Version: version})
+func (t *teller) row(kind property.Kind, token fencing.Token, op, seen, version uint64) {
+	t.h.rows = append(t.h.rows, property.Event{At: t.now, Kind: kind, Who: storageName, Resource: "c/1/0", Token: token, Op: op, Seen: seen, Version: version})
 }
 
 // holds is a grant, an entry and a read.
 func (t *teller) holds(who string, token fencing.Token, op, version uint64) {
-	t.event(promise.Asked, who, 0, 0, 0, 0, "")
-	t.event(promise.Told, who, token, 0, 0, 0, "")
-	t.event(promise.Sent, who, token, op, 0, 0, noteEnter)
-	t.row(promise.Entered, token, 0, 0, 0)
-	t.event(promise.Acknowledged, who, token, op, 0, 0, noteEnter)
-	t.event(promise.Sent, who, token, op+1, 0, 0, noteRead)
-	t.event(promise.Acknowledged, who, token, op+1, 0, version, noteRead)
+	t.event(property.Requested, who, 0, 0, 0, 0, "")
+	t.event(property.Acquired, who, token, 0, 0, 0, "")
+	t.event(property.Sent, who, token, op, 0, 0, noteEnter)
+	t.row(property.Entered, token, 0, 0, 0)
+	t.event(property.Acknowledged, who, token, op, 0, 0, noteEnter)
+	t.event(property.Sent, who, token, op+1, 0, 0, noteRead)
+	t.event(property.Acknowledged, who, token, op+1, 0, version, noteRead)
 }
 
 // writes is a write that was applied.
 func (t *teller) writes(who string, token fencing.Token, op, version uint64) {
-	t.event(promise.Sent, who, token, op, version-1, version, "")
-	t.row(promise.Wrote, token, op, version-1, version)
-	t.event(promise.Acknowledged, who, token, op, version-1, version, "")
+	t.event(property.Sent, who, token, op, version-1, version, "")
+	t.row(property.Wrote, token, op, version-1, version)
+	t.event(property.Acknowledged, who, token, op, version-1, version, "")
 }
 
 func TestCheck(t *testing.T) {
@@ -54,13 +54,13 @@ func TestCheck(t *testing.T) {
 			s.holds("a", 1, 10, 0)
 			s.holds("b", 2, 20, 0)
 			s.writes("b", 2, 22, 1)
-			s.event(promise.Sent, "a", 1, 12, 0, 1, "")
-			s.event(promise.Rejected, "a", 1, 12, 0, 1, "")
+			s.event(property.Sent, "a", 1, 12, 0, 1, "")
+			s.event(property.Rejected, "a", 1, 12, 0, 1, "")
 		}, nil},
 		"a write of a worker that was killed, applied later": {func(s *teller) {
 			s.holds("a", 1, 10, 0)
-			s.event(promise.Sent, "a", 1, 12, 0, 1, "")
-			s.row(promise.Wrote, 1, 12, 0, 1)
+			s.event(property.Sent, "a", 1, 12, 0, 1, "")
+			s.row(property.Wrote, 1, 12, 0, 1)
 			s.holds("b", 2, 20, 1)
 			s.writes("b", 2, 22, 2)
 		}, nil},
@@ -69,11 +69,11 @@ func TestCheck(t *testing.T) {
 			s.holds("b", 2, 20, 0)
 			s.writes("b", 2, 22, 1)
 			s.writes("a", 1, 12, 1)
-		}, []string{"G1", "acknowledged", "linearizable"}}, // the promise.Judge takes it for not applied
+		}, []string{"G1", "acknowledged", "linearizable"}}, // the property.Checker takes it for not applied
 		"an answer without a write": {func(s *teller) {
 			s.holds("a", 1, 10, 0)
-			s.event(promise.Sent, "a", 1, 12, 0, 1, "")
-			s.event(promise.Acknowledged, "a", 1, 12, 0, 1, "")
+			s.event(property.Sent, "a", 1, 12, 0, 1, "")
+			s.event(property.Acknowledged, "a", 1, 12, 0, 1, "")
 		}, []string{"acknowledged"}},
 		"one token for two": {func(s *teller) {
 			s.holds("a", 1, 10, 0)
@@ -81,8 +81,8 @@ func TestCheck(t *testing.T) {
 		}, []string{"T1"}},
 		"a token that went back": {func(s *teller) {
 			s.holds("a", 2, 10, 0)
-			s.event(promise.Asked, "b", 0, 0, 0, 0, "")
-			s.event(promise.Told, "b", 1, 0, 0, 0, "")
+			s.event(property.Requested, "b", 0, 0, 0, 0, "")
+			s.event(property.Acquired, "b", 1, 0, 0, 0, "")
 		}, []string{"T2"}},
 		"a read of the past": {func(s *teller) {
 			s.holds("a", 1, 10, 0)
@@ -112,29 +112,29 @@ func TestNames(t *testing.T) {
 // A worker that was killed cannot say that its leases are over.
 func TestAKilledWorkerHoldsNothing(t *testing.T) {
 	c := newChecker(&world{})
-	c.take(promise.Event{At: 1, Kind: promise.Asked, Who: "a", Resource: "e/1/0", Attempt: "a1"})
-	c.take(promise.Event{At: 2, Kind: promise.Told, Who: "a", Resource: "e/1/0", Attempt: "a1", Token: 1})
-	c.happened(promise.Event{At: 3, Kind: promise.Fault, Who: "a", Note: "worker killed"})
-	c.take(promise.Event{At: 4, Kind: promise.Asked, Who: "b", Resource: "e/1/0", Attempt: "b1"})
-	c.take(promise.Event{At: 5, Kind: promise.Told, Who: "b", Resource: "e/1/0", Attempt: "b1", Token: 2})
+	c.take(property.Event{At: 1, Kind: property.Requested, Who: "a", Resource: "e/1/0", Attempt: "a1"})
+	c.take(property.Event{At: 2, Kind: property.Acquired, Who: "a", Resource: "e/1/0", Attempt: "a1", Token: 1})
+	c.happened(property.Event{At: 3, Kind: property.Fault, Who: "a", Note: "worker killed"})
+	c.take(property.Event{At: 4, Kind: property.Requested, Who: "b", Resource: "e/1/0", Attempt: "b1"})
+	c.take(property.Event{At: 5, Kind: property.Acquired, Who: "b", Resource: "e/1/0", Attempt: "b1", Token: 2})
 	require.Zero(t, c.open["e/1"].check().report.Overlaps)
 	require.Equal(t, map[string]int{"worker killed": 1}, c.kinds)
 }
 
 func TestOverlapsThatNoPauseExplains(t *testing.T) {
-	told := func(at time.Duration, who string) promise.Event {
-		return promise.Event{At: at * time.Second, Kind: promise.Told, Who: who, Resource: "c/1/0", Attempt: promise.Attempt(who)}
+	told := func(at time.Duration, who string) property.Event {
+		return property.Event{At: at * time.Second, Kind: property.Acquired, Who: who, Resource: "c/1/0", Attempt: property.Attempt(who)}
 	}
-	as := func(e promise.Event, kind promise.Kind) promise.Event { e.Kind = kind; return e }
+	as := func(e property.Event, kind property.Kind) property.Event { e.Kind = kind; return e }
 	for name, c := range map[string]struct {
-		events []promise.Event
+		events []property.Event
 		want   int
 	}{
-		"one after the other": {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Ended), told(3, "b")}, 0},
-		"side by side":        {[]promise.Event{told(1, "a"), told(3, "b")}, 1},
-		"while it is stopped": {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Paused), told(3, "b")}, 0},
-		"when it wakes up":    {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Paused), as(told(3, "a"), promise.Resumed), told(3, "b")}, 0},
-		"long after that":     {[]promise.Event{told(1, "a"), as(told(2, "a"), promise.Paused), as(told(3, "a"), promise.Resumed), told(9, "b")}, 1},
+		"one after the other": {[]property.Event{told(1, "a"), as(told(2, "a"), property.Ended), told(3, "b")}, 0},
+		"side by side":        {[]property.Event{told(1, "a"), told(3, "b")}, 1},
+		"while it is stopped": {[]property.Event{told(1, "a"), as(told(2, "a"), property.Paused), told(3, "b")}, 0},
+		"when it wakes up":    {[]property.Event{told(1, "a"), as(told(2, "a"), property.Paused), as(told(3, "a"), property.Resumed), told(3, "b")}, 0},
+		"long after that":     {[]property.Event{told(1, "a"), as(told(2, "a"), property.Paused), as(told(3, "a"), property.Resumed), told(9, "b")}, 1},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, unpaused(c.events)) })
 	}
@@ -142,7 +142,7 @@ func TestOverlapsThatNoPauseExplains(t *testing.T) {
 
 func TestGrantsByWay(t *testing.T) {
 	g := &newChecker(&world{}).grants
-	see := func(at time.Duration, who string) { g.see(promise.Event{At: at * time.Second, Who: who}) }
+	see := func(at time.Duration, who string) { g.see(property.Event{At: at * time.Second, Who: who}) }
 	see(1, "worker 1")
 	require.Equal(t, Ways{}, g.figures(), "not watched yet")
 	require.True(t, g.since(0))

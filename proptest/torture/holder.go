@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // The timings of a holder.
@@ -46,7 +46,7 @@ type holder struct {
 	firstOp uint64
 
 	mu       sync.Mutex
-	tell     func(promise.Event)
+	tell     func(property.Event)
 	log      io.Writer
 	ops      uint64
 	attempts int
@@ -54,7 +54,7 @@ type holder struct {
 
 // newHolder dials the service, and tries again until ctx ends: members may be down.
 // Close the holder when done.
-func newHolder(ctx context.Context, s Spec, storage Storage, log io.Writer, tell func(promise.Event)) (*holder, error) {
+func newHolder(ctx context.Context, s Spec, storage Storage, log io.Writer, tell func(property.Event)) (*holder, error) {
 	config, err := trust(s.CA)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (h *holder) close() {
 
 // say reports an event with the time. The beginning of an operation is reported
 // before it, its end after it.
-func (h *holder) say(e promise.Event) {
+func (h *holder) say(e property.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e.At, e.Who = monotonic(), h.name
@@ -97,8 +97,8 @@ func (h *holder) say(e promise.Event) {
 // of that succeeded. The event of a grant has its mode as Note.
 func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 	h.attempts++
-	event := promise.Event{Resource: resource, Attempt: promise.Attempt(fmt.Sprintf("%s/%d", h.life, h.attempts))}
-	as := func(kind promise.Kind) promise.Event { e := event; e.Kind = kind; return e }
+	event := property.Event{Resource: resource, Attempt: property.Attempt(fmt.Sprintf("%s/%d", h.life, h.attempts))}
+	as := func(kind property.Kind) property.Event { e := event; e.Kind = kind; return e }
 	options := []lease.AcquireOption{lease.WithTTL(leaseTTL)}
 	leaves := h.random.IntN(20) == 0 // without a release
 	if leaves {
@@ -106,21 +106,21 @@ func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 	}
 	limited, cancel := context.WithTimeout(ctx, acquireLimit)
 	defer cancel()
-	h.say(as(promise.Asked))
+	h.say(as(property.Requested))
 	l, err := h.client.Acquire(limited, resource, options...)
 	if err != nil {
 		if errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) {
-			h.say(as(promise.Refused))
+			h.say(as(property.Denied))
 		}
 		h.note("%s: not granted: %v", resource, err)
 		return false
 	}
 	event.Token = l.Token()
-	told := as(promise.Told)
+	told := as(property.Acquired)
 	told.Note = l.Mode().String()
 	h.say(told)
 	var once sync.Once
-	end := func() { once.Do(func() { h.say(as(promise.Ended)) }) }
+	end := func() { once.Do(func() { h.say(as(property.Ended)) }) }
 	stop := context.AfterFunc(l.Context(), end) // its own clock says that it is over
 	done := h.work(ctx, l)
 	end()
@@ -138,12 +138,12 @@ func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 	heedless := h.random.IntN(2) == 0
 	resource, token := l.GateResource(), l.Token()
-	if _, ok := h.operation(ctx, promise.Event{Resource: resource, Token: token, Note: noteEnter}, func(ctx context.Context, _ uint64) (uint64, error) {
+	if _, ok := h.operation(ctx, property.Event{Resource: resource, Token: token, Note: noteEnter}, func(ctx context.Context, _ uint64) (uint64, error) {
 		return 0, h.storage.Enter(ctx, resource, token)
 	}); !ok {
 		return false
 	}
-	seen, ok := h.operation(ctx, promise.Event{Resource: resource, Token: token, Note: noteRead}, func(ctx context.Context, _ uint64) (uint64, error) {
+	seen, ok := h.operation(ctx, property.Event{Resource: resource, Token: token, Note: noteRead}, func(ctx context.Context, _ uint64) (uint64, error) {
 		return h.storage.Read(ctx, resource)
 	})
 	if !ok {
@@ -154,7 +154,7 @@ func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 			return false
 		}
 		next := seen + 1
-		seen, ok = h.operation(ctx, promise.Event{Resource: resource, Token: token, Seen: seen, Version: next}, func(ctx context.Context, op uint64) (uint64, error) {
+		seen, ok = h.operation(ctx, property.Event{Resource: resource, Token: token, Seen: seen, Version: next}, func(ctx context.Context, op uint64) (uint64, error) {
 			return next, h.storage.Write(ctx, Write{Op: op, Resource: resource, Token: token, Seen: next - 1, Version: next})
 		})
 		if !ok {
@@ -166,20 +166,20 @@ func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 
 // operation is one use of the storage. ok is false if it was refused, or if
 // nobody knows: then it is not said how it ended.
-func (h *holder) operation(ctx context.Context, e promise.Event, do func(ctx context.Context, op uint64) (uint64, error)) (version uint64, ok bool) {
+func (h *holder) operation(ctx context.Context, e property.Event, do func(ctx context.Context, op uint64) (uint64, error)) (version uint64, ok bool) {
 	h.ops++
-	e.Op, e.Kind = h.firstOp|h.ops, promise.Sent
+	e.Op, e.Kind = h.firstOp|h.ops, property.Sent
 	h.say(e)
 	limited, cancel := context.WithTimeout(ctx, storageLimit)
 	defer cancel()
 	version, err := do(limited, e.Op)
 	switch {
 	case err == nil:
-		e.Kind, e.Version = promise.Acknowledged, version
+		e.Kind, e.Version = property.Acknowledged, version
 		h.say(e)
 		return version, true
 	case errors.Is(err, fencing.ErrStale):
-		e.Kind = promise.Rejected
+		e.Kind = property.Rejected
 		h.say(e)
 	}
 	h.note("%s: %v", e.Resource, err)

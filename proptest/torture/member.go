@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // statusLimit bounds one call to a member.
@@ -85,8 +85,8 @@ func (m *member) revive() error {
 }
 
 // applied is the event of what it has applied.
-func (m *member) applied(s *pb.StatusResponse) (promise.Event, error) {
-	e := promise.Event{Kind: promise.Applied, Who: m.who(), At: m.world.now(), Index: s.ChainIndex}
+func (m *member) applied(s *pb.StatusResponse) (property.Event, error) {
+	e := property.Event{Kind: property.Applied, Who: m.who(), At: m.world.now(), Index: s.ChainIndex}
 	if len(s.ChainHash) < 16 {
 		return e, fmt.Errorf("member %s has hash %q", m.name, s.ChainHash)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // nemesis injects faults, one after the other in each part of the world, and
@@ -19,7 +19,7 @@ type nemesis struct {
 	world  *world
 	mover  *mover
 	grants *grants
-	tell   func(promise.Event)
+	tell   func(property.Event)
 	broken func(string)      // adds a violation
 	wrong  func(error)       // ends the run: a fault could not be injected
 	holds  func(string) bool // whether a worker holds a lock
@@ -116,14 +116,14 @@ func some(r *rand.Rand, least, most time.Duration) time.Duration {
 
 // report tells the checker of a fault.
 func (n *nemesis) report(who, note string) {
-	n.tell(promise.Event{Kind: promise.Fault, At: n.world.now(), Who: who, Note: note})
+	n.tell(property.Event{Kind: property.Fault, At: n.world.now(), Who: who, Note: note})
 }
 
 // paused tells the checker that a process is stopped.
 func (n *nemesis) paused(who, note string) {
-	n.tell(promise.Event{Kind: promise.Paused, At: n.world.now(), Who: who, Note: note})
+	n.tell(property.Event{Kind: property.Paused, At: n.world.now(), Who: who, Note: note})
 }
 
 func (n *nemesis) resumed(who string) {
-	n.tell(promise.Event{Kind: promise.Resumed, At: n.world.now(), Who: who})
+	n.tell(property.Event{Kind: property.Resumed, At: n.world.now(), Who: who})
 }

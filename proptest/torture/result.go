@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leased-project/leased/proptest/promise"
-	"github.com/leased-project/leased/proptest/spacetime"
+	"github.com/leased-project/leased/proptest/property"
+	"github.com/leased-project/leased/proptest/timeline"
 )
 
 // Figures are those of one class of locks.
@@ -23,7 +23,7 @@ type Figures struct {
 
 // Result is the result of a run.
 type Result struct {
-	promise.Report
+	property.Report
 	// Scenario is the one that was run.
 	Scenario Scenario
 	// Modes are the figures of the locks in each mode, by its name, and those of
@@ -39,8 +39,8 @@ type Result struct {
 	// Without are faults that could not be injected here, and why.
 	Without []string `json:",omitempty"`
 
-	sections []spacetime.Section
-	sample   *spacetime.Section
+	sections []timeline.Section
+	sample   *timeline.Section
 }
 
 var classNames = map[string]string{correctness: "correctness", efficiency: "efficiency", switched: "switched"}
@@ -102,7 +102,7 @@ func (r *Result) String() string {
 func (r *Result) Picture(w io.Writer) error {
 	sections := r.sections
 	if len(sections) == 0 && r.sample != nil {
-		sections = []spacetime.Section{*r.sample}
+		sections = []timeline.Section{*r.sample}
 	}
-	return spacetime.WritePage(w, "leased torture, seed "+strings.Trim(fmt.Sprint(r.Seeds), "[]"), sections...)
+	return timeline.WritePage(w, "leased torture, seed "+strings.Trim(fmt.Sprint(r.Seeds), "[]"), sections...)
 }

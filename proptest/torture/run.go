@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 const (
@@ -130,7 +130,7 @@ func (c *checker) compare(ctx context.Context) bool {
 			continue
 		}
 		if e, err := m.applied(s); err == nil {
-			_ = c.cluster.See(e) // the report has it
+			_ = c.cluster.Observe(e) // the report has it
 			indexes[e.Index]++
 		}
 	}
@@ -147,7 +147,7 @@ func (c *checker) end(ctx context.Context) {
 	if c.world.config.Scenario == Random {
 		c.mover.finish(ctx)
 	}
-	healed := promise.Event{Kind: promise.Healed, At: c.world.now()}
+	healed := property.Event{Kind: property.Healed, At: c.world.now()}
 	log, err := os.Create(filepath.Join(c.world.config.Dir, "survivor.log"))
 	if err != nil {
 		c.fail(err)
@@ -182,12 +182,12 @@ func (c *checker) end(ctx context.Context) {
 		}
 		if served {
 			c.mu.Lock()
-			history.events = append(history.events, promise.Event{Kind: promise.Served, At: c.world.now(), Who: h.name})
+			history.events = append(history.events, property.Event{Kind: property.Served, At: c.world.now(), Who: h.name})
 			c.mu.Unlock()
 		}
 	}
 	if !until(ctx, healLimit, func() bool { return c.compare(ctx) }) && ctx.Err() == nil {
-		c.violate(fmt.Sprintf("%s: the members did not reach the same index within %v", promise.Chain, healLimit))
+		c.violate(fmt.Sprintf("%s: the members did not reach the same index within %v", property.Chain, healLimit))
 	}
 	c.closeAll(ctx)
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 const (
@@ -46,7 +46,7 @@ type grants struct {
 }
 
 // see takes the event of a grant in efficiency mode.
-func (g *grants) see(e promise.Event) {
+func (g *grants) see(e property.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastSeen = max(g.lastSeen, e.At)

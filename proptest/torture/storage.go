@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
 
@@ -128,7 +128,7 @@ type executor interface {
 // log is what the storage did to the resources whose names begin with prefix,
 // after the row with number after, in its own order, and the number of the last
 // row. offset makes the storage's clock that of the events.
-func (d *database) log(ctx context.Context, prefix string, after int64, offset time.Duration) (events []promise.Event, last int64, err error) {
+func (d *database) log(ctx context.Context, prefix string, after int64, offset time.Duration) (events []property.Event, last int64, err error) {
 	rows, err := d.pool.Query(ctx, `SELECT seq, (extract(epoch FROM at) * 1000000)::bigint, resource, op, token, seen, version
 		FROM torture_log WHERE resource LIKE $1 || '%' AND seq > $2 ORDER BY seq`, prefix, after)
 	if err != nil {
@@ -137,13 +137,13 @@ func (d *database) log(ctx context.Context, prefix string, after int64, offset t
 	defer rows.Close()
 	last = after
 	for rows.Next() {
-		e := promise.Event{Kind: promise.Entered, Who: storageName}
+		e := property.Event{Kind: property.Entered, Who: storageName}
 		var micros int64
 		if err := rows.Scan(&last, &micros, &e.Resource, &e.Op, &e.Token, &e.Seen, &e.Version); err != nil {
 			return nil, 0, fmt.Errorf("read the log of the storage: %w", err)
 		}
 		if e.Op != 0 {
-			e.Kind = promise.Wrote
+			e.Kind = property.Wrote
 		}
 		e.At = time.Duration(micros)*time.Microsecond - offset
 		events = append(events, e)
@@ -152,14 +152,14 @@ func (d *database) log(ctx context.Context, prefix string, after int64, offset t
 }
 
 // found is what the registers hold.
-func (d *database) found(ctx context.Context, prefix string) (events []promise.Event, err error) {
+func (d *database) found(ctx context.Context, prefix string) (events []property.Event, err error) {
 	rows, err := d.pool.Query(ctx, `SELECT resource, version FROM torture_register WHERE resource LIKE $1 || '%' ORDER BY resource`, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the registers: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		e := promise.Event{Kind: promise.Found, Who: storageName}
+		e := property.Event{Kind: property.Found, Who: storageName}
 		if err := rows.Scan(&e.Resource, &e.Version); err != nil {
 			return nil, fmt.Errorf("read the registers: %w", err)
 		}

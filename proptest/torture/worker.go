@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // The classes of locks, and how locks are named. Those of one generation are used
@@ -81,7 +81,7 @@ func workOn(ctx context.Context, in io.Reader, out io.Writer, open func(Spec) (S
 		return err
 	}
 	encoder := json.NewEncoder(out) // one write a line: what was told survives a kill
-	h, err := newHolder(ctx, s, storage, os.Stderr, func(e promise.Event) { _ = encoder.Encode(e) })
+	h, err := newHolder(ctx, s, storage, os.Stderr, func(e property.Event) { _ = encoder.Encode(e) })
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (c *cluster) look() error {
 		return nil // clients go on with the old ones, in vain
 	}
 	var err error
-	v.backend, err = raftstore.NewBackend(v.nodes, raftstore.WithPatience(0)) // as in the server: clients try again
+	v.backend, err = raftstore.NewBackend(v.nodes...) // as in the server: clients try again
 	c.view = v
 	return err
 }

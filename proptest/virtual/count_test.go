@@ -20,9 +20,9 @@ type counting struct {
 func counts(t *testing.T, s *story, cases []counting, begin func(fault)) {
 	t.Helper()
 	for _, c := range cases {
-		before := s.judge.Report(false).Injected()
+		before := s.checker.Report(false).Injected()
 		schedule(c.faults, begin)
-		require.Equal(t, c.want, s.judge.Report(false).Injected()-before, c.name)
+		require.Equal(t, c.want, s.checker.Report(false).Injected()-before, c.name)
 		wait(context.Background(), 20*time.Second) // until all is well again
 	}
 	require.Empty(t, s.failure)

@@ -29,7 +29,7 @@
 // beside a crash: the engine may then never answer (hashicorp/raft 498). Timers
 // belong to a bubble, so that pools of them are emptied between two.
 //
-// The nouns, in reading order: story, which tells package promise what happens;
+// The nouns, in reading order: story, which tells package property what happens;
 // process and worker, who use leases; registers, what they change; cluster,
 // network, disk and witness; fleet, cable and weather; fault.
 package virtual

@@ -12,7 +12,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // process is one program that uses leases: a client of the product, its clock,
@@ -25,15 +25,15 @@ type process struct {
 	clock  *clock
 	client *lease.Client
 	// rename is how the judge knows a grant.
-	rename func(promise.Attempt, fencing.Token) promise.Attempt
+	rename func(property.Attempt, fencing.Token) property.Attempt
 	// disconnect ends its way to the service.
 	disconnect func()
 	post       *post // nil if what it says arrives at once
 
 	mu     sync.Mutex
 	paused chan struct{} // closed when it goes on; nil while it runs
-	held   map[held]promise.Attempt
-	ended  map[promise.Attempt]bool
+	held   map[held]property.Attempt
+	ended  map[property.Attempt]bool
 	gone   bool           // nobody is left to hear of anything
 	work   sync.WaitGroup // of the service only while not gone
 }
@@ -47,8 +47,8 @@ type held struct {
 // newProcess starts a process. connect is its way to the service.
 func newProcess(s *story, number int, rate float64, connect func(*process) (engine.Backend, error), policy engine.Policy) (*process, error) {
 	p := &process{story: s, name: fmt.Sprint("client ", number), number: number, clock: newClock(rate),
-		held: map[held]promise.Attempt{}, ended: map[promise.Attempt]bool{},
-		rename: func(a promise.Attempt, _ fencing.Token) promise.Attempt { return a }}
+		held: map[held]property.Attempt{}, ended: map[property.Attempt]bool{},
+		rename: func(a property.Attempt, _ fencing.Token) property.Attempt { return a }}
 	backend, err := connect(p)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (p *process) pause() bool {
 		return false
 	}
 	p.paused = make(chan struct{})
-	p.story.tell(promise.Event{Kind: promise.Paused, Who: p.name})
+	p.story.tell(property.Event{Kind: property.Paused, Who: p.name})
 	return true
 }
 
@@ -86,19 +86,19 @@ func (p *process) resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.paused != nil {
-		p.story.tell(promise.Event{Kind: promise.Resumed, Who: p.name})
+		p.story.tell(property.Event{Kind: property.Resumed, Who: p.name})
 		close(p.paused)
 		p.paused = nil
 	}
 }
 
 // told notes a grant that has crossed the border.
-func (p *process) told(attempt promise.Attempt, name fencing.Resource, token fencing.Token) {
+func (p *process) told(attempt property.Attempt, name fencing.Resource, token fencing.Token) {
 	attempt = p.rename(attempt, token)
 	p.mu.Lock()
 	p.held[held{name, token}] = attempt
 	p.mu.Unlock()
-	p.story.tell(promise.Event{Kind: promise.Told, Who: p.name, Resource: name, Attempt: attempt, Token: token})
+	p.story.tell(property.Event{Kind: property.Acquired, Who: p.name, Resource: name, Attempt: attempt, Token: token})
 }
 
 // begin notes that work begins, and reports false if it is over already.
@@ -121,7 +121,7 @@ func (p *process) over(name fencing.Resource, token fencing.Token) {
 	p.mu.Unlock()
 	if first {
 		p.story.ends(name, token)
-		p.story.tell(promise.Event{Kind: promise.Ended, Who: p.name, Resource: name, Attempt: attempt, Token: token})
+		p.story.tell(property.Event{Kind: property.Ended, Who: p.name, Resource: name, Attempt: attempt, Token: token})
 	}
 }
 
@@ -199,15 +199,15 @@ type borderSession struct {
 	grants map[engine.Nonce]held
 }
 
-func attemptOf(id engine.SessionID, nonce engine.Nonce) promise.Attempt {
-	return promise.Attempt(fmt.Sprintf("%s:%d", id.String()[:12], nonce))
+func attemptOf(id engine.SessionID, nonce engine.Nonce) property.Attempt {
+	return property.Attempt(fmt.Sprintf("%s:%d", id.String()[:12], nonce))
 }
 
 // Acquire asks for a grant.
 func (s *borderSession) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	p, name, attempt := s.process, request.Resources[0], attemptOf(s.id, request.Nonce)
 	p.step()
-	p.story.tell(promise.Event{Kind: promise.Asked, Who: p.name, Resource: name, Attempt: attempt})
+	p.story.tell(property.Event{Kind: property.Requested, Who: p.name, Resource: name, Attempt: attempt})
 	grant, err := send(ctx, p, func(ctx context.Context) (engine.Grant, error) { return s.inner.Acquire(ctx, request) })
 	p.step()
 	switch {
@@ -217,7 +217,7 @@ func (s *borderSession) Acquire(ctx context.Context, request engine.Request) (en
 		s.mu.Unlock()
 		p.told(attempt, name, grant.Token)
 	case errors.Is(err, engine.ErrHeld) && !errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil:
-		p.story.tell(promise.Event{Kind: promise.Refused, Who: p.name, Resource: name, Attempt: attempt})
+		p.story.tell(property.Event{Kind: property.Denied, Who: p.name, Resource: name, Attempt: attempt})
 	}
 	return grant, err
 }

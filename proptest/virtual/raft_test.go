@@ -16,7 +16,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // resources of all runs.
@@ -29,7 +29,7 @@ type crew struct {
 	processes []*process
 	connect   func(*process) (engine.Backend, error)
 	policy    engine.Policy
-	rename    func(promise.Attempt, fencing.Token) promise.Attempt // see process
+	rename    func(property.Attempt, fencing.Token) property.Attempt // see process
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -76,7 +76,7 @@ func (c *crew) stop() {
 
 // serve shows that every lock can be had once nothing is broken any more.
 func (c *crew) serve() {
-	c.story.tell(promise.Event{Kind: promise.Healed})
+	c.story.tell(property.Event{Kind: property.Healed})
 	p, err := newProcess(c.story, len(c.processes), 1, c.connect, c.policy)
 	if err != nil {
 		c.story.broken("%v", err)
@@ -101,7 +101,7 @@ func (c *crew) serve() {
 		}
 	}
 	if all {
-		c.story.tell(promise.Event{Kind: promise.Served})
+		c.story.tell(property.Event{Kind: property.Served})
 	}
 	if err := p.close(); err != nil {
 		c.story.broken("%v", err)
@@ -126,16 +126,16 @@ func checks(t *testing.T, plain, full int) {
 		return
 	}
 	n := plain
-	if os.Getenv(promise.ReportFile) != "" {
+	if os.Getenv(property.ReportVariable) != "" {
 		n = full
 	}
 	before := flag.Lookup("rapid.checks").Value.String()
-	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(promise.Budget(n))))
+	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(property.Budget(n))))
 	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
 }
 
 // history runs one history in a bubble, judges it, and adds its figures.
-func history(t *rapid.T, total *promise.Report, setting string, run func(t *rapid.T, s *story)) {
+func history(t *rapid.T, total *property.Report, setting string, run func(t *rapid.T, s *story)) {
 	var s *story
 	rapid.SyncTest(t, func(t *rapid.T) {
 		s = newStory(setting)
@@ -153,10 +153,10 @@ func history(t *rapid.T, total *promise.Report, setting string, run func(t *rapi
 }
 
 // publish prints the figures of a test.
-func publish(t *testing.T, total promise.Report) {
+func publish(t *testing.T, total property.Report) {
 	t.Helper()
 	t.Log(total)
-	require.NoError(t, promise.Publish(total))
+	require.NoError(t, property.Publish(total))
 }
 
 // rough are the habits of those who do everything wrong but one thing: they
@@ -167,7 +167,7 @@ var rough = habits{resources: resources, think: time.Second, lag: 50 * time.Mill
 // broken by it.
 func TestCorrectnessUnderFaults(t *testing.T) {
 	checks(t, 20, 350)
-	total := promise.Report{Setting: "virtual time, correctness"}
+	total := property.Report{Setting: "virtual time, correctness"}
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
 			size := rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "nodes")
@@ -189,7 +189,7 @@ var careful = habits{resources: resources, think: time.Second, lag: 20 * time.Mi
 // failover may make a lease longer, never shorter.
 func TestCorrectnessExcludes(t *testing.T) {
 	checks(t, 20, 350)
-	total := promise.Report{Setting: "virtual time, correctness, sound clients"}
+	total := property.Report{Setting: "virtual time, correctness, sound clients"}
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
 			size := rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "nodes")
@@ -205,7 +205,7 @@ func TestCorrectnessExcludes(t *testing.T) {
 
 // runCluster lets a crew work on a cluster while faults happen.
 func runCluster(s *story, size int, policy engine.Policy, seed uint64, faults []fault, h habits, rates []float64) {
-	s.judge.Log = true
+	s.checker.Log = true
 	c, err := startCluster(s, size, seed)
 	defer c.close()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // silent keeps go-redis from printing every connection that was cut.
@@ -30,7 +30,7 @@ func init() {
 // time is not promised here; how often it happens is printed.
 func TestEfficiencyUnderFaults(t *testing.T) {
 	checks(t, 3, 16)
-	total := promise.Report{Setting: "virtual time, efficiency"}
+	total := property.Report{Setting: "virtual time, efficiency"}
 	rapid.Check(t, func(t *rapid.T) {
 		forgetTimers()
 		history(t, &total, total.Setting, func(t *rapid.T, s *story) {

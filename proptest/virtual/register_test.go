@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
@@ -22,8 +22,8 @@ func newRegisters(s *story) *registers {
 	return &registers{story: s, gate: memgate.New[uint64](fencing.Rule{})}
 }
 
-func (r *registers) event(kind promise.Kind, name fencing.Resource, token fencing.Token) promise.Event {
-	return promise.Event{Kind: kind, Who: "storage", Resource: name, Token: token}
+func (r *registers) event(kind property.Kind, name fencing.Resource, token fencing.Token) property.Event {
+	return property.Event{Kind: kind, Who: "storage", Resource: name, Token: token}
 }
 
 // enter raises the mark.
@@ -32,7 +32,7 @@ func (r *registers) enter(name fencing.Resource, token fencing.Token) error {
 	defer r.mu.Unlock()
 	err := r.gate.Enter(context.Background(), name, token)
 	if err == nil {
-		r.story.tell(r.event(promise.Entered, name, token))
+		r.story.tell(r.event(property.Entered, name, token))
 	}
 	return err
 }
@@ -57,10 +57,10 @@ func (r *registers) write(name fencing.Resource, token fencing.Token, op, seen u
 		return nil
 	})
 	var stale *fencing.StaleError
-	e := r.event(promise.Wrote, name, token)
+	e := r.event(property.Wrote, name, token)
 	e.Op, e.Seen, e.Version = op, seen, seen+1
 	if errors.As(err, &stale) {
-		e.Kind = promise.Stale
+		e.Kind = property.Stale
 	}
 	r.story.tell(e)
 	return err
@@ -69,7 +69,7 @@ func (r *registers) write(name fencing.Resource, token fencing.Token, op, seen u
 // found tells what is there at the end.
 func (r *registers) found(names []fencing.Resource) {
 	for _, name := range names {
-		e := r.event(promise.Found, name, fencing.None)
+		e := r.event(property.Found, name, fencing.None)
 		e.Version = r.read(name)
 		r.story.tell(e)
 	}

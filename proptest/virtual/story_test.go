@@ -10,7 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/proptest/linear"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // sampled is how many operations of a history go to the second opinion, and
@@ -22,12 +22,12 @@ const (
 
 // story is one history: it tells the judge, and remembers enough to tell people.
 type story struct {
-	judge *promise.Judge
-	began time.Time
+	checker *property.Checker
+	began   time.Time
 
 	mu      sync.Mutex
-	events  []promise.Event // the last ones
-	failure []string        // the first violation, with what came before it
+	events  []property.Event // the last ones
+	failure []string         // the first violation, with what came before it
 	ops     []linear.Op
 	lastOp  uint64
 	newest  map[fencing.Resource]fencing.Token // that anyone was told of; nil after a restore
@@ -38,7 +38,7 @@ type story struct {
 }
 
 func newStory(setting string) *story {
-	return &story{judge: promise.NewJudge(setting), began: time.Now(), newest: map[fencing.Resource]fencing.Token{},
+	return &story{checker: property.NewChecker(setting), began: time.Now(), newest: map[fencing.Resource]fencing.Token{},
 		working: map[fencing.Resource]map[fencing.Token]bool{}}
 }
 
@@ -46,11 +46,11 @@ func (s *story) now() time.Duration { return time.Since(s.began) }
 
 // tell hands an event to the judge. Events of one party are told in their order
 // because it tells them one after the other.
-func (s *story) tell(e promise.Event) {
+func (s *story) tell(e property.Event) {
 	e.At = s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.judge.See(e)
+	err := s.checker.Observe(e)
 	if len(s.events) == recent {
 		s.events = slices.Delete(s.events, 0, 1)
 	}
@@ -58,7 +58,7 @@ func (s *story) tell(e promise.Event) {
 	if err != nil {
 		s.fail(err.Error())
 	}
-	if e.Kind == promise.Told && s.newest != nil {
+	if e.Kind == property.Acquired && s.newest != nil {
 		s.newest[e.Resource] = max(s.newest[e.Resource], e.Token)
 	}
 }
@@ -118,7 +118,7 @@ func (s *story) broken(format string, args ...any) {
 
 // fault tells of one thing that was broken on purpose.
 func (s *story) fault(kind, who string) {
-	s.tell(promise.Event{Kind: promise.Fault, Who: who, Note: kind})
+	s.tell(property.Event{Kind: property.Fault, Who: who, Note: kind})
 }
 
 // count tells of a fault if it changed something, as in the simulator: one that
@@ -177,8 +177,8 @@ func (s *story) secondOpinion() error {
 }
 
 // verdict is the report, and what went wrong, empty if nothing did.
-func (s *story) verdict() (promise.Report, string) {
-	report := s.judge.Report(true)
+func (s *story) verdict() (property.Report, string) {
+	report := s.checker.Report(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range report.Violations {

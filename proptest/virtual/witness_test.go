@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
@@ -21,8 +21,8 @@ type witness struct {
 	last      uint64   // index
 	first     *replica // who applied it first
 	holders   map[fencing.Resource]holder
-	granted   map[promise.Attempt]int // how often, with restores in between
-	renamed   map[promise.Attempt]bool
+	granted   map[property.Attempt]int // how often, with restores in between
+	renamed   map[property.Attempt]bool
 	restored  int    // how often a snapshot was restored
 	restoring string // the node on which an operator does so
 }
@@ -31,12 +31,12 @@ type witness struct {
 // granted again after a restore by another name: that its first grant is
 // forgotten is what a restore is.
 type holder struct {
-	attempt, known promise.Attempt
+	attempt, known property.Attempt
 	token          fencing.Token
 }
 
 func newWitness(s *story) *witness {
-	return &witness{story: s, holders: map[fencing.Resource]holder{}, granted: map[promise.Attempt]int{}, renamed: map[promise.Attempt]bool{}}
+	return &witness{story: s, holders: map[fencing.Resource]holder{}, granted: map[property.Attempt]int{}, renamed: map[property.Attempt]bool{}}
 }
 
 // replica is the witness at one life of a node.
@@ -65,15 +65,15 @@ func (r *replica) Applied(index uint64, events []machine.Event) {
 // see tells one event. The caller holds mu.
 func (w *witness) see(e machine.Event, name fencing.Resource) {
 	h := holder{attempt: attemptOf(e.Session, e.Nonce), token: e.Token}
-	kind, note := promise.Freed, e.Type.String()
+	kind, note := property.Freed, e.Type.String()
 	switch e.Type {
 	case machine.EventGranted:
-		kind, note = promise.Granted, ""
+		kind, note = property.Granted, ""
 		h.known = h.attempt
 		if w.granted[h.attempt]++; w.granted[h.attempt] > 1 && w.restored > 0 {
 			h.known = again(h.attempt, h.token)
 			w.renamed[h.known] = true
-			w.story.tell(promise.Event{Kind: promise.Asked, Who: "log", Resource: name, Attempt: h.known, Note: "in the snapshot"})
+			w.story.tell(property.Event{Kind: property.Requested, Who: "log", Resource: name, Attempt: h.known, Note: "in the snapshot"})
 		}
 		w.holders[name] = h
 	case machine.EventReleased, machine.EventExpired, machine.EventBroken:
@@ -85,16 +85,16 @@ func (w *witness) see(e machine.Event, name fencing.Resource) {
 	default:
 		return
 	}
-	w.story.tell(promise.Event{Kind: kind, Who: "log", Resource: name, Attempt: h.known, Token: h.token, Note: note})
+	w.story.tell(property.Event{Kind: kind, Who: "log", Resource: name, Attempt: h.known, Token: h.token, Note: note})
 }
 
 // again is the name of a grant that an attempt got after a restore.
-func again(attempt promise.Attempt, token fencing.Token) promise.Attempt {
-	return promise.Attempt(fmt.Sprintf("%s again %d", attempt, token))
+func again(attempt property.Attempt, token fencing.Token) property.Attempt {
+	return property.Attempt(fmt.Sprintf("%s again %d", attempt, token))
 }
 
 // name is how the judge knows a grant that a client was told of.
-func (w *witness) name(attempt promise.Attempt, token fencing.Token) promise.Attempt {
+func (w *witness) name(attempt property.Attempt, token fencing.Token) property.Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.renamed[again(attempt, token)] {
@@ -120,7 +120,7 @@ func (r *replica) Restored(m *machine.Machine) {
 			continue
 		}
 		delete(r.holders, name)
-		r.story.tell(promise.Event{Kind: promise.Freed, Who: "log", Resource: name, Attempt: h.known, Token: h.token, Note: "restored"})
+		r.story.tell(property.Event{Kind: property.Freed, Who: "log", Resource: name, Attempt: h.known, Token: h.token, Note: "restored"})
 	}
 }
 
@@ -136,6 +136,6 @@ func (w *witness) expectRestore(node string) {
 func (w *witness) applied(n *raftstore.Node) {
 	chain := n.Status().Chain
 	if chain.Index > 0 {
-		w.story.tell(promise.Event{Kind: promise.Applied, Who: n.ID(), Index: chain.Index, Hash: binary.BigEndian.Uint64(chain.Hash[:8])})
+		w.story.tell(property.Event{Kind: property.Applied, Who: n.ID(), Index: chain.Index, Hash: binary.BigEndian.Uint64(chain.Hash[:8])})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/linear"
-	"github.com/leased-project/leased/proptest/promise"
+	"github.com/leased-project/leased/proptest/property"
 )
 
 // habits are how the workers of a run behave.
@@ -186,7 +186,7 @@ func (w *worker) write(l *lease.Lease, seen uint64) bool {
 	op := w.op(l, linear.Write)
 	op.Value = seen + 1
 	number := w.story.nextOp()
-	e := promise.Event{Kind: promise.Sent, Who: w.name, Resource: l.Resource(), Token: l.Token(), Op: number}
+	e := property.Event{Kind: property.Sent, Who: w.name, Resource: l.Resource(), Token: l.Token(), Op: number}
 	w.story.tell(e)
 	result := make(chan error, 1)
 	answered := w.exchange(func() { result <- w.storage.write(l.Resource(), l.Token(), number, seen) })
@@ -196,9 +196,9 @@ func (w *worker) write(l *lease.Lease, seen uint64) bool {
 	}
 	err := <-result
 	w.note(op, true, err)
-	e.Kind = promise.Acknowledged
+	e.Kind = property.Acknowledged
 	if err != nil {
-		e.Kind = promise.Rejected
+		e.Kind = property.Rejected
 	}
 	w.story.tell(e)
 	return err == nil

@@ -1,0 +1,93 @@
+package model
+
+import (
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// Route is the way in which a lock is served.
+type Route struct {
+	Mode   engine.Mode
+	Moving bool // to the other mode
+	Ready  bool // efficiency locks may be granted
+}
+
+// bothModes is the state of a LogChecker that concerns both modes.
+type bothModes struct {
+	routes  map[fencing.Resource]Route
+	raft    map[fencing.Resource]fencing.Token // the largest token granted in correctness mode
+	redis   map[fencing.Resource]fencing.Token // the largest token that Redis may have granted
+	ranges  []Range
+	ceiling fencing.Token
+}
+
+func newBothModes() bothModes {
+	return bothModes{routes: map[fencing.Resource]Route{}, raft: map[fencing.Resource]fencing.Token{}, redis: map[fencing.Resource]fencing.Token{}}
+}
+
+// Routed checks how each lock is served after a command, with the floor and ceiling
+// that every Redis node should reach. Redis may grant a lock in efficiency mode any
+// token above floor, up to ceiling. The floor applies when the lock enters this mode
+// and the mode is ready.
+func (c *LogChecker) Routed(routes map[fencing.Resource]Route, floor, ceiling fencing.Token) error {
+	if ceiling < c.ceiling {
+		return violated(Modes, "the ceiling fell from %d to %d", c.ceiling, ceiling)
+	}
+	c.ceiling = ceiling
+	for name, route := range routes {
+		if route.Mode == engine.Efficiency {
+			if old := c.routes[name]; route.Ready && !(old.Ready && old.Mode == engine.Efficiency) && floor < c.raft[name] {
+				return violated(Modes, "Redis may grant %q a token just above %d, but %d was granted in correctness mode", name, floor, c.raft[name])
+			}
+			c.redis[name] = ceiling
+		}
+	}
+	c.routes = routes
+	for _, p := range c.waiters {
+		for _, name := range p.request.Resources {
+			if !routes[name].serves() {
+				return violated(Closed, "attempt %d waits for %q", p.attempt.Nonce, name)
+			}
+		}
+	}
+	return nil
+}
+
+// serves reports whether the machine may grant a lock. The zero Route is that of a lock
+// without a policy.
+func (r Route) serves() bool { return !r.Moving && r.Mode != engine.Efficiency }
+
+// RangeAssigned checks a range of tokens that was assigned to a Redis node.
+func (c *LogChecker) RangeAssigned(r Range) error {
+	if r.Floor >= r.Ceiling || r.Ceiling > fencing.MaxToken {
+		return violated(Ranges, "(%d, %d] is not a valid range", r.Floor, r.Ceiling)
+	}
+	for _, other := range c.ranges {
+		if r.Floor < other.Ceiling && other.Floor < r.Ceiling {
+			return violated(Ranges, "(%d, %d] overlaps (%d, %d]", r.Floor, r.Ceiling, other.Floor, other.Ceiling)
+		}
+	}
+	for name, route := range c.routes {
+		if route.Mode == engine.Efficiency && r.Floor < c.raft[name] {
+			return violated(Modes, "a range above %d was assigned, but %q was granted %d", r.Floor, name, c.raft[name])
+		}
+	}
+	c.ranges = append(c.ranges, r)
+	return nil
+}
+
+// checkOtherMode checks a grant against the tokens of the other mode.
+func (c *LogChecker) checkOtherMode(e Event) error {
+	for _, name := range e.Resources {
+		if !c.routes[name].serves() {
+			return violated(Closed, "%q was granted with token %d", name, e.Token)
+		}
+		if e.Token <= c.redis[name] {
+			return violated(Modes, "%q was granted with token %d, but Redis may have granted %d", name, e.Token, c.redis[name])
+		}
+	}
+	for _, name := range e.Resources {
+		c.raft[name] = e.Token
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package model_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/proptest/model"
+)
+
+func event(kind model.EventKind, id engine.SessionID, nonce engine.Nonce, token fencing.Token, names ...fencing.Resource) model.Event {
+	return model.Event{Kind: kind, Session: id, Nonce: nonce, Token: token, Resources: names}
+}
+
+func slot(e model.Event, n int) model.Event {
+	e.Slot = n
+	return e
+}
+
+// TestLogChecker has one violation of each property, and histories without one.
+func TestLogChecker(t *testing.T) {
+	const queued, granted, released, cancelled, delayed = model.WasQueued, model.WasGranted, model.WasReleased, model.WasCancelled, model.WasDelayed
+	permit := engine.Request{Nonce: 1, Kind: engine.Permit, Permits: 1, Resources: []fencing.Resource{"a"}, Wait: true}
+	writer, reader := want(1, engine.Exclusive, "a"), want(1, engine.Shared, "a")
+	delay := model.Event{Kind: delayed, Resources: []fencing.Resource{"a"}}
+	for _, c := range []struct {
+		name     string
+		ann, bob engine.Request
+		eve      engine.Request // after them
+		events   []model.Event
+		violated model.Property // by the last event, or by CheckWaiters after it
+	}{
+		{"handoff", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(released, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, ""},
+		{"token twice", reader, reader, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 1, "a")}, model.T1},
+		{"smaller token", reader, reader, reader, []model.Event{event(granted, ann, 1, 2, "a"), event(granted, bob, 1, 1, "a")}, model.T2},
+		{"no token", reader, reader, reader, []model.Event{event(granted, ann, 1, 0, "a")}, model.T2},
+		{"two writers", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, model.M1},
+		{"writer beside reader", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, model.M1},
+		{"reader beside permit", permit, reader, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), event(granted, bob, 1, 2, "a")}, model.M1},
+		{"slot twice", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), slot(event(granted, bob, 1, 2, "a"), 1)}, model.M1},
+		{"slot out of range", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 2)}, model.M1},
+		{"granted again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(released, ann, 1, 1, "a"), event(granted, ann, 1, 2, "a")}, model.Once},
+		{"queued again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, ann, 1, 0, "a")}, model.Once},
+		{"reader overtakes writer", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(granted, eve, 1, 2, "a")}, model.FIFO},
+		{"lost wake-up", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(released, ann, 1, 1, "a")}, model.WakeUp},
+		{"lost wake-up after a cancel", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, bob, 1, 0, "a"), event(queued, eve, 1, 0, "a"), event(cancelled, bob, 1, 0, "a")}, model.WakeUp},
+		{"grant in a delay", writer, writer, reader, []model.Event{delay, event(granted, bob, 1, 1, "a")}, model.Delay},
+		{"opened twice", writer, writer, reader, []model.Event{{Kind: model.WasOpened, Resources: []fencing.Resource{"a"}}}, model.Complete},
+		{"cancelled without waiting", writer, writer, reader, []model.Event{event(cancelled, bob, 1, 0, "a")}, model.Complete},
+		{"broken without holding", writer, writer, reader, []model.Event{event(model.WasBroken, bob, 1, 1, "a")}, model.Complete},
+		{"expired with another token", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(model.WasExpired, ann, 1, 2, "a")}, model.Complete},
+		{"half a set", want(1, engine.Exclusive, "a", "b"), writer, reader, []model.Event{event(granted, ann, 1, 1, "a")}, model.Complete},
+		{"queued without wait", engine.Request{Nonce: 1, Resources: []fencing.Resource{"a"}}, writer, reader, []model.Event{event(queued, ann, 1, 0, "a")}, model.Complete},
+		{"granted without a request", writer, writer, reader, []model.Event{event(granted, ann, 7, 1, "a")}, model.Complete},
+		{"unknown", writer, writer, reader, []model.Event{{Kind: "unknown"}}, model.Complete},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checker := model.NewLogChecker()
+			checker.Requested(ann, c.ann)
+			checker.Requested(bob, c.bob)
+			checker.Requested(eve, c.eve)
+			var err error
+			for i, e := range c.events {
+				require.NoError(t, err, "before event %d", i)
+				err = checker.Observe(e)
+			}
+			if err == nil {
+				err = checker.CheckWaiters()
+			}
+			if c.violated == "" {
+				require.NoError(t, err)
+				return
+			}
+			var v *model.Violation
+			require.ErrorAs(t, err, &v)
+			require.Equal(t, c.violated, v.Property, v.Error())
+		})
+	}
+}
+
+func TestLogCheckerFloorAndSessions(t *testing.T) {
+	checker := model.NewLogChecker()
+	checker.Requested(ann, want(1, engine.Exclusive, "a"))
+	checker.RaiseFloor(10)
+	require.Error(t, checker.Observe(event(model.WasGranted, ann, 1, 10, "a")), "at the floor")
+	require.NoError(t, checker.Observe(event(model.WasGranted, ann, 1, 11, "a")))
+	require.Error(t, checker.SessionEnded(ann), "it still holds")
+	require.NoError(t, checker.Observe(event(model.WasExpired, ann, 1, 11, "a")))
+	require.NoError(t, checker.SessionEnded(ann))
+	checker.Requested(ann, want(1, engine.Exclusive, "a"))
+	require.NoError(t, checker.Observe(event(model.WasGranted, ann, 1, 12, "a")), "a new session with the same id")
+
+	checker.Requested(bob, want(1, engine.Exclusive, "a"))
+	require.NoError(t, checker.Observe(event(model.WasQueued, bob, 1, 0, "a")))
+	require.NoError(t, checker.Observe(event(model.WasReleased, ann, 1, 12, "a")))
+	require.Error(t, checker.CheckWaiters())
+	checker.RaiseFloor(fencing.MaxToken)
+	require.NoError(t, checker.CheckWaiters(), "no tokens are left")
+}

@@ -1,0 +1,227 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/proptest/redisnode"
+	"github.com/leased-project/leased/redlockadapter/quorum"
+)
+
+// direct is a client's side of the efficiency mode. It does with messages what
+// redlockadapter does with goroutines and connections; a quorum.Attempt decides
+// what the answers amount to.
+type redisClient struct {
+	*client
+	// authorize says under which version, and on which fleet, a lock is in
+	// efficiency mode; the error is why it is not.
+	authorize func(name fencing.Resource) (authority, error)
+	// outdated is called when nodes have a newer version.
+	outdated func()
+	rounds   int
+}
+
+var _ service = (*redisClient)(nil)
+
+// authority is what every call of an attempt carries, and whom it goes to.
+type authority struct {
+	version uint64
+	fleet   string
+	servers []*redisServer
+}
+
+// try is one try of an attempt: its messages are sent once to every node.
+type round struct {
+	authority
+	name    string
+	attempt *attempt
+	sent    engine.Instant
+	core    *quorum.Attempt
+	unknown []bool // nodes that may carry out a message that was not answered
+	old     bool   // some node has a newer version
+	decided bool
+	ended   bool
+}
+
+func (t *round) call(v *redisClient) redisnode.Call {
+	return redisnode.Call{Version: t.version, Fleet: t.fleet, Nonce: t.name, TTL: v.policy.TTL.Milliseconds(), Details: v.name}
+}
+
+func (v *redisClient) start() {}
+
+func (v *redisClient) ask(a *attempt) {
+	if a.over {
+		return
+	}
+	under, err := v.authorize(a.name)
+	if err != nil {
+		v.w.timer(v.process, 50*time.Millisecond+v.w.random(100*time.Millisecond), func() { v.service.ask(a) })
+		return
+	}
+	n := len(under.servers)
+	v.rounds++
+	t := &round{authority: under, name: fmt.Sprintf("%s.%d.%d.%d", v.name, v.life, a.nonce, v.rounds), attempt: a, sent: v.now(),
+		core: quorum.NewAttempt(n), unknown: make([]bool, n)}
+	a.session = t
+	for i, s := range t.servers {
+		t.unknown[i] = true
+		call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) redisnode.Reply {
+			return node.Acquire(now, []resource{a.name}, t.call(v))
+		}, func(r redisnode.Reply, ok bool) {
+			t.unknown[i] = !ok
+			t.old = t.old || r.Reason == redisnode.OldVersion || r.Reason == redisnode.OtherFleet
+			v.act(t, t.core.Answer(i, voteOf(r, ok)))
+		})
+	}
+	v.w.timer(v.process, min(2*nodeTimeout, v.policy.TTL/2), func() {
+		if !t.decided {
+			t.decided = true
+			v.again(t)
+		}
+	})
+}
+
+// voteOf reads a node's answer to acquire or raise.
+func voteOf(r redisnode.Reply, ok bool) quorum.Vote {
+	switch {
+	case !ok:
+		return quorum.Vote{State: quorum.Failed}
+	case r.Reason == redisnode.Accepted:
+		return quorum.Vote{State: quorum.Accepted, Token: r.Token}
+	case r.Reason == redisnode.Held:
+		return quorum.Vote{State: quorum.Held, Left: time.Duration(r.Left) * time.Millisecond, Holder: r.Nonce}
+	}
+	return quorum.Vote{State: quorum.Refused}
+}
+
+// act sends raises, and acts on a decision.
+func (v *redisClient) act(t *round, raises []quorum.Raise) {
+	if t.ended {
+		return
+	}
+	for _, r := range raises {
+		call(v.w, v.process, t.servers[r.Node], false, func(node *redisnode.Node, now int64) redisnode.Reply {
+			call := t.call(v)
+			call.Token = r.Token
+			return node.Raise(now, []resource{t.attempt.name}, call)
+		}, func(reply redisnode.Reply, ok bool) {
+			t.unknown[r.Node] = t.unknown[r.Node] || !ok
+			t.old = t.old || reply.Reason == redisnode.OldVersion
+			vote := voteOf(reply, ok)
+			if ok && reply.Reason != redisnode.Accepted {
+				vote.State = quorum.Refused
+			}
+			v.act(t, t.core.Raised(r.Node, r.Token, vote))
+		})
+	}
+	if t.decided || t.core.Outcome() == quorum.Wait {
+		return
+	}
+	t.decided = true
+	if t.core.Outcome() == quorum.Granted && v.now().Since(t.sent) < v.policy.TTL-v.policy.Drift {
+		t.attempt.unlogged = true
+		v.granted(t.attempt, t.attempt.key, t.core.Token())
+		v.w.timer(v.process, v.policy.Renew, func() { v.renew(t) })
+		return
+	}
+	v.again(t)
+}
+
+// again ends a try that was not granted, and makes another one or gives up.
+func (v *redisClient) again(t *round) {
+	v.end(t)
+	a := t.attempt
+	pause := 5*time.Millisecond + v.w.random(60*time.Millisecond)
+	if t.old {
+		v.outdated()
+		pause += 8 * v.w.net.latency
+	}
+	held := quorum.HeldByOther(t.core.Votes())
+	switch {
+	case a.over:
+	case held && !a.wait:
+		v.refused(a)
+	default:
+		if held {
+			pause += min(quorum.FreeAfter(t.core.Votes())/4, v.policy.TTL)
+		}
+		v.w.timer(v.process, pause, func() { v.service.ask(a) })
+	}
+}
+
+// end releases a try on every node. Where an answer is missing a copy of the
+// message may still be on its way, so the node must refuse it.
+func (v *redisClient) end(t *round) {
+	t.ended = true
+	for i, s := range t.servers {
+		v.endOn(t, s, t.unknown[i], 0)
+	}
+}
+
+// endOn tells one node, again if it does not answer.
+func (v *redisClient) endOn(t *round, s *redisServer, refuse bool, times int) {
+	call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) bool {
+		node.Release(now, []resource{t.attempt.name}, t.name, "released", redisnode.WakeNext, refuse)
+		return true
+	}, func(_, ok bool) {
+		if !ok && times < 3 {
+			v.w.timer(v.process, 100*time.Millisecond<<(2*times), func() { v.endOn(t, s, true, times+1) })
+		}
+	})
+}
+
+// renew extends a lease on a majority of the nodes, under the present topology.
+func (v *redisClient) renew(t *round) {
+	if t.attempt.over || t.ended {
+		return
+	}
+	v.step(AboutToRenew, func() {
+		sent := v.now()
+		if t.attempt.over || sent.Since(t.sent) >= v.policy.TTL { // others may hold it by now
+			v.lost(t.attempt)
+			return
+		}
+		v.w.timer(v.process, v.policy.Renew, func() { v.renew(t) })
+		under, err := v.authorize(t.attempt.name)
+		if err != nil || under.fleet != t.fleet {
+			return // it runs out
+		}
+		yes, no, q := 0, 0, quorum.Size(len(t.servers))
+		for i, s := range t.servers {
+			before := t.unknown[i]
+			t.unknown[i] = true // a late copy must not take the lock back after its release
+			call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) redisnode.Reply {
+				call := t.call(v)
+				call.Version, call.Token = under.version, t.core.Token()
+				return node.Renew(now, []resource{t.attempt.name}, call)
+			}, func(r redisnode.Reply, ok bool) {
+				if t.attempt.over || !ok {
+					return
+				}
+				t.unknown[i] = before
+				switch r.Reason {
+				case redisnode.Accepted:
+					if yes++; yes == q && sent.Since(t.sent) > 0 {
+						t.sent = sent
+					}
+				case redisnode.Taken, redisnode.Ended:
+					if no++; no == q {
+						v.lost(t.attempt)
+					}
+				case redisnode.OldVersion:
+					v.outdated()
+				}
+			})
+		}
+	})
+}
+
+func (v *redisClient) release(a *attempt) {
+	if t, ok := a.session.(*round); ok && !t.ended {
+		v.end(t)
+	}
+}
+
+func (v *redisClient) sent(a *attempt) engine.Instant { return a.session.(*round).sent }

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/proptest/redisnode"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+const (
+	// standaloneVersion is the version of a fleet without a service.
+	standaloneVersion = 1
+	// joinTimeout is how long a client leaves the recovery of a node to another
+	// one that has begun it, beyond the quarantine.
+	joinTimeout = 10 * time.Second
+)
+
+// standalone is a client of a fleet without a service: it also recovers nodes that
+// lost their state, as redlockadapter's keeper does.
+type standaloneClient struct {
+	*redisClient
+	joins   map[string]string // by life of a server: the join nonce that this client put there
+	count   int
+	looking bool
+}
+
+func newStandaloneClient(c *client) *standaloneClient {
+	s := &standaloneClient{}
+	s.redisClient = &redisClient{client: c, outdated: func() {}, authorize: func(fencing.Resource) (authority, error) {
+		return authority{standaloneVersion, s.fleet(), c.w.redises}, nil
+	}}
+	return s
+}
+
+func (c *standaloneClient) fleet() string { return c.w.fleetOf(c.w.redises...).Fingerprint() }
+
+// initStandalone makes voters of new servers, as redlockadapter.Init does.
+func (w *World) initStandalone() {
+	fleet := w.fleetOf(w.redises...).Fingerprint()
+	for _, s := range w.redises {
+		now := s.millis(w)
+		s.node.Join(now, "init", standaloneVersion, fleet, 0)
+		s.node.Init(now, redisnode.Range{Join: "init", Version: standaloneVersion, Fleet: fleet, Member: s.address, Ceiling: fencing.MaxToken})
+	}
+}
+
+func (c *standaloneClient) start() {
+	c.joins, c.looking = map[string]string{}, false
+	c.patrol()
+}
+
+// patrol looks for lost nodes now and then, and has idle records removed.
+func (c *standaloneClient) patrol() {
+	c.w.timer(c.process, 500*time.Millisecond+c.w.random(2*time.Second), c.patrol)
+	for _, s := range c.w.redises {
+		send(c.w, c.process, s, true, func(n *redisnode.Node, now int64) bool {
+			n.Sweep(now, 3*c.policy.TTL.Milliseconds()) // in production it is a day
+			return true
+		}, nil)
+	}
+	if c.looking {
+		return
+	}
+	c.looking = true
+	c.w.queryReports(c.process, c.w.redises, func(all []nodeReport) { c.recoverFrom(all, 0) })
+}
+
+// recoverFrom recovers the nodes that lost their state, one after the other.
+func (c *standaloneClient) recoverFrom(all []nodeReport, from int) {
+	for i := from; i < len(all); i++ {
+		if all[i].Reached && all[i].Live == nil {
+			c.recover(c.w.redises[i], all[i].join, func() { c.recoverFrom(all, i+1) })
+			return
+		}
+	}
+	c.looking = false
+}
+
+// recover gives an empty node a fresh range: above everything that a quorum
+// reports, asked after the join nonce was put on the node.
+func (c *standaloneClient) recover(s *redisServer, present string, done func()) {
+	life := s.lifeName()
+	if join := c.joins[life]; join != "" && join == present {
+		c.initialise(s, join, done)
+		return
+	}
+	c.count++
+	join := fmt.Sprintf("%s.%d.%d", c.name, c.client.life, c.count)
+	timeout := (c.policy.TTL + joinTimeout).Milliseconds()
+	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reason {
+		return n.Join(now, join, standaloneVersion, c.fleet(), timeout)
+	}, func(reason redisnode.Reason, ok bool) {
+		if !ok || reason != redisnode.Accepted {
+			done()
+			return
+		}
+		c.joins[life] = join
+		c.initialise(s, join, done)
+	})
+}
+
+func (c *standaloneClient) initialise(s *redisServer, join string, done func()) {
+	c.w.queryReports(c.process, c.w.redises, func(all []nodeReport) {
+		floor, ok := recovery.StandaloneFloor(reports(all))
+		if !ok {
+			done()
+			return
+		}
+		c.reserve(floor, 0, 0, func(reserved bool) {
+			if !reserved {
+				done()
+				return
+			}
+			c.makeVoter(s, join, floor, done)
+		})
+	})
+}
+
+// reserve has a quorum remember the floor that a node is about to start from.
+func (c *standaloneClient) reserve(floor fencing.Token, from, agreed int, then func(reserved bool)) {
+	if from == len(c.w.redises) {
+		then(agreed > len(c.w.redises)/2)
+		return
+	}
+	call(c.w, c.process, c.w.redises[from], true, func(n *redisnode.Node, _ int64) redisnode.Reason {
+		return n.Reserve(c.fleet(), floor)
+	}, func(reason redisnode.Reason, ok bool) {
+		if ok && reason == redisnode.Accepted {
+			agreed++
+		}
+		c.reserve(floor, from+1, agreed, then)
+	})
+}
+
+// makeVoter initialises a node.
+func (c *standaloneClient) makeVoter(s *redisServer, join string, floor fencing.Token, done func()) {
+	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
+		return n.Init(now, redisnode.Range{Join: join, Version: standaloneVersion, Fleet: c.fleet(), Member: s.address, Floor: floor,
+			Ceiling: fencing.MaxToken, Quarantine: c.policy.TTL.Milliseconds()})
+	}, func(redisnode.Reply, bool) { done() })
+}
