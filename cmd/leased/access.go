@@ -26,49 +26,42 @@ import (
 
 const (
 	defaultEndpoint = "127.0.0.1:7420"
-	// connectTime bounds how long one endpoint may take to answer.
-	connectTime = 3 * time.Second
-	// electionTime is how long a command waits for the members to elect a
-	// leader, electionPause the time between two looks.
-	electionTime  = 10 * time.Second
-	electionPause = 200 * time.Millisecond
-	// silentTime is how long a member may say nothing before it is asked whether
-	// it is alive: one that is stopped must not keep a watch waiting.
-	silentTime = 10 * time.Second
+	// connectTimeout bounds the time to connect to one endpoint.
+	connectTimeout = 3 * time.Second
+	// keepaliveTime is the idle time after which a connection is checked: a stopped
+	// member must not block a watch.
+	keepaliveTime = 10 * time.Second
 )
 
-// errUnreached: no member was reached, so nothing was asked of the service.
-var errUnreached = fmt.Errorf("%w: no member was reached", lease.ErrUnavailable)
-
-// access is how a command reaches the service: flags that all of them share.
+// access is how a command reaches the service: flags that all commands share.
 type access struct {
 	endpoint              string
 	caFile, cert, keyFile string
 	secretFile            string
 }
 
-// addAccess adds the flags to a command. The environment gives their defaults;
-// that of secret-file is read when it is used, since --help prints defaults, and a
-// secret may have got there.
+// addAccess adds the flags to a command. The environment provides their defaults.
+// That of secret-file is read on use, because --help prints defaults and the
+// variable may contain a secret by mistake.
 func addAccess(c *cobra.Command) *access {
 	a := &access{}
 	flags := c.Flags()
-	flags.StringVar(&a.endpoint, "endpoint", fromEnv("LEASED_ENDPOINT", defaultEndpoint), "APIs of the members, as host:port, separated by commas (LEASED_ENDPOINT)")
-	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "authority that signed the members' certificates, PEM file (LEASED_TLS_CA)")
-	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "own certificate, PEM file, where the service asks for one (LEASED_TLS_CERT)")
-	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "key of the own certificate, PEM file (LEASED_TLS_KEY)")
-	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret, of leased user add, where the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
+	flags.StringVar(&a.endpoint, "endpoint", fromEnv("LEASED_ENDPOINT", defaultEndpoint), "API addresses of the members, HOST:PORT, separated by commas (LEASED_ENDPOINT)")
+	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "PEM file with the CA of the members' certificates; enables TLS (LEASED_TLS_CA)")
+	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "PEM file with your certificate, if the service requires one (LEASED_TLS_CERT)")
+	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "PEM file with the key of your certificate (LEASED_TLS_KEY)")
+	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret from `leased user add`, if the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
 	return a
 }
 
-func fromEnv(name, byDefault string) string {
+func fromEnv(name, fallback string) string {
 	if value, ok := os.LookupEnv(name); ok {
 		return value
 	}
-	return byDefault
+	return fallback
 }
 
-// endpoints are the addresses, in the order in which they are tried.
+// endpoints returns the addresses in the order in which call tries them.
 func (a *access) endpoints() ([]string, error) {
 	var all []string
 	for part := range strings.SplitSeq(a.endpoint, ",") {
@@ -76,23 +69,23 @@ func (a *access) endpoints() ([]string, error) {
 			continue
 		}
 		if _, port, err := net.SplitHostPort(part); err != nil || port == "" {
-			return nil, usageError(fmt.Errorf("endpoint (%s) must be host:port, as %s", part, defaultEndpoint))
+			return nil, usageError(fmt.Errorf("endpoint (%s) must be HOST:PORT, such as %s", part, defaultEndpoint))
 		}
 		all = append(all, part)
 	}
 	if len(all) == 0 {
-		return nil, usageError(errors.New("endpoint is empty; give host:port of a member"))
+		return nil, usageError(errors.New("endpoint is empty; give the HOST:PORT of a member"))
 	}
 	return all, nil
 }
 
-// tls is nil if no authority was named: then the service must not use TLS.
+// tls returns nil without tls-ca: then the service must not use TLS.
 func (a *access) tls() (*tls.Config, error) {
 	if a.caFile == "" {
 		if a.cert != "" {
 			return nil, usageError(fmt.Errorf("tls-cert (%s) needs tls-ca", a.cert))
 		}
-		return nil, nil //nolint:nilnil // nil is no TLS
+		return nil, nil //nolint:nilnil // nil means no TLS
 	}
 	text, err := os.ReadFile(a.caFile)
 	if err != nil {
@@ -100,7 +93,7 @@ func (a *access) tls() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	if !config.RootCAs.AppendCertsFromPEM(text) {
-		return nil, usageError(fmt.Errorf("tls-ca (%s) must have a certificate in PEM form", a.caFile))
+		return nil, usageError(fmt.Errorf("tls-ca (%s) contains no PEM certificate", a.caFile))
 	}
 	if a.cert != "" {
 		own, err := tls.LoadX509KeyPair(a.cert, a.keyFile)
@@ -112,7 +105,7 @@ func (a *access) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// secret is empty if none was given: then the service must have no users.
+// secret returns "" if none was given: then the service must have no users.
 func (a *access) secret() (string, error) {
 	path := a.secretFile
 	if path == "" {
@@ -121,10 +114,10 @@ func (a *access) secret() (string, error) {
 	text, given := os.LookupEnv("LEASED_SECRET")
 	switch {
 	case given && path != "":
-		return "", usageError(fmt.Errorf("secret-file (%s) and LEASED_SECRET exclude each other", path))
+		return "", usageError(fmt.Errorf("secret-file (%s) and LEASED_SECRET are both set; give one", path))
 	case given:
 		if err := secret.Check(text); err != nil {
-			return "", usageError(fmt.Errorf("LEASED_SECRET has %w", err))
+			return "", usageError(fmt.Errorf("LEASED_SECRET contains %w", err))
 		}
 		return text, nil
 	case path == "":
@@ -137,7 +130,7 @@ func (a *access) secret() (string, error) {
 	return text, nil
 }
 
-// connect connects to one address. That it fails says that nothing was sent.
+// connect connects to one address. An error means that nothing was sent.
 func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn, error) {
 	config, err := a.tls()
 	if err != nil {
@@ -151,11 +144,11 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 		return nil, usageError(err)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, append(secret.DialOptions(config, own),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silentTime, Timeout: connectTime}))...)
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: connectTimeout}))...)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn.Connect()
 	for {
@@ -165,117 +158,74 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 			return conn, nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			defer conn.Close()
-			return nil, fmt.Errorf("%w at %s: %w", errUnreached, address, a.whyNot(ctx, conn))
+			return nil, fmt.Errorf("connect to %s: %w: %w", address, wire.ErrUnreachable, a.connectError(ctx, conn))
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			conn.Close()
-			return nil, fmt.Errorf("%w at %s within %v", errUnreached, address, connectTime)
+			return nil, fmt.Errorf("connect to %s: %w: no connection within %v", address, wire.ErrUnreachable, connectTimeout)
 		}
 	}
 }
 
-// whyNot is why a connection failed: a call that does not wait is told.
-func (a *access) whyNot(ctx context.Context, conn *grpc.ClientConn) error {
+// connectError returns the reason why a connection failed. gRPC reports it only as
+// the error of a call.
+func (a *access) connectError(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
 	text := status.Convert(err).Message()
 	if a.caFile == "" && strings.Contains(text, "error reading server preface") {
-		text += "; does the service use TLS? Give --tls-ca then"
+		text += "; if the service uses TLS, give --tls-ca"
 	}
 	return errors.New(text)
 }
 
-// onAny runs a call on the first endpoint that can be reached and lets the caller
-// in: members read their users again one after the other.
-func (a *access) onAny(ctx context.Context, call func(*grpc.ClientConn) error) error {
+// call runs f on the first member that serves it. It tries each endpoint once, and
+// the leader that another member names. It continues only after a member that
+// cannot be reached, does not lead or rejects the caller's secret: then nothing has
+// happened. Members reload their users one after the other, so that one may know
+// the caller before another.
+func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error {
 	addresses, err := a.endpoints()
 	if err != nil {
 		return err
 	}
-	var failed, refused error
-	for _, address := range addresses {
-		conn, err := a.connect(ctx, address)
+	var unreachable, rejected error
+	var notLeader *wire.NotLeaderError
+	rejectedBy := map[string]bool{}
+	for i := 0; i < len(addresses); i++ {
+		conn, err := a.connect(ctx, addresses[i])
 		if err != nil {
-			failed = errors.Join(failed, err)
+			unreachable = errors.Join(unreachable, err)
 			continue
 		}
-		defer conn.Close()
-		if err = fromCall(call(conn)); !atTheDoor(err) {
+		err = callError(f(conn))
+		conn.Close()
+		switch {
+		case errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain):
+			rejected, rejectedBy[addresses[i]] = err, true
+		case errors.As(err, &notLeader):
+			if leader := notLeader.Leader; leader != "" && !slices.Contains(addresses, leader) {
+				addresses = append(addresses, leader)
+			}
+		default:
 			return err
 		}
-		refused = err
 	}
-	if refused != nil {
-		return refused
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case rejected != nil && (notLeader == nil || rejectedBy[notLeader.Leader]):
+		return rejected
+	case notLeader != nil:
+		return notLeader
 	}
-	return failed
+	return unreachable
 }
 
-// atTheDoor reports whether a member has refused a call because it does not know
-// the caller, so that nothing has happened.
-func atTheDoor(err error) bool {
-	return errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain)
-}
-
-// fromCall is the error of a call; one that the command made itself stays.
-func fromCall(err error) error {
+// callError decodes the error of a gRPC call. Errors of the command itself stay as
+// they are.
+func callError(err error) error {
 	if _, ok := status.FromError(err); !ok {
 		return err
 	}
 	return wire.FromStatus(err)
-}
-
-// onLeader runs a call on the leader. Members that do not lead say who does;
-// while none does it waits a little. A call that may have arrived is not
-// repeated. A member that does not know the caller may not have read its users
-// again yet: the others are asked too. If the leader is the one it is over.
-func (a *access) onLeader(ctx context.Context, call func(*grpc.ClientConn) error) error {
-	addresses, err := a.endpoints()
-	if err != nil {
-		return err
-	}
-	patience := time.NewTimer(electionTime)
-	defer patience.Stop()
-	var failed, answered, refused error // answered: what a member said, which counts more than one that is down
-	refusedBy := map[string]bool{}
-	for {
-		reached, hope := false, false // someone has let it in; and has named no leader that does not
-		for i := 0; i < len(addresses); i++ {
-			if refusedBy[addresses[i]] {
-				continue
-			}
-			conn, err := a.connect(ctx, addresses[i])
-			if err != nil {
-				failed = err
-				continue
-			}
-			err = fromCall(call(conn))
-			conn.Close()
-			if atTheDoor(err) {
-				refusedBy[addresses[i]], refused = true, err
-				continue
-			}
-			var not *wire.NotLeaderError
-			if !errors.As(err, &not) {
-				return err
-			}
-			reached, hope = true, hope || !refusedBy[not.Leader]
-			answered = err
-			if not.Leader != "" && !slices.Contains(addresses, not.Leader) {
-				addresses = append(addresses, not.Leader)
-			}
-		}
-		if !hope && refused != nil {
-			return refused
-		}
-		if !reached && answered == nil {
-			return failed
-		}
-		select {
-		case <-time.After(electionPause):
-		case <-patience.C:
-			return answered
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

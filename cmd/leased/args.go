@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exactly wants n arguments, and says what they are.
+// exactly requires n arguments; what describes them in the error.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -22,7 +22,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// prefixOf is the optional argument, without a * at its end.
+// prefixOf returns the optional argument without a trailing *.
 func prefixOf(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -31,29 +31,30 @@ func prefixOf(args []string) string {
 	return prefix
 }
 
-// prefixToChange is the prefix whose policy a command changes. All locks must be
-// meant: an empty prefix, as of a variable that is not set, is refused.
+// prefixToChange returns the prefix whose policy a command changes. It rejects an
+// empty prefix, which may come from an unset variable: '*' means all locks.
 func prefixToChange(arg string) (string, error) {
 	prefix, star := trimStar(arg)
 	switch {
 	case prefix == "" && !star:
-		return "", usageError(errors.New("PREFIX is empty, which would concern all locks; say '*' for all"))
+		return "", usageError(errors.New("PREFIX is empty; to change the policy of all locks, give '*'"))
 	case strings.Contains(prefix, "*"):
-		return "", usageError(fmt.Errorf("PREFIX (%s) must have no * but at its end: a policy is for names that begin with PREFIX", arg))
+		return "", usageError(fmt.Errorf("PREFIX (%s) may contain * only at its end: a policy applies to all names that start with PREFIX", arg))
 	}
 	return prefix, nil
 }
 
-// trimStar takes a * off the end of a name, and says whether there was one.
+// trimStar removes a trailing * and reports whether there was one.
 func trimStar(name string) (string, bool) { return strings.CutSuffix(name, "*") }
 
-// interrupted ends a program with the code that a shell expects.
+// interrupted returns the error that ends the program with the exit code that a
+// shell expects after a signal.
 func interrupted(s os.Signal) error {
 	number, _ := s.(syscall.Signal)
 	return &codeError{code: exitSignal + int(number)}
 }
 
-// untilInterrupted is a context that ends with SIGINT or SIGTERM.
+// untilInterrupted returns a context that SIGINT and SIGTERM cancel.
 func untilInterrupted(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)

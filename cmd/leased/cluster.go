@@ -15,15 +15,15 @@ import (
 )
 
 func newCluster() *cobra.Command {
-	c := &cobra.Command{Use: "cluster", Short: "See and change the members of the cluster", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "cluster", Short: "Show and change the members of the cluster", Args: cobra.NoArgs}
 	c.AddCommand(newClusterStatus(), newClusterJoin(), newClusterRemove(), newClusterTransfer(), newClusterRecover())
 	return c
 }
 
 func newClusterStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Show the members, and how they are doing", Args: cobra.NoArgs,
-		Long: "Show the members, and how those that can be reached are doing. Members with the same\n" +
-			"CHAIN index must have the same hash. LAG is how many entries of the leader's log a member does not have."}
+	c := &cobra.Command{Use: "status", Short: "Show the members and their state", Args: cobra.NoArgs,
+		Long: "Show all members, with the state of those that can be reached. LAG is the number of log entries of the\n" +
+			"leader that a member does not have yet. Members with the same CHAIN index must have the same hash."}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		answers, err := a.statuses(c)
@@ -49,8 +49,8 @@ func newClusterStatus() *cobra.Command {
 	return c
 }
 
-// statuses asks every endpoint, and all members that they know of. At least one
-// answers.
+// statuses returns the status of every endpoint and of all members that these
+// name. It fails if none answers.
 func (a *access) statuses(c *cobra.Command) ([]*pb.StatusResponse, error) {
 	addresses, err := a.endpoints()
 	if err != nil {
@@ -87,7 +87,7 @@ func (a *access) statusOf(c *cobra.Command, address string) (*pb.StatusResponse,
 		return nil, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(c.Context(), connectTime)
+	ctx, cancel := context.WithTimeout(c.Context(), connectTimeout)
 	defer cancel()
 	s, err := pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
 	return s, wire.FromStatus(err)
@@ -95,9 +95,9 @@ func (a *access) statusOf(c *cobra.Command, address string) (*pb.StatusResponse,
 
 func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*pb.StatusResponse) {
 	if len(newest.Members) == 0 {
-		fmt.Fprintf(t, "member %s belongs to no cluster yet\n", newest.Id)
+		fmt.Fprintf(t, "member %s has not joined a cluster yet\n", newest.Id)
 	}
-	row(t, "MEMBER", "STATE", "VOTES", "RAFT", "API", "COMMIT", "APPLIED", "LAG", "CHAIN", "TERM")
+	row(t, "MEMBER", "STATE", "VOTER", "RAFT", "API", "COMMIT", "APPLIED", "LAG", "CHAIN", "TERM")
 	for _, m := range newest.Members {
 		var s *pb.StatusResponse
 		for _, answer := range answers {
@@ -119,11 +119,11 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 		}
 		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, lagText(m), fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term)
 	}
-	fmt.Fprintf(t, "\n%d locks, %d holders, %d waiting, %d sessions; last token %d; version %s\n",
+	fmt.Fprintf(t, "\n%d locks, %d holders, %d waiters, %d sessions; last token %d; version %s\n",
 		newest.Locks, newest.Holders, newest.Waiters, newest.Sessions, newest.LastToken, newest.Version)
 }
 
-// lagText is how far a member is behind the leader, empty if that is not known.
+// lagText returns the lag of a member, or "" if it is not known.
 func lagText(m *pb.Member) string {
 	if m.Lag == nil {
 		return ""
@@ -132,11 +132,11 @@ func lagText(m *pb.Member) string {
 }
 
 func newClusterJoin() *cobra.Command {
-	c := &cobra.Command{Use: "join ADDRESS", Short: "Make the new member at --endpoint join the cluster of the member at ADDRESS",
-		Example: "  leased cluster join 10.0.0.1:7420 --endpoint 10.0.0.4:7420", Args: exactly(1, "the API of a member, as host:port")}
+	c := &cobra.Command{Use: "join ADDRESS", Short: "Make the new member at --endpoint join a cluster; ADDRESS is the API of one of its members",
+		Example: "  leased cluster join 10.0.0.1:7420 --endpoint 10.0.0.4:7420", Args: exactly(1, "the API address of a member, HOST:PORT")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.onAny(c.Context(), func(conn *grpc.ClientConn) error {
+		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			got, err := pb.NewClusterServiceClient(conn).Join(c.Context(), &pb.JoinRequest{Address: args[0]})
 			if err != nil {
 				return err
@@ -148,33 +148,33 @@ func newClusterJoin() *cobra.Command {
 }
 
 func newClusterRemove() *cobra.Command {
-	c := &cobra.Command{Use: "remove MEMBER", Short: "Take a member out of the cluster, dead or alive",
-		Long: "Take a member out of the cluster, dead or alive. Stop it first if it runs. Its folder must not be\n" +
-			"used again: empty it before the member joins anew.", Args: exactly(1, "the id of a member")}
+	c := &cobra.Command{Use: "remove MEMBER", Short: "Remove a member from the cluster",
+		Long: "Remove a member from the cluster. Stop it first if it is running. Its data folder cannot be used again:\n" +
+			"empty it before the member joins again.", Args: exactly(1, "the id of a member")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			got, err := pb.NewClusterServiceClient(conn).Remove(c.Context(), &pb.RemoveRequest{Id: args[0]})
 			if err != nil {
 				return err
 			}
-			return o.say(c, got, "removed %s", args[0])
+			return o.say(c, got, "removed member %s", args[0])
 		})
 	}
 	return c
 }
 
 func newClusterTransfer() *cobra.Command {
-	c := &cobra.Command{Use: "transfer [MEMBER]", Short: "Hand leadership to a member, or to the one most up to date", Args: cobra.MaximumNArgs(1)}
+	c := &cobra.Command{Use: "transfer [MEMBER]", Short: "Transfer leadership to a member, by default to the most up-to-date one", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		to := strings.Join(args, "")
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			got, err := pb.NewClusterServiceClient(conn).Transfer(c.Context(), &pb.TransferRequest{To: to})
 			if err != nil {
 				return err
 			}
-			return o.say(c, got, "handed over")
+			return o.say(c, got, "transferred leadership")
 		})
 	}
 	return c

@@ -14,15 +14,15 @@ import (
 func newClusterRecover() *cobra.Command {
 	var file string
 	var yes bool
-	c := &cobra.Command{Use: "recover --yes", Short: "Make the member in --data, stopped, the only one of its cluster",
-		Long: "What remains when a majority of the members is lost for good: the member in --data, which must not\n" +
-			"run, becomes the only one of its cluster. Give it the settings that it is served with.\n\n" +
-			"What the lost members had acknowledged and this one has not is gone. All sessions end. All later tokens are\n" +
-			"larger by at least 2^32 than any that this member knows, so that gates refuse the lost ones. The lost\n" +
-			"members must not run again with their old folders: empty them, and let them join under new names.",
+	c := &cobra.Command{Use: "recover --yes", Short: "Make a stopped member the only member of its cluster, after a majority is lost for good",
+		Long: "Make the stopped member in --data the only member of its cluster. Use it only if a majority of the members\n" +
+			"is lost for good. Give the same settings as for `leased serve`.\n\n" +
+			"Changes that only the lost members have are gone. All sessions end. Later tokens are larger by at least\n" +
+			"2^32 than any that this member knows, so that gates reject the lost ones. Do not start the lost members\n" +
+			"with their old data folders: empty the folders, and let the members join with new ids.",
 		Args: cobra.NoArgs}
-	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with settings (LEASED_CONFIG)")
-	c.Flags().BoolVar(&yes, "yes", false, "yes, the other members are lost for good")
+	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with the settings (LEASED_CONFIG)")
+	c.Flags().BoolVar(&yes, "yes", false, "confirm that the other members are lost for good")
 	settings.Flags(c.Flags())
 	o := addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -31,14 +31,14 @@ func newClusterRecover() *cobra.Command {
 			return usageError(err)
 		}
 		if !yes {
-			return usageError(fmt.Errorf("this gives up what the other members of %s's cluster know; say --yes if they are lost for good", s.ID))
+			return usageError(fmt.Errorf("this discards the state of the other members of %s's cluster; confirm with --yes that they are lost for good", s.ID))
 		}
 		floor, err := member.Recover(s, newLogger(s))
 		if err != nil {
 			return err
 		}
 		return o.say(c, &pb.RestoreSnapshotResponse{Floor: uint64(floor)},
-			"%s is the only member now; tokens go on above %d. Start it with leased serve, and let others join under new names.", s.ID, floor)
+			"%s is the only member now, and later tokens are above %d. Start it with `leased serve`, and let others join with new ids.", s.ID, floor)
 	}
 	return c
 }

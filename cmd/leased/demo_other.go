@@ -9,8 +9,8 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	return &cobra.Command{Use: "demo", Short: "Show why a lock needs a gate (not on this system)",
+	return &cobra.Command{Use: "demo", Short: "Show why a lock needs a gate (not supported on this system)",
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("the demo needs SIGSTOP, which this system does not have")
+			return errors.New("demo needs SIGSTOP, which this system does not have")
 		}}
 }

@@ -23,12 +23,13 @@ import (
 )
 
 const (
-	// devNodes is how many Redis nodes dev starts.
+	// devNodes is the number of Redis nodes that dev starts.
 	devNodes = 5
-	// devMaxTTL keeps the quarantine of an emptied node, and moves, short.
+	// devMaxTTL keeps short what lasts one maximal TTL: the delay before an empty
+	// node votes, and migrations.
 	devMaxTTL = 30 * time.Second
-	// startTime is how long the only member may take until it is ready.
-	startTime = 30 * time.Second
+	// startTimeout is the time that the only member has to become ready.
+	startTimeout = 30 * time.Second
 )
 
 // devFlags are the flags of dev.
@@ -39,15 +40,14 @@ type devFlags struct {
 func newDev() *cobra.Command {
 	f := &devFlags{}
 	c := &cobra.Command{Use: "dev", Short: "Run the whole service on this machine, to try it out",
-		Long: "Run the whole service on this machine, to try it out: one Raft node on disk, and for the efficiency\n" +
-			"mode five Redis nodes. They are redis-server processes if that program is installed, else embedded\n" +
-			"imitations. Ctrl-C stops everything. The next start finds policies, locks in correctness mode and the\n" +
-			"last token again; Redis starts empty, with larger tokens.", Args: cobra.NoArgs}
+		Long: "Run the whole service on this machine, to try it out: one member, and five redis-server processes for\n" +
+			"efficiency mode if redis-server is installed. Ctrl-C stops everything. Policies, locks in correctness mode\n" +
+			"and the last token survive a restart; Redis starts empty, with larger tokens.", Args: cobra.NoArgs}
 	flags := c.Flags()
-	flags.StringVar(&f.data, "data", filepath.Join("data", "dev"), "folder for all data")
-	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address of the API")
-	flags.StringVar(&f.raft, "raft-listen", "127.0.0.1:7421", "address of the Raft node")
-	flags.StringVar(&f.redis, "redis", string(redisfleet.Auto), "auto, server, embedded or none")
+	flags.StringVar(&f.data, "data", filepath.Join("data", "dev"), "data folder")
+	flags.StringVar(&f.listen, "listen", defaultEndpoint, "listen address of the API")
+	flags.StringVar(&f.raft, "raft-listen", "127.0.0.1:7421", "listen address of Raft")
+	flags.StringVar(&f.redis, "redis", string(redisfleet.Auto), "Redis nodes for efficiency mode: auto (if redis-server is installed), server or none")
 	flags.StringVar(&f.logLevel, "log-level", "error", "debug, info, warn or error")
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout()) }
 	return c
@@ -64,7 +64,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.settings(data, &redisfleet.Fleet{}); err != nil { // before anything is started
+	if _, err := f.settings(data, nil); err != nil { // before anything starts
 		return usageError(err)
 	}
 	unlock, err := lockFolder(data)
@@ -77,7 +77,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer fleet.Stop()
-	s, err := f.settings(data, fleet)
+	s, err := f.settings(data, fleet.Addrs)
 	if err != nil {
 		return usageError(err)
 	}
@@ -89,7 +89,7 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	if err = awaitReady(ctx, m, s.Fleet(), signals); err == nil {
 		f.greet(out, m, fleet)
-		err = attend(m, logger, signals, nil)
+		err = waitForEnd(m, logger, signals, nil)
 	}
 	fmt.Fprintln(out, "stopping")
 	if stopErr := m.Stop(); err == nil {
@@ -98,12 +98,12 @@ func (f *devFlags) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// settings are those of a cluster of one.
-func (f *devFlags) settings(data string, fleet *redisfleet.Fleet) (*settings.Settings, error) {
+// settings returns the settings of a single member.
+func (f *devFlags) settings(data string, redis []string) (*settings.Settings, error) {
 	flags := pflag.NewFlagSet("dev", pflag.ContinueOnError)
 	settings.Flags(flags)
 	for key, value := range map[string]string{"id": "dev", "data": filepath.Join(data, "raft"), "listen": f.listen, "raft-listen": f.raft,
-		"bootstrap-expect": "1", "redis": strings.Join(fleet.Addrs, ","), "redis-max-ttl": devMaxTTL.String(), "log-level": f.logLevel} {
+		"bootstrap-expect": "1", "redis": strings.Join(redis, ","), "redis-max-ttl": devMaxTTL.String(), "log-level": f.logLevel} {
 		if err := flags.Set(key, value); err != nil {
 			return nil, err
 		}
@@ -111,11 +111,12 @@ func (f *devFlags) settings(data string, fleet *redisfleet.Fleet) (*settings.Set
 	return settings.Load(flags, func(string) (string, bool) { return "", false }, "")
 }
 
-// await looks until ready, or until there is a reason to stop.
-func await(m *member.Member, signals <-chan os.Signal, ready func() bool, problem func() error) error {
+// await waits until ready reports true. It fails with timeout's error after
+// startTimeout, and when a signal or the member's failure ends the program.
+func await(m *member.Member, signals <-chan os.Signal, ready func() bool, timeout func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(startTime)
+	limit := time.After(startTimeout)
 	for !ready() {
 		select {
 		case <-tick.C:
@@ -124,23 +125,24 @@ func await(m *member.Member, signals <-chan os.Signal, ready func() bool, proble
 		case err := <-m.Failed():
 			return err
 		case <-limit:
-			return problem()
+			return timeout()
 		}
 	}
 	return nil
 }
 
-// awaitLead waits until the member serves.
-func awaitLead(m *member.Member, signals <-chan os.Signal) error {
+// awaitLeader waits until the member is the leader.
+func awaitLeader(m *member.Member, signals <-chan os.Signal) error {
 	return await(m, signals, m.Node().Leads, func() error {
-		return fmt.Errorf("the node does not lead after %v; is its folder that of a cluster with other members?", startTime)
+		return fmt.Errorf("the member is not the leader after %v; does its data folder belong to a cluster with more members?", startTimeout)
 	})
 }
 
-// awaitReady waits until the member serves both modes. The Redis nodes are new at
-// each start, and those of the last one are gone: the log is told so.
+// awaitReady waits until the member serves both modes. Every start has new Redis
+// nodes, and those of the last start are gone for good: it changes the fleet by
+// force.
 func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet, signals <-chan os.Signal) error {
-	if err := awaitLead(m, signals); err != nil || fleet.IsZero() {
+	if err := awaitLeader(m, signals); err != nil || fleet.IsZero() {
 		return err
 	}
 	if before := m.Node().Topology().Fleet; !before.IsZero() && !before.Equal(fleet) {
@@ -149,7 +151,7 @@ func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet, signa
 		}
 	}
 	a := &access{endpoint: m.Address()}
-	state := "no answer"
+	state := "the member did not answer"
 	return await(m, signals, func() bool {
 		got, err := a.fleet(ctx)
 		if err != nil {
@@ -159,24 +161,20 @@ func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet, signa
 		state = fleetText(got)
 		return got.Ready && got.Next == nil && quorumVotes(got.Nodes) && sameNodes(got.Fleet, wire.FromFleet(fleet))
 	}, func() error {
-		return fmt.Errorf("the efficiency mode is not ready after %v: %s", startTime, state)
+		return fmt.Errorf("efficiency mode is not ready after %v: %s", startTimeout, state)
 	})
 }
 
-// greet says what runs, and three things to try, which work as printed.
+// greet prints what runs, and three commands to try.
 func (f *devFlags) greet(out io.Writer, m *member.Member, fleet *redisfleet.Fleet) {
-	fmt.Fprintf(out, "leased is running, API and HTTP at %s, data in %s\n", m.Address(), f.data)
-	switch fleet.Kind {
-	case redisfleet.Servers:
+	fmt.Fprintf(out, "leased is running: gRPC and HTTP API at %s, data in %s\n", m.Address(), f.data)
+	switch {
+	case len(fleet.Addrs) > 0:
 		fmt.Fprintf(out, "efficiency mode: %d redis-server processes at %s\n", len(fleet.Addrs), strings.Join(fleet.Addrs, " "))
-	case redisfleet.Embedded:
-		fmt.Fprintf(out, "efficiency mode: %d embedded imitations of Redis, for trying out only", len(fleet.Addrs))
-		if fleet.Why != "" {
-			fmt.Fprintf(out, " (%s)", fleet.Why)
-		}
-		fmt.Fprintln(out)
-	case redisfleet.None:
-		fmt.Fprintln(out, "efficiency mode: none")
+	case fleet.Missing != nil:
+		fmt.Fprintf(out, "efficiency mode: off: %v\n", fleet.Missing)
+	default:
+		fmt.Fprintln(out, "efficiency mode: off")
 	}
 	self, endpoint := selfCommand(), ""
 	if m.Address() != defaultEndpoint {
@@ -193,7 +191,7 @@ Ctrl-C stops everything.
 `, self, endpoint, m.Address(), self)
 }
 
-// selfCommand is how to run this program again: as `go run` did, or by its path.
+// selfCommand returns the command that runs this program: `go run`, or its path.
 func selfCommand() string {
 	path, err := os.Executable()
 	if err != nil {

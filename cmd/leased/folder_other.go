@@ -2,5 +2,5 @@
 
 package main
 
-// lockFolder has no lock here: do not start two on one folder.
+// lockFolder does nothing: this system has no file locks.
 func lockFolder(string) (unlock func(), err error) { return func() {}, nil }

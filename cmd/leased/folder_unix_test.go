@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A folder is used by one at a time, and by the next when that one has let go.
-func TestAFolderIsLockedOnce(t *testing.T) {
+func TestFolderIsLockedOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dev")
 	unlock, err := lockFolder(dir)
 	require.NoError(t, err)

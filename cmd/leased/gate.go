@@ -2,13 +2,13 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newGate holds what makes a storage refuse stale writes.
+// newGate returns the commands that set up gates.
 func newGate() *cobra.Command {
 	c := &cobra.Command{
-		Use: "gate", Short: "Make a storage refuse stale writes",
-		Long: "A gate is the place where a write with an old token is refused. These commands are for\n" +
-			"programs in any language: what to put into a database, and a proxy for services that\n" +
-			"cannot be changed. Programs in Go use the packages below storagegate.",
+		Use: "gate", Short: "Make a storage reject stale writes",
+		Long: "A gate rejects writes with a stale token. These commands are for programs in any language: SQL for a\n" +
+			"database, and a proxy for HTTP services that cannot be changed. Go programs use the packages in\n" +
+			"storagegate.",
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(newGateDDL(), newGateProxy())

@@ -9,16 +9,16 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-// newGateDDL prints what a database needs to be a gate.
+// newGateDDL returns the command that prints the SQL of a gate.
 func newGateDDL() *cobra.Command {
 	var dialect string
 	var table sqlgate.GuardedTable
 	var maxJump uint64
 	c := &cobra.Command{
 		Use: "ddl --dialect postgres|mysql|sqlite", Short: "Print the SQL of a gate",
-		Long: "Prints the table of the marks and what belongs to it, ready for psql, mariadb or sqlite3.\n" +
-			"With --guard-table it prints triggers for a table of yours instead: a row then cannot be\n" +
-			"written under a stale token even by code that forgot to check.",
+		Long: "Print the SQL that creates the table of marks and its functions, for psql, mariadb or sqlite3. With\n" +
+			"--guard-table, print triggers for one of your tables instead: they reject rows with a stale token even\n" +
+			"if the code that writes them does not check it.",
 		Example: "  leased gate ddl --dialect postgres | psql mydb\n" +
 			"  leased gate ddl --dialect postgres --guard-table orders --guard-column id --guard-prefix orders/",
 		Args: cobra.NoArgs,
@@ -39,11 +39,11 @@ func newGateDDL() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&dialect, "dialect", "", "kind of database: postgres, mysql or sqlite")
+	c.Flags().StringVar(&dialect, "dialect", "", "database: postgres, mysql or sqlite (required)")
 	c.Flags().StringVar(&table.Table, "guard-table", "", "print triggers that guard this table")
-	c.Flags().StringVar(&table.Column, "guard-column", "", "the column that names the resource of a row")
-	c.Flags().StringVar(&table.Prefix, "guard-prefix", "", "what stands before the column's text in the name of the resource")
-	c.Flags().Uint64Var(&maxJump, "guard-max-jump", 0, "bound on the jump of tokens that rows carry, 0 for none (mysql, sqlite)")
+	c.Flags().StringVar(&table.Column, "guard-column", "", "column with the resource name of a row")
+	c.Flags().StringVar(&table.Prefix, "guard-prefix", "", "prefix of the resource name, before the column's value")
+	c.Flags().Uint64Var(&maxJump, "guard-max-jump", 0, "largest allowed difference between a row's token and the mark, 0 for no limit (mysql, sqlite)")
 	return c
 }
 
@@ -52,7 +52,7 @@ func gateSQL(dialect sqlgate.Dialect, table sqlgate.GuardedTable) (string, error
 		return sqlgate.DDL(dialect)
 	}
 	if table.Table == "" || table.Column == "" {
-		return "", fmt.Errorf("--guard-table and --guard-column belong together; give both")
+		return "", fmt.Errorf("--guard-table and --guard-column must be given together")
 	}
 	return sqlgate.Guard(dialect, table)
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/leased-project/leased/storagegate/httpgate/proxy"
 )
 
-// adminDefault is where the operator's side of a gate proxy is.
+// adminDefault is the default admin address of a gate proxy.
 const adminDefault = "127.0.0.1:8091"
 
-// newProxyFlights lists what a running gate proxy waits for.
+// newProxyFlights returns the command that lists the open requests of a proxy.
 func newProxyFlights() *cobra.Command {
 	var admin string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "flights", Short: "List requests whose outcome is not known", Args: cobra.NoArgs,
-		Long: "Lists the requests that a running gate proxy has sent and whose end it has not seen. Those\n" +
-			"that are closed will not be answered any more; their resources stay closed until reopened.",
+		Use: "flights", Short: "List the requests whose outcome is unknown", Args: cobra.NoArgs,
+		Long: "List the requests that a running gate proxy has forwarded and that the service has not answered. The\n" +
+			"proxy no longer waits for those in state closed; their resources stay closed until reopened.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			body, err := askProxy(c, http.MethodGet, admin, "/flights", nil)
 			if err != nil {
@@ -37,7 +37,7 @@ func newProxyFlights() *cobra.Command {
 			}
 			var flights []proxy.Flight
 			if err := json.Unmarshal(body, &flights); err != nil {
-				return fmt.Errorf("read the flights: %w", err)
+				return fmt.Errorf("decode the list of requests: %w", err)
 			}
 			return printFlights(c.OutOrStdout(), flights)
 		},
@@ -60,15 +60,15 @@ func printFlights(w io.Writer, flights []proxy.Flight) error {
 	return table.Flush()
 }
 
-// newProxyReopen is an operator's decision about a closed resource.
+// newProxyReopen returns the command that reopens a closed resource.
 func newProxyReopen() *cobra.Command {
 	var admin string
 	var abandon bool
 	c := &cobra.Command{
 		Use: "reopen RESOURCE", Short: "Reopen a resource that an unanswered request has closed", Args: cobra.ExactArgs(1),
-		Long: "Reopening is your word that the request is over: that the service is not, and will not be,\n" +
-			"at work on it any more. Look at the service first (restart it if in doubt). If the request\n" +
-			"writes after all, it can overwrite what a newer holder wrote. The mark stays where it is.",
+		Long: "Reopen a resource after you have made sure that the service is no longer processing the unanswered\n" +
+			"request; restart the service if in doubt. If the request still writes, it can overwrite the data of a\n" +
+			"newer holder. The mark does not change.",
 		RunE: func(c *cobra.Command, args []string) error {
 			resource, err := fencing.ParseResource(args[0])
 			if err != nil {
@@ -81,16 +81,16 @@ func newProxyReopen() *cobra.Command {
 			if _, err := askProxy(c, http.MethodPost, admin, "/reopen", query); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s is open\n", resource)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "reopened %s\n", resource)
 			return err
 		},
 	}
 	c.Flags().StringVar(&admin, "admin", adminDefault, "admin address of the proxy")
-	c.Flags().BoolVar(&abandon, "abandon", false, "give up a request that is still in flight")
+	c.Flags().BoolVar(&abandon, "abandon", false, "also abandon a request that is still in progress")
 	return c
 }
 
-// askProxy calls the admin side of a gate proxy.
+// askProxy calls the admin API of a gate proxy.
 func askProxy(c *cobra.Command, method, admin, path string, query url.Values) ([]byte, error) {
 	if err := loopback(admin); err != nil {
 		return nil, usageError(err)
@@ -103,12 +103,12 @@ func askProxy(c *cobra.Command, method, admin, path string, query url.Values) ([
 	client := http.Client{Timeout: 30 * time.Second}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("reach the gate proxy: %w; is it running, and is --admin the address it was given?", err)
+		return nil, fmt.Errorf("connect to the gate proxy: %w; check that it runs and that --admin is its admin address", err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read the gate proxy's answer: %w", err)
+		return nil, fmt.Errorf("read the answer of the gate proxy: %w", err)
 	}
 	if response.StatusCode >= 300 {
 		var failure struct {

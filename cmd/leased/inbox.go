@@ -11,30 +11,28 @@ import (
 	"syscall"
 )
 
-// inbox takes the signals that are meant for the command, also before there is
-// one.
+// inbox receives the signals for the command, even before the command starts.
 type inbox struct {
 	signals chan os.Signal
 
 	mu    sync.Mutex
-	kept  []os.Signal // came while waiting, for the command
-	ended error       // the signal that ended the waiting
+	kept  []os.Signal // received while waiting, for the command
+	ended error       // the signal that ended the wait
 	stop  chan struct{}
 	done  sync.WaitGroup
 }
 
-// notForTheCommand are about this process: its children, its terminal, its
-// runtime.
-var notForTheCommand = []os.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPROF}
+// ownSignals concern this process: its children, its terminal, its runtime.
+var ownSignals = []os.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPROF}
 
-// endings are what ends the waiting.
-var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+// endSignals end the wait for the lock.
+var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
 func openInbox() *inbox {
 	b := &inbox{signals: make(chan os.Signal, 64), stop: make(chan struct{})}
 	var all []os.Signal
 	for number := syscall.Signal(1); number < 32; number++ {
-		if s := os.Signal(number); !slices.Contains(notForTheCommand, s) && number != syscall.SIGKILL && number != syscall.SIGSTOP {
+		if s := os.Signal(number); !slices.Contains(ownSignals, s) && number != syscall.SIGKILL && number != syscall.SIGSTOP {
 			all = append(all, s)
 		}
 	}
@@ -42,7 +40,8 @@ func openInbox() *inbox {
 	return b
 }
 
-// waiting is a context for the time before the command.
+// waiting returns a context for the time before the command. The end signals
+// cancel it.
 func (b *inbox) waiting(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	b.done.Go(func() {
@@ -50,7 +49,7 @@ func (b *inbox) waiting(parent context.Context) context.Context {
 			select {
 			case s := <-b.signals:
 				b.mu.Lock()
-				if slices.Contains(endings, s) {
+				if slices.Contains(endSignals, s) {
 					b.ended = interrupted(s)
 					cancel(b.ended)
 				} else {
@@ -66,8 +65,8 @@ func (b *inbox) waiting(parent context.Context) context.Context {
 	return ctx
 }
 
-// deliver ends the waiting. It returns the signals for the command, those that
-// came while waiting first, or why there shall be no command.
+// deliver ends the wait. It returns the signals for the command, starting with
+// those received while waiting, or the reason not to start the command.
 func (b *inbox) deliver() (<-chan os.Signal, error) {
 	close(b.stop)
 	b.done.Wait()

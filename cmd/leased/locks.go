@@ -16,10 +16,10 @@ import (
 )
 
 func newInspect() *cobra.Command {
-	c := &cobra.Command{Use: "inspect RESOURCE", Short: "Show who holds a lock and who waits for it", Args: exactly(1, "the name of a lock")}
+	c := &cobra.Command{Use: "inspect RESOURCE", Short: "Show the holders and waiters of a lock", Args: exactly(1, "the name of a lock")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			r, err := pb.NewLeaseServiceClient(conn).Inspect(c.Context(), &pb.InspectRequest{Resource: args[0]})
 			if err != nil {
 				return err
@@ -36,22 +36,22 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	case len(lock.Holders) > 0:
 		state = "held"
 	case lock.Delayed:
-		state = "closed for its lock-delay"
+		state = "in its lock-delay"
 	}
 	fmt.Fprintf(t, "%s: %s, mode %s\n", lock.Resource, state, lock.Mode)
 	if len(lock.Holders)+len(lock.Waiters) == 0 {
 		return
 	}
-	row(t, "", "HOLDER", "TOKEN", "KIND", "SLOT", "ENDS IN", "SESSION")
+	row(t, "", "HOLDER", "TOKEN", "KIND", "SLOT", "EXPIRES IN", "SESSION")
 	for _, p := range lock.Holders {
-		row(t, "holds", p.Holder, p.Token, p.Kind, number(p.Slot), timeLeft(p), sessionText(p.SessionId))
+		row(t, "holder", p.Holder, p.Token, p.Kind, number(p.Slot), timeLeft(p), sessionText(p.SessionId))
 	}
 	for i, p := range lock.Waiters {
-		row(t, fmt.Sprintf("waits, %d.", i+1), p.Holder, "", p.Kind, number(p.Slot), "", sessionText(p.SessionId))
+		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, "", p.Kind, number(p.Slot), "", sessionText(p.SessionId))
 	}
 }
 
-// sessionText is a session id, or nothing for the zero session.
+// sessionText returns a session id, or "" for the zero session.
 func sessionText(id string) string {
 	if strings.Trim(id, "0") == "" {
 		return ""
@@ -59,7 +59,7 @@ func sessionText(id string) string {
 	return id
 }
 
-// timeLeft is when a lease ends, for people.
+// timeLeft returns the rounded time until a lease expires.
 func timeLeft(p *pb.Party) string {
 	d, err := time.ParseDuration(p.TtlLeft)
 	if err != nil {
@@ -68,7 +68,7 @@ func timeLeft(p *pb.Party) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// number is n, or nothing for 0.
+// number formats n, and 0 as "".
 func number[T int32 | int64 | uint64](n T) string {
 	if n == 0 {
 		return ""
@@ -78,14 +78,14 @@ func number[T int32 | int64 | uint64](n T) string {
 
 func newList() *cobra.Command {
 	c := &cobra.Command{Use: "list [PREFIX]", Short: "List the locks in use",
-		Long: "List the locks in use whose names begin with PREFIX, or all. Locks in efficiency mode are read from the\n" +
-			"Redis nodes; with --mode efficiency no leader is needed.",
+		Long: "List the locks that have holders or waiters and whose names start with PREFIX, or all of them. Locks in\n" +
+			"efficiency mode are read from the Redis nodes: with --mode efficiency the command needs no leader.",
 		Example: "  leased list\n  leased list 'report/*' --mode efficiency", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
-	mode := c.Flags().String("mode", "", "list locks of this mode only: efficiency or correctness")
+	mode := c.Flags().String("mode", "", "list only locks of this mode: efficiency or correctness")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		all := &pb.ListResponse{}
-		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		err := a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			request := &pb.ListRequest{Prefix: prefixOf(args), PageSize: 1000, Mode: *mode}
 			all.Locks = nil
 			for {
@@ -101,13 +101,13 @@ func newList() *cobra.Command {
 		})
 		var not *wire.NotLeaderError
 		if errors.As(err, &not) && *mode == "" {
-			return fmt.Errorf("%w; `leased list --mode efficiency` needs no leader", err)
+			return fmt.Errorf("%w; `leased list --mode efficiency` works without a leader", err)
 		}
 		if err != nil {
 			return err
 		}
 		return o.print(c.OutOrStdout(), all, func(t *tabwriter.Writer) {
-			row(t, "RESOURCE", "MODE", "HOLDER", "TOKEN", "ENDS IN", "WAITING")
+			row(t, "RESOURCE", "MODE", "HOLDER", "TOKEN", "EXPIRES IN", "WAITERS")
 			for _, lock := range all.Locks {
 				for _, p := range lock.Holders {
 					row(t, lock.Resource, lock.Mode, p.Holder, p.Token, timeLeft(p), len(lock.Waiters))
@@ -124,19 +124,19 @@ func newList() *cobra.Command {
 func newBreak() *cobra.Command {
 	var token uint64
 	c := &cobra.Command{Use: "break RESOURCE --token TOKEN", Short: "Take a lease away from its holder",
-		Long: "Take a lease away from its holder. The next in the queue gets the lock at once. What the holder\n" +
-			"writes is refused from when the next token has entered the gate, not before.",
+		Long: "Take a lease away from its holder. The first waiter gets the lock at once. A gate rejects the former\n" +
+			"holder's writes only after it has seen the next token.",
 		Args: exactly(1, "the name of a lock")}
 	a, o := addAccess(c), addOutput(c)
-	c.Flags().Uint64Var(&token, "token", 0, "token of the lease, as `leased inspect` shows it")
+	c.Flags().Uint64Var(&token, "token", 0, "token of the lease, shown by leased inspect (required)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if token == 0 {
-			return usageError(fmt.Errorf("token must be given: see `leased inspect %s`", args[0]))
+			return usageError(fmt.Errorf("--token is required: `leased inspect %s` shows it", args[0]))
 		}
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			got, err := pb.NewLeaseServiceClient(conn).Break(c.Context(), &pb.BreakRequest{Resource: args[0], Token: token})
 			if errors.Is(wire.FromStatus(err), lease.ErrNotHeld) {
-				return &codeError{exitLost, fmt.Errorf("nobody holds %s with token %d; see `leased inspect %s`", args[0], token, args[0])}
+				return &codeError{wire.ExitLost, fmt.Errorf("%s is not held with token %d; `leased inspect %s` shows the holders", args[0], token, args[0])}
 			}
 			if err != nil {
 				return err

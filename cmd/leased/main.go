@@ -1,8 +1,8 @@
-// Command leased is leases with fencing tokens, as one program: the service,
-// its command line, and the tools around it.
+// Command leased is the lock service, its command line and its tools in one
+// program.
 //
-// What it does not give: a lock with no gate behind it is only a hint. Pass the
-// token of a lease with each write to a gate that refuses older ones.
+// A lock without a gate is only a hint: pass the token of a lease with each write
+// to a gate that rejects older tokens.
 //
 // Each command has a file of its own; root.go lists them.
 package main
@@ -15,11 +15,11 @@ import (
 )
 
 func main() {
-	redis.SetLogger(silent{}) // every failure is in an error that is told once
+	redis.SetLogger(silent{}) // callers report the errors, once
 	os.Exit(execute(newRoot(), os.Args[1:]))
 }
 
-// silent is a logger of go-redis.
+// silent is a logger of go-redis that prints nothing.
 type silent struct{}
 
 // Printf prints nothing.

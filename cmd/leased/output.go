@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// output is how a command prints what it found.
+// output is the output format of a command.
 type output struct{ format string }
 
 func addOutput(c *cobra.Command) *output {
 	o := &output{}
-	c.Flags().StringVarP(&o.format, "output", "o", "table", "table or json")
+	c.Flags().StringVarP(&o.format, "output", "o", "table", "output format: table or json")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	check := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
@@ -32,8 +32,7 @@ func addOutput(c *cobra.Command) *output {
 	return o
 }
 
-// print writes a message of the API as JSON, or calls table to write it for
-// people.
+// print writes a message of the API as JSON, or calls table to write it as text.
 func (o *output) print(w io.Writer, m proto.Message, table func(t *tabwriter.Writer)) error {
 	if o.format == "json" {
 		return printJSON(w, m, "  ")
@@ -43,7 +42,7 @@ func (o *output) print(w io.Writer, m proto.Message, table func(t *tabwriter.Wri
 	return t.Flush()
 }
 
-// say writes a message of the API as JSON, or else a sentence for people.
+// say writes a message of the API as JSON, or a sentence as text.
 func (o *output) say(c *cobra.Command, m proto.Message, format string, args ...any) error {
 	if o.format == "json" {
 		return printJSON(c.OutOrStdout(), m, "  ")
@@ -60,8 +59,8 @@ func printJSON(w io.Writer, m proto.Message, indent string) error {
 	return encoder.Encode(plain(m.ProtoReflect()))
 }
 
-// plain is a message as maps, lists and values. Numbers stay numbers: all of
-// ours are below 2^53.
+// plain converts a message to maps, lists and values. Numbers stay numbers: all of
+// them are below 2^53.
 func plain(m protoreflect.Message) map[string]any {
 	object := map[string]any{}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -94,7 +93,7 @@ func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	return v.Interface()
 }
 
-// row writes one line of a table. An empty cell is a dash.
+// row writes one line of a table, with a dash for an empty cell.
 func row(t *tabwriter.Writer, cells ...any) {
 	texts := make([]string, len(cells))
 	for i, cell := range cells {

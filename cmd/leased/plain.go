@@ -10,7 +10,7 @@ import (
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-// plainHandler writes log records as the commands write their messages, a line
+// plainHandler writes log records in the form of the commands' messages, one line
 // each.
 type plainHandler struct {
 	out   io.Writer
@@ -19,10 +19,10 @@ type plainHandler struct {
 
 var _ slog.Handler = (*plainHandler)(nil)
 
-// Enabled drops what nobody asked for.
+// Enabled reports whether records of the level are written.
 func (h *plainHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
 
-// Handle writes a record.
+// Handle writes a record as one line.
 func (h *plainHandler) Handle(_ context.Context, r slog.Record) error {
 	text := "leased: " + strings.TrimPrefix(r.Message, "leased: ")
 	r.Attrs(func(a slog.Attr) bool {
@@ -37,8 +37,8 @@ func (h *plainHandler) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// WithAttrs returns the same handler: its records have no more than they need.
+// WithAttrs returns the same handler: it omits attributes of the logger.
 func (h *plainHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// WithGroup returns the same handler.
+// WithGroup returns the same handler: it omits groups.
 func (h *plainHandler) WithGroup(string) slog.Handler { return h }

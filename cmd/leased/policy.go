@@ -14,19 +14,19 @@ import (
 )
 
 func newPolicy() *cobra.Command {
-	c := &cobra.Command{Use: "policy", Short: "Say which locks have which mode and timings", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "policy", Short: "Show and change the mode and timings of locks", Args: cobra.NoArgs}
 	c.AddCommand(newPolicyShow(), newPolicySet(), newPolicyDelete())
 	return c
 }
 
 func newPolicyShow() *cobra.Command {
-	c := &cobra.Command{Use: "show [PREFIX]", Aliases: []string{"list"}, Short: "Show the policies, and the changes of mode that are under way",
-		Long: "Show the policies that decide for the locks whose names begin with PREFIX, or all of them: the longest\n" +
-			"prefix of a name decides. A change of mode that is under way is shown with what it waits for.",
+	c := &cobra.Command{Use: "show [PREFIX]", Aliases: []string{"list"}, Short: "Show the policies and the migrations in progress",
+		Long: "Show the policies that apply to locks whose names start with PREFIX, or all policies. The policy with the\n" +
+			"longest matching prefix applies. Migrations in progress are shown with what they wait for.",
 		Example: "  leased policy show\n  leased policy show 'report/*'", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			got, err := pb.NewPolicyServiceClient(conn).ListPolicies(c.Context(), &pb.ListPoliciesRequest{})
 			if err != nil {
 				return err
@@ -38,17 +38,17 @@ func newPolicyShow() *cobra.Command {
 	return c
 }
 
-// narrow leaves the policies that decide for names with a prefix.
+// narrow keeps the policies that apply to names with a prefix.
 func narrow(all *pb.ListPoliciesResponse, prefix string) {
 	concerns := func(other string) bool { return strings.HasPrefix(other, prefix) || strings.HasPrefix(prefix, other) }
-	policies, moves := all.Policies, all.Migrations
+	policies, migrations := all.Policies, all.Migrations
 	all.Policies, all.Migrations = nil, nil
 	for _, p := range policies {
 		if concerns(p.Prefix) {
 			all.Policies = append(all.Policies, p)
 		}
 	}
-	for _, m := range moves {
+	for _, m := range migrations {
 		if concerns(m.Prefix) {
 			all.Migrations = append(all.Migrations, m)
 		}
@@ -60,7 +60,7 @@ func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
 	for _, p := range all.Policies {
 		mode := p.Mode
 		if p.Next != "" {
-			mode += ", moving to " + p.Next
+			mode += ", migrating to " + p.Next
 		}
 		row(t, p.Prefix+"*", mode, p.Ttl, p.Renew, p.Drift, p.LockDelay)
 	}
@@ -68,15 +68,15 @@ func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
 		fmt.Fprintln(t)
 	}
 	for _, m := range all.Migrations {
-		fmt.Fprintln(t, moveText(m))
+		fmt.Fprintln(t, migrationText(m))
 	}
 }
 
-// moveText is a line about a move.
-func moveText(m *pb.Migration) string {
-	text := fmt.Sprintf("%s* is moving from %s to %s", m.Prefix, m.From, m.To)
+// migrationText describes a migration in one line.
+func migrationText(m *pb.Migration) string {
+	text := fmt.Sprintf("%s* is migrating from %s to %s", m.Prefix, m.From, m.To)
 	if m.Now {
-		text += " now"
+		text += " without waiting for leases"
 	}
 	if m.WaitingFor != "" {
 		text += "; waiting for: " + m.WaitingFor
@@ -87,48 +87,47 @@ func moveText(m *pb.Migration) string {
 	return text
 }
 
-// policySetLong is the help of policy set.
-const policySetLong = `Set the policy of the locks whose names begin with PREFIX.
+const policySetLong = `Set the policy of the locks whose names start with PREFIX.
 
-A change of mode is a move: the locks are not granted until it is complete. A move away from correctness mode
-waits until nobody holds one of the locks; a move away from efficiency mode waits for the longest TTL of the Redis
-fleet. With --now the holders lose their leases, and the move does not wait; gates refuse their late writes either
-way. Holders and waiters are told, and come back by themselves.
+A change of mode is a migration: the locks are not granted until it is complete. A migration from correctness mode
+waits until no lock is held; a migration from efficiency mode waits for the longest TTL of the Redis fleet. With
+--now it does not wait, and holders lose their leases; gates reject their late writes either way. Clients follow the
+migration automatically.
 
-The command waits until the move is complete. Ctrl-C leaves the move to the service, which completes it also if its
-leader changes. --abort ends a move that is not complete: the locks keep their mode.
+The command waits until the migration is complete. Ctrl-C ends only the command: the service completes the migration
+even if the leader changes. --abort cancels a migration that is not complete, and the locks keep their mode.
 
-What is not given stays as it is in a policy that exists; --ttl '' sets the default again, and so for the other timings.
-A lock-delay is not kept in efficiency mode, which has none. PREFIX may end with *; '*' alone is for all locks.`
+Flags that are not given keep their values in an existing policy; an empty value such as --ttl '' restores the
+default. Efficiency mode has no lock-delay. PREFIX may end with *; '*' alone applies to all locks.`
 
 func newPolicySet() *cobra.Command {
 	p := &pb.Policy{}
 	var now, abort, noWait bool
-	c := &cobra.Command{Use: "set PREFIX* (--mode MODE | --abort)", Short: "Set the policy of the locks whose names begin with PREFIX",
+	c := &cobra.Command{Use: "set PREFIX* (--mode MODE | --abort)", Short: "Set the policy of the locks whose names start with PREFIX",
 		Long: policySetLong,
 		Example: "  leased policy set 'report/*' --mode efficiency --ttl 30s\n" +
 			"  leased policy set 'report/*' --mode correctness --now\n" +
 			"  leased policy set 'report/*' --abort",
-		Args: exactly(1, "a prefix and *")}
+		Args: exactly(1, "a prefix followed by *")}
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&p.Mode, "mode", "", "efficiency or correctness")
-	flags.StringVar(&p.Ttl, "ttl", "", "how long a lease lasts when it is not renewed (default: 10s)")
-	flags.StringVar(&p.Renew, "renew", "", "time between two renewals (default: a third of ttl)")
-	flags.StringVar(&p.Drift, "drift", "", "what a holder gives up early because clocks differ (default: 1% of ttl and 2ms)")
-	flags.StringVar(&p.LockDelay, "lock-delay", "", "how long a lock stays closed after its holder was lost; in correctness mode only")
-	flags.BoolVar(&now, "now", false, "if the mode changes, do not wait for leases to end")
-	flags.BoolVar(&noWait, "no-wait", false, "return when the move has begun")
-	flags.BoolVar(&abort, "abort", false, "end the move that is under way: the locks keep their mode")
+	flags.StringVar(&p.Ttl, "ttl", "", "default TTL of a lease (default: 10s)")
+	flags.StringVar(&p.Renew, "renew", "", "time between renewals (default: a third of the TTL)")
+	flags.StringVar(&p.Drift, "drift", "", "safety margin for clock drift, subtracted from the TTL by the holder (default: 1% of the TTL plus 2ms)")
+	flags.StringVar(&p.LockDelay, "lock-delay", "", "time before a lock is granted again after its holder's session expired (correctness mode only)")
+	flags.BoolVar(&now, "now", false, "if the mode changes, do not wait for leases: holders lose them")
+	flags.BoolVar(&noWait, "no-wait", false, "return when the migration has started")
+	flags.BoolVar(&abort, "abort", false, "cancel the migration in progress; the locks keep their mode")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if p.Prefix, err = prefixToChange(args[0]); err != nil {
 			return err
 		}
 		switch {
 		case abort && (p.Mode != "" || now):
-			return usageError(errors.New("--abort cannot be combined with --mode or --now: the locks keep the mode they have"))
+			return usageError(errors.New("--abort cannot be combined with --mode or --now: the locks keep their mode"))
 		case abort:
-			return abortMove(c, a, o, p.Prefix)
+			return abortMigration(c, a, o, p.Prefix)
 		case p.Mode == "" && !slices.ContainsFunc(policyTimings, flags.Changed):
 			return usageError(errModeMissing)
 		}
@@ -136,56 +135,56 @@ func newPolicySet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f := &moveFollower{access: a, command: c, move: got.Migration, to: p.Mode}
+		f := &migrationFollower{access: a, command: c, migration: got.Migration, to: p.Mode}
 		if err := f.follow(noWait); err != nil {
 			return err
 		}
 		if got.Migration != nil && noWait {
-			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Migration))
+			return o.say(c, got, "%s; see `leased policy show`", migrationText(got.Migration))
 		}
 		return o.say(c, got, "locks %s* have mode %s", p.Prefix, p.Mode)
 	}
 	return c
 }
 
-func abortMove(c *cobra.Command, a *access, o *output, prefix string) error {
-	return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+func abortMigration(c *cobra.Command, a *access, o *output, prefix string) error {
+	return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 		got, err := pb.NewPolicyServiceClient(conn).AbortMigration(c.Context(), &pb.AbortMigrationRequest{Prefix: prefix})
 		if err != nil {
 			return err
 		}
-		return o.say(c, got, "aborted the move of %s*: the locks keep their mode", prefix)
+		return o.say(c, got, "canceled the migration of %s*; the locks keep their mode", prefix)
 	})
 }
 
 func newPolicyDelete() *cobra.Command {
 	var now, noWait bool
 	c := &cobra.Command{Use: "delete PREFIX*", Short: "Delete the policy for a prefix",
-		Long: "Delete the policy for a prefix. The locks then have the policy of the next shorter prefix, or correctness\n" +
-			"mode. If that is another mode the change is a move, as with `leased policy set`.",
-		Example: "  leased policy delete 'report/*'", Args: exactly(1, "a prefix and *")}
+		Long: "Delete the policy for a prefix. The policy of the next shorter prefix then applies, or correctness mode if\n" +
+			"there is none. If this changes the mode, it is a migration, as with `leased policy set`.",
+		Example: "  leased policy delete 'report/*'", Args: exactly(1, "a prefix followed by *")}
 	a, o := addAccess(c), addOutput(c)
-	c.Flags().BoolVar(&now, "now", false, "if the mode changes, do not wait for leases to end")
-	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the move has begun")
+	c.Flags().BoolVar(&now, "now", false, "if the mode changes, do not wait for leases: holders lose them")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the migration has started")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		prefix, err := prefixToChange(args[0])
 		if err != nil {
 			return err
 		}
 		var got *pb.DeletePolicyResponse
-		err = a.onLeader(c.Context(), func(conn *grpc.ClientConn) (err error) {
+		err = a.call(c.Context(), func(conn *grpc.ClientConn) (err error) {
 			got, err = pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefix, Now: now})
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		f := &moveFollower{access: a, command: c, move: got.Migration}
+		f := &migrationFollower{access: a, command: c, migration: got.Migration}
 		if err := f.follow(noWait); err != nil {
 			return err
 		}
 		if got.Migration != nil && noWait {
-			return o.say(c, got, "%s; see `leased policy show`", moveText(got.Migration))
+			return o.say(c, got, "%s; see `leased policy show`", migrationText(got.Migration))
 		}
 		return o.say(c, got, "deleted the policy of %s*", prefix)
 	}

@@ -12,20 +12,20 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// mergeTries is how often a policy is read and set while others change the
-// topology in between.
-const mergeTries = 5
+// mergeAttempts bounds the retries when others change the topology between read
+// and write.
+const mergeAttempts = 5
 
-// policyTimings are the flags of policy set that have a timing.
+// policyTimings are the flags of policy set with a duration.
 var policyTimings = []string{"ttl", "renew", "drift", "lock-delay"}
 
-var errModeMissing = errors.New("mode must be given: efficiency or correctness")
+var errModeMissing = errors.New("--mode is required: efficiency or correctness")
 
-// setPolicy sets a policy, and keeps what the flags do not give of the one that
-// is there. It fills in p.
+// setPolicy sets a policy. Fields that the flags do not give keep the values of the
+// existing policy. It fills in p.
 func (a *access) setPolicy(c *cobra.Command, p *pb.Policy, now bool) (got *pb.SetPolicyResponse, err error) {
 	given := &pb.Policy{Prefix: p.Prefix, Mode: p.Mode, Ttl: p.Ttl, Renew: p.Renew, Drift: p.Drift, LockDelay: p.LockDelay}
-	err = a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+	err = a.call(c.Context(), func(conn *grpc.ClientConn) error {
 		policies := pb.NewPolicyServiceClient(conn)
 		for try := 1; ; try++ {
 			all, err := policies.ListPolicies(c.Context(), &pb.ListPoliciesRequest{})
@@ -37,7 +37,7 @@ func (a *access) setPolicy(c *cobra.Command, p *pb.Policy, now bool) (got *pb.Se
 			}
 			got, err = policies.SetPolicy(c.Context(), &pb.SetPolicyRequest{Policy: p, Version: all.Version, Now: now})
 			why := wire.FromStatus(err)
-			if !errors.Is(why, wire.ErrOutdated) || errors.Is(why, lease.ErrUncertain) || try == mergeTries {
+			if !errors.Is(why, wire.ErrOutdated) || errors.Is(why, lease.ErrUncertain) || try == mergeAttempts {
 				return err
 			}
 		}
@@ -45,8 +45,8 @@ func (a *access) setPolicy(c *cobra.Command, p *pb.Policy, now bool) (got *pb.Se
 	return got, err
 }
 
-// merge makes p the policy that is given, with the fields that are not given of
-// the policy for the same prefix.
+// merge fills p with the given fields, and the rest from the existing policy for
+// the same prefix.
 func merge(p, given *pb.Policy, all []*pb.Policy, changed func(flag string) bool) error {
 	old := &pb.Policy{}
 	for _, other := range all {
@@ -62,7 +62,7 @@ func merge(p, given *pb.Policy, all []*pb.Policy, changed func(flag string) bool
 		}
 	}
 	if p.Mode == "" {
-		return usageError(fmt.Errorf("there is no policy for %s* yet: %w", given.Prefix, errModeMissing))
+		return usageError(fmt.Errorf("%s* has no policy yet: %w", given.Prefix, errModeMissing))
 	}
 	for i, field := range []struct {
 		to         *string

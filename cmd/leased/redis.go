@@ -17,18 +17,18 @@ import (
 )
 
 func newRedis() *cobra.Command {
-	c := &cobra.Command{Use: "redis", Short: "See and change the Redis nodes of the efficiency mode", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "redis", Short: "Show and change the Redis nodes of efficiency mode", Args: cobra.NoArgs}
 	c.AddCommand(newRedisStatus(), newRedisFleet(), newRedisInit())
 	return c
 }
 
 func newRedisStatus() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Show how the Redis nodes are doing, as the member at --endpoint sees them",
-		Long: "Show how the Redis nodes are doing, as the member at --endpoint sees them. A node votes while it has its\n" +
-			"state. One that was restarted or emptied is empty: the service gives it a fresh range of tokens, and it\n" +
-			"votes again when the longest TTL has passed. MAX is the largest token that a node accepted; it accepts\n" +
-			"tokens above FLOOR and up to CEILING, from callers that know VERSION of the policies. SKEW is how far the\n" +
-			"node's clock was from this member's when the member asked.", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "Show the state of the Redis nodes, as seen by the member at --endpoint",
+		Long: "Show the state of the Redis nodes, as seen by the member at --endpoint. A node votes while it has its data.\n" +
+			"A node that was restarted or emptied is empty: the service assigns it a new range of tokens, and it votes\n" +
+			"again after the longest TTL. MAX is the largest token that a node has accepted; it accepts tokens above\n" +
+			"FLOOR, up to CEILING, from clients with VERSION of the policies. SKEW is the difference between the clocks\n" +
+			"of the node and the member.", Args: cobra.NoArgs}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		got, err := a.fleet(c.Context())
@@ -49,21 +49,21 @@ func newRedisStatus() *cobra.Command {
 	return c
 }
 
-var errNoFleet = fmt.Errorf("the service has no Redis nodes, and so no efficiency mode; set them with `leased redis fleet set HOST:PORT...`")
+var errNoFleet = fmt.Errorf("the service has no Redis nodes, and so no efficiency mode; add them with `leased redis fleet set HOST:PORT...`")
 
-// fleet asks a member for the fleet.
+// fleet returns the fleet, from any member.
 func (a *access) fleet(ctx context.Context) (got *pb.GetFleetResponse, err error) {
-	err = a.onAny(ctx, func(conn *grpc.ClientConn) (err error) {
+	err = a.call(ctx, func(conn *grpc.ClientConn) (err error) {
 		got, err = pb.NewRedisServiceClient(conn).GetFleet(ctx, &pb.GetFleetRequest{})
 		return err
 	})
 	return got, err
 }
 
-// leaderFleet asks the leader, which also knows what the fleet waits for.
+// leaderFleet returns the fleet from the leader, which also knows what it waits for.
 func (a *access) leaderFleet(ctx context.Context) (got *pb.GetFleetResponse, err error) {
-	err = a.onLeader(ctx, func(conn *grpc.ClientConn) error {
-		// Any member answers GetFleet; this call finds the leader.
+	err = a.call(ctx, func(conn *grpc.ClientConn) error {
+		// Any member answers GetFleet; this call fails unless the member is the leader.
 		if _, err := pb.NewPolicyServiceClient(conn).ListPolicies(ctx, &pb.ListPoliciesRequest{}); err != nil {
 			return err
 		}
@@ -73,11 +73,11 @@ func (a *access) leaderFleet(ctx context.Context) (got *pb.GetFleetResponse, err
 	return got, err
 }
 
-// stateOf is the state of a node in words.
+// stateOf describes the state of a node.
 func stateOf(n *pb.RedisNode) string {
 	switch {
-	case refuses(n.Error):
-		return "refuses: " + oneLine(n.Error)
+	case deniesAccess(n.Error):
+		return "access denied: " + oneLine(n.Error)
 	case n.Error != "":
 		return "unreachable: " + oneLine(n.Error)
 	case n.Empty && n.Quarantine != "":
@@ -88,17 +88,17 @@ func stateOf(n *pb.RedisNode) string {
 	return "votes"
 }
 
-// refuses reports whether a node answered, and does not let the service in.
-func refuses(text string) bool {
+// deniesAccess reports whether a node answered but rejected the credentials.
+func deniesAccess(text string) bool {
 	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "NOPERM"}, func(code string) bool { return strings.Contains(text, code) })
 }
 
-// oneLine is a text of several lines, as errors that were joined, in one.
+// oneLine joins the lines of a text, such as those of joined errors.
 func oneLine(text string) string {
 	return strings.Join(strings.Split(strings.TrimSpace(text), "\n"), "; ")
 }
 
-// roundText is a duration of the API for people.
+// roundText rounds a duration of the API.
 func roundText(text string) string {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second {
@@ -107,7 +107,7 @@ func roundText(text string) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// fleetText is a line about the fleet as a whole.
+// fleetText describes the fleet in one line.
 func fleetText(f *pb.GetFleetResponse) string {
 	text := fmt.Sprintf("%s, namespace %s, longest TTL %s; version %d, ceiling %d", count(len(f.Fleet.GetAddresses()), "node"),
 		f.Fleet.GetNamespace(), f.Fleet.GetMaxTtl(), f.Version, f.Ceiling)
@@ -125,7 +125,7 @@ func fleetText(f *pb.GetFleetResponse) string {
 	return text
 }
 
-// count is a number of things in words.
+// count formats a number of things.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -133,33 +133,32 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// redisFlags are how a command that talks to Redis itself reaches the nodes.
+// redisFlags are the flags of a command that connects to Redis itself.
 type redisFlags struct{ nodes redisaccess.Nodes }
 
-// addRedisAccess adds the flags to a command. The password itself comes by the
-// environment or from a file, never as a flag.
+// addRedisAccess adds the flags to a command. The password comes from the
+// environment or a file, never from a flag.
 func addRedisAccess(c *cobra.Command) *redisFlags {
 	f := &redisFlags{}
 	flags, n := c.Flags(), &f.nodes
-	flags.StringVar(&n.User, "redis-user", fromEnv("LEASED_REDIS_USER", ""), "ACL user of the Redis nodes (LEASED_REDIS_USER)")
+	flags.StringVar(&n.User, "redis-user", fromEnv("LEASED_REDIS_USER", ""), "ACL user on the Redis nodes (LEASED_REDIS_USER)")
 	flags.StringVar(&n.PasswordFile, "redis-password-file", fromEnv("LEASED_REDIS_PASSWORD_FILE", ""),
 		"file with the password of the Redis nodes (LEASED_REDIS_PASSWORD_FILE, or the password itself in "+redisaccess.PasswordVariable+")")
 	flags.BoolVar(&n.TLS, "redis-tls", isTrue("LEASED_REDIS_TLS"), "encrypt the connections to the Redis nodes (LEASED_REDIS_TLS)")
-	flags.StringVar(&n.CA, "redis-tls-ca", fromEnv("LEASED_REDIS_TLS_CA", ""), "authority that signed the Redis nodes' certificates, PEM file (LEASED_REDIS_TLS_CA)")
-	flags.StringVar(&n.Cert, "redis-tls-cert", fromEnv("LEASED_REDIS_TLS_CERT", ""), "own certificate, PEM file, where the Redis nodes ask for one (LEASED_REDIS_TLS_CERT)")
-	flags.StringVar(&n.Key, "redis-tls-key", fromEnv("LEASED_REDIS_TLS_KEY", ""), "key of that certificate, PEM file (LEASED_REDIS_TLS_KEY)")
-	flags.BoolVar(&n.Insecure, "redis-insecure", isTrue("LEASED_REDIS_INSECURE"), "allow a password in clear to a Redis node on another host (LEASED_REDIS_INSECURE)")
+	flags.StringVar(&n.CA, "redis-tls-ca", fromEnv("LEASED_REDIS_TLS_CA", ""), "PEM file with the CA of the Redis nodes' certificates (LEASED_REDIS_TLS_CA)")
+	flags.StringVar(&n.Cert, "redis-tls-cert", fromEnv("LEASED_REDIS_TLS_CERT", ""), "PEM file with your certificate, if the Redis nodes require one (LEASED_REDIS_TLS_CERT)")
+	flags.StringVar(&n.Key, "redis-tls-key", fromEnv("LEASED_REDIS_TLS_KEY", ""), "PEM file with the key of that certificate (LEASED_REDIS_TLS_KEY)")
+	flags.BoolVar(&n.Insecure, "redis-insecure", isTrue("LEASED_REDIS_INSECURE"), "allow sending the password unencrypted to another host (LEASED_REDIS_INSECURE)")
 	return f
 }
 
-// isTrue is the default of a flag; access reports a value that is neither true nor
-// false.
+// isTrue returns the default of a flag. access reports invalid values.
 func isTrue(variable string) bool {
 	on, _ := strconv.ParseBool(fromEnv(variable, "false"))
 	return on
 }
 
-// access checks the flags, and reads the files that they name.
+// access checks the flags and reads the files.
 func (f *redisFlags) access() (*redisaccess.Nodes, error) {
 	for _, variable := range []string{"LEASED_REDIS_TLS", "LEASED_REDIS_INSECURE"} {
 		if value := fromEnv(variable, "false"); value != "" {

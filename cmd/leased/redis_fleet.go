@@ -15,13 +15,13 @@ import (
 )
 
 func newRedisFleet() *cobra.Command {
-	c := &cobra.Command{Use: "fleet", Short: "Say which Redis nodes serve the efficiency mode", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "fleet", Short: "Show and change which Redis nodes serve efficiency mode", Args: cobra.NoArgs}
 	c.AddCommand(newFleetShow(), newFleetSet())
 	return c
 }
 
 func newFleetShow() *cobra.Command {
-	c := &cobra.Command{Use: "show", Short: "Show which Redis nodes serve the efficiency mode, and a change that is under way", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "show", Short: "Show the Redis nodes of efficiency mode, and a change in progress", Args: cobra.NoArgs}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		got, err := a.fleet(c.Context())
@@ -41,31 +41,30 @@ func newFleetShow() *cobra.Command {
 	return c
 }
 
-// fleetSetLong is the help of redis fleet set.
-const fleetSetLong = `Change the Redis nodes that serve the efficiency mode. Name all nodes of the new fleet, an odd number of masters that
-are independent of each other; nodes may stay. Namespace and longest TTL stay as they are unless they are given.
+const fleetSetLong = `Change the Redis nodes of efficiency mode. Name all nodes of the new fleet: an odd number of independent masters. Nodes may
+be in both fleets. The namespace and the longest TTL stay unchanged unless they are given.
 
-The service first checks that a quorum of the new nodes can be used, and then stops the old fleet: a quorum of its nodes refuses to grant anything from then on, and the leases
-that they granted run out within the longest TTL, or are lost at once with --now. Then the new fleet starts, with
-larger tokens. If the old fleet is gone for good, --force changes it without asking; if it is not gone, a holder of
-an old lease may get a smaller token after a new one.
+The service checks that a quorum of the new nodes is usable, then stops the old fleet: a quorum of its nodes rejects all
+later acquisitions and renewals. It waits until the leases of the old fleet have expired (--now skips this, and holders lose
+their leases) and starts the new fleet with larger tokens. If the old fleet is lost for good, --force skips these steps. If
+the old fleet is still running, --force can let an old holder get a smaller token after a larger one was granted.
 
-The command waits until the new fleet is ready. Ctrl-C leaves the change to the service, which completes it.`
+The command waits until the new fleet is ready. Ctrl-C ends only the command; the service completes the change.`
 
 func newFleetSet() *cobra.Command {
 	r := &pb.SetFleetRequest{Fleet: &pb.RedisFleet{}}
 	var noWait bool
-	c := &cobra.Command{Use: "set HOST:PORT...", Short: "Change the Redis nodes that serve the efficiency mode", Long: fleetSetLong,
+	c := &cobra.Command{Use: "set HOST:PORT...", Short: "Change the Redis nodes of efficiency mode", Long: fleetSetLong,
 		Example: "  leased redis fleet set redis1:6379 redis2:6379 redis3:6379\n" +
 			"  leased redis fleet set redis4:6379 redis5:6379 redis6:6379 --now",
 		Args: cobra.MinimumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
-	flags.StringVar(&r.Fleet.Namespace, "namespace", "", "how the keys in Redis begin (default: as it is, or "+redlockadapter.DefaultNamespace+")")
-	flags.StringVar(&r.Fleet.MaxTtl, "max-ttl", "", "longest TTL of a lease (default: as it is, or "+redlockadapter.DefaultMaxTTL.String()+")")
-	flags.BoolVar(&r.Now, "now", false, "do not wait until the leases of the old fleet have ended")
-	flags.BoolVar(&r.Force, "force", false, "change although a quorum of the old fleet, which is gone for good, or of the new one cannot be used")
-	flags.BoolVar(&noWait, "no-wait", false, "return when the change has begun")
+	flags.StringVar(&r.Fleet.Namespace, "namespace", "", "prefix of the keys in Redis (default: unchanged, or "+redlockadapter.DefaultNamespace+")")
+	flags.StringVar(&r.Fleet.MaxTtl, "max-ttl", "", "longest TTL of a lease (default: unchanged, or "+redlockadapter.DefaultMaxTTL.String()+")")
+	flags.BoolVar(&r.Now, "now", false, "do not wait until the leases of the old fleet have expired")
+	flags.BoolVar(&r.Force, "force", false, "change even if a quorum of the old fleet (lost for good) or of the new fleet cannot be reached")
+	flags.BoolVar(&noWait, "no-wait", false, "return when the change has started")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		for part := range strings.SplitSeq(strings.Join(args, ","), ",") {
 			if part = strings.TrimSpace(part); part != "" {
@@ -76,7 +75,7 @@ func newFleetSet() *cobra.Command {
 			return err
 		}
 		var got *pb.SetFleetResponse
-		err := a.onLeader(c.Context(), func(conn *grpc.ClientConn) (err error) {
+		err := a.call(c.Context(), func(conn *grpc.ClientConn) (err error) {
 			got, err = pb.NewRedisServiceClient(conn).SetFleet(c.Context(), r)
 			return err
 		})
@@ -84,47 +83,47 @@ func newFleetSet() *cobra.Command {
 			return err
 		}
 		if noWait {
-			return o.say(c, got, "the change of the fleet has begun; see `leased redis status`")
+			return o.say(c, got, "the change of the fleet has started; see `leased redis status`")
 		}
 		if err := a.followFleet(c, r.Fleet, got.Version); err != nil {
 			return err
 		}
 		if len(r.Fleet.Addresses) == 1 {
-			return o.say(c, got, "1 Redis node serves the efficiency mode")
+			return o.say(c, got, "1 Redis node serves efficiency mode")
 		}
-		return o.say(c, got, "%d Redis nodes serve the efficiency mode", len(r.Fleet.Addresses))
+		return o.say(c, got, "%d Redis nodes serve efficiency mode", len(r.Fleet.Addresses))
 	}
 	return c
 }
 
-// fillFleet takes what was not given from the present fleet.
+// fillFleet fills the fields that were not given from the current fleet.
 func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
-	present, err := a.fleet(ctx)
+	current, err := a.fleet(ctx)
 	if err != nil {
 		return err
 	}
-	old := present.GetFleet()
-	if present.GetNext() != nil {
-		old = present.Next
+	old := current.GetFleet()
+	if current.GetNext() != nil {
+		old = current.Next
 	}
 	for _, field := range []struct {
-		to                 *string
-		present, byDefault string
+		to                *string
+		current, fallback string
 	}{{&f.Namespace, old.GetNamespace(), redlockadapter.DefaultNamespace}, {&f.MaxTtl, old.GetMaxTtl(), redlockadapter.DefaultMaxTTL.String()}} {
 		switch {
 		case *field.to != "":
-		case field.present != "":
-			*field.to = field.present
+		case field.current != "":
+			*field.to = field.current
 		default:
-			*field.to = field.byDefault
+			*field.to = field.fallback
 		}
 	}
 	return nil
 }
 
-// followFleet returns when the fleet of a version is in place and ready.
+// followFleet returns when the fleet of a version is ready.
 func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint64) error {
-	return follow(c, "the change of the fleet goes on; see `leased redis status`", func(ctx context.Context) (string, bool, error) {
+	return follow(c, "the change of the fleet continues; see `leased redis status`", func(ctx context.Context) (string, bool, error) {
 		got, err := a.fleet(ctx)
 		switch {
 		case err != nil:
@@ -132,7 +131,7 @@ func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint
 		case got.Version < version:
 			return "waiting for this member to apply the change", false, nil
 		case got.Next == nil && !sameNodes(got.Fleet, want):
-			return "", false, fmt.Errorf("another change of the fleet came after this one; see `leased redis fleet show`")
+			return "", false, fmt.Errorf("a later change has replaced this one; see `leased redis fleet show`")
 		case got.Next == nil && got.Ready && quorumVotes(got.Nodes):
 			return "", true, nil
 		}
@@ -144,7 +143,7 @@ func sameNodes(a, b *pb.RedisFleet) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a.GetAddresses())), slices.Sorted(slices.Values(b.GetAddresses())))
 }
 
-// quorumVotes reports whether a majority of the nodes can grant a lock.
+// quorumVotes reports whether a quorum of the nodes votes.
 func quorumVotes(nodes []*pb.RedisNode) bool {
 	votes := 0
 	for _, n := range nodes {

@@ -19,17 +19,15 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// redisInitLong is the help of redis init.
-const redisInitLong = `Tell the efficiency mode how far tokens had come, where it cannot find out by itself. Every later token is above the floor.
-Without --floor the command changes nothing and proposes one; the gates know the largest token that was used.
+const redisInitLong = `Set the floor of tokens in efficiency mode when the service cannot determine it. Every later token is above the floor.
+Without --floor the command changes nothing and proposes a value; the marks of your gates show the largest token in use.
+A floor below the proposal is rejected unless --force is given.
 
-A floor below the one that the service proposes is refused unless --force is given.
+A service needs this only after ` + "`leased snapshot restore` or `leased cluster recover`" + `, and only if a quorum of the Redis nodes
+has lost its data too. New, restarted and emptied nodes recover automatically.
 
-With a service this is needed only after ` + "`leased snapshot restore` or `leased cluster recover`" + `, and only if a quorum of the Redis
-nodes has lost its data too. New nodes, and nodes that were restarted or emptied, need nothing.
-
-With --redis it initialises nodes that no service looks after, for programs that use redlockadapter alone: once when
-they are new (--floor 0), and again if a majority of them lost everything.`
+With --redis the command initializes nodes without a service, for programs that use redlockadapter alone: once when the
+nodes are new (--floor 0), and again if a majority of them has lost everything.`
 
 // initFlags are the flags of redis init.
 type initFlags struct {
@@ -45,18 +43,18 @@ type initFlags struct {
 
 func newRedisInit() *cobra.Command {
 	f := &initFlags{}
-	c := &cobra.Command{Use: "init [--floor TOKEN]", Short: "Provide a floor for tokens where the efficiency mode cannot find one", Long: redisInitLong,
-		Example: "  leased redis init                       # does a restored service need a floor, and which one?\n" +
+	c := &cobra.Command{Use: "init [--floor TOKEN]", Short: "Set the floor of tokens when efficiency mode cannot determine it", Long: redisInitLong,
+		Example: "  leased redis init                       # does the service need a floor, and which one?\n" +
 			"  leased redis init --floor 8589934592\n" +
-			"  leased redis init --redis 127.0.0.1:6379 --floor 0   # a new Redis, without a service",
+			"  leased redis init --redis 127.0.0.1:6379 --floor 0   # a new Redis node without a service",
 		Args: cobra.NoArgs}
 	f.access, f.output, f.redis = addAccess(c), addOutput(c), addRedisAccess(c)
 	flags := c.Flags()
-	flags.Uint64Var(&f.floor, "floor", 0, "every later token is above this one")
-	flags.BoolVar(&f.force, "force", false, "provide a floor below the one that the service proposes")
-	flags.StringVar(&f.nodes, "redis", "", "nodes without a service, as host:port, separated by commas")
-	flags.StringVar(&f.namespace, "redis-namespace", redlockadapter.DefaultNamespace, "how the keys in Redis begin; with --redis")
-	flags.DurationVar(&f.maxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL, "longest TTL of a lease, as the programs have it; with --redis")
+	flags.Uint64Var(&f.floor, "floor", 0, "every later token is above this value")
+	flags.BoolVar(&f.force, "force", false, "accept a floor below the proposal of the service")
+	flags.StringVar(&f.nodes, "redis", "", "nodes without a service, HOST:PORT, separated by commas")
+	flags.StringVar(&f.namespace, "redis-namespace", redlockadapter.DefaultNamespace, "prefix of the keys in Redis; with --redis")
+	flags.DurationVar(&f.maxTTL, "redis-max-ttl", redlockadapter.DefaultMaxTTL, "longest TTL of a lease, the same as in the programs; with --redis")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch given := c.Flags().Changed("floor"); {
 		case f.nodes != "":
@@ -70,30 +68,30 @@ func newRedisInit() *cobra.Command {
 	return c
 }
 
-// provide gives the floor to the service. One below its proposal may be below
-// tokens that were granted.
+// provide sets the floor of the service. A floor below its proposal may be below
+// granted tokens.
 func (f *initFlags) provide(c *cobra.Command) error {
 	got, err := f.access.leaderFleet(c.Context())
 	switch {
 	case err != nil:
 		return err
 	case !f.force && !got.Ready && f.floor < got.ProposedFloor:
-		return usageError(fmt.Errorf("floor (%d) is below %d, which the service proposes as above all that it knows of; "+
-			"give --floor %d, or --force if all granted tokens are below yours", f.floor, got.ProposedFloor, got.ProposedFloor))
+		return usageError(fmt.Errorf("--floor (%d) is below %d, the proposal of the service, which is above all tokens that it knows; "+
+			"give --floor %d, or --force if you are sure that all granted tokens are below yours", f.floor, got.ProposedFloor, got.ProposedFloor))
 	}
-	return f.access.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+	return f.access.call(c.Context(), func(conn *grpc.ClientConn) error {
 		got, err := pb.NewRedisServiceClient(conn).ProvideFloor(c.Context(), &pb.ProvideFloorRequest{Floor: f.floor})
 		if err != nil {
 			return err
 		}
-		return f.output.say(c, got, "later tokens of the efficiency mode are above %d; see `leased redis status`", f.floor)
+		return f.output.say(c, got, "later tokens in efficiency mode are above %d; see `leased redis status`", f.floor)
 	})
 }
 
-// propose says whether the service needs a floor, and which one.
+// propose prints whether the service needs a floor, and a proposal.
 func (f *initFlags) propose(c *cobra.Command) error {
 	got, err := f.access.leaderFleet(c.Context())
-	if errors.Is(err, lease.ErrUnavailable) { // as while there is no leader
+	if errors.Is(err, lease.ErrUnavailable) { // there may be no leader
 		got, err = f.access.fleet(c.Context())
 	}
 	switch {
@@ -102,17 +100,17 @@ func (f *initFlags) propose(c *cobra.Command) error {
 	case len(got.GetFleet().GetAddresses()) == 0:
 		return errNoFleet
 	case got.Ready:
-		return f.output.say(c, got, "nothing to do: the efficiency mode is ready")
+		return f.output.say(c, got, "nothing to do: efficiency mode is ready")
 	}
-	why := "the efficiency mode is not ready"
+	why := "efficiency mode is not ready"
 	if got.WaitingFor != "" {
-		why = "the efficiency mode is waiting for: " + got.WaitingFor
+		why = "efficiency mode is waiting for: " + got.WaitingFor
 	}
-	return f.output.say(c, got, "%s\nIf that cannot happen, provide a floor; this one is above all that the service knows of:\n  leased redis init --floor %d",
+	return f.output.say(c, got, "%s\nIf that cannot happen, set a floor. This one is above all tokens that the service knows:\n  leased redis init --floor %d",
 		why, got.ProposedFloor)
 }
 
-// standalone initialises nodes without a service.
+// standalone initializes nodes without a service.
 func (f *initFlags) standalone(c *cobra.Command, given bool) error {
 	config, err := f.config()
 	if err != nil {
@@ -125,19 +123,20 @@ func (f *initFlags) standalone(c *cobra.Command, given bool) error {
 	if !given {
 		floor, known := proposal(reports)
 		if !known {
-			return f.output.say(c, &pb.GetFleetResponse{}, "fewer than a majority of the nodes can say how far tokens had come; "+
-				"ask the gates for the largest token that was used, and give --floor well above it")
+			return f.output.say(c, &pb.GetFleetResponse{}, "fewer than a majority of the nodes can report the largest token; "+
+				"find the largest mark of your gates, and give a --floor well above it")
 		}
-		return f.output.say(c, &pb.GetFleetResponse{ProposedFloor: uint64(floor)}, "initialise the nodes with\n  leased redis init%s --floor %d", redisFlagsGiven(c.Flags()), floor)
+		return f.output.say(c, &pb.GetFleetResponse{ProposedFloor: uint64(floor)}, "initialize the nodes with\n  leased redis init%s --floor %d", redisFlagsGiven(c.Flags()), floor)
 	}
 	if err := redlockadapter.Init(c.Context(), config, fencing.Token(f.floor)); err != nil {
 		return err
 	}
 	return f.output.say(c, &pb.GetFleetResponse{Fleet: &pb.RedisFleet{Addresses: strings.Split(f.nodes, ","), Namespace: f.namespace, MaxTtl: f.maxTTL.String()}},
-		"initialised %s: tokens are above %d", count(len(config.Nodes), "Redis node"), f.floor)
+		"initialized %s: tokens are above %d", count(len(config.Nodes), "Redis node"), f.floor)
 }
 
-// redisFlagsGiven are the flags about Redis of a command line, to be given again.
+// redisFlagsGiven returns the Redis flags of the command line, for a command to
+// copy.
 func redisFlagsGiven(flags *pflag.FlagSet) string {
 	var text strings.Builder
 	flags.Visit(func(g *pflag.Flag) {
@@ -159,7 +158,7 @@ func (f *initFlags) config() (redlockadapter.Config, error) {
 	if err != nil {
 		return redlockadapter.Config{}, err
 	}
-	config := redlockadapter.Config{Namespace: f.namespace, MaxTTL: f.maxTTL, NodeTimeout: connectTime}
+	config := redlockadapter.Config{Namespace: f.namespace, MaxTTL: f.maxTTL, NodeTimeout: connectTimeout}
 	for address := range strings.SplitSeq(f.nodes, ",") {
 		if address = strings.TrimSpace(address); address == "" {
 			continue
@@ -172,10 +171,10 @@ func (f *initFlags) config() (redlockadapter.Config, error) {
 	return config, nil
 }
 
-// askNodes asks the nodes for their state, and changes nothing. Nodes that a
-// service looks after are refused: only its log may assign ranges of tokens there.
+// askNodes returns the reports of the nodes without changing them. It rejects nodes
+// of a service: only its log may assign ranges of tokens to them.
 func askNodes(ctx context.Context, config redlockadapter.Config) ([]recovery.Report, error) {
-	config.Topology = func() engine.Topology { return engine.Topology{} } // not standalone: nothing is recovered
+	config.Topology = func() engine.Topology { return engine.Topology{} } // not standalone: the backend recovers no nodes
 	backend, err := redlockadapter.New(ctx, config)
 	if err != nil {
 		return nil, err
@@ -186,14 +185,14 @@ func askNodes(ctx context.Context, config redlockadapter.Config) ([]recovery.Rep
 	for _, n := range backend.NodeStatuses(ctx) {
 		reports = append(reports, n.Report)
 		if live := n.Report.Live; live != nil && live.Ceiling < fencing.MaxToken {
-			refused = errors.Join(refused, fmt.Errorf("redis node %s belongs to a service, which initialises it by itself; leave --redis out", n.Addr))
+			refused = errors.Join(refused, fmt.Errorf("Redis node %s belongs to a service, which initializes it automatically; omit --redis", n.Addr))
 		}
 	}
 	return reports, refused
 }
 
-// proposal is a floor above everything that the nodes report: 0 if all of them
-// say that they never had a state.
+// proposal returns a floor above everything that the nodes report: 0 if all of
+// them report that they are new.
 func proposal(reports []recovery.Report) (floor fencing.Token, known bool) {
 	evidence := false
 	for _, r := range reports {

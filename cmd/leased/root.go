@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newRoot is the command line: every command, in the order of the help.
+// newRoot returns the root command with all commands in the order of the help.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "leased",
 		Short: "Leases with fencing tokens",
-		Long: "leased gives out leases with fencing tokens, in two modes: efficiency (Redlock) and\n" +
-			"correctness (Raft). A lock with no gate behind it is only a hint: pass the token with\n" +
-			"each write to a gate that refuses older ones.\n\n" + exitCodes,
+		Long: "leased grants leases with fencing tokens, in two modes: efficiency (Redlock) and correctness\n" +
+			"(Raft). A lock without a gate is only a hint: pass the token with each write to a gate that\n" +
+			"rejects older tokens.\n\n" + exitCodes,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -30,15 +30,15 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newRunGuard(), newRunHold())
 	root.InitDefaultCompletionCmd()
-	strict(root)
+	checkUsage(root)
 	return root
 }
 
-// strict makes a wrong number of arguments, or a command that does not exist, an
-// error of usage.
-func strict(c *cobra.Command) {
+// checkUsage makes a wrong number of arguments, and an unknown command, usage
+// errors.
+func checkUsage(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		strict(sub)
+		checkUsage(sub)
 	}
 	if c.HasSubCommands() && !c.Runnable() {
 		c.Args = cobra.ArbitraryArgs
@@ -64,15 +64,15 @@ func strict(c *cobra.Command) {
 	}
 }
 
-// commandGroup is a part of the help.
+// commandGroup is a section of the help.
 type commandGroup struct {
 	id, title string
 	commands  []func() *cobra.Command
 }
 
 var commandGroups = []commandGroup{
-	{"service", "The service:", []func() *cobra.Command{newDev, newServe}},
+	{"service", "Service:", []func() *cobra.Command{newDev, newServe}},
 	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newRenew, newRelease, newInspect, newList, newWatch, newBreak}},
-	{"operation", "Operation:", []func() *cobra.Command{newPolicy, newUser, newCluster, newSnapshot, newRedis}},
-	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newTorture, newVersion}},
+	{"operation", "Operations:", []func() *cobra.Command{newPolicy, newUser, newCluster, newSnapshot, newRedis}},
+	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newVersion}},
 }

@@ -27,10 +27,10 @@ const (
 	guardCommand = "run-guard"
 	// holdCommand is the hidden command that becomes the user's command.
 	holdCommand = "run-hold"
-	// farewellTime bounds how long the service is told that a lease is free.
-	farewellTime = 5 * time.Second
-	// hurryTime is the same after a loss, when there is little to tell.
-	hurryTime = time.Second
+	// releaseTimeout bounds the release of the lease at the end.
+	releaseTimeout = 5 * time.Second
+	// closeTimeout bounds it when the lease is already lost.
+	closeTimeout = time.Second
 )
 
 // runFlags are the flags of run.
@@ -51,35 +51,35 @@ type runFlags struct {
 func newRun() *cobra.Command {
 	f := &runFlags{}
 	c := &cobra.Command{Use: "run RESOURCE [flags] -- COMMAND [ARGUMENT...]", Short: "Run a command under a lease",
-		Long: "Run a command under a lease. Its environment has the token in LEASED_TOKEN and the name to give to a\n" +
-			"gate in LEASED_RESOURCE. If the lease is lost, or cannot be renewed, the command's process group gets\n" +
-			"SIGTERM before the lease's deadline, and SIGKILL after --grace, before that deadline too. That holds\n" +
-			"when the network is cut, and when `leased run` itself is stopped or killed. Processes that leave the\n" +
-			"group, as daemons do, are out of reach. Do not suspend it with Ctrl-Z: only the command would stop.\n\n" +
-			"Signals are passed on to the process group. While it waits for the lock SIGINT, SIGTERM, SIGHUP and\n" +
-			"SIGQUIT end the waiting; others are passed on when the command has started. What the command leaves\n" +
-			"behind in its process group is killed before the lease is given back.\n\n" +
-			"A lock in efficiency mode is taken from the Redis nodes directly, or through the service if they cannot be\n" +
-			"reached from here.\n\n" + exitCodes,
+		Long: "Acquire a lock, run a command, and release the lock. The command's environment contains the token in\n" +
+			"LEASED_TOKEN and the resource name for a gate in LEASED_RESOURCE. If the lease is lost or cannot be\n" +
+			"renewed, the command's process group gets SIGTERM, and SIGKILL after --grace, both before the lease's\n" +
+			"deadline. This needs no network, and works even if `leased run` itself is stopped or killed. Processes\n" +
+			"that leave the group, such as daemons, are not stopped. Do not use Ctrl-Z: it stops only the command.\n\n" +
+			"Signals are passed on to the process group. While `leased run` waits for the lock, SIGINT, SIGTERM,\n" +
+			"SIGHUP and SIGQUIT end it; other signals reach the command when it starts. Processes that the command\n" +
+			"leaves behind in its process group are killed before the lock is released.\n\n" +
+			"Locks in efficiency mode are acquired from the Redis nodes directly, or through the service if this\n" +
+			"machine cannot reach the nodes.\n\n" + exitCodes,
 		Example: "  leased run nightly -- ./backup.sh\n  leased run nightly --no-wait -- ./backup.sh\n  leased run workers --permits 3 -- ./worker",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 || c.ArgsLenAtDash() != 1 {
-				return usageError(errors.New("run needs the name of a lock, then -- and a command, as `leased run nightly -- ./backup.sh`"))
+				return usageError(errors.New("run needs the name of a lock, then -- and a command, for example: leased run nightly -- ./backup.sh"))
 			}
 			return nil
 		}}
 	f.access, f.redis = addAccess(c), addRedisAccess(c)
 	flags := c.Flags()
-	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lease lasts when it cannot be renewed, at least 1s (default: as the lock's policy says)")
-	flags.DurationVar(&f.grace, "grace", 0, "time between SIGTERM and SIGKILL (default: a fifth of ttl)")
-	flags.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
-	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
-	flags.BoolVar(&f.shared, "shared", false, "share the lock with others who ask for it shared; in correctness mode only")
-	flags.IntVar(&f.permits, "permits", 0, "take one of so many permits; in correctness mode only")
-	flags.StringVar(&f.mode, "mode", "", "the mode that the lock must have: efficiency or correctness")
-	flags.StringVar(&f.holder, "holder", defaultHolder(), "who holds it, for people who inspect the lock")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing while waiting")
-	flags.BoolVar(&f.noRedis, "no-redis", false, "take locks in efficiency mode through the service, too")
+	flags.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, at least 1s (default: from the lock's policy)")
+	flags.DurationVar(&f.grace, "grace", 0, "time between SIGTERM and SIGKILL (default: a fifth of the TTL)")
+	flags.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: no limit)")
+	flags.BoolVar(&f.noWait, "no-wait", false, "fail at once if others hold the lock")
+	flags.BoolVar(&f.shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
+	flags.IntVar(&f.permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
+	flags.StringVar(&f.mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
+	flags.StringVar(&f.holder, "holder", defaultHolder(), "name of the holder that `leased inspect` shows")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing while waiting")
+	flags.BoolVar(&f.noRedis, "no-redis", false, "do not connect to Redis; acquire locks in efficiency mode through the service")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return f.run(c.Context(), fencing.Resource(args[0]), args[1:])
 	}
@@ -96,7 +96,7 @@ func newRunHold() *cobra.Command {
 		Run: func(_ *cobra.Command, args []string) { os.Exit(supervise.Hold(args)) }}
 }
 
-// run acquires, runs the command, and gives the lease back.
+// run acquires the lock, runs the command and releases the lock.
 func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []string) error {
 	options, err := f.options(ctx, resource)
 	if err != nil {
@@ -104,18 +104,18 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+		return fmt.Errorf("find the path of leased: %w", err)
 	}
 	inbox := openInbox()
 	defer inbox.close()
 	line := newWaitingLine(os.Stderr, resource, f.holder, f.quiet)
 	before := inbox.waiting(ctx)
-	client, err := f.connect(before, line)
+	client, err := f.connect(before, resource, line)
 	if err != nil {
 		line.end()
 		return err
 	}
-	line.ask(client.Inspect)
+	line.setInspect(client.Inspect)
 	l, err := f.acquire(before, client, resource, options)
 	line.end()
 	signals, ended := inbox.deliver()
@@ -123,8 +123,8 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		err = ended
 	}
 	if err != nil {
-		farewell(client, l, farewellTime)
-		return f.notAcquired(err, line.notQueued())
+		release(client, l, releaseTimeout)
+		return f.notAcquired(resource, err, line.notQueued())
 	}
 	command := supervise.Command{Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTL: f.ttl, Grace: f.grace,
 		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand}, Signals: signals,
@@ -133,31 +133,31 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	return f.finish(client, l, result, err)
 }
 
-// notAcquired is the exit code for a lock that was not had in time. That the
-// last answer was not heard does not matter: the client has given up whatever
-// it may have been granted. Who waited and was in no queue has not met others
-// who hold the lock, but a service that could not be used: trouble says why.
-func (f *runFlags) notAcquired(err, trouble error) error {
-	if errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait {
-		return &codeError{exitUnavailable, fmt.Errorf("waited %v in vain for the service: %w; is it running? Name it with --endpoint or LEASED_ENDPOINT", f.wait, trouble)}
-	}
-	if errors.Is(err, lease.ErrHeld) {
-		return &codeError{exitHeld, fmt.Errorf("%w; see who holds it with `leased inspect`", err)}
+// notAcquired returns the error for a lock that was not acquired in time. An
+// attempt that never got into the lock's queue has not met other holders but an
+// unavailable service; trouble is the reason.
+func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) error {
+	switch {
+	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:
+		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the service was not available for %v: %w; "+
+			"check that it runs, and give its address with --endpoint or LEASED_ENDPOINT", string(resource), f.wait, trouble)}
+	case errors.Is(err, lease.ErrHeld):
+		return &codeError{wire.ExitHeld, fmt.Errorf("%w; `leased inspect %s` shows the holder", err, resource)}
 	}
 	return err
 }
 
-// finish gives the lease back and turns the result into an exit code.
+// finish releases the lease and turns the result into an exit code.
 func (f *runFlags) finish(client *lease.Client, l *lease.Lease, result supervise.Result, err error) error {
 	if result.Lost != nil {
-		farewell(client, l, hurryTime)
+		release(client, l, closeTimeout)
 		if errors.Is(result.Lost, supervise.ErrGuard) {
 			return result.Lost
 		}
-		return &codeError{exitLost, fmt.Errorf("the lease on %q was lost, and the command was ended (it had exit code %d): %w",
+		return &codeError{wire.ExitLost, fmt.Errorf("the lease on %q was lost and the command was stopped (exit code %d): %w",
 			string(l.Resource()), result.Code, result.Lost)}
 	}
-	farewell(client, l, farewellTime)
+	release(client, l, releaseTimeout)
 	switch {
 	case errors.Is(err, supervise.ErrNotFound):
 		return &codeError{exitNotFound, err}
@@ -171,22 +171,22 @@ func (f *runFlags) finish(client *lease.Client, l *lease.Lease, result supervise
 	return nil
 }
 
-// farewell releases the lease and closes the session, if the service can be
-// told in that time. If not, both run out: a renewal that is under way and not
-// answered must not keep the program from ending.
-func farewell(client *lease.Client, l *lease.Lease, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+// release releases the lease and closes the session. If the service does not
+// answer within the timeout, both expire: an unanswered renewal must not keep the
+// program from ending.
+func release(client *lease.Client, l *lease.Lease, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	told := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(done)
 		if l != nil && l.Err() == nil {
 			_ = l.Release(ctx)
 		}
 		_ = client.Close(ctx)
 	}()
 	select {
-	case <-told:
+	case <-done:
 	case <-ctx.Done():
 	}
 }
@@ -198,16 +198,16 @@ func (f *runFlags) acquire(ctx context.Context, client *lease.Client, resource f
 	return client.Acquire(ctx, resource, options...)
 }
 
-// options checks the flags, and fills in the timings.
+// options checks the flags and fills in the timings.
 func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]lease.AcquireOption, error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
 	}
 	switch {
 	case f.wait != 0 && f.noWait:
-		return nil, usageError(fmt.Errorf("wait (%v) and no-wait exclude each other", f.wait))
+		return nil, usageError(fmt.Errorf("--wait (%v) and --no-wait cannot be combined", f.wait))
 	case f.shared && f.permits != 0:
-		return nil, usageError(fmt.Errorf("shared and permits (%d) exclude each other", f.permits))
+		return nil, usageError(fmt.Errorf("--shared and --permits (%d) cannot be combined", f.permits))
 	}
 	if _, err := f.redis.access(); err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	if f.ttl == 0 {
 		f.ttl = topology.Policies.For(resource).TTL
 	}
-	// A lock in correctness mode needs no connection to Redis, nor a word about it.
+	// A lock in correctness mode needs no connection to Redis, and no warning about it.
 	if mode, err := topology.ModeOf(resource); err == nil && mode != lease.Efficiency {
 		f.noRedis = true
 	}
@@ -246,12 +246,11 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	return options, nil
 }
 
-// topology is what the first member that answers says about modes and timings.
-// Where none does it is empty.
+// topology returns the policies that the first member in reach has, or none.
 func (a *access) topology(ctx context.Context) (topology engine.Topology) {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	_ = a.onAny(ctx, func(conn *grpc.ClientConn) error {
+	_ = a.call(ctx, func(conn *grpc.ClientConn) error {
 		stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 		if err != nil {
 			return err
@@ -265,16 +264,16 @@ func (a *access) topology(ctx context.Context) (topology engine.Topology) {
 	return topology
 }
 
-// connect connects to the service. If no member can be reached it waits as long
-// as it would for the lock.
-func (f *runFlags) connect(ctx context.Context, line *waitingLine) (*lease.Client, error) {
+// connect connects to the service. While no member can be reached it waits as long
+// as it would wait for the lock.
+func (f *runFlags) connect(ctx context.Context, resource fencing.Resource, line *waitingLine) (*lease.Client, error) {
 	limited := ctx
 	if f.wait != 0 {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, f.wait)
 		defer cancel()
 	}
-	trouble := errUnreached
+	trouble := wire.ErrUnreachable
 	for {
 		client, err := f.dial(limited, line)
 		switch {
@@ -283,8 +282,8 @@ func (f *runFlags) connect(ctx context.Context, line *waitingLine) (*lease.Clien
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case limited.Err() != nil:
-			return nil, f.notAcquired(lease.ErrHeld, trouble)
-		case f.noWait || !passing(err):
+			return nil, f.notAcquired(resource, lease.ErrHeld, trouble)
+		case f.noWait || !temporary(err):
 			return nil, err
 		}
 		trouble = err
@@ -292,7 +291,7 @@ func (f *runFlags) connect(ctx context.Context, line *waitingLine) (*lease.Clien
 	}
 }
 
-// dial connects to the service, and to Redis where the lock is there.
+// dial connects to the service, and to Redis if the lock is in efficiency mode.
 func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, error) {
 	addresses, err := f.access.endpoints()
 	if err != nil {

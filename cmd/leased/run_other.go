@@ -9,7 +9,7 @@ import (
 )
 
 func newRun() *cobra.Command {
-	return &cobra.Command{Use: "run", Short: "Run a command under a lease (not on this system)",
+	return &cobra.Command{Use: "run", Short: "Run a command under a lease (not supported on this system)",
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("run needs process groups and signals, which this system does not have; use `leased acquire`")
 		}}

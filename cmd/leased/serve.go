@@ -13,29 +13,31 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/member"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// serveExample begins with three members on one machine. A test runs it.
-const serveExample = `  # A cluster of three on one machine, each in a terminal of its own:
+// serveExample starts three members on one machine. A test runs it.
+const serveExample = `  # Three members on one machine, each in its own terminal:
   leased serve --id a --data data/a --listen 127.0.0.1:7420 --raft-listen 127.0.0.1:7421 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
   leased serve --id b --data data/b --listen 127.0.0.1:7430 --raft-listen 127.0.0.1:7431 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
   leased serve --id c --data data/c --listen 127.0.0.1:7440 --raft-listen 127.0.0.1:7441 --bootstrap-expect 3 --join 127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440
 
-  # Settings from a file, and what they come to:
+  # Read a file and print the resulting settings:
   leased serve --config /etc/leased.yaml --print-config`
 
 func newServe() *cobra.Command {
 	var file string
 	var printConfig bool
 	c := &cobra.Command{Use: "serve", Short: "Run a member of the service",
-		Long: "Run a member of the service. Each setting has one name: a flag (--raft-listen), a variable of the\n" +
-			"environment (LEASED_RAFT_LISTEN) or a key in a YAML file (raft-listen). A flag counts more than the\n" +
-			"environment, which counts more than the file. Policies are in the file only.\n\n" +
-			"SIGHUP reads the certificate, its authority, the users, the own secret and the policies again. SIGTERM hands leadership over, then stops.",
+		Long: "Run a member of the service. Each setting has one name, as a flag (--raft-listen), an environment\n" +
+			"variable (LEASED_RAFT_LISTEN) and a key of the YAML file (raft-listen). Flags override the environment,\n" +
+			"which overrides the file. Policies can only be set in the file.\n\n" +
+			"SIGHUP reloads the certificate, the CA, the users, the member's secret and the policies. SIGTERM transfers\n" +
+			"leadership to another member, then stops this one.",
 		Example: serveExample,
 		Args:    cobra.NoArgs}
-	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with settings (LEASED_CONFIG)")
-	c.Flags().BoolVar(&printConfig, "print-config", false, "print the settings and where each came from, and exit")
+	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with the settings (LEASED_CONFIG)")
+	c.Flags().BoolVar(&printConfig, "print-config", false, "print every setting with its source, and exit")
 	settings.Flags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		load := func() (*settings.Settings, error) { return settings.Load(c.Flags(), os.LookupEnv, file) }
@@ -57,7 +59,7 @@ func newServe() *cobra.Command {
 		}
 		logger.Info("serving", "id", s.ID, "api", m.Address(), "raft", m.Node().Address())
 		notifySystem("READY=1")
-		err = attend(m, logger, signals, load)
+		err = waitForEnd(m, logger, signals, load)
 		notifySystem("STOPPING=1")
 		if stopErr := m.Stop(); err == nil {
 			err = stopErr
@@ -67,7 +69,7 @@ func newServe() *cobra.Command {
 	return c
 }
 
-// start starts a member. A signal to stop that comes meanwhile is obeyed.
+// start starts a member. SIGINT and SIGTERM end it even while it starts.
 func start(parent context.Context, s *settings.Settings, logger *slog.Logger, signals chan os.Signal) (*member.Member, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -78,7 +80,7 @@ func start(parent context.Context, s *settings.Settings, logger *slog.Logger, si
 		for {
 			select {
 			case signal := <-signals:
-				if signal != syscall.SIGHUP { // it has read its files just now
+				if signal != syscall.SIGHUP { // the files have just been read
 					cancel(interrupted(signal))
 				}
 			case <-started:
@@ -96,14 +98,14 @@ func start(parent context.Context, s *settings.Settings, logger *slog.Logger, si
 		return nil, cause
 	}
 	if err != nil {
-		return nil, &codeError{exitError, fmt.Errorf("the member was not started: %w", err)}
+		return nil, &codeError{wire.ExitError, fmt.Errorf("start the member: %w", err)}
 	}
 	return m, nil
 }
 
-// attend waits for a reason to stop, and reloads when told to, if load is not
-// nil.
-func attend(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, load func() (*settings.Settings, error)) error {
+// waitForEnd waits until a signal or a failure ends the member. On SIGHUP it
+// reloads the settings, unless load is nil.
+func waitForEnd(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, load func() (*settings.Settings, error)) error {
 	for {
 		select {
 		case s := <-signals:
@@ -116,17 +118,17 @@ func attend(m *member.Member, logger *slog.Logger, signals <-chan os.Signal, loa
 				err = m.Reload(fresh)
 			}
 			if err != nil {
-				logger.Error("nothing was reloaded", "error", err)
+				logger.Error("reload failed; the old settings stay in effect", "error", err)
 				continue
 			}
-			logger.Info("reloaded certificate, authority, users, own secret and policies; other settings need a restart")
+			logger.Info("reloaded the certificate, the CA, the users, the secret and the policies; other settings need a restart")
 		case err := <-m.Failed():
 			return err
 		}
 	}
 }
 
-// hideSecrets keeps secrets out of the log, should one have got into a message.
+// hideSecrets removes secrets from log records.
 func hideSecrets(_ []string, a slog.Attr) slog.Attr {
 	switch value := a.Value.Any().(type) {
 	case string:

@@ -15,7 +15,7 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// chunkSize is how much of a file one message carries.
+// chunkSize is the number of bytes of a file in one message.
 const chunkSize = 1 << 20
 
 func newSnapshot() *cobra.Command {
@@ -25,20 +25,20 @@ func newSnapshot() *cobra.Command {
 }
 
 func newSnapshotSave() *cobra.Command {
-	c := &cobra.Command{Use: "save FILE", Short: "Write the state of the member at --endpoint to a new file", Args: exactly(1, "the name of a file")}
+	c := &cobra.Command{Use: "save FILE", Short: "Write the state of the member at --endpoint to a new file", Args: exactly(1, "a file name")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if _, err := os.Lstat(args[0]); err == nil {
-			return usageError(fmt.Errorf("%s exists; give the name of a new file", args[0]))
+			return usageError(fmt.Errorf("%s already exists; give a new file name", args[0]))
 		}
-		// Under another name until it is whole and on disk.
+		// Under another name until it is complete and on disk.
 		file, err := os.CreateTemp(filepath.Dir(args[0]), ".snapshot-*")
 		if err != nil {
 			return fmt.Errorf("save snapshot: %w", err)
 		}
 		defer os.Remove(file.Name())
 		defer file.Close()
-		err = a.onAny(c.Context(), func(conn *grpc.ClientConn) error {
+		err = a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			stream, err := pb.NewClusterServiceClient(conn).SaveSnapshot(c.Context(), &pb.SaveSnapshotRequest{})
 			for err == nil {
 				var chunk *pb.Chunk
@@ -59,23 +59,23 @@ func newSnapshotSave() *cobra.Command {
 	return c
 }
 
-// keepSnapshot checks what arrived, and gives it its name.
+// keepSnapshot checks the received file and renames it.
 func keepSnapshot(c *cobra.Command, o *output, file *os.File, name string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
 	info, err := raftstore.InspectSnapshot(file)
 	if err != nil {
-		return fmt.Errorf("save snapshot: what arrived is damaged, try again: %w", err)
+		return fmt.Errorf("save snapshot: the received data is damaged, try again: %w", err)
 	}
 	if err := errors.Join(file.Sync(), os.Rename(file.Name(), name)); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
-	return o.say(c, snapshotInfo(info), "saved %s: entry %d, last token %d, %d locks", name, info.Index, info.LastToken, info.Counts.Locks)
+	return o.say(c, snapshotInfo(info), "saved %s: log index %d, last token %d, %d locks", name, info.Index, info.LastToken, info.Counts.Locks)
 }
 
 func newSnapshotInspect() *cobra.Command {
-	c := &cobra.Command{Use: "inspect FILE", Short: "Check a saved snapshot and tell what it holds", Args: exactly(1, "the name of a file")}
+	c := &cobra.Command{Use: "inspect FILE", Short: "Check a saved snapshot and show its contents", Args: exactly(1, "a file name")}
 	o := addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		file, err := os.Open(args[0])
@@ -89,12 +89,12 @@ func newSnapshotInspect() *cobra.Command {
 		}
 		m := snapshotInfo(info)
 		return o.print(c.OutOrStdout(), m, func(t *tabwriter.Writer) {
-			row(t, "entry", m.Index)
+			row(t, "log index", m.Index)
 			row(t, "term", m.Term)
 			row(t, "last token", m.LastToken)
 			row(t, "locks", m.Locks)
 			row(t, "holders", m.Holders)
-			row(t, "waiting", m.Waiters)
+			row(t, "waiters", m.Waiters)
 			row(t, "sessions", m.Sessions)
 			row(t, "chain", fmt.Sprintf("%d %s", m.ChainIndex, m.ChainHash))
 			row(t, "bytes", m.Size)
@@ -112,18 +112,18 @@ func snapshotInfo(info raftstore.SnapshotInfo) *pb.SnapshotInfo {
 
 func newSnapshotRestore() *cobra.Command {
 	var yes bool
-	c := &cobra.Command{Use: "restore FILE --yes", Short: "Replace the state of the whole cluster by a saved one",
-		Long: "Replace the state of the whole cluster by a saved one. Policies are those of the snapshot; all sessions\n" +
-			"end, and whoever held a lease loses it. All later tokens are larger by at least 2^32, so that gates\n" +
-			"refuse the old ones.",
-		Args: exactly(1, "the name of a file")}
+	c := &cobra.Command{Use: "restore FILE --yes", Short: "Replace the state of the whole cluster with a snapshot",
+		Long: "Replace the state of the whole cluster with a snapshot. The policies of the snapshot take effect, all\n" +
+			"sessions end, and all holders lose their leases. Later tokens are larger by at least 2^32, so that gates\n" +
+			"reject the old ones.",
+		Args: exactly(1, "a file name")}
 	a, o := addAccess(c), addOutput(c)
-	c.Flags().BoolVar(&yes, "yes", false, "yes, replace the state of the whole cluster")
+	c.Flags().BoolVar(&yes, "yes", false, "confirm that the state of the whole cluster is to be replaced")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !yes {
-			return usageError(fmt.Errorf("this replaces the state of the whole cluster by %s; say --yes if you mean it", args[0]))
+			return usageError(fmt.Errorf("this replaces the state of the whole cluster with %s; confirm with --yes", args[0]))
 		}
-		return a.onLeader(c.Context(), func(conn *grpc.ClientConn) error {
+		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			stream, err := pb.NewClusterServiceClient(conn).RestoreSnapshot(c.Context())
 			if err != nil {
 				return err
@@ -135,7 +135,7 @@ func newSnapshotRestore() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.say(c, got, "restored %s; tokens go on above %d", args[0], got.Floor)
+			return o.say(c, got, "restored %s; later tokens are above %d", args[0], got.Floor)
 		})
 	}
 	return c
@@ -152,7 +152,7 @@ func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResp
 		n, err := io.ReadFull(file, buffer)
 		if n > 0 {
 			if sendErr := stream.Send(&pb.Chunk{Data: buffer[:n]}); sendErr != nil {
-				return nil // the answer says why
+				return nil // the response has the reason
 			}
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -21,7 +21,7 @@ func newVersion() *cobra.Command {
 	return c
 }
 
-// versionText is the release, or what the build knows of the source.
+// versionText returns the release, or else the commit that was built.
 func versionText() string {
 	if version != "" {
 		return version

@@ -11,10 +11,11 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// waitingLine tells a person who waits for a lock why: on a terminal as one line
-// that is kept up to date, else as one line at the beginning.
+// waitingLine shows why the program waits for a lock: on a terminal as a line that
+// it keeps up to date, otherwise as one line at the start.
 type waitingLine struct {
 	out      *os.File
 	live     bool
@@ -28,12 +29,12 @@ type waitingLine struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	inspect func(context.Context, fencing.Resource) (lease.Status, error) // nil until a member is reached
+	inspect func(context.Context, fencing.Resource) (lease.Status, error) // nil until a member answers
 	began   time.Time
 	status  *lease.Status
-	since   map[fencing.Token]time.Time // when a holder was first seen here
-	trouble error
-	queued  bool // the service has said that the lock is held
+	since   map[fencing.Token]time.Time // when this process first saw a holder
+	err     error                       // why the last try failed
+	queued  bool                        // the attempt is in the queue of the lock
 	drawn   bool
 }
 
@@ -44,18 +45,18 @@ func newWaitingLine(out *os.File, resource fencing.Resource, holder string, quie
 	return l
 }
 
-// ask sets how the line finds out who holds the lock.
-func (l *waitingLine) ask(inspect func(context.Context, fencing.Resource) (lease.Status, error)) {
+// setInspect sets the function that returns the holders of the lock.
+func (l *waitingLine) setInspect(inspect func(context.Context, fencing.Resource) (lease.Status, error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inspect = inspect
 }
 
-// waiting is the hook of the client: an attempt waits, or has failed and is
-// tried again.
+// waiting is the hook of the client: an attempt waits in the queue, or has failed
+// and will be retried.
 func (l *waitingLine) waiting(e lease.Event) {
 	l.mu.Lock()
-	l.trouble, l.queued = e.Err, e.Err == nil
+	l.err, l.queued = e.Err, e.Err == nil
 	l.mu.Unlock()
 	if l.quiet {
 		return
@@ -67,17 +68,17 @@ func (l *waitingLine) waiting(e lease.Event) {
 	})
 }
 
-// notQueued is why an attempt that waits is in no queue; nil if it is in one.
+// notQueued returns why the attempt is in no queue, or nil if it is in one.
 func (l *waitingLine) notQueued() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.queued:
 		return nil
-	case l.trouble != nil:
-		return l.trouble
+	case l.err != nil:
+		return l.err
 	}
-	return errUnreached
+	return wire.ErrUnreachable
 }
 
 // end removes the line.
@@ -89,14 +90,16 @@ func (l *waitingLine) end() {
 	}
 }
 
-// watch keeps up with who holds the lock.
+// watch inspects the lock every second.
 func (l *waitingLine) watch() {
 	for l.ctx.Err() == nil {
 		l.mu.Lock()
 		inspect := l.inspect
 		l.mu.Unlock()
 		if inspect == nil {
-			inspect = func(context.Context, fencing.Resource) (lease.Status, error) { return lease.Status{}, errUnreached }
+			inspect = func(context.Context, fencing.Resource) (lease.Status, error) {
+				return lease.Status{}, wire.ErrUnreachable
+			}
 		}
 		if s, err := inspect(l.ctx, l.resource); err == nil {
 			l.mu.Lock()
@@ -115,7 +118,8 @@ func (l *waitingLine) watch() {
 	}
 }
 
-// draw writes the line once something is known, and on a terminal every second.
+// draw prints the line: on a terminal again and again, otherwise once, as soon as
+// the reason is known.
 func (l *waitingLine) draw() {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -132,19 +136,19 @@ func (l *waitingLine) draw() {
 			l.drawn = true
 		case known:
 			fmt.Fprintf(l.out, "leased: %s\n", text)
-			l.cancel() // nobody looks at later ones
+			l.cancel() // one line is enough
 			return
 		}
 	}
 }
 
-// text is the line, and whether it says more than that we wait.
+// text returns the line, and whether it gives a reason.
 func (l *waitingLine) text(now time.Time) (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text := fmt.Sprintf("waiting for %q for %s", string(l.resource), seconds(now.Sub(l.began)))
-	if l.trouble != nil {
-		return fmt.Sprintf("%s: %v; trying again", text, l.trouble), true
+	if l.err != nil {
+		return fmt.Sprintf("%s: %v; retrying", text, l.err), true
 	}
 	if l.status == nil {
 		return text, false
@@ -152,16 +156,16 @@ func (l *waitingLine) text(now time.Time) (string, bool) {
 	switch n := len(l.status.Holders); {
 	case n > 0:
 		h := l.status.Holders[0]
-		text += fmt.Sprintf(": held by %s, token %d, seen for %s", nameOf(h.Holder), h.Token, seconds(now.Sub(l.since[h.Token])))
+		text += fmt.Sprintf(": held by %s with token %d for at least %s", nameOf(h.Holder), h.Token, seconds(now.Sub(l.since[h.Token])))
 		if n > 1 {
 			text += fmt.Sprintf(", and %d more", n-1)
 		}
 	case l.status.Delayed:
-		text += ": closed for its lock-delay"
+		text += ": in its lock-delay"
 	}
 	for i, w := range l.status.Waiters {
 		if w.Holder == l.holder {
-			return fmt.Sprintf("%s; place %d of %d in the queue", text, i+1, len(l.status.Waiters)), true
+			return fmt.Sprintf("%s; number %d of %d in the queue", text, i+1, len(l.status.Waiters)), true
 		}
 	}
 	return text, len(l.status.Holders) > 0
@@ -169,15 +173,15 @@ func (l *waitingLine) text(now time.Time) (string, bool) {
 
 func nameOf(holder string) string {
 	if holder == "" {
-		return "someone without a name"
+		return "an unnamed holder"
 	}
 	return holder
 }
 
 func seconds(d time.Duration) time.Duration { return d.Round(time.Second) }
 
-// defaultHolder is this process, as others see it.
+// defaultHolder returns the default holder name, HOST:PID.
 func defaultHolder() string {
-	host, _ := os.Hostname() // a name for people; without it the process id must do
+	host, _ := os.Hostname() // without a host name the process id is enough
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// rewatchPause is the time between two tries to watch on.
-const rewatchPause = 300 * time.Millisecond
+// rewatchInterval is the time between two attempts to continue a watch.
+const rewatchInterval = 300 * time.Millisecond
 
 func newWatch() *cobra.Command {
-	c := &cobra.Command{Use: "watch RESOURCE|PREFIX*", Short: "Print what happens to a lock, or to all with a prefix",
-		Long: "Print what happens to a lock, or with a * at the end to all locks whose names begin so, until\n" +
-			"Ctrl-C. The present holders and waiters come first. When the member is lost it goes on with the next\n" +
-			"one; of what has ended meanwhile it is not known how, and it is printed as `ended`. With a * locks in\n" +
-			"efficiency mode are looked at once a second.",
-		Example: "  leased watch account/7\n  leased watch 'account/*'", Args: exactly(1, "the name of a lock, or a prefix and *")}
+	c := &cobra.Command{Use: "watch RESOURCE|PREFIX*", Short: "Print the events of a lock, or of all locks with a prefix",
+		Long: "Print the events of a lock, or with a trailing * of all locks with that prefix, until Ctrl-C. The current\n" +
+			"holders and waiters come first. If the connection to the member breaks, the watch continues with the next\n" +
+			"member; leases that ended meanwhile are printed as `ended`, because the reason is not known. With a *,\n" +
+			"locks in efficiency mode are polled once a second.",
+		Example: "  leased watch account/7\n  leased watch 'account/*'", Args: exactly(1, "the name of a lock, or a prefix followed by *")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		request := &pb.WatchRequest{Resource: args[0]}
@@ -37,35 +37,35 @@ func newWatch() *cobra.Command {
 		defer stop()
 		w := &watcher{known: map[string]*pb.Event{}, print: func(e *pb.Event) error { return o.event(c.OutOrStdout(), e) }}
 		return w.run(ctx, a, request, func(err error) {
-			fmt.Fprintf(c.ErrOrStderr(), "leased: %v; watching on as soon as there is a leader\n", err)
+			fmt.Fprintf(c.ErrOrStderr(), "leased: %v; the watch continues when a leader is available\n", err)
 		})
 	}
 	return c
 }
 
-// watcher prints events, each once, over as many connections as it takes.
+// watcher prints each event once, across any number of connections.
 type watcher struct {
 	print    func(*pb.Event) error
-	known    map[string]*pb.Event // who holds or waits, as printed
-	replayed map[string]bool      // what a new connection has told so far; nil if it has told all
+	known    map[string]*pb.Event // the printed holders and waiters
+	replayed map[string]bool      // what a new connection has replayed so far; nil when the replay is complete
 	synced   bool
 }
 
-// run watches until ctx ends. Trouble is told once for each loss.
-func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, trouble func(error)) error {
-	for told := false; ; {
-		err := a.onLeader(ctx, func(conn *grpc.ClientConn) error {
+// run watches until ctx ends. It calls lost once for each broken connection.
+func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, lost func(error)) error {
+	for reported := false; ; {
+		err := a.call(ctx, func(conn *grpc.ClientConn) error {
 			w.replayed = map[string]bool{}
 			stream, err := pb.NewLeaseServiceClient(conn).Watch(ctx, request)
 			for err == nil {
 				var event *pb.Event
 				if event, err = stream.Recv(); err == nil {
-					told = false
+					reported = false
 					err = w.event(event)
 				}
 			}
 			if errors.Is(err, io.EOF) {
-				return lease.ErrUncertain // a watch does not end by itself
+				return lease.ErrUncertain // the service does not end a watch
 			}
 			return err
 		})
@@ -76,19 +76,19 @@ func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, 
 			return err
 		case !w.synced || !errors.Is(err, lease.ErrUncertain) && !errors.Is(err, lease.ErrUnavailable):
 			return err
-		case !told:
-			trouble(err)
-			told = true
+		case !reported:
+			lost(err)
+			reported = true
 		}
 		select {
-		case <-time.After(rewatchPause):
+		case <-time.After(rewatchInterval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// event prints what was not printed before.
+// event prints an event unless it was printed before.
 func (w *watcher) event(e *pb.Event) error {
 	key := fmt.Sprintf("%s %d %s", e.Party.GetSessionId(), e.Party.GetNonce(), e.Resource)
 	switch e.Type {
@@ -108,7 +108,7 @@ func (w *watcher) event(e *pb.Event) error {
 	return w.print(e)
 }
 
-// sync prints what has ended while nobody was listened to.
+// sync prints the leases that ended while there was no connection.
 func (w *watcher) sync(e *pb.Event) error {
 	for _, key := range slices.Sorted(maps.Keys(w.known)) {
 		if w.replayed[key] {
@@ -141,8 +141,8 @@ func (o *output) event(w io.Writer, e *pb.Event) error {
 		text += fmt.Sprintf("  token %d", token)
 	}
 	if e.Place > 0 {
-		text += fmt.Sprintf("  place %d", e.Place)
+		text += fmt.Sprintf("  number %d in the queue", e.Place)
 	}
-	_, err := fmt.Fprintf(w, "%s  waiting %d\n", text, e.Waiters)
+	_, err := fmt.Fprintf(w, "%s  waiters %d\n", text, e.Waiters)
 	return err
 }

@@ -8,9 +8,9 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 )
 
-// What a new connection tells again is not printed again, and what it does not
-// tell any more has ended.
-func TestWatcherTellsEachEventOnce(t *testing.T) {
+// Events that a new connection replays are not printed again, and leases that it
+// does not replay have ended.
+func TestWatcherPrintsEachEventOnce(t *testing.T) {
 	event := func(kind, resource string, nonce uint64) *pb.Event {
 		return &pb.Event{Type: kind, Resource: resource, Party: &pb.Party{SessionId: "s", Nonce: nonce}}
 	}

@@ -1,13 +1,12 @@
 //go:build unix
 
-// Package pausedemo tells why a lock needs a gate, with real processes: two
-// holders change one account under a lock of a real service. One of them is
-// stopped with SIGSTOP between its read and its write, until its lease has
-// passed to the other one, which writes. Then it goes on.
+// Package pausedemo shows with real processes why a lock needs a gate: two
+// holders update one account under a lock of a real service. One of them is
+// stopped with SIGSTOP between its read and its write until its lease has
+// expired and the other holder has written. Then it continues.
 //
-// What it does not show: that such a pause is likely. It shows what happens.
+// It does not show how likely such a pause is, only what it does.
 //
-// The nouns, in reading order: [Demo], the director; actor, a process as the
-// director sees it; [Hold], what that process does; history, what happened, for
-// the picture.
+// The nouns, in reading order: [Demo], which directs the holders; process, a
+// holder as the demo sees it; [Hold], the main function of that process.
 package pausedemo

@@ -17,7 +17,7 @@ import (
 	"github.com/leased-project/leased/storagegate/filegate"
 )
 
-// holder is a process that changes the account.
+// holder updates the account under the lock.
 type holder struct {
 	client *lease.Client
 	gate   *filegate.Gate
@@ -27,12 +27,12 @@ type holder struct {
 	out    io.Writer
 }
 
-// Hold is the main function of a holder's process: it changes the account under
-// the lock, and begins anew if it is refused.
+// Hold is the main function of a holder's process: it updates the account under
+// the lock, and starts over if the gate rejects its write.
 func Hold(ctx context.Context, in io.Reader, out io.Writer) error {
 	amount, err := strconv.Atoi(os.Getenv(envAmount))
 	if err != nil {
-		return fmt.Errorf("%s is no number: this command is for `leased demo pause` itself", envAmount)
+		return fmt.Errorf("%s is not a number: only `leased demo pause` runs this command", envAmount)
 	}
 	backend, err := remote.New([]string{os.Getenv(envEndpoint)})
 	if err != nil {
@@ -54,43 +54,38 @@ func Hold(ctx context.Context, in io.Reader, out io.Writer) error {
 		if !errors.Is(err, fencing.ErrStale) {
 			return err
 		}
-		var stale *fencing.StaleError
-		_ = errors.As(err, &stale)
-		h.say(wordRefused, stale.Token, "is refused: %v", err)
+		h.say(stepRejected, "is rejected: %v", err)
 	}
 }
 
-// update changes the account once: lock, read, write, unlock.
+// update updates the account once: acquire, read, write, release.
 func (h *holder) update(ctx context.Context) error {
-	h.say(wordAsks, fencing.None, "")
 	l, err := h.client.Acquire(ctx, account, lease.WithTTL(TTL))
 	if err != nil {
 		return err
 	}
-	h.say(wordAcquired, l.Token(), "has the lock, token %d", l.Token())
+	h.say(stepAcquired, "acquires the lock with token %d", l.Token())
 	if h.gated {
 		// Before the read, so that an older holder cannot write after it.
 		if err := h.gate.Enter(ctx, account, l.Token()); err != nil {
 			return err
 		}
-		h.say(wordEntered, l.Token(), "")
 	}
 	balance, err := readBalance(h.gate.Path(account))
 	if err != nil {
 		return err
 	}
-	h.say(wordRead, l.Token(), "reads %d", balance)
-	if _, err := io.ReadFull(h.in, make([]byte, 1)); err != nil { // the director may stop us here
+	h.say(stepRead, "reads %d", balance)
+	if _, err := io.ReadFull(h.in, make([]byte, 1)); err != nil { // the demo may stop us here
 		return err
 	}
 	balance += h.amount
-	h.say(wordWrites, l.Token(), "")
 	if err := h.write(ctx, l.Token(), balance); err != nil {
 		return err
 	}
-	h.say(wordWrote, l.Token(), "writes %d, with token %d", balance, l.Token())
-	_ = l.Release(ctx) // it may be lost, as alice's is
-	h.say(wordDone, l.Token(), "is done")
+	h.say(stepWrote, "writes %d with token %d", balance, l.Token())
+	_ = l.Release(ctx) // the lease may have expired, as alice's does
+	h.say(stepDone, "is done")
 	return nil
 }
 
@@ -105,9 +100,9 @@ func (h *holder) write(ctx context.Context, token fencing.Token, balance int) er
 	})
 }
 
-// say tells the director what was done.
-func (h *holder) say(word string, token fencing.Token, format string, args ...any) {
-	fmt.Fprintln(h.out, sentence{word, token, fmt.Sprintf(format, args...)})
+// say reports a step to the demo.
+func (h *holder) say(step, format string, args ...any) {
+	fmt.Fprintf(h.out, "%s|%s\n", step, fmt.Sprintf(format, args...))
 }
 
 func readBalance(path string) (int, error) {

@@ -2,8 +2,9 @@ package redisfleet
 
 import "syscall"
 
-// attributes keep Ctrl-C on the terminal away from the servers, which are
-// stopped last, and end them with this process if it is killed.
+// attributes puts a server into a process group of its own, so that Ctrl-C does
+// not reach it: the servers are stopped last. The kernel ends the server if this
+// process is killed.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }

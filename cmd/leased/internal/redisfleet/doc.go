@@ -1,11 +1,9 @@
-// Package redisfleet starts Redis masters for trying leased out: real
-// redis-server processes where that program is installed, else embedded ones.
+// Package redisfleet starts redis-server processes so that `leased dev` can offer
+// efficiency mode on one machine.
 //
-// What it does not give: independence. All of them run on one machine, and the
-// embedded ones in one process. Production needs servers that fail one by one.
-// None of them keeps anything when it ends: a restart of Redis is a loss anyway,
-// and the service gives new nodes larger tokens.
+// The nodes are not independent: they share one machine, and production needs
+// servers that fail one by one. They keep no data when they end: the service
+// treats a restart of Redis as data loss and gives new nodes larger tokens.
 //
-// The nouns, in reading order: [Fleet]; process, a redis-server process;
-// embedded, an imitation in this process.
+// The nouns, in reading order: [Fleet]; process, one redis-server process.
 package redisfleet

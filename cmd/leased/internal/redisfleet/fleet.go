@@ -7,64 +7,52 @@ import (
 	"path/filepath"
 )
 
-// Kind is what a fleet is made of.
+// Kind says whether to start Redis nodes.
 type Kind string
 
 const (
-	// Auto is Servers where redis-server is installed, else Embedded.
+	// Auto starts Redis nodes if redis-server is installed.
 	Auto Kind = "auto"
-	// Servers are redis-server processes.
+	// Servers starts Redis nodes, and fails without redis-server.
 	Servers Kind = "server"
-	// Embedded are imitations in this process, for trying out only.
-	Embedded Kind = "embedded"
-	// None is no fleet at all.
+	// None starts no Redis nodes.
 	None Kind = "none"
 )
 
-// ParseKind reads the word for a Kind.
+// ParseKind parses the name of a Kind.
 func ParseKind(s string) (Kind, error) {
 	switch k := Kind(s); k {
-	case Auto, Servers, Embedded, None:
+	case Auto, Servers, None:
 		return k, nil
 	}
-	return "", fmt.Errorf("redis (%s) must be auto, server, embedded or none", s)
+	return "", fmt.Errorf("redis (%s) must be auto, server or none", s)
 }
 
-// Fleet is a set of running Redis masters. Stop it when done.
+// Fleet is a set of running Redis nodes. Stop ends them.
 type Fleet struct {
-	// Kind is Servers, Embedded or None.
-	Kind Kind
-	// Why says why the kind is not Servers.
-	Why string
-	// Addrs are where they listen, on the loopback interface.
+	// Missing says why the fleet is empty, if Auto found no usable redis-server.
+	Missing error
+	// Addrs are the loopback addresses of the nodes.
 	Addrs []string
 
-	stop []func()
+	nodes []*process
 }
 
-// Start starts n empty masters at new addresses, with their logs below dir.
+// Start starts n empty Redis nodes at free addresses. Their logs are in dir.
 func Start(ctx context.Context, kind Kind, dir string, n int) (*Fleet, error) {
-	f := &Fleet{Kind: kind}
-	program := ""
-	if kind == Auto || kind == Servers {
-		var err error
-		if program, err = findServer(ctx); err == nil {
-			f.Kind = Servers
-		} else if kind == Servers {
-			return nil, fmt.Errorf("%w; install it (Debian: apt-get install redis-server), or use the embedded ones", err)
-		} else {
-			f.Kind, f.Why = Embedded, err.Error()
-		}
+	if kind == None {
+		return &Fleet{}, nil
 	}
+	program, err := findServer(ctx)
+	switch {
+	case err != nil && kind == Auto:
+		return &Fleet{Missing: err}, nil
+	case err != nil:
+		return nil, err
+	}
+	f := &Fleet{}
 	for i := range n {
-		var err error
-		switch f.Kind {
-		case Servers:
-			err = f.startServer(ctx, program, filepath.Join(dir, fmt.Sprintf("redis-%d", i+1)))
-		case Embedded:
-			err = f.startEmbedded()
-		}
-		if err != nil {
+		if err := f.add(ctx, program, filepath.Join(dir, fmt.Sprintf("redis-%d", i+1))); err != nil {
 			f.Stop()
 			return nil, err
 		}
@@ -72,22 +60,22 @@ func Start(ctx context.Context, kind Kind, dir string, n int) (*Fleet, error) {
 	return f, nil
 }
 
-// Stop stops them all.
+// Stop stops all nodes.
 func (f *Fleet) Stop() {
-	for _, stop := range f.stop {
-		stop()
+	for _, node := range f.nodes {
+		node.stop()
 	}
-	f.stop = nil
+	f.nodes = nil
 }
 
-func (f *Fleet) startServer(ctx context.Context, program, dir string) error {
+func (f *Fleet) add(ctx context.Context, program, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make a folder for Redis: %w", err)
+		return fmt.Errorf("create a folder for Redis: %w", err)
 	}
-	s, err := launch(ctx, program, dir)
+	node, err := launch(ctx, program, dir)
 	if err != nil {
 		return err
 	}
-	f.Addrs, f.stop = append(f.Addrs, s.addr), append(f.stop, s.end)
+	f.Addrs, f.nodes = append(f.Addrs, node.addr), append(f.nodes, node)
 	return nil
 }

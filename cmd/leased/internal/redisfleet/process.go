@@ -18,18 +18,18 @@ import (
 const (
 	// minVersion is the oldest major version that redlockadapter admits.
 	minVersion = 7
-	// stopLimit is how long a server may take to end when it is asked to.
-	stopLimit = 10 * time.Second
-	probePace = 20 * time.Millisecond
+	// stopTimeout is the time a server has to exit after SIGTERM.
+	stopTimeout   = 10 * time.Second
+	probeInterval = 20 * time.Millisecond
 )
 
 var versionPattern = regexp.MustCompile(`v=(\d+)\.`)
 
-// findServer is the path of a redis-server that is new enough.
+// findServer returns the path of a redis-server that is recent enough.
 func findServer(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return "", errors.New("redis-server is not installed")
+		return "", errors.New("redis-server is not installed; on Debian or Ubuntu: apt-get install redis-server")
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
@@ -37,10 +37,10 @@ func findServer(ctx context.Context) (string, error) {
 	}
 	match := versionPattern.FindSubmatch(out)
 	if match == nil {
-		return "", errors.New("redis-server does not tell its version")
+		return "", errors.New("redis-server --version prints no version")
 	}
 	if major, _ := strconv.Atoi(string(match[1])); major < minVersion {
-		return "", fmt.Errorf("redis-server is of version %d, older than %d", major, minVersion)
+		return "", fmt.Errorf("redis-server is version %d, and version %d or later is needed", major, minVersion)
 	}
 	return path, nil
 }
@@ -52,7 +52,7 @@ type process struct {
 	exited chan struct{}
 }
 
-// launch starts an empty server and waits until it answers.
+// launch starts an empty server and waits until it answers PING.
 func launch(ctx context.Context, program, dir string) (*process, error) {
 	addr, port, err := freeAddr()
 	if err != nil {
@@ -66,7 +66,7 @@ func launch(ctx context.Context, program, dir string) (*process, error) {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
 	go func() { _ = s.cmd.Wait(); close(s.exited) }()
-	tick := time.NewTicker(probePace)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
 		if ping(addr) == nil {
@@ -75,26 +75,26 @@ func launch(ctx context.Context, program, dir string) (*process, error) {
 		select {
 		case <-tick.C:
 		case <-s.exited:
-			return nil, fmt.Errorf("start Redis: it has ended; see %s", log)
+			return nil, fmt.Errorf("start Redis: the process has exited; see %s", log)
 		case <-ctx.Done():
-			s.end()
+			s.stop()
 			return nil, fmt.Errorf("start Redis: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// end asks the server to end, and kills it if it does not.
-func (s *process) end() {
+// stop sends SIGTERM to the server, and SIGKILL if it does not exit in time.
+func (s *process) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.exited:
-	case <-time.After(stopLimit):
+	case <-time.After(stopTimeout):
 		_ = s.cmd.Process.Signal(os.Kill)
 		<-s.exited
 	}
 }
 
-// freeAddr is a loopback address that nobody listens at right now.
+// freeAddr returns a loopback address that no process listens on right now.
 func freeAddr() (addr, port string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -105,7 +105,7 @@ func freeAddr() (addr, port string, err error) {
 	return l.Addr().String(), port, err
 }
 
-// ping fails while a server starts, and while it loads its data.
+// ping fails until the server accepts commands.
 func ping(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

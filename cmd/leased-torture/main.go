@@ -1,0 +1,194 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/leased-project/leased/proptest/torture"
+)
+
+// exitSignal plus the number of a signal is the exit code after that signal.
+const exitSignal = 128
+
+// interruptError reports the signal that ended the program.
+type interruptError struct{ signal syscall.Signal }
+
+// Error names the signal.
+func (e interruptError) Error() string { return "interrupted by " + e.signal.String() }
+
+func main() {
+	redis.SetLogger(silentLogger{}) // the errors of calls are reported once, by their callers
+	root := newTorture()
+	err := root.ExecuteContext(context.Background())
+	var interrupted interruptError
+	switch {
+	case err == nil:
+	case errors.As(err, &interrupted):
+		os.Exit(exitSignal + int(interrupted.signal))
+	default:
+		fmt.Fprintf(os.Stderr, "leased-torture: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// silentLogger is a logger of go-redis that prints nothing.
+type silentLogger struct{}
+
+// Printf prints nothing.
+func (silentLogger) Printf(context.Context, string, ...any) {}
+
+// options are the flags.
+type options struct {
+	torture.Config
+	leased, scenario string
+	report, picture  string
+	keep             bool
+}
+
+const longHelp = `Start three members, five Redis nodes, a PostgreSQL server behind a gate and workers that write under locks of both modes.
+Then kill, stop, partition and empty them, migrate locks between the modes, and check everything that happened against the
+promises. Everything runs on this machine, in a temporary folder that is removed at the end.
+
+Scenarios:
+  random      all faults at random
+  emptied     all Redis nodes lose their data at once, at least five times
+  leaderless  two of three members are down, and locks in efficiency mode are still granted
+
+It needs redis-server and PostgreSQL. Partitions need root and ip, disk errors need strace, clock faults need libfaketime;
+without them the other faults are injected, and the report says what is missing.`
+
+func newTorture() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{Use: "leased-torture", Short: "Inject faults into a cluster of real processes and check the promises", Long: longHelp,
+		Example: "  leased-torture --duration 1m --report torture.json --picture torture.html\n" +
+			"  leased-torture --switches 50\n" +
+			"  leased-torture --scenario leaderless --duration 1m",
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true}
+	flags := c.Flags()
+	flags.StringVar(&o.leased, "leased", "", "the leased program to test (default: the one beside this program, else `go build` builds it)")
+	flags.StringVar(&o.scenario, "scenario", string(torture.Random), "faults to inject: random, emptied or leaderless")
+	flags.DurationVar(&o.Duration, "duration", time.Minute, "how long faults are injected")
+	flags.IntVar(&o.Switches, "switches", 0, "continue until this many mode changes are complete (scenario random)")
+	flags.Uint64Var(&o.Seed, "seed", 0, "selects the faults and their order (default: random)")
+	flags.IntVar(&o.Workers, "workers", torture.DefaultWorkers, "number of worker processes")
+	flags.StringVar(&o.report, "report", "", "write the counts to this file, as JSON")
+	flags.StringVar(&o.picture, "picture", "", "draw the first violation, or else a rejected write, to this HTML file")
+	flags.BoolVar(&o.keep, "keep", false, "keep the members' logs and data")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if !c.Flags().Changed("seed") {
+			o.Seed = rand.Uint64()
+		}
+		return o.run(c)
+	}
+	c.AddCommand(&cobra.Command{Use: "worker", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return torture.Work(c.Context(), os.Stdin, os.Stdout) }})
+	return c
+}
+
+func (o *options) run(c *cobra.Command) error {
+	ctx, stop := untilInterrupted(c.Context())
+	defer stop()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the path of leased-torture: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "leased-torture-")
+	if err != nil {
+		return fmt.Errorf("create a temporary folder: %w", err)
+	}
+	leased, err := o.findLeased(ctx, self, dir)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	o.Scenario, o.Dir, o.Progress = torture.Scenario(o.scenario), dir, c.ErrOrStderr()
+	o.Member, o.Worker = []string{leased, "serve"}, []string{self, "worker"}
+	result, err := torture.Run(ctx, o.Config)
+	violated := result != nil && len(result.Violations) > 0
+	if o.keep || violated || err != nil && ctx.Err() == nil {
+		fmt.Fprintf(c.ErrOrStderr(), "logs and data are in %s\n", dir)
+	} else {
+		_ = os.RemoveAll(dir)
+	}
+	if result != nil {
+		fmt.Fprint(c.OutOrStdout(), result)
+		err = errors.Join(err, o.write(result))
+	}
+	if err == nil && violated {
+		err = errors.New("a promise was violated; see the list above, and --picture for a drawing")
+	}
+	return err
+}
+
+// findLeased returns the path of the leased program.
+func (o *options) findLeased(ctx context.Context, self, dir string) (string, error) {
+	if o.leased != "" {
+		return o.leased, nil
+	}
+	beside := filepath.Join(filepath.Dir(self), "leased")
+	if _, err := os.Stat(beside); err == nil {
+		return beside, nil
+	}
+	built := filepath.Join(dir, "leased")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", built, "github.com/leased-project/leased/cmd/leased").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build leased: %w\n%s\ngive --leased PATH, or run this in the source folder", err, out)
+	}
+	return built, nil
+}
+
+// write writes the files that were requested.
+func (o *options) write(result *torture.Result) error {
+	if o.report != "" {
+		text, err := json.MarshalIndent(result, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode the report: %w", err)
+		}
+		if err := os.WriteFile(o.report, append(text, '\n'), 0o644); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+	}
+	if o.picture == "" {
+		return nil
+	}
+	f, err := os.Create(o.picture)
+	if err != nil {
+		return fmt.Errorf("create the picture: %w", err)
+	}
+	if err := errors.Join(result.Picture(f), f.Close()); err != nil {
+		return fmt.Errorf("write the picture %s: %w", o.picture, err)
+	}
+	return nil
+}
+
+// untilInterrupted returns a context that SIGINT and SIGTERM cancel with an
+// interruptError.
+func untilInterrupted(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(interruptError{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
