@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// attributes run a program as u. With bound, the program ends with the test
-// even if the test is killed and cannot stop it, and no earlier: a terminal's
-// Ctrl-C is not for it.
+// attributes returns the process attributes that run a program as user u. With
+// bound, the kernel kills the program if the test is killed. The program has its
+// own process group, so Ctrl-C in a terminal does not reach it.
 func attributes(u *user.User, bound bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{}
 	if bound {

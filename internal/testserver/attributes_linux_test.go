@@ -9,15 +9,15 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-// Who interrupts a program by Ctrl-C interrupts its whole group. What it has
-// started here must still be there while it comes to its end in good order.
-func TestCtrlCIsNotForServers(t *testing.T) {
+// Ctrl-C interrupts the whole process group of a program. The servers that it has
+// started must keep running while it shuts down.
+func TestServersHaveTheirOwnProcessGroup(t *testing.T) {
 	for name, pid := range map[string]int{
 		"redis":    testserver.Redis(t).Pid(),
 		"postgres": testserver.Postgres(t).Pid(),
 	} {
 		group, err := syscall.Getpgid(pid)
 		require.NoError(t, err)
-		require.Equal(t, pid, group, "%s is in a group of its own", name)
+		require.Equal(t, pid, group, "%s must have its own process group", name)
 	}
 }

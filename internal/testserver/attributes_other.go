@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// attributes run a program as u. Where no signal follows the death of a parent,
-// a killed test leaves its server behind.
+// attributes returns the process attributes that run a program as user u. These
+// systems send no signal when a parent dies, so a killed test leaves its server
+// running.
 func attributes(u *user.User, _ bool) *syscall.SysProcAttr {
 	if u == nil {
 		return nil

@@ -1,9 +1,11 @@
-// Package testserver starts real servers for tests: on a free port of the
-// loopback interface, in a folder of their own, stopped and removed at the end.
+// Package testserver starts real servers for tests. Each server listens on a free
+// loopback port and has its own temporary folder. It is stopped and removed when
+// the test ends.
 //
-// It never uses a server that happens to run already, and it never skips: if a
-// program is missing, the test fails and says which package brings it.
+// It never uses a server that is already running, and it never skips a test: if a
+// program is missing, the test fails and names the package to install.
 //
-// The nouns: [Server], a running one; [Postgres] and [MariaDB], which start one
-// for one test; [Shared], which starts one for all tests of a package.
+// In reading order: [Server], a running server; [Postgres], [MariaDB] and [Redis],
+// which start a server for one test; [Shared], which starts a server for all tests
+// of a package.
 package testserver

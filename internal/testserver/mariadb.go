@@ -13,24 +13,24 @@ import (
 
 const mariadbAdvice = "install MariaDB's server (Debian: apt-get install mariadb-server)"
 
-// mariadbUsers lets tests connect by TCP with no password and do everything.
+// mariadbUsers lets tests connect over TCP without a password, with all privileges.
 const mariadbUsers = `CREATE USER IF NOT EXISTS 'leased'@'%';
 GRANT ALL PRIVILEGES ON *.* TO 'leased'@'%' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS leased CHARACTER SET utf8mb4;
 `
 
-// MariaDB starts a MariaDB for one test. It does not wait for the disk: what it
-// confirms survives kill -9, not a loss of power.
+// MariaDB starts a MariaDB server for one test. The server does not sync to disk:
+// commits survive kill -9, but not a power failure.
 func MariaDB(t testing.TB) *Server {
 	t.Helper()
 	return forTest(t, StartMariaDB)
 }
 
-// StartMariaDB starts a MariaDB that does not wait for the disk.
+// StartMariaDB starts a MariaDB server that does not sync to disk.
 func StartMariaDB() (*Server, error) { return startMariaDB("2") }
 
-// StartDurableMariaDB starts a MariaDB that waits for the disk, as one in
-// production does. Measurements need it.
+// StartDurableMariaDB starts a MariaDB server that syncs every commit to disk, as in
+// production. Use it for measurements.
 func StartDurableMariaDB() (*Server, error) { return startMariaDB("1") }
 
 func startMariaDB(flush string) (s *Server, err error) {
@@ -48,7 +48,7 @@ func startMariaDB(flush string) (s *Server, err error) {
 	}
 	dir, err := folder(u, "mariadb")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for MariaDB: %w", err)
+		return nil, fmt.Errorf("create a folder for MariaDB: %w", err)
 	}
 	defer removeUnless(&s, dir)
 	data, users := filepath.Join(dir, "data"), filepath.Join(dir, "users.sql")
@@ -73,7 +73,7 @@ func startMariaDB(flush string) (s *Server, err error) {
 	return s, nil
 }
 
-// mariadbAnswers waits for the greeting that the server speaks first.
+// mariadbAnswers waits for the greeting that the server sends first.
 func mariadbAnswers(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

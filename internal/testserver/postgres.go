@@ -12,23 +12,23 @@ import (
 
 const postgresAdvice = "install PostgreSQL with initdb (Debian: apt-get install postgresql)"
 
-// Postgres starts a PostgreSQL for one test. It does not wait for the disk:
-// what it confirms survives kill -9, not a loss of power.
+// Postgres starts a PostgreSQL server for one test. The server does not sync to
+// disk: commits survive kill -9, but not a power failure.
 func Postgres(t testing.TB) *Server {
 	t.Helper()
 	return forTest(t, StartPostgres)
 }
 
-// StartPostgres starts a PostgreSQL that does not wait for the disk.
+// StartPostgres starts a PostgreSQL server that does not sync to disk.
 func StartPostgres() (*Server, error) { return startPostgres("fsync=off", "full_page_writes=off") }
 
-// StartDurablePostgres starts a PostgreSQL that waits for the disk, as one in
-// production does. Measurements need it.
+// StartDurablePostgres starts a PostgreSQL server that syncs every commit to disk,
+// as in production. Use it for measurements.
 func StartDurablePostgres() (*Server, error) { return startPostgres("fsync=on") }
 
 func startPostgres(settings ...string) (s *Server, err error) {
-	// A full installation keeps initdb beside the server; its folder is not in
-	// PATH on Debian.
+	// initdb is installed beside the server, in a folder that is not in PATH on
+	// Debian.
 	initdb, err := find(postgresAdvice, "/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb",
 		"/opt/homebrew/opt/postgresql@*/bin/initdb", "initdb")
 	if err != nil {
@@ -44,7 +44,7 @@ func startPostgres(settings ...string) (s *Server, err error) {
 	}
 	dir, err := folder(u, "postgres")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
+		return nil, fmt.Errorf("create a folder for PostgreSQL: %w", err)
 	}
 	defer removeUnless(&s, dir)
 	data := filepath.Join(dir, "data")
@@ -68,8 +68,8 @@ func startPostgres(settings ...string) (s *Server, err error) {
 	return s, nil
 }
 
-// postgresAnswers says hello in PostgreSQL's protocol: a server that is still
-// starting up answers with an error.
+// postgresAnswers sends a startup message. A server that is still starting up
+// answers with an error.
 func postgresAnswers(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -77,7 +77,7 @@ func postgresAnswers(addr string) error {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	hello := binary.BigEndian.AppendUint32(nil, 0) // its length, below
+	hello := binary.BigEndian.AppendUint32(nil, 0) // the length is set below
 	hello = binary.BigEndian.AppendUint32(hello, 3<<16)
 	hello = append(hello, "user\x00postgres\x00database\x00postgres\x00\x00"...)
 	binary.BigEndian.PutUint32(hello, uint32(len(hello)))

@@ -14,12 +14,12 @@ import (
 
 const redisAdvice = "install Redis (Debian: apt-get install redis-server)"
 
-// RedisServer is a redis-server that a test can stop, kill, empty and start
-// again at the same address. Its methods are for one goroutine at a time.
+// RedisServer is a redis-server that a test can stop, kill, empty and restart at
+// the same address. Its methods must not be called concurrently.
 type RedisServer struct {
-	// Addr is where it listens, as host and port.
+	// Addr is the address that it listens on, as host:port.
 	Addr string
-	// Dir is its folder.
+	// Dir is its data folder.
 	Dir string
 
 	spec   spec
@@ -35,21 +35,21 @@ type redisSettings struct {
 	env    []string
 }
 
-// RedisConfig sets a line of the server's configuration, as redis.conf has it.
+// RedisConfig sets a line of the server's configuration in the format of redis.conf.
 func RedisConfig(name string, values ...string) RedisOption {
 	return func(s *redisSettings) { s.config = append(append(s.config, "--"+name), values...) }
 }
 
-// RedisAppendOnly has the server write each command to its file before it
-// answers. Without it a restart begins with no data.
+// RedisAppendOnly makes the server write each command to its append-only file
+// before it answers. Without this option a restart loses all data.
 func RedisAppendOnly() RedisOption {
 	return func(s *redisSettings) {
 		s.config = append(s.config, "--appendonly", "yes", "--appendfsync", "always")
 	}
 }
 
-// RedisEnv sets a variable in the server's environment, such as the LD_PRELOAD
-// of a library that moves its clock.
+// RedisEnv sets a variable in the server's environment, for example LD_PRELOAD to
+// load a library that changes its clock.
 func RedisEnv(name, value string) RedisOption {
 	return func(s *redisSettings) { s.env = append(s.env, name+"="+value) }
 }
@@ -65,7 +65,7 @@ func Redis(t testing.TB, options ...RedisOption) *RedisServer {
 	return s
 }
 
-// StartRedis starts a redis-server that the caller closes.
+// StartRedis starts a redis-server. The caller must close it.
 func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	program, err := find(redisAdvice, "/usr/bin/redis-server", "redis-server")
 	if err != nil {
@@ -73,7 +73,7 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	}
 	dir, err := folder(nil, "redis")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for Redis: %w", err)
+		return nil, fmt.Errorf("create a folder for Redis: %w", err)
 	}
 	addr, port, err := freeAddr()
 	if err != nil {
@@ -87,7 +87,7 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	data := filepath.Join(dir, "data")
 	args := append([]string{program, "--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
 		"--save", "", "--appendonly", "no", "--databases", "1"}, settings.config...)
-	// env replaces itself with the server, so that the process id is the server's.
+	// env execs the server, so the process id is the server's.
 	s := &RedisServer{Addr: addr, Dir: dir, data: data,
 		spec: spec{program: "env", args: append(settings.env, args...), halt: syscall.SIGTERM, answers: redisAnswers}}
 	if err := s.Start(); err != nil {
@@ -97,10 +97,10 @@ func StartRedis(options ...RedisOption) (*RedisServer, error) {
 	return s, nil
 }
 
-// Start starts the server again at its address, with the data that it has.
+// Start restarts the server at its address, with the data on its disk.
 func (s *RedisServer) Start() error {
 	if s.server != nil {
-		return errors.New("start Redis: it runs already; Stop or Kill it first")
+		return errors.New("start Redis: it is already running; Stop or Kill it first")
 	}
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		return fmt.Errorf("start Redis: %w", err)
@@ -113,20 +113,20 @@ func (s *RedisServer) Start() error {
 	return nil
 }
 
-// Stop asks the server to end and waits until it is gone. Its data stays.
+// Stop shuts the server down and waits until it has exited. Its data stays.
 func (s *RedisServer) Stop() { s.end(syscall.SIGTERM) }
 
-// Kill ends the server with SIGKILL. What was on disk stays.
+// Kill ends the server with SIGKILL. The data on disk stays.
 func (s *RedisServer) Kill() { s.end(syscall.SIGKILL) }
 
-// Wipe kills the server if it runs, and removes its data: started again, it is
-// an emptied node.
+// Wipe kills the server if it runs, and removes its data. After a restart it is an
+// empty node.
 func (s *RedisServer) Wipe() error {
 	s.Kill()
 	return os.RemoveAll(s.data)
 }
 
-// Save keeps a copy of what is on its disk now, for PutBack.
+// Save copies the data on disk, for PutBack.
 func (s *RedisServer) Save() error {
 	if err := os.RemoveAll(s.saved()); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *RedisServer) Save() error {
 	return os.CopyFS(s.saved(), os.DirFS(s.data))
 }
 
-// PutBack kills the server if it runs, and puts the folder back that was saved.
+// PutBack kills the server if it runs, and restores the folder that Save copied.
 func (s *RedisServer) PutBack() error {
 	if err := s.Wipe(); err != nil {
 		return err
@@ -144,14 +144,14 @@ func (s *RedisServer) PutBack() error {
 
 func (s *RedisServer) saved() string { return s.data + ".saved" }
 
-// Pause stops the process with SIGSTOP: it accepts connections, as the kernel
-// does that for it, and answers nothing.
+// Pause stops the process with SIGSTOP. The kernel still accepts connections, but
+// the server does not answer.
 func (s *RedisServer) Pause() { s.signal(syscall.SIGSTOP) }
 
-// Resume ends a Pause. What was sent meanwhile is then carried out.
+// Resume ends a Pause. The server then executes the commands sent meanwhile.
 func (s *RedisServer) Resume() { s.signal(syscall.SIGCONT) }
 
-// Pid is the process id of the server, 0 while it is down.
+// Pid returns the process id of the server, or 0 while it is down.
 func (s *RedisServer) Pid() int {
 	if s.server == nil {
 		return 0
@@ -159,7 +159,7 @@ func (s *RedisServer) Pid() int {
 	return s.server.Pid()
 }
 
-// Log is the end of what the server has printed since it was last started.
+// Log returns the end of the server's output since its last start.
 func (s *RedisServer) Log() string {
 	if s.server == nil {
 		return ""
@@ -167,7 +167,7 @@ func (s *RedisServer) Log() string {
 	return s.server.log.String()
 }
 
-// Close ends the server and removes its folder.
+// Close stops the server and removes its folder.
 func (s *RedisServer) Close() {
 	s.Kill()
 	_ = os.RemoveAll(s.Dir)
@@ -194,7 +194,7 @@ func (s *RedisServer) end(signal syscall.Signal) {
 	s.server = nil
 }
 
-// redisAnswers sends PING. A server that is still loading its data says so.
+// redisAnswers sends PING. A server that is still loading its data returns an error.
 func redisAnswers(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

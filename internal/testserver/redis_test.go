@@ -10,7 +10,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-// ask sends one inline command and returns the first line of the answer.
+// ask sends one inline command and returns the first line of the reply.
 func ask(t *testing.T, addr, command string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -23,7 +23,7 @@ func ask(t *testing.T, addr, command string) string {
 	return line
 }
 
-func TestRedisKeepsItsDataOnlyIfTold(t *testing.T) {
+func TestRedisKeepsDataOnlyWithAppendOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []testserver.RedisOption
 		end     func(*testserver.RedisServer)
@@ -40,10 +40,10 @@ func TestRedisKeepsItsDataOnlyIfTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := testserver.Redis(t, c.options...)
 			require.Equal(t, "+OK\r\n", ask(t, s.Addr, "SET key value"))
-			require.Error(t, s.Start(), "it runs already")
+			require.Error(t, s.Start(), "it is already running")
 			c.end(s)
 			_, err := net.Dial("tcp", s.Addr)
-			require.Error(t, err, "nobody may listen now")
+			require.Error(t, err, "nothing may listen on the address now")
 			require.Zero(t, s.Pid())
 			require.NoError(t, s.Start())
 			require.Equal(t, c.size, ask(t, s.Addr, "DBSIZE"))
@@ -55,7 +55,7 @@ func TestRedisPauseAndResume(t *testing.T) {
 	s := testserver.Redis(t)
 	s.Pause()
 	conn, err := net.Dial("tcp", s.Addr)
-	require.NoError(t, err, "the kernel accepts for it")
+	require.NoError(t, err, "the kernel accepts the connection")
 	defer conn.Close()
 	_, err = conn.Write([]byte("PING\r\n"))
 	require.NoError(t, err)

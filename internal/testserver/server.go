@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// startLimit is how long a server may take to answer. It is generous: the
+// startLimit is how long a server may take to answer. It is generous because the
 // machine may be busy with other tests.
 const startLimit = 2 * time.Minute
 
 // Server is a running server.
 type Server struct {
-	// Addr is where it listens, as host and port.
+	// Addr is the address that it listens on, as host:port.
 	Addr string
-	// DSN is what the usual Go driver for it connects with.
+	// DSN is the data source name for the usual Go driver.
 	DSN string
-	// Dir is its folder. It is removed by Stop.
+	// Dir is its data folder. Stop removes it.
 	Dir string
 
 	process *os.Process
@@ -35,19 +35,19 @@ type Server struct {
 	halt    os.Signal
 }
 
-// spec says how to run one kind of server.
+// spec describes how to run one kind of server.
 type spec struct {
 	program string
 	args    []string
 	user    *user.User // nil: the user of the test
-	halt    os.Signal  // asks for a quick and clean end
+	halt    os.Signal  // requests a fast, clean shutdown
 	answers func(addr string) error
 }
 
-// Pid is the process id of the server, for tests that stop or kill it.
+// Pid returns the process id of the server, for tests that stop or kill it.
 func (s *Server) Pid() int { return s.process.Pid }
 
-// Stop ends the server, waits until it is gone and removes its folder.
+// Stop stops the server, waits until it has exited and removes its folder.
 func (s *Server) Stop() {
 	_ = s.process.Signal(s.halt)
 	select {
@@ -86,7 +86,7 @@ func launch(sp spec, dir, addr string) (*Server, error) {
 		select {
 		case <-tick.C:
 		case <-s.exited:
-			return nil, fmt.Errorf("%s ended before it answered; its log:\n%s", sp.program, s.log)
+			return nil, fmt.Errorf("%s exited before it answered; its log:\n%s", sp.program, s.log)
 		case <-limit:
 			_ = s.process.Kill()
 			<-s.exited
@@ -95,7 +95,7 @@ func launch(sp spec, dir, addr string) (*Server, error) {
 	}
 }
 
-// setUp runs a program that prepares a server's folder.
+// setUp runs a program that initializes a server's folder.
 func setUp(u *user.User, dir, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
@@ -106,8 +106,8 @@ func setUp(u *user.User, dir, program string, args ...string) error {
 	return nil
 }
 
-// unprivileged is the first of the named users that exists if the test runs as
-// root, which servers refuse to do, and nil otherwise.
+// unprivileged returns the first of the named users that exists if the test runs
+// as root, because servers refuse to run as root. Otherwise it returns nil.
 func unprivileged(names ...string) (*user.User, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // nil is the user of the test
@@ -117,7 +117,7 @@ func unprivileged(names ...string) (*user.User, error) {
 			return u, nil
 		}
 	}
-	return nil, fmt.Errorf("none of the users %q exists, and the server does not run as root", names)
+	return nil, fmt.Errorf("none of the users %q exists, and the server refuses to run as root", names)
 }
 
 func credential(u *user.User) *syscall.Credential {
@@ -126,8 +126,8 @@ func credential(u *user.User) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), NoSetGroups: true}
 }
 
-// folder makes a server's folder, owned by the user who runs it. It is not the
-// test's own temporary folder: other users may not look into that.
+// folder creates a server's folder, owned by the user that runs the server. It is
+// not inside the test's temporary folder, which other users cannot read.
 func folder(u *user.User, name string) (string, error) {
 	dir, err := os.MkdirTemp("", "leased-"+name+"-")
 	if err != nil || u == nil {
@@ -137,14 +137,14 @@ func folder(u *user.User, name string) (string, error) {
 	return dir, os.Chown(dir, int(c.Uid), int(c.Gid))
 }
 
-// removeUnless removes the folder of a server that did not start.
+// removeUnless removes the folder of a server that failed to start.
 func removeUnless(started **Server, dir string) {
 	if *started == nil {
 		_ = os.RemoveAll(dir)
 	}
 }
 
-// freeAddr is a loopback address that nobody listens at right now.
+// freeAddr returns a loopback address that is currently free.
 func freeAddr() (addr, port string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -155,8 +155,8 @@ func freeAddr() (addr, port string, err error) {
 	return l.Addr().String(), port, err
 }
 
-// find is the first match of the patterns that can be run, the largest first
-// within one pattern, so that a newer version is preferred.
+// find returns the first executable that matches one of the patterns. Within a
+// pattern the largest name comes first, which prefers newer versions.
 func find(advice string, patterns ...string) (string, error) {
 	for _, pattern := range patterns {
 		matches, _ := filepath.Glob(pattern)
@@ -172,8 +172,8 @@ func find(advice string, patterns ...string) (string, error) {
 	return "", fmt.Errorf("no program found at %q: %s", patterns, advice)
 }
 
-// Shared starts one server for all tests of a package, when the first of them
-// asks for it. TestMain stops it:
+// Shared starts one server for all tests of a package, when the first test calls
+// Get. TestMain stops it:
 //
 //	var postgres = testserver.Shared{Start: testserver.StartPostgres}
 //
@@ -205,7 +205,7 @@ func (s *Shared) Get(t testing.TB) *Server {
 	return s.server
 }
 
-// Stop stops the server if any test asked for it.
+// Stop stops the server if a test has started it.
 func (s *Shared) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *Shared) Stop() {
 	}
 }
 
-// forTest starts a server that lives as long as the test.
+// forTest starts a server and stops it when the test ends.
 func forTest(t testing.TB, start func() (*Server, error)) *Server {
 	t.Helper()
 	s, err := start()

@@ -23,7 +23,7 @@ func TestServersStartAndStop(t *testing.T) {
 			require.NoError(t, conn.Close())
 			shared.Stop()
 			_, err = net.Dial("tcp", s.Addr)
-			require.Error(t, err, "nobody may listen after Stop")
+			require.Error(t, err, "nothing may listen after Stop")
 			require.NoDirExists(t, s.Dir)
 		})
 	}

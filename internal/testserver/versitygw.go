@@ -9,19 +9,19 @@ import (
 	"syscall"
 )
 
-// The credentials of the S3 server that StartVersityGW starts.
+// Credentials of the S3 server that StartVersityGW starts.
 const (
 	S3User     = "user"
 	S3Password = "password"
 )
 
 // StartVersityGW builds versitygw, an S3-compatible server, from the module in
-// folder, and starts it. The first build takes some minutes; later the build
-// cache has it. Addr is where it speaks HTTP.
+// folder, and starts it. The first build takes minutes; later ones use the build
+// cache. Addr is its HTTP address.
 func StartVersityGW(folderOfModule string) (s *Server, err error) {
 	dir, err := folder(nil, "s3")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the S3 server: %w", err)
+		return nil, fmt.Errorf("create a folder for the S3 server: %w", err)
 	}
 	defer removeUnless(&s, dir)
 	program := filepath.Join(dir, "versitygw")
@@ -37,15 +37,15 @@ func StartVersityGW(folderOfModule string) (s *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// It keeps metadata in extended attributes, which the file system must have.
-	// Its other way, files beside the data, shows readers old metadata with new
+	// It stores metadata in extended attributes, which the file system must
+	// support. Its alternative, separate files, can return old metadata with new
 	// data.
 	args := []string{"--access", S3User, "--secret", S3Password, "--port", addr, "--quiet", "--health", "/health",
 		"posix", data}
 	return launch(spec{program: program, args: args, halt: syscall.SIGTERM, answers: healthy}, dir, addr)
 }
 
-// healthy asks a server at its health address.
+// healthy requests the health page of a server.
 func healthy(addr string) error {
 	response, err := http.Get("http://" + addr + "/health")
 	if err != nil {
@@ -53,7 +53,7 @@ func healthy(addr string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answered %s", response.Status)
+		return fmt.Errorf("health check answered %s", response.Status)
 	}
 	return nil
 }
