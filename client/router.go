@@ -11,7 +11,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -24,7 +23,7 @@ const freshLook = time.Second
 // where it is decided which way a lock goes.
 type router struct {
 	service *remote.Backend // locks in correctness mode
-	redis   *redisLocks         // locks in efficiency mode
+	redis   *redisLocks     // locks in efficiency mode
 
 	ctx     context.Context // ends with close
 	cancel  context.CancelFunc

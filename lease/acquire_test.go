@@ -15,7 +15,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-func TestUncertainIsAskedAgainWithTheSameNonce(t *testing.T) {
+func TestUncertainIsRetriedWithTheSameNonce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		var nonces []engine.Nonce
@@ -32,11 +32,11 @@ func TestUncertainIsAskedAgainWithTheSameNonce(t *testing.T) {
 		l := s.acquire(lease.WithWaitLimit(time.Minute))
 		require.Equal(t, []engine.Nonce{1, 1, 1, 1}, nonces)
 		require.Equal(t, fencing.Token(1), l.Token(), "granted once")
-		require.Equal(t, []string{"waiting", "waiting", "waiting", "acquired"}, s.told.read().names)
+		require.Equal(t, []string{"waiting", "waiting", "waiting", "acquired"}, s.events.read().names)
 	})
 }
 
-func TestAnUnknownOutcomeIsGivenBack(t *testing.T) {
+func TestUncertainAttemptIsReleased(t *testing.T) {
 	tests := []struct {
 		name string
 		fail func(ctx context.Context) error
@@ -60,14 +60,14 @@ func TestAnUnknownOutcomeIsGivenBack(t *testing.T) {
 				require.Error(t, err)
 				synctest.Wait()
 				_, err = s.other().TryAcquire(t.Context(), "a")
-				require.NoError(t, err, "nobody holds what nobody knows of")
+				require.NoError(t, err, "the attempt of the first client must not hold the lock")
 			})
 		})
 	}
 }
 
-// The wait limit ends the call with ErrHeld. That is no answer of the service:
-// the attempt must leave the queue all the same.
+// TestGivingUpLeavesTheQueue checks that an attempt leaves the queue when its caller
+// stops waiting, also when the error looks like an answer of the service.
 func TestGivingUpLeavesTheQueue(t *testing.T) {
 	giveUp := map[string]func(s *setup) (context.Context, []lease.AcquireOption){
 		"wait limit": func(s *setup) (context.Context, []lease.AcquireOption) {
@@ -111,7 +111,7 @@ func TestGivingUpLeavesTheQueue(t *testing.T) {
 				_, err = s.client.Acquire(ctx, "a", options...)
 				require.Error(t, err)
 				synctest.Wait()
-				require.NoError(t, kept.Err(), "the session is not over because a caller gave up")
+				require.NoError(t, kept.Err(), "the session must outlive a caller that gave up")
 				status, err := s.memory.Inspect(t.Context(), "a")
 				require.NoError(t, err)
 				require.Empty(t, status.Waiters)
@@ -129,21 +129,53 @@ func TestWaitingOutlivesAnOutage(t *testing.T) {
 			s.memory.Fail(nil)
 		}()
 		s.acquire()
-		require.Equal(t, "acquired", s.told.read().names[len(s.told.read().names)-1])
-		require.ErrorIs(t, s.told.read().waiting[0].Err, engine.ErrUnavailable)
-		require.GreaterOrEqual(t, s.told.read().acquired[0].Elapsed, 30*time.Second)
+		require.Equal(t, "acquired", s.events.read().names[len(s.events.read().names)-1])
+		require.ErrorIs(t, s.events.read().waiting[0].Err, engine.ErrUnavailable)
+		require.GreaterOrEqual(t, s.events.read().acquired[0].Elapsed, 30*time.Second)
 	})
 }
 
-func TestTryAcquireAsksOnce(t *testing.T) {
+// TestTryAcquireToleratesAShortOutage checks that a failover of the service is not an
+// error for a caller that does not wait, and that a longer outage is.
+func TestTryAcquireToleratesAShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.memory.Fail(engine.ErrUnavailable)
+		time.AfterFunc(3*time.Second, func() { s.memory.Fail(nil) })
+		l, err := s.client.TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+		require.NoError(t, l.Release(t.Context()))
+
+		s.memory.Fail(engine.ErrUnavailable)
+		start := time.Now()
+		_, err = s.client.TryAcquire(t.Context(), "a")
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		require.Less(t, time.Since(start), 10*time.Second)
+		s.memory.Fail(nil)
+
+		_, err = s.other().Acquire(t.Context(), "a")
+		require.NoError(t, err)
+		start = time.Now()
+		_, err = s.client.TryAcquire(t.Context(), "a")
+		require.ErrorIs(t, err, engine.ErrHeld)
+		require.Zero(t, time.Since(start), "TryAcquire does not wait for the lock")
+	})
+}
+
+// TestTryAcquireDoesNotWaitForAMigration checks that TryAcquire returns at once for a
+// lock that changes its mode, which may take longer than a failover.
+func TestTryAcquireDoesNotWaitForAMigration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		s.tap(func(on *taps) {
+			on.acquire = func(context.Context, engine.Request, acquireFunc) (engine.Grant, error) {
+				return engine.Grant{}, &engine.MigratingError{Resource: "a", From: engine.Efficiency, To: engine.Correctness}
+			}
+		})
 		start := time.Now()
 		_, err := s.client.TryAcquire(t.Context(), "a")
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.Zero(t, time.Since(start))
-		s.memory.Fail(nil)
 	})
 }
 
@@ -153,13 +185,13 @@ func TestGivingUpInAnOutageIsNotHeld(t *testing.T) {
 		s.memory.Fail(engine.ErrUnavailable)
 		_, err := s.client.Acquire(t.Context(), "a", lease.WithWaitLimit(5*time.Second))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		require.NotErrorIs(t, err, engine.ErrHeld, "nobody knows whether it is held")
+		require.NotErrorIs(t, err, engine.ErrHeld, "the service did not say whether the lock is held")
 		require.ErrorContains(t, err, "gave up after 5s")
 		s.memory.Fail(nil)
 	})
 }
 
-func TestALostSessionIsReplaced(t *testing.T) {
+func TestLostSessionIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		first := s.acquire()
@@ -172,7 +204,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	})
 }
 
-func TestAWaiterWhoseSessionIsLostQueuesAgain(t *testing.T) {
+func TestWaiterWhoseSessionIsLostQueuesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		held, err := s.other().Acquire(t.Context(), "a")
@@ -186,7 +218,7 @@ func TestAWaiterWhoseSessionIsLostQueuesAgain(t *testing.T) {
 	})
 }
 
-func TestAGrantOfTheWrongModeIsGivenBack(t *testing.T) {
+func TestGrantOfTheWrongModeIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.tap(func(on *taps) {
@@ -204,7 +236,7 @@ func TestAGrantOfTheWrongModeIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestAGrantWithoutATokenIsNoGrant(t *testing.T) {
+func TestGrantWithoutATokenIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.tap(func(on *taps) {
@@ -237,32 +269,32 @@ func TestBrokenBeforeTheGrantArrived(t *testing.T) {
 			}
 		})
 		l := s.acquire()
-		require.Equal(t, fencing.Token(2), l.Token(), "the first grant was taken away before it could be used")
+		require.Equal(t, fencing.Token(2), l.Token(), "the first grant was broken before it could be used")
 	})
 }
 
-// The service ends the session while the grant is on its way, and the client
-// learns of it first, from a keep-alive.
-func TestAGrantOfADeadSessionIsNotUsed(t *testing.T) {
+// TestGrantOfALostSessionIsNotUsed ends the session while the grant is in flight. The
+// client learns of it from a keep-alive before the grant arrives.
+func TestGrantOfALostSessionIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		var calls counter
 		s.tap(func(on *taps) {
 			on.open = func(ctx context.Context, c engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error) {
-				c.Lost = nil // a service that does not push
+				c.Lost = nil // a service that does not report losses
 				return next(ctx, c)
 			}
 			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 				g, err := next(ctx, r)
 				if calls.Add(1) == 1 {
 					s.memory.ExpireAll()
-					time.Sleep(ttl/3 + time.Second) // a keep-alive is refused meanwhile
+					time.Sleep(ttl/3 + time.Second) // a keep-alive fails in the meantime
 				}
 				return g, err
 			}
 		})
 		l := s.acquire()
-		require.Equal(t, fencing.Token(2), l.Token(), "the first was granted in a session that is over")
+		require.Equal(t, fencing.Token(2), l.Token(), "the first grant belongs to a lost session")
 		require.NoError(t, l.Err())
 	})
 }
@@ -275,16 +307,16 @@ func TestPoliciesDecideTheMode(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, engine.Efficiency, l.Mode())
 		_, err = s.client.Acquire(t.Context(), "fast/b", lease.WithMode(engine.Correctness))
-		require.ErrorIs(t, err, engine.ErrModeMismatch, "a call cannot choose")
+		require.ErrorIs(t, err, engine.ErrModeMismatch, "a call cannot choose the mode")
 		_, err = s.client.Acquire(t.Context(), "fast/b", lease.WithSet("slow"))
-		require.ErrorIs(t, err, engine.ErrModeMismatch, "a set is of one mode")
+		require.ErrorIs(t, err, engine.ErrModeMismatch, "a set must have one mode")
 
 		require.ErrorIs(t, s.memory.SetPolicy(engine.Policy{Prefix: "fast/", Mode: engine.Correctness}), engine.ErrHeld,
-			"a lock in use keeps its mode: else there would be two holders")
+			"a lock in use keeps its mode, otherwise it could have two holders")
 	})
 }
 
-func TestASetTakesTheShortestTTL(t *testing.T) {
+func TestSetTakesTheShortestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, lease.WithPolicies(engine.Policy{Prefix: "x/", TTL: time.Second}, engine.Policy{Prefix: "w/", TTL: time.Minute},
 			engine.Policy{Prefix: "y/", TTL: time.Minute, Drift: 400 * time.Millisecond}))
@@ -295,14 +327,14 @@ func TestASetTakesTheShortestTTL(t *testing.T) {
 			<-l.Done()
 			require.Less(t, time.Since(start), time.Second)
 			if set[1] == "y/2" {
-				require.Equal(t, 600*time.Millisecond, time.Since(start), "and the largest drift")
+				require.Equal(t, 600*time.Millisecond, time.Since(start), "the set takes the largest drift")
 			}
 		}
 	})
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	memory := newSetupOutside(t)
+	memory := newMemory(t)
 	for name, option := range map[string]lease.Option{
 		"clock":    lease.WithClock(nil),
 		"policies": lease.WithPolicies(engine.Policy{TTL: -1}),
@@ -344,7 +376,7 @@ func TestWithTTLKeepsThePolicysDrift(t *testing.T) {
 	})
 }
 
-func TestErrorsOfLossAreDistinct(t *testing.T) {
+func TestLossErrorsAreDistinct(t *testing.T) {
 	all := []error{engine.ErrNotHeld, engine.ErrExpired, engine.ErrTaken}
 	for i, err := range all {
 		require.ErrorIs(t, fmt.Errorf("wrapped: %w", err), engine.ErrLost)

@@ -10,71 +10,70 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// acquisition is one call of Acquire: attempts, until one is granted, certainly
-// refused, or nobody waits any more.
+// acquisition is one call of Acquire or TryAcquire.
 type acquisition struct {
-	client *Client
-	plan   *plan
-	began  engine.Instant
-	values context.Context // the caller's, for the lease's context
+	client   *Client
+	settings *acquireSettings
+	began    engine.Instant
+	values   context.Context // the caller's, for the lease's context
 
-	keeper *keeper      // the session that is being asked, nil before the first
-	nonce  engine.Nonce // the attempt in that session whose outcome is open, else 0
-	queued atomic.Bool
+	keepAlive *keepAlive   // of the session in use, nil before the first attempt
+	nonce     engine.Nonce // the attempt whose outcome is open, else 0
+	queued    atomic.Bool
 }
 
-// begin learns the lock's policy, then runs. ctx ends with the caller's patience.
-func (a *acquisition) begin(ctx context.Context) (*Lease, error) {
-	if err := a.learn(ctx); err != nil {
+// run learns the lock's policy, re-enters a lease of the same holder if there is
+// one, and otherwise asks the service. ctx ends when the caller no longer waits.
+func (a *acquisition) run(ctx context.Context) (*Lease, error) {
+	if err := a.learnPolicies(ctx); err != nil {
 		return nil, err
 	}
-	return a.run(ctx)
-}
-
-// run tries until the outcome is certain.
-func (a *acquisition) run(ctx context.Context) (*Lease, error) {
-	if !a.plan.reentrant {
-		return a.loop(ctx, nil)
+	if !a.settings.reentrant {
+		return a.ask(ctx, nil)
 	}
-	e, err := a.client.holders.turn(ctx, a.plan)
+	record, err := a.client.holders.begin(ctx, a.settings)
 	if err != nil {
-		return nil, a.gaveUp(ctx, err)
+		return nil, err
 	}
-	defer a.client.holders.done(e)
-	if l, err := a.client.holders.reenter(a.values, e, a.plan); l != nil || err != nil {
+	defer a.client.holders.end(record)
+	if l, err := a.client.holders.reenter(a.values, record, a.settings); l != nil || err != nil {
 		return l, err
 	}
-	return a.loop(ctx, e)
+	return a.ask(ctx, record)
 }
 
-func (a *acquisition) loop(ctx context.Context, e *entry) (*Lease, error) {
+// ask asks the service until the outcome is certain.
+func (a *acquisition) ask(ctx context.Context, record *holderRecord) (l *Lease, err error) {
 	defer a.leave()
-	for n := 0; ; n++ {
-		l, err := a.once(ctx, e)
-		switch {
-		case err == nil:
-			return l, nil
-		case ctx.Err() != nil || final(err) || a.plan.try && !(errors.Is(err, engine.ErrLost) && n == 0):
-			return nil, a.gaveUp(ctx, err)
-		}
-		emit(a.client.hooks.Waiting, a.event(err))
-		if sleep(ctx, pause(n)) != nil {
-			return nil, a.gaveUp(ctx, err)
-		}
-	}
+	err = a.client.retry(ctx, a.again, func() error {
+		l, err = a.askOnce(ctx, record)
+		return err
+	})
+	return l, err
 }
 
-// once asks the service once, with the nonce of the attempt whose outcome is
-// open if there is one. That the session has run out is no answer to someone
-// who asks for a lock, so even TryAcquire gets a second session.
-func (a *acquisition) once(ctx context.Context, e *entry) (*Lease, error) {
-	if a.keeper != nil && a.keeper.isGone() {
+// again reports whether the acquisition goes on after err, and tells the hooks. A
+// lost session is replaced by the next call. An acquisition that does not wait goes
+// on for failoverTime: otherwise each failover of the service, or of its Redis
+// nodes, would be an error for the caller.
+func (a *acquisition) again(err error, elapsed time.Duration) bool {
+	if final(err) || a.settings.try && (elapsed >= failoverTime || !transient(err) && !matches(err, ErrLost)) {
+		return false
+	}
+	emit(a.client.hooks.Waiting, a.event(err))
+	return true
+}
+
+// askOnce asks the service once, with the nonce of the attempt whose outcome is
+// open if there is one.
+func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease, error) {
+	if a.keepAlive != nil && a.keepAlive.isOver() {
 		a.leave()
 	}
-	if a.keeper == nil {
-		a.keeper = a.client.keeper(a.plan.timing, a.plan.fixed)
+	if a.keepAlive == nil {
+		a.keepAlive = a.client.joinKeepAlive(a.settings.timing, a.settings.fixed)
 	}
-	k := a.keeper
+	k := a.keepAlive
 	if err := k.open(ctx); err != nil {
 		return nil, err
 	}
@@ -82,7 +81,7 @@ func (a *acquisition) once(ctx context.Context, e *entry) (*Lease, error) {
 		a.nonce = k.newNonce()
 	}
 	a.queued.Store(false)
-	request := a.plan.request
+	request := a.settings.request
 	request.Nonce = a.nonce
 	request.Queued = func() {
 		a.queued.Store(true)
@@ -92,52 +91,52 @@ func (a *acquisition) once(ctx context.Context, e *entry) (*Lease, error) {
 	grant, err := k.session.Acquire(ctx, request)
 	if err != nil {
 		switch {
-		case ctx.Err() != nil: // whatever the error says, nobody waited for the answer
+		case ctx.Err() != nil: // the caller left before the answer, whatever the error says
 		case errors.Is(err, engine.ErrLost):
-			k.over(err)
+			k.endSession(err)
 			a.endAttempt(err)
 		case refusal(err):
 			a.endAttempt(err)
 		}
 		return nil, err
 	}
-	h := &hold{keeper: k, nonce: a.nonce, request: request, named: a.plan.named, grant: grant, sent: grant.Sent, entry: e}
-	if h.sent.IsZero() {
-		h.sent = before
+	g := &heldGrant{keepAlive: k, nonce: a.nonce, request: request, named: a.settings.named, grant: grant, sent: grant.Sent, record: record}
+	if g.sent.IsZero() {
+		g.sent = before
 	}
 	a.nonce = 0
-	a.client.holders.remember(h)
-	l, err := k.adopt(a.values, h)
+	a.client.holders.add(g)
+	l, err := k.accept(a.values, g)
 	if err != nil {
-		a.client.holders.forget(h)
+		a.client.holders.remove(g)
 		return nil, err
 	}
-	if a.plan.fixed && a.queued.Load() {
-		_ = k.renew(ctx) // its time should begin now, not with the last keep-alive
+	if a.settings.fixed && a.queued.Load() {
+		_ = k.renew(ctx) // the TTL of a lease without renewal starts now, not at the last keep-alive
 	}
 	return l, nil
 }
 
 // leave ends the open attempt, if any, and the use of the session.
 func (a *acquisition) leave() {
-	if a.keeper == nil {
+	if a.keepAlive == nil {
 		return
 	}
 	a.endAttempt(nil)
-	a.client.leave(a.keeper)
-	a.keeper = nil
+	a.client.leaveKeepAlive(a.keepAlive)
+	a.keepAlive = nil
 }
 
 func (a *acquisition) endAttempt(err error) {
 	if a.nonce != 0 {
-		a.keeper.endAttempt(a.nonce, err)
+		a.keepAlive.endAttempt(a.nonce, err)
 		a.nonce = 0
 	}
 }
 
-// gaveUp is the error for the caller: why the waiting ended, and what stood in
-// the way last.
-func (a *acquisition) gaveUp(ctx context.Context, err error) error {
+// explain returns the error for the caller: why the waiting ended, and the last
+// error of the service.
+func (a *acquisition) explain(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil {
 		return err
@@ -147,7 +146,7 @@ func (a *acquisition) gaveUp(ctx context.Context, err error) error {
 	switch {
 	case errors.As(cause, &limit) && interrupted:
 		return fmt.Errorf("%w: waited %v", engine.ErrHeld, time.Duration(limit))
-	case errors.As(cause, &limit): // it was the service that did not answer
+	case errors.As(cause, &limit): // the service did not answer
 		return fmt.Errorf("%w; gave up after %v", err, time.Duration(limit))
 	case interrupted:
 		return cause
@@ -155,13 +154,14 @@ func (a *acquisition) gaveUp(ctx context.Context, err error) error {
 	return fmt.Errorf("%w (last: %w)", cause, err)
 }
 
-// waitLimit is the cause of a context that ended because the limit has passed.
+// waitLimit is the cause of a context that ended because the limit of WithWaitLimit
+// passed.
 type waitLimit time.Duration
 
-// Error says how long it was.
+// Error returns the limit.
 func (w waitLimit) Error() string { return fmt.Sprintf("waited %v", time.Duration(w)) }
 
 func (a *acquisition) event(err error) Event {
-	return Event{Resources: a.plan.request.Resources, Holder: a.plan.request.Holder, Mode: a.plan.request.Mode,
+	return Event{Resources: a.settings.request.Resources, Holder: a.settings.request.Holder, Mode: a.settings.request.Mode,
 		Elapsed: a.client.clock.Now().Since(a.began), Err: err}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -13,15 +12,9 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// How long a waiting Acquire pauses before it asks a failing service again.
-const (
-	minPause = 20 * time.Millisecond
-	maxPause = time.Second
-)
-
-// Client takes leases from a Backend and keeps them alive. Leases with equal
-// timings share one session and one keep-alive, however many they are. All
-// methods may be called concurrently. Close it when done.
+// Client takes leases from a backend and keeps them alive. Leases with equal
+// timings share one session and one keep-alive. All methods may be called
+// concurrently. Close the Client when done.
 type Client struct {
 	backend  engine.Backend
 	source   engine.TopologySource // nil if the backend has no policies of its own
@@ -30,26 +23,27 @@ type Client struct {
 	onClose  []func(context.Context) error
 	hooks    Hooks
 	name     string
-	holders  holders
+	holders  holderRegistry
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	closed  bool
-	untold  error          // why the service could not be told of the end
-	work    sync.WaitGroup // calls and goroutines; grows only while not closed
-	keepers map[timing]*keeper
+	mu         sync.Mutex
+	closed     bool
+	closeErr   error          // why sessions could not be closed at the service
+	work       sync.WaitGroup // calls and goroutines; grows only while not closed
+	keepAlives map[timing]*keepAlive
 }
 
-// New returns a Client on a backend. If the backend is a TopologySource the timings
-// of a lock are those of its policy there.
+// New returns a Client on a backend. If the backend has policies, a lock has the
+// timings of its policy there. Programs that use a service call client.Dial
+// instead, which calls New.
 func New(backend engine.Backend, options ...Option) (*Client, error) {
 	if backend == nil {
 		return nil, fmt.Errorf("%w: the backend is nil", engine.ErrInvalid)
 	}
-	host, _ := os.Hostname() // a name for people; without it the process id must do
-	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepers: map[timing]*keeper{}}
+	host, _ := os.Hostname() // without it the name is the process id alone
+	c := &Client{backend: backend, clock: engine.SystemClock(), name: fmt.Sprintf("%s:%d", host, os.Getpid()), keepAlives: map[timing]*keepAlive{}}
 	c.source, _ = backend.(engine.TopologySource)
 	for _, option := range options {
 		if err := option(c); err != nil {
@@ -63,45 +57,45 @@ func New(backend engine.Backend, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Acquire takes the lock on a resource. It waits while others hold it, and
-// while the service is out of reach, until ctx ends or the wait limit passes.
-// The errors of this package say what else can happen.
+// Acquire takes the lock on a resource. While others hold the lock, or the service
+// is unavailable, it waits until ctx ends or the limit of WithWaitLimit passes.
 func (c *Client) Acquire(ctx context.Context, resource fencing.Resource, options ...AcquireOption) (*Lease, error) {
 	return c.acquire(ctx, resource, false, options)
 }
 
 // TryAcquire takes the lock if it is free, and returns ErrHeld if it is not. It
-// asks once: a service that is out of reach is an error.
+// does not wait for the lock. If the service is unavailable it goes on asking for a
+// few seconds, so that a change of leader is not an error.
 func (c *Client) TryAcquire(ctx context.Context, resource fencing.Resource, options ...AcquireOption) (*Lease, error) {
 	return c.acquire(ctx, resource, true, options)
 }
 
-// Do runs work under a lease. The context given to work ends when ctx does or
-// the lease is lost; work must then stop. Do returns what work returns, joined
-// with the loss if the lease was lost before work returned: what it wrote past
-// that point is refused by a gate, and unprotected without one.
+// Do acquires a lease, runs work and releases the lease. The context of work ends
+// when ctx ends or the lease is lost; work must then stop. Do returns the error of
+// work. If the lease was lost before work returned, the error also matches
+// ErrLost: a gate refuses what work wrote after the next holder's first write.
 func (c *Client) Do(ctx context.Context, resource fencing.Resource, work func(context.Context, *Lease) error, options ...AcquireOption) error {
 	l, err := c.Acquire(ctx, resource, options...)
 	if err != nil {
 		return err
 	}
-	err, lost := under(ctx, l, work)
+	err, lost := runUnder(ctx, l, work)
 	if lost != nil {
 		lost = fmt.Errorf("work under %q: %w", string(resource), lost)
 	}
 	return errors.Join(err, lost)
 }
 
-// under runs work with a context that ends with ctx and with the lease, then
-// releases the lease. It returns what work did, and why the lease had ended
-// before work was done, nil if it had not.
-func under(ctx context.Context, l *Lease, work func(context.Context, *Lease) error) (err, lost error) {
+// runUnder runs work with a context that ends with ctx or with the lease, then
+// releases the lease. It returns the error of work, and why the lease ended before
+// work returned, nil if it did not.
+func runUnder(ctx context.Context, l *Lease, work func(context.Context, *Lease) error) (err, lost error) {
 	workCtx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 	defer func() {
 		stop()
 		cancel(nil)
-		_ = l.Release(ctx) // if it fails it is tried again, and the hooks are told
+		_ = l.Release(ctx) // a failed release is retried in the background and reported to the hooks
 	}()
 	err = work(workCtx, l)
 	if lost = l.Err(); errors.Is(lost, engine.ErrReleased) {
@@ -110,26 +104,40 @@ func under(ctx context.Context, l *Lease, work func(context.Context, *Lease) err
 	return err, lost
 }
 
-// Inspect tells who holds the lock and who waits for it.
-func (c *Client) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
+// Inspect returns the holders and waiters of a lock.
+func (c *Client) Inspect(ctx context.Context, resource fencing.Resource) (status Status, err error) {
 	if err := resource.Validate(); err != nil {
-		return engine.Status{}, err
+		return Status{}, err
 	}
-	return c.backend.Inspect(ctx, resource)
+	err = c.ask(ctx, func() error {
+		status, err = c.backend.Inspect(ctx, resource)
+		return err
+	})
+	return status, err
 }
 
-// Break takes a lease away from its holder, by order of an operator.
+// Break ends the lease with this token, on behalf of an operator. It returns
+// ErrNotHeld if the lock has no such holder. The holder's writes are refused from
+// the next holder's first write on, not earlier.
 func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if err := resource.Validate(); err != nil {
 		return err
 	}
-	return c.backend.Break(ctx, resource, token)
+	uncertain := false // an earlier call may have broken the lease
+	return c.ask(ctx, func() error {
+		err := c.backend.Break(ctx, resource, token)
+		if uncertain && matches(err, ErrNotHeld) {
+			return nil
+		}
+		uncertain = uncertain || errors.Is(err, engine.ErrUncertain)
+		return err
+	})
 }
 
-// Close releases every lease of the client and waits until the service is told
-// or ctx ends. If it could not be told, what it still holds runs out by itself,
-// and the error says so. Leases and calls that are under way end with ErrClosed.
-// Then it runs the functions of WithOnClose, once.
+// Close releases every lease of the client and waits until the service confirms it
+// or ctx ends. Leases that the service did not confirm end with their TTL; the
+// error says so. Calls that are under way return ErrClosed. Then Close runs the
+// functions of WithOnClose, once.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -137,15 +145,15 @@ func (c *Client) Close(ctx context.Context) error {
 	c.onClose = nil
 	c.mu.Unlock()
 	c.cancel(ErrClosed)
-	err := c.settle(ctx)
+	err := c.awaitSessions(ctx)
 	for _, f := range onClose {
 		err = errors.Join(err, f(ctx))
 	}
 	return err
 }
 
-// settle waits until the service is told of the end of every session.
-func (c *Client) settle(ctx context.Context) error {
+// awaitSessions waits until every session is closed.
+func (c *Client) awaitSessions(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { c.work.Wait(); close(done) }()
 	select {
@@ -155,24 +163,24 @@ func (c *Client) settle(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.untold != nil {
-		return fmt.Errorf("close client: the service does not know yet, and its leases run out by themselves: %w", c.untold)
+	if c.closeErr != nil {
+		return fmt.Errorf("close client: the service did not confirm it, so its leases end with their TTL: %w", c.closeErr)
 	}
 	return nil
 }
 
-// notTold notes that a session of a client that is being closed could not be
-// closed.
-func (c *Client) notTold(err error) {
+// sessionNotClosed records that the service did not confirm the end of a session
+// while the client is being closed.
+func (c *Client) sessionNotClosed(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		c.untold = errors.Join(c.untold, err)
+		c.closeErr = errors.Join(c.closeErr, err)
 	}
 }
 
 func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, error) {
-	p, err := c.plan(resource, try, options)
+	s, err := c.newSettings(resource, try, options)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %q: %w", string(resource), err)
 	}
@@ -184,21 +192,21 @@ func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try boo
 	waitCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
-	if p.waitLimit > 0 {
-		limit := time.AfterFunc(p.waitLimit, func() { cancel(waitLimit(p.waitLimit)) })
+	if s.waitLimit > 0 {
+		limit := time.AfterFunc(s.waitLimit, func() { cancel(waitLimit(s.waitLimit)) })
 		defer limit.Stop()
 	}
-	a := &acquisition{client: c, plan: p, began: c.clock.Now(), values: ctx}
-	l, err := a.begin(waitCtx)
+	a := &acquisition{client: c, settings: s, began: c.clock.Now(), values: ctx}
+	l, err := a.run(waitCtx)
 	if err != nil {
-		return nil, fmt.Errorf("acquire %q: %w", string(resource), err)
+		return nil, fmt.Errorf("acquire %q: %w", string(resource), a.explain(waitCtx, err))
 	}
-	emit(c.hooks.Acquired, Event{Resources: p.request.Resources, Holder: l.Holder(), Token: l.Token(), Mode: l.Mode(),
+	emit(c.hooks.Acquired, Event{Resources: s.request.Resources, Holder: l.Holder(), Token: l.Token(), Mode: l.Mode(),
 		Elapsed: c.clock.Now().Since(a.began)})
 	return l, nil
 }
 
-// enter counts a call, unless the client is closed.
+// enter counts a call. It returns false if the client is closed.
 func (c *Client) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,23 +217,24 @@ func (c *Client) enter() bool {
 	return true
 }
 
-// background runs f on a goroutine that Close waits for. The caller is itself
-// counted, so that Close cannot have finished.
+// background runs f on a goroutine that Close waits for. The caller itself is
+// counted, so Close cannot have finished.
 func (c *Client) background(f func()) {
 	c.work.Go(f)
 }
 
-// keeper is the one that serves these timings, with one more user; the caller
-// calls leave when done. A fixed lease has a keeper of its own.
-func (c *Client) keeper(t timing, fixed bool) *keeper {
+// joinKeepAlive returns the keep-alive for these timings, with one more user. The
+// caller calls leaveKeepAlive when done. A lease without renewal has a keep-alive of
+// its own.
+func (c *Client) joinKeepAlive(t timing, fixed bool) *keepAlive {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.keepers[t]
+	k := c.keepAlives[t]
 	if k == nil || fixed {
-		k = newKeeper(c, t, fixed)
+		k = newKeepAlive(c, t, fixed)
 	}
 	if !fixed {
-		c.keepers[t] = k
+		c.keepAlives[t] = k
 	}
 	k.mu.Lock()
 	k.users++
@@ -233,59 +242,41 @@ func (c *Client) keeper(t timing, fixed bool) *keeper {
 	return k
 }
 
-// leave is the other end of keeper.
-func (c *Client) leave(k *keeper) {
+// leaveKeepAlive removes a user from k.
+func (c *Client) leaveKeepAlive(k *keepAlive) {
 	k.mu.Lock()
 	k.users--
-	k.used = c.clock.Now()
+	k.lastUsed = c.clock.Now()
 	k.mu.Unlock()
 	if k.fixed {
-		k.poke() // nobody else will use it
+		k.wakeUp() // it has no other user
 	}
 }
 
-// drop takes k out of use: no new acquisition will find it.
-func (c *Client) drop(k *keeper) {
+// removeKeepAlive makes sure that no new acquisition joins k.
+func (c *Client) removeKeepAlive(k *keepAlive) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.keepers[k.timing] == k {
-		delete(c.keepers, k.timing)
+	if c.keepAlives[k.timing] == k {
+		delete(c.keepAlives, k.timing)
 	}
 }
 
-// retire drops k if nothing needs it, and says whether it did. Both locks are
-// held, so that no acquisition can slip in between.
-func (c *Client) retire(k *keeper) bool {
+// retireKeepAlive removes k if it is unused, and reports whether it did. It holds
+// both mutexes, so that no acquisition joins in between.
+func (c *Client) retireKeepAlive(k *keepAlive) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.gone == nil && (k.users > 0 || len(k.holds) > 0) {
+	if k.over == nil && (k.users > 0 || len(k.grants) > 0) {
 		return false
 	}
-	if k.gone == nil {
-		k.gone = engine.ErrReleased
+	if k.over == nil {
+		k.over = engine.ErrReleased
 	}
-	if c.keepers[k.timing] == k {
-		delete(c.keepers, k.timing)
+	if c.keepAlives[k.timing] == k {
+		delete(c.keepAlives, k.timing)
 	}
 	return true
-}
-
-// sleep waits for d, or until ctx ends, and then returns its cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// pause is how long to wait before try number n, with jitter against herds.
-func pause(n int) time.Duration {
-	d := min(minPause<<min(n, 10), maxPause)
-	return d/2 + rand.N(d/2)
 }

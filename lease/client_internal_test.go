@@ -10,33 +10,33 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// nowhere is a backend that nobody asks.
-type nowhere struct{}
+// unavailable is a backend that cannot be reached.
+type unavailable struct{}
 
-func (nowhere) Open(context.Context, engine.SessionConfig) (engine.Session, error) {
+func (unavailable) Open(context.Context, engine.SessionConfig) (engine.Session, error) {
 	return nil, engine.ErrUnavailable
 }
 
-func (nowhere) Inspect(context.Context, fencing.Resource) (engine.Status, error) {
+func (unavailable) Inspect(context.Context, fencing.Resource) (engine.Status, error) {
 	return engine.Status{}, engine.ErrUnavailable
 }
 
-func (nowhere) Watch(context.Context, fencing.Resource, func(engine.Status)) error {
+func (unavailable) Watch(context.Context, fencing.Resource, func(engine.Status)) error {
 	return engine.ErrUnavailable
 }
 
-func (nowhere) Break(context.Context, fencing.Resource, fencing.Token) error {
+func (unavailable) Break(context.Context, fencing.Resource, fencing.Token) error {
 	return engine.ErrUnavailable
 }
 
-// Who chooses no clock has the one that goes on in suspend: by the other a
-// machine that slept would believe in leases that others hold since.
-func TestAClientCountsSuspendUnlessToldOtherwise(t *testing.T) {
-	c, err := New(nowhere{})
+// TestDefaultClockCountsSuspend checks the default clock: with a clock that stops in
+// suspend a client would use leases that others hold by then.
+func TestDefaultClockCountsSuspend(t *testing.T) {
+	c, err := New(unavailable{})
 	require.NoError(t, err)
 	require.Equal(t, engine.SystemClock(), c.clock)
 	require.NotEqual(t, engine.MonotonicClock(), c.clock)
-	c, err = New(nowhere{}, WithClock(engine.MonotonicClock()))
+	c, err = New(unavailable{}, WithClock(engine.MonotonicClock()))
 	require.NoError(t, err)
 	require.Equal(t, engine.MonotonicClock(), c.clock)
 }

@@ -3,39 +3,39 @@ package lease
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
-	"github.com/leased-project/leased/lease/engine"
 )
 
-// Leader is who leads an election. The zero Leader is nobody.
+// Leader is the leader of an election. The zero Leader means that there is none.
 type Leader struct {
 	Holder   string
 	Token    fencing.Token
 	Metadata map[string]string
 }
 
-// Elect campaigns for a resource and calls lead each time it is won. The
-// context given to lead ends when ctx does or the leadership is lost. When lead
-// returns nil, or after a loss, Elect steps down, pauses for a moment and
-// campaigns again, behind those who already wait. It returns when ctx ends, when
-// lead returns an error of its own, or when campaigning makes no sense, such as
-// in the wrong mode. After a loss an error of lead that says no more than that,
-// a context's end, ErrLost or a stale token, is not taken for its own.
+// Elect campaigns for a resource and calls lead each time it wins. The context of
+// lead ends when ctx ends or the leadership is lost. After a loss, or when lead
+// returns nil, Elect steps down, pauses for a moment and campaigns again, behind the
+// candidates that already wait. It returns when ctx ends, when lead returns an
+// error, or when Acquire cannot succeed, for example because the lock has another
+// mode. After a loss it ignores an error of lead that only reports the loss: the end
+// of a context, ErrLost or a stale token.
 //
-// A leader that was paused does not know yet that it leads no more: everything
-// it writes must carry the lease's token to a gate.
+// A leader that was paused does not know that it was replaced: every write must
+// carry the lease's token to a gate.
 func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func(context.Context, *Lease) error, options ...AcquireOption) error {
 	for {
 		l, err := c.Acquire(ctx, resource, options...)
 		if err != nil {
 			return err
 		}
-		err, lost := under(ctx, l, lead)
+		err, lost := runUnder(ctx, l, lead)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && !(lost != nil && aboutTheLoss(err)):
+		case err != nil && !(lost != nil && reportsLoss(err)):
 			return errors.Join(err, lost)
 		}
 		if sleep(ctx, pause(0)) != nil {
@@ -44,16 +44,17 @@ func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func
 	}
 }
 
-// aboutTheLoss reports whether a leader that was deposed says no more than that.
-func aboutTheLoss(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, engine.ErrLost) || errors.Is(err, fencing.ErrStale)
+// reportsLoss reports whether the error of a deposed leader only says that it was
+// deposed.
+func reportsLoss(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) || errors.Is(err, fencing.ErrStale)
 }
 
-// Observe tells who leads: at once, and again after each change, until ctx or
-// the Client ends. While the service is out of reach it tells nothing and goes
-// on trying. Between a loss and the next election it tells the zero Leader,
-// unless the change was too quick to be seen.
-func (c *Client) Observe(ctx context.Context, resource fencing.Resource, leads func(Leader)) error {
+// Observe calls changed with the current leader, and again after each change, until
+// ctx ends or the Client is closed. While the service is unavailable it keeps
+// trying. Between a loss and the next election it reports the zero Leader, unless
+// the change was too quick to be seen.
+func (c *Client) Observe(ctx context.Context, resource fencing.Resource, changed func(Leader)) error {
 	if err := resource.Validate(); err != nil {
 		return err
 	}
@@ -67,25 +68,20 @@ func (c *Client) Observe(ctx context.Context, resource fencing.Resource, leads f
 
 	var last Leader
 	first := true
-	for n := 0; ; n++ {
-		err := c.backend.Watch(ctx, resource, func(s engine.Status) {
+	err := c.retry(ctx, func(err error, _ time.Duration) bool { return !final(err) }, func() error {
+		return c.backend.Watch(ctx, resource, func(s Status) {
 			var now Leader
 			if len(s.Holders) > 0 {
 				now = Leader{Holder: s.Holders[0].Holder, Token: s.Holders[0].Token, Metadata: s.Holders[0].Metadata}
 			}
-			n = 0
 			if first || now.Token != last.Token {
 				first, last = false, now
-				leads(now)
+				changed(now)
 			}
 		})
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case final(err):
-			return err
-		case sleep(ctx, pause(n)) != nil:
-			return context.Cause(ctx)
-		}
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
+	return err
 }

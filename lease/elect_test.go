@@ -23,7 +23,7 @@ func TestDoReportsThatTheClientWasClosed(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		require.ErrorIs(t, err, lease.ErrClosed, "the work was not protected to its end")
+		require.ErrorIs(t, err, lease.ErrClosed, "the lease ended before the work")
 	})
 }
 
@@ -31,27 +31,27 @@ func TestElect(t *testing.T) {
 	mine := errors.New("the disk is on fire")
 	tests := []struct {
 		name  string
-		first func(ctx context.Context, s *setup, l *lease.Lease) error // what the first term does
-		want  error                                                     // nil: there is a second term
+		first func(ctx context.Context, s *setup, l *lease.Lease) error // the first term
+		want  error                                                     // nil if a second term follows
 	}{
 		{"steps down and campaigns again", func(context.Context, *setup, *lease.Lease) error { return nil }, nil},
-		{"an error of its own ends it", func(context.Context, *setup, *lease.Lease) error { return mine }, mine},
-		{"a loss does not", func(ctx context.Context, s *setup, l *lease.Lease) error {
+		{"an error of lead ends it", func(context.Context, *setup, *lease.Lease) error { return mine }, mine},
+		{"a loss does not end it", func(ctx context.Context, s *setup, l *lease.Lease) error {
 			require.NoError(s, s.memory.Break(ctx, "a", l.Token()))
 			<-ctx.Done()
 			return ctx.Err()
 		}, nil},
-		{"a write refused after the loss does not", func(ctx context.Context, s *setup, l *lease.Lease) error {
+		{"a write refused after the loss does not end it", func(ctx context.Context, s *setup, l *lease.Lease) error {
 			require.NoError(s, s.memory.Break(ctx, "a", l.Token()))
 			<-ctx.Done()
 			return fmt.Errorf("write: %w", &fencing.StaleError{Resource: "a", Token: 1, Mark: 2})
 		}, nil},
-		{"an error of its own after a loss does", func(ctx context.Context, s *setup, l *lease.Lease) error {
+		{"an error of lead after a loss ends it", func(ctx context.Context, s *setup, l *lease.Lease) error {
 			require.NoError(s, s.memory.Break(ctx, "a", l.Token()))
 			<-ctx.Done()
 			return mine
 		}, mine},
-		{"the loss of another lease does", func(ctx context.Context, s *setup, _ *lease.Lease) error {
+		{"the loss of another lease ends it", func(ctx context.Context, s *setup, _ *lease.Lease) error {
 			return s.client.Do(ctx, "inner", func(ctx context.Context, inner *lease.Lease) error {
 				return s.memory.Break(ctx, "inner", inner.Token())
 			})

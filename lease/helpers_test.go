@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
@@ -17,16 +18,18 @@ import (
 
 const ttl = 10 * time.Second
 
-// validity is how long a lease of that TTL lasts: less the default drift.
+// validity is how long a lease of that TTL lasts: the TTL minus the default drift.
 const validity = ttl - ttl/100 - 2*time.Millisecond
 
-// taps are where calls to a backend can be tampered with on their way.
+// taps intercept the calls to a backend.
 type taps struct {
 	open    func(ctx context.Context, config engine.SessionConfig, next func(context.Context, engine.SessionConfig) (engine.Session, error)) (engine.Session, error)
 	acquire func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error)
 	renew   func(ctx context.Context, next renewFunc) ([]engine.Nonce, error)
 	release func(ctx context.Context, n engine.Nonce, next releaseFunc) error
 	closing func(ctx context.Context, next func(context.Context) error) error
+	// breaking replaces Break.
+	breaking func(ctx context.Context, name fencing.Resource, token fencing.Token) error
 }
 
 type (
@@ -35,7 +38,7 @@ type (
 	releaseFunc = func(context.Context, engine.Nonce) error
 )
 
-// tapped is a backend with taps.
+// tapped is a backend whose calls go through taps.
 type tapped struct {
 	engine.Backend
 	mu   sync.Mutex
@@ -67,6 +70,13 @@ func (b *tapped) Open(ctx context.Context, config engine.SessionConfig) (engine.
 	return &tappedSession{Session: s, backend: b}, nil
 }
 
+func (b *tapped) Break(ctx context.Context, name fencing.Resource, token fencing.Token) error {
+	if tap := b.now().breaking; tap != nil {
+		return tap(ctx, name, token)
+	}
+	return b.Backend.Break(ctx, name, token)
+}
+
 func (s *tappedSession) Acquire(ctx context.Context, r engine.Request) (engine.Grant, error) {
 	if tap := s.backend.now().acquire; tap != nil {
 		return tap(ctx, r, s.Session.Acquire)
@@ -95,25 +105,24 @@ func (s *tappedSession) Close(ctx context.Context) error {
 	return s.Session.Close(ctx)
 }
 
-// setup is a service in memory with a tap, and a client on it. Call it inside a
-// synctest bubble.
+// setup is a memory backend with taps and a client on it, inside a synctest bubble.
 type setup struct {
 	*testing.T
 	memory *memory.Backend
 	tapped *tapped
 	clock  *leasetest.Clock
 	client *lease.Client
-	// tolerant: the client may fail to tell the service that it closes.
+	// tolerant allows Close of the client to fail.
 	tolerant bool
-	told     *recorder
+	events   *recorder
 }
 
 func newSetup(t *testing.T, options ...lease.Option) *setup {
 	t.Helper()
 	memory, err := memory.New()
 	require.NoError(t, err)
-	s := &setup{T: t, memory: memory, tapped: &tapped{Backend: memory}, clock: leasetest.NewClock(), told: &recorder{}}
-	options = append([]lease.Option{lease.WithClock(s.clock), lease.WithHooks(s.told.hooks()), lease.WithName("tester")}, options...)
+	s := &setup{T: t, memory: memory, tapped: &tapped{Backend: memory}, clock: leasetest.NewClock(), events: &recorder{}}
+	options = append([]lease.Option{lease.WithClock(s.clock), lease.WithHooks(s.events.hooks()), lease.WithName("tester")}, options...)
 	s.client, err = lease.New(s.tapped, options...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -131,17 +140,17 @@ func (s *setup) acquire(options ...lease.AcquireOption) *lease.Lease {
 	return l
 }
 
-// tap changes how calls to the service are tampered with, from now on.
+// tap changes how calls to the service are intercepted from now on.
 func (s *setup) tap(change func(*taps)) {
 	s.tapped.mu.Lock()
 	defer s.tapped.mu.Unlock()
 	change(&s.tapped.taps)
 }
 
-// counter counts calls from any goroutine.
+// counter counts calls on any goroutine.
 type counter = atomic.Int64
 
-// other is a second client, on the service itself.
+// other returns a second client, without taps.
 func (s *setup) other() *lease.Client {
 	s.Helper()
 	c, err := lease.New(s.memory, lease.WithClock(s.clock))
@@ -150,8 +159,8 @@ func (s *setup) other() *lease.Client {
 	return c
 }
 
-// story is what the hooks were told.
-type story struct {
+// hookEvents are the events that the hooks reported.
+type hookEvents struct {
 	names    []string
 	lost     []lease.Event
 	waiting  []lease.Event
@@ -160,16 +169,16 @@ type story struct {
 	renewals []lease.Renewal
 }
 
-// recorder writes the story, from any goroutine.
+// recorder records the events of hooks, from any goroutine.
 type recorder struct {
-	mu    sync.Mutex
-	story story
+	mu       sync.Mutex
+	recorded hookEvents
 }
 
-func (r *recorder) read() story {
+func (r *recorder) read() hookEvents {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.story
+	return r.recorded
 }
 
 func (r *recorder) hooks() lease.Hooks {
@@ -177,19 +186,19 @@ func (r *recorder) hooks() lease.Hooks {
 		return func(event lease.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.story.names = append(r.story.names, name)
+			r.recorded.names = append(r.recorded.names, name)
 			*list = append(*list, event)
 		}
 	}
 	return lease.Hooks{
-		Waiting:  record("waiting", &r.story.waiting),
-		Acquired: record("acquired", &r.story.acquired),
-		Lost:     record("lost", &r.story.lost),
-		Released: record("released", &r.story.released),
+		Waiting:  record("waiting", &r.recorded.waiting),
+		Acquired: record("acquired", &r.recorded.acquired),
+		Lost:     record("lost", &r.recorded.lost),
+		Released: record("released", &r.recorded.released),
 		Renewed: func(renewal lease.Renewal) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.story.renewals = append(r.story.renewals, renewal)
+			r.recorded.renewals = append(r.recorded.renewals, renewal)
 		},
 	}
 }

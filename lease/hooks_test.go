@@ -13,7 +13,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-func TestASlowHookKeepsNoContextOpen(t *testing.T) {
+func TestSlowHookDoesNotDelayContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
 		s := newSetup(t, lease.WithHooks(lease.Hooks{Lost: func(lease.Event) { <-block }}))
@@ -34,7 +34,7 @@ func TestASlowHookKeepsNoContextOpen(t *testing.T) {
 	})
 }
 
-func TestASlowHookStopsNoRenewal(t *testing.T) {
+func TestSlowHookDoesNotStopRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
 		s := newSetup(t, lease.WithHooks(lease.Hooks{Renewed: func(lease.Renewal) { <-block }}))
@@ -45,8 +45,8 @@ func TestASlowHookStopsNoRenewal(t *testing.T) {
 	})
 }
 
-// Whoever counts leases by the hooks must come out at zero.
-func TestHooksBalance(t *testing.T) {
+// TestHooksReportEachLeaseOnce checks that a program can count leases by hooks.
+func TestHooksReportEachLeaseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		outer, inner := s.acquire(lease.WithHolder("x")), s.acquire(lease.WithHolder("x"))
@@ -56,9 +56,9 @@ func TestHooksBalance(t *testing.T) {
 		third := s.acquire(lease.WithHolder("x"))
 		require.NoError(t, s.memory.Break(context.Background(), "a", third.Token()))
 		synctest.Wait()
-		told := s.told.read()
-		require.Len(t, told.acquired, 4)
-		require.Len(t, told.released, 2)
-		require.Len(t, told.lost, 2)
+		events := s.events.read()
+		require.Len(t, events.acquired, 4)
+		require.Len(t, events.released, 2)
+		require.Len(t, events.lost, 2)
 	})
 }

@@ -9,110 +9,126 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Lease is what a caller holds: the right to use a resource for a while, and
-// the token to prove it with. All methods may be called concurrently.
+// Lease is a lock that the caller holds for a time, with the token that proves it.
+// All methods may be called concurrently.
 //
-// There is no method that says whether the lease is held: by the time the
-// caller acts on the answer it may be wrong. Pass Token with every write.
+// There is no method that reports whether the lease is held: the answer may be wrong
+// by the time the caller acts on it. Pass Token with every write.
 type Lease struct {
-	hold   *hold
+	grant  *heldGrant
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	released bool // guarded by the keeper's mu
+	released bool // guarded by the keepAlive's mu
 }
 
-// hold is one grant. Its leases share it: one, or several of a re-entrant
-// holder.
-type hold struct {
-	keeper  *keeper
-	nonce   engine.Nonce
-	request engine.Request
-	named   fencing.Resource // the one that the caller asked for by name
-	grant   engine.Grant
-	since   engine.Instant // when it was adopted
-	entry   *entry         // nil if not re-entrant
+// heldGrant is a grant of the service. Its leases share it: one, or several of a
+// re-entrant holder.
+type heldGrant struct {
+	keepAlive *keepAlive
+	nonce     engine.Nonce
+	request   engine.Request
+	named     fencing.Resource // the one that the caller named first
+	grant     engine.Grant
+	since     engine.Instant // when it arrived
+	record    *holderRecord  // nil if not re-entrant
 
-	// Guarded by the keeper's mu.
-	sent    engine.Instant // its time counts from here, unless settled
-	round   uint64         // the last round of keep-alives that did not cover it
-	settled bool           // covered by a keep-alive: it lives as long as the session
-	ended   error          // why it is over, nil while it is held
+	// Guarded by the keepAlive's mu.
+	sent    engine.Instant // the deadline counts from here, unless covered
+	round   uint64         // the last keep-alive that did not cover it
+	covered bool           // the deadline counts from the last answered keep-alive
+	ended   error          // why it ended, nil while it is held
 	leases  []*Lease
 }
 
-func newLease(ctx context.Context, h *hold) *Lease {
-	l := &Lease{hold: h}
+func newLease(ctx context.Context, g *heldGrant) *Lease {
+	l := &Lease{grant: g}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	h.leases = append(h.leases, l)
+	g.leases = append(g.leases, l)
 	return l
 }
 
-// Token is the fencing token to pass with every write.
-func (l *Lease) Token() fencing.Token { return l.hold.grant.Token }
-
-// Resource is the name that was acquired; of a set, the one named first.
-func (l *Lease) Resource() fencing.Resource { return l.hold.named }
-
-// Resources are all the names that were acquired, in ascending order.
-func (l *Lease) Resources() []fencing.Resource { return slices.Clone(l.hold.request.Resources) }
-
-// Slot is the number of the permit, from 1, or 0 if this is no permit.
-func (l *Lease) Slot() int { return l.hold.grant.Slot }
-
-// GateResource is the name to give to a gate along with Token: the resource, or
-// for a permit the name of its slot, since tokens of permits that are held side
-// by side would fence each other out under one name. Of a set it is the one
-// named first; guard what belongs to the others under their own names.
-func (l *Lease) GateResource() fencing.Resource {
-	if slot := l.Slot(); slot != 0 {
-		return l.hold.named.Slot(slot)
+// cancelLeases ends the contexts of the leases of an ended grant, and returns their
+// number.
+func (g *heldGrant) cancelLeases() int {
+	k := g.keepAlive
+	k.mu.Lock()
+	leases, cause := g.leases, g.ended
+	g.leases = nil
+	k.mu.Unlock()
+	for _, l := range leases {
+		l.cancel(cause)
 	}
-	return l.hold.named
+	k.client.holders.remove(g)
+	return len(leases)
 }
 
-// Mode is the mode of the lock.
-func (l *Lease) Mode() engine.Mode { return l.hold.grant.Mode }
+// Token returns the fencing token to pass with every write.
+func (l *Lease) Token() fencing.Token { return l.grant.grant.Token }
 
-// Holder is the name under which others see this lease.
-func (l *Lease) Holder() string { return l.hold.request.Holder }
+// Resource returns the name that was acquired; for a set, the one that was named
+// first.
+func (l *Lease) Resource() fencing.Resource { return l.grant.named }
 
-// Context ends when the lease is lost, released or past its deadline;
-// context.Cause then says which. It carries the values of the context given to
-// Acquire, not its end. After a suspend of the machine it may end up to a
-// second late; Err does not.
+// Resources returns all names that were acquired, in ascending order.
+func (l *Lease) Resources() []fencing.Resource { return slices.Clone(l.grant.request.Resources) }
+
+// Slot returns the number of the permit, from 1, or 0 if the lease is not a permit.
+func (l *Lease) Slot() int { return l.grant.grant.Slot }
+
+// GateResource returns the name to give to a gate along with Token. It is the
+// resource, or for a permit the name of its slot: permits are held at the same
+// time, and under one name their tokens would fence each other out. For a set it is
+// the name that was named first; guard data of the other names under those names.
+func (l *Lease) GateResource() fencing.Resource {
+	if slot := l.Slot(); slot != 0 {
+		return l.grant.named.Slot(slot)
+	}
+	return l.grant.named
+}
+
+// Mode returns the mode of the lock.
+func (l *Lease) Mode() Mode { return l.grant.grant.Mode }
+
+// Holder returns the name that others see as the holder of the lock.
+func (l *Lease) Holder() string { return l.grant.request.Holder }
+
+// Context returns a context that ends when the lease is lost, released or past its
+// deadline; context.Cause says which. It carries the values of the context given to
+// Acquire but not its cancellation. After the machine was suspended it may end up
+// to a second late; Err does not.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Done is closed when Context ends.
+// Done returns a channel that is closed when Context ends.
 func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Err is nil as long as nothing says that the lease has ended, and then why:
-// ErrReleased, ErrClosed, or an error matching ErrLost. A nil is no permission
-// to write; that is what Token is for.
-func (l *Lease) Err() error { return l.hold.keeper.check(l) }
+// Err returns nil while the client does not know that the lease has ended. Then it
+// returns ErrReleased, ErrClosed, or an error that matches ErrLost. A nil does not
+// permit a write; only a gate that checks Token does.
+func (l *Lease) Err() error { return l.grant.keepAlive.check(l) }
 
-// Deadline is when the lease ends if it is not renewed, as far as is known now:
-// the present time and what is left by the more pessimistic clock.
+// Deadline returns when the lease ends if it is not renewed, by the more pessimistic
+// of two clocks.
 func (l *Lease) Deadline() time.Time {
-	k := l.hold.keeper
+	k := l.grant.keepAlive
 	now := k.client.clock.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return now.Time().Add(now.Until(k.deadline(l.hold)))
+	return now.Time().Add(now.Until(k.deadline(l.grant)))
 }
 
-// Renew prolongs the lease now, and with it the others of its session. Only
+// Renew extends the lease now, and with it the other leases of its session. Only
 // leases without automatic renewal need it.
-func (l *Lease) Renew(ctx context.Context) error { return l.hold.keeper.renewLease(ctx, l) }
+func (l *Lease) Renew(ctx context.Context) error { return l.grant.keepAlive.renewLease(ctx, l) }
 
-// Release gives the lease back. Its Context ends first, then the service is
-// told, also if ctx has ended: ctx only lends its values, and the call takes a
-// few seconds at most. If the service cannot be told Release returns why, and
-// it goes on trying in the background. Released twice, or after the lease was
-// lost, it returns what Err returns.
-func (l *Lease) Release(ctx context.Context) error { return l.hold.keeper.releaseLease(ctx, l) }
+// Release releases the lease. Its Context ends first. Then the service is told, even
+// if ctx has ended: only the values of ctx are used, and the call takes a few
+// seconds at most. If the service does not confirm the release, Release returns why
+// and goes on in the background. A second Release, or one after the lease was lost,
+// returns what Err returns.
+func (l *Lease) Release(ctx context.Context) error { return l.grant.keepAlive.releaseLease(ctx, l) }
 
-func (h *hold) event(now engine.Instant, err error) Event {
-	return Event{Resources: h.request.Resources, Holder: h.request.Holder, Token: h.grant.Token,
-		Mode: h.grant.Mode, Elapsed: now.Since(h.since), Err: err}
+func (g *heldGrant) event(now engine.Instant, err error) Event {
+	return Event{Resources: g.request.Resources, Holder: g.request.Holder, Token: g.grant.Token,
+		Mode: g.grant.Mode, Elapsed: now.Since(g.since), Err: err}
 }

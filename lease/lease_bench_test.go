@@ -11,7 +11,7 @@ import (
 	"github.com/leased-project/leased/lease/memory"
 )
 
-// What the client itself costs, with a service that answers at once. Run with:
+// The benchmarks measure the client alone, on the memory backend. Run with:
 // go test -run '^$' -bench . ./lease
 
 func newBenchClient(b *testing.B) *lease.Client {
@@ -42,7 +42,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// The time to take one more lease must not depend on how many are held.
+// The time of an acquire must not depend on the number of leases held.
 func BenchmarkAcquireManyHeld(b *testing.B) {
 	for _, held := range []int{0, 10_000, 100_000} {
 		b.Run(fmt.Sprint(held), func(b *testing.B) {

@@ -13,10 +13,10 @@ import (
 // Option configures a Client.
 type Option func(*Client) error
 
-// WithPolicies says which locks have which mode and timings, for this client.
-// Where the service has policies of its own their timings replace these, and a
-// client that expects another mode than the lock has gets ErrModeMismatch.
-func WithPolicies(policies ...engine.Policy) Option {
+// WithPolicies sets the modes and timings of locks for this client. Timings in the
+// policies of the service replace these. If a lock does not have the mode that the
+// client expects, Acquire returns ErrModeMismatch.
+func WithPolicies(policies ...Policy) Option {
 	return func(c *Client) (err error) {
 		c.policies, err = engine.NewPolicies(policies...)
 		return err
@@ -34,7 +34,7 @@ func WithClock(clock engine.Clock) Option {
 	}
 }
 
-// WithHooks sets who is told what happens.
+// WithHooks sets the hooks that observe the client.
 func WithHooks(hooks Hooks) Option {
 	return func(c *Client) error {
 		c.hooks = hooks
@@ -42,9 +42,9 @@ func WithHooks(hooks Hooks) Option {
 	}
 }
 
-// WithName sets the name under which others see this client's leases, unless
-// WithHolder says otherwise. The default is the host's name and the process id.
-// A name alone does not make leases re-entrant.
+// WithName sets the name that others see as the holder of this client's leases,
+// unless WithHolder sets another one. The default is the host name and the process
+// id. A name alone does not make leases re-entrant.
 func WithName(name string) Option {
 	return func(c *Client) error {
 		c.name = name
@@ -52,8 +52,8 @@ func WithName(name string) Option {
 	}
 }
 
-// WithOnClose has Close call f after it has released everything, for what the
-// client uses alone and nobody else closes, such as connections.
+// WithOnClose makes Close call f after it has released everything, for example to
+// close connections that only this client uses.
 func WithOnClose(f func(context.Context) error) Option {
 	return func(c *Client) error {
 		if f == nil {
@@ -64,104 +64,103 @@ func WithOnClose(f func(context.Context) error) Option {
 	}
 }
 
-// AcquireOption shapes one acquisition.
-type AcquireOption func(*plan) error
+// AcquireOption configures one acquisition.
+type AcquireOption func(*acquireSettings) error
 
-// WithTTL sets how long the lease lasts without renewal. Renewal and drift are
-// as the lock's policy says, or follow the TTL if it says nothing.
+// WithTTL sets how long the lease lasts without renewal. Renewal and drift come from
+// the lock's policy, or follow from the TTL if the policy does not set them.
 func WithTTL(ttl time.Duration) AcquireOption {
-	return func(p *plan) error {
+	return func(s *acquireSettings) error {
 		if ttl < engine.MinTTL || ttl > engine.MaxTTL {
 			return fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, ttl, engine.MinTTL, engine.MaxTTL)
 		}
-		p.ttl = ttl
+		s.ttl = ttl
 		return nil
 	}
 }
 
-// WithWaitLimit ends the waiting after limit, with ErrHeld. Without it Acquire
-// waits until its context ends.
+// WithWaitLimit makes Acquire return ErrHeld when it has waited for limit. Without it
+// Acquire waits until its context ends.
 func WithWaitLimit(limit time.Duration) AcquireOption {
-	return func(p *plan) error {
+	return func(s *acquireSettings) error {
 		if limit <= 0 {
-			return fmt.Errorf("%w: wait limit (%v) must be above 0; use TryAcquire for no waiting", engine.ErrInvalid, limit)
+			return fmt.Errorf("%w: wait limit (%v) must be above 0; use TryAcquire to not wait", engine.ErrInvalid, limit)
 		}
-		p.waitLimit = limit
+		s.waitLimit = limit
 		return nil
 	}
 }
 
-// WithMode says which mode the caller expects the lock to have. If it has
-// another the answer is ErrModeMismatch: a call cannot choose.
-func WithMode(mode engine.Mode) AcquireOption {
-	return func(p *plan) error {
+// WithMode sets the mode that the caller expects the lock to have. If the lock has
+// another mode, Acquire returns ErrModeMismatch: a call cannot choose the mode.
+func WithMode(mode Mode) AcquireOption {
+	return func(s *acquireSettings) error {
 		if mode == engine.AnyMode || mode > engine.Correctness {
 			return fmt.Errorf("%w: expected mode %s, use Efficiency or Correctness", engine.ErrInvalid, mode)
 		}
-		p.request.Mode = mode
+		s.request.Mode = mode
 		return nil
 	}
 }
 
-// WithShared asks for a lease that is shared with other readers.
+// WithShared requests a lease that is shared with other readers.
 func WithShared() AcquireOption {
-	return func(p *plan) error { return p.setKind(engine.Shared, 0) }
+	return func(s *acquireSettings) error { return s.setKind(engine.Shared, 0) }
 }
 
-// WithPermits asks for one of n permits of a semaphore. A lease holds one
-// permit and its slot, from 1 to n. Guard writes under Lease.GateResource, since
-// holders of different slots do not exclude each other. Callers with different
-// ideas of n are served: each takes a free slot within its own n.
+// WithPermits requests one of n permits of a semaphore. A lease holds one permit,
+// whose slot is from 1 to n. Guard writes under Lease.GateResource, because holders
+// of different slots do not exclude each other. Callers may use different n: each
+// takes a free slot up to its own n.
 func WithPermits(n int) AcquireOption {
-	return func(p *plan) error { return p.setKind(engine.Permit, n) }
+	return func(s *acquireSettings) error { return s.setKind(engine.Permit, n) }
 }
 
-func (p *plan) setKind(kind engine.Kind, permits int) error {
-	if p.request.Kind != engine.Exclusive && p.request.Kind != kind {
+func (s *acquireSettings) setKind(kind Kind, permits int) error {
+	if s.request.Kind != engine.Exclusive && s.request.Kind != kind {
 		return fmt.Errorf("%w: WithShared and WithPermits exclude each other", engine.ErrInvalid)
 	}
-	p.request.Kind, p.request.Permits = kind, permits
+	s.request.Kind, s.request.Permits = kind, permits
 	return nil
 }
 
-// WithSet takes more resources together with the named one: all or none, under
+// WithSet acquires more resources together with the named one: all or none, under
 // one token.
 func WithSet(more ...fencing.Resource) AcquireOption {
-	return func(p *plan) error {
-		p.request.Resources = append(p.request.Resources, more...)
+	return func(s *acquireSettings) error {
+		s.request.Resources = append(s.request.Resources, more...)
 		return nil
 	}
 }
 
-// WithMetadata attaches data that others see when they inspect the lock.
+// WithMetadata attaches data that Inspect shows to others.
 func WithMetadata(metadata map[string]string) AcquireOption {
-	return func(p *plan) error {
-		p.request.Metadata = maps.Clone(metadata)
+	return func(s *acquireSettings) error {
+		s.request.Metadata = maps.Clone(metadata)
 		return nil
 	}
 }
 
-// WithHolder names the holder and makes the lease re-entrant for it: if the
-// same holder of the same Client acquires the same resources again while it has
-// them, it gets a lease with the same token, and they are free after as many
-// releases. The lease lives as the first one does: options that ask for
-// something else are refused. Holders of different Clients are different,
-// whatever their names.
+// WithHolder names the holder and makes the lease re-entrant: if the same holder of
+// the same Client acquires the same resources again, it gets another lease with the
+// same token, and the resources are free when all its leases are released. Options
+// that contradict the first lease are refused. Holders of different Clients are
+// different even if their names are equal.
 func WithHolder(name string) AcquireOption {
-	return func(p *plan) error {
+	return func(s *acquireSettings) error {
 		if name == "" {
 			return fmt.Errorf("%w: the holder's name is empty", engine.ErrInvalid)
 		}
-		p.request.Holder, p.reentrant = name, true
+		s.request.Holder, s.reentrant = name, true
 		return nil
 	}
 }
 
-// WithoutRenewal makes a lease of fixed time: it ends when its TTL has passed,
-// unless the caller calls Lease.Renew.
+// WithoutRenewal requests a lease that the client does not renew: it ends after its
+// TTL unless the caller calls Lease.Renew.
 func WithoutRenewal() AcquireOption {
-	return func(p *plan) error {
-		p.fixed = true
+	return func(s *acquireSettings) error {
+		s.fixed = true
 		return nil
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// A leader grants and dies before it answers; then there is none for a while.
-// That the service was unavailable later says nothing of the first try.
+// TestUncertainThenUnavailable lets the service grant the lock without an answer, then
+// be unavailable. The second error says nothing about the first call.
 func TestUncertainThenUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
@@ -38,7 +38,7 @@ func TestUncertainThenUnavailable(t *testing.T) {
 			}
 		})
 		l := s.acquire(lease.WithWaitLimit(time.Minute))
-		require.Equal(t, fencing.Token(1), l.Token(), "it is found again, not waited for")
+		require.Equal(t, fencing.Token(1), l.Token(), "the retry must find the first grant")
 	})
 }
 
@@ -59,14 +59,14 @@ func TestUncertainThenUnavailableAndGivenUp(t *testing.T) {
 		_, err := s.client.Acquire(t.Context(), "a", lease.WithWaitLimit(5*time.Second))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		s.tap(func(on *taps) { on.acquire = nil })
-		_, err = s.client.Acquire(t.Context(), "b") // keeps the session alive
+		_, err = s.client.Acquire(t.Context(), "b") // keeps the session in use
 		require.NoError(t, err)
 		_, err = s.other().Acquire(t.Context(), "a", lease.WithWaitLimit(ttl))
-		require.NoError(t, err, "it must not be held by nobody")
+		require.NoError(t, err, "the abandoned attempt must not hold the lock")
 	})
 }
 
-func TestWhatIsNoSentinelIsTriedAgain(t *testing.T) {
+func TestUnknownErrorIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.memory.Fail(io.ErrUnexpectedEOF)
@@ -78,8 +78,8 @@ func TestWhatIsNoSentinelIsTriedAgain(t *testing.T) {
 	})
 }
 
-// The session was opened, and the answer lost. Opened again it must have its
-// full time.
+// TestOpenIsUncertain loses the answer to the first Open. The session that the retry
+// finds must have its full TTL.
 func TestOpenIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
@@ -93,7 +93,9 @@ func TestOpenIsUncertain(t *testing.T) {
 				return session, err
 			}
 		})
-		_, err := s.client.TryAcquire(t.Context(), "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := s.client.TryAcquire(ctx, "a")
 		require.ErrorIs(t, err, engine.ErrUncertain)
 		time.Sleep(ttl - time.Second)
 		l, err := s.client.TryAcquire(t.Context(), "a")
@@ -103,17 +105,17 @@ func TestOpenIsUncertain(t *testing.T) {
 	})
 }
 
-// Whatever fails, and in whatever order: in the end nobody holds what nobody
-// has, and no lease is believed in after the service let it go.
-func TestNothingIsLeftBehind(t *testing.T) {
+// TestNoLockStaysHeldAfterFaults injects random faults into every call. A lease must
+// end before the service ends it, and no lock may stay held without a lease.
+func TestNoLockStaysHeldAfterFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { stormyHour(t, seed) })
+			synctest.Test(t, func(t *testing.T) { acquireUnderFaults(t, seed) })
 		})
 	}
 }
 
-func stormyHour(t *testing.T, seed uint64) {
+func acquireUnderFaults(t *testing.T, seed uint64) {
 	s := newSetup(t)
 	source := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex
@@ -122,7 +124,7 @@ func stormyHour(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		return source.IntN(n)
 	}
-	storm := func(ctx context.Context, applied func()) error {
+	fault := func(ctx context.Context, applied func()) error {
 		switch below(8) {
 		case 0:
 			return engine.ErrUnavailable
@@ -139,19 +141,19 @@ func stormyHour(t *testing.T, seed uint64) {
 	}
 	s.tap(func(on *taps) {
 		on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
-			if err := storm(ctx, func() { _, _ = next(ctx, r) }); err != nil {
+			if err := fault(ctx, func() { _, _ = next(ctx, r) }); err != nil {
 				return engine.Grant{}, err
 			}
 			return next(ctx, r)
 		}
 		on.release = func(ctx context.Context, n engine.Nonce, next releaseFunc) error {
-			if err := storm(ctx, func() { _ = next(ctx, n) }); err != nil {
+			if err := fault(ctx, func() { _ = next(ctx, n) }); err != nil {
 				return err
 			}
 			return next(ctx, n)
 		}
 		on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
-			if err := storm(ctx, func() { _, _ = next(ctx) }); err != nil {
+			if err := fault(ctx, func() { _, _ = next(ctx) }); err != nil {
 				return nil, err
 			}
 			return next(ctx)
@@ -166,7 +168,7 @@ func stormyHour(t *testing.T, seed uint64) {
 				status, err := s.memory.Inspect(t.Context(), l.Resource())
 				require.NoError(t, err)
 				require.Len(t, status.Holders, 1)
-				require.Equal(t, l.Token(), status.Holders[0].Token, "believed in, though the service has let it go")
+				require.Equal(t, l.Token(), status.Holders[0].Token, "the lease outlives its grant at the service")
 			}
 			_ = l.Release(ctx)
 		}
@@ -176,7 +178,34 @@ func stormyHour(t *testing.T, seed uint64) {
 	time.Sleep(3 * ttl)
 	for i := range 3 {
 		l, err := s.other().TryAcquire(t.Context(), fencing.Resource(fmt.Sprint("r", i)))
-		require.NoError(t, err, "held by nobody")
+		require.NoError(t, err, "the lock is held without a lease")
 		require.NoError(t, l.Release(t.Context()))
 	}
+}
+
+// TestInspectAndBreakTolerateAShortOutage checks that both repeat a call while the
+// service is unavailable, and that a repeated Break whose first call took effect
+// succeeds.
+func TestInspectAndBreakTolerateAShortOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		s.memory.Fail(engine.ErrUnavailable)
+		time.AfterFunc(2*time.Second, func() { s.memory.Fail(nil) })
+		status, err := s.client.Inspect(t.Context(), "a")
+		require.NoError(t, err)
+		require.Len(t, status.Holders, 1)
+
+		s.tap(func(on *taps) {
+			on.breaking = func(ctx context.Context, name fencing.Resource, token fencing.Token) error {
+				require.NoError(t, s.memory.Break(ctx, name, token))
+				s.tap(func(on *taps) { on.breaking = nil })
+				return engine.ErrUncertain
+			}
+		})
+		require.NoError(t, s.client.Break(t.Context(), "a", l.Token()))
+		start := time.Now()
+		require.ErrorIs(t, s.client.Break(t.Context(), "a", l.Token()), engine.ErrNotHeld)
+		require.Zero(t, time.Since(start), "an answer of the service is final")
+	})
 }

@@ -12,163 +12,164 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// holders knows what each named holder of a Client has, so that the same holder
-// gets the same token again. Re-entry never asks the service: a second grant
-// would have a second token, and fence out the first.
-type holders struct {
+// holderRegistry records what each named holder of a Client holds, so that the same
+// holder gets the same token again. Re-entry does not ask the service: a second
+// grant would have a new token and fence out the first lease.
+type holderRegistry struct {
 	mu      sync.Mutex
-	entries map[string]map[string]*entry // by the holder's name, then by the set
+	records map[string]map[string]*holderRecord // by holder, then by set of resources
 }
 
-// entry is what one holder has, or is about to have, of one set of resources.
-type entry struct {
+// holderRecord is what one holder holds of one set of resources.
+type holderRecord struct {
 	holder, set string
-	turns       chan struct{} // held by the one acquisition that asks the service
-	users       int           // acquisitions that hold or wait for their turn; guarded by holders.mu
-	hold        *hold         // nil if the holder has nothing; guarded by holders.mu
+	acquiring   chan struct{} // a mutex: held by the acquisition that asks the service
+	users       int           // acquisitions that hold or wait for the mutex; guarded by the registry's mu
+	grant       *heldGrant    // nil if the holder holds nothing; guarded by the registry's mu
 }
 
-// turn waits until no other acquisition of this holder asks for this set, and
-// returns its entry. It refuses what could only wait for itself.
-func (s *holders) turn(ctx context.Context, p *plan) (*entry, error) {
-	e, err := s.find(p)
+// begin waits until no other acquisition of this holder asks for this set, and
+// returns the record. The caller calls end. It refuses an acquisition that would
+// wait for its own holder.
+func (r *holderRegistry) begin(ctx context.Context, s *acquireSettings) (*holderRecord, error) {
+	record, err := r.find(s)
 	if err != nil {
 		return nil, err
 	}
-	if p.try {
+	if s.try {
 		select {
-		case e.turns <- struct{}{}:
-			return e, nil
+		case record.acquiring <- struct{}{}:
+			return record, nil
 		default:
-			s.leave(e)
-			return nil, fmt.Errorf("%w: %q is about to acquire it", engine.ErrHeld, p.request.Holder)
+			r.leave(record)
+			return nil, fmt.Errorf("%w: another call acquires it for holder %q", engine.ErrHeld, s.request.Holder)
 		}
 	}
 	select {
-	case e.turns <- struct{}{}:
-		return e, nil
+	case record.acquiring <- struct{}{}:
+		return record, nil
 	case <-ctx.Done():
-		s.leave(e)
+		r.leave(record)
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (s *holders) find(p *plan) (*entry, error) {
-	set := joined(p.request.Resources)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, other := range s.entries[p.request.Holder] {
-		if other.set != set && other.hold != nil && other.hold.blocks(&p.request) {
-			return nil, fmt.Errorf("%w: %q holds some of these resources as another set; re-enter the same set, or release it first",
-				engine.ErrInvalid, p.request.Holder)
+func (r *holderRegistry) find(s *acquireSettings) (*holderRecord, error) {
+	set := setKey(s.request.Resources)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, other := range r.records[s.request.Holder] {
+		if other.set != set && other.grant != nil && other.grant.blocks(&s.request) {
+			return nil, fmt.Errorf("%w: holder %q holds some of these resources as another set; re-enter the same set, or release it first",
+				engine.ErrInvalid, s.request.Holder)
 		}
 	}
-	e := s.entries[p.request.Holder][set]
-	if e == nil {
-		e = &entry{holder: p.request.Holder, set: set, turns: make(chan struct{}, 1)}
-		if s.entries == nil {
-			s.entries = map[string]map[string]*entry{}
+	record := r.records[s.request.Holder][set]
+	if record == nil {
+		record = &holderRecord{holder: s.request.Holder, set: set, acquiring: make(chan struct{}, 1)}
+		if r.records == nil {
+			r.records = map[string]map[string]*holderRecord{}
 		}
-		if s.entries[e.holder] == nil {
-			s.entries[e.holder] = map[string]*entry{}
+		if r.records[record.holder] == nil {
+			r.records[record.holder] = map[string]*holderRecord{}
 		}
-		s.entries[e.holder][set] = e
+		r.records[record.holder][set] = record
 	}
-	e.users++
-	return e, nil
+	record.users++
+	return record, nil
 }
 
-// done passes the turn on.
-func (s *holders) done(e *entry) {
-	<-e.turns
-	s.leave(e)
+// end lets the next acquisition of the record begin.
+func (r *holderRegistry) end(record *holderRecord) {
+	<-record.acquiring
+	r.leave(record)
 }
 
-func (s *holders) leave(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.users--
-	s.tidy(e)
+func (r *holderRegistry) leave(record *holderRecord) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record.users--
+	r.deleteUnused(record)
 }
 
-// remember notes what the holder is given, before anyone can use it. The caller
-// has the turn.
-func (s *holders) remember(h *hold) {
-	if h.entry == nil {
+// add records a grant before any caller can use it. The caller is between begin and
+// end.
+func (r *holderRegistry) add(g *heldGrant) {
+	if g.record == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.entry.hold = h
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.record.grant = g
 }
 
-// forget notes that a hold has ended.
-func (s *holders) forget(h *hold) {
-	if h.entry == nil {
+// remove records that a grant ended.
+func (r *holderRegistry) remove(g *heldGrant) {
+	if g.record == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.entry.hold == h {
-		h.entry.hold = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.record.grant == g {
+		g.record.grant = nil
 	}
-	s.tidy(h.entry)
+	r.deleteUnused(g.record)
 }
 
-// tidy removes an entry that nobody needs. The caller holds mu.
-func (s *holders) tidy(e *entry) {
-	if e.users == 0 && e.hold == nil && s.entries[e.holder][e.set] == e {
-		delete(s.entries[e.holder], e.set)
-		if len(s.entries[e.holder]) == 0 {
-			delete(s.entries, e.holder)
+// deleteUnused deletes a record without grant and users. The caller holds mu.
+func (r *holderRegistry) deleteUnused(record *holderRecord) {
+	if record.users == 0 && record.grant == nil && r.records[record.holder][record.set] == record {
+		delete(r.records[record.holder], record.set)
+		if len(r.records[record.holder]) == 0 {
+			delete(r.records, record.holder)
 		}
 	}
 }
 
-// reenter returns one more lease of what the holder already has, nil if it has
-// nothing yet. The token stays the same. The caller has the turn.
-func (s *holders) reenter(ctx context.Context, e *entry, p *plan) (l *Lease, err error) {
-	s.mu.Lock()
-	h := e.hold
-	s.mu.Unlock()
-	if h == nil {
+// reenter returns one more lease of the holder's grant, nil if it has none. The
+// caller is between begin and end.
+func (r *holderRegistry) reenter(ctx context.Context, record *holderRecord, s *acquireSettings) (l *Lease, err error) {
+	r.mu.Lock()
+	g := record.grant
+	r.mu.Unlock()
+	if g == nil {
 		return nil, nil
 	}
-	k := h.keeper
+	k := g.keepAlive
 	now := k.client.clock.Now()
 	k.mu.Lock()
-	expired := k.expire(now, h)
+	expired := k.expire(now, g)
 	switch {
-	case h.ended != nil:
-	case h.request.Kind != p.request.Kind:
-		err = fmt.Errorf("%w: %q holds it as %s and cannot re-enter it as %s; release it first",
-			engine.ErrInvalid, p.request.Holder, h.request.Kind, p.request.Kind)
-	case p.request.Mode != engine.AnyMode && p.request.Mode != h.grant.Mode:
-		err = &engine.ModeError{Resource: h.named, Want: p.request.Mode, Have: h.grant.Mode}
-	case p.ttl != 0 && p.ttl != k.timing.ttl || p.fixed && !k.fixed || p.request.Permits != h.request.Permits ||
-		p.request.Metadata != nil && !maps.Equal(p.request.Metadata, h.request.Metadata):
-		err = fmt.Errorf("%w: %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
-			engine.ErrInvalid, p.request.Holder)
+	case g.ended != nil:
+	case g.request.Kind != s.request.Kind:
+		err = fmt.Errorf("%w: holder %q holds it as %s and cannot re-enter it as %s; release it first",
+			engine.ErrInvalid, s.request.Holder, g.request.Kind, s.request.Kind)
+	case s.request.Mode != engine.AnyMode && s.request.Mode != g.grant.Mode:
+		err = &engine.ModeError{Resource: g.named, Want: s.request.Mode, Have: g.grant.Mode}
+	case s.ttl != 0 && s.ttl != k.timing.ttl || s.fixed && !k.fixed || s.request.Permits != g.request.Permits ||
+		s.request.Metadata != nil && !maps.Equal(s.request.Metadata, g.request.Metadata):
+		err = fmt.Errorf("%w: holder %q holds it with another TTL, renewal, number of permits or metadata; re-enter it without these options",
+			engine.ErrInvalid, s.request.Holder)
 	default:
-		l = newLease(ctx, h)
+		l = newLease(ctx, g)
 	}
 	k.mu.Unlock()
-	k.tell(now, expired)
+	k.reportLost(now, expired)
 	return l, err
 }
 
-// blocks reports whether the holder of h would wait for itself.
-func (h *hold) blocks(r *engine.Request) bool {
-	if h.request.Kind == engine.Shared && r.Kind == engine.Shared {
+// blocks reports whether a request by the holder of g would wait for g.
+func (g *heldGrant) blocks(r *engine.Request) bool {
+	if g.request.Kind == engine.Shared && r.Kind == engine.Shared {
 		return false
 	}
 	return slices.ContainsFunc(r.Resources, func(name fencing.Resource) bool {
-		return slices.Contains(h.request.Resources, name)
+		return slices.Contains(g.request.Resources, name)
 	})
 }
 
-// joined is a key for a set. No name contains the separator.
-func joined(resources []fencing.Resource) string {
+// setKey returns a map key for a set. No name contains the separator.
+func setKey(resources []fencing.Resource) string {
 	var b strings.Builder
 	for _, r := range resources {
 		b.WriteString(string(r))

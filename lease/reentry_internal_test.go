@@ -10,24 +10,25 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// A holder that has nothing must not be remembered: names come and go.
-func TestHoldersAreForgotten(t *testing.T) {
-	var s holders
-	p := &plan{reentrant: true, request: engine.Request{Holder: "x", Resources: []fencing.Resource{"a"}}}
-	e, err := s.turn(context.Background(), p)
+// TestUnusedHolderRecordsAreDeleted checks that the registry does not grow with the
+// number of holder names.
+func TestUnusedHolderRecordsAreDeleted(t *testing.T) {
+	var r holderRegistry
+	s := &acquireSettings{reentrant: true, request: engine.Request{Holder: "x", Resources: []fencing.Resource{"a"}}}
+	record, err := r.begin(context.Background(), s)
 	require.NoError(t, err)
-	h := &hold{entry: e, request: p.request}
-	s.remember(h)
-	s.done(e)
-	require.Len(t, s.entries, 1, "it holds something")
-	s.forget(h)
-	require.Empty(t, s.entries)
+	g := &heldGrant{record: record, request: s.request}
+	r.add(g)
+	r.end(record)
+	require.Len(t, r.records, 1, "the holder holds a grant")
+	r.remove(g)
+	require.Empty(t, r.records)
 
-	e, err = s.turn(context.Background(), p)
+	record, err = r.begin(context.Background(), s)
 	require.NoError(t, err)
-	p.try = true
-	_, err = s.turn(context.Background(), p)
+	s.try = true
+	_, err = r.begin(context.Background(), s)
 	require.ErrorIs(t, err, engine.ErrHeld)
-	s.done(e)
-	require.Empty(t, s.entries)
+	r.end(record)
+	require.Empty(t, r.records)
 }

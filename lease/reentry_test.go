@@ -31,18 +31,18 @@ func TestReentryRefusesOtherOptions(t *testing.T) {
 	})
 }
 
-func TestReentryIntoAnExpiredLeaseIsAnAcquire(t *testing.T) {
+func TestReentryIntoAnExpiredLeaseAcquiresAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		first := s.acquire(lease.WithHolder("x"))
-		s.clock.Suspend(ttl) // no timer has noticed
+		s.clock.Suspend(ttl) // timers do not notice it
 		second := s.acquire(lease.WithHolder("x"))
 		require.True(t, second.Token().Newer(first.Token()))
 		require.ErrorIs(t, first.Err(), engine.ErrExpired)
 	})
 }
 
-func TestAHolderThatHasReleasedMayTakeAnotherSet(t *testing.T) {
+func TestHolderMayAcquireAnotherSetAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		require.NoError(t, s.acquire(lease.WithHolder("x")).Release(t.Context()))
@@ -55,7 +55,7 @@ func TestAHolderThatHasReleasedMayTakeAnotherSet(t *testing.T) {
 	})
 }
 
-func TestReadersOfOneHolderMayOverlap(t *testing.T) {
+func TestSharedLeasesOfOneHolderMayOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.acquire(lease.WithHolder("x"), lease.WithShared())

@@ -5,106 +5,119 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// releaseLease is Lease.Release. The last lease of a hold takes it to the
-// service.
-func (k *keeper) releaseLease(ctx context.Context, l *Lease) error {
+// releaseLease implements Lease.Release. The last lease of a grant releases it at
+// the service.
+func (k *keepAlive) releaseLease(ctx context.Context, l *Lease) error {
 	if err := k.check(l); err != nil {
 		return err
 	}
 	now := k.client.clock.Now()
-	h := l.hold
+	g := l.grant
 	k.mu.Lock()
-	if l.released || h.ended != nil {
+	if l.released || g.ended != nil {
 		k.mu.Unlock()
 		return k.check(l)
 	}
 	l.released = true
-	h.leases = slices.DeleteFunc(h.leases, func(other *Lease) bool { return other == l })
-	last := len(h.leases) == 0
+	g.leases = slices.DeleteFunc(g.leases, func(other *Lease) bool { return other == l })
+	last := len(g.leases) == 0
 	if last {
-		k.end(h, engine.ErrReleased)
-		k.discards[h.nonce] = true // keeps the keeper until the service is told
+		k.end(g, engine.ErrReleased)
+		k.releases[g.nonce] = true // keeps the session until the service confirms
 	}
 	k.mu.Unlock()
 
 	l.cancel(engine.ErrReleased)
 	var err error
 	if last {
-		h.finish()
-		err = k.cleanup(ctx, h.nonce)
+		g.cancelLeases()
+		err = k.release(ctx, g.nonce)
 		k.mu.Lock()
-		delete(k.discards, h.nonce)
+		delete(k.releases, g.nonce)
 		if err != nil {
-			k.discard(h.nonce)
+			k.releaseLater(g.nonce)
 		}
 		k.mu.Unlock()
 		if k.fixed {
-			k.poke()
+			k.wakeUp()
 		}
 	}
-	emit(k.client.hooks.Released, h.event(now, err))
+	emit(k.client.hooks.Released, g.event(now, err))
 	return err
 }
 
-// cleanup tells the service that an attempt is over. The caller's context may
-// have ended: that is often why there is something to clean up.
-func (k *keeper) cleanup(ctx context.Context, nonce engine.Nonce) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(maxCleanup, k.timing.ttl))
+// release releases an attempt at the service, and retries for a few seconds. It
+// ignores the end of ctx: a caller often releases because its context ended.
+func (k *keepAlive) release(ctx context.Context, nonce engine.Nonce) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(maxRelease, k.timing.ttl))
 	defer cancel()
+	return k.client.retry(ctx, func(err error, _ time.Duration) bool { return !final(err) && !k.isOver() },
+		func() error { return k.releaseOnce(ctx, nonce) })
+}
+
+// releaseOnce releases an attempt by one call. A lost session counts as released.
+func (k *keepAlive) releaseOnce(ctx context.Context, nonce engine.Nonce) error {
 	err := k.session.Release(ctx, nonce)
 	if errors.Is(err, engine.ErrLost) {
-		return nil // it is free, which is all that was wanted
+		return nil
 	}
 	return err
 }
 
-// startDiscards releases in the background what is still to be released. The
-// caller holds mu.
-func (k *keeper) startDiscards() {
-	for nonce, underWay := range k.discards {
+// releaseLater has an attempt released in the background. The caller holds mu.
+func (k *keepAlive) releaseLater(nonce engine.Nonce) {
+	if k.over == nil && k.session != nil {
+		k.releases[nonce] = false
+		k.wakeUp()
+	}
+}
+
+// startReleases starts the background releases. The caller holds mu.
+func (k *keepAlive) startReleases() {
+	for nonce, underWay := range k.releases {
 		if underWay {
 			continue
 		}
-		k.discards[nonce] = true
-		k.client.background(func() { k.discardOne(nonce) })
+		k.releases[nonce] = true
+		k.client.background(func() { k.releaseUntilDone(nonce) })
 	}
 }
 
-// discardOne releases one attempt, and tries until the service confirms or the
-// session is over, at the pace of the keep-alives.
-func (k *keeper) discardOne(nonce engine.Nonce) {
-	for {
-		err := k.cleanup(k.client.ctx, nonce)
-		k.mu.Lock()
-		if err == nil || k.gone != nil {
-			delete(k.discards, nonce)
-			k.mu.Unlock()
-			k.poke()
-			return
-		}
-		k.mu.Unlock()
-		if sleep(k.client.ctx, k.timing.renew) != nil {
-			return
-		}
+// releaseUntilDone releases an attempt, and retries until the service confirms it or
+// the session ends.
+func (k *keepAlive) releaseUntilDone(nonce engine.Nonce) {
+	err := k.client.retry(k.client.ctx, func(error, time.Duration) bool { return !k.isOver() }, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxRelease, k.timing.ttl))
+		defer cancel()
+		return k.releaseOnce(ctx, nonce)
+	})
+	if err != nil && k.client.ctx.Err() != nil {
+		return // closing the session releases it
 	}
-}
-
-// closeSession tells the service that nothing in the session is needed, unless
-// it was the service that ended it. If it cannot be told the session expires.
-func (k *keeper) closeSession() {
 	k.mu.Lock()
-	gone := k.gone
+	delete(k.releases, nonce)
 	k.mu.Unlock()
-	if errors.Is(gone, engine.ErrLost) {
+	k.wakeUp()
+}
+
+// closeSession closes the session at the service, unless the service ended it. A
+// session that cannot be closed ends with its TTL.
+func (k *keepAlive) closeSession() {
+	k.mu.Lock()
+	over := k.over
+	k.mu.Unlock()
+	if errors.Is(over, engine.ErrLost) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxCleanup, k.timing.ttl))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.client.ctx), min(maxRelease, k.timing.ttl))
 	defer cancel()
-	if err := k.session.Close(ctx); err != nil && !errors.Is(err, engine.ErrLost) {
-		k.client.notTold(fmt.Errorf("session %s: %w", k.id, err))
+	err := k.client.retry(ctx, func(err error, _ time.Duration) bool { return transient(err) }, func() error { return k.session.Close(ctx) })
+	if err != nil && !errors.Is(err, engine.ErrLost) {
+		k.client.sessionNotClosed(fmt.Errorf("session %s: %w", k.id, err))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/leased-project/leased/lease/memory"
 )
 
-func newSetupOutside(t *testing.T) *memory.Backend {
+func newMemory(t *testing.T) *memory.Backend {
 	t.Helper()
 	memory, err := memory.New()
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestReleaseOnACancelledContext(t *testing.T) {
 		cancel()
 		s.tap(func(on *taps) {
 			on.release = func(ctx context.Context, n engine.Nonce, next releaseFunc) error {
-				require.NoError(t, ctx.Err(), "the service must be told")
+				require.NoError(t, ctx.Err(), "the release must not use a canceled context")
 				require.Equal(t, "kept", ctx.Value(key{}))
 				return next(ctx, n)
 			}
@@ -42,24 +42,44 @@ func TestReleaseOnACancelledContext(t *testing.T) {
 	})
 }
 
-func TestAFailedReleaseIsTriedAgain(t *testing.T) {
+// TestReleaseToleratesAShortOutage checks that Release itself repeats the call for a
+// few seconds, so that a failover is not an error for the holder.
+func TestReleaseToleratesAShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
-		kept, err := s.client.Acquire(t.Context(), "kept") // keeps the session alive
+		var calls counter
+		s.tap(func(on *taps) {
+			on.release = func(ctx context.Context, n engine.Nonce, next releaseFunc) error {
+				if calls.Add(1) <= 2 {
+					return engine.ErrUncertain
+				}
+				return next(ctx, n)
+			}
+		})
+		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, s.events.read().released[0].Err)
+	})
+}
+
+func TestFailedReleaseIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t)
+		l := s.acquire()
+		kept, err := s.client.Acquire(t.Context(), "kept") // keeps the session in use
 		require.NoError(t, err)
 		var calls counter
 		s.tap(func(on *taps) {
 			on.release = func(ctx context.Context, n engine.Nonce, next releaseFunc) error {
-				if calls.Add(1) <= 3 {
+				if calls.Add(1) <= 12 { // longer than Release itself retries
 					return engine.ErrUnavailable
 				}
 				return next(ctx, n)
 			}
 		})
 		require.ErrorIs(t, l.Release(t.Context()), engine.ErrUnavailable)
-		require.ErrorIs(t, l.Err(), engine.ErrReleased, "here it has ended all the same")
-		require.ErrorIs(t, s.told.read().released[0].Err, engine.ErrUnavailable)
+		require.ErrorIs(t, l.Err(), engine.ErrReleased, "the lease has ended for its holder")
+		require.ErrorIs(t, s.events.read().released[0].Err, engine.ErrUnavailable)
 		start := time.Now()
 		_, err = s.other().Acquire(t.Context(), "a")
 		require.NoError(t, err)
@@ -68,9 +88,9 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A release that never gets through must not keep a client busy for ever: after
-// a TTL without a keep-alive the service has let go by itself.
-func TestAReleaseThatCannotGetThroughEnds(t *testing.T) {
+// TestReleaseRetriesEndWithTheSession checks that a release which never succeeds is
+// not retried forever: after a TTL without keep-alive the service ends the session.
+func TestReleaseRetriesEndWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
@@ -83,16 +103,16 @@ func TestAReleaseThatCannotGetThroughEnds(t *testing.T) {
 		})
 		require.Error(t, l.Release(t.Context()))
 		_, err := s.other().Acquire(t.Context(), "a")
-		require.NoError(t, err, "it expired, since nothing renews it")
+		require.NoError(t, err, "the session expires because nothing renews it")
 		time.Sleep(2 * ttl)
 		before := calls.Load()
 		time.Sleep(10 * ttl)
 		require.Equal(t, before, calls.Load())
-		require.Empty(t, s.told.read().renewals, "what is only to be released is not kept alive")
+		require.Empty(t, s.events.read().renewals, "a session with only pending releases is not renewed")
 	})
 }
 
-func TestReleaseThatHangsReturns(t *testing.T) {
+func TestReleaseReturnsWhenTheServiceHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
@@ -123,7 +143,7 @@ func TestLeaseContextOutlivesTheContextOfAcquire(t *testing.T) {
 	})
 }
 
-func TestHooksTellTheStory(t *testing.T) {
+func TestHooksReportEachEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		other := s.other()
@@ -140,16 +160,16 @@ func TestHooksTellTheStory(t *testing.T) {
 		require.NoError(t, other.Break(t.Context(), "a", l.Token()))
 		<-l.Done()
 		synctest.Wait()
-		require.Equal(t, []string{"waiting", "acquired", "released", "acquired", "lost"}, s.told.read().names)
-		require.Equal(t, 3*time.Second, s.told.read().acquired[0].Elapsed)
-		require.Equal(t, 2*time.Second, s.told.read().released[0].Elapsed)
-		require.Equal(t, "tester", s.told.read().lost[0].Holder)
-		require.Equal(t, l.Token(), s.told.read().lost[0].Token)
-		require.ErrorIs(t, s.told.read().lost[0].Err, engine.ErrTaken)
+		require.Equal(t, []string{"waiting", "acquired", "released", "acquired", "lost"}, s.events.read().names)
+		require.Equal(t, 3*time.Second, s.events.read().acquired[0].Elapsed)
+		require.Equal(t, 2*time.Second, s.events.read().released[0].Elapsed)
+		require.Equal(t, "tester", s.events.read().lost[0].Holder)
+		require.Equal(t, l.Token(), s.events.read().lost[0].Token)
+		require.ErrorIs(t, s.events.read().lost[0].Err, engine.ErrTaken)
 	})
 }
 
-func TestCloseGivesUpWithItsContext(t *testing.T) {
+func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.acquire()
@@ -167,7 +187,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-func TestCloseSaysThatTheServiceWasNotTold(t *testing.T) {
+func TestCloseReportsUnconfirmedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
@@ -179,9 +199,9 @@ func TestCloseSaysThatTheServiceWasNotTold(t *testing.T) {
 	})
 }
 
-// A keeper that serves one fixed lease must live until the service knows that
-// it was released.
-func TestAFixedLeaseIsReleasedInTheEnd(t *testing.T) {
+// TestLeaseWithoutRenewalIsReleasedEventually checks that the session of a lease
+// without renewal lives until the service confirms the release.
+func TestLeaseWithoutRenewalIsReleasedEventually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire(lease.WithoutRenewal(), lease.WithTTL(12*time.Hour))
@@ -204,16 +224,16 @@ func TestAFixedLeaseIsReleasedInTheEnd(t *testing.T) {
 	})
 }
 
-// A lease that ends here by its deadline may live on at the service, in a
-// session that others keep alive.
-func TestAnExpiredLeaseIsGivenBack(t *testing.T) {
+// TestExpiredLeaseIsReleased checks that a lease past its deadline is released at the
+// service, where the session may live on because of other leases.
+func TestExpiredLeaseIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		a := s.acquire()
 		s.tap(func(on *taps) {
 			on.renew = func(ctx context.Context, next renewFunc) ([]engine.Nonce, error) {
 				_, err := next(ctx)
-				return []engine.Nonce{1}, err // the service renews it, the answer says no
+				return []engine.Nonce{1}, err // renewed at the service, reported as failed
 			}
 		})
 		b, err := s.client.Acquire(t.Context(), "b")
@@ -226,7 +246,7 @@ func TestAnExpiredLeaseIsGivenBack(t *testing.T) {
 	})
 }
 
-// hookedClock runs something at one of its readings.
+// hookedClock calls a function at each reading.
 type hookedClock struct {
 	engine.Clock
 	at atomic.Pointer[func()]
@@ -239,7 +259,8 @@ func (c *hookedClock) Now() engine.Instant {
 	return c.Clock.Now()
 }
 
-// A second Release comes after the first has looked and before it has acted.
+// TestReleaseRacesWithItself runs a second Release between the check and the action of
+// the first one.
 func TestReleaseRacesWithItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &hookedClock{Clock: leasetest.NewClock()}
@@ -253,22 +274,22 @@ func TestReleaseRacesWithItself(t *testing.T) {
 				inner = l.Release(t.Context())
 			}
 		}
-		synctest.Wait() // nobody else reads the clock now
+		synctest.Wait() // no other goroutine reads the clock now
 		clock.at.Store(&second)
 		outer := l.Release(t.Context())
 		require.NoError(t, inner)
 		require.ErrorIs(t, outer, engine.ErrReleased)
-		require.Len(t, s.told.read().released, 1)
+		require.Len(t, s.events.read().released, 1)
 	})
 }
 
-func TestReleaseOfWhatTheServiceHasForgotten(t *testing.T) {
+func TestReleaseOfAnUnknownLeaseSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
 		s.tap(func(on *taps) {
 			on.release = func(context.Context, engine.Nonce, releaseFunc) error { return engine.ErrNotHeld }
 		})
-		require.NoError(t, l.Release(t.Context()), "it is free, which is all that was wanted")
+		require.NoError(t, l.Release(t.Context()), "the lock is free, as the caller wanted")
 	})
 }

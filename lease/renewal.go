@@ -9,9 +9,9 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// run is the watchdog: it renews the session, ends holds at their deadlines,
-// and releases what was discarded, until there is nothing left to keep.
-func (k *keeper) run() {
+// run renews the session, ends grants at their deadlines and releases attempts in
+// the background, until the session is no longer needed.
+func (k *keepAlive) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -19,106 +19,107 @@ func (k *keeper) run() {
 		case <-timer.C:
 		case <-k.wake:
 		case <-k.client.ctx.Done():
-			k.over(ErrClosed)
+			k.endSession(ErrClosed)
 		}
-		nap, again := k.tick(k.client.clock.Now())
+		next, again := k.step(k.client.clock.Now())
 		if !again {
 			k.closeSession()
 			return
 		}
-		timer.Reset(nap)
+		timer.Reset(next)
 	}
 }
 
-// tick does what is due now. It says how long to nap, and whether there is any
-// reason to wake up again.
-func (k *keeper) tick(now engine.Instant) (nap time.Duration, again bool) {
+// step does what is due now. It returns the time until the next step, and whether
+// there is one.
+func (k *keepAlive) step(now engine.Instant) (next time.Duration, again bool) {
 	k.mu.Lock()
-	ended := k.expire(now, k.due(now)...)
-	nap = min(maxNap, k.untilDeadline(now))
+	ended := k.expire(now, k.mayBeDue(now)...)
+	next = min(maxTimer, k.untilDeadline(now))
 
-	busy := len(k.holds) > 0 || k.users > 0
+	busy := len(k.grants) > 0 || k.users > 0
 	if busy {
-		k.used = now
+		k.lastUsed = now
 	}
 	if k.wantsRenewal() {
 		every := k.timing.renew
 		if k.failing {
-			every /= 4 // there is no time to lose
+			every /= 4 // the lease may end before the next regular keep-alive
 		}
-		if left := now.Until(k.tried.Add(every)); left > 0 {
-			nap = min(nap, left)
+		if left := now.Until(k.lastSent.Add(every)); left > 0 {
+			next = min(next, left)
 		} else if len(k.renewing) == 0 {
 			k.client.background(func() { _ = k.renew(k.client.ctx) })
 		}
 	}
-	k.startDiscards()
-	idle := k.gone != nil || !busy && now.Since(k.used) >= k.linger()
+	k.startReleases()
+	idle := k.over != nil || !busy && now.Since(k.lastUsed) >= k.idleTime()
 	k.mu.Unlock()
 
-	k.tell(now, ended)
-	if idle && k.client.retire(k) {
+	k.reportLost(now, ended)
+	if idle && k.client.retireKeepAlive(k) {
 		return 0, false
 	}
-	return max(nap, time.Millisecond), true
+	return max(next, time.Millisecond), true
 }
 
-// due is which holds can have reached their deadline. The caller holds mu.
-func (k *keeper) due(now engine.Instant) []*hold {
-	sessionOver := now.Until(k.renewed.Add(k.timing.validity())) <= 0
-	var holds []*hold
-	for _, h := range k.young {
-		holds = append(holds, h)
+// mayBeDue returns the grants that can have reached their deadline. The caller
+// holds mu.
+func (k *keepAlive) mayBeDue(now engine.Instant) []*heldGrant {
+	sessionDue := now.Until(k.lastRenewed.Add(k.timing.validity())) <= 0
+	var grants []*heldGrant
+	for _, g := range k.uncovered {
+		grants = append(grants, g)
 	}
-	if sessionOver && len(k.holds) > len(k.young) {
-		for _, h := range k.holds {
-			if h.settled {
-				holds = append(holds, h)
+	if sessionDue && len(k.grants) > len(k.uncovered) {
+		for _, g := range k.grants {
+			if g.covered {
+				grants = append(grants, g)
 			}
 		}
 	}
-	return holds
+	return grants
 }
 
-// untilDeadline is the time to the next deadline. The caller holds mu.
-func (k *keeper) untilDeadline(now engine.Instant) time.Duration {
-	next := time.Duration(maxNap)
-	if len(k.holds) > len(k.young) {
-		next = min(next, now.Until(k.renewed.Add(k.timing.validity())))
+// untilDeadline returns the time to the next deadline. The caller holds mu.
+func (k *keepAlive) untilDeadline(now engine.Instant) time.Duration {
+	next := time.Duration(maxTimer)
+	if len(k.grants) > len(k.uncovered) {
+		next = min(next, now.Until(k.lastRenewed.Add(k.timing.validity())))
 	}
-	for _, h := range k.young {
-		next = min(next, now.Until(k.deadline(h)))
+	for _, g := range k.uncovered {
+		next = min(next, now.Until(k.deadline(g)))
 	}
 	return next
 }
 
-// wantsRenewal: a fixed lease is not renewed, but who waits for one is. What is
-// only to be discarded is not worth a renewal: it may well expire. The caller
-// holds mu.
-func (k *keeper) wantsRenewal() bool {
+// wantsRenewal reports whether the session needs keep-alives. A lease without
+// renewal needs them only while it waits for its grant. Attempts that are only to be
+// released need none: they may expire. The caller holds mu.
+func (k *keepAlive) wantsRenewal() bool {
 	switch {
-	case k.gone != nil:
+	case k.over != nil:
 		return false
 	case k.fixed:
-		return k.users > 0 && len(k.holds) == 0
-	case len(k.holds) > 0 || k.users > 0:
+		return k.users > 0 && len(k.grants) == 0
+	case len(k.grants) > 0 || k.users > 0:
 		return true
 	}
-	return len(k.discards) == 0
+	return len(k.releases) == 0
 }
 
-// linger is how long an unused session is kept: for the next acquisition, and
+// idleTime returns how long an unused session is kept, for the next acquisition and
 // for releases that the service has not confirmed. After one TTL without a
-// keep-alive the service lets go of them by itself. The caller holds mu.
-func (k *keeper) linger() time.Duration {
-	if k.fixed && len(k.discards) == 0 {
+// keep-alive the service ends the session itself. The caller holds mu.
+func (k *keepAlive) idleTime() time.Duration {
+	if k.fixed && len(k.releases) == 0 {
 		return 0
 	}
 	return k.timing.ttl
 }
 
-// renew sends one keep-alive, after any that is under way, and reports it.
-func (k *keeper) renew(ctx context.Context) error {
+// renew sends one keep-alive, after any that is under way, and calls the hook.
+func (k *keepAlive) renew(ctx context.Context) error {
 	select {
 	case k.renewing <- struct{}{}:
 	case <-ctx.Done():
@@ -126,37 +127,37 @@ func (k *keeper) renew(ctx context.Context) error {
 	}
 	report, err := k.renewOnce(ctx)
 	<-k.renewing
-	k.poke()
+	k.wakeUp()
 	if report.Session == k.id {
 		emit(k.client.hooks.Renewed, report)
 	}
 	return err
 }
 
-// renewOnce sends one keep-alive. The caller holds renewing. The report is zero
-// if nothing was sent.
-func (k *keeper) renewOnce(ctx context.Context) (Renewal, error) {
+// renewOnce sends one keep-alive. The caller holds renewing. The report is zero if
+// nothing was sent.
+func (k *keepAlive) renewOnce(ctx context.Context) (Renewal, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timing.renew)
 	defer cancel()
 
 	sent := k.client.clock.Now()
 	k.mu.Lock()
-	if k.gone != nil {
+	if k.over != nil {
 		defer k.mu.Unlock()
-		return Renewal{}, k.gone
+		return Renewal{}, k.over
 	}
-	k.tried = sent
+	k.lastSent = sent
 	k.round++
-	round, leases := k.round, len(k.holds)
+	round, leases := k.round, len(k.grants)
 	k.mu.Unlock()
 
 	failed, err := k.session.Renew(ctx)
 
 	switch {
 	case errors.Is(err, engine.ErrLost):
-		k.over(err)
+		k.endSession(err)
 	case err == nil:
-		k.prolong(round, sent, failed)
+		k.extend(round, sent, failed)
 		if len(failed) > 0 {
 			err = fmt.Errorf("%w: %d of %d leases were not renewed", engine.ErrUnavailable, len(failed), leases)
 		}
@@ -167,33 +168,33 @@ func (k *keeper) renewOnce(ctx context.Context) (Renewal, error) {
 	return Renewal{Session: k.id, Leases: leases, Elapsed: k.client.clock.Now().Since(sent), Err: err}, err
 }
 
-// prolong notes that a keep-alive was answered: everything that was held when
-// it was sent, but for the failed, counts from then.
-func (k *keeper) prolong(round uint64, sent engine.Instant, failed []engine.Nonce) {
+// extend records an answered keep-alive: the deadline of every grant that was held
+// when it was sent, except the failed ones, counts from then.
+func (k *keepAlive) extend(round uint64, sent engine.Instant, failed []engine.Nonce) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, nonce := range failed {
-		h := k.holds[nonce]
-		if h == nil {
+		g := k.grants[nonce]
+		if g == nil {
 			continue
 		}
-		if h.settled {
-			h.settled, h.sent = false, k.renewed
-			k.young[nonce] = h
+		if g.covered {
+			g.covered, g.sent = false, k.lastRenewed
+			k.uncovered[nonce] = g
 		}
-		h.round = round
+		g.round = round
 	}
-	k.renewed = sent
-	for nonce, h := range k.young {
-		if h.round < round {
-			h.settled = true
-			delete(k.young, nonce)
+	k.lastRenewed = sent
+	for nonce, g := range k.uncovered {
+		if g.round < round {
+			g.covered = true
+			delete(k.uncovered, nonce)
 		}
 	}
 }
 
-// renewLease is Lease.Renew.
-func (k *keeper) renewLease(ctx context.Context, l *Lease) error {
+// renewLease implements Lease.Renew.
+func (k *keepAlive) renewLease(ctx context.Context, l *Lease) error {
 	if err := k.check(l); err != nil {
 		return err
 	}
@@ -203,8 +204,8 @@ func (k *keeper) renewLease(ctx context.Context, l *Lease) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if renewErr != nil && l.hold.settled && k.renewed == k.tried {
-		return nil // others failed, not this one
+	if renewErr != nil && l.grant.covered && k.lastRenewed == k.lastSent {
+		return nil // other leases failed, not this one
 	}
 	return renewErr
 }

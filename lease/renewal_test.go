@@ -42,20 +42,20 @@ func TestFailedRenewalsAreToleratedUntilTheDeadline(t *testing.T) {
 			start := time.Now()
 			s.memory.Fail(failure)
 			time.Sleep(validity - time.Millisecond)
-			require.NoError(t, l.Err(), "failed renewals are no loss")
+			require.NoError(t, l.Err(), "a failed renewal is not a loss")
 			s.memory.Fail(nil)
-			require.NoError(t, l.Renew(t.Context()), "there is time until the last moment")
+			require.NoError(t, l.Renew(t.Context()), "a renewal just before the deadline succeeds")
 			s.memory.Fail(failure)
 			<-l.Done()
 			require.ErrorIs(t, context.Cause(l.Context()), engine.ErrExpired)
-			require.Equal(t, 2*validity-time.Millisecond, time.Since(start), "and not a moment longer")
-			require.Greater(t, len(s.told.read().renewals), 8, "it does not wait a third of the TTL after a failure")
+			require.Equal(t, 2*validity-time.Millisecond, time.Since(start), "the lease ends at its deadline")
+			require.Greater(t, len(s.events.read().renewals), 8, "after a failure the next renewal comes earlier")
 			s.memory.Fail(nil)
 		})
 	}
 }
 
-func TestRenewalThatHangsDoesNotDelayTheDeadline(t *testing.T) {
+func TestHangingRenewalDoesNotDelayTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.tap(func(on *taps) {
@@ -68,11 +68,11 @@ func TestRenewalThatHangsDoesNotDelayTheDeadline(t *testing.T) {
 		l := s.acquire()
 		<-l.Done()
 		require.Equal(t, validity, time.Since(start))
-		require.GreaterOrEqual(t, len(s.told.read().renewals), 1, "one that hangs is given up in time to try again")
+		require.GreaterOrEqual(t, len(s.events.read().renewals), 1, "a renewal that hangs is canceled in time for another")
 	})
 }
 
-func TestNotYoursStopsAtOnce(t *testing.T) {
+func TestTakenLeaseEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
@@ -88,28 +88,28 @@ func TestNotYoursStopsAtOnce(t *testing.T) {
 		require.ErrorIs(t, l.Err(), engine.ErrTaken)
 		require.ErrorIs(t, l.Err(), engine.ErrLost)
 		require.NotErrorIs(t, l.Err(), engine.ErrExpired)
-		require.Less(t, time.Since(start), ttl/2, "long before the deadline")
+		require.Less(t, time.Since(start), ttl/2, "before the deadline")
 		time.Sleep(ttl)
-		require.Equal(t, int64(1), calls.Load(), "nothing is renewed any more")
-		require.Len(t, s.told.read().lost, 1)
-		require.ErrorIs(t, s.told.read().lost[0].Err, engine.ErrTaken)
+		require.Equal(t, int64(1), calls.Load(), "a lost session is not renewed")
+		require.Len(t, s.events.read().lost, 1)
+		require.ErrorIs(t, s.events.read().lost[0].Err, engine.ErrTaken)
 	})
 }
 
-func TestAFixedLeaseIsNotRenewed(t *testing.T) {
+func TestLeaseWithoutRenewalIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		start := time.Now()
 		l := s.acquire(lease.WithoutRenewal())
 		<-l.Done()
 		require.Equal(t, validity, time.Since(start))
-		require.Empty(t, s.told.read().renewals)
+		require.Empty(t, s.events.read().renewals)
 	})
 }
 
-// Who waits for a fixed lease must be kept in the queue, and gets the full time
-// once it is its turn.
-func TestWaitingForAFixedLease(t *testing.T) {
+// TestWaitingForALeaseWithoutRenewal checks that the waiter stays in the queue and
+// gets the full TTL when it is granted.
+func TestWaitingForALeaseWithoutRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		held, err := s.other().Acquire(t.Context(), "a")
@@ -120,13 +120,13 @@ func TestWaitingForAFixedLease(t *testing.T) {
 		}()
 		l := s.acquire(lease.WithoutRenewal())
 		start := time.Now()
-		require.Len(t, s.told.read().waiting, 1, "it has kept its place, and has not queued again")
+		require.Len(t, s.events.read().waiting, 1, "the waiter stays in the queue")
 		<-l.Done()
 		require.Equal(t, validity, time.Since(start))
 	})
 }
 
-func TestAFixedLeaseBesideARenewedOne(t *testing.T) {
+func TestLeaseWithoutRenewalBesideARenewedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		renewed := s.acquire()
@@ -156,15 +156,16 @@ func TestOneKeepAliveServesAllLeases(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		require.LessOrEqual(t, calls.Load(), int64(3))
-		require.Equal(t, 1000, s.told.read().renewals[0].Leases)
+		require.Equal(t, 1000, s.events.read().renewals[0].Leases)
 		for _, l := range leases {
 			require.NoError(t, l.Err())
 		}
 	})
 }
 
-// A renewal that was under way when the lease arrived may not have covered it.
-func TestARenewalCoversOnlyWhatWasHeldWhenItWasSent(t *testing.T) {
+// TestRenewalCoversOnlyLeasesHeldWhenItWasSent grants a lease while a renewal is under
+// way. That renewal may not have covered it.
+func TestRenewalCoversOnlyLeasesHeldWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.acquire()
@@ -189,14 +190,14 @@ func TestARenewalCoversOnlyWhatWasHeldWhenItWasSent(t *testing.T) {
 		b, err := s.client.Acquire(t.Context(), "b")
 		require.NoError(t, err)
 		before := b.Deadline()
-		time.Sleep(1500 * time.Millisecond) // the slow renewal has been answered
+		time.Sleep(1500 * time.Millisecond) // the slow renewal is answered
 		require.True(t, before.Equal(b.Deadline()))
 		time.Sleep(ttl / 3)
-		require.True(t, b.Deadline().After(before), "the next one covers it")
+		require.True(t, b.Deadline().After(before), "the next renewal covers it")
 	})
 }
 
-func TestARenewalMayFailForSome(t *testing.T) {
+func TestRenewalMayFailForSomeLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		a := s.acquire()
@@ -218,7 +219,7 @@ func TestARenewalMayFailForSome(t *testing.T) {
 	})
 }
 
-func TestAnUnusedSessionIsClosed(t *testing.T) {
+func TestUnusedSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		var closed counter

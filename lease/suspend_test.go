@@ -10,13 +10,14 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// A suspend must end the lease, though no timer has seen any time pass.
+// TestSuspendEndsTheLease checks that time in suspend counts although timers do not
+// run then.
 func TestSuspendEndsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire()
 		s.clock.Suspend(ttl)
-		require.ErrorIs(t, l.Err(), lease.ErrExpired, "at once, when asked")
+		require.ErrorIs(t, l.Err(), lease.ErrExpired, "Err reports it at once")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
@@ -30,6 +31,6 @@ func TestSuspendEndsTheLease(t *testing.T) {
 		s.clock.Suspend(ttl)
 		woke := time.Now()
 		<-l.Done()
-		require.LessOrEqual(t, time.Since(woke), time.Second, "by itself within a second of waking")
+		require.LessOrEqual(t, time.Since(woke), time.Second, "the context ends within a second")
 	})
 }

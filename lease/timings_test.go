@@ -16,31 +16,31 @@ import (
 	"github.com/leased-project/leased/lease/memory"
 )
 
-// governed is a service with policies of its own.
-type governed struct {
+// policyBackend is a service with policies of its own.
+type policyBackend struct {
 	*memory.Backend
 	mu       sync.Mutex
 	topology engine.Topology
 	unknown  error // why the topology is not known yet
 }
 
-func (g *governed) Topology() engine.Topology {
+func (g *policyBackend) Topology() engine.Topology {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.topology
 }
 
-func (g *governed) NextTopology(context.Context, uint64) (engine.Topology, error) {
+func (g *policyBackend) NextTopology(context.Context, uint64) (engine.Topology, error) {
 	return engine.Topology{}, engine.ErrUnavailable
 }
 
-func (g *governed) AwaitTopology(context.Context) error {
+func (g *policyBackend) AwaitTopology(context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.unknown
 }
 
-func (g *governed) set(t *testing.T, policies ...engine.Policy) {
+func (g *policyBackend) set(t *testing.T, policies ...engine.Policy) {
 	t.Helper()
 	set, err := engine.NewPolicies(policies...)
 	require.NoError(t, err)
@@ -49,25 +49,25 @@ func (g *governed) set(t *testing.T, policies ...engine.Policy) {
 	g.topology = engine.Topology{Version: g.topology.Version + 1, Policies: set}
 }
 
-func newGoverned(t *testing.T, options ...lease.Option) (*governed, *lease.Client) {
+func newPolicyBackend(t *testing.T, options ...lease.Option) (*policyBackend, *lease.Client) {
 	t.Helper()
 	memory, err := memory.New()
 	require.NoError(t, err)
-	g := &governed{Backend: memory}
+	g := &policyBackend{Backend: memory}
 	c, err := lease.New(g, append([]lease.Option{lease.WithClock(leasetest.NewClock())}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
 	return g, c
 }
 
-// left is how long a lease lasts that was just granted.
+// left returns the time until the deadline of a lease.
 func left(l *lease.Lease) time.Duration { return time.Until(l.Deadline()) }
 
-func TestThePolicyOfTheServiceSetsTheTimings(t *testing.T) {
+func TestServicePolicySetsTheTimings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var renewals []time.Time
 		var mu sync.Mutex
-		g, c := newGoverned(t, lease.WithHooks(lease.Hooks{Renewed: func(lease.Renewal) {
+		g, c := newPolicyBackend(t, lease.WithHooks(lease.Hooks{Renewed: func(lease.Renewal) {
 			mu.Lock()
 			defer mu.Unlock()
 			renewals = append(renewals, time.Now())
@@ -76,7 +76,7 @@ func TestThePolicyOfTheServiceSetsTheTimings(t *testing.T) {
 		began := time.Now()
 		l, err := c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
-		require.Equal(t, 55*time.Second, left(l), "ttl less drift")
+		require.Equal(t, 55*time.Second, left(l), "TTL minus drift")
 		time.Sleep(8 * time.Second)
 		mu.Lock()
 		require.Equal(t, []time.Time{began.Add(7 * time.Second)}, renewals)
@@ -86,20 +86,20 @@ func TestThePolicyOfTheServiceSetsTheTimings(t *testing.T) {
 		require.NoError(t, l.Release(t.Context()))
 		l, err = c.Acquire(t.Context(), "a")
 		require.NoError(t, err)
-		require.Equal(t, 25*time.Second, left(l), "a change reaches the next acquire")
+		require.Equal(t, 25*time.Second, left(l), "the next acquire uses the changed policy")
 		require.NoError(t, l.Release(t.Context()))
 		l, err = c.Acquire(t.Context(), "a", lease.WithTTL(20*time.Second))
 		require.NoError(t, err)
-		require.Equal(t, 15*time.Second, left(l), "a call may choose its ttl; drift is the policy's")
+		require.Equal(t, 15*time.Second, left(l), "the call sets the TTL, the policy the drift")
 		l, err = c.Acquire(t.Context(), "other")
 		require.NoError(t, err)
-		require.Equal(t, validity, left(l), "no policy: the defaults")
+		require.Equal(t, validity, left(l), "without a policy the defaults apply")
 	})
 }
 
-func TestPoliciesOfTheClientFillInWhatTheServiceLeavesOpen(t *testing.T) {
+func TestClientPoliciesApplyWhereTheServiceHasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, c := newGoverned(t, lease.WithPolicies(engine.Policy{TTL: time.Minute, Drift: time.Second},
+		g, c := newPolicyBackend(t, lease.WithPolicies(engine.Policy{TTL: time.Minute, Drift: time.Second},
 			engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}))
 		g.set(t, engine.Policy{Prefix: "b", Mode: engine.Correctness, TTL: 10 * time.Second})
 		l, err := c.Acquire(t.Context(), "a")
@@ -109,14 +109,14 @@ func TestPoliciesOfTheClientFillInWhatTheServiceLeavesOpen(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, validity, left(l))
 		_, err = c.Acquire(t.Context(), "fast/a")
-		require.ErrorIs(t, err, engine.ErrModeMismatch, "the mode of a client's policy is what it expects")
+		require.ErrorIs(t, err, engine.ErrModeMismatch, "a mode in the client's policy is what the client expects")
 	})
 }
 
 func TestAcquireWaitsForTheFirstTopology(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waiting := make(chan error, 100)
-		g, c := newGoverned(t, lease.WithHooks(lease.Hooks{Waiting: func(e lease.Event) { waiting <- e.Err }}))
+		g, c := newPolicyBackend(t, lease.WithHooks(lease.Hooks{Waiting: func(e lease.Event) { waiting <- e.Err }}))
 		g.unknown = engine.ErrUnavailable
 		_, err := c.TryAcquire(t.Context(), "a")
 		require.ErrorIs(t, err, engine.ErrUnavailable)
@@ -137,7 +137,7 @@ func TestAcquireWaitsForTheFirstTopology(t *testing.T) {
 		g.unknown = engine.ErrInvalid
 		g.mu.Unlock()
 		_, err = c.Acquire(t.Context(), "b")
-		require.ErrorIs(t, err, engine.ErrInvalid, "what waiting cannot help ends the waiting")
+		require.ErrorIs(t, err, engine.ErrInvalid, "Acquire does not wait after a final error")
 	})
 }
 

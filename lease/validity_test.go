@@ -13,8 +13,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// grantWithoutTime answers like a backend that leaves the counting to the
-// client.
+// grantWithoutTime answers like a backend that does not set Grant.Sent.
 func grantWithoutTime(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
 	g, err := next(ctx, r)
 	g.Sent = engine.Instant{}
@@ -27,9 +26,9 @@ func TestValidityCountsFromBeforeTheRequestWasSent(t *testing.T) {
 		const slow = 2 * time.Second
 		s.tap(func(on *taps) {
 			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
-				time.Sleep(slow / 2) // on the way there
+				time.Sleep(slow / 2) // the request
 				g, err := grantWithoutTime(ctx, r, next)
-				time.Sleep(slow / 2) // on the way back
+				time.Sleep(slow / 2) // the answer
 				return g, err
 			}
 		})
@@ -78,7 +77,7 @@ func TestValidityCountsFromBeforeTheSessionWasOpened(t *testing.T) {
 	})
 }
 
-func TestAGrantThatArrivesTooLateIsNotUsed(t *testing.T) {
+func TestLateGrantIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		calls := 0
@@ -95,15 +94,15 @@ func TestAGrantThatArrivesTooLateIsNotUsed(t *testing.T) {
 		l := s.acquire()
 		require.NoError(t, l.Err())
 		require.Equal(t, 2, calls)
-		require.Equal(t, fencing.Token(2), l.Token(), "the first token was granted and never used")
+		require.Equal(t, fencing.Token(2), l.Token(), "the first grant is not used")
 		synctest.Wait()
 		status, err := s.memory.Inspect(t.Context(), "a")
 		require.NoError(t, err)
-		require.Len(t, status.Holders, 1, "the late grant was given back")
+		require.Len(t, status.Holders, 1, "the late grant is released")
 	})
 }
 
-func TestTheHolderGivesUpBeforeTheServiceDoes(t *testing.T) {
+func TestHolderGivesUpBeforeTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		l := s.acquire(lease.WithoutRenewal())
