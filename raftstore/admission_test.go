@@ -80,7 +80,7 @@ func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
 
 // With its folder a node may stop, move and join again as it likes.
 func TestAVoterThatRemembersKeepsItsVote(t *testing.T) {
-	c := startDisk(t, 3, DefaultLog)
+	c := startDisk(t, 3, DefaultLogStore)
 	ctx := testContext(t)
 	s := openSession(t, c.backend(), time.Hour)
 	leader := slices.Index(c.nodes, c.leader())
@@ -150,7 +150,7 @@ func TestAFolderWithoutItsVotesIsRefused(t *testing.T) {
 }
 
 func TestAnEmptiedProcessDoesNotVote(t *testing.T) {
-	ps := startProcesses(t, 3, DefaultLog)
+	ps := startProcesses(t, 3, DefaultLogStore)
 	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})
 	require.NoError(t, err)

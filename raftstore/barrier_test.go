@@ -76,7 +76,7 @@ func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
 			&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(old.ID()), Addr: []byte(old.ID())}},
 			&raft.TimeoutNowResponse{}))
 		eventually(t, "the next leader", next.Leads)
-		others, err := NewBackend([]*Node{next})
+		others, err := NewBackend(next)
 		require.NoError(t, err)
 		grant, err := openSession(t, others, time.Minute).Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -42,11 +43,40 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
+// retrying repeats the calls of a session until their outcome is known, as
+// lease.Client does.
+type retrying struct{ engine.Session }
+
+func (s retrying) Acquire(ctx context.Context, request engine.Request) (grant engine.Grant, err error) {
+	err = retry(ctx, func() (err error) { grant, err = s.Session.Acquire(ctx, request); return err })
+	return grant, err
+}
+
+func (s retrying) Renew(ctx context.Context) (lost []engine.Nonce, err error) {
+	err = retry(ctx, func() (err error) { lost, err = s.Session.Renew(ctx); return err })
+	return lost, err
+}
+
+func (s retrying) Release(ctx context.Context, nonce engine.Nonce) error {
+	return retry(ctx, func() error { return s.Session.Release(ctx, nonce) })
+}
+
+// retry repeats a call while there is no leader.
+func retry(ctx context.Context, call func() error) error {
+	for {
+		err := call()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
+			return err
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
 var quiet = slog.New(slog.DiscardHandler)
 
 // diskConfig is a node on a real disk and a free loopback port.
 func diskConfig(t testing.TB, id string, kind logstore.Kind) Config {
-	return Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Log: kind, Logger: quiet,
+	return Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", LogStore: kind, Logger: quiet,
 		Fatal: func(err error) { t.Errorf("node %s ended: %v", id, err) }}
 }
 
@@ -165,7 +195,7 @@ func (c *cluster) heal() {
 }
 
 func (c *cluster) backend() *Backend {
-	b, err := NewBackend(c.nodes)
+	b, err := NewBackend(c.nodes...)
 	require.NoError(c.t, err)
 	return b
 }

@@ -35,8 +35,10 @@ type Config struct {
 	Advertise string
 	// TLS, if not nil, must ask for and verify the certificates of clients.
 	TLS *tls.Config
-	// Log is how the log is kept. Default: logstore.WAL.
-	Log logstore.Kind
+	// LogStore is the kind of the log on disk: logstore.WAL or logstore.Bolt. Open
+	// returns logstore.ErrKind on a folder of the other kind. Default:
+	// DefaultLogStore.
+	LogStore logstore.Kind
 
 	// HeartbeatTimeout is how long a follower waits for a sign of the leader
 	// before it stands for election. It must be longer than the slowest write
@@ -87,7 +89,7 @@ func MemoryStorage() *Storage {
 
 // filled is c with its defaults.
 func (c Config) filled() Config {
-	setDefault(&c.Log, DefaultLog)
+	setDefault(&c.LogStore, DefaultLogStore)
 	setDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
 	setDefault(&c.StoreDeadline, DefaultStoreDeadline)
 	setDefault(&c.MaxPending, DefaultMaxPending)
@@ -133,6 +135,9 @@ func (c Config) validate() error {
 	case c.MaxPending < 1:
 		return fmt.Errorf("%w: max pending (%d) must be at least 1", ErrConfig, c.MaxPending)
 	}
+	if _, err := logstore.ParseKind(string(c.LogStore)); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	return nil
 }
 
@@ -152,6 +157,6 @@ func (c Config) engine(notify chan<- bool) *raft.Config {
 	return e
 }
 
-// DefaultLog is the kind of log of a Config that names none. The measurements
+// DefaultLogStore is the log store of a Config that names none. The measurements
 // behind the choice are in docs/adr/0010-log-store.md.
-const DefaultLog = logstore.WAL
+const DefaultLogStore = logstore.WAL

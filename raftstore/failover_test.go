@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -19,11 +18,8 @@ import (
 func TestQueueSurvivesFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
-		// Each leader below is cut off as soon as it serves: those who wait may
-		// meet none of them in the time that they usually look for one.
-		b, err := NewBackend(c.nodes, WithPatience(patience))
-		require.NoError(t, err)
-		holder := openSession(t, b, time.Minute)
+		b := c.backend()
+		holder := retrying{openSession(t, b, time.Minute)}
 		first, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
 
@@ -32,10 +28,10 @@ func TestQueueSurvivesFailover(t *testing.T) {
 		var order []int
 		var wg sync.WaitGroup
 		for i := range waiters {
-			s := openSession(t, b, time.Minute)
+			s := retrying{openSession(t, b, time.Minute)}
 			queued := make(chan struct{})
 			request := lockRequest(1, "a")
-			request.Wait, request.Queued = true, func() { close(queued) }
+			request.Wait, request.Queued = true, sync.OnceFunc(func() { close(queued) })
 			wg.Go(func() {
 				grant, err := s.Acquire(testContext(t), request)
 				if err != nil {
@@ -73,12 +69,12 @@ func TestWaitersFollowTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		b := c.backend()
-		holder, waiter := openSession(t, b, time.Minute), openSession(t, b, time.Minute)
+		holder, waiter := retrying{openSession(t, b, time.Minute)}, retrying{openSession(t, b, time.Minute)}
 		_, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
 		queued, granted := make(chan struct{}), make(chan error, 1)
 		request := lockRequest(1, "a")
-		request.Wait, request.Queued = true, func() { close(queued) }
+		request.Wait, request.Queued = true, sync.OnceFunc(func() { close(queued) })
 		go func() { _, err := waiter.Acquire(testContext(t), request); granted <- err }()
 		<-queued
 		old := c.leader()
@@ -125,7 +121,7 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		b := c.backend()
-		s := openSession(t, b, 10*time.Minute)
+		s := retrying{openSession(t, b, 10*time.Minute)}
 		stop := make(chan struct{})
 		var disturber sync.WaitGroup
 		disturber.Go(func() {
@@ -143,15 +139,14 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 		})
 		last := fencing.None
 		for nonce := engine.Nonce(1); nonce <= 300; nonce++ {
-			grant := persist(t, s, lockRequest(nonce, "a"))
+			grant, err := s.Acquire(testContext(t), lockRequest(nonce, "a"))
+			require.NoError(t, err)
 			again, err := s.Acquire(testContext(t), lockRequest(nonce, "a"))
-			if err == nil {
-				require.Equal(t, grant.Token, again.Token, "asked twice, granted once")
-			}
+			require.NoError(t, err)
+			require.Equal(t, grant.Token, again.Token, "asked twice, granted once")
 			require.True(t, grant.Token.Newer(last), "%d after %d", grant.Token, last)
 			last = grant.Token
-			for s.Release(testContext(t), nonce) != nil {
-			}
+			require.NoError(t, s.Release(testContext(t), nonce))
 			pass(100 * time.Millisecond)
 		}
 		close(stop)
@@ -161,27 +156,13 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 	})
 }
 
-// persist asks with one nonce until there is an answer.
-func persist(t *testing.T, s engine.Session, request engine.Request) engine.Grant {
-	t.Helper()
-	for range 100 {
-		grant, err := s.Acquire(testContext(t), request)
-		if err == nil {
-			return grant
-		}
-		require.True(t, errors.Is(err, engine.ErrUncertain) || errors.Is(err, engine.ErrUnavailable), "%v", err)
-	}
-	require.FailNow(t, "no answer")
-	return engine.Grant{}
-}
-
 func TestLockDelayRunsAgainAfterFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		b := c.backend()
 		_, err := c.leader().SetPolicy(testContext(t), engine.Policy{Prefix: "slow/", Mode: engine.Correctness, LockDelay: 20 * time.Second}, 0, false)
 		require.NoError(t, err)
-		s, other := openSession(t, b, time.Second), openSession(t, b, 10*time.Minute)
+		s, other := openSession(t, b, time.Second), retrying{openSession(t, b, 10*time.Minute)}
 		_, err = s.Acquire(testContext(t), lockRequest(1, "slow/a"))
 		require.NoError(t, err)
 		request := lockRequest(1, "slow/a")
@@ -321,16 +302,6 @@ func TestDifferentOutcomesAreDivergence(t *testing.T) {
 			require.NotEqual(t, a.Hash, b.Hash, "programs that do different things with one entry are found out")
 		}
 	}
-}
-
-// A call that was certainly not carried out says nothing of an earlier one that
-// may have been.
-func TestDoubtRemains(t *testing.T) {
-	earlier := fmt.Errorf("%w: the leader died", engine.ErrUncertain)
-	require.ErrorIs(t, inDoubt(earlier, ErrBusy), engine.ErrUncertain)
-	require.NotErrorIs(t, inDoubt(nil, ErrBusy), engine.ErrUncertain)
-	require.NotErrorIs(t, inDoubt(earlier, engine.ErrHeld), engine.ErrUncertain, "the machine has answered")
-	require.NoError(t, inDoubt(earlier, nil))
 }
 
 func TestCancelledWaiterLeavesTheQueue(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/lessor"
+	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -98,7 +98,7 @@ func TestFailedWriteEndsTheNode(t *testing.T) {
 		ended := make(chan error, 3)
 		c := startMemory(t, 3, disks(under, ended))
 		leader := c.leader()
-		s := openSession(t, c.backend(), time.Minute)
+		s := retrying{openSession(t, c.backend(), time.Minute)}
 		first, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
 
@@ -187,7 +187,7 @@ func TestIsolatedLeaderCannotAnswerReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		old := c.leader()
-		s := openSession(t, c.backend(), time.Minute)
+		s := retrying{openSession(t, c.backend(), time.Minute)}
 		c.isolate(old)
 		require.True(t, old.Leads(), "it does not know yet")
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -227,7 +227,7 @@ func TestPausedLeaderPromisesNothing(t *testing.T) {
 		require.Error(t, old.renew(ctx, id, s.(*Session).number), "a promise without a proof would outlast the next leader's patience")
 
 		c.heal()
-		_, err = s.Renew(testContext(t))
+		_, err = retrying{s}.Renew(testContext(t))
 		require.NoError(t, err)
 	})
 }

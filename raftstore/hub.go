@@ -89,7 +89,7 @@ func (h *hub) watch(resource fencing.Resource, w *watcher) (stop func()) {
 	}
 }
 
-func (w *watcher) poke() {
+func (w *watcher) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -110,7 +110,7 @@ func (h *hub) pass(c machine.Command, events []machine.Event, m *machine.Machine
 		if len(h.watchers) > 0 {
 			for _, name := range e.Resources {
 				for w := range h.watchers[name] {
-					w.poke()
+					w.notify()
 				}
 			}
 		}
@@ -198,7 +198,7 @@ func (h *hub) restored(old, now *machine.Machine) (later []func()) {
 	}
 	for _, watchers := range h.watchers {
 		for w := range watchers {
-			w.poke()
+			w.notify()
 		}
 	}
 	return later

@@ -169,7 +169,7 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 }
 
 func TestPausedLeaderProcess(t *testing.T) {
-	ps := startProcesses(t, 3, DefaultLog)
+	ps := startProcesses(t, 3, DefaultLogStore)
 	mine, other := engine.NewSessionID(), engine.NewSessionID()
 	for _, id := range []engine.SessionID{mine, other} {
 		_, err := ps.ask(call{Op: "open", Session: id})
@@ -199,7 +199,7 @@ func TestPausedLeaderProcess(t *testing.T) {
 }
 
 func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
-	ps := startProcesses(t, 3, DefaultLog)
+	ps := startProcesses(t, 3, DefaultLogStore)
 	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})
 	require.NoError(t, err)
@@ -220,7 +220,7 @@ func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	old.kill()
 	_, err = next.call(call{Op: "remove", ID: old.spec.ID})
 	require.NoError(t, err)
-	fresh := newProcess(t, "p9", DefaultLog)
+	fresh := newProcess(t, "p9", DefaultLogStore)
 	fresh.start()
 	_, err = fresh.call(call{Op: "join", Control: ps.leader().control})
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -260,4 +261,38 @@ func (n *Node) extend(term *leadership, id engine.SessionID, incarnation uint64)
 		return engine.ErrExpired
 	}
 	return nil
+}
+
+const (
+	// LeaderTimeout bounds the wait of AwaitLeader: about two elections.
+	LeaderTimeout = 3 * time.Second
+	// leaderPoll is the time between two looks at who leads.
+	leaderPoll = 10 * time.Millisecond
+)
+
+// AwaitLeader waits until this node leads and serves, or knows the API address
+// of another leader (see SetMemberAPI), and returns the leader's ID and API
+// address. After LeaderTimeout, or when ctx ends, it returns a NotLeaderError.
+func (n *Node) AwaitLeader(ctx context.Context) (id, api string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, LeaderTimeout)
+	defer cancel()
+	poll := time.NewTicker(leaderPoll)
+	defer poll.Stop()
+	for {
+		if n.Leads() {
+			return n.ID(), n.MemberAPI(n.ID()), nil
+		}
+		if id, _ := n.Leader(); id != "" && id != n.ID() {
+			if api := n.MemberAPI(id); api != "" {
+				return id, api, nil
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return "", "", fmt.Errorf("%w: %w", n.notLeader(), context.Cause(ctx))
+		case <-n.stopped:
+			return "", "", ErrStopped
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,4 +82,38 @@ func TestNoCallIsLetInBeforeTheDeadlinesBegin(t *testing.T) {
 	require.True(t, <-served)
 	require.NoError(t, n.extend(n.leading.Load(), id, opened.Incarnation))
 	require.True(t, n.retire())
+}
+
+func TestAwaitLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 3)
+		ctx, leader := testContext(t), c.leader()
+		id, _, err := leader.AwaitLeader(ctx)
+		require.NoError(t, err)
+		require.Equal(t, leader.ID(), id)
+
+		follower := c.nodes[0]
+		if follower == leader {
+			follower = c.nodes[1]
+		}
+		c.agree()
+		var notLeader *NotLeaderError
+		_, _, err = follower.AwaitLeader(ctx)
+		require.ErrorAs(t, err, &notLeader, "the API address of the leader is unknown")
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		require.NotErrorIs(t, err, engine.ErrUncertain)
+		require.NoError(t, leader.SetMemberAPI(ctx, leader.ID(), "192.0.2.1:7000"))
+		id, api, err := follower.AwaitLeader(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []string{leader.ID(), "192.0.2.1:7000"}, []string{id, api})
+
+		c.isolate(leader)
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		pass(2 * DefaultHeartbeatTimeout)
+		_, _, err = leader.AwaitLeader(cancelled)
+		require.ErrorIs(t, err, context.Canceled)
+		c.heal()
+		eventually(t, "every node finds the leader again", func() bool { _, _, err := leader.AwaitLeader(ctx); return err == nil || c.leader() != leader })
+	})
 }

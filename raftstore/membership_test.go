@@ -22,13 +22,13 @@ import (
 )
 
 func TestJoinLeaveAndTransfer(t *testing.T) {
-	c := startDisk(t, 1, DefaultLog)
+	c := startDisk(t, 1, DefaultLogStore)
 	ctx := testContext(t)
 	s := openSession(t, c.backend(), time.Hour)
 	first, err := s.Acquire(ctx, lockRequest(1, "a"))
 	require.NoError(t, err)
 	for i := 1; i < 3; i++ {
-		n := openNode(t, diskConfig(t, fmt.Sprintf("n%d", i), DefaultLog))
+		n := openNode(t, diskConfig(t, fmt.Sprintf("n%d", i), DefaultLogStore))
 		require.ErrorIs(t, n.Join(ctx, n), engine.ErrUnavailable, "it leads nothing")
 		require.NoError(t, n.Join(ctx, c.nodes[0]))
 		c.nodes = append(c.nodes, n)
@@ -74,7 +74,7 @@ func TestStopHandsOver(t *testing.T) {
 }
 
 func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
-	c := startDisk(t, 1, DefaultLog)
+	c := startDisk(t, 1, DefaultLogStore)
 	ctx := testContext(t)
 	leader := c.leader()
 	s := openSession(t, c.backend(), time.Hour)
@@ -97,7 +97,7 @@ func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
 }
 
 func TestStatusShowsTheLagOfEachMember(t *testing.T) {
-	c := startDisk(t, 3, DefaultLog, patient)
+	c := startDisk(t, 3, DefaultLogStore, patient)
 	ctx := testContext(t)
 	s := openSession(t, c.backend(), time.Hour)
 	c.agree()
@@ -153,7 +153,7 @@ func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
 		"deadline":   {func(c *Config) { c.StoreDeadline = time.Millisecond }, "heartbeat"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := diskConfig(t, "n", DefaultLog)
+			config := diskConfig(t, "n", DefaultLogStore)
 			c.change(&config)
 			_, err := Open(config)
 			require.ErrorIs(t, err, ErrConfig)
@@ -189,7 +189,7 @@ func authority(t *testing.T) (pool *x509.CertPool, issue func() tls.Certificate)
 
 func TestPeersWithCertificates(t *testing.T) {
 	pool, issue := authority(t)
-	c := startDisk(t, 3, DefaultLog, func(c *Config) {
+	c := startDisk(t, 3, DefaultLogStore, func(c *Config) {
 		c.TLS = &tls.Config{Certificates: []tls.Certificate{issue()}, ClientCAs: pool, RootCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	})
 	s := openSession(t, c.backend(), time.Hour)

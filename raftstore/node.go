@@ -120,7 +120,7 @@ func (n *Node) openStorage() error {
 // openDisk opens log and snapshots in the folder of a node.
 func openDisk(c Config) (*Storage, error) {
 	logger := engineLogger(c.Logger)
-	store, err := logstore.Open(c.Log, c.Dir, logger)
+	store, err := logstore.Open(c.LogStore, c.Dir, logger)
 	if err != nil {
 		return nil, err
 	}

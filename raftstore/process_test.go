@@ -72,7 +72,7 @@ type answered struct {
 func runNode(text string) {
 	var spec nodeSpec
 	must(json.Unmarshal([]byte(text), &spec))
-	n, err := Open(Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Address, Log: spec.Log,
+	n, err := Open(Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Address, LogStore: spec.Log,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	must(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +113,7 @@ func must(err error) {
 func (n *Node) answerCall(c call) (a answered) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	backend, err := NewBackend([]*Node{n}, WithPatience(0))
+	backend, err := NewBackend(n)
 	must(err)
 	s := &Session{backend: backend, config: engine.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: engine.SystemClock()}}
 	n.fsm.read(func(m *machine.Machine) { s.number = m.SessionInfo(c.Session).Incarnation })

@@ -90,7 +90,7 @@ func TestARestoreThatLosesItsLeaderIsInDoubt(t *testing.T) {
 }
 
 func TestAMemberThatNeverCaughtUpIsNotRecovered(t *testing.T) {
-	c := startDisk(t, 1, DefaultLog)
+	c := startDisk(t, 1, DefaultLogStore)
 	openSession(t, c.backend(), time.Hour)
 	require.NoError(t, c.nodes[0].storage.Stable.SetUint64(keyCatchUp, 1000))
 	require.NoError(t, c.nodes[0].Close())

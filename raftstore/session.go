@@ -44,30 +44,24 @@ func (s *Session) TTL() time.Duration { return s.config.TTL }
 
 // Acquire asks for a grant.
 func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if err := request.Validate(); err != nil {
-		return engine.Grant{}, err
-	}
 	expected := request.Mode
 	request.Mode = engine.Correctness // locks of the other mode are not granted here, whoever asks
-	if queued := request.Queued; queued != nil {
-		request.Queued = sync.OnceFunc(queued)
+	n, err := s.backend.leader()
+	if err != nil {
+		return engine.Grant{}, err
 	}
-	var result machine.Result
-	err := s.backend.do(ctx, func(n *Node) (err error) {
-		if expected == engine.Efficiency {
-			return n.refuseEfficiency(request)
-		}
-		fresh, err := s.note(n, &request)
-		if err != nil {
-			return err
-		}
-		result, err = n.acquire(ctx, s.config.ID, s.number, request)
-		if fresh && errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
+	if expected == engine.Efficiency {
+		return engine.Grant{}, n.refuseEfficiency(request)
+	}
+	fresh, err := s.note(n, &request)
+	if err != nil {
+		return engine.Grant{}, err
+	}
+	result, err := n.acquire(ctx, s.config.ID, s.number, request)
+	if err != nil {
+		if fresh && !errors.Is(err, engine.ErrUncertain) {
 			s.unnote(request.Nonce) // nothing was asked
 		}
-		return err
-	})
-	if err != nil {
 		return engine.Grant{}, err
 	}
 	if result.Code != machine.Granted {
@@ -153,7 +147,7 @@ func (n *Node) refuseEfficiency(request engine.Request) error {
 			return &engine.ModeError{Resource: name, Want: engine.Efficiency, Have: mode}
 		}
 	}
-	return fmt.Errorf("%w: %q is a lock of the efficiency mode; ask the backend of that mode", engine.ErrUnsupported, string(request.Resources[0]))
+	return fmt.Errorf("%w: %q is in efficiency mode; use the Redis backend", engine.ErrUnsupported, request.Resources)
 }
 
 // since is the moment from which the session's time counts.
@@ -166,7 +160,11 @@ func (s *Session) since() engine.Instant {
 // Renew prolongs the session.
 func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
-	if err := s.backend.do(ctx, func(n *Node) error { return n.renew(ctx, s.config.ID, s.number) }); err != nil {
+	n, err := s.backend.leader()
+	if err == nil {
+		err = n.renew(ctx, s.config.ID, s.number)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("renew: %w", err)
 	}
 	s.mu.Lock()
@@ -177,28 +175,31 @@ func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	return nil, nil
 }
 
-// Release ends an attempt. That the session is gone is as good.
+// Release ends an attempt. A lost session counts as released.
 func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
-	return s.backend.do(ctx, func(n *Node) error {
-		if _, _, err := n.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
-			return fmt.Errorf("release: %w", err)
-		}
-		s.unnote(nonce)
-		return nil
-	})
+	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	s.unnote(nonce)
+	return nil
 }
 
 // Close ends the session.
 func (s *Session) Close(ctx context.Context) error {
-	err := s.backend.do(ctx, func(n *Node) error {
-		_, _, err := n.propose(ctx, &machine.CloseSession{Session: s.config.ID, Incarnation: s.number})
-		return err
-	})
-	if err != nil {
+	if err := s.propose(ctx, &machine.CloseSession{Session: s.config.ID, Incarnation: s.number}); err != nil {
 		return fmt.Errorf("close session: %w", err)
 	}
 	s.unlisten()
 	return nil
+}
+
+// propose commits a command at the leader.
+func (s *Session) propose(ctx context.Context, c machine.Command) error {
+	n, err := s.backend.leader()
+	if err == nil {
+		_, _, err = n.propose(ctx, c)
+	}
+	return err
 }
 
 func (s *Session) unlisten() {

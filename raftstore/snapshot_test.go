@@ -109,7 +109,7 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 }
 
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
-	c := startDisk(t, 1, DefaultLog)
+	c := startDisk(t, 1, DefaultLogStore)
 	openSession(t, c.backend(), time.Hour)
 	var saved bytes.Buffer
 	_, err := c.leader().SaveSnapshot(testContext(t), &saved)

@@ -342,7 +342,7 @@ func (c *cluster) follower() *Node {
 // A node has its topology again after a restart, and a recovered one does not
 // grant efficiency locks.
 func TestTopologyAfterRestartAndRecovery(t *testing.T) {
-	c := startDisk(t, 1, DefaultLog)
+	c := startDisk(t, 1, DefaultLogStore)
 	ctx := testContext(t)
 	makeReady(t, c.leader())
 	moveToEfficiency(t, c.leader(), "fast/")

@@ -21,7 +21,7 @@ func TestCausesComeFromTheLog(t *testing.T) {
 	prefix := ""
 	byPrefix := events(t, s.Address(), &pb.WatchRequest{Prefix: &prefix})
 	byName := events(t, s.Address(), &pb.WatchRequest{Resource: "a"})
-	backend, err := raftstore.NewBackend([]*raftstore.Node{node})
+	backend, err := raftstore.NewBackend(node)
 	require.NoError(t, err)
 	session, err := backend.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute, Clock: engine.SystemClock()})
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	if config.Advertise == "" {
 		config.Advertise = listener.Addr().String()
 	}
-	backend, err := raftstore.NewBackend([]*raftstore.Node{config.Node}, raftstore.WithPatience(0))
+	backend, err := raftstore.NewBackend(config.Node)
 	if err != nil {
 		return nil, err
 	}

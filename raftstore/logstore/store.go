@@ -14,17 +14,28 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Kind is how a log is kept on disk.
+// Kind names a format of the log on disk.
 type Kind string
 
-// The kinds of a log.
+// The kinds of log store.
 const (
-	// Bolt keeps log and votes in one B+ tree file: two syncs a commit.
-	Bolt Kind = "bolt"
-	// WAL keeps the log in segments that are only appended to: one sync a
+	// Bolt keeps log and votes in one B+ tree file (raft-boltdb): two syncs per
 	// commit.
+	Bolt Kind = "bolt"
+	// WAL keeps the log in append-only segments (raft-wal): one sync per commit.
 	WAL Kind = "wal"
 )
+
+// ErrKind reports a folder whose log is of another kind than the configured one.
+var ErrKind = errors.New("folder has another kind of log store")
+
+// ParseKind returns the Kind with this name.
+func ParseKind(name string) (Kind, error) {
+	if k := Kind(name); k == Bolt || k == WAL {
+		return k, nil
+	}
+	return "", fmt.Errorf("unknown log store %q; use %q or %q", name, WAL, Bolt)
+}
 
 const (
 	boltFile = "raft.db"
@@ -41,21 +52,17 @@ type Store struct {
 	close  func() error
 }
 
-// Open opens the log in dir, or begins one. A folder that was written with the
-// other kind is refused: a node that began again with an empty log would have
-// forgotten its votes.
+// Open opens the log in dir, or creates one. It returns ErrKind for a folder that
+// has the other kind of log, and changes nothing there: a node that began again
+// with an empty log would have forgotten its votes.
 func Open(kind Kind, dir string, logger hclog.Logger) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	other := map[Kind]string{Bolt: walDir, WAL: boltFile}[kind]
-	if other == "" {
-		return nil, fmt.Errorf("open log: kind %q, use %q or %q", kind, Bolt, WAL)
+	if err := checkKind(kind, dir); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, other)); err == nil {
-		return nil, fmt.Errorf("open log: %s was written with the other kind of log (it has %s), not %q; "+
-			"start it with the kind it had, or remove the node, empty the folder and join again", dir, other, kind)
-	} else if !errors.Is(err, os.ErrNotExist) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	lock, err := lockDir(dir)
@@ -75,6 +82,24 @@ func Open(kind Kind, dir string, logger hclog.Logger) (*Store, error) {
 	release := store.close
 	store.close = func() error { return errors.Join(release(), lock.Close()) }
 	return store, nil
+}
+
+// checkKind refuses a folder that has a log of the other kind.
+func checkKind(kind Kind, dir string) error {
+	other, name := Bolt, boltFile
+	if kind == Bolt {
+		other, name = WAL, walDir
+	}
+	_, err := os.Stat(filepath.Join(dir, name))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%w: %s has a %q log (%s), and the node is configured for %q; start it with %q, "+
+		"or change the kind: remove the member from the cluster, empty its folder and let it join again "+
+		"(a cluster of one member: save a snapshot, start on an empty folder and restore it)", ErrKind, dir, other, name, kind, other)
 }
 
 // openBolt leaves the list of free pages out of every commit, and in a hash

@@ -2,6 +2,8 @@ package logstore
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,20 +14,46 @@ import (
 
 func TestKindsDoNotMix(t *testing.T) {
 	for _, kinds := range [][2]Kind{{Bolt, WAL}, {WAL, Bolt}} {
-		dir := t.TempDir()
-		store, err := Open(kinds[0], dir, nil)
-		require.NoError(t, err)
-		require.NoError(t, store.Close())
-		_, err = Open(kinds[1], dir, nil)
-		require.ErrorContains(t, err, "other kind")
-		store, err = Open(kinds[0], dir, nil)
-		require.NoError(t, err)
-		_, err = Open(kinds[0], dir, nil)
-		require.ErrorContains(t, err, "another process is using")
-		require.NoError(t, store.Close())
+		t.Run(string(kinds[0]), func(t *testing.T) {
+			dir := t.TempDir()
+			store, err := Open(kinds[0], dir, nil)
+			require.NoError(t, err)
+			require.NoError(t, store.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Data: []byte("entry")}))
+			require.NoError(t, store.Close())
+			before := files(t, dir)
+			_, err = Open(kinds[1], dir, nil)
+			require.ErrorIs(t, err, ErrKind)
+			require.ErrorContains(t, err, "start it with \""+string(kinds[0])+"\"")
+			require.ErrorContains(t, err, "let it join again")
+			require.Equal(t, before, files(t, dir), "nothing was changed")
+			store, err = Open(kinds[0], dir, nil)
+			require.NoError(t, err)
+			last, err := store.Log.LastIndex()
+			require.NoError(t, err)
+			require.Equal(t, uint64(1), last)
+			_, err = Open(kinds[0], dir, nil)
+			require.ErrorContains(t, err, "another process is using")
+			require.NoError(t, store.Close())
+		})
 	}
 	_, err := Open("paper", t.TempDir(), nil)
-	require.ErrorContains(t, err, "paper")
+	require.ErrorContains(t, err, `unknown log store "paper"; use "wal" or "bolt"`)
+}
+
+// files returns the contents of all files below dir, by path.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			all[path] = "folder"
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all[path] = string(data)
+		return err
+	}))
+	return all
 }
 
 // A follower truncates its log when a new leader's is different. raft-wal 0.4.0
