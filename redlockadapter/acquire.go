@@ -10,82 +10,76 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// Retries of an attempt whose votes were split.
+// Retries after split votes.
 const (
 	minSplitPause = time.Millisecond
 	maxSplitPause = 32 * time.Millisecond
-	// trySplits bounds the retries of an acquire that does not wait.
-	trySplits = 5
+	// maxSplits bounds the retries of an acquire that does not wait.
+	maxSplits = 5
 )
 
-// Acquire takes a lock for a caller whose session lives elsewhere. Nothing is
-// kept here: the caller renews and releases what it gets, through this process or
-// another.
+// Acquire acquires a lease. Any process can renew and release it.
 func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, engine.Grant, error) {
-	a, err := b.acquire(ctx, nil, engine.SystemClock(), session, ttl, &request)
+	if err := b.checkSupported(ttl, &request); err != nil {
+		return engine.Held{}, engine.Grant{}, err
+	}
+	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
+	var a *attempt
+	var err error
+	if request.Wait {
+		a, err = b.acquireWaiting(ctx, want, request.Queued)
+	} else {
+		a, err = b.acquireNow(ctx, want)
+	}
 	if err != nil {
 		return engine.Held{}, engine.Grant{}, err
 	}
-	return a.Held, a.grant(), nil
+	return a.Held, engine.Grant{Token: a.Token, Mode: engine.Efficiency, Sent: a.sent}, nil
 }
 
-func (a *attempt) grant() engine.Grant {
-	return engine.Grant{Token: a.Token, Mode: engine.Efficiency, Sent: a.sent}
-}
-
-// acquire tries until the outcome is certain, or ctx ends. A waiter also gives up
-// when gone is closed.
-func (b *Backend) acquire(ctx context.Context, gone <-chan struct{}, clock engine.Clock, session engine.SessionID, ttl time.Duration, request *engine.Request) (*attempt, error) {
-	if err := b.check(ttl, request); err != nil {
-		return nil, err
-	}
-	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
-	if request.Wait {
-		return b.acquireInTurn(ctx, gone, clock, want, request.Queued)
-	}
-	for splits := 0; ; splits++ {
-		a, err := b.try(ctx, clock, want, "", "")
-		if err == nil || !errors.Is(err, errSplit) {
-			return a, err
-		}
-		if splits == trySplits {
-			return nil, fmt.Errorf("%w: others are acquiring it at the same time", engine.ErrHeld)
-		}
-		if err := b.pause(ctx, splitPause(splits)); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// check refuses what this mode does not provide.
-func (b *Backend) check(ttl time.Duration, request *engine.Request) error {
-	if err := request.Validate(); err != nil {
-		return err
-	}
-	if err := b.checkTTL(ttl); err != nil {
-		return err
-	}
-	if request.Mode == engine.Correctness {
+// checkSupported refuses requests that the efficiency mode does not support.
+func (b *Backend) checkSupported(ttl time.Duration, request *engine.Request) error {
+	switch {
+	case ttl < engine.MinTTL || ttl > b.config.MaxTTL:
+		return fmt.Errorf("%w: ttl (%v) must be from %v to the maximum of the efficiency mode (%v)", engine.ErrInvalid, ttl, engine.MinTTL, b.config.MaxTTL)
+	case request.Mode == engine.Correctness:
 		return &engine.ModeError{Resource: request.Resources[0], Want: request.Mode, Have: engine.Efficiency}
-	}
-	if request.Kind != engine.Exclusive {
+	case request.Kind != engine.Exclusive:
 		return fmt.Errorf("%w: lock %q is in efficiency mode, which has exclusive leases and sets only; "+
 			"use a lock in correctness mode for shared leases and permits", engine.ErrUnsupported, string(request.Resources[0]))
 	}
 	return nil
 }
 
-func (b *Backend) checkTTL(ttl time.Duration) error {
-	if ttl < engine.MinTTL || ttl > b.config.MaxTTL {
-		return fmt.Errorf("%w: ttl (%v) must be from %v to the longest of the efficiency mode (%v)", engine.ErrInvalid, ttl, engine.MinTTL, b.config.MaxTTL)
+// acquireNow acquires a lock that is free. It tries again if concurrent attempts split
+// the votes.
+func (b *Backend) acquireNow(ctx context.Context, want engine.Held) (*attempt, error) {
+	for splits := 0; ; splits++ {
+		a, err := b.try(ctx, want, "", "")
+		if !errors.Is(err, errSplit) {
+			return a, err
+		}
+		if splits == maxSplits {
+			return nil, fmt.Errorf("%w: others are acquiring it at the same time", engine.ErrHeld)
+		}
+		select {
+		case <-time.After(splitPause(splits)):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	return nil
 }
 
-// authorize returns the version under which these locks are in efficiency mode.
-// A call that carries a version must follow the policies of that version.
+// splitPause returns a random pause after the n-th split.
+func splitPause(n int) time.Duration {
+	return minSplitPause + rand.N(min(minSplitPause<<min(n, 5), maxSplitPause))
+}
+
+// authorize returns the version under which these locks are in efficiency mode. A call
+// that carries a version must follow the policies of that version.
 func (b *Backend) authorize(resources []fencing.Resource) (version uint64, err error) {
 	if b.config.Topology == nil {
 		return standaloneVersion, nil
@@ -105,95 +99,33 @@ func (b *Backend) authorize(resources []fencing.Resource) (version uint64, err e
 
 // try makes one attempt. The error matches engine.ErrHeld, errSplit,
 // engine.ErrUnavailable or the context's.
-func (b *Backend) try(ctx context.Context, clock engine.Clock, want engine.Held, waiter, ticket string) (*attempt, error) {
+func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket string) (*attempt, error) {
 	version, err := b.authorize(want.Resources)
 	if err != nil {
 		return nil, err
 	}
 	want.Name = b.attemptName(want.Session, want.Nonce)
-	a := b.newAttempt(want, version)
+	a, clock := b.newAttempt(want, version), engine.SystemClock()
 	a.send(clock, waiter, ticket)
 	if err = a.await(ctx, min(2*b.config.NodeTimeout, want.TTL/2)); err != nil {
-		a.withdraw(wakeNext) // others may have found the lock held, and wait
+		a.withdraw(scripts.WakeNext) // other processes may have found the lock held, and wait
 		return nil, err
 	}
 	outcome, token := a.outcome()
 	switch {
 	case outcome == quorum.Granted && clock.Now().Since(a.sent) < want.TTL-drift(want.TTL):
 		a.Token, a.renewed = token, b.clock.Now()
-		b.granted.add(a)
+		b.grants.add(a)
 		b.queues.held(a)
 		return a, nil
 	case outcome == quorum.Granted:
-		a.release(wakeNext)
+		a.release(scripts.WakeNext)
 		return nil, fmt.Errorf("%w: the votes took longer than the lease lasts", engine.ErrUnavailable)
 	case waiter != "":
-		a.withdraw(wakeNone) // at once: others may need these votes
-		a.hear(ctx, b.config.NodeTimeout)
+		a.withdraw(scripts.WakeNobody) // at once: others may need these votes
+		a.awaitAll(ctx, b.config.NodeTimeout)
 	default:
-		a.withdraw(wakeNext)
+		a.withdraw(scripts.WakeNext)
 	}
 	return nil, a.refusal()
-}
-
-func splitPause(n int) time.Duration {
-	return minSplitPause + rand.N(min(minSplitPause<<min(n, 5), maxSplitPause))
-}
-
-func (b *Backend) pause(ctx context.Context, d time.Duration) error {
-	timer := b.startTimer(d)
-	defer b.stopTimer(timer)
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// acquireInTurn waits for the request's turn in this process, and then for the
-// lock.
-func (b *Backend) acquireInTurn(ctx context.Context, gone <-chan struct{}, clock engine.Clock, want engine.Held, queued func()) (*attempt, error) {
-	w := b.queues.join(want)
-	defer b.queues.leave(w)
-	splits, waiter, ticket := 0, "", "" // a lock that is free needs no ticket
-	for {
-		nap := b.queues.ready(w)
-		if nap == 0 {
-			a, err := b.try(ctx, clock, want, waiter, ticket)
-			var held *heldError
-			switch {
-			case err == nil:
-				return a, nil
-			case errors.As(err, &held) && ticket == "":
-				waiter, ticket = b.waiterName(want.Holder), b.newTicket()
-				continue
-			case errors.As(err, &held):
-				b.queues.postpone(w, min(held.after, maxSleep+rand.N(maxSleep))+time.Millisecond+rand.N(maxJitter))
-				splits = 0
-			case errors.Is(err, errSplit):
-				b.queues.postpone(w, splitPause(splits))
-				splits++
-			default:
-				return nil, err
-			}
-			nap = b.queues.ready(w)
-		}
-		if queued != nil && nap > 0 {
-			queued()
-			queued = nil
-		}
-		timer := b.startTimer(nap)
-		select {
-		case <-w.signal:
-		case <-timer.C:
-		case <-gone:
-			b.stopTimer(timer)
-			return nil, endedError(want.Nonce)
-		case <-ctx.Done():
-			b.stopTimer(timer)
-			return nil, context.Cause(ctx)
-		}
-		b.stopTimer(timer)
-	}
 }

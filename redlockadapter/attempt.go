@@ -4,100 +4,95 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// attempt is one try of one nonce: it sends the scripts and feeds the answers to
-// a quorum.Attempt, which decides.
+// attempt is one acquisition attempt: it calls the scripts and passes the replies to a
+// quorum.Attempt, which decides.
 type attempt struct {
 	engine.Held
 	backend *Backend
-	keys    []string
-	version string
+	call    scripts.Attempt
 	sent    engine.Instant // before the first send
 	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
-	canceled atomic.Bool   // what was not sent need not be
 	decided  chan struct{} // closed with the decision
-	all      chan struct{} // of a waiter: closed when every node has answered the acquire, or failed
+	complete chan struct{} // closed when every node has answered the acquire, or failed
 
-	mu      sync.Mutex
-	core    *quorum.Attempt
-	errs    []error // why nodes did not accept; nil if all did
-	unknown uint64  // the nodes that may carry out a request that was not answered
-	taken   uint64  // the nodes that accepted the acquire, whatever they said to a raise
-	silent  int     // nodes without an answer to the acquire
-	over    bool    // released
+	mu         sync.Mutex
+	votes      *quorum.Attempt
+	errs       []error // why nodes did not accept
+	unanswered uint64  // the nodes that may still execute a request that they did not answer
+	accepted   uint64  // the nodes that accepted the acquire, even if they refused a raise
+	pending    int     // the number of nodes that did not answer the acquire
+	ended      bool    // released or withdrawn
 }
 
 func (b *Backend) newAttempt(h engine.Held, version uint64) *attempt {
 	n := len(b.nodes)
-	return &attempt{Held: h, backend: b, keys: keysOf(h.Resources), version: strconv.FormatUint(version, 10),
-		decided: make(chan struct{}), core: quorum.NewAttempt(n), silent: n, unknown: 1<<n - 1}
+	return &attempt{Held: h, backend: b, call: b.scriptAttempt(&h, version), decided: make(chan struct{}), complete: make(chan struct{}),
+		votes: quorum.NewAttempt(n), errs: slices.Repeat([]error{errNoAnswer}, n), pending: n, unanswered: 1<<n - 1}
 }
 
-// send asks all nodes at once. waiter and ticket queue the process for a lock that
-// is held; both are empty for an attempt that does not wait.
+// scriptAttempt describes a lease to the scripts.
+func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt {
+	return scripts.Attempt{Name: h.Name, Resources: h.Resources, Version: version, Fleet: b.fingerprint, TTL: h.TTL, Details: detailsOf(h)}
+}
+
+// send sends the acquire to all nodes. waiter and ticket queue the process on nodes
+// where the lock is held; both are empty for an attempt that does not wait.
 func (a *attempt) send(clock engine.Clock, waiter, ticket string) {
-	r := newRequest(acquireScript, a.keys, a.version, a.backend.fingerprint, a.Name, millis(a.TTL), detailsOf(&a.Held), waiter, ticket)
-	r.answer, r.canceled = a.answered, &a.canceled
-	if waiter != "" {
-		a.all = make(chan struct{})
-	}
+	r := a.call.Acquire(waiter, ticket)
+	r.Answer = a.answered
 	a.sent = clock.Now()
-	for _, n := range a.backend.nodes {
-		n.push(r)
-	}
+	a.backend.sendAll(r)
 }
 
-// answered takes in a node's answer to the acquire.
-func (a *attempt) answered(node int, got reply) {
-	vote, err := voteOf(got)
+// answered receives the reply of a node to the acquire.
+func (a *attempt) answered(node int, got redisconn.Reply) {
+	vote, err := scripts.Vote(got)
 	a.mu.Lock()
-	if !got.maybe {
-		a.unknown &^= 1 << node
+	if !got.MaybeExecuted {
+		a.unanswered &^= 1 << node
 	}
 	if vote.State == quorum.Accepted {
-		a.taken |= 1 << node
+		a.accepted |= 1 << node
 	}
-	a.failed(node, err)
-	if a.silent--; a.silent == 0 && a.all != nil {
-		close(a.all)
+	a.errs[node] = err
+	if a.pending--; a.pending == 0 {
+		close(a.complete)
 	}
-	raises := a.core.Answer(node, vote)
+	raises := a.votes.Answer(node, vote)
 	a.act(raises)
 }
 
-// raised takes in a node's answer to a raise.
-func (a *attempt) raised(node int, token fencing.Token, got reply) {
-	vote, err := voteOf(got)
+// raised receives the reply of a node to a raise.
+func (a *attempt) raised(node int, token fencing.Token, got redisconn.Reply) {
+	vote, err := scripts.Vote(got)
 	a.mu.Lock()
-	if got.maybe {
-		a.unknown |= 1 << node
+	if got.MaybeExecuted {
+		a.unanswered |= 1 << node
 	}
-	if got.words != nil { // it refused: the lock ran out, or the version changed
-		vote.State = quorum.Refused
-		if errors.Is(err, engine.ErrHeld) {
-			err = errSplit
-		}
+	if err != nil {
+		a.errs[node] = err
 	}
-	a.failed(node, err)
-	raises := a.core.Raised(node, token, vote)
+	raises := a.votes.Raised(node, token, vote)
 	a.act(raises)
 }
 
 // act announces a decision and sends raises. It unlocks mu.
 func (a *attempt) act(raises []quorum.Raise) {
-	if a.over {
+	if a.ended {
 		raises = nil
-	} else if a.core.Outcome() != quorum.Wait {
+	} else if a.votes.Outcome() != quorum.Wait {
 		select {
 		case <-a.decided:
 		default:
@@ -105,74 +100,24 @@ func (a *attempt) act(raises []quorum.Raise) {
 		}
 	}
 	a.mu.Unlock()
-	for _, r := range raises {
-		request := newRequest(raiseScript, a.keys, a.version, a.backend.fingerprint, a.Name, r.Token.String())
-		request.answer = func(node int, got reply) { a.raised(node, r.Token, got) }
-		request.canceled = &a.canceled
-		a.backend.nodes[r.Node].push(request)
+	for _, raise := range raises {
+		r := a.call.Raise(raise.Token)
+		r.Answer = func(node int, got redisconn.Reply) { a.raised(node, raise.Token, got) }
+		a.backend.nodes[raise.Node].Send(r)
 	}
 }
 
-// failed notes why a node did not accept. The caller holds mu.
-func (a *attempt) failed(node int, err error) {
-	if err == nil {
-		return
-	}
-	if a.errs == nil {
-		a.errs = make([]error, len(a.backend.nodes))
-	}
-	a.errs[node] = err
-}
-
-// voteOf reads the reply of acquire or raise.
-func voteOf(got reply) (quorum.Vote, error) {
-	if got.err != nil {
-		return quorum.Vote{State: quorum.Failed}, got.err
-	}
-	if got.words == nil {
-		return quorum.Vote{State: quorum.Accepted, Token: got.token}, nil
-	}
-	refused := quorum.Vote{State: quorum.Refused}
-	switch got.word(0) {
-	case "held":
-		left, _ := strconv.ParseInt(got.word(1), 10, 64)
-		// A session passes a lock on so quickly that the nodes name different
-		// attempts of it. It holds the lock all the same.
-		return quorum.Vote{State: quorum.Held, Left: time.Duration(left) * time.Millisecond, Holder: sessionOf(got.word(2))}, engine.ErrHeld
-	case "lost":
-		return refused, errSplit
-	}
-	return refused, refusalOf(got)
-}
-
-// refusalOf reads why a node refused a script as a whole.
-func refusalOf(got reply) error {
-	switch got.word(0) {
-	case "empty":
-		return errEmpty
-	case "fleet":
-		return errFleet
-	case "version":
-		return ErrVersion
-	case "ceiling":
-		return errCeiling
-	case "ended":
-		return errEnded
-	}
-	return fmt.Errorf("%w: %q", errProtocol, got.words)
-}
-
-// await returns when the attempt is decided, when no majority has answered within
+// await returns nil when the attempt is decided, and an error if that takes longer than
 // limit, or when ctx ends.
 func (a *attempt) await(ctx context.Context, limit time.Duration) error {
-	timer := a.backend.startTimer(limit)
-	defer a.backend.stopTimer(timer)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
 	case <-a.decided:
 		return nil
 	case <-timer.C:
 		a.mu.Lock()
-		answered := len(a.backend.nodes) - a.silent
+		answered := len(a.backend.nodes) - a.pending
 		a.mu.Unlock()
 		return fmt.Errorf("%w: %d of %d Redis nodes answered within %v, %d are needed",
 			engine.ErrUnavailable, answered, len(a.backend.nodes), limit, a.backend.quorum)
@@ -181,74 +126,50 @@ func (a *attempt) await(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// hear gives the other nodes a moment to answer too. A waiter that was refused
-// must know whether one session has the lock or the votes are split: nobody wakes
-// it in the second case.
-func (a *attempt) hear(ctx context.Context, limit time.Duration) {
-	timer := a.backend.startTimer(limit)
-	defer a.backend.stopTimer(timer)
+// awaitAll gives the remaining nodes some time to answer too. A waiter that is refused
+// must know whether one session holds the lock or the votes are split: in the second
+// case no release wakes it.
+func (a *attempt) awaitAll(ctx context.Context, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
-	case <-a.all:
+	case <-a.complete:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 }
 
-// refusal is the error of a lost attempt. It matches engine.ErrHeld, errSplit or
-// engine.ErrUnavailable.
-func (a *attempt) refusal() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	count := func(reason error) (n int) {
-		for _, err := range a.errs {
-			if errors.Is(err, reason) {
-				n++
-			}
-		}
-		return n
-	}
-	switch {
-	case quorum.HeldByOther(a.core.Votes()):
-		return &heldError{after: quorum.FreeAfter(a.core.Votes())}
-	case count(ErrVersion) > 0:
-		a.backend.poke()
-		return a.backend.versionError()
-	case count(engine.ErrHeld)+count(errSplit) > 0:
-		return errSplit
-	case count(errEnded) > 0:
-		return endedError(a.Nonce)
-	}
-	a.backend.poke()
-	return a.backend.explain(a.errs)
-}
-
-// heldError is the refusal of a lock that someone else holds.
-type heldError struct{ after time.Duration }
-
-// Error says that the lock is held.
-func (e *heldError) Error() string { return engine.ErrHeld.Error() }
-
-// Is makes errors.Is match engine.ErrHeld.
-func (e *heldError) Is(target error) bool { return target == engine.ErrHeld }
-
-// outcome returns the decision so far.
+// outcome returns the decision.
 func (a *attempt) outcome() (quorum.Outcome, fencing.Token) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.core.Outcome(), a.core.Token()
+	return a.votes.Outcome(), a.votes.Token()
 }
 
-// startTimer returns a timer, possibly a used one: every attempt needs one.
-func (b *Backend) startTimer(d time.Duration) *time.Timer {
-	timer, ok := b.timers.Get().(*time.Timer)
-	if !ok {
-		return time.NewTimer(d)
+// refusal returns the error of an attempt that was not granted. It matches
+// engine.ErrHeld, errSplit or engine.ErrUnavailable.
+func (a *attempt) refusal() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	refusedWith := func(reasons ...error) bool {
+		for _, err := range a.errs {
+			for _, reason := range reasons {
+				if errors.Is(err, reason) {
+					return true
+				}
+			}
+		}
+		return false
 	}
-	timer.Reset(d)
-	return timer
-}
-
-func (b *Backend) stopTimer(timer *time.Timer) {
-	timer.Stop()
-	b.timers.Put(timer)
+	switch {
+	case quorum.HeldByOther(a.votes.Votes()):
+		return &heldError{freeAfter: quorum.FreeAfter(a.votes.Votes())}
+	case refusedWith(scripts.ErrVersion):
+		a.backend.keeper.notify()
+		return a.backend.versionError()
+	case refusedWith(engine.ErrHeld, scripts.ErrLost):
+		return errSplit
+	}
+	a.backend.keeper.notify()
+	return a.backend.quorumError(a.errs)
 }

@@ -11,31 +11,33 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/redlockadapter/quorum"
 	"github.com/leased-project/leased/redlockadapter/recovery"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// Backend is a engine.Backend over N Redis masters. All methods may be called
-// concurrently. Close it when done.
+// Backend is an engine.Backend over N Redis masters. All methods may be called
+// concurrently. Close it after use.
 type Backend struct {
 	config      Config
 	fingerprint string       // of the fleet
-	channel     string       // begins the names of wake-up channels
+	namespace   string       // the prefix of all keys
+	channel     string       // the prefix of wake-up channels
 	process     string       // identifies this process on the nodes
-	clock       engine.Clock // for what has no session's clock
+	clock       engine.Clock // for timeouts and queues; leases use engine.SystemClock
 	quorum      int
-	tries       atomic.Uint64
+	attempts    atomic.Uint64 // numbers the attempts of this process
 
-	nodes   []*node
-	lives   *lives
-	keeper  *keeper
-	queues  *queues
-	granted grants
-	timers  sync.Pool // of this Backend: a timer must not leave its synctest bubble
+	nodes  []*redisconn.Conn
+	keeper *keeper
+	queues *queues
+	grants grants
 
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	working sync.WaitGroup
+	ctx           context.Context // ends with Close
+	cancel        context.CancelFunc
+	subscriptions sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
@@ -44,35 +46,36 @@ type Backend struct {
 
 var _ engine.Backend = (*Backend)(nil)
 
-// wallClock is the time that people and Redis servers know. Only the skew of
-// servers and the order of waiters depend on it.
+// wallClock returns the wall-clock time. Only the skew of servers and the order of
+// waiters depend on it.
 func wallClock() time.Time { return engine.MonotonicClock().Now().Time() }
 
-// newProcess returns a random name, short since it is part of every record: 48
-// bits, always of the same length.
+// newProcess returns a random name for this process: 48 bits, since it is a part of
+// every record.
 func newProcess() string {
 	id := engine.NewSessionID()
 	return base64.RawURLEncoding.EncodeToString(id[:6])
 }
 
 func newBackend(config Config) *Backend {
-	b := &Backend{config: config, fingerprint: config.fleet().Fingerprint(), channel: keyPrefix(config.Namespace) + "wake:",
+	prefix := scripts.KeyPrefix(config.Namespace)
+	b := &Backend{config: config, fingerprint: config.fleet().Fingerprint(), namespace: prefix, channel: prefix + "wake:",
 		process: newProcess(), clock: engine.MonotonicClock(), quorum: quorum.Size(len(config.Nodes)),
-		lives: &lives{owner: map[string]string{}}, granted: grants{byName: map[string]*attempt{}},
-		sessions: map[engine.SessionID]*session{}}
+		grants: grants{byName: map[string]*attempt{}}, sessions: map[engine.SessionID]*session{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.keeper = newKeeper(b)
 	b.queues = newQueues(b)
+	servers := redisconn.NewServers()
 	for i, options := range config.Nodes {
-		b.nodes = append(b.nodes, newNode(b, i, options))
+		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix, Timeout: config.NodeTimeout,
+			Clock: b.clock, Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify}))
 	}
 	return b
 }
 
-// New connects to the nodes and checks that they can be relied on. An unreachable
-// node is no error while a majority is reachable; a server that is not fit to be a
-// node is, see ErrNodeSetup. Nodes without state are no error either: acquiring
-// is, until they are initialised.
+// New connects to the nodes and checks them. It fails with ErrNodeSetup if a server
+// must not be a node, and with engine.ErrUnavailable if a quorum cannot be reached.
+// Nodes without state are not an error; acquiring is, until they are initialised.
 func New(ctx context.Context, config Config) (*Backend, error) {
 	b, err := connect(ctx, config)
 	if err != nil {
@@ -85,13 +88,13 @@ func New(ctx context.Context, config Config) (*Backend, error) {
 
 // connect is New without the keeper.
 func connect(ctx context.Context, config Config) (*Backend, error) {
-	config = config.filled()
+	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
 	b := newBackend(config)
 	b.start()
-	if err := b.examine(ctx); err != nil {
+	if err := b.checkNodes(ctx); err != nil {
 		close(b.keeper.done) // it never ran
 		_ = b.Close(ctx)
 		return nil, err
@@ -99,25 +102,25 @@ func connect(ctx context.Context, config Config) (*Backend, error) {
 	return b, nil
 }
 
-// start makes the connections and subscribes to wake-ups, and gives the nodes a
-// moment to answer.
+// start connects and subscribes to wake-ups. It returns when every node has answered,
+// or after NodeTimeout.
 func (b *Backend) start() {
-	var asked sync.WaitGroup
-	asked.Add(2 * len(b.nodes))
-	for _, n := range b.nodes {
-		go n.run(asked.Done)
-		b.working.Go(func() { b.listen(n, asked.Done) })
+	var connecting sync.WaitGroup
+	connecting.Add(2 * len(b.nodes))
+	for i, n := range b.nodes {
+		go n.Run(connecting.Done)
+		b.subscriptions.Go(func() { b.subscribe(i, n, connecting.Done) })
 	}
 	all := make(chan struct{})
-	go func() { asked.Wait(); close(all) }()
+	go func() { connecting.Wait(); close(all) }()
 	select {
 	case <-all:
 	case <-time.After(b.config.NodeTimeout):
 	}
 }
 
-// examine looks at every node before the first attempt.
-func (b *Backend) examine(ctx context.Context) error {
+// checkNodes checks every node before the first attempt.
+func (b *Backend) checkNodes(ctx context.Context) error {
 	reached := 0
 	errs := make([]error, len(b.nodes))
 	for i, s := range b.NodeStatuses(ctx) {
@@ -129,37 +132,61 @@ func (b *Backend) examine(ctx context.Context) error {
 		}
 		reached++
 		if s.Skew.Abs() > b.config.MaxSkew {
-			return setupError(s.Addr, "its clock is off by %v, more than MaxSkew (%v); set it right, or raise MaxSkew", s.Skew, b.config.MaxSkew)
+			return redisconn.SetupError(s.Addr, "its clock is off by %v, more than MaxSkew (%v); synchronize it, or raise MaxSkew", s.Skew, b.config.MaxSkew)
 		}
 		if live := s.Report.Live; live != nil && max(live.Max, live.Floor) > fencing.MaxToken-recovery.Jump {
-			return setupError(s.Addr, "its largest token %d is near 2^53; start a new namespace", live.Max)
+			return redisconn.SetupError(s.Addr, "its largest token %d is near 2^53; start a new namespace", live.Max)
 		}
 	}
 	if reached < b.quorum {
-		return b.explain(errs)
+		return b.quorumError(errs)
 	}
 	return nil
 }
 
-// each runs f for every node at once and returns when all are done.
-func (b *Backend) each(f func(i int, n *node)) {
-	var wg sync.WaitGroup
-	for i, n := range b.nodes {
-		wg.Go(func() { f(i, n) })
-	}
-	wg.Wait()
+// session is a session of this process. The nodes store leases only.
+type session struct {
+	*perlease.Session
+	backend *Backend
+	id      engine.SessionID
 }
 
-// poke has the keeper look at the nodes.
-func (b *Backend) poke() { b.keeper.poke() }
+// leases makes a Backend a perlease.Engine.
+type leases struct{ *Backend }
 
-func (b *Backend) forget(s *session) {
+// Acquire returns the lease alone: perlease counts its time from before the call.
+func (l leases) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
+	held, _, err := l.Backend.Acquire(ctx, session, ttl, request)
+	return held, err
+}
+
+// Open starts a session, or returns the one with this ID. It sends nothing to the nodes.
+func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.sessions, s.config.ID)
+	if b.closed {
+		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, redisconn.ErrClosed)
+	}
+	s := b.sessions[config.ID]
+	if s == nil {
+		s = &session{Session: perlease.NewSession(leases{b}, config), backend: b, id: config.ID}
+		b.sessions[config.ID] = s
+	}
+	return s, nil
 }
 
-// Close releases what the sessions of this Backend hold and ends all connections.
+// Close ends the session and releases its leases.
+func (s *session) Close(ctx context.Context) error {
+	s.backend.mu.Lock()
+	delete(s.backend.sessions, s.id)
+	s.backend.mu.Unlock()
+	return s.Session.Close(ctx)
+}
+
+// Close releases the leases of all sessions and closes the connections.
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -169,65 +196,13 @@ func (b *Backend) Close(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	for _, s := range sessions {
-		_ = s.Close(ctx) // what cannot be told expires
+		_ = s.Close(ctx) // a lease that is not released expires
 	}
 	b.cancel()
 	<-b.keeper.done
 	for _, n := range b.nodes {
-		n.close()
+		n.Close()
 	}
-	b.working.Wait()
+	b.subscriptions.Wait()
 	return nil
-}
-
-// Init makes the nodes of a new standalone fleet voters, with tokens above floor.
-// It is also how an operator decides about a fleet of which fewer than a quorum
-// can report how far tokens had come: floor must then be above every token that was
-// ever granted. A majority of the nodes must be reachable. Nodes that have state in
-// this fleet stay as they are; a node that votes in another one is an error.
-func Init(ctx context.Context, config Config, floor fencing.Token) error {
-	config.Topology = nil
-	b, err := connect(ctx, config)
-	if err != nil {
-		return err
-	}
-	close(b.keeper.done) // it never ran
-	defer b.Close(ctx)
-	statuses := b.NodeStatuses(ctx)
-	for _, s := range statuses {
-		if live := s.Report.Live; live != nil && live.Fleet != b.fingerprint {
-			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, s.Addr, errFleet)
-		}
-	}
-	if err := b.refuseService(reports(statuses)); err != nil {
-		return err
-	}
-	known, _ := recovery.StandaloneFloor(reports(statuses))
-	if known > recovery.Jump { // some node knows of tokens
-		floor = max(floor, known)
-	}
-	initialised, errs := 0, make([]error, len(b.nodes))
-	for i, s := range statuses {
-		errs[i] = s.Err
-		if s.Err == nil && s.Report.Live == nil {
-			errs[i] = b.initNode(ctx, i, floor)
-		}
-		if errs[i] == nil {
-			initialised++
-		}
-	}
-	if initialised < b.quorum {
-		return fmt.Errorf("%w: %d of %d Redis nodes were initialised, %d are needed: %w",
-			engine.ErrUnavailable, initialised, len(b.nodes), b.quorum, errors.Join(errs...))
-	}
-	return nil
-}
-
-func (b *Backend) initNode(ctx context.Context, node int, floor fencing.Token) error {
-	join := engine.NewSessionID().String()
-	if err := b.Join(ctx, node, join, standaloneVersion); err != nil {
-		return err
-	}
-	_, err := b.Initialise(ctx, node, Range{Join: join, Version: standaloneVersion, Floor: floor, Ceiling: fencing.MaxToken})
-	return err
 }

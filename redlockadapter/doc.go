@@ -1,27 +1,31 @@
 // Package redlockadapter provides leases over N independent Redis masters: the
 // efficiency mode.
 //
-// It does not give mutual exclusion in every case: two clients may hold one lock
-// at the same time when a node loses its data within a TTL, when clocks run at
-// different rates, or when a client is paused past its deadline. A lock without a
-// gate behind it is only a hint. There are no shared leases and no permits. The
-// order in which waiting processes are served is approximate. With one node that
-// node is a single point of failure.
+// It does not guarantee mutual exclusion: two clients may hold one lock at the same time
+// when a node loses its data within a TTL, when clocks run at different rates, or when a
+// client pauses past its deadline. A lock without a gate is only a hint. There are no
+// shared leases and no permits. Waiting processes are served in approximate order. With
+// one node, that node is a single point of failure.
 //
-// It gives, without any assumption about time: no token is granted twice, and a
-// later grant has a larger one. A restart of a Redis server is a loss: the node
-// does not vote until it was given a fresh range of tokens, by a service or, where
-// there is none, by a quorum of nodes that report how far tokens had come.
+// It guarantees, without any assumption about time, that no token is granted twice and
+// that a later grant has a larger token. A restart of a Redis server counts as data loss:
+// the node does not vote until it gets a fresh range of tokens, from a service or, without
+// one, from a quorum of nodes that report which tokens were granted.
 //
-// docs/REDLOCK.md has the protocol. The nouns, in reading order:
+// docs/REDLOCK.md describes the protocol. The packages, from the bottom up:
 //
-//   - [Config], [Backend]: the nodes, and the engine.Backend on them.
-//   - session: a engine.Session; it remembers what became of each nonce.
-//   - attempt: one try of one nonce; package quorum decides it.
-//   - [Held]: a granted lease, as any process can renew or release it.
-//   - queues: who waits in this process, and who contends on the nodes.
-//   - node, connection, link: one Redis master, the pipelined connection to it,
-//     and the network connection in one life of the server.
-//   - keeper: checks the servers and recovers lost nodes; package recovery decides.
-//   - scripts: what a node does, in Lua.
+//   - redisconn: the pipelined connection to one Redis server, and its identity.
+//   - quorum and recovery: the decisions of the protocol, without I/O.
+//   - scripts: the steps of the protocol on one node, in Lua, and how Go calls them.
+//   - redlockadapter: the protocol on all nodes.
+//
+// The files of this package, in reading order:
+//
+//   - config, backend: [Config] and [Backend].
+//   - acquire, attempt: one acquisition attempt; package quorum decides it.
+//   - waiter, queue, subscription: the waiters of this process, and their wake-ups.
+//   - renew, release, grants: leases, after they are granted.
+//   - held, record, inspect: leases as the nodes store them.
+//   - nodes, keeper, standalone, snapshot: the state of the nodes, and their recovery
+//     without a service; package recovery decides it.
 package redlockadapter

@@ -59,7 +59,7 @@ func (f *fleet) initialised(t *testing.T, floors, ceilings []fencing.Token) *red
 	f.config.Topology = nil
 	for i := range f.servers {
 		require.NoError(t, keeper.Join(patient(t), i, "join", 1))
-		_, err := keeper.Initialise(patient(t), i, redlockadapter.Range{Join: "join", Version: 1, Floor: floors[i], Ceiling: ceilings[i]})
+		_, err := keeper.Initialise(patient(t), i, recovery.Range{Join: "join", Version: 1, Floor: floors[i], Ceiling: ceilings[i]})
 		require.NoError(t, err)
 	}
 	return keeper

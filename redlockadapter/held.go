@@ -11,9 +11,9 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// attemptName returns the name of one try of a nonce: the session, the nonce, and
-// a number that no other try has, in this process or another. A try that is
-// repeated under the name of an earlier one could be released by a late message.
+// attemptName returns the name of a new attempt: the session, the nonce, and a number
+// that no other attempt has, in this process or another. An attempt that reused the
+// name of an earlier one could be released by a late message.
 func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce) string {
 	text := make([]byte, 0, 48)
 	text = base64.RawURLEncoding.AppendEncode(text, session[:])
@@ -21,16 +21,10 @@ func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce) stri
 	text = strconv.AppendUint(text, uint64(nonce), 10)
 	text = append(text, '.')
 	text = append(text, b.process...)
-	return string(strconv.AppendUint(text, b.tries.Add(1), 36))
+	return string(strconv.AppendUint(text, b.attempts.Add(1), 36))
 }
 
-// sessionOf returns the part of a name that all attempts of a session share.
-func sessionOf(name string) string {
-	session, _, _ := strings.Cut(name, ".")
-	return session
-}
-
-// parseName returns the session and the nonce of a name.
+// parseName returns the session and the nonce of an attempt's name.
 func parseName(name string) (session engine.SessionID, nonce engine.Nonce) {
 	id, rest, _ := strings.Cut(name, ".")
 	number, _, _ := strings.Cut(rest, ".")
@@ -41,7 +35,7 @@ func parseName(name string) (session engine.SessionID, nonce engine.Nonce) {
 	return session, engine.Nonce(n)
 }
 
-// details is what the record of a lock has for other processes.
+// details are stored in the record of a lock, for other processes.
 type details struct {
 	Holder   string             `json:"holder,omitempty"`
 	TTL      int64              `json:"ttl"` // milliseconds
@@ -54,34 +48,27 @@ func detailsOf(h *engine.Held) string {
 	if len(h.Resources) > 1 {
 		d.Set = h.Resources
 	}
-	if d.Set == nil && d.Metadata == nil && plainASCII(d.Holder) { // what json.Marshal writes, without its cost
-		return `{"holder":"` + d.Holder + `","ttl":` + strconv.FormatInt(d.TTL, 10) + `}`
-	}
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // strings and a number can be written
+		panic(err) // strings and a number can be encoded
 	}
 	return string(text)
 }
 
-// plainASCII reports whether JSON writes a text as it is.
-func plainASCII(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func parseDetails(text string) details {
+// leaseOf returns the lease of an attempt, without its token, from the details in the
+// record of one of its locks.
+func leaseOf(name, text string, resource fencing.Resource) engine.Held {
 	var d details
-	_ = json.Unmarshal([]byte(text), &d) // a foreign record tells nothing
-	return d
+	_ = json.Unmarshal([]byte(text), &d) // without details the lease has no TTL, and cannot be renewed
+	h := engine.Held{Name: name, Resources: []fencing.Resource{resource}, TTL: time.Duration(d.TTL) * time.Millisecond,
+		Holder: d.Holder, Metadata: d.Metadata}
+	if len(d.Set) > 0 {
+		h.Resources = d.Set
+	}
+	h.Session, h.Nonce = parseName(name)
+	return h
 }
 
-// drift is what Redlock takes off the validity of a lease because clocks may run
-// at different rates.
+// drift is subtracted from the validity of a lease, since clocks may run at different
+// rates.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

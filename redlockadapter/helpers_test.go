@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
 const (
@@ -36,7 +37,7 @@ type Held = engine.Held
 var acquireSHA = scriptSHA("acquire")
 
 func scriptSHA(name string) string {
-	text, err := redlockadapter.Script(name)
+	text, err := scripts.Text(name)
 	if err != nil {
 		panic(err)
 	}

@@ -3,41 +3,35 @@ package redlockadapter
 import (
 	"math/bits"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
 const (
-	// maxStreak is how many times in a row a lock is handed over inside one
-	// process before other processes get a chance.
-	maxStreak = 64
-	// maxStreakTime bounds the same by time: callers that hold a lock for long hand
+	// maxHandovers is how many times in a row a lock is handed over inside a process
+	// before other processes get a chance.
+	maxHandovers = 64
+	// maxHandoverTime bounds the same by time: callers that hold a lock for long hand
 	// it over less often.
-	maxStreakTime = 50 * time.Millisecond
-	// yieldPause is how long this process then stands back, if another one was
+	maxHandoverTime = 50 * time.Millisecond
+	// yieldPause is how long this process then does not contend, if another one was
 	// woken.
 	yieldPause = 25 * time.Millisecond
 	// wakeGrace is how long a first wake-up waits for those of the other nodes.
 	wakeGrace = 3 * time.Millisecond
-	// maxSleep bounds how long a waiter relies on being woken. Wake-ups are hints
-	// and can be lost with a connection; a few attempts a second cost little.
-	maxSleep = 200 * time.Millisecond
-	// maxTrust is how long a waiter relies on a holder of this process to wake it.
-	// The holder's lease may be released or broken through another process.
-	maxTrust = 250 * time.Millisecond
-	// maxJitter spreads waiters whose timers end at the same time.
-	maxJitter = 10 * time.Millisecond
+	// pollHeld is how often a waiter asks the nodes while its own process holds the
+	// lock: another process may release or break the lease.
+	pollHeld = 250 * time.Millisecond
 )
 
-// queues knows who in this process waits for which lock, and who holds it. Only
-// the first waiter of a lock contends for it on the nodes; the others queue behind
-// it, in order. A waiter for a set is in the queues of all its locks and contends
-// when it is first in each. That cannot deadlock: the earliest waiter is first
-// everywhere.
+// queues has the waiters of this process, and the locks that it holds. Only the first
+// waiter of a lock contends for it on the nodes; the others queue behind it, in order. A
+// waiter for a set is in the queue of each of its locks, and contends when it is the
+// first in all of them. That cannot deadlock: the earliest waiter is first everywhere.
 type queues struct {
 	backend *Backend
 
@@ -45,78 +39,77 @@ type queues struct {
 	locks map[fencing.Resource]*queue
 }
 
-// queue is what is known of one lock. It exists while there is something to
-// know.
+// queue is the queue of one lock. It exists while the lock has a holder or waiters in
+// this process.
 type queue struct {
-	holder  *attempt       // of this process, if it holds the lock
-	asked   engine.Instant // when a waiter last asked the nodes although this process holds the lock
-	waiters []*waiter
-	streak  int            // handovers inside the process in a row
-	since   engine.Instant // when the process got the lock, before the streak
-	notYet  engine.Instant // other processes go first until then
-}
-
-// waiter is one acquire that waits. Its fields are guarded by the mu of queues.
-type waiter struct {
-	want   engine.Held
-	signal chan struct{}  // look again
-	woken  uint64         // the nodes that said that the lock is free
-	tried  bool           // it knows that others hold the lock
-	retry  engine.Instant // when to try again if nobody wakes it
+	holder     *attempt // of this process, if it holds the lock
+	waiters    []*waiter
+	polled     engine.Instant // when a waiter last asked the nodes while this process held the lock
+	handovers  int            // inside the process, in a row
+	since      engine.Instant // when the process got the lock, before the handovers
+	yieldUntil engine.Instant // other processes go first until then
 }
 
 func newQueues(b *Backend) *queues {
 	return &queues{backend: b, locks: map[fencing.Resource]*queue{}}
 }
 
-// waiterName is how the nodes know the waiters of this process: the process and,
-// for people, the holder's name.
-func (b *Backend) waiterName(holder string) string { return b.process + " " + holder }
-
-// newTicket returns the place of a waiter in the queues of the nodes: since when
-// it waits. The clocks of processes need not agree: it decides only who is woken
-// first.
-func (b *Backend) newTicket() string { return strconv.FormatInt(wallClock().UnixMicro(), 10) }
-
-func (w *waiter) poke() {
-	select {
-	case w.signal <- struct{}{}:
-	default:
-	}
-}
-
-// of returns the queue of a lock and makes it if there is none. The caller holds
-// mu.
+// of returns the queue of a lock, a new one if there is none. The caller holds mu.
 func (q *queues) of(lock fencing.Resource) *queue {
-	one := q.locks[lock]
-	if one == nil {
-		one = &queue{}
-		q.locks[lock] = one
+	if q.locks[lock] == nil {
+		q.locks[lock] = &queue{}
 	}
-	return one
+	return q.locks[lock]
 }
 
-// tidy forgets a queue that is of no use. The caller holds mu.
-func (q *queues) tidy(lock fencing.Resource) {
-	if one := q.locks[lock]; one != nil && one.holder == nil && len(one.waiters) == 0 {
+// dropUnused removes a queue without a holder and waiters. The caller holds mu.
+func (q *queues) dropUnused(lock fencing.Resource) {
+	if one := q.locks[lock]; one.holder == nil && len(one.waiters) == 0 {
 		delete(q.locks, lock)
 	}
 }
 
-// held notes that this process holds the locks of a.
+// heldBy returns the queue of a lock if a holds it, else nil. The caller holds mu.
+func (q *queues) heldBy(a *attempt, lock fencing.Resource) *queue {
+	if one := q.locks[lock]; one != nil && one.holder == a {
+		return one
+	}
+	return nil
+}
+
+// held records that this process holds the locks of a.
 func (q *queues) held(a *attempt) {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, lock := range a.Resources {
 		one := q.of(lock)
-		one.holder, one.asked, one.notYet = a, now, engine.Instant{}
-		if one.streak == 0 {
+		one.holder, one.polled, one.yieldUntil = a, now, engine.Instant{}
+		if one.handovers == 0 {
 			one.since = now
 		}
 	}
 }
 
+// lost records that this process no longer holds the locks of a, and wakes the first
+// waiters.
+func (q *queues) lost(a *attempt) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, lock := range a.Resources {
+		one := q.heldBy(a, lock)
+		if one == nil {
+			continue
+		}
+		one.holder = nil
+		if len(one.waiters) > 0 {
+			one.waiters[0].wake()
+		}
+		q.dropUnused(lock)
+	}
+}
+
+// join appends a waiter to the queues of its locks.
 func (q *queues) join(want engine.Held) *waiter {
 	w := &waiter{want: want, signal: make(chan struct{}, 1)}
 	q.mu.Lock()
@@ -128,7 +121,7 @@ func (q *queues) join(want engine.Held) *waiter {
 	return w
 }
 
-// leave takes w out and has those behind it look again.
+// leave removes a waiter and wakes the one behind it.
 func (q *queues) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,13 +130,13 @@ func (q *queues) leave(w *waiter) {
 		first := one.waiters[0] == w
 		one.waiters = slices.DeleteFunc(one.waiters, func(other *waiter) bool { return other == w })
 		if first && len(one.waiters) > 0 {
-			one.waiters[0].poke()
+			one.waiters[0].wake()
 		}
-		q.tidy(lock)
+		q.dropUnused(lock)
 	}
 }
 
-// waiting returns who waits for a lock in this process, in order.
+// waiting returns the waiters of a lock in this process, in order.
 func (q *queues) waiting(lock fencing.Resource) []engine.Party {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,85 +149,85 @@ func (q *queues) waiting(lock fencing.Resource) []engine.Party {
 	return parties
 }
 
-// ready returns how long w must wait before it may contend: 0 if it may now.
-// While this process holds the lock there is little to ask, since its release
-// wakes the waiter. But the lease may end without one, or through another process,
-// so the nodes are asked now and then all the same.
-func (q *queues) ready(w *waiter) time.Duration {
+// contend returns how long w must wait before it contends for its locks; 0 if it may now.
+// While this process holds a lock, the release wakes the waiter, and the nodes are polled
+// only in case the lease ends in another way.
+func (q *queues) contend(w *waiter) time.Duration {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	nap := time.Duration(0)
+	woken := bits.OnesCount64(w.wokenBy) >= q.backend.quorum
+	wait := time.Duration(0)
 	for _, lock := range w.want.Resources {
 		one := q.locks[lock]
 		if one.waiters[0] != w {
-			return time.Hour // it is poked when its turn comes
+			return time.Hour // the one before it wakes it
 		}
-		if one.holder != nil && bits.OnesCount64(w.woken) < q.backend.quorum {
-			nap = max(nap, now.Until(one.asked.Add(min(one.holder.TTL, maxTrust))))
+		if one.holder != nil && !woken {
+			wait = max(wait, now.Until(one.polled.Add(min(one.holder.TTL, pollHeld))))
 		}
-		nap = max(nap, now.Until(one.notYet))
+		wait = max(wait, now.Until(one.yieldUntil))
 	}
-	if w.tried && bits.OnesCount64(w.woken) < q.backend.quorum {
-		nap = max(nap, now.Until(w.retry))
+	if w.refused && !woken {
+		wait = max(wait, now.Until(w.retryAt))
 	}
-	if nap > 0 {
-		return nap
+	if wait > 0 {
+		return wait
 	}
 	for _, lock := range w.want.Resources {
-		q.locks[lock].asked = now
+		q.locks[lock].polled = now
 	}
-	w.woken, w.tried = 0, false
+	w.wokenBy, w.refused = 0, false
 	return 0
 }
 
-// postpone notes that w was refused, and when to try again at the latest.
+// postpone records that w was refused, and must not contend for d unless it is woken.
 func (q *queues) postpone(w *waiter, d time.Duration) {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.tried, w.retry = true, now.Add(d)
+	w.refused, w.retryAt = true, now.Add(d)
 }
 
-// release ends a grant. A lock that someone in this process waits for is handed
-// over directly: the next acquire follows the release on every connection, and
-// nobody else is woken. Every so often other processes go first: until it is known
-// whether there are any, nobody of this process contends.
+// release ends a grant. If the lock has a waiter in this process it is handed over
+// directly: the acquire follows the release on every connection, and no other process is
+// woken. Every so often other processes go first: this process does not contend until the
+// release has shown whether there are any.
 func (q *queues) release(a *attempt) *releasing {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
 	var next *waiter
 	for _, lock := range a.Resources {
-		one := q.locks[lock]
-		if one == nil || one.holder != a {
+		one := q.heldBy(a, lock)
+		if one == nil {
 			continue
 		}
 		one.holder = nil
 		if len(one.waiters) > 0 {
 			next = one.waiters[0]
-			one.streak++
+			one.handovers++
 		}
-		if one.streak >= maxStreak || now.Since(one.since) >= maxStreakTime || len(a.Resources) > 1 || next != nil && len(next.want.Resources) > 1 {
-			next, one.streak, one.notYet = nil, 0, now.Add(yieldPause)
+		if one.handovers >= maxHandovers || now.Since(one.since) >= maxHandoverTime || len(a.Resources) > 1 || next != nil && len(next.want.Resources) > 1 {
+			next, one.handovers, one.yieldUntil = nil, 0, now.Add(yieldPause)
 		}
-		q.tidy(lock)
+		q.dropUnused(lock)
 	}
 	if next != nil {
-		next.tried = false // what it knows of the nodes is outdated: it may contend at once
+		next.refused = false // the lock is free now
 	}
 	q.mu.Unlock()
 
 	if next != nil {
 		return a.handOver(next)
 	}
-	r := a.release(wakeNext)
-	q.pokeFirst(a.Resources, r)
+	r := a.release(scripts.WakeNext)
+	q.wakeAfter(r, a.Resources)
 	return r
 }
 
-// pokeFirst has the first waiters of some locks look again, once it is known
-// whether a waiter of another process was woken, which then goes first.
-func (q *queues) pokeFirst(locks []fencing.Resource, r *releasing) {
+// wakeAfter wakes the first waiters of some locks when the release has shown whether it
+// woke another process. That process then goes first.
+func (q *queues) wakeAfter(r *releasing, locks []fencing.Resource) {
 	q.mu.Lock()
 	waited := slices.ContainsFunc(locks, func(lock fencing.Resource) bool { return q.locks[lock] != nil })
 	q.mu.Unlock()
@@ -244,7 +237,7 @@ func (q *queues) pokeFirst(locks []fencing.Resource, r *releasing) {
 	go func() {
 		<-r.done
 		r.mu.Lock()
-		woken := r.woken
+		otherProcess := r.woken
 		r.mu.Unlock()
 		now := q.backend.clock.Now()
 		q.mu.Lock()
@@ -255,65 +248,47 @@ func (q *queues) pokeFirst(locks []fencing.Resource, r *releasing) {
 				continue
 			}
 			first := one.waiters[0]
-			one.notYet = engine.Instant{}
+			one.yieldUntil = engine.Instant{}
 			switch {
-			case !woken:
-				first.tried = false // nobody else takes it
-			case first.woken == 0 && one.holder == nil:
-				one.notYet = now.Add(yieldPause)
+			case !otherProcess:
+				first.refused = false // the lock is free now
+			case first.wokenBy == 0 && one.holder == nil:
+				one.yieldUntil = now.Add(yieldPause)
 			}
-			first.poke()
+			first.wake()
 		}
 	}()
 }
 
-// freed hears from a node that a lock is free there and that this process is the
-// next. A wake-up that nobody needs is passed on.
-func (q *queues) freed(node int, lock fencing.Resource) {
+// wake receives a wake-up: a lock is free on a node, and this process is the first that
+// waits for it there. If it no longer waits, the wake-up is passed on.
+func (q *queues) wake(node int, lock fencing.Resource) {
 	q.mu.Lock()
 	one := q.locks[lock]
 	if one == nil || len(one.waiters) == 0 {
-		mine := one != nil && one.holder != nil
+		holds := one != nil && one.holder != nil
 		q.mu.Unlock()
-		if !mine {
+		if !holds {
 			q.backend.passOn(node, lock)
 		}
 		return
 	}
 	defer q.mu.Unlock()
 	w := one.waiters[0]
-	first := w.woken == 0
-	w.woken |= 1 << node
+	first := w.wokenBy == 0
+	w.wokenBy |= 1 << node
 	switch {
-	case bits.OnesCount64(w.woken) >= q.backend.quorum:
-		one.notYet = engine.Instant{} // it is the turn of this process
-		w.poke()
+	case bits.OnesCount64(w.wokenBy) >= q.backend.quorum:
+		one.yieldUntil = engine.Instant{}
+		w.wake()
 	case first:
 		time.AfterFunc(wakeGrace, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			if w.woken != 0 {
-				w.retry, one.notYet = engine.Instant{}, engine.Instant{}
-				w.poke()
+			if w.wokenBy != 0 {
+				w.retryAt, one.yieldUntil = engine.Instant{}, engine.Instant{}
+				w.wake()
 			}
 		})
-	}
-}
-
-// lost notes that this process no longer holds the locks of a, and has the first
-// waiters look again.
-func (q *queues) lost(a *attempt) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, lock := range a.Resources {
-		one := q.locks[lock]
-		if one == nil || one.holder != a {
-			continue
-		}
-		one.holder = nil
-		if len(one.waiters) > 0 {
-			one.waiters[0].poke()
-		}
-		q.tidy(lock)
 	}
 }

@@ -61,9 +61,9 @@ func TestAJoinNonceIsNeededToInitialise(t *testing.T) {
 		f := newVirtualFleet(t, 1)
 		f.config.Topology = func() engine.Topology { return engine.Topology{Version: 7} } // nobody else recovers the node
 		b, ctx := f.backend(t), t.Context()
-		first := redlockadapter.Range{Join: "first", Version: 7, Floor: 100, Ceiling: 200}
-		second := redlockadapter.Range{Join: "second", Version: 7, Floor: 300, Ceiling: 400, Quarantine: virtualTTL}
-		initialise := func(r redlockadapter.Range) (time.Duration, error) { return b.Initialise(ctx, 0, r) }
+		first := recovery.Range{Join: "first", Version: 7, Floor: 100, Ceiling: 200}
+		second := recovery.Range{Join: "second", Version: 7, Floor: 300, Ceiling: 400, Quarantine: virtualTTL}
+		initialise := func(r recovery.Range) (time.Duration, error) { return b.Initialise(ctx, 0, r) }
 
 		_, err := initialise(first)
 		require.Error(t, err, "there is no join nonce")

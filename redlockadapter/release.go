@@ -8,54 +8,43 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// Whom a release wakes, as the script knows it.
-const (
-	wakeNone = "none"
-	wakeNext = "next" // the longest waiter, if the lock was freed
-	wakeAny  = "any"  // the longest waiter
-)
-
-// Why an attempt ended, as records say it.
-const (
-	causeReleased = "released"
-	causeBroken   = "broken"
-)
-
-// releasing is a release under way. It goes to all nodes; its caller waits for a
-// majority at most.
+// releasing is a release in progress. It goes to all nodes, and is confirmed by a
+// quorum.
 type releasing struct {
 	quorum int
-	done   chan struct{} // closed when a majority has confirmed, or none can
+	done   chan struct{} // closed when a quorum has confirmed, or cannot any more
 
 	mu        sync.Mutex
-	left      int
+	pending   int
 	confirmed int
-	woken     bool
+	woken     bool // a waiting process was woken
 	err       error
 }
 
 func (b *Backend) newReleasing() *releasing {
-	return &releasing{quorum: b.quorum, left: len(b.nodes), done: make(chan struct{})}
+	return &releasing{quorum: b.quorum, pending: len(b.nodes), done: make(chan struct{})}
 }
 
-func (r *releasing) answered(got reply) {
+func (r *releasing) answered(got redisconn.Reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left--
-	if got.err == nil {
+	r.pending--
+	if got.Err == nil {
 		r.confirmed++
-		r.woken = r.woken || got.token > 0
+		r.woken = r.woken || scripts.Woken(got)
 	} else {
-		r.err = got.err
+		r.err = got.Err
 	}
-	if got.err == nil && r.confirmed == r.quorum || r.left == 0 && r.confirmed < r.quorum {
+	if got.Err == nil && r.confirmed == r.quorum || r.pending == 0 && r.confirmed < r.quorum {
 		close(r.done)
 	}
 }
 
-// await returns when a majority has confirmed.
+// await returns nil when a quorum has confirmed.
 func (r *releasing) await(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -70,128 +59,119 @@ func (r *releasing) await(ctx context.Context) error {
 	return nil
 }
 
-// releaseRequest ends an attempt on a node. With late set, a copy of its acquire
-// or of a renewal may arrive after the release, over another connection.
-func (b *Backend) releaseRequest(h *engine.Held, cause, wake string, late bool) *request {
-	return newRequest(releaseScript, keysOf(h.Resources)[1:], h.Name, cause, b.channel, wake, flag(late))
-}
-
-func flag(set bool) string {
-	if set {
-		return "1"
+// releaseRequest returns a request that ends an attempt. A node that fails is asked
+// again later. r may be nil.
+func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scripts.Wake, late bool, r *releasing) *redisconn.Request {
+	call := scripts.Release{Name: h.Name, Resources: h.Resources, Cause: cause, Wake: wake, Channel: b.channel, Late: late}
+	request := call.Request()
+	request.Answer = func(node int, got redisconn.Reply) {
+		if r != nil {
+			r.answered(got)
+		}
+		if got.Err != nil {
+			b.releaseLater(h, node, 0)
+		}
 	}
-	return "0"
+	return request
 }
 
-// end ends the attempt here, and returns the nodes where an unanswered request may
-// still be carried out.
-func (a *attempt) end() (unknown uint64) {
+// end marks the attempt as ended, and returns the nodes that accepted it, and those that
+// may still execute an unanswered request.
+func (a *attempt) end() (accepted, unanswered uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.over = true
-	a.canceled.Store(true)
-	return a.unknown
+	a.ended = true
+	return a.accepted, a.unanswered
 }
 
-// release ends a granted attempt on every node, also on those that failed: they
-// may have accepted it.
-func (a *attempt) release(wake string) *releasing {
-	r, unknown := a.backend.newReleasing(), a.end()
-	requests := a.releaseRequests(r, wake, unknown)
-	for i, n := range a.backend.nodes {
-		n.push(requests[unknown>>i&1])
+// release ends a granted attempt on every node, including those that failed: they may
+// have accepted it.
+func (a *attempt) release(wake scripts.Wake) *releasing {
+	r := a.backend.newReleasing()
+	_, unanswered := a.end()
+	for i, request := range a.releaseRequests(wake, unanswered, r) {
+		a.backend.nodes[i].Send(request)
 	}
 	return r
 }
 
-// withdraw ends an attempt that was not granted, on the nodes that may have
-// accepted it. A node that refused a raise still has the lock.
-func (a *attempt) withdraw(wake string) {
-	r, unknown := a.backend.newReleasing(), a.end()
-	a.mu.Lock()
-	taken := a.taken
-	a.mu.Unlock()
-	requests := a.releaseRequests(r, wake, unknown)
-	for i, n := range a.backend.nodes {
-		late := unknown >> i & 1
-		if late == 1 || taken>>i&1 == 1 {
-			n.push(requests[late])
+// withdraw ends an attempt that was not granted, on the nodes that may have accepted
+// it. A node that refused a raise still holds the lock for it.
+func (a *attempt) withdraw(wake scripts.Wake) {
+	accepted, unanswered := a.end()
+	for i, request := range a.releaseRequests(wake, unanswered, nil) {
+		if (accepted|unanswered)>>i&1 == 1 {
+			a.backend.nodes[i].Send(request)
 		}
 	}
 }
 
-// handOver is release, with the lock meant for a waiter of this process: its
-// acquire should follow the release in the same batch.
+// handOver releases a granted attempt in favor of a waiter of this process, whose
+// acquire should follow in the same batch.
 func (a *attempt) handOver(next *waiter) *releasing {
-	r, unknown := a.backend.newReleasing(), a.end()
-	requests := a.releaseRequests(r, wakeNone, unknown)
-	for i, n := range a.backend.nodes {
-		n.hold(requests[unknown>>i&1])
+	r := a.backend.newReleasing()
+	_, unanswered := a.end()
+	for i, request := range a.releaseRequests(scripts.WakeNobody, unanswered, r) {
+		a.backend.nodes[i].Enqueue(request)
 	}
-	next.poke()
-	runtime.Gosched() // to next
+	next.wake()
+	runtime.Gosched() // let it run
 	for _, n := range a.backend.nodes {
-		n.flush()
+		n.Flush()
 	}
 	return r
 }
 
-// releaseRequests returns the request for nodes that answered everything, and the
-// one for the others.
-func (a *attempt) releaseRequests(r *releasing, wake string, unknown uint64) (requests [2]*request) {
-	answer := func(node int, got reply) {
-		r.answered(got)
-		if got.err != nil {
-			a.backend.releaseLater(&a.Held, node, 0)
-		}
+// releaseRequests returns the request for each node.
+func (a *attempt) releaseRequests(wake scripts.Wake, unanswered uint64, r *releasing) []*redisconn.Request {
+	var late *redisconn.Request
+	normal := a.backend.releaseRequest(&a.Held, scripts.Released, wake, false, r)
+	if unanswered != 0 {
+		late = a.backend.releaseRequest(&a.Held, scripts.Released, wake, true, r)
 	}
-	requests[0] = a.backend.releaseRequest(&a.Held, causeReleased, wake, false)
-	requests[0].answer = answer
-	if unknown != 0 {
-		requests[1] = a.backend.releaseRequest(&a.Held, causeReleased, wake, true)
-		requests[1].answer = answer
+	requests := make([]*redisconn.Request, len(a.backend.nodes))
+	for i := range requests {
+		if requests[i] = normal; unanswered>>i&1 == 1 {
+			requests[i] = late
+		}
 	}
 	return requests
 }
 
-// releaseAgain is when a node that could not be told of a release is told again.
-// After that it is left to the TTL.
-var releaseAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 1600 * time.Millisecond}
+// releaseRetries are the delays after which a failed release is sent to a node again.
+// After that the lock expires on the node.
+var releaseRetries = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 1600 * time.Millisecond}
 
-// releaseLater tells a node that failed once more that an attempt has ended. What
-// the node keeps of it would block everybody until its TTL.
-func (b *Backend) releaseLater(h *engine.Held, node, times int) {
-	if times == len(releaseAgain) || releaseAgain[times] > h.TTL || b.ctx.Err() != nil {
+// releaseLater sends a release again to a node that failed. Otherwise the node would
+// keep the lock until its TTL has passed.
+func (b *Backend) releaseLater(h *engine.Held, node, retry int) {
+	if retry == len(releaseRetries) || releaseRetries[retry] > h.TTL || b.ctx.Err() != nil {
 		return
 	}
-	again := b.releaseRequest(h, causeReleased, wakeNext, true)
-	again.answer = func(node int, got reply) {
-		if got.err != nil {
-			b.releaseLater(h, node, times+1)
+	request := b.releaseRequest(h, scripts.Released, scripts.WakeNext, true, nil)
+	request.Answer = func(node int, got redisconn.Reply) {
+		if got.Err != nil {
+			b.releaseLater(h, node, retry+1)
 		}
 	}
-	time.AfterFunc(releaseAgain[times], func() { b.nodes[node].push(again) })
+	time.AfterFunc(releaseRetries[retry], func() { b.nodes[node].Send(request) })
 }
 
-// Release ends a lease that any process was granted.
+// Release ends a lease, whichever process acquired it. A lease without a name was never
+// granted: its attempts were withdrawn.
 func (b *Backend) Release(ctx context.Context, h engine.Held) error {
-	if a := b.granted.take(h.Name); a != nil {
+	if h.Name == "" {
+		return nil
+	}
+	if a := b.grants.take(h.Name); a != nil {
 		return b.queues.release(a).await(ctx)
 	}
-	return b.releaseHeld(ctx, &h, causeReleased)
+	return b.releaseEverywhere(&h, scripts.Released).await(ctx)
 }
 
-func (b *Backend) releaseHeld(ctx context.Context, h *engine.Held, cause string) error {
+// releaseEverywhere releases a lease that another process may have acquired.
+func (b *Backend) releaseEverywhere(h *engine.Held, cause scripts.Cause) *releasing {
 	r := b.newReleasing()
-	request := b.releaseRequest(h, cause, wakeNext, true)
-	request.answer = func(node int, got reply) {
-		r.answered(got)
-		if got.err != nil {
-			b.releaseLater(h, node, 0)
-		}
-	}
-	for _, n := range b.nodes {
-		n.push(request)
-	}
-	return r.await(ctx)
+	b.sendAll(b.releaseRequest(h, cause, scripts.WakeNext, true, r))
+	return r
 }

@@ -1,6 +1,10 @@
 package recovery
 
-import "github.com/leased-project/leased/fencing"
+import (
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+)
 
 // Jump is how far a recovery moves tokens up where something may have been
 // forgotten: more than can have been granted meanwhile.
@@ -36,3 +40,13 @@ func (r Report) in(fleet string) bool { return r.Reached && r.Live != nil && r.L
 
 // quorum is the size of a majority of n nodes.
 func quorum(n int) int { return n/2 + 1 }
+
+// Range makes an empty node a voter: it may accept the tokens above Floor, up to Ceiling.
+type Range struct {
+	// Join is the join nonce that the range is assigned to.
+	Join           string
+	Version        uint64
+	Floor, Ceiling fencing.Token
+	// Quarantine is the time after its first join during which the node must not vote.
+	Quarantine time.Duration
+}

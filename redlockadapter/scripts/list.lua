@@ -1,20 +1,22 @@
 -- list: one step of a scan over the locks in use on this node.
 --
 -- KEYS  1 the node's state
--- ARGV  1 cursor, 2 the pattern of the records' keys, 3 how many keys to look at
+-- ARGV  1 cursor, 2 the prefix of the locks' names, 3 the number of keys to look at
 -- Reply {empty}, or {next cursor, resource, resource...}
 --
 -- A lock is in use while it is held or has waiters.
 if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return {'empty'} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+local locks = string.sub(KEYS[1], 1, -5) .. 'lock:'
+local pattern = string.gsub(locks .. ARGV[2], '[*?%[%]\\]', '\\%0') .. '*'
+local page = redis.call('SCAN', ARGV[1], 'MATCH', pattern, 'COUNT', ARGV[3])
 local reply = {page[1]}
 for _, key in ipairs(page[2]) do
   local owner, deadline, waiting = unpack(redis.call('HMGET', key, 'nonce', 'until', 'waiting'))
   local held = owner and owner ~= '' and tonumber(deadline) > now
   if held or waiting and redis.call('EXISTS', (string.gsub(key, ':lock:', ':waiting:', 1))) == 1 then
-    reply[#reply + 1] = string.match(key, ':lock:(.*)')
+    reply[#reply + 1] = string.sub(key, #locks + 1)
   end
 end
 return reply

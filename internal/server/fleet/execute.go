@@ -10,13 +10,14 @@ import (
 
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// run carries out the actions of a step: those of the log first, then those of
-// the nodes, concurrently but for the initialisations, which come last.
+// run carries out the actions of a step in phases: log entries first, calls to nodes
+// next, initialisations last. The actions of a phase run concurrently.
 func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Efficiency, backend *redlockadapter.Backend) (progressed bool) {
 	e := &execution{Keeper: k, state: state, backend: backend}
-	for _, phase := range [][]Kind{{Reconcile, FinishReconcile, RaiseCeiling, FinishMove, FinishFleet}, {Join}, {Assign}, {Advance}, {Initialise}} {
+	for _, phase := range [][]Kind{{Reconcile, FinishReconcile, RaiseCeiling, FinishMigration, FinishFleet}, {Join}, {Assign}, {Advance}, {Initialise}} {
 		var work sync.WaitGroup
 		var done sync.Mutex
 		for _, a := range actions {
@@ -30,7 +31,7 @@ func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Effici
 				switch {
 				case err == nil:
 					progressed = true
-				case !errors.Is(err, errWaiting) && ctx.Err() == nil:
+				case !errors.Is(err, errQuarantine) && ctx.Err() == nil:
 					k.logger.Warn("cannot "+a.Kind.String(), "node", e.address(a), "prefix", a.Prefix, "error", err)
 				}
 			})
@@ -40,8 +41,8 @@ func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Effici
 	return progressed
 }
 
-// errWaiting: a node is still in quarantine.
-var errWaiting = errors.New("quarantine is not over")
+// errQuarantine reports that a node must wait before it votes.
+var errQuarantine = errors.New("the node is in quarantine")
 
 // execution carries out the actions of one step.
 type execution struct {
@@ -70,24 +71,24 @@ func (e *execution) do(ctx context.Context, a Action) error {
 		return err
 	case RaiseCeiling:
 		return e.log.RaiseCeiling(ctx, a.Ceiling)
-	case FinishMove:
+	case FinishMigration:
 		err := e.log.FinishMove(ctx, a.Prefix, a.Version)
 		if err == nil {
-			e.logger.Info("move of locks finished", "prefix", a.Prefix, "version", a.Version)
+			e.logger.Info("migration completed", "prefix", a.Prefix, "version", a.Version)
 		}
 		return err
 	case FinishFleet:
 		err := e.log.FinishFleet(ctx, a.Version)
 		if err == nil {
-			e.logger.Info("the Redis fleet was changed", "nodes", strings.Join(e.state.Next.Addresses, ","))
+			e.logger.Info("Redis fleet changed", "nodes", strings.Join(e.state.Next.Addresses, ","))
 		}
 		return err
 	}
 	return e.doNode(ctx, a)
 }
 
-// doNode carries out an action on one node. A failed one is decided anew at the
-// next step.
+// doNode carries out an action on one node. If it fails, the next step decides
+// again.
 func (e *execution) doNode(ctx context.Context, a Action) error {
 	address := e.address(a)
 	switch a.Kind {
@@ -96,21 +97,21 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 		if err := e.backend.Join(ctx, a.Node, join, e.state.Version); err != nil {
 			return err
 		}
-		e.planned(func(p *Plan) { p.Joined(address, join) })
+		e.updatePlan(func(p *Plan) { p.Joined(address, join) })
 	case Assign:
 		var join string
-		e.planned(func(p *Plan) { join, _ = p.Joining(address) })
+		e.updatePlan(func(p *Plan) { join, _ = p.Joining(address) })
 		tokens, err := e.log.AssignRange(ctx, address, join)
 		if err != nil {
 			return err
 		}
-		e.planned(func(p *Plan) { p.Assigned(address, tokens) })
+		e.updatePlan(func(p *Plan) { p.Assigned(address, tokens) })
 	case Advance:
 		if err := e.backend.Advance(ctx, a.Node, a.Goal); err != nil {
 			return err
 		}
 		if len(e.state.Moves) > 0 || e.state.NextVersion != 0 {
-			e.logger.Info("a Redis node has the new version", "node", address, "version", a.Goal.Version)
+			e.logger.Info("Redis node has the new version", "node", address, "version", a.Goal.Version)
 		}
 	case Initialise:
 		return e.initialise(ctx, a.Node, address)
@@ -118,26 +119,26 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 	return nil
 }
 
-// initialise makes a node a voter, or finds out how long it has to wait. A node
-// that was lost meanwhile refuses the join nonce; the next step sees that.
+// initialise makes a node a voter, or finds out how long it must wait. A node that
+// lost its state in the meantime rejects the join nonce; the next step sees that.
 func (e *execution) initialise(ctx context.Context, node int, address string) error {
 	var join string
 	var tokens machine.Range
-	e.planned(func(p *Plan) { join, tokens = p.Joining(address) })
+	e.updatePlan(func(p *Plan) { join, tokens = p.Joining(address) })
 	quarantine := e.state.Fleet.MaxTTL
 	if tokens.First {
 		quarantine = 0
 	}
-	wait, err := e.backend.Initialise(ctx, node, redlockadapter.Range{Join: join, Version: tokens.Version,
+	wait, err := e.backend.Initialise(ctx, node, recovery.Range{Join: join, Version: tokens.Version,
 		Floor: tokens.Floor, Ceiling: tokens.Ceiling, Quarantine: quarantine})
 	if err == nil && wait > 0 {
-		e.planned(func(p *Plan) { p.Wait(address, e.clock.Now().Add(wait)) })
-		return errWaiting
+		e.updatePlan(func(p *Plan) { p.Wait(address, e.clock.Now().Add(wait)) })
+		return errQuarantine
 	}
 	return err
 }
 
-func (e *execution) planned(change func(p *Plan)) {
+func (e *execution) updatePlan(change func(p *Plan)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(e.plan)

@@ -1,4 +1,4 @@
-package redlockadapter
+package redisconn
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // go-redis must not repeat a script, and must respect deadlines.
 func TestOptionsOfGoRedis(t *testing.T) {
 	given := &redis.Options{Addr: "a:1", MaxRetries: 3, PoolSize: 50, ReadTimeout: time.Hour, Username: "u", Password: "p"}
-	o := Config{NodeTimeout: time.Second}.filled().options(given)
+	o := options(Config{Options: given, Timeout: time.Second})
 	require.Equal(t, -1, o.MaxRetries)
 	require.True(t, o.ContextTimeoutEnabled)
 	require.Equal(t, 1, o.PoolSize)
@@ -19,5 +19,5 @@ func TestOptionsOfGoRedis(t *testing.T) {
 		require.Equal(t, time.Second, limit)
 	}
 	require.Equal(t, []string{"a:1", "u", "p"}, []string{o.Addr, o.Username, o.Password})
-	require.Equal(t, 3, given.MaxRetries, "the caller's options stay as they are")
+	require.Equal(t, 3, given.MaxRetries, "the caller's options are not changed")
 }

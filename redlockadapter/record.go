@@ -1,0 +1,141 @@
+package redlockadapter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+	"github.com/leased-project/leased/redlockadapter/scripts"
+)
+
+// records returns the records of a lock on the nodes that answered: a quorum at least.
+func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scripts.Record, error) {
+	var (
+		mu      sync.Mutex
+		found   []scripts.Record
+		errs    = make([]error, len(b.nodes))
+		pending = len(b.nodes)
+		done    = make(chan struct{})
+	)
+	r := scripts.Inspect(resource)
+	r.Answer = func(node int, got redisconn.Reply) {
+		one, err := scripts.ParseRecord(got)
+		mu.Lock()
+		defer mu.Unlock()
+		if errs[node] = err; err == nil {
+			found = append(found, one)
+		}
+		if pending--; pending == 0 {
+			close(done)
+		}
+	}
+	b.sendAll(r)
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if len(found) < b.quorum {
+		return nil, b.quorumError(errs)
+	}
+	return found, nil
+}
+
+// holder returns the lease that a quorum of the records agree on, and how long a quorum
+// will have it; ok is false if there is none. Tokens may differ, since that of a
+// recovered node is ahead. The lease's token is the one that a quorum has, or the one
+// that this process was granted. Without either, the lease cannot be told from an attempt
+// that was not granted.
+func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h engine.Held, left time.Duration, ok bool) {
+	byName := map[string][]scripts.Record{}
+	for _, r := range found {
+		if r.Name != "" {
+			byName[r.Name] = append(byName[r.Name], r)
+		}
+	}
+	for name, same := range byName {
+		if len(same) < b.quorum {
+			continue
+		}
+		slices.SortFunc(same, func(x, y scripts.Record) int { return int(y.Left - x.Left) })
+		h = leaseOf(name, same[0].Details, resource)
+		if a := b.grants.find(name); a != nil {
+			h.Token = a.Token
+		} else {
+			h.Token = b.quorumToken(same)
+		}
+		if h.Token != fencing.None {
+			return h, same[b.quorum-1].Left, true
+		}
+	}
+	return engine.Held{}, 0, false
+}
+
+// quorumToken returns the token that a quorum of the records has, or None.
+func (b *Backend) quorumToken(same []scripts.Record) fencing.Token {
+	votes := map[fencing.Token]int{}
+	for _, r := range same {
+		if votes[r.Token]++; votes[r.Token] == b.quorum {
+			return r.Token
+		}
+	}
+	return fencing.None
+}
+
+// Find reads a lease from the nodes. The error matches engine.ErrNotHeld if a quorum does
+// not hold the lock with this token.
+func (b *Backend) Find(ctx context.Context, resource fencing.Resource, token fencing.Token) (engine.Held, error) {
+	found, err := b.records(ctx, resource)
+	if err != nil {
+		return engine.Held{}, err
+	}
+	if h, _, ok := b.holder(resource, found); ok && h.Token == token {
+		return h, nil
+	}
+	return engine.Held{}, fmt.Errorf("%q: %w with token %d", string(resource), engine.ErrNotHeld, token)
+}
+
+// Ended returns how a lease ended: "released" or "broken", or "expired" if the nodes
+// know of neither.
+func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session engine.SessionID, nonce engine.Nonce) (string, error) {
+	found, err := b.records(ctx, resource)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range found {
+		if s, n := parseName(r.Ended); s == session && n == nonce {
+			return string(r.Cause), nil
+		}
+	}
+	return "expired", nil
+}
+
+// Break takes the lease with this token away from its holder.
+func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	h, err := b.Find(ctx, resource, token)
+	if err != nil {
+		return fmt.Errorf("break: %w", err)
+	}
+	if a := b.grants.take(h.Name); a != nil {
+		a.end()
+		b.queues.lost(a)
+	}
+	err = b.releaseEverywhere(&h, scripts.Broken).await(ctx)
+	b.mu.Lock()
+	s := b.sessions[h.Session]
+	b.mu.Unlock()
+	if s != nil {
+		s.Lose(func(mine engine.Held) error {
+			if mine.Name != h.Name {
+				return nil
+			}
+			return fmt.Errorf("%w: broken by an operator", engine.ErrTaken)
+		})()
+	}
+	return err
+}

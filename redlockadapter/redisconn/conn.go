@@ -1,0 +1,252 @@
+package redisconn
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// Config configures a Conn.
+type Config struct {
+	// Options name the server, and how to connect to it. Retries, timeouts and pool
+	// are overridden.
+	Options *redis.Options
+	// Index is passed to Request.Answer.
+	Index int
+	// Prefix begins the name of every key.
+	Prefix string
+	// Timeout bounds the wait for a reply.
+	Timeout time.Duration
+	Clock   engine.Clock
+	// Preload are the scripts to load on every new connection.
+	Preload []*Script
+	// Servers is shared by all connections of a fleet.
+	Servers *Servers
+	// Failed is called when the connection breaks or cannot be made. It must not block.
+	Failed func()
+}
+
+// Conn is a pipelined connection to one server. A request that finds it idle is
+// written at once, on the caller's goroutine. While replies are outstanding, requests
+// queue up, and are then written as one batch: so concurrent callers share system
+// calls and round trips. Requests keep their order. Methods may be called concurrently.
+type Conn struct {
+	config  Config
+	options *redis.Options
+
+	wake chan struct{} // a request is queued, and there is no socket
+	done chan struct{} // closed when Run has ended
+
+	mu       sync.Mutex
+	socket   *socket    // nil while disconnected
+	queued   []*Request // not sent
+	batch    []*Request // sent together
+	answered int        // requests of the batch that are answered
+	closed   bool
+	timer    *time.Timer    // runs while a batch is outstanding; else nil
+	progress engine.Instant // when the batch was sent, or was last seen to advance
+	seen     int            // answered at that time
+
+	// Used by Run only.
+	failures int
+	failedAt engine.Instant
+	lastErr  error
+}
+
+// New returns a connection that Run will make.
+func New(config Config) *Conn {
+	return &Conn{config: config, options: options(config), wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// options returns the settings of go-redis, which makes the network connection.
+func options(config Config) *redis.Options {
+	o := *config.Options
+	o.Protocol = 2
+	// A script that go-redis repeats could arrive after its release.
+	o.MaxRetries = -1
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = config.Timeout, config.Timeout, config.Timeout, config.Timeout
+	o.DialerRetries = 1
+	o.PoolSize, o.MaxConcurrentDials = 1, 1
+	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &o
+}
+
+// Addr returns the address of the server.
+func (c *Conn) Addr() string { return c.options.Addr }
+
+// NewClient returns a go-redis client of the same server, for subscriptions.
+func (c *Conn) NewClient() *redis.Client { return redis.NewClient(c.options) }
+
+// Life returns the life of the connected server, or "".
+func (c *Conn) Life() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.socket == nil {
+		return ""
+	}
+	return c.socket.life
+}
+
+// Send sends a request, at once or with the next batch. It does not wait for a reply.
+func (c *Conn) Send(r *Request) {
+	if c.Enqueue(r) {
+		c.Flush()
+	}
+}
+
+// Enqueue queues a request. The next Send or Flush sends it. It returns false, after
+// it called Answer, if the connection is closed.
+func (c *Conn) Enqueue(r *Request) bool {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		r.Answer(c.config.Index, Reply{Err: ErrClosed})
+		return false
+	}
+	c.queued = append(c.queued, r)
+	c.mu.Unlock()
+	return true
+}
+
+// Flush sends the queued requests, unless a batch is outstanding: they follow it then.
+func (c *Conn) Flush() {
+	c.mu.Lock()
+	if c.socket == nil {
+		c.mu.Unlock()
+		c.wakeUp()
+		return
+	}
+	if c.outstanding() || len(c.queued) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	buffer := buffers.Get().(*[]byte)
+	s, commands := c.socket, c.nextBatch((*buffer)[:0])
+	c.mu.Unlock()
+	s.write(commands)
+	*buffer = commands
+	buffers.Put(buffer)
+}
+
+// buffers are reused by callers that write.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// outstanding reports whether a batch waits for replies. The caller holds mu.
+func (c *Conn) outstanding() bool { return c.answered < len(c.batch) }
+
+// nextBatch makes the queued requests the batch, encodes them into b, and starts the
+// timeout. The caller holds mu; no batch is outstanding.
+func (c *Conn) nextBatch(b []byte) []byte {
+	c.batch, c.answered = append(c.batch[:0], c.queued...), 0
+	clear(c.queued)
+	c.queued = c.queued[:0]
+	for _, r := range c.batch {
+		b = r.encode(b, c.socket, false)
+	}
+	if len(c.batch) > 0 {
+		c.progress, c.seen = c.config.Clock.Now(), 0
+		if c.timer == nil {
+			c.timer = time.AfterFunc(c.config.Timeout, c.checkTimeout)
+		}
+	}
+	return b
+}
+
+// checkTimeout closes the socket of a server that does not reply. A large batch, such
+// as the renewal of 10,000 leases, may take longer than the timeout: a server that
+// answered part of it gets another timeout for the rest.
+func (c *Conn) checkTimeout() {
+	now := c.config.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := c.config.Timeout - now.Since(c.progress)
+	switch {
+	case c.socket == nil || !c.outstanding():
+		c.timer = nil
+	case left <= 0 && c.answered > c.seen:
+		c.progress, c.seen = now, c.answered
+		c.timer.Reset(c.config.Timeout)
+	case left <= 0:
+		c.timer = nil
+		c.socket.hangUp()
+	default:
+		c.timer.Reset(left)
+	}
+}
+
+// Do sends a request and waits for the reply.
+func (c *Conn) Do(ctx context.Context, r *Request) (Reply, error) {
+	answered := make(chan Reply, 1)
+	r.Answer = func(_ int, got Reply) { answered <- got }
+	c.Send(r)
+	select {
+	case got := <-answered:
+		if got.Err != nil {
+			return got, fmt.Errorf("%s: %w", c.Addr(), got.Err)
+		}
+		return got, nil
+	case <-ctx.Done():
+		return Reply{}, fmt.Errorf("%s: %w", c.Addr(), context.Cause(ctx))
+	}
+}
+
+// Info asks the server for INFO.
+func (c *Conn) Info(ctx context.Context) (Info, error) {
+	got, err := c.Do(ctx, NewCommand("info"))
+	if err != nil {
+		return nil, err
+	}
+	return parseInfo(got.Word(0)), nil
+}
+
+// Verify disconnects if the server is no longer what it was when the socket was made:
+// it may have been a replica in between, with other data.
+func (c *Conn) Verify(ctx context.Context) error {
+	c.mu.Lock()
+	s := c.socket
+	c.mu.Unlock()
+	if s == nil {
+		return nil // the next request connects, which checks the server
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if err = info.check(c.Addr()); err == nil && info.life() == s.life {
+		return nil
+	}
+	if err == nil {
+		err = SetupError(c.Addr(), "it was a replica and became a master again, so its data may have changed")
+	}
+	s.hangUp()
+	return err
+}
+
+// Close ends the connection after the queued requests are answered.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.socket != nil && !c.outstanding() {
+		c.socket.hangUp()
+	}
+	c.mu.Unlock()
+	c.wakeUp()
+	<-c.done
+}
+
+// wakeUp has Run look at the queue.
+func (c *Conn) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}

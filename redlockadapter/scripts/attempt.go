@@ -1,0 +1,118 @@
+package scripts
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter/quorum"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+)
+
+// Attempt describes an attempt to the scripts.
+type Attempt struct {
+	// Name identifies the attempt on the nodes, which call it the nonce. It begins with
+	// the session, followed by a dot.
+	Name      string
+	Resources []fencing.Resource
+	// Version is the version of the policies that the caller acts under.
+	Version uint64
+	// Fleet is the fingerprint of the caller's fleet.
+	Fleet string
+	TTL   time.Duration
+	// Details are stored in the records, for other processes.
+	Details string
+}
+
+// Acquire takes the locks and has a token accepted. A process that waits passes its
+// name as waiter and its place in the queue as ticket; both are empty otherwise.
+func (a *Attempt) Acquire(waiter, ticket string) *redisconn.Request {
+	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details, waiter, ticket)
+}
+
+// Raise has a larger token accepted where the attempt holds the locks.
+func (a *Attempt) Raise(token fencing.Token) *redisconn.Request {
+	return redisconn.NewRequest(raiseScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, token.String())
+}
+
+// Renew extends the lease with this token by its TTL.
+func (a *Attempt) Renew(token fencing.Token) *redisconn.Request {
+	return redisconn.NewRequest(renewScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details, token.String())
+}
+
+func (a *Attempt) version() string { return strconv.FormatUint(a.Version, 10) }
+
+// Accepted returns the token that a node accepted in reply to Acquire, Raise or Renew,
+// or the reason why it refused.
+func Accepted(got redisconn.Reply) (fencing.Token, error) {
+	switch {
+	case got.Err != nil:
+		return fencing.None, got.Err
+	case got.Words == nil:
+		return fencing.Token(got.Int), nil
+	}
+	return fencing.None, refusalOf(got)
+}
+
+// Vote returns the vote in a reply to Acquire or Raise, and why the node did not accept.
+func Vote(got redisconn.Reply) (quorum.Vote, error) {
+	token, err := Accepted(got)
+	switch {
+	case err == nil:
+		return quorum.Vote{State: quorum.Accepted, Token: token}, nil
+	case got.Err != nil:
+		return quorum.Vote{State: quorum.Failed}, err
+	case got.Word(0) == "held":
+		left, _ := fromMillis(got.Word(1)) // a hint
+		// A session passes a lock on so fast that the nodes name different attempts of
+		// it. The session still holds the lock.
+		session, _, _ := strings.Cut(got.Word(2), ".")
+		return quorum.Vote{State: quorum.Held, Left: left, Holder: session}, err
+	}
+	return quorum.Vote{State: quorum.Refused}, err
+}
+
+// Wake selects the waiting process that a release wakes.
+type Wake string
+
+// The choices of Wake.
+const (
+	WakeNobody Wake = "none"
+	WakeNext   Wake = "next" // the longest waiter, if the release freed the lock
+	WakeAny    Wake = "any"  // the longest waiter
+)
+
+// Cause is how an attempt ended.
+type Cause string
+
+// The causes that a record knows.
+const (
+	Released Cause = "released"
+	Broken   Cause = "broken"
+)
+
+// Release ends an attempt on a node.
+type Release struct {
+	Name      string
+	Resources []fencing.Resource
+	Cause     Cause
+	Wake      Wake
+	// Channel begins the names of the channels on which processes are woken.
+	Channel string
+	// Late refuses a copy of the attempt's acquire or renewal that arrives after the
+	// release, over another connection.
+	Late bool
+}
+
+// Request returns the call of the script.
+func (r *Release) Request() *redisconn.Request {
+	late := "0"
+	if r.Late {
+		late = "1"
+	}
+	return redisconn.NewRequest(releaseScript, lockKeys(r.Resources), r.Name, string(r.Cause), r.Channel, string(r.Wake), late)
+}
+
+// Woken reports whether a reply to a release says that a process was woken.
+func Woken(got redisconn.Reply) bool { return got.Err == nil && got.Int > 0 }

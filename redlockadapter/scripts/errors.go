@@ -1,0 +1,60 @@
+package scripts
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+)
+
+// Why a node refused a script. Match with errors.Is.
+var (
+	// ErrVersion: the node has seen a newer version of the policies than the caller
+	// acts under. It matches engine.ErrUnavailable.
+	ErrVersion error = refusal("the Redis nodes have seen a newer version of the policies")
+	// ErrEmpty: the node has no state.
+	ErrEmpty = errors.New("node has no state and does not vote yet")
+	// ErrFleet: the node votes in another fleet.
+	ErrFleet = errors.New("node belongs to another fleet; all processes must list the same addresses")
+	// ErrCeiling: the node may not accept a larger token.
+	ErrCeiling = errors.New("node has reached the ceiling of its tokens")
+	// ErrEnded: the attempt was released.
+	ErrEnded = errors.New("attempt was released")
+	// ErrTaken: the lease cannot be renewed, since the lock may have another holder.
+	ErrTaken = errors.New("lock was taken by another attempt")
+	// ErrLost: the attempt lost the lock before its token was raised.
+	ErrLost = errors.New("attempt lost the lock")
+)
+
+// refusal is an error that matches engine.ErrUnavailable: nothing was changed.
+type refusal string
+
+// Error returns the text.
+func (e refusal) Error() string { return string(e) }
+
+// Is makes errors.Is match engine.ErrUnavailable.
+func (e refusal) Is(target error) bool { return target == engine.ErrUnavailable }
+
+// refusalOf returns why a node refused a script.
+func refusalOf(got redisconn.Reply) error {
+	switch got.Word(0) {
+	case "empty":
+		return ErrEmpty
+	case "fleet":
+		return ErrFleet
+	case "version":
+		return ErrVersion
+	case "ceiling":
+		return ErrCeiling
+	case "ended":
+		return ErrEnded
+	case "taken":
+		return ErrTaken
+	case "lost":
+		return ErrLost
+	case "held":
+		return engine.ErrHeld
+	}
+	return fmt.Errorf("%w: %q", redisconn.ErrProtocol, got.Words)
+}

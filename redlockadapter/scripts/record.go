@@ -1,0 +1,76 @@
+package scripts
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+)
+
+// Record is what a node stores about a lock.
+type Record struct {
+	Name    string        // of the attempt that holds the lock, empty if it is free
+	Left    time.Duration // until the attempt expires on the node
+	Token   fencing.Token // the last accepted one
+	Details string        // of the attempt
+	Ended   string        // the attempt that was released or broken last
+	Cause   Cause         // of Ended
+	Waiters []string      // the processes that wait, in order
+}
+
+// Inspect asks for the record of a lock.
+func Inspect(resource fencing.Resource) *redisconn.Request {
+	return redisconn.NewRequest(inspectScript, lockKeys([]fencing.Resource{resource}, nodeKey))
+}
+
+// ParseRecord returns the record in a reply to Inspect.
+func ParseRecord(got redisconn.Reply) (Record, error) {
+	w := got.Words
+	switch {
+	case got.Err != nil:
+		return Record{}, got.Err
+	case len(w) == 1:
+		return Record{}, refusalOf(got)
+	case len(w) < 6:
+		return Record{}, fmt.Errorf("%w: record %q", redisconn.ErrProtocol, w)
+	}
+	left, err := fromMillis(w[1])
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: time left %q", redisconn.ErrProtocol, w[1])
+	}
+	token, err := fencing.ParseToken(w[2])
+	if err != nil {
+		return Record{}, err
+	}
+	r := Record{Name: w[0], Left: left, Token: token, Details: w[3], Ended: w[4], Cause: Cause(w[5]), Waiters: w[6:]}
+	if left == 0 {
+		r.Name = ""
+	}
+	return r, nil
+}
+
+// scanStep is the number of keys that one step of a scan looks at.
+const scanStep = 500
+
+// List returns the locks in use on a node whose names begin with prefix.
+func List(ctx context.Context, c *redisconn.Conn, prefix string) ([]fencing.Resource, error) {
+	var names []fencing.Resource
+	for cursor := "0"; ; {
+		got, err := c.Do(ctx, redisconn.NewRequest(listScript, []string{nodeKey}, cursor, prefix, strconv.Itoa(scanStep)))
+		if err != nil {
+			return nil, err
+		}
+		if got.Word(0) == "empty" {
+			return nil, fmt.Errorf("%s: %w", c.Addr(), ErrEmpty)
+		}
+		for _, name := range got.Words[1:] {
+			names = append(names, fencing.Resource(name))
+		}
+		if cursor = got.Word(0); cursor == "0" {
+			return names, nil
+		}
+	}
+}

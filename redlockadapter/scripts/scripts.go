@@ -1,0 +1,82 @@
+package scripts
+
+import (
+	"embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+var (
+	acquireScript = load("acquire")
+	raiseScript   = load("raise")
+	renewScript   = load("renew")
+	releaseScript = load("release")
+	inspectScript = load("inspect")
+	listScript    = load("list")
+	reportScript  = load("report")
+	joinScript    = load("join")
+	initScript    = load("init")
+	advanceScript = load("advance")
+	reserveScript = load("reserve")
+	sweepScript   = load("sweep")
+)
+
+// Preload are the scripts that every connection needs soon.
+var Preload = []*redisconn.Script{acquireScript, raiseScript, renewScript, releaseScript}
+
+func load(name string) *redisconn.Script {
+	text, err := Text(name)
+	if err != nil {
+		panic(err) // the file is part of the program
+	}
+	return redisconn.NewScript(text)
+}
+
+// Text returns the text of a script by its name, such as "acquire".
+func Text(name string) (string, error) {
+	text, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		return "", fmt.Errorf("no script %q: %w", name, err)
+	}
+	return string(text), nil
+}
+
+// The names of keys. The name of every key but one contains the life of the server, so
+// that a restarted server has no state under its new name.
+//
+//	{NAMESPACE}:LIFE:node              the state of the node
+//	{NAMESPACE}:LIFE:lock:RESOURCE     the record of a lock
+//	{NAMESPACE}:LIFE:waiting:RESOURCE  the processes that wait for it
+//	{NAMESPACE}:life                   the latest life that was initialised
+const (
+	nodeKey    = "node"
+	lifeKey    = "life"
+	lockPrefix = "lock:"
+)
+
+// KeyPrefix begins the name of every key of a namespace.
+func KeyPrefix(namespace string) string { return "{" + namespace + "}:" }
+
+// lockKeys returns the keys of the records of locks, after the given ones.
+func lockKeys(resources []fencing.Resource, before ...string) []string {
+	keys := make([]string, 0, len(before)+len(resources))
+	keys = append(keys, before...)
+	for _, r := range resources {
+		keys = append(keys, lockPrefix+string(r))
+	}
+	return keys
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func fromMillis(text string) (time.Duration, error) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	return time.Duration(ms) * time.Millisecond, err
+}

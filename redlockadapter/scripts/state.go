@@ -1,0 +1,136 @@
+package scripts
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+	"github.com/leased-project/leased/redlockadapter/redisconn"
+)
+
+// NodeReport is the reply of the report script.
+type NodeReport struct {
+	recovery.Report
+	// Clock is the time of the server.
+	Clock time.Time
+	// Join is the join nonce of an empty node.
+	Join string
+	// JoinAge is the time since the first join.
+	JoinAge time.Duration
+}
+
+// Report asks a node for its state. namespace is the prefix of all keys.
+func Report(ctx context.Context, c *redisconn.Conn, namespace string) (NodeReport, error) {
+	got, err := c.Do(ctx, stateRequest(reportScript, namespace))
+	if err != nil {
+		return NodeReport{}, err
+	}
+	w := got.Words
+	if len(w) < 9 {
+		return NodeReport{}, fmt.Errorf("%s: report has %d fields: %w", c.Addr(), len(w), redisconn.ErrProtocol)
+	}
+	r := NodeReport{Report: recovery.Report{Reached: true}, Join: w[7]}
+	if r.Live, err = parseState(w[1], w[2], w[3], w[4], w[5], w[6]); err != nil {
+		return NodeReport{}, redisconn.SetupError(c.Addr(), "its state cannot be read: %v", err)
+	}
+	if len(w) >= 14 {
+		if r.Former, err = parseState(w[9], w[10], "", w[11], w[12], w[13]); err != nil {
+			return NodeReport{}, redisconn.SetupError(c.Addr(), "the state of its former life cannot be read: %v", err)
+		}
+	}
+	r.JoinAge, _ = fromMillis(w[8]) // empty for a voter
+	millis, _ := strconv.ParseInt(w[0], 10, 64)
+	r.Clock = time.UnixMilli(millis)
+	return r, nil
+}
+
+// parseState returns the state in these fields, nil if there is none.
+func parseState(version, fleet, member, max, floor, ceiling string) (*recovery.State, error) {
+	if version == "" {
+		return nil, nil //nolint:nilnil // nil is an empty node
+	}
+	s := &recovery.State{Fleet: fleet, Member: member}
+	var err error
+	if s.Version, err = strconv.ParseUint(version, 10, 53); err != nil {
+		return nil, err
+	}
+	for _, field := range []struct {
+		to   *fencing.Token
+		text string
+	}{{&s.Max, max}, {&s.Floor, floor}, {&s.Ceiling, ceiling}} {
+		if *field.to, err = fencing.ParseToken(field.text); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// stateRequest calls a script that uses the node's state and the name of its latest
+// initialised life.
+func stateRequest(s *redisconn.Script, args ...string) *redisconn.Request {
+	return redisconn.NewRequest(s, []string{nodeKey}, args...).WithGlobalKeys(lifeKey)
+}
+
+// call runs a script that replies "ok", or why the node refused.
+func call(ctx context.Context, c *redisconn.Conn, step string, r *redisconn.Request) error {
+	got, err := c.Do(ctx, r)
+	if err == nil && got.Word(0) != "ok" {
+		err = fmt.Errorf("%s: %s refused: %s", c.Addr(), step, got.Word(0))
+	}
+	return err
+}
+
+// Join puts a join nonce on an empty node. A join nonce of another process stays if it
+// is younger than keep.
+func Join(ctx context.Context, c *redisconn.Conn, fleet string, version uint64, join string, keep time.Duration) error {
+	return call(ctx, c, "join", redisconn.NewRequest(joinScript, []string{nodeKey}, join, strconv.FormatUint(version, 10), fleet, millis(keep)))
+}
+
+// Init gives a range to the node that has its join nonce. wait is above 0 while the
+// quarantine of the node lasts.
+func Init(ctx context.Context, c *redisconn.Conn, fleet string, r recovery.Range) (wait time.Duration, err error) {
+	got, err := c.Do(ctx, stateRequest(initScript, r.Join, strconv.FormatUint(r.Version, 10), fleet, c.Addr(),
+		r.Floor.String(), r.Ceiling.String(), millis(r.Quarantine)))
+	if err != nil {
+		return 0, err
+	}
+	switch got.Word(0) {
+	case "ok":
+		return 0, nil
+	case "wait":
+		if wait, err = fromMillis(got.Word(1)); err == nil {
+			return max(time.Millisecond, wait), nil
+		}
+	case "join":
+		return 0, fmt.Errorf("%s: another join has replaced this one, or the node was lost again", c.Addr())
+	}
+	return 0, fmt.Errorf("%s: %w: %q", c.Addr(), redisconn.ErrProtocol, got.Words)
+}
+
+// Advance raises a node to a goal. Nothing is ever lowered.
+func Advance(ctx context.Context, c *redisconn.Conn, goal recovery.Goal) error {
+	return call(ctx, c, "advance", redisconn.NewRequest(advanceScript, []string{nodeKey},
+		strconv.FormatUint(goal.Version, 10), goal.Fleet, goal.Floor.String(), goal.Ceiling.String()))
+}
+
+// Reserve has a node remember a floor that another node is about to start from.
+func Reserve(ctx context.Context, c *redisconn.Conn, fleet string, floor fencing.Token) error {
+	return call(ctx, c, "reserve", stateRequest(reserveScript, fleet, floor.String()))
+}
+
+// Sweep removes the data of former lives, and the records of locks that were not used
+// for longer than idle. namespace is the prefix of all keys.
+func Sweep(ctx context.Context, c *redisconn.Conn, namespace string, idle time.Duration) error {
+	for cursor := "0"; ; {
+		got, err := c.Do(ctx, stateRequest(sweepScript, cursor, namespace, millis(idle)))
+		if err != nil {
+			return err
+		}
+		if cursor = got.Word(0); cursor == "0" {
+			return nil
+		}
+	}
+}

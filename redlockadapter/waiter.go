@@ -1,0 +1,80 @@
+package redlockadapter
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+const (
+	// maxSleep bounds how long a waiter relies on wake-ups. They are hints, and can be
+	// lost with a connection; a few attempts per second cost little.
+	maxSleep = 200 * time.Millisecond
+	// maxJitter spreads waiters whose timers fire at the same time.
+	maxJitter = 10 * time.Millisecond
+)
+
+// waiter is an acquire that waits. Its fields are guarded by the mu of queues.
+type waiter struct {
+	want    engine.Held
+	signal  chan struct{}  // contend again
+	wokenBy uint64         // the nodes that sent a wake-up
+	refused bool           // others held the lock when it contended last
+	retryAt engine.Instant // when to contend again without a wake-up
+}
+
+func (w *waiter) wake() {
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+// acquireWaiting waits until the request is the first in this process, and then for
+// the lock. It calls queued, if not nil, once when it starts to wait.
+func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued func()) (*attempt, error) {
+	w := b.queues.join(want)
+	defer b.queues.leave(w)
+	splits, name, ticket := 0, "", "" // a free lock needs no place in the nodes' queues
+	for {
+		wait := b.queues.contend(w)
+		if wait == 0 {
+			a, err := b.try(ctx, want, name, ticket)
+			var held *heldError
+			switch {
+			case err == nil:
+				return a, nil
+			case errors.As(err, &held) && ticket == "":
+				// The nodes know a waiter by its process and, for people, its holder. The
+				// ticket orders them: the clocks of processes need not agree.
+				name, ticket = b.process+" "+want.Holder, strconv.FormatInt(wallClock().UnixMicro(), 10)
+				continue
+			case errors.As(err, &held):
+				b.queues.postpone(w, min(held.freeAfter, maxSleep+rand.N(maxSleep))+time.Millisecond+rand.N(maxJitter))
+				splits = 0
+			case errors.Is(err, errSplit):
+				b.queues.postpone(w, splitPause(splits))
+				splits++
+			default:
+				return nil, err
+			}
+			wait = b.queues.contend(w)
+		}
+		if queued != nil && wait > 0 {
+			queued()
+			queued = nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-w.signal:
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		timer.Stop()
+	}
+}
