@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// bareDriver is the yardstick: one pipelined script for each node, with a counter in
-// it, and nothing else. Do not use it as a lock: it has no renewal, no waiting and no
-// clean-up, and its tokens are not sound.
+// bareDriver is the baseline: one pipelined script per node with a counter, and
+// nothing else. Do not use it as a lock: it has no renewal, no waiting and no
+// clean-up, and its tokens are not unique.
 type bareDriver struct {
 	nodes []*bareNode
 	once  string
@@ -55,7 +55,7 @@ func newBare(addrs []string) (*bareDriver, error) {
 	return d, nil
 }
 
-// votes counts the answers to one request.
+// votes counts the replies to one request.
 type votes struct {
 	mu       sync.Mutex
 	yes, all int
@@ -108,8 +108,8 @@ func (d *bareDriver) close() {
 	}
 }
 
-// bareNode is one connection. A request on an idle connection is written at once;
-// requests that come while answers are outstanding share the next write.
+// bareNode is one connection. A request on an idle connection is written immediately.
+// Requests that arrive while replies are pending share the next write.
 type bareNode struct {
 	conn net.Conn
 
@@ -142,7 +142,7 @@ func (n *bareNode) send(v *votes, sha string, args []string) {
 func (n *bareNode) flush() {
 	n.busy = len(n.waiting) > 0
 	if n.busy {
-		_, _ = n.conn.Write(n.pending) // a broken connection ends in read
+		_, _ = n.conn.Write(n.pending) // read reports a broken connection
 		n.sent, n.waiting = n.waiting, n.sent[:0]
 		n.pending = n.pending[:0]
 	}

@@ -26,12 +26,12 @@ type hold struct {
 	caller string
 }
 
-// tally are the figures of one run of all processes. A handoff passes the lock from one
-// caller to another: a caller that acquires it again at once is none. A turn is a
-// sequence of holds in one process; gap is the longest time (ms) that a caller waited.
-type tally struct{ handoffs, holds, least, most, none, turn, gap float64 }
+// tally has the figures of one run of all processes. A handoff passes the lock from one
+// caller to another; a caller that reacquires the lock does not count. streak is the
+// longest sequence of holds in one process, and gap the longest wait of a caller (ms).
+type tally struct{ handoffs, holds, least, most, none, streak, gap float64 }
 
-// contended measures 128 callers in 8 processes that want one lock.
+// contended measures 128 callers in 8 processes that compete for one lock.
 func (b *bench) contended() error {
 	kinds := []string{"redsync", "direct"}
 	results := map[string][]tally{}
@@ -46,16 +46,16 @@ func (b *bench) contended() error {
 		}
 	}
 	fmt.Fprintf(b.out, "\n%d callers in %d processes, one lock; %s\n\tredsync\tdirect\tratio\n", processes*perProcess, processes, readTimes().since(before))
-	row := func(what, wanted string, value func(t tally) float64) {
+	row := func(what, target string, value func(t tally) float64) {
 		theirs, ours := median(results["redsync"], value), median(results["direct"], value)
-		fmt.Fprintf(b.out, "%s\t%.1f\t%.1f\t%s\n", what, theirs, ours, ratio(map[string]float64{"ours": ours, "theirs": theirs}, [2]string{"ours", "theirs"}, wanted))
+		fmt.Fprintf(b.out, "%s\t%.1f\t%.1f\t%s\n", what, theirs, ours, ratio(map[string]float64{"ours": ours, "theirs": theirs}, [2]string{"ours", "theirs"}, target))
 	}
 	row("handoffs/s", ">= 5", func(t tally) float64 { return t.handoffs })
 	row("holds/s", "", func(t tally) float64 { return t.holds })
 	row("fewest holds of a caller", "", func(t tally) float64 { return t.least })
 	row("most holds of a caller", "", func(t tally) float64 { return t.most })
 	row("callers without a hold", "", func(t tally) float64 { return t.none })
-	row("holds in the longest turn of a process", "", func(t tally) float64 { return t.turn })
+	row("longest sequence of holds in one process", "", func(t tally) float64 { return t.streak })
 	row("longest time from hold to hold of a caller (ms)", "", func(t tally) float64 { return t.gap })
 	return b.out.Flush()
 }
@@ -84,12 +84,12 @@ func (b *bench) contendedOnce(kind string) (tally, error) {
 	return count(all, length), failed
 }
 
-// count sorts the holds of all processes by time, since they share a clock.
+// count sorts the holds of all processes by time; the processes share a clock.
 func count(all []hold, length time.Duration) tally {
 	slices.SortFunc(all, func(a, b hold) int { return cmp.Compare(a.at, b.at) })
 	var t tally
 	each, last := map[string]float64{}, map[string]int64{}
-	turn, process := 0.0, ""
+	streak, process := 0.0, ""
 	for i, h := range all {
 		each[h.caller]++
 		if before, ok := last[h.caller]; ok {
@@ -97,10 +97,10 @@ func count(all []hold, length time.Duration) tally {
 		}
 		last[h.caller] = h.at
 		if p, _, _ := strings.Cut(h.caller, "/"); p != process {
-			turn, process = 0, p
+			streak, process = 0, p
 		}
-		turn++
-		t.turn = max(t.turn, turn)
+		streak++
+		t.streak = max(t.streak, streak)
 		t.holds += 1 / length.Seconds()
 		if i > 0 && all[i-1].caller != h.caller {
 			t.handoffs += 1 / length.Seconds()

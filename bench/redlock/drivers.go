@@ -21,26 +21,26 @@ type driver interface {
 	close()
 }
 
-// drivers are the names of all drivers, those that need no service first.
-var drivers = []string{"redsync", "bare", "direct", "member", "strict"}
+// drivers lists all drivers; those that need no service come first.
+var drivers = []string{"redsync", "bare", "direct", "member", "correctness"}
 
 // dial returns a driver with new connections.
 func (b *bench) dial(kind string) (driver, error) {
 	switch kind {
 	case "member":
 		return b.service.dial(context.Background(), efficiencyPrefix)
-	case "strict":
+	case "correctness":
 		return b.service.dial(context.Background(), correctnessPrefix)
 	}
 	return newDriver(kind, b.addrs)
 }
 
-// pids are the processes that serve a driver.
+// pids returns the processes that serve a driver.
 func (b *bench) pids(kind string) (pids []int) {
 	for _, server := range b.servers {
 		pids = append(pids, server.Pid())
 	}
-	if kind == "member" || kind == "strict" {
+	if kind == "member" || kind == "correctness" {
 		pids = append(pids, b.service.pids()...)
 	}
 	return pids
@@ -95,7 +95,7 @@ func (d *redsyncDriver) close() {
 	}
 }
 
-// leasedDriver is a lease.Client straight to Redis with its default settings.
+// leasedDriver is a lease.Client that connects to Redis directly, with its default settings.
 type leasedDriver struct {
 	backend *redlockadapter.Backend
 	client  *lease.Client

@@ -1,14 +1,13 @@
-// Command redlock measures the efficiency mode beside redsync v4, on the same
-// Redis servers, in one run.
+// Command redlock compares efficiency mode with redsync v4, on the same Redis servers,
+// in one run.
 //
-// What it does not give: figures of a network. Everything runs on one machine, over
-// loopback, so that CPU and system calls decide. Only the ratios mean something
-// elsewhere, and on a busy machine they wander too: the steal time is printed beside
-// them.
+// It does not measure a network. Everything runs on one machine over loopback, so CPU
+// time and system calls dominate. Only the ratios carry over to other machines, and on
+// a busy machine they vary too: the steal time is printed beside them.
 //
-// The drivers: redsync, with its default settings; bare, one pipelined script for each
-// node and nothing else, as a yardstick; direct, a lease.Client straight to Redis;
-// member, a lease.Client through a member of a service of three; strict, the same
+// The drivers: redsync, with its default settings; bare, one pipelined script per node
+// and nothing else, as a baseline; direct, a lease.Client that connects to Redis;
+// member, a lease.Client through a member of a service of three; correctness, the same
 // service in correctness mode.
 //
 //	go run ./redlock [-nodes 5] [-time 3s] [-rounds 5] [-fsync] [-only 256,64,1,contended,memory]
@@ -66,7 +65,7 @@ func main() {
 	}
 }
 
-// profiled runs do and writes a CPU profile of it, if there is a file for it.
+// profiled runs do, and writes a CPU profile of it if file is not empty.
 func profiled(file string, do func() error) error {
 	if file == "" {
 		return do()
@@ -88,7 +87,7 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// chosen reports whether a name is in a list of the command line.
+// chosen reports whether a name is in a list from the command line.
 func chosen(list, name string) bool {
 	return list == "" || slices.Contains(strings.Split(list, ","), name)
 }
@@ -108,7 +107,7 @@ func compare(s settings) error {
 		return err
 	}
 	b := &bench{settings: s, addrs: addrs, servers: servers}
-	if (chosen(s.driver, "member") || chosen(s.driver, "strict")) && (chosen(s.only, "256") || chosen(s.only, "1")) {
+	if (chosen(s.driver, "member") || chosen(s.driver, "correctness")) && (chosen(s.only, "256") || chosen(s.only, "1")) {
 		if b.service, err = startService(s.program, addrs); err != nil {
 			return err
 		}
@@ -168,8 +167,8 @@ func start(s settings) ([]*testserver.RedisServer, []string, error) {
 	return servers, addrs, nil
 }
 
-// config is that of the standalone adapter. The service has a namespace of its own on
-// the same servers.
+// config returns the configuration of the standalone adapter. The service uses its own
+// namespace on the same servers.
 func config(addrs []string) redlockadapter.Config {
 	c := redlockadapter.Config{Namespace: "bench"}
 	for _, addr := range addrs {

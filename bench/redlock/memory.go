@@ -15,11 +15,11 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// heldLocks is how many locks are held for the measurement of memory.
+// heldLocks is the number of locks held while memory is measured.
 const heldLocks = 10_000
 
-// memory measures the Redis memory of a held lock, and of a released one, whose last
-// token the nodes remember for a while.
+// memory measures the Redis memory of a held lock, and of a released lock, whose last
+// token the nodes keep for a while.
 func (b *bench) memory() error {
 	ctx := context.Background()
 	d, err := newLeased(b.addrs)
@@ -35,7 +35,7 @@ func (b *bench) memory() error {
 		return err
 	}
 	leases := make([]*lease.Lease, heldLocks)
-	if err := concurrently(func(i int) (err error) { // a long TTL: renewals are not what is measured
+	if err := concurrently(func(i int) (err error) { // a long TTL, so that renewals do not affect the measurement
 		leases[i], err = d.client.Acquire(ctx, fencing.Resource(fmt.Sprintf("memory/%05d", i)), lease.WithTTL(redlockadapter.DefaultMaxTTL))
 		return err
 	}); err != nil {
@@ -58,7 +58,7 @@ func (b *bench) memory() error {
 		}
 		return bytes
 	}
-	fmt.Fprintf(b.out, "\nbytes of Redis memory for a lock, the node with the most of %d locks\n", heldLocks)
+	fmt.Fprintf(b.out, "\nbytes of Redis memory per lock, on the node that uses most, %d locks\n", heldLocks)
 	fmt.Fprintf(b.out, "held\t%.0f\t(<= 250)\nreleased\t%.0f\n", most(held), most(released))
 	return b.out.Flush()
 }
@@ -79,7 +79,7 @@ func concurrently(do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// usedMemory is the memory that each server uses for its data.
+// usedMemory returns the memory that each server uses for its data.
 func (b *bench) usedMemory(ctx context.Context) (all []float64, err error) {
 	for _, addr := range b.addrs {
 		c := redis.NewClient(&redis.Options{Addr: addr})
@@ -96,7 +96,7 @@ func (b *bench) usedMemory(ctx context.Context) (all []float64, err error) {
 			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory_overhead:"); ok {
 				used += number(value)
 			}
-			for _, part := range []string{"mem_clients_normal:", "mem_clients_slaves:"} { // buffers of connections
+			for _, part := range []string{"mem_clients_normal:", "mem_clients_slaves:"} { // connection buffers
 				if value, ok := strings.CutPrefix(strings.TrimSpace(line), part); ok {
 					used -= number(value)
 				}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// cpuTime is the CPU time that some processes have used.
+// cpuTime returns the CPU time that the processes have used.
 func cpuTime(pids []int) time.Duration {
 	var ticks int64
 	for _, pid := range pids {
@@ -26,7 +26,7 @@ func cpuTime(pids []int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// ownTime is the CPU time that this process has used.
+// ownTime returns the CPU time that this process has used.
 func ownTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -44,7 +44,7 @@ func readTimes() (t machineTimes) {
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	for i, f := range bytes.Fields(line) {
 		n, _ := strconv.ParseFloat(string(f), 64)
-		if i > 8 { // guest times are part of user
+		if i > 8 { // guest times are included in user
 			break
 		}
 		t.total += n
@@ -58,7 +58,7 @@ func readTimes() (t machineTimes) {
 	return t
 }
 
-// since returns the times since an earlier reading as text.
+// since describes the times since an earlier reading.
 func (t machineTimes) since(before machineTimes) string {
 	total := max(1, t.total-before.total)
 	return fmt.Sprintf("steal %.1f %% of the machine's time, idle %.1f %%", 100*(t.steal-before.steal)/total, 100*(t.idle-before.idle)/total)

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// figures are those of one measurement.
+// figures are the results of one measurement.
 type figures struct {
-	pairs      float64 // a second
+	pairs      float64 // per second
 	p50, p99   time.Duration
-	cpu        float64 // milliseconds of CPU for 1,000 pairs, servers and client
+	cpu        float64 // milliseconds of CPU time per 1,000 pairs, servers and client
 	serverPart float64
 	errors     int64
 }
 
-// own measures callers that each acquire and release a lock of their own. pids are the
+// own measures callers that each acquire and release their own lock. pids are the
 // processes that serve them.
 func own(d driver, pids []int, callers int, length time.Duration) figures {
 	ctx := context.Background()
@@ -61,7 +61,7 @@ func own(d driver, pids []int, callers int, length time.Duration) figures {
 		cpu: perThousand(onServers + ownTime() - cpu), serverPart: perThousand(onServers)}
 }
 
-// own measures all drivers in turn, so that other load on the machine affects all.
+// own alternates between the drivers, so that other load on the machine affects all of them.
 func (b *bench) own(callers int) error {
 	kinds := drivers
 	if callers == 64 {
@@ -83,14 +83,14 @@ func (b *bench) own(callers int) error {
 		}
 	}
 	fmt.Fprintf(b.out, "\ncallers: %d, each with its own lock; %s\n", callers, readTimes().since(before))
-	fmt.Fprintf(b.out, "\t%s\tdirect/redsync\tmember/redsync\tmember/strict\n", strings.Join(drivers, "\t"))
+	fmt.Fprintf(b.out, "\t%s\tdirect/redsync\tmember/redsync\tmember/correctness\n", strings.Join(drivers, "\t"))
 	b.rows(callers, results)
 	return b.out.Flush()
 }
 
-// wanted are the ratios that issue 11 asks for, by callers and figure: direct to
-// redsync, member to redsync, member to strict.
-var wanted = map[string][3]string{
+// targets are the intended ratios, by callers and figure: direct to redsync, member to
+// redsync, member to correctness.
+var targets = map[string][3]string{
 	"256 pairs/s":                {">= 6", ">= 4", ">= 1.5"},
 	"64 pairs/s":                 {">= 4"},
 	"1 p50 us":                   {"<= 0.6", "<= 1.5"},
@@ -106,7 +106,7 @@ func (b *bench) rows(callers int, results map[string][]figures) {
 		{"p50 us", func(f figures) float64 { return float64(f.p50.Microseconds()) }},
 		{"p99 us", func(f figures) float64 { return float64(f.p99.Microseconds()) }},
 		{"CPU ms per 1,000 pairs", func(f figures) float64 { return f.cpu }},
-		{"of it servers", func(f figures) float64 { return f.serverPart }},
+		{"servers' part of it", func(f figures) float64 { return f.serverPart }},
 		{"errors", func(f figures) float64 { return float64(f.errors) }},
 	} {
 		fmt.Fprint(b.out, row.name)
@@ -119,25 +119,25 @@ func (b *bench) rows(callers int, results map[string][]figures) {
 			values[kind] = median(results[kind], row.value)
 			fmt.Fprintf(b.out, "\t%.1f", values[kind])
 		}
-		goal := wanted[fmt.Sprintf("%d %s", callers, row.name)]
-		for i, pair := range [][2]string{{"direct", "redsync"}, {"member", "redsync"}, {"member", "strict"}} {
-			fmt.Fprintf(b.out, "\t%s", ratio(values, pair, goal[i]))
+		target := targets[fmt.Sprintf("%d %s", callers, row.name)]
+		for i, pair := range [][2]string{{"direct", "redsync"}, {"member", "redsync"}, {"member", "correctness"}} {
+			fmt.Fprintf(b.out, "\t%s", ratio(values, pair, target[i]))
 		}
 		fmt.Fprintln(b.out)
 	}
 }
 
-// ratio returns the quotient of two drivers' figures, with the wanted one.
-func ratio(values map[string]float64, pair [2]string, goal string) string {
+// ratio returns the quotient of two drivers' figures, and the target.
+func ratio(values map[string]float64, pair [2]string, target string) string {
 	a, okA := values[pair[0]]
 	b, okB := values[pair[1]]
 	if !okA || !okB || b == 0 {
 		return ""
 	}
-	if goal != "" {
-		goal = " (" + goal + ")"
+	if target != "" {
+		target = " (" + target + ")"
 	}
-	return fmt.Sprintf("%.2f%s", a/b, goal)
+	return fmt.Sprintf("%.2f%s", a/b, target)
 }
 
 func median[T any](all []T, value func(T) float64) float64 {

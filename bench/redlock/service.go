@@ -20,10 +20,10 @@ import (
 
 const (
 	memberCount = 3
-	// readyTime bounds the start of the service.
+	// readyTime limits the start of the service.
 	readyTime = time.Minute
 	module    = "github.com/leased-project/leased"
-	// The prefixes of the locks in each mode.
+	// Prefixes of the locks in each mode.
 	efficiencyPrefix, correctnessPrefix = "e/", "c/"
 	policies                            = `policies:
   - prefix: "e/"
@@ -40,8 +40,8 @@ type service struct {
 	endpoints []string
 }
 
-// startService starts the members and waits until both modes grant locks. An empty
-// program is built from this repository.
+// startService starts the members and waits until both modes grant locks. If program
+// is empty, it is built from this repository.
 func startService(program string, redises []string) (*service, error) {
 	dir, err := os.MkdirTemp("", "leased-bench-")
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *service) ready() error {
 	return nil
 }
 
-// dial returns a driver that goes through the members for all locks.
+// dial returns a driver that sends all requests to the members.
 func (s *service) dial(ctx context.Context, prefix string) (driver, error) {
 	c, err := client.Dial(ctx, s.endpoints, client.WithoutRedis())
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *service) dial(ctx context.Context, prefix string) (driver, error) {
 	return &serviceDriver{client: c, prefix: prefix}, nil
 }
 
-// pids are the process ids of the members.
+// pids returns the process ids of the members.
 func (s *service) pids() (pids []int) {
 	if s != nil {
 		for _, member := range s.members {
@@ -162,7 +162,7 @@ func (s *service) stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// freeAddresses returns loopback addresses that are free now.
+// freeAddresses returns loopback addresses that are currently free.
 func freeAddresses(n int) (addresses []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
