@@ -23,12 +23,15 @@ var retiredRule = rule{
 var retired = map[string]string{
 	"baton":     "mutex",
 	"belief":    "vote, or what a client believes it holds",
+	"chronicle": "history",
 	"courier":   "message",
 	"court":     "checker",
 	"farewell":  "release",
 	"hearing":   "subscription",
+	"nap":       "wait",
 	"sighting":  "lock record",
 	"stillborn": "expired",
+	"tenure":    "session",
 	"tidings":   "event",
 
 	"by its word":       "provisional",
