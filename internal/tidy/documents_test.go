@@ -20,11 +20,12 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 	fenced   = regexp.MustCompile("(?ms)^```.*?^```")
 	testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
+	codePath = regexp.MustCompile("`((?:[\\w-]+/)+[\\w.-]+\\.(?:go|lua|proto|txtar|md|yaml))`")
 	docPath  = regexp.MustCompile(`\bdocs/[A-Za-z0-9_/.-]+\.md\b`)
 )
 
 // checkLinks checks what documents point at: the files and headings of relative
-// links, tests by name, and in Go comments the documents themselves.
+// links, files and tests by name, and in Go comments the documents themselves.
 func checkLinks(t *tree) ([]breach, error) {
 	var breaches []breach
 	tests := t.testNames()
@@ -47,6 +48,11 @@ func checkLinks(t *tree) ([]breach, error) {
 					report(m[0], "%s", problem)
 				}
 			}
+			for _, m := range codePath.FindAllStringSubmatchIndex(text, -1) {
+				if p := text[m[2]:m[3]]; !t.hasSuffix(p) {
+					report(m[0], "there is no file %s", p)
+				}
+			}
 			for _, m := range testName.FindAllStringSubmatchIndex(text, -1) {
 				if test := text[m[2]:m[3]]; !tests[test] {
 					report(m[0], "there is no test %s", test)
@@ -55,6 +61,16 @@ func checkLinks(t *tree) ([]breach, error) {
 		}
 	}
 	return breaches, nil
+}
+
+// hasSuffix reports whether a file has this path, in the root or in a folder.
+func (t *tree) hasSuffix(p string) bool {
+	for name := range t.files {
+		if name == p || strings.HasSuffix(name, "/"+p) {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutCode blanks the fenced code of a document and keeps its line numbers.
@@ -125,7 +141,7 @@ var linksSamples = []sample{
 		name: "links that lead somewhere",
 		files: map[string]string{
 			"README.md":       lines("[a](docs/A.md#two-words-here), [b](docs/), [c](https://example.com/x), [d](#top)", "# Top", "```", "[x](nowhere)", "```"),
-			"docs/A.md":       lines("# Two words, here!", "[up](../README.md), `TestA`, `go test -run TestZ`"),
+			"docs/A.md":       lines("# Two words, here!", "[up](../README.md), `TestA`, `go test -run TestZ`, `lease/a.go`, `docs/A.md`, `a/b.txt`"),
 			"lease/a.go":      lines("package lease", "// See docs/A.md."),
 			"lease/a_test.go": lines("package lease", "func TestA(t *testing.T) {}"),
 		},
@@ -134,13 +150,14 @@ var linksSamples = []sample{
 		name: "links that lead nowhere",
 		files: map[string]string{
 			"README.md":  lines("[a](docs/B.md)", "", "[b](docs/A.md#three) and [c](#top)"),
-			"docs/A.md":  lines("# Two", "See `TestB`."),
+			"docs/A.md":  lines("# Two", "See `TestB` and `lease/b.go`."),
 			"lease/a.go": lines("package lease", "// See docs/B.md."),
 		},
 		want: []string{
 			"README.md:1 leads to docs/B.md, which does not exist",
 			"README.md:3 README.md has no heading #top",
 			"README.md:3 docs/A.md has no heading #three",
+			"docs/A.md:2 there is no file lease/b.go",
 			"docs/A.md:2 there is no test TestB",
 			"lease/a.go:2 there is no docs/B.md",
 		},
