@@ -9,52 +9,56 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
-// ErrConfig: a Config breaks a rule, which the error names.
+// ErrConfig reports that a Config breaks a rule, which the error names.
 var ErrConfig = errors.New("invalid server configuration")
 
-// Config is what a Server is made of. A zero field takes its default.
+// Config has the parts of a Server. A zero field has its default.
 type Config struct {
-	// Node is this member of the Raft cluster.
+	// Node is this member of the Raft cluster. Required.
 	Node *raftstore.Node
-	// Feed must be the Observer of the Node too.
-	Feed *Feed
-	// Redis is the fleet of the efficiency mode that a cluster without one gets.
-	// A cluster that has a fleet keeps it. Default: none.
+	// Hub distributes events to watches. It must also be the Observer of Node.
+	// Required.
+	Hub *watch.Hub
+	// Redis is the fleet of efficiency mode that a cluster without a fleet adopts. A
+	// cluster that has a fleet keeps it. Default: none.
 	Redis engine.Fleet
-	// RedisOptions returns how a Redis node is reached: credentials, TLS. Default:
-	// the address alone.
+	// RedisOptions returns the connection options of a Redis node, such as
+	// credentials and TLS. Default: the address alone.
 	RedisOptions func(address string) *redis.Options
-	// Advertise is the address of the API that clients and other members are
-	// told. Default: the listener's address.
+	// Advertise is the API address that clients and other members use. Default: the
+	// listener's address.
 	Advertise string
-	// TLS, if not nil, has the certificate of the API, and says which certificates
-	// clients need.
+	// TLS has the certificate of the API, and the certificates that clients need.
+	// Default: no TLS.
 	TLS *tls.Config
-	// PeerTLS returns how the APIs of other members are reached. Nil, or one that
-	// returns nil: without TLS.
+	// PeerTLS returns the TLS configuration for calls to other members, or nil for
+	// none. Default: none.
 	PeerTLS func() *tls.Config
-	// Users are the callers that are let in. Nil: everyone.
-	Users *Users
-	// Secret returns the secret that this member shows to the APIs of the others.
-	// Nil, or one that returns "": no secret.
+	// Users are the accepted callers. Default: every call is accepted.
+	Users *auth.Users
+	// Secret returns the secret that this member authenticates with at other
+	// members, or "" for none. Default: none.
 	Secret func() string
 	// Version is the version of the program, for Status.
 	Version string
-	// Clock is lease.SystemClock by default, Logger slog.Default.
+	// Clock is engine.SystemClock by default, Logger is slog.Default.
 	Clock  engine.Clock
 	Logger *slog.Logger
 }
 
+// filled returns the Config with defaults, or an error if it breaks a rule.
 func (c Config) filled() (Config, error) {
 	if c.Node == nil {
-		return c, fmt.Errorf("%w: there is no node", ErrConfig)
+		return c, fmt.Errorf("%w: Node is missing", ErrConfig)
 	}
-	if c.Feed == nil {
-		return c, fmt.Errorf("%w: there is no feed; make one with NewFeed, and let it be the node's Observer too", ErrConfig)
+	if c.Hub == nil {
+		return c, fmt.Errorf("%w: Hub is missing; create it with watch.NewHub, and make it the node's Observer too", ErrConfig)
 	}
 	if err := c.Redis.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -77,8 +81,8 @@ func (c Config) filled() (Config, error) {
 	return c, nil
 }
 
-// CheckAddress refuses to listen where strangers could reach an API that needs no
-// certificate and encrypts nothing.
+// CheckAddress returns an error for an address that other machines can reach if
+// there is no TLS: the API would be unencrypted and open to everyone.
 func CheckAddress(address string, config *tls.Config) error {
 	if config != nil {
 		return nil
@@ -88,8 +92,8 @@ func CheckAddress(address string, config *tls.Config) error {
 		return fmt.Errorf("%w: address (%s): %w", ErrConfig, address, err)
 	}
 	if resolved.IP == nil || !resolved.IP.IsLoopback() {
-		return fmt.Errorf("%w: address (%s) is not a loopback address, and there is no TLS: anyone who reaches the port could take and break leases; "+
-			"give a certificate and key, or listen on 127.0.0.1", ErrConfig, address)
+		return fmt.Errorf("%w: address (%s) is not a loopback address, and there is no TLS: everyone who reaches the port could take and break leases; "+
+			"configure a certificate and a key, or listen on 127.0.0.1", ErrConfig, address)
 	}
 	return nil
 }

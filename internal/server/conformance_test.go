@@ -51,7 +51,7 @@ func TestConformanceWhileLeadersAreKilled(t *testing.T) {
 	go func() { stopped <- c.killLeaders(stop, 4) }()
 	leasetest.Run(t, func(t *testing.T) leasetest.Subject {
 		return leasetest.Subject{
-			Backend: func() engine.Backend { return client(t, c.endpoints(), remote.WithPatience(30*time.Second)) },
+			Backend: func() engine.Backend { return client(t, c.endpoints(), remote.WithTimeout(30*time.Second)) },
 			Mode:    engine.Correctness,
 			TTL:     killTTL,
 			FIFO:    true,
@@ -77,7 +77,7 @@ func TestOneHolderWhileLeadersAreKilled(t *testing.T) {
 		wg     sync.WaitGroup
 	)
 	for range clients {
-		user, err := lease.New(client(t, c.endpoints(), remote.WithPatience(30*time.Second)), lease.WithPolicies(engine.Policy{TTL: killTTL}))
+		user, err := lease.New(client(t, c.endpoints(), remote.WithTimeout(30*time.Second)), lease.WithPolicies(engine.Policy{TTL: killTTL}))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, user.Close(context.Background())) })
 		for n := range workers {

@@ -1,25 +1,24 @@
-// Package server is the service: gRPC and HTTP/JSON on one port, in front of both
-// modes.
+// Package server assembles the service of one member: gRPC and HTTP on one port, in
+// front of both modes.
 //
-// It does not give rights: a caller that is let in may do everything, and without
-// [Users] everyone is let in; without TLS it serves loopback addresses only.
+// There is no per-user authorization: an authenticated caller may do everything, and
+// without users everyone may. Without TLS the server listens on loopback addresses
+// only.
 //
 // Any member serves locks in efficiency mode, by the topology that it has applied
-// and its own connections to the Redis nodes. It keeps nothing about these leases:
-// they are on the nodes, so another member serves the next call. The leader serves
-// locks in correctness mode.
+// and its own connections to the Redis nodes. The leader serves locks in correctness
+// mode.
 //
-// The nouns, in reading order:
+// This package has [Config] and [Server], and no logic of calls. The packages below
+// it, from the bottom up:
 //
-//   - [Config], [Server]: the parts, and the running service.
-//   - [Users]: the callers that are let in.
-//   - splitter: tells gRPC from HTTP on one port.
-//   - service, admin: the API. gRPC and the JSON bridge call the same methods.
-//   - router: which mode, and so which engine, serves a lock.
-//   - efficiency: leases in efficiency mode, for callers anywhere.
-//   - registry, session: the sessions of the correctness mode that this member knows.
-//   - stream: the session stream of one client.
-//   - [Feed], watch: how watchers hear of changes.
-//   - announcer: how members learn the addresses of each other's API.
-//   - package fleet: the connection to the Redis nodes, and the leader's keeper.
+//   - portmux: gRPC and HTTP on one port.
+//   - auth: the users.
+//   - fleet: the connection to the Redis nodes, and the leader's work on them.
+//   - routing: the engine of a lock, and the leader of the cluster.
+//   - peers: calls to other members.
+//   - watch: lists and watches of locks.
+//   - leases: acquire, renew and release.
+//   - admin: policies, the Redis fleet, members and snapshots.
+//   - httpapi: JSON over HTTP, in front of the same services as gRPC.
 package server

@@ -75,7 +75,7 @@ func (w *wireCutter) cut(cut bool) {
 func TestLossWhileAway(t *testing.T) {
 	s := startOne(t)
 	wire := newWireCutter(t, s.Address())
-	away := client(t, []string{wire.listener.Addr().String()}, remote.WithPatience(100*time.Millisecond))
+	away := client(t, []string{wire.listener.Addr().String()}, remote.WithTimeout(100*time.Millisecond))
 	lost := make(chan engine.Nonce, 10)
 	session, err := away.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute,
 		Lost: func(n engine.Nonce, err error) {
@@ -115,7 +115,7 @@ func TestLossWhileAway(t *testing.T) {
 func TestExpiryWhileAway(t *testing.T) {
 	s := startOne(t)
 	wire := newWireCutter(t, s.Address())
-	away := client(t, []string{wire.listener.Addr().String()}, remote.WithPatience(100*time.Millisecond))
+	away := client(t, []string{wire.listener.Addr().String()}, remote.WithTimeout(100*time.Millisecond))
 	lost := make(chan engine.Nonce, 10)
 	session, err := away.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: 300 * time.Millisecond,
 		Lost: func(n engine.Nonce, _ error) { lost <- n }})

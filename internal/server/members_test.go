@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -50,13 +51,13 @@ func runMember(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	feed := server.NewFeed()
-	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet, Observer: feed,
+	hub := watch.NewHub()
+	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet, Observer: hub,
 		Fatal: func(err error) { fmt.Fprintln(os.Stderr, spec.ID, err); os.Exit(3) }})
 	if err != nil {
 		return err
 	}
-	config := server.Config{Node: node, Feed: feed, Redis: spec.Redis, Logger: quiet}
+	config := server.Config{Node: node, Hub: hub, Redis: spec.Redis, Logger: quiet}
 	listener, err := net.Listen("tcp", spec.API)
 	if err != nil {
 		return err

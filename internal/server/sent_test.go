@@ -33,7 +33,7 @@ func slowClient(t testing.TB, address string) (*remote.Backend, *slowWay) {
 		}
 		return slowStream{s, w}, nil
 	}
-	return client(t, []string{address}, remote.WithPatience(time.Minute),
+	return client(t, []string{address}, remote.WithTimeout(time.Minute),
 		remote.WithDialOptions(grpc.WithChainStreamInterceptor(through))), w
 }
 

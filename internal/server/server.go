@@ -15,41 +15,52 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/admin"
 	"github.com/leased-project/leased/internal/server/fleet"
+	"github.com/leased-project/leased/internal/server/httpapi"
+	"github.com/leased-project/leased/internal/server/leases"
+	"github.com/leased-project/leased/internal/server/peers"
+	"github.com/leased-project/leased/internal/server/portmux"
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
 const (
-	// maxMessage bounds one message, and so the memory that a client can use.
+	// maxMessage bounds one gRPC message, and thereby the memory that a client uses.
 	maxMessage = 16 << 20
-	// sweepPause is how often the registry is swept.
-	sweepPause = time.Second
-	// headerTime bounds the time until the headers of an HTTP request are read.
-	headerTime = 10 * time.Second
+	// maintenanceInterval is the time between two runs of maintain.
+	maintenanceInterval = time.Second
+	// headerTimeout bounds the time until the headers of an HTTP request are read.
+	headerTimeout = 10 * time.Second
 )
 
 // Server is the API of one member. Serve runs it, Close ends it.
 type Server struct {
-	config  Config
-	split   *splitter
-	address string // of the API, for clients and other members
-	router  *router
-	keeper  *fleet.Keeper
-	lease   *service
-	admin   *admin
-	bridge  *bridge
-	grpc    *grpc.Server
-	http    *http.Server
-	health  *health.Server
+	router *routing.Router
+	keeper *fleet.Keeper
+	peers  *peers.Client
+	leases *leases.Service
+	admin  *admin.Service
+	mux    *portmux.Mux
+	grpc   *grpc.Server
+	http   *http.Server
+	health *health.Server
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
 
-// New returns a Server on a listener, which Close closes. Without TLS it must be on
-// a loopback address.
+// leaseService is leased.v1.LeaseService.
+type leaseService struct {
+	*leases.Service
+	*watch.Watcher
+}
+
+// New returns a Server on a listener, which Close closes. Without TLS the listener
+// must have a loopback address.
 func New(config Config, listener net.Listener) (*Server, error) {
 	config, err := config.filled()
 	if err != nil {
@@ -65,56 +76,73 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	redis := fleet.NewCurrent(config.Node, config.RedisOptions, config.Logger)
-	s := &Server{config: config, split: newSplitter(listener, config.TLS), address: config.Advertise, health: health.NewServer(),
-		router: &router{node: config.Node, raft: backend, redis: redis, clock: config.Clock},
+	redis := fleet.NewConnection(config.Node, config.RedisOptions, config.Logger)
+	s := &Server{mux: portmux.New(listener, config.TLS), health: health.NewServer(),
+		router: &routing.Router{Node: config.Node, Raft: backend, Redis: redis, Clock: config.Clock, Address: config.Advertise},
 		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.lease = &service{Server: s, router: s.router, sessions: newRegistry(s.router), efficiency: &efficiency{router: s.router}}
-	s.admin = &admin{Server: s}
+	s.peers = &peers.Client{Router: s.router, TLS: config.PeerTLS, Secret: config.Secret}
+	s.leases = leases.New(s.router)
+	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
+		Version: config.Version, Logger: config.Logger})
+	s.register(config)
+	return s, nil
+}
+
+// register offers the services to gRPC and HTTP.
+func (s *Server) register(config Config) {
+	leaseAPI := leaseService{s.leases, watch.NewWatcher(s.router, config.Hub)}
 	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
-		grpc.ChainUnaryInterceptor(s.unaryErrors, s.unaryUsers), grpc.ChainStreamInterceptor(s.streamErrors, s.streamUsers),
+		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Users.UnaryInterceptor),
+		grpc.ChainStreamInterceptor(s.streamErrors, config.Users.StreamInterceptor),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
-	pb.RegisterLeaseServiceServer(s.grpc, s.lease)
+	pb.RegisterLeaseServiceServer(s.grpc, leaseAPI)
 	pb.RegisterPolicyServiceServer(s.grpc, s.admin)
 	pb.RegisterRedisServiceServer(s.grpc, s.admin)
 	pb.RegisterClusterServiceServer(s.grpc, s.admin)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	s.bridge = newBridge(s)
-	s.http = &http.Server{Handler: s.bridge, ReadHeaderTimeout: headerTime, BaseContext: func(net.Listener) context.Context { return s.ctx }}
-	return s, nil
+	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
+		Router: s.router, Peers: s.peers, Users: config.Users})
+	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return s.ctx }}
 }
 
-// Address returns the address of the API for clients and other members.
-func (s *Server) Address() string { return s.address }
+// Address returns the API address for clients and other members.
+func (s *Server) Address() string { return s.router.Address }
 
-// Serve answers until Close, and returns nil then. It is called once.
+// Join makes this member, whose node is new, join the cluster of the members at
+// these API addresses. It retries until ctx ends while no member can be reached or
+// the cluster has no leader.
+func (s *Server) Join(ctx context.Context, addresses ...string) error {
+	return s.peers.Join(ctx, addresses...)
+}
+
+// Serve serves calls until Close, and returns nil then. It must be called once.
 func (s *Server) Serve() error {
-	s.work.Go(func() { (&announcer{server: s}).run(s.ctx) })
-	s.work.Go(s.housekeeping)
-	s.work.Go(func() { s.router.redis.Run(s.ctx) })
+	s.work.Go(func() { s.peers.Announce(s.ctx) })
+	s.work.Go(s.maintain)
+	s.work.Go(func() { s.router.Redis.Run(s.ctx) })
 	s.work.Go(func() { s.keeper.Run(s.ctx) })
-	s.work.Go(func() { _ = s.grpc.Serve(s.split.grpc) }) // ends with the splitter
-	s.work.Go(func() { _ = s.http.Serve(s.split.http) })
-	err := s.split.run()
+	s.work.Go(func() { _ = s.grpc.Serve(s.mux.GRPC()) }) // ends with the mux
+	s.work.Go(func() { _ = s.http.Serve(s.mux.HTTP()) })
+	err := s.mux.Serve()
 	if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve: %w", err)
 }
 
-// housekeeping forgets unused sessions and updates gRPC's health service.
-func (s *Server) housekeeping() {
-	tick := time.NewTicker(sweepPause)
+// maintain periodically forgets unused sessions and updates the gRPC health service.
+func (s *Server) maintain() {
+	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
 	for {
-		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-		if reason, limited := s.healthy(); reason == "" && (limited == "" || s.admin.votesMissing(s.ctx) == "") {
-			state = grpc_health_v1.HealthCheckResponse_SERVING
+		status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+		if s.admin.Serving(s.ctx) {
+			status = grpc_health_v1.HealthCheckResponse_SERVING
 		}
-		s.health.SetServingStatus("", state)
-		s.lease.sessions.sweep()
+		s.health.SetServingStatus("", status)
+		s.leases.Sweep()
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
@@ -123,24 +151,24 @@ func (s *Server) housekeeping() {
 	}
 }
 
-// Close ends all calls and connections. A leader should hand over first:
-// Node.Transfer. The node stays open. Leases in efficiency mode stay held: their
-// holders renew them through another member.
+// Close ends all calls and connections. A leader should transfer its leadership
+// first, with Node.Transfer. The node stays open. Leases in efficiency mode stay
+// held: their holders renew them through another member.
 func (s *Server) Close() error {
 	s.cancel()
-	s.split.close()
+	s.mux.Close()
 	s.grpc.Stop()
 	err := s.http.Close()
 	s.work.Wait()
 	return err
 }
 
-// unaryErrors turns errors into gRPC statuses.
+// unaryErrors converts errors to gRPC statuses.
 func (s *Server) unaryErrors(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	response, err := handler(ctx, request)
-	return response, wire.ToStatus(s.explain(err))
+	return response, wire.ToStatus(s.router.NameLeader(err))
 }
 
 func (s *Server) streamErrors(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return wire.ToStatus(s.explain(handler(server, stream)))
+	return wire.ToStatus(s.router.NameLeader(handler(server, stream)))
 }

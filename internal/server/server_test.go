@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -48,12 +49,12 @@ func eventually(t testing.TB, what string, holds func() bool) {
 // startOne starts a server on a cluster of one, in this process.
 func startOne(t testing.TB, change ...func(*server.Config)) *server.Server {
 	t.Helper()
-	feed := server.NewFeed()
-	node, err := raftstore.Open(raftstore.Config{ID: "n1", Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: feed})
+	hub := watch.NewHub()
+	node, err := raftstore.Open(raftstore.Config{ID: "n1", Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, node.Close()) })
 	require.NoError(t, node.Bootstrap())
-	config := server.Config{Node: node, Feed: feed, Logger: quiet, Version: "test"}
+	config := server.Config{Node: node, Hub: hub, Logger: quiet, Version: "test"}
 	for _, f := range change {
 		f(&config)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
 	"github.com/leased-project/leased/raftstore"
@@ -60,9 +61,9 @@ func TestTLS(t *testing.T) {
 		transport.CloseIdleConnections()
 	}
 
-	_, err = client(t, []string{s.Address()}, remote.WithPatience(time.Second)).Inspect(patient(t), "a")
+	_, err = client(t, []string{s.Address()}, remote.WithTimeout(time.Second)).Inspect(patient(t), "a")
 	require.ErrorIs(t, err, engine.ErrUnavailable, "without TLS nobody gets in, and nothing has happened")
-	_, err = client(t, []string{s.Address()}, remote.WithPatience(time.Second), remote.WithTLS(&tls.Config{})).Inspect(patient(t), "a")
+	_, err = client(t, []string{s.Address()}, remote.WithTimeout(time.Second), remote.WithTLS(&tls.Config{})).Inspect(patient(t), "a")
 	require.ErrorIs(t, err, engine.ErrUnavailable, "nor does a client talk to a server that it does not know")
 }
 
@@ -82,7 +83,7 @@ func TestAddresses(t *testing.T) {
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	_, err = server.New(server.Config{Node: node, Feed: server.NewFeed()}, listener)
+	_, err = server.New(server.Config{Node: node, Hub: watch.NewHub()}, listener)
 	require.ErrorIs(t, err, server.ErrConfig, "the server refuses it too")
 }
 

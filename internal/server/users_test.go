@@ -16,6 +16,8 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
@@ -24,10 +26,10 @@ import (
 )
 
 // startGuarded starts a server with one user, and returns its secret.
-func startGuarded(t *testing.T) (*server.Server, *server.Users, string) {
+func startGuarded(t *testing.T) (*server.Server, *auth.Users, string) {
 	t.Helper()
 	text := secret.New()
-	users := server.NewUsers([]server.User{{Name: "alice", Hash: secret.HashOf(text)}})
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hash: secret.HashOf(text)}})
 	return startOne(t, func(c *server.Config) { c.Users = users }), users, text
 }
 
@@ -121,8 +123,8 @@ func TestHTTPAsksWhoCalls(t *testing.T) {
 func TestRemovedUser(t *testing.T) {
 	s, users, text := startGuarded(t)
 	stays := secret.New()
-	alice, bob := server.User{Name: "alice", Hash: secret.HashOf(text)}, server.User{Name: "bob", Hash: secret.HashOf(stays)}
-	users.Replace([]server.User{alice, bob})
+	alice, bob := auth.User{Name: "alice", Hash: secret.HashOf(text)}, auth.User{Name: "bob", Hash: secret.HashOf(stays)}
+	users.Replace([]auth.User{alice, bob})
 
 	open := func(text string) pb.LeaseService_SessionClient {
 		stream, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Session(patient(t))
@@ -155,7 +157,7 @@ func TestRemovedUser(t *testing.T) {
 		return err == nil && len(status.Lock.Waiters) == 1
 	})
 
-	users.Replace([]server.User{bob})
+	users.Replace([]auth.User{bob})
 	_, err = removed.Recv()
 	require.Error(t, err, "the stream goes on")
 	last, err := io.ReadAll(lines)
@@ -211,7 +213,7 @@ func TestClientWithASecret(t *testing.T) {
 func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
 	s, users, alice := startGuarded(t)
 	member := secret.New()
-	users.Replace([]server.User{{Name: "alice", Hash: secret.HashOf(alice)}, {Name: "members", Hash: secret.HashOf(member), Member: true}})
+	users.Replace([]auth.User{{Name: "alice", Hash: secret.HashOf(alice)}, {Name: "members", Hash: secret.HashOf(member), Member: true}})
 	evil := freePort(t)
 	as := func(text string) pb.ClusterServiceClient {
 		return pb.NewClusterServiceClient(dialAs(t, s.Address(), text))

@@ -1,14 +1,18 @@
-// Package fleet connects a member to the Redis nodes of the efficiency mode, and
-// has the leader bring these nodes to where the Raft log wants them.
+// Package fleet connects a member to the Redis nodes of efficiency mode, and makes
+// the leader bring these nodes to the state that the Raft log requires.
 //
-// It grants nothing by itself, and it is not on the path of a grant: while no
-// member leads, nodes that lost their state stay empty and changes of mode wait,
-// but locks are granted as before.
+// It grants no locks, and no grant waits for it. While the cluster has no leader,
+// nodes that lost their state stay empty and migrations wait, but the other nodes
+// grant locks as before.
 //
-// The nouns, in reading order:
+// Files, in reading order:
 //
-//   - [Current]: the connection of a member to the fleet of its local topology.
-//   - [Plan]: what the leader has to do next. It is pure: the state of the log, the
-//     reports of the nodes and the time go in, [Action]s come out.
-//   - [Keeper]: runs the Plan on the member that leads.
+//   - connection.go: [Connection] of a member to the fleet of its topology.
+//   - plan.go: [Plan] decides what the leader does next. It is pure: the state of
+//     the log, the reports of the nodes and the time go in, [Action]s come out.
+//   - migration.go: the part of the Plan that completes migrations and changes of
+//     the fleet.
+//   - recover.go: the part of the Plan that recovers empty nodes.
+//   - keeper.go: [Keeper] runs the Plan on the leader.
+//   - execute.go: how the Keeper carries out actions.
 package fleet

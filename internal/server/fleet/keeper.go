@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// busyPause and idlePause are the times between two steps.
-	busyPause = 200 * time.Millisecond
-	idlePause = time.Second
-	// followPause is how often a member looks whether it leads.
-	followPause = 50 * time.Millisecond
-	// nextPause is the time between two steps of which the first did something.
-	nextPause = 5 * time.Millisecond
-	// stepTime bounds one step.
-	stepTime = 10 * time.Second
+	// busyInterval and idleInterval are the times between two steps.
+	busyInterval = 200 * time.Millisecond
+	idleInterval = time.Second
+	// leaderCheckInterval is the time between two checks of a follower whether it
+	// leads now.
+	leaderCheckInterval = 50 * time.Millisecond
+	// progressInterval is the time to the next step after one that did something.
+	progressInterval = 5 * time.Millisecond
+	// stepTimeout bounds one step.
+	stepTimeout = 10 * time.Second
 )
 
 // Log is the part of a raftstore.Node that a Keeper needs.
@@ -42,88 +43,87 @@ type Log interface {
 	FinishReconcile(ctx context.Context, version uint64) error
 }
 
-// Keeper brings the Redis nodes to where the log wants them, while this member
-// leads: it recovers nodes that lost their state, and completes changes of mode
-// and of the fleet.
+// Keeper brings the Redis nodes to the state that the log requires, while this
+// member leads: it recovers nodes that lost their state, and completes migrations
+// and changes of the fleet.
 type Keeper struct {
-	log     Log
-	current *Current
-	seed    engine.Fleet
-	clock   engine.Clock
-	logger  *slog.Logger
-	wake    chan struct{}
+	log        Log
+	connection *Connection
+	seed       engine.Fleet
+	clock      engine.Clock
+	logger     *slog.Logger
+	wake       chan struct{}
 
 	seeding sync.Mutex // one SetFleet of the seed at a time
 
 	mu    sync.Mutex
-	step  Step // the last one
+	last  Step
 	leads bool
 
-	// Of the goroutine that runs.
-	plan   *Plan
-	voters map[string]bool // by address: whether the node voted at the last step
-	moves  []machine.Move
-	warned bool
+	// Used by the goroutine of Run only.
+	plan       *Plan
+	voters     map[string]bool // by address: whether the node voted at the last step
+	migrations []machine.Move
+	warned     bool
 }
 
-// NewKeeper returns a Keeper. seed is the fleet that a log without one gets; it
-// may be zero.
-func NewKeeper(log Log, current *Current, seed engine.Fleet, clock engine.Clock, logger *slog.Logger) *Keeper {
-	return &Keeper{log: log, current: current, seed: seed, clock: clock, logger: logger, wake: make(chan struct{}, 1)}
+// NewKeeper returns a Keeper. seed is the fleet of the configuration, which a log
+// without a fleet adopts; it may be zero.
+func NewKeeper(log Log, connection *Connection, seed engine.Fleet, clock engine.Clock, logger *slog.Logger) *Keeper {
+	return &Keeper{log: log, connection: connection, seed: seed, clock: clock, logger: logger, wake: make(chan struct{}, 1)}
 }
 
-// Progress returns what the last step decided. ok is false if this member does
-// not lead.
+// Progress returns the last step. ok is false if this member does not lead.
 func (k *Keeper) Progress() (step Step, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.step, k.leads
+	return k.last, k.leads
 }
 
-// Poke has the Keeper look at once.
-func (k *Keeper) Poke() {
+// Wake makes an idle Keeper take its next step now.
+func (k *Keeper) Wake() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run keeps the fleet while this member leads, until ctx ends.
+// Run takes steps while this member leads, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !k.log.Leads() {
-			k.follow()
-			k.pause(ctx, followPause)
+			k.forget()
+			k.pause(ctx, leaderCheckInterval)
 			continue
 		}
 		if k.plan == nil {
-			k.plan, k.voters, k.moves, k.warned = NewPlan(), map[string]bool{}, nil, false
+			k.plan, k.voters, k.migrations, k.warned = NewPlan(), map[string]bool{}, nil, false
 		}
-		switch progressed, busy := k.once(ctx); {
+		switch progressed, busy := k.step(ctx); {
 		case progressed: // the next step may be possible now
-			k.pause(ctx, nextPause)
+			k.pause(ctx, progressInterval)
 		case busy:
-			k.pause(ctx, busyPause)
+			k.pause(ctx, busyInterval)
 		default:
-			k.pause(ctx, idlePause)
+			k.pause(ctx, idleInterval)
 		}
 	}
 }
 
-// follow forgets what this member knew as the leader.
-func (k *Keeper) follow() {
+// forget drops what this member knew as the leader.
+func (k *Keeper) forget() {
 	k.plan = nil
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.step, k.leads = Step{}, false
+	k.last, k.leads = Step{}, false
 }
 
-// pause ends early when the topology changes, or when somebody asks for it. A
-// follower only looks for its turn to lead.
+// pause waits. An idle pause ends early when the topology changes or Wake is
+// called.
 func (k *Keeper) pause(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if d != idlePause {
+	if d != idleInterval {
 		<-ctx.Done()
 		return
 	}
@@ -137,38 +137,38 @@ func (k *Keeper) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// once makes one step. progressed: something was done, and the next step may
-// have more to do.
-func (k *Keeper) once(ctx context.Context) (progressed, busy bool) {
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
+// step takes one step. progressed reports whether it did something, so that the next
+// step may have more to do.
+func (k *Keeper) step(ctx context.Context) (progressed, busy bool) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := k.Seed(ctx); err != nil {
-		k.logger.Warn("cannot set the Redis fleet of the settings", "error", err)
+		k.logger.Warn("cannot set the Redis fleet of the configuration", "error", err)
 	}
 	state := k.log.Efficiency()
 	k.compareSeed(state)
-	backend := k.current.Of(state.Fleet)
+	backend := k.connection.BackendOf(state.Fleet)
 	nodes := nodesOf(ctx, backend, state.Fleet)
 	k.report(state, nodes)
 	step := k.plan.Step(state, nodes, k.clock.Now())
 	k.mu.Lock()
-	k.step, k.leads = step, true
+	k.last, k.leads = step, true
 	k.mu.Unlock()
 	return k.run(ctx, step.Actions, state, backend), step.Busy
 }
 
-// ProvideFloor moves the log past a floor that an operator gives, instead of past
-// the reports of a quorum. Every later token of the efficiency mode is above it.
+// ProvideFloor moves the log past a floor that an operator provides, instead of past
+// the reports of a quorum. Every later token of efficiency mode is above it.
 func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token) error {
 	state := k.log.Efficiency()
 	switch {
 	case state.Fleet.IsZero():
 		return errNoFleet
 	case state.Ready:
-		return fmt.Errorf("%w: efficiency mode is ready and knows its floor (%d)", engine.ErrInvalid, state.Floor)
+		return fmt.Errorf("%w: efficiency mode is ready and has a floor (%d)", engine.ErrInvalid, state.Floor)
 	}
 	version := uint64(0)
-	for _, n := range nodesOf(ctx, k.current.Of(state.Fleet), state.Fleet) {
+	for _, n := range nodesOf(ctx, k.connection.BackendOf(state.Fleet), state.Fleet) {
 		for _, s := range []*recovery.State{n.Live, n.Former} {
 			if s != nil {
 				version = max(version, s.Version)
@@ -178,11 +178,11 @@ func (k *Keeper) ProvideFloor(ctx context.Context, floor fencing.Token) error {
 	if err := k.log.Reconcile(ctx, version, floor); err != nil {
 		return fmt.Errorf("provide the floor %d: %w", floor, err)
 	}
-	k.Poke()
+	k.Wake()
 	return nil
 }
 
-// nodesOf asks all nodes for their reports. Without a connection none answers.
+// nodesOf asks all nodes for their reports. Without a backend none answers.
 func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.Fleet) []Node {
 	nodes := make([]Node, len(fleet.Addresses))
 	if backend == nil {
@@ -196,7 +196,7 @@ func nodesOf(ctx context.Context, backend *redlockadapter.Backend, fleet engine.
 	return nodes
 }
 
-// Seed has a log without a fleet take the one of the settings.
+// Seed makes a log without a fleet adopt the fleet of the configuration.
 func (k *Keeper) Seed(ctx context.Context) error {
 	if k.seed.IsZero() {
 		return nil
@@ -210,41 +210,41 @@ func (k *Keeper) Seed(ctx context.Context) error {
 	if _, err := k.log.SetFleet(ctx, k.seed, 0, false, false); err != nil {
 		return fmt.Errorf("set the Redis fleet: %w", err)
 	}
-	k.logger.Info("set the Redis fleet of the settings", "nodes", strings.Join(k.seed.Addresses, ","))
+	k.logger.Info("adopted the Redis fleet of the configuration", "nodes", strings.Join(k.seed.Addresses, ","))
 	return nil
 }
 
-// compareSeed warns once if the settings name another fleet than the log.
+// compareSeed warns once if the configuration names another fleet than the log.
 func (k *Keeper) compareSeed(state machine.Efficiency) {
 	if k.warned || k.seed.IsZero() || state.Fleet.IsZero() || k.seed.Equal(state.Fleet) || k.seed.Equal(state.Next) {
 		return
 	}
 	k.warned = true
-	k.logger.Warn("the settings name other Redis nodes than the cluster uses; the cluster's count, and 'leased redis fleet set' changes them",
-		"settings", strings.Join(k.seed.Addresses, ","), "cluster", strings.Join(state.Fleet.Addresses, ","))
+	k.logger.Warn("the configuration names other Redis nodes than the cluster uses, and is ignored; change the fleet with 'leased redis fleet set'",
+		"configuration", strings.Join(k.seed.Addresses, ","), "cluster", strings.Join(state.Fleet.Addresses, ","))
 }
 
-// report logs nodes and moves that have changed since the last step.
+// report logs the nodes and migrations that have changed since the last step.
 func (k *Keeper) report(state machine.Efficiency, nodes []Node) {
 	goal := Goal(state)
 	for i, address := range state.Fleet.Addresses {
 		if !nodes[i].Reached {
-			continue // it may still vote
+			continue // an unreachable node may still vote
 		}
 		voted, known := k.voters[address]
 		votes := goal.Next(nodes[i].Report) != recovery.Recover
 		k.voters[address] = votes
 		switch {
 		case known && voted && !votes:
-			k.logger.Warn("a Redis node lost its state and does not vote", "node", address)
+			k.logger.Warn("Redis node lost its state and does not vote", "node", address)
 		case known && !voted && votes:
-			k.logger.Info("a Redis node was recovered", "node", address, "floor", uint64(nodes[i].Live.Floor))
+			k.logger.Info("Redis node recovered", "node", address, "floor", uint64(nodes[i].Live.Floor))
 		}
 	}
 	for _, m := range state.Moves {
-		if !slices.ContainsFunc(k.moves, func(o machine.Move) bool { return o.Prefix == m.Prefix && o.Version == m.Version }) {
-			k.logger.Info("move of locks begun", "prefix", m.Prefix, "from", m.From.String(), "to", m.To.String(), "version", m.Version, "now", m.Now)
+		if !slices.ContainsFunc(k.migrations, func(o machine.Move) bool { return o.Prefix == m.Prefix && o.Version == m.Version }) {
+			k.logger.Info("migration started", "prefix", m.Prefix, "from", m.From.String(), "to", m.To.String(), "version", m.Version, "now", m.Now)
 		}
 	}
-	k.moves = state.Moves
+	k.migrations = state.Moves
 }

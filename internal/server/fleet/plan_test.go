@@ -100,16 +100,16 @@ func TestPlanStep(t *testing.T) {
 		{name: "to correctness, leases live", state: with(ready(7), move(leaving)), nodes: []fleet.Node{voter(7), voter(7), lost()},
 			moves: "leases of the efficiency mode to end, 1m0s left"},
 		{name: "to correctness, now", state: with(ready(7), move(now(leaving))), nodes: []fleet.Node{voter(7), voter(7), lost()},
-			want: []fleet.Kind{fleet.FinishMove}},
+			want: []fleet.Kind{fleet.FinishMigration}},
 		{name: "to correctness, now, before a quorum", state: with(ready(7), move(now(leaving))), nodes: []fleet.Node{voter(7), lost(), lost()},
 			moves: "1 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "to efficiency, held", state: with(ready(7), move(machine.Move{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7, Holders: 3})),
 			nodes: []fleet.Node{voter(7), voter(7), voter(7)}, moves: "3 holders to release"},
-		{name: "to efficiency", state: with(ready(7), move(coming)), nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishMove}},
+		{name: "to efficiency", state: with(ready(7), move(coming)), nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishMigration}},
 		{name: "to efficiency, floor on too few", state: with(ready(7), move(coming), func(s *machine.Efficiency) { s.Floor = 5 }),
 			nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.Advance, fleet.Advance},
 			moves: "0 of 3 Redis nodes have the new version, 2 are needed"},
-		{name: "to efficiency, without a fleet", state: machine.Efficiency{Version: 7, Moves: []machine.Move{coming}}, want: []fleet.Kind{fleet.FinishMove}},
+		{name: "to efficiency, without a fleet", state: machine.Efficiency{Version: 7, Moves: []machine.Move{coming}}, want: []fleet.Kind{fleet.FinishMigration}},
 		{name: "another fleet, before a quorum", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }),
 			nodes: []fleet.Node{voter(7), voter(6), lost()}, want: []fleet.Kind{fleet.Advance},
 			waiting: "the old fleet: 1 of 3 Redis nodes have the new version, 2 are needed"},
@@ -123,7 +123,7 @@ func TestPlanStep(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			step := fleet.NewPlan().Step(c.state, c.nodes, start)
 			require.Equal(t, c.want, kinds(step))
-			require.Equal(t, c.moves, step.Moves["p/"])
+			require.Equal(t, c.moves, step.Migrations["p/"])
 			require.Equal(t, c.waiting, step.Waiting)
 		})
 	}
@@ -139,12 +139,12 @@ func TestPlanWaitsForLeases(t *testing.T) {
 	require.Equal(t, []fleet.Kind{fleet.Advance, fleet.Advance}, kinds(step))
 	met := start.Add(time.Hour)
 	require.Empty(t, kinds(plan.Step(state, nodes, met)))
-	require.Equal(t, "leases of the efficiency mode to end, 1s left", plan.Step(state, nodes, met.Add(maxTTL-time.Millisecond)).Moves["p/"])
-	require.Equal(t, []fleet.Kind{fleet.FinishMove}, kinds(plan.Step(state, nodes, met.Add(maxTTL))))
+	require.Equal(t, "leases of the efficiency mode to end, 1s left", plan.Step(state, nodes, met.Add(maxTTL-time.Millisecond)).Migrations["p/"])
+	require.Equal(t, []fleet.Kind{fleet.FinishMigration}, kinds(plan.Step(state, nodes, met.Add(maxTTL))))
 	require.Empty(t, kinds(fleet.NewPlan().Step(state, nodes, met.Add(maxTTL))), "a new leader does not know since when")
 
 	state.Moves[0].Version, state.Version = 9, 9 // aborted and begun again
-	require.NotContains(t, kinds(plan.Step(state, nodes, met.Add(maxTTL))), fleet.FinishMove)
+	require.NotContains(t, kinds(plan.Step(state, nodes, met.Add(maxTTL))), fleet.FinishMigration)
 }
 
 // TestPlanRecovers: join, then the range, then the initialisation, each only when

@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
+)
+
+// GetFleet returns the Redis fleet and the state of its nodes, as this member sees
+// them. Only the leader knows what the fleet is waiting for.
+func (s *Service) GetFleet(ctx context.Context, _ *pb.GetFleetRequest) (*pb.GetFleetResponse, error) {
+	state := s.Router.Node.Efficiency()
+	response := &pb.GetFleetResponse{Fleet: wire.FromFleet(state.Fleet), Version: state.Version, Floor: uint64(state.Floor),
+		Ceiling: uint64(state.Ceiling), Ready: s.Router.Node.Topology().Ready, Next: wire.FromFleet(state.Next)}
+	proposed := max(state.Ceiling, s.Router.Node.Status().LastToken)
+	backend, err := s.Router.Redis.Backend()
+	switch {
+	case err == nil:
+		response.Nodes = nodeStates(ctx, backend)
+	case !state.Fleet.IsZero():
+		response.Nodes = s.eachNodeState(ctx, state.Fleet)
+	}
+	for _, n := range response.Nodes {
+		if n.Ceiling < uint64(fencing.MaxToken) {
+			proposed = max(proposed, fencing.Token(n.Ceiling))
+		}
+		proposed = max(proposed, fencing.Token(n.Max))
+	}
+	response.ProposedFloor = uint64(min(proposed, fencing.MaxToken-recovery.Jump) + recovery.Jump)
+	if step, leads := s.Keeper.Progress(); leads {
+		response.WaitingFor = step.Waiting
+	}
+	if response.WaitingFor == "" && response.Ready && !state.Fleet.IsZero() {
+		response.WaitingFor = missingVotes(response.Nodes)
+	}
+	return response, nil
+}
+
+// SetFleet changes the Redis fleet. The leader's Keeper completes the change.
+func (s *Service) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetFleetResponse, error) {
+	fleet, err := wire.ToFleet(r.Fleet)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.requireLeader(); err != nil {
+		return nil, err
+	}
+	if err := s.checkFleet(fleet, r.Force); err != nil {
+		return nil, err
+	}
+	// To set the present fleet cancels a change, and needs no check.
+	if !r.Force && !fleet.IsZero() && !fleet.Equal(s.Router.Node.Topology().Fleet) {
+		if err := s.tryFleet(ctx, fleet); err != nil {
+			return nil, err
+		}
+	}
+	version, err := s.Router.Node.SetFleet(ctx, fleet, r.Version, r.Now, r.Force)
+	if err != nil {
+		return nil, policyError(err)
+	}
+	s.Keeper.Wake()
+	return &pb.SetFleetResponse{Version: version}, nil
+}
+
+// checkFleet returns an error for a fleet that does not fit the policies, and for
+// one without nodes unless the caller forces it.
+func (s *Service) checkFleet(fleet engine.Fleet, force bool) error {
+	for _, p := range s.Router.Node.Topology().Policies.All() {
+		if p.Mode != engine.Efficiency && p.Next != engine.Efficiency {
+			continue
+		}
+		switch {
+		case fleet.IsZero():
+			return fmt.Errorf("%w: the locks of %q are in efficiency mode and need Redis nodes; change their policy first", engine.ErrInvalid, p.Prefix)
+		case p.Filled().TTL > fleet.MaxTTL:
+			return fmt.Errorf("%w: maxTtl (%v) must be at least the ttl (%v) of the policy for %q", engine.ErrInvalid, fleet.MaxTTL, p.Filled().TTL, p.Prefix)
+		}
+	}
+	if fleet.IsZero() && !force {
+		return fmt.Errorf("%w: fleet.addresses is empty, which ends efficiency mode; name the Redis nodes, or set force to end it", engine.ErrInvalid)
+	}
+	return nil
+}
+
+// tryFleet returns an error if no quorum of a fleet can be used. The present fleet
+// goes on serving then.
+func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
+	backend, err := s.connect(ctx, fleet)
+	if err == nil {
+		closeBackend(ctx, backend)
+		return nil
+	}
+	refused := fmt.Errorf("the new Redis nodes cannot be used, so nothing was changed (force changes the fleet anyway): %s", oneLine(err))
+	if errors.Is(err, redlockadapter.ErrNodeSetup) {
+		return &invalidError{refused}
+	}
+	return fmt.Errorf("%w: %w", engine.ErrUnavailable, refused)
+}
+
+// ProvideFloor makes a restored cluster serve efficiency mode without the reports of
+// a quorum of the Redis nodes.
+func (s *Service) ProvideFloor(ctx context.Context, r *pb.ProvideFloorRequest) (*pb.ProvideFloorResponse, error) {
+	floor := fencing.Token(r.Floor)
+	if !floor.Valid() {
+		return nil, fmt.Errorf("%w: floor (%d) must be from 1 to %d; GetFleet proposes one", engine.ErrInvalid, r.Floor, fencing.MaxToken)
+	}
+	if err := s.requireLeader(); err != nil {
+		return nil, err
+	}
+	if err := s.Keeper.ProvideFloor(ctx, floor); err != nil {
+		return nil, policyError(err)
+	}
+	return &pb.ProvideFloorResponse{}, nil
+}

@@ -1,0 +1,145 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+const (
+	// voteCountAge is how old the vote count may be that Health uses.
+	voteCountAge = time.Second
+	// voteCountTimeout bounds one count.
+	voteCountTimeout = 2 * time.Second
+	// closeTimeout bounds the closing of a connection to Redis nodes.
+	closeTimeout = 5 * time.Second
+)
+
+// voteCount is the last count of the Redis nodes that vote.
+type voteCount struct {
+	mu      sync.Mutex
+	counted bool
+	at      engine.Instant
+	missing string
+}
+
+// votesMissing returns a message if fewer than a quorum of the Redis nodes vote. It
+// returns "" if enough vote or there are no Redis nodes.
+func (s *Service) votesMissing(ctx context.Context) string {
+	fleet := s.Router.Node.Topology().Fleet
+	if fleet.IsZero() {
+		return ""
+	}
+	backend, err := s.Router.Redis.Backend()
+	if err != nil {
+		return fmt.Sprintf("fewer than %d of %d Redis nodes can be used, see 'leased redis status'", len(fleet.Addresses)/2+1, len(fleet.Addresses))
+	}
+	v := &s.votes
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if now := s.Router.Clock.Now(); !v.counted || now.Since(v.at) > voteCountAge {
+		// Other callers use the count too, so it does not end with this one.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), voteCountTimeout)
+		defer cancel()
+		v.counted, v.at, v.missing = true, now, missingVotes(nodeStates(ctx, backend))
+	}
+	return v.missing
+}
+
+// missingVotes returns a message if fewer than a quorum of the nodes vote, else "".
+func missingVotes(nodes []*pb.RedisNode) string {
+	votes := 0
+	for _, n := range nodes {
+		if n.Error == "" && !n.Empty {
+			votes++
+		}
+	}
+	if quorum := len(nodes)/2 + 1; votes < quorum {
+		return fmt.Sprintf("%d of %d Redis nodes vote, %d are needed", votes, len(nodes), quorum)
+	}
+	return ""
+}
+
+// nodeStates asks the nodes of a backend for their state.
+func nodeStates(ctx context.Context, backend *redlockadapter.Backend) []*pb.RedisNode {
+	var nodes []*pb.RedisNode
+	for _, n := range backend.NodeStatuses(ctx) {
+		node := &pb.RedisNode{Address: n.Addr, Empty: n.Err == nil && n.Report.Live == nil, Quarantine: wire.DurationText(n.Quarantine),
+			Skew: wire.DurationText(n.Skew)}
+		if n.Err != nil {
+			node.Error = nodeError(n.Addr, n.Err)
+		}
+		state := n.Report.Live
+		if state == nil {
+			state = n.Report.Former // the state that it had before it lost it
+		}
+		if state != nil {
+			node.Version, node.Fleet = state.Version, state.Fleet
+			node.Max, node.Floor, node.Ceiling = uint64(state.Max), uint64(state.Floor), uint64(state.Ceiling)
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// eachNodeState asks the nodes of a fleet one by one, so that each has an answer or
+// an error of its own. It is for a fleet without a usable quorum.
+func (s *Service) eachNodeState(ctx context.Context, fleet engine.Fleet) []*pb.RedisNode {
+	nodes := make([]*pb.RedisNode, len(fleet.Addresses))
+	var work sync.WaitGroup
+	for i, address := range fleet.Addresses {
+		work.Go(func() {
+			single := engine.Fleet{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Addresses: []string{address}}
+			backend, err := s.connect(ctx, single)
+			if err != nil {
+				nodes[i] = &pb.RedisNode{Address: address, Error: nodeError(address, err)}
+				return
+			}
+			defer closeBackend(ctx, backend)
+			nodes[i] = nodeStates(ctx, backend)[0]
+		})
+	}
+	work.Wait()
+	return nodes
+}
+
+// connect connects to any fleet, to look at its nodes. It acquires no locks and
+// recovers no nodes.
+func (s *Service) connect(ctx context.Context, fleet engine.Fleet) (*redlockadapter.Backend, error) {
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: slog.New(slog.DiscardHandler),
+		Topology: func() engine.Topology { return engine.Topology{Fleet: fleet} }}
+	for _, address := range fleet.Addresses {
+		config.Nodes = append(config.Nodes, s.RedisOptions(address))
+	}
+	return redlockadapter.New(ctx, config)
+}
+
+func closeBackend(ctx context.Context, backend *redlockadapter.Backend) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = backend.Close(ctx) // it holds no leases
+}
+
+// nodeError shortens the error of one node: the address is shown beside it, and
+// remarks on the whole fleet do not matter.
+func nodeError(address string, err error) string {
+	text := oneLine(err)
+	if _, own, found := strings.Cut(text, "see 'leased redis status': "); found {
+		text = own
+	}
+	for _, known := range []string{address + ": ", address + ": ", "node is unreachable; ", "connect to " + address + ": "} {
+		text = strings.TrimPrefix(text, known)
+	}
+	return text
+}
+
+// oneLine returns the text of an error in one line, also of joined errors.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,44 @@
+package admin
+
+import (
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/fleet"
+	"github.com/leased-project/leased/internal/server/peers"
+	"github.com/leased-project/leased/internal/server/routing"
+)
+
+// Config has the parts of a Service. All are required.
+type Config struct {
+	Router *routing.Router
+	Keeper *fleet.Keeper
+	Peers  *peers.Client
+	// RedisOptions returns the connection options of a Redis node.
+	RedisOptions func(address string) *redis.Options
+	// Version is the version of the program, for Status.
+	Version string
+	Logger  *slog.Logger
+}
+
+// Service implements leased.v1.PolicyService, RedisService and ClusterService.
+type Service struct {
+	pb.UnimplementedPolicyServiceServer
+	pb.UnimplementedRedisServiceServer
+	pb.UnimplementedClusterServiceServer
+	Config
+	votes voteCount
+}
+
+// New returns a Service.
+func New(config Config) *Service { return &Service{Config: config} }
+
+// requireLeader returns an error that names the leader unless this member leads.
+func (s *Service) requireLeader() error {
+	if s.Router.Node.Leads() {
+		return nil
+	}
+	return s.Router.NotLeader()
+}

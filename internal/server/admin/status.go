@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"context"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+)
+
+// Status returns the state of this member.
+func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	n := s.Router.Node.Status()
+	response := &pb.StatusResponse{Id: n.ID, RaftAddress: n.Address, ApiAddress: s.Router.Address, State: n.State, Serves: n.Serves,
+		Leader: n.Leader, LeaderApiAddress: s.Router.LeaderAddress(), Term: n.Term, Generation: n.Generation, LastIndex: n.LastIndex,
+		CommitIndex: n.Commit, AppliedIndex: n.Applied, ChainIndex: n.Chain.Index, ChainHash: n.Chain.String(),
+		LastToken: uint64(n.LastToken), Sessions: int64(n.Counts.Sessions), Locks: int64(n.Counts.Locks),
+		Holders: int64(n.Counts.Holders), Waiters: int64(n.Counts.Waiters), Version: s.Version}
+	for _, m := range n.Members {
+		member := &pb.Member{Id: m.ID, RaftAddress: m.Address, Voter: m.Voter, Leader: m.ID == n.Leader}
+		if m.LagKnown {
+			member.Lag = &m.Lag
+		}
+		if member.ApiAddress = s.Router.Node.MemberAPI(m.ID); m.ID == n.ID {
+			member.ApiAddress = s.Router.Address
+		}
+		response.Members = append(response.Members, member)
+	}
+	if backend, err := s.Router.Redis.Backend(); err == nil {
+		response.Redis = nodeStates(ctx, backend)
+	}
+	return response, nil
+}
+
+// Health reports whether the service can be used through this member. Without a
+// leader, a member that reaches the Redis nodes serves locks in efficiency mode.
+func (s *Service) Health(ctx context.Context, _ *pb.HealthRequest) (*pb.HealthResponse, error) {
+	response := &pb.HealthResponse{Status: "serving", Leader: s.Router.LeaderAddress()}
+	reason, limited := s.problems()
+	missing := ""
+	if reason == "" {
+		missing = s.votesMissing(ctx)
+	}
+	switch {
+	case reason != "":
+		response.Status, response.Reason = "not-serving", reason
+	case limited != "" && missing != "":
+		response.Status, response.Reason = "not-serving", limited+"; "+missing
+	case limited != "":
+		response.Reason = "locks in efficiency mode only: " + limited
+	case missing != "":
+		response.Reason = "locks in correctness mode only: " + missing
+	}
+	return response, nil
+}
+
+// Serving reports whether Health would be "serving". It asks the Redis nodes only if
+// it must.
+func (s *Service) Serving(ctx context.Context) bool {
+	reason, limited := s.problems()
+	return reason == "" && (limited == "" || s.votesMissing(ctx) == "")
+}
+
+// problems returns why the service cannot be used through this member, and why
+// locks in correctness mode cannot. Both are "" if there is no problem.
+func (s *Service) problems() (reason, limited string) {
+	node := s.Router.Node
+	if err := node.Failure(); err != nil {
+		return err.Error(), ""
+	}
+	if node.Leads() {
+		return "", ""
+	}
+	leader, _ := node.Leader()
+	switch {
+	case leader == "":
+		limited = "there is no leader; check that a majority of the members run and are connected"
+	case s.Router.LeaderAddress() == "":
+		limited = "member " + leader + " leads, and has not published its API address yet"
+	default:
+		return "", ""
+	}
+	if topology := node.Topology(); topology.Ready && !topology.Fleet.IsZero() {
+		if _, err := s.Router.Redis.Backend(); err == nil {
+			return "", limited
+		}
+	}
+	return limited, limited
+}

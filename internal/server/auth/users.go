@@ -1,0 +1,135 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// User is a caller that the service accepts.
+type User struct {
+	Name   string
+	Hash   secret.Hash // of the secret
+	Member bool        // the members of the cluster call each other as this user
+}
+
+// Users is the list of callers that the service accepts. A nil *Users accepts
+// every call.
+type Users struct {
+	current atomic.Pointer[[]*account]
+}
+
+// account is a user until it is removed.
+type account struct {
+	User
+	ctx    context.Context // ends when the user is removed
+	remove context.CancelCauseFunc
+}
+
+// NewUsers returns a list of users.
+func NewUsers(list []User) *Users {
+	u := &Users{}
+	u.current.Store(&[]*account{})
+	u.Replace(list)
+	return u
+}
+
+// Replace installs a new list. It ends the streams, watches and waiting calls of
+// users that the new list does not contain or that it changes. Only one goroutine
+// may call Replace at a time.
+func (u *Users) Replace(list []User) {
+	old := *u.current.Load()
+	left := make(map[User]*account, len(old))
+	for _, a := range old {
+		left[a.User] = a
+	}
+	next := make([]*account, 0, len(list))
+	for _, user := range list {
+		a := left[user]
+		if a == nil {
+			a = &account{User: user}
+			a.ctx, a.remove = context.WithCancelCause(context.Background())
+		}
+		delete(left, user)
+		next = append(next, a)
+	}
+	u.current.Store(&next)
+	for _, a := range left {
+		a.remove(fmt.Errorf("%w: user %s was removed or changed while the call was running", engine.ErrUncertain, a.Name))
+	}
+}
+
+// find returns the account whose secret is in an Authorization header. It compares
+// the hashes of all users in constant time, so that the duration reveals nothing.
+func (u *Users) find(header string) (*account, error) {
+	scheme, text, _ := strings.Cut(header, " ")
+	switch {
+	case header == "":
+		return nil, fmt.Errorf("%w: the call has no secret", wire.ErrUnauthenticated)
+	case !strings.EqualFold(scheme, "Bearer"):
+		return nil, fmt.Errorf("%w: the Authorization header must use the Bearer scheme", wire.ErrUnauthenticated)
+	}
+	if err := secret.Check(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", wire.ErrUnauthenticated, err)
+	}
+	hash := secret.HashOf(text)
+	var found *account
+	for _, a := range *u.current.Load() {
+		if subtle.ConstantTimeCompare(hash[:], a.Hash[:]) == 1 {
+			found = a
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%w: no user has this secret", wire.ErrUnauthenticated)
+	}
+	return found, nil
+}
+
+// accountKey is the key of the account in a context.
+type accountKey struct{}
+
+func accountOf(ctx context.Context) *account {
+	a, _ := ctx.Value(accountKey{}).(*account)
+	return a
+}
+
+// UserFrom returns the name of the user who made the call that ctx belongs to. ok
+// is false if the service has no users, or if the service made the call itself.
+func UserFrom(ctx context.Context) (name string, ok bool) {
+	a := accountOf(ctx)
+	if a == nil {
+		return "", false
+	}
+	return a.Name, true
+}
+
+// authenticate returns a context that carries the user and that ends when the
+// user is removed. The caller must call done.
+func (u *Users) authenticate(ctx context.Context, header string) (authenticated context.Context, done func(), err error) {
+	if u == nil {
+		return ctx, func() {}, nil
+	}
+	a, err := u.find(header)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, accountKey{}, a))
+	stop := context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }, nil
+}
+
+// CallError returns the error of a call: err, or if the user was removed while the
+// call ran, an error that matches engine.ErrUncertain.
+func CallError(ctx context.Context, err error) error {
+	a := accountOf(ctx)
+	if err == nil || a == nil || a.ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(a.ctx)
+}

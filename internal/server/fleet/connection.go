@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+const (
+	// connectInterval is the time between two tries to connect to a fleet.
+	connectInterval = 500 * time.Millisecond
+	// closeTimeout bounds the closing of the connection to a former fleet.
+	closeTimeout = 5 * time.Second
+)
+
+var errNoFleet = fmt.Errorf("%w: the service has no Redis nodes; set them with 'leased redis fleet set'", engine.ErrUnsupported)
+
+// Connection connects a member to the Redis fleet of the topology that it has
+// applied. When the topology names another fleet, it connects to that one and closes
+// the connection to the former one. Closing releases no leases: their holders may
+// renew them through another member.
+type Connection struct {
+	source  engine.TopologySource
+	options func(address string) *redis.Options
+	logger  *slog.Logger
+	now     atomic.Pointer[connected]
+}
+
+// connected is a Backend, or the reason why there is none.
+type connected struct {
+	fleet   engine.Fleet
+	backend *redlockadapter.Backend
+	err     error
+}
+
+// NewConnection returns a Connection that does not connect before Run. options
+// returns the connection options of a node.
+func NewConnection(source engine.TopologySource, options func(address string) *redis.Options, logger *slog.Logger) *Connection {
+	c := &Connection{source: source, options: options, logger: logger}
+	c.now.Store(&connected{err: errNoFleet})
+	return c
+}
+
+// Backend returns the backend of the fleet, or why there is none.
+func (c *Connection) Backend() (*redlockadapter.Backend, error) {
+	now := c.now.Load()
+	return now.backend, now.err
+}
+
+// BackendOf returns the backend if it is connected to this fleet, else nil.
+func (c *Connection) BackendOf(fleet engine.Fleet) *redlockadapter.Backend {
+	now := c.now.Load()
+	if now.backend == nil || !now.fleet.Equal(fleet) {
+		return nil
+	}
+	return now.backend
+}
+
+// Run follows the topology until ctx ends, then closes the connection.
+func (c *Connection) Run(ctx context.Context) {
+	defer c.replace(&connected{err: fmt.Errorf("%w: the member is stopping", engine.ErrUnavailable)})
+	logged := "" // the last error, to log each one once
+	for {
+		topology := c.source.Topology()
+		now := c.now.Load()
+		if !topology.Fleet.Equal(now.fleet) || now.backend == nil && !topology.Fleet.IsZero() {
+			next := c.connect(ctx, topology.Fleet)
+			if next.err != nil && next.err.Error() != logged && !topology.Fleet.IsZero() && ctx.Err() == nil {
+				logged = next.err.Error()
+				c.logger.Warn("cannot connect to the Redis fleet", "error", next.err)
+			}
+			c.replace(next)
+		}
+		if c.wait(ctx, topology.Version) != nil {
+			return
+		}
+	}
+}
+
+// wait returns when there is a newer topology, or when it is time to connect again.
+// The error is that of ctx.
+func (c *Connection) wait(ctx context.Context, version uint64) error {
+	limited := ctx
+	if now := c.now.Load(); now.backend == nil && !now.fleet.IsZero() {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, connectInterval)
+		defer cancel()
+	}
+	_, _ = c.source.NextTopology(limited, version)
+	return ctx.Err()
+}
+
+func (c *Connection) connect(ctx context.Context, fleet engine.Fleet) *connected {
+	if fleet.IsZero() {
+		return &connected{err: errNoFleet}
+	}
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: c.logger,
+		Topology: c.source.Topology}
+	for _, address := range fleet.Addresses {
+		config.Nodes = append(config.Nodes, c.options(address))
+	}
+	backend, err := redlockadapter.New(ctx, config)
+	if err != nil {
+		return &connected{fleet: fleet, err: fmt.Errorf("%w: connect to the Redis fleet: %w", engine.ErrUnavailable, err)}
+	}
+	return &connected{fleet: fleet, backend: backend}
+}
+
+// replace installs a backend and closes the former one.
+func (c *Connection) replace(next *connected) {
+	former := c.now.Swap(next)
+	if former.backend == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := former.backend.Close(ctx); err != nil {
+		c.logger.Warn("cannot close the connection to the former Redis fleet", "error", err)
+	}
+}

@@ -1,0 +1,12 @@
+// Package httpapi serves the gRPC API as JSON over HTTP, for curl and browsers.
+//
+// It has no logic of its own: each call runs the method of the gRPC service. A call
+// that only the leader can serve is forwarded to it.
+//
+// Files, in reading order:
+//
+//   - handler.go: [Handler], its paths, and unary calls.
+//   - forward.go: how a call reaches the leader.
+//   - streams.go: watches, a line of JSON for each message, and snapshot files.
+//   - json.go: messages as JSON with plain numbers.
+package httpapi

@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// forwardedHeader marks a request that a member has forwarded. Members do not
+// forward it again, so that two members that consider each other the leader do not
+// send it back and forth.
+const forwardedHeader = "Leased-Forwarded"
+
+// forwardable runs a call on this member. If it returns a not-leader error,
+// forwardable waits for a leader and forwards the request to it. The call writes
+// the answer unless it returns an error.
+func (h *Handler) forwardable(w http.ResponseWriter, r *http.Request, call func() error) {
+	err := call()
+	if err == nil {
+		return
+	}
+	if r.Header.Get(forwardedHeader) != "" {
+		h.answer(w, nil, err)
+		return
+	}
+	leader, err := h.Router.AwaitLeader(r.Context())
+	if err == nil && leader != h.Router.Address {
+		h.forward(w, r, leader)
+		return
+	}
+	if err == nil { // this member leads now
+		err = call()
+	}
+	if err != nil {
+		h.answer(w, nil, err)
+	}
+}
+
+// forward sends a request to the leader and returns its answer.
+func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string) {
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "http", Host: leader}) // the transport adds TLS
+			p.SetXForwarded()
+			p.Out.Header.Del("Origin") // ServeHTTP has checked it
+			p.Out.Header.Del("Sec-Fetch-Site")
+			p.Out.Header.Set(forwardedHeader, h.Router.Node.ID())
+		},
+		Transport:     h.transport,
+		FlushInterval: -1, // send each event of a watch at once
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			h.answer(w, nil, &forwardError{leader: leader, err: err})
+		},
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+// forwardError reports that forwarding failed. The leader may have received the
+// request: it matches engine.ErrUncertain.
+type forwardError struct {
+	leader string
+	err    error
+}
+
+// Error names the leader.
+func (e *forwardError) Error() string {
+	return "forward to the leader at " + e.leader + ": " + e.err.Error()
+}
+
+// Is makes errors.Is match engine.ErrUncertain.
+func (e *forwardError) Is(target error) bool { return target == engine.ErrUncertain }

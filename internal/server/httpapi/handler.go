@@ -1,0 +1,207 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/peers"
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// maxBody bounds the body of a JSON call.
+const maxBody = 1 << 20
+
+// Config has the parts of a Handler. All are required, except for Users.
+type Config struct {
+	Leases   pb.LeaseServiceServer
+	Policies pb.PolicyServiceServer
+	Redis    pb.RedisServiceServer
+	Cluster  pb.ClusterServiceServer
+	Router   *routing.Router
+	Peers    *peers.Client
+	Users    *auth.Users // nil accepts every call
+}
+
+// Handler serves the API as JSON over HTTP. Every unary method of the gRPC services
+// is a POST to the path that gRPC uses, and to a shorter one, such as /v1/acquire.
+type Handler struct {
+	Config
+	mux       *http.ServeMux
+	crossSite *http.CrossOriginProtection
+	transport *http.Transport // to other members
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+// method is one unary method of a service.
+type method struct {
+	name    string
+	service any
+	handle  grpc.MethodHandler
+}
+
+// New returns a Handler.
+func New(config Config) *Handler {
+	h := &Handler{Config: config, mux: http.NewServeMux(), crossSite: http.NewCrossOriginProtection(),
+		transport: config.Peers.Transport(config.Users != nil)}
+	for _, service := range []struct {
+		desc *grpc.ServiceDesc
+		impl any
+	}{{&pb.LeaseService_ServiceDesc, h.Leases}, {&pb.PolicyService_ServiceDesc, h.Policies}, {&pb.RedisService_ServiceDesc, h.Redis},
+		{&pb.ClusterService_ServiceDesc, h.Cluster}} {
+		for i := range service.desc.Methods {
+			d := &service.desc.Methods[i]
+			m := method{name: d.MethodName, service: service.impl, handle: d.Handler}
+			h.handle(service.desc, m.name, func(w http.ResponseWriter, r *http.Request) { h.call(w, r, m) })
+		}
+	}
+	h.handle(&pb.LeaseService_ServiceDesc, "Watch", h.watch)
+	h.handle(&pb.PolicyService_ServiceDesc, "WatchTopology", h.watchTopology)
+	h.handle(&pb.ClusterService_ServiceDesc, "SaveSnapshot", h.saveSnapshot)
+	h.handle(&pb.ClusterService_ServiceDesc, "InspectSnapshot", h.inspectSnapshot)
+	h.handle(&pb.ClusterService_ServiceDesc, "RestoreSnapshot", h.restoreSnapshot)
+	h.mux.HandleFunc("GET /healthz", h.healthz)
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Errorf("%w: there is no %s %s; calls are POST requests such as /v1/acquire, see docs/API.md",
+			engine.ErrInvalid, r.Method, r.URL.Path))
+	})
+	return h
+}
+
+// handle registers both paths of a method.
+func (h *Handler) handle(service *grpc.ServiceDesc, name string, f http.HandlerFunc) {
+	path := "/" + service.ServiceName + "/" + name
+	checked := func(w http.ResponseWriter, r *http.Request) {
+		if err := auth.CheckMethod(r.Context(), path); err != nil {
+			fail(w, http.StatusForbidden, err)
+			return
+		}
+		f(w, r)
+	}
+	h.mux.HandleFunc("POST "+path, checked)
+	h.mux.HandleFunc("POST /v1/"+dashed(name), checked)
+}
+
+// dashed turns OpenSession into open-session.
+func dashed(name string) string {
+	var text strings.Builder
+	for i, c := range name {
+		if unicode.IsUpper(c) && i > 0 {
+			text.WriteByte('-')
+		}
+		text.WriteRune(unicode.ToLower(c))
+	}
+	return text.String()
+}
+
+// ServeHTTP authenticates a call and serves it. It rejects requests that a page of
+// another site makes a browser send.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if err := h.crossSite.Check(r); err != nil {
+		fail(w, http.StatusForbidden, fmt.Errorf("%w: %w", engine.ErrInvalid, err))
+		return
+	}
+	r, done, err := h.Users.AuthenticateHTTP(r)
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="leased"`)
+		h.answer(w, nil, err)
+		return
+	}
+	defer done()
+	h.mux.ServeHTTP(w, r)
+}
+
+// call runs a unary method.
+func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
+	body, err := readBody(w, r)
+	if err != nil {
+		h.answer(w, nil, err)
+		return
+	}
+	h.forwardable(w, r, func() error {
+		response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(body, into.(proto.Message)) }, nil)
+		err = auth.CallError(r.Context(), err)
+		if m.name != "Join" && routing.IsNotLeader(err) {
+			return err
+		}
+		message, _ := response.(proto.Message)
+		h.answer(w, message, err)
+		return nil
+	})
+}
+
+// readBody returns the body, and leaves a copy of it in the request. It requires the
+// content type of JSON, which a page of another site cannot make a browser send.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, fmt.Errorf("%w: the content type is %q and must be application/json", engine.ErrInvalid, r.Header.Get("Content-Type"))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, fmt.Errorf("%w: read the body, of at most %d bytes: %w", engine.ErrInvalid, maxBody, err)
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return body, nil
+}
+
+func decode(body []byte, into proto.Message) error {
+	if len(body) == 0 {
+		return nil
+	}
+	if err := protojson.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
+	}
+	return nil
+}
+
+// answer writes a message, or an error with the status of its kind.
+func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error) {
+	if err != nil {
+		err = h.Router.NameLeader(err)
+		fail(w, wire.KindOf(err).HTTP, err)
+		return
+	}
+	text, err := encode(message)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // nothing can be done if the client is gone
+}
+
+// fail writes an error.
+func fail(w http.ResponseWriter, status int, err error) {
+	text, encodeErr := encode(wire.FromError(err))
+	if encodeErr != nil {
+		text = []byte(`{"code":"` + wire.CodeInternal + `"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n'))
+}
+
+// healthz serves load balancers and process supervisors.
+func (h *Handler) healthz(w http.ResponseWriter, r *http.Request) {
+	response, err := h.Cluster.Health(r.Context(), &pb.HealthRequest{})
+	if err == nil && response.Status != "serving" {
+		err = fmt.Errorf("%w: %w", engine.ErrUnavailable, errors.New(response.Reason))
+	}
+	h.answer(w, response, err)
+}

@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// uploadChunk is the size of the parts in which an uploaded file is read.
+const uploadChunk = 1 << 16
+
+// watch streams events, a line of JSON for each.
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
+	request := &pb.WatchRequest{}
+	body, err := readBody(w, r)
+	if err == nil {
+		err = decode(body, request)
+	}
+	if err != nil {
+		h.answer(w, nil, err)
+		return
+	}
+	h.forwardable(w, r, func() error {
+		lines := &lineStream[pb.Event, *pb.Event]{ctx: r.Context(), to: w}
+		err := h.Leases.Watch(request, lines)
+		return h.endStream(w, r, lines.begun, err)
+	})
+}
+
+// watchTopology streams topologies, a line of JSON for each.
+func (h *Handler) watchTopology(w http.ResponseWriter, r *http.Request) {
+	if _, err := readBody(w, r); err != nil {
+		h.answer(w, nil, err)
+		return
+	}
+	lines := &lineStream[pb.Topology, *pb.Topology]{ctx: r.Context(), to: w}
+	err := h.Policies.WatchTopology(&pb.WatchTopologyRequest{}, lines)
+	if err := h.endStream(w, r, lines.begun, err); err != nil {
+		h.answer(w, nil, err)
+	}
+}
+
+// endStream ends a stream of lines. The last line of a stream that the caller did
+// not end is an error, so that the stream does not seem complete. endStream returns
+// the not-leader error of a stream that has not begun.
+func (h *Handler) endStream(w http.ResponseWriter, r *http.Request, begun bool, err error) error {
+	err = auth.CallError(r.Context(), err)
+	switch {
+	case r.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+	case !begun && routing.IsNotLeader(err):
+		return err
+	case !begun:
+		h.answer(w, nil, err)
+	default:
+		_ = writeLine(w, wire.FromError(h.Router.NameLeader(err)))
+	}
+	return nil
+}
+
+// lineStream is the gRPC stream of a watch. It writes messages as lines of JSON.
+type lineStream[T any, M interface {
+	*T
+	proto.Message
+}] struct {
+	grpc.ServerStream
+	ctx   context.Context
+	to    http.ResponseWriter
+	begun bool
+}
+
+// Context ends when the caller does.
+func (s *lineStream[T, M]) Context() context.Context { return s.ctx }
+
+// Send writes a message.
+func (s *lineStream[T, M]) Send(message *T) error {
+	if !s.begun {
+		s.begun = true
+		s.to.Header().Set("Content-Type", "application/x-ndjson")
+	}
+	return writeLine(s.to, M(message))
+}
+
+func writeLine(w http.ResponseWriter, m proto.Message) error {
+	text, err := encode(m)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	return http.NewResponseController(w).Flush()
+}
+
+// saveSnapshot sends a file.
+func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
+	file := &download{ctx: r.Context(), to: w}
+	err := h.Cluster.SaveSnapshot(&pb.SaveSnapshotRequest{}, file)
+	switch {
+	case err == nil:
+	case file.begun:
+		panic(http.ErrAbortHandler) // the file must not seem complete
+	default:
+		h.answer(w, nil, err)
+	}
+}
+
+// download is the gRPC stream of a file that is sent as the body of an answer.
+type download struct {
+	grpc.ServerStream
+	ctx   context.Context
+	to    http.ResponseWriter
+	begun bool
+}
+
+// Context ends when the caller does.
+func (d *download) Context() context.Context { return d.ctx }
+
+// Send writes a part of the file.
+func (d *download) Send(chunk *pb.Chunk) error {
+	if !d.begun {
+		d.begun = true
+		d.to.Header().Set("Content-Type", "application/octet-stream")
+	}
+	_, err := d.to.Write(chunk.Data)
+	return err
+}
+
+func (h *Handler) inspectSnapshot(w http.ResponseWriter, r *http.Request) {
+	file := &upload[pb.SnapshotInfo]{ctx: r.Context(), from: r.Body}
+	err := h.Cluster.InspectSnapshot(file)
+	h.answer(w, file.response, err)
+}
+
+func (h *Handler) restoreSnapshot(w http.ResponseWriter, r *http.Request) {
+	h.forwardable(w, r, func() error {
+		file := &upload[pb.RestoreSnapshotResponse]{ctx: r.Context(), from: r.Body}
+		err := h.Cluster.RestoreSnapshot(file)
+		if routing.IsNotLeader(err) && !file.begun { // the body can be read only once
+			return err
+		}
+		h.answer(w, file.response, err)
+		return nil
+	})
+}
+
+// upload is the gRPC stream of a file that is the body of a request.
+type upload[T any] struct {
+	grpc.ServerStream
+	ctx      context.Context
+	from     io.Reader
+	begun    bool
+	response *T
+}
+
+// Context ends when the caller does.
+func (u *upload[T]) Context() context.Context { return u.ctx }
+
+// Recv returns the next part of the file.
+func (u *upload[T]) Recv() (*pb.Chunk, error) {
+	u.begun = true
+	data := make([]byte, uploadChunk)
+	n, err := u.from.Read(data)
+	if n > 0 {
+		return &pb.Chunk{Data: data[:n]}, nil
+	}
+	return nil, err
+}
+
+// SendAndClose keeps the response.
+func (u *upload[T]) SendAndClose(response *T) error {
+	u.response = response
+	return nil
+}

@@ -1,0 +1,161 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// acquisition is one unary Acquire.
+type acquisition struct {
+	*Service
+	call    *pb.AcquireRequest
+	request engine.Request
+	wait    time.Duration
+	session engine.SessionID // zero if the caller named none
+	queued  atomic.Bool
+}
+
+// Acquire asks for a lock in the mode that it has.
+func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+	a, err := s.newAcquisition(r)
+	if err != nil {
+		return nil, err
+	}
+	limited := ctx
+	if a.request.Wait {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, a.wait, fmt.Errorf("%w: waited %v", engine.ErrHeld, a.wait))
+		defer cancel()
+	}
+	var response *pb.AcquireResponse
+	err = s.router.Acquire(limited, &a.request, func(mode engine.Mode) (err error) {
+		if mode == engine.Efficiency {
+			response, err = a.fromRedis(limited, ctx)
+		} else {
+			response, err = a.fromRaft(limited, ctx)
+		}
+		return err
+	})
+	if err != nil {
+		if cause := context.Cause(limited); ctx.Err() == nil && errors.Is(cause, engine.ErrHeld) {
+			err = cause
+		}
+		return nil, a.withHolder(ctx, err)
+	}
+	return response, nil
+}
+
+// newAcquisition validates a call.
+func (s *Service) newAcquisition(r *pb.AcquireRequest) (*acquisition, error) {
+	names := r.Resources
+	if r.Resource != "" {
+		names = append([]string{r.Resource}, names...)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: acquire needs resource, the name of a lock, or resources, for a set", engine.ErrInvalid)
+	}
+	a := &acquisition{Service: s, call: r, request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...),
+		Permits: int(r.Permits), Holder: r.Holder, Metadata: r.Metadata}}
+	a.request.Queued = func() { a.queued.Store(true) }
+	var err error
+	if a.request.Kind, err = wire.LeaseKind(r.Shared, r.Permits); err != nil {
+		return nil, err
+	}
+	if a.request.Mode, err = wire.ParseMode(r.Mode); err != nil {
+		return nil, err
+	}
+	if a.wait, err = wire.ParseDuration("wait", r.Wait); err != nil {
+		return nil, err
+	}
+	a.request.Wait = a.wait > 0
+	if a.request.Nonce == 0 {
+		a.request.Nonce = 1 // of a new session; in the caller's session the service chooses another
+	}
+	if err := a.request.Validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Nonce > math.MaxUint32:
+		return nil, fmt.Errorf("%w: nonce (%d) must be below 2^32", engine.ErrInvalid, r.Nonce)
+	case r.SessionId != "" && r.Ttl != "":
+		return nil, fmt.Errorf("%w: ttl (%s) cannot be combined with sessionId; the session has its own TTL", engine.ErrInvalid, r.Ttl)
+	case r.SessionId == "" && r.Nonce != 0:
+		return nil, fmt.Errorf("%w: nonce (%d) needs a sessionId; open a session first", engine.ErrInvalid, r.Nonce)
+	case r.SessionId != "":
+		a.session, err = engine.ParseSessionID(r.SessionId)
+	}
+	return a, err
+}
+
+// ttl returns the TTL of the lease, from the call or the lock's policy.
+func (a *acquisition) ttl() (time.Duration, error) {
+	return ttlOr(a.call.Ttl, a.router.Node.Topology().Policies.For(a.request.Resources[0]).TTL)
+}
+
+// fromRedis asks the Redis nodes. ctx ends with the wait, caller when the caller is
+// gone.
+func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireResponse, error) {
+	if a.call.SessionId != "" {
+		return nil, fmt.Errorf("%w: lock %q is in efficiency mode, which has no sessions; acquire it without sessionId, and renew it by resource and token",
+			engine.ErrInvalid, string(a.request.Resources[0]))
+	}
+	ttl, err := a.ttl()
+	if err != nil {
+		return nil, err
+	}
+	id := newMarkedID(redisMark)
+	held, grant, err := a.redis.acquire(ctx, id, ttl, a.request)
+	if err != nil {
+		return nil, err
+	}
+	if a.queued.Load() { // the caller counts the TTL from the answer
+		if err := a.redis.renew(caller, []engine.Held{held})[0]; err != nil {
+			cleanup, cancel := context.WithTimeout(context.WithoutCancel(caller), cleanupTimeout)
+			defer cancel()
+			_ = a.redis.release(cleanup, held) // otherwise it expires
+			return nil, err
+		}
+	}
+	return a.response(grant, id, ttl), nil
+}
+
+func (a *acquisition) response(grant engine.Grant, id engine.SessionID, ttl time.Duration) *pb.AcquireResponse {
+	response := &pb.AcquireResponse{Token: uint64(grant.Token), SessionId: id.String(), Nonce: uint64(a.request.Nonce),
+		Mode: wire.ModeText(grant.Mode), Holder: a.request.Holder, Ttl: wire.DurationText(ttl), Slot: int32(grant.Slot)}
+	for _, name := range a.request.Resources {
+		response.Resources = append(response.Resources, string(name))
+	}
+	if response.Resource = a.call.Resource; response.Resource == "" {
+		response.Resource = response.Resources[0]
+	}
+	return response
+}
+
+// withHolder adds the present holder to an error that matches engine.ErrHeld.
+func (a *acquisition) withHolder(ctx context.Context, err error) error {
+	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUncertain) {
+		return err
+	}
+	for _, name := range a.request.Resources {
+		status, inspectErr := a.inspect(ctx, name)
+		if inspectErr != nil {
+			continue
+		}
+		for _, h := range status.Holders {
+			holder := h.Holder
+			if holder == "" {
+				holder = "an unnamed holder"
+			}
+			return fmt.Errorf("%w: %q by %s with token %d", err, string(name), holder, h.Token)
+		}
+	}
+	return err
+}

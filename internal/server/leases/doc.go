@@ -1,0 +1,18 @@
+// Package leases implements the calls of leased.v1.LeaseService that acquire, renew
+// and release leases, in both modes.
+//
+// It keeps no leases in efficiency mode: they are on the Redis nodes, so that any
+// member serves the next call. It keeps sessions of the correctness mode only as a
+// cache: the Raft machine has the truth.
+//
+// Files, in reading order:
+//
+//   - service.go: [Service], and the unary calls on sessions and locks.
+//   - acquire.go: a unary Acquire, and its part in efficiency mode.
+//   - correctness.go: its part in correctness mode.
+//   - renew.go, release.go: unary Renew and Release.
+//   - redis.go: leases in efficiency mode, for any caller.
+//   - sessions.go, session.go: the cache of sessions.
+//   - stream.go: the session stream of one client.
+//   - streamsession.go, streamredis.go: its operations in each mode.
+package leases

@@ -1,0 +1,126 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+// redisLeases serves leases in efficiency mode for any caller. It keeps nothing: a
+// caller names its lease with each call, on any member. The backend checks the mode
+// of the locks at each attempt, by the topology whose version the attempt carries
+// to the Redis nodes.
+type redisLeases struct {
+	router *routing.Router
+}
+
+// acquire asks for a lease once.
+func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, engine.Grant, error) {
+	backend, err := l.router.Redis.Backend()
+	if err != nil {
+		return engine.Held{}, engine.Grant{}, err
+	}
+	return backend.Acquire(ctx, session, ttl, request)
+}
+
+// renew extends leases and returns an error for each: nil, one that matches
+// engine.ErrLost, or one that leaves open whether the lease was renewed. A lease
+// whose lock leaves efficiency mode is lost.
+func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
+	for {
+		version := l.router.Node.Topology().Version
+		backend, err := l.router.Redis.Backend()
+		if err != nil {
+			errs := make([]error, len(leases))
+			for i := range errs {
+				errs[i] = err
+			}
+			return errs
+		}
+		errs := backend.Renew(ctx, leases)
+		outdated := false
+		for i, err := range errs {
+			outdated = outdated || errors.Is(err, redlockadapter.ErrVersion)
+			errs[i] = onlyLoss(err)
+		}
+		if !outdated || l.router.WaitTopology(ctx, version) != nil {
+			return errs
+		}
+	}
+}
+
+// release ends a lease.
+func (l redisLeases) release(ctx context.Context, held engine.Held) error {
+	backend, err := l.router.Redis.Backend()
+	if err != nil {
+		return err
+	}
+	return backend.Release(ctx, held)
+}
+
+// find returns the lease that holds a lock with a token.
+func (l redisLeases) find(ctx context.Context, name fencing.Resource, token fencing.Token) (engine.Held, error) {
+	backend, err := l.router.Redis.Backend()
+	if err != nil {
+		return engine.Held{}, err
+	}
+	return backend.Find(ctx, name, token)
+}
+
+// releaseAttempt releases the lease of an attempt whose client does not know the
+// grant: the connection to another member broke before the answer.
+func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources []string) error {
+	backend, err := l.router.Redis.Backend()
+	if err != nil || len(resources) == 0 {
+		return err
+	}
+	name := fencing.Resource(resources[0])
+	status, err := backend.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	for i := range status.Holders {
+		if p := &status.Holders[i]; p.Session == key.session && p.Nonce == key.nonce {
+			held, err := backend.Find(ctx, name, p.Token)
+			if errors.Is(err, engine.ErrNotHeld) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return backend.Release(ctx, held)
+		}
+	}
+	return nil
+}
+
+// onlyLoss reduces an error that reports a lost lease to that: the cause of the
+// loss may match errors of an acquire, such as engine.ErrModeMismatch.
+func onlyLoss(err error) error {
+	if !errors.Is(err, engine.ErrLost) {
+		return err
+	}
+	for _, kind := range []error{engine.ErrExpired, engine.ErrNotHeld, engine.ErrTaken} {
+		if errors.Is(err, kind) {
+			return &lossError{text: err.Error(), kind: kind}
+		}
+	}
+	return &lossError{text: err.Error(), kind: engine.ErrLost}
+}
+
+// lossError reports a lost lease. It matches its kind and engine.ErrLost.
+type lossError struct {
+	text string
+	kind error
+}
+
+// Error returns the text.
+func (e *lossError) Error() string { return e.text }
+
+// Unwrap returns the kind of the loss.
+func (e *lossError) Unwrap() error { return e.kind }

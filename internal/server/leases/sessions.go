@@ -1,0 +1,170 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// unusedGrace is how long, after two TTLs without use, a session stays cached.
+const unusedGrace = 5 * time.Second
+
+// The first bytes of the ids of sessions that the service opens itself.
+var (
+	// singleMark marks a session that was opened for one lease. It is closed when
+	// the lease is released.
+	singleMark = [4]byte{'o', 'n', 'e', 0}
+	// redisMark marks the id under which a lease in efficiency mode is known that
+	// was acquired without a session. There is no such session.
+	redisMark = [4]byte{'e', 'f', 'f', 0}
+)
+
+func newMarkedID(mark [4]byte) engine.SessionID {
+	id := engine.NewSessionID()
+	copy(id[:], mark[:])
+	return id
+}
+
+func hasMark(id engine.SessionID, mark [4]byte) bool { return [4]byte(id[:4]) == mark }
+
+// checkSessionID returns an error for the id of a lease in efficiency mode.
+func checkSessionID(id engine.SessionID) error {
+	if !hasMark(id, redisMark) {
+		return nil
+	}
+	return fmt.Errorf("%w: sessionId %s belongs to a lease in efficiency mode, which has no session; name the lease by resource and token", engine.ErrInvalid, id)
+}
+
+// sessions is a cache of the sessions that this member serves as the leader. The
+// Raft machine has the sessions; the cache can be filled from it again.
+type sessions struct {
+	router *routing.Router
+
+	mu         sync.Mutex
+	byID       map[engine.SessionID]*session
+	sweptNonce engine.Nonce // the largest that a swept session had chosen
+}
+
+func newSessions(r *routing.Router) *sessions {
+	return &sessions{router: r, byID: map[engine.SessionID]*session{}}
+}
+
+// open opens a session, or finds one that is open with the same TTL.
+func (c *sessions) open(ctx context.Context, id engine.SessionID, ttl time.Duration) (*session, error) {
+	if ttl < engine.MinTTL || ttl > engine.MaxTTL {
+		return nil, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, ttl, engine.MinTTL, engine.MaxTTL)
+	}
+	// The machine rejects another TTL while the session is open.
+	return c.get(ctx, id, func(s *session) bool { return s.ttl == ttl }, func(config engine.SessionConfig) (*raftstore.Session, error) {
+		config.TTL = ttl
+		opened, err := c.router.Raft.Open(ctx, config)
+		if err != nil {
+			return nil, err
+		}
+		return opened.(*raftstore.Session), nil
+	})
+}
+
+// attach finds a session that is open. It never opens one: if the session has ended
+// the error matches engine.ErrLost.
+func (c *sessions) attach(ctx context.Context, id engine.SessionID) (*session, error) {
+	return c.get(ctx, id, func(*session) bool { return true }, func(config engine.SessionConfig) (*raftstore.Session, error) {
+		return c.router.Raft.Attach(ctx, config)
+	})
+}
+
+// get returns the cached session, renewed, if it is usable. Otherwise it asks the
+// Raft machine for it.
+func (c *sessions) get(ctx context.Context, id engine.SessionID, usable func(*session) bool,
+	ask func(engine.SessionConfig) (*raftstore.Session, error)) (*session, error) {
+	if err := checkSessionID(id); err != nil {
+		return nil, err
+	}
+	if s := c.find(id); s != nil && usable(s) {
+		if _, err := s.renew(ctx); !errors.Is(err, engine.ErrLost) {
+			return s, err
+		}
+	}
+	s := &session{cache: c, id: id, listeners: map[*stream]bool{}}
+	raft, err := ask(engine.SessionConfig{ID: id, Clock: c.router.Clock, Lost: s.lost})
+	if err != nil {
+		return nil, err
+	}
+	s.raft, s.ttl, s.usedAt = raft, raft.TTL(), c.router.Clock.Now()
+	return c.add(s), nil
+}
+
+// find returns a cached session, and marks it as used.
+func (c *sessions) find(id engine.SessionID) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	if s != nil {
+		s.use()
+	}
+	return s
+}
+
+// add caches a session. Two callers that add the same session share the first one,
+// unless they have different incarnations: then the later incarnation stays.
+func (c *sessions) add(s *session) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.byID[s.id]; other != nil && other.raft.Incarnation() >= s.raft.Incarnation() {
+		return other
+	}
+	c.byID[s.id] = s
+	return s
+}
+
+// remove removes a session that has ended.
+func (c *sessions) remove(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID[s.id] == s {
+		delete(c.byID, s.id)
+	}
+}
+
+// firstNonce returns the number above which this member chooses nonces in a
+// session. A nonce that is chosen twice would return the grant of the first
+// attempt. Each leader has a range of its own, since it does not know which nonces
+// earlier leaders chose. In this range, the number is above every nonce that a swept
+// session chose, and above those that the session uses now.
+func (c *sessions) firstNonce(ctx context.Context, id engine.SessionID) (engine.Nonce, error) {
+	requests, err := c.router.Node.Session(ctx, id, raftstore.Stale)
+	if errors.Is(err, engine.ErrNotHeld) {
+		return 0, engine.ErrExpired
+	}
+	if err != nil {
+		return 0, err
+	}
+	first := engine.Nonce(c.router.Node.Status().Generation) << 32
+	for i := range requests {
+		first = max(first, requests[i].Party.Nonce)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(first, c.sweptNonce), nil
+}
+
+// sweep removes sessions that were not used for long. Their leases have expired.
+func (c *sessions) sweep() {
+	now := c.router.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, s := range c.byID {
+		s.mu.Lock()
+		if now.Since(s.usedAt) > 2*s.ttl+unusedGrace {
+			delete(c.byID, id)
+			c.sweptNonce = max(c.sweptNonce, s.lastNonce)
+		}
+		s.mu.Unlock()
+	}
+}

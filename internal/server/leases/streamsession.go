@@ -1,0 +1,150 @@
+package leases
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// session returns a session that was opened or attached on this stream.
+func (st *stream) session(id engine.SessionID) (*session, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if s := st.sessions[id]; s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("%w: session %s is not open on this stream; open or attach it first", engine.ErrInvalid, id)
+}
+
+// sessionToEnd is session for an operation that ends something. If there is no such
+// session at all, the error matches engine.ErrExpired: another copy of the
+// operation may have closed it.
+func (st *stream) sessionToEnd(id engine.SessionID) (*session, error) {
+	s, err := st.session(id)
+	if err == nil {
+		return s, nil
+	}
+	_, machineErr := st.service.router.Node.Session(st.ctx, id, raftstore.Linearizable)
+	switch {
+	case errors.Is(machineErr, engine.ErrNotHeld):
+		return nil, fmt.Errorf("%w: there is no session %s", engine.ErrExpired, id)
+	case machineErr != nil:
+		return nil, machineErr
+	}
+	return nil, err
+}
+
+func (st *stream) openSession(id engine.SessionID, call *pb.OpenCall) error {
+	s, err := st.service.sessions.open(st.ctx, id, time.Duration(call.TtlNanos))
+	if err != nil {
+		return err
+	}
+	return st.add(s)
+}
+
+// attachSession finds a session, and answers with its leases.
+func (st *stream) attachSession(id engine.SessionID, a *pb.Answer) error {
+	s, err := st.service.sessions.attach(st.ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := st.add(s); err != nil {
+		return err
+	}
+	tokens, err := s.tokens(st.ctx)
+	if err != nil {
+		return err
+	}
+	for nonce, token := range tokens {
+		a.Holds = append(a.Holds, &pb.Hold{Nonce: uint64(nonce), Token: uint64(token)})
+	}
+	return nil
+}
+
+// add makes a session available to the operations of the stream, and notifies the
+// stream of its losses. A stream uses only the incarnation of a session that it met
+// first. A late copy of the request that opened the session may open another
+// incarnation after the end of the first, and must not hide that end from the
+// client.
+func (st *stream) add(s *session) error {
+	st.mu.Lock()
+	if known := st.sessions[s.id]; known != nil && known.raft.Incarnation() != s.raft.Incarnation() {
+		st.mu.Unlock()
+		return fmt.Errorf("%w: the session %s that was opened on this stream has ended; open one with another id", engine.ErrExpired, s.id)
+	}
+	st.sessions[s.id] = s
+	st.mu.Unlock()
+	s.listen(st)
+	if st.ctx.Err() != nil { // unlisten may have run before
+		s.unlisten(st)
+	}
+	return nil
+}
+
+// unlisten removes all sessions when the stream ends.
+func (st *stream) unlisten() {
+	st.mu.Lock()
+	sessions := st.sessions
+	st.sessions = map[engine.SessionID]*session{}
+	st.mu.Unlock()
+	for _, s := range sessions {
+		s.unlisten(st)
+	}
+}
+
+func (st *stream) acquireInRaft(id engine.SessionID, request engine.Request, a *pb.Answer) error {
+	s, err := st.session(id)
+	if err != nil {
+		return err
+	}
+	grant, err := s.raft.Acquire(st.ctx, request)
+	if err != nil {
+		return err
+	}
+	a.Token, a.Mode, a.Slot = uint64(grant.Token), wire.ModeText(grant.Mode), int32(grant.Slot)
+	return nil
+}
+
+func (st *stream) renewSession(id engine.SessionID, a *pb.Answer) error {
+	s, err := st.session(id)
+	if err != nil {
+		return err
+	}
+	failed, err := s.renew(st.ctx)
+	for _, nonce := range failed {
+		a.Failed = append(a.Failed, uint64(nonce))
+	}
+	return err
+}
+
+func (st *stream) releaseInRaft(id engine.SessionID, nonce engine.Nonce) error {
+	s, err := st.sessionToEnd(id)
+	if err != nil {
+		return err
+	}
+	return s.raft.Release(st.ctx, nonce)
+}
+
+// closeSession closes a session and removes it from the stream. A session that
+// ended in another way stays: the client may not know of it.
+func (st *stream) closeSession(id engine.SessionID) error {
+	s, err := st.sessionToEnd(id)
+	if err != nil {
+		return err
+	}
+	if err := s.close(st.ctx); err != nil {
+		return err
+	}
+	st.mu.Lock()
+	if st.sessions[s.id] == s {
+		delete(st.sessions, s.id)
+	}
+	st.mu.Unlock()
+	s.unlisten(st)
+	return nil
+}

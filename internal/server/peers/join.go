@@ -1,0 +1,100 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// joinRetryInterval is the time between two calls to the members of the cluster
+// that this member joins.
+const joinRetryInterval = 200 * time.Millisecond
+
+// Join makes this member, whose node is new, join the cluster of the members at
+// these API addresses. It retries until ctx ends while no member can be reached or
+// the cluster has no leader.
+func (c *Client) Join(ctx context.Context, addresses ...string) error {
+	return c.Router.Node.Join(ctx, &membership{client: c, seeds: addresses})
+}
+
+// membership is a raftstore.Membership that calls the leader of another cluster. It
+// finds the leader by the addresses in not-leader errors: this member is not in that
+// cluster yet, so that its node does not know the leader.
+type membership struct {
+	client *Client
+	seeds  []string
+	leader string
+}
+
+var _ raftstore.Membership = (*membership)(nil)
+
+// AddLearner asks the leader.
+func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index uint64, err error) {
+	request := &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: m.client.Router.Address, Remembers: j.Remembers}
+	err = m.call(ctx, func(c pb.ClusterServiceClient) error {
+		response, err := c.AddLearner(ctx, request)
+		index = response.GetIndex()
+		return err
+	})
+	return index, err
+}
+
+// Promote asks the leader.
+func (m *membership) Promote(ctx context.Context, id string, applied uint64) error {
+	err := m.call(ctx, func(c pb.ClusterServiceClient) error {
+		_, err := c.Promote(ctx, &pb.PromoteRequest{Id: id, Applied: applied})
+		return err
+	})
+	if errors.Is(err, wire.ErrBehind) {
+		return fmt.Errorf("%w: %w", raftstore.ErrBehind, err)
+	}
+	return err
+}
+
+// Remove asks the leader.
+func (m *membership) Remove(ctx context.Context, id string) error {
+	return m.call(ctx, func(c pb.ClusterServiceClient) error {
+		_, err := c.Remove(ctx, &pb.RemoveRequest{Id: id})
+		return err
+	})
+}
+
+// call calls the leader that was named last, or the seeds in turn, until one
+// answers or ctx ends. All calls are idempotent.
+func (m *membership) call(ctx context.Context, call func(pb.ClusterServiceClient) error) error {
+	for n := 0; ; n++ {
+		address := m.leader
+		if address == "" {
+			address = m.seeds[n%len(m.seeds)]
+		}
+		err := m.client.dial(address, func(conn *grpc.ClientConn) error {
+			return wire.FromStatus(call(pb.NewClusterServiceClient(conn)))
+		})
+		var notLeader *wire.NotLeaderError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &notLeader):
+			m.leader = notLeader.Leader
+		case errors.Is(err, wire.ErrUnauthenticated):
+			return fmt.Errorf("%s: %w; check that secret-file has the secret of a user that all members know", address, err)
+		case errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain):
+			m.leader = ""
+		default:
+			return err
+		}
+		select {
+		case <-time.After(joinRetryInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: %w", context.Cause(ctx), address, err)
+		}
+	}
+}

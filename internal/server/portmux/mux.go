@@ -1,0 +1,216 @@
+// Package portmux serves gRPC and HTTP on one port.
+//
+// It routes by the first bytes of a connection only: it does not authenticate
+// callers, and it does not serve HTTP/2 to browsers.
+//
+// Read [Mux] first, then detect, which finds the protocol of a connection.
+package portmux
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// preface is the first line of every HTTP/2 connection without TLS.
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// detectTimeout bounds the time until the protocol of a connection is known.
+const detectTimeout = 10 * time.Second
+
+// Mux accepts connections and passes each to one of two listeners. A connection
+// that starts with the HTTP/2 preface, or that offers only h2 in TLS, goes to the
+// gRPC listener. All others, such as browsers and curl, go to the HTTP listener and
+// get HTTP/1.1.
+type Mux struct {
+	listener net.Listener
+	tls      *tls.Config
+	grpc     *protocolListener
+	http     *protocolListener
+
+	mu        sync.Mutex
+	detecting map[net.Conn]bool
+	closed    bool
+}
+
+// New returns a Mux on a listener, which Close closes. config is nil for a port
+// without TLS.
+func New(l net.Listener, config *tls.Config) *Mux {
+	m := &Mux{listener: l, detecting: map[net.Conn]bool{}}
+	m.grpc, m.http = newProtocolListener(m), newProtocolListener(m)
+	if config != nil {
+		m.tls = config.Clone()
+		m.tls.GetConfigForClient = chooseProtocol(config)
+	}
+	return m
+}
+
+// GRPC returns the listener of the gRPC connections.
+func (m *Mux) GRPC() net.Listener { return m.grpc }
+
+// HTTP returns the listener of the HTTP connections.
+func (m *Mux) HTTP() net.Listener { return m.http }
+
+// chooseProtocol selects one protocol for a TLS client from those that it offers.
+func chooseProtocol(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c := config
+		if config.GetConfigForClient != nil {
+			own, err := config.GetConfigForClient(hello)
+			if err != nil {
+				return nil, err
+			}
+			if own != nil {
+				c = own
+			}
+		}
+		c = c.Clone()
+		c.NextProtos = []string{"http/1.1"}
+		if slices.Equal(hello.SupportedProtos, []string{"h2"}) {
+			c.NextProtos = []string{"h2"}
+		}
+		return c, nil
+	}
+}
+
+// Serve accepts connections until the listener is closed.
+func (m *Mux) Serve() error {
+	defer m.Close()
+	for {
+		conn, err := m.listener.Accept()
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		if m.closed {
+			m.mu.Unlock()
+			conn.Close()
+			continue
+		}
+		m.detecting[conn] = true
+		m.mu.Unlock()
+		go m.detect(conn)
+	}
+}
+
+// detect finds the protocol of a connection and passes it to that listener.
+func (m *Mux) detect(conn net.Conn) {
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.detecting, conn)
+	}()
+	_ = conn.SetDeadline(engine.MonotonicClock().Now().Time().Add(detectTimeout))
+	target := m.http
+	var accepted net.Conn
+	if m.tls != nil {
+		secure := tls.Server(conn, m.tls)
+		if secure.Handshake() != nil {
+			conn.Close()
+			return
+		}
+		accepted = secure
+		if secure.ConnectionState().NegotiatedProtocol == "h2" {
+			target = m.grpc
+		}
+	} else {
+		first, err := readPreface(conn)
+		if err != nil {
+			conn.Close()
+			return
+		}
+		accepted = &prefixedConn{Conn: conn, prefix: first}
+		if string(first) == preface {
+			target = m.grpc
+		}
+	}
+	_ = conn.SetDeadline(time.Time{})
+	target.deliver(accepted)
+}
+
+// readPreface reads for as long as the bytes match the preface.
+func readPreface(conn net.Conn) ([]byte, error) {
+	buffer := make([]byte, 0, len(preface))
+	for len(buffer) < len(preface) && string(buffer) == preface[:len(buffer)] {
+		n, err := conn.Read(buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return buffer, nil
+}
+
+// Close closes the listener and every connection whose protocol is not known yet.
+func (m *Mux) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.closed = true
+	m.listener.Close()
+	for conn := range m.detecting {
+		conn.Close()
+	}
+	close(m.grpc.done)
+	close(m.http.done)
+}
+
+// prefixedConn is a connection whose first bytes were read already.
+type prefixedConn struct {
+	net.Conn
+	prefix []byte
+}
+
+// Read returns the prefix first, then what the connection receives.
+func (c *prefixedConn) Read(p []byte) (int, error) {
+	if len(c.prefix) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.prefix)
+	c.prefix = c.prefix[n:]
+	return n, nil
+}
+
+// protocolListener is a net.Listener of the connections of one protocol.
+type protocolListener struct {
+	mux   *Mux
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func newProtocolListener(m *Mux) *protocolListener {
+	return &protocolListener{mux: m, conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *protocolListener) deliver(conn net.Conn) {
+	select {
+	case l.conns <- conn:
+	case <-l.done:
+		conn.Close()
+	}
+}
+
+// Accept waits for a connection.
+func (l *protocolListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close closes the whole Mux.
+func (l *protocolListener) Close() error {
+	l.mux.Close()
+	return nil
+}
+
+// Addr returns the listener's address.
+func (l *protocolListener) Addr() net.Addr { return l.mux.listener.Addr() }

@@ -1,0 +1,62 @@
+package routing
+
+import (
+	"context"
+	"errors"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// LeaderAddress returns the API address of the leader, or "" if this member does
+// not know it.
+func (r *Router) LeaderAddress() string {
+	leader, _ := r.Node.Leader()
+	if leader == "" {
+		return ""
+	}
+	return r.Node.MemberAPI(leader)
+}
+
+// AwaitLeader waits for a leader and returns its API address. If this member leads,
+// it returns its own address.
+func (r *Router) AwaitLeader(ctx context.Context) (address string, err error) {
+	id, address, err := r.Node.AwaitLeader(ctx)
+	if err != nil {
+		return "", err
+	}
+	if id == r.Node.ID() {
+		return r.Address, nil
+	}
+	return address, nil
+}
+
+// NotLeader returns the error of a member that is not the leader.
+func (r *Router) NotLeader() error {
+	return r.NameLeader(&raftstore.NotLeaderError{Node: r.Node.ID()})
+}
+
+// NameLeader adds the leader's API address to the error of a member that is not the
+// leader. It returns every other error unchanged.
+func (r *Router) NameLeader(err error) error {
+	if !IsNotLeader(err) {
+		return err
+	}
+	leader := r.LeaderAddress()
+	if leader == r.Address {
+		leader = ""
+	}
+	text := "member " + r.Node.ID() + " is not the leader, and knows of none"
+	if leader != "" {
+		text = "member " + r.Node.ID() + " is not the leader; the leader's API address is " + leader
+	}
+	return &wire.NotLeaderError{Leader: leader, Text: text}
+}
+
+// IsNotLeader reports whether a call failed only because this member is not the
+// leader. The call had no effect, so that the leader can be asked.
+func IsNotLeader(err error) bool {
+	var notLeader *raftstore.NotLeaderError
+	return (errors.As(err, &notLeader) || errors.Is(err, wire.ErrNotLeader)) && !errors.Is(err, engine.ErrUncertain)
+}

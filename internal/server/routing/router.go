@@ -1,0 +1,84 @@
+package routing
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/fleet"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// topologyTimeout bounds the wait for a topology that the Redis nodes, or the Raft
+// machine, know already.
+const topologyTimeout = 3 * time.Second
+
+// Router finds the engine of a lock and the leader of the cluster.
+type Router struct {
+	// Node is this member of the Raft cluster.
+	Node *raftstore.Node
+	// Raft serves locks in correctness mode. It works on the leader only.
+	Raft *raftstore.Backend
+	// Redis connects to the nodes that serve locks in efficiency mode.
+	Redis *fleet.Connection
+	// Clock measures how long sessions are unused and leases are watched.
+	Clock engine.Clock
+	// Address is the API address of this member.
+	Address string
+}
+
+// ModeOf returns the mode of a lock. During a migration it is the mode that the
+// lock leaves.
+func (r *Router) ModeOf(name fencing.Resource) engine.Mode {
+	mode, _ := r.Node.Topology().ModeOf(name)
+	return mode
+}
+
+// Engine returns the engine that serves a lock, and the lock's mode.
+func (r *Router) Engine(name fencing.Resource) (engine.Backend, engine.Mode, error) {
+	if err := name.Validate(); err != nil {
+		return nil, 0, err
+	}
+	mode := r.ModeOf(name)
+	if mode == engine.Correctness {
+		return r.Raft, mode, nil
+	}
+	backend, err := r.Redis.Backend()
+	if err != nil {
+		return nil, mode, err
+	}
+	return backend, mode, nil
+}
+
+// OnlyEfficiency reports whether all locks whose names start with prefix are in
+// efficiency mode.
+func (r *Router) OnlyEfficiency(prefix string) bool {
+	policies := r.Node.Topology().Policies
+	if policies.For(fencing.Resource(prefix)).Mode != engine.Efficiency {
+		return false
+	}
+	for _, p := range policies.All() {
+		if strings.HasPrefix(p.Prefix, prefix) && (p.Mode != engine.Efficiency || p.Next != engine.AnyMode) {
+			return false
+		}
+	}
+	return true
+}
+
+// WaitTopology waits until this member has applied a topology with a version above
+// after. The error matches engine.ErrUnavailable if that takes too long.
+func (r *Router) WaitTopology(ctx context.Context, after uint64) error {
+	limited, cancel := context.WithTimeout(ctx, topologyTimeout)
+	defer cancel()
+	if _, err := r.Node.NextTopology(limited, after); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%w: the policies have changed, and member %s did not receive the new ones within %v; check its connection to the leader",
+			engine.ErrUnavailable, r.Node.ID(), topologyTimeout)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package watch
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// maxChanged is the number of changed locks that a subscription keeps. Beyond it,
+// the subscriber looks at all locks again.
+const maxChanged = 4096
+
+// Hub distributes the events of the Raft machine to watches, and remembers why
+// leases ended. It must be the Observer of the node that its Watcher reads. Every
+// replica applies the same log, so that a new leader knows the earlier reasons.
+type Hub struct {
+	reasons *reasons
+
+	mu            sync.Mutex
+	subscriptions map[*subscription]bool
+}
+
+var _ raftstore.Observer = (*Hub)(nil)
+
+// NewHub returns a Hub for one node.
+func NewHub() *Hub { return &Hub{reasons: newReasons(), subscriptions: map[*subscription]bool{}} }
+
+// subscription collects the changed locks for one watch. Its fields are guarded by
+// the mu of its Hub.
+type subscription struct {
+	hub     *Hub
+	match   func(fencing.Resource) bool
+	wake    chan struct{} // holds one wake-up
+	changed map[fencing.Resource]bool
+	all     bool
+}
+
+// Applied records reasons and wakes subscribers.
+func (h *Hub) Applied(_ uint64, events []machine.Event) {
+	for i := range events {
+		e := &events[i]
+		switch e.Type {
+		case machine.EventReleased, machine.EventExpired, machine.EventBroken:
+			h.reasons.add(attempt{e.Session, e.Nonce}, e.Type.String())
+		}
+		h.publish(e.Resources...)
+	}
+}
+
+// Restored makes all subscribers look at all locks again.
+func (h *Hub) Restored(*machine.Machine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subscriptions {
+		s.all = true
+		s.notify()
+	}
+}
+
+// publish marks locks as changed.
+func (h *Hub) publish(names ...fencing.Resource) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subscriptions {
+		for _, name := range names {
+			if s.all || !s.match(name) {
+				continue
+			}
+			if len(s.changed) == maxChanged {
+				s.all = true
+			} else {
+				s.changed[fencing.Resource(strings.Clone(string(name)))] = true
+			}
+			s.notify()
+		}
+	}
+}
+
+// subscribe starts to collect the changes of the locks that match.
+func (h *Hub) subscribe(match func(fencing.Resource) bool) *subscription {
+	s := &subscription{hub: h, match: match, wake: make(chan struct{}, 1), changed: map[fencing.Resource]bool{}}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subscriptions[s] = true
+	return s
+}
+
+// notify wakes the subscriber. The caller holds mu.
+func (s *subscription) notify() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the locks that have changed since the last call. If all is true,
+// any lock may have changed.
+func (s *subscription) take() (changed map[fencing.Resource]bool, all bool) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	changed, all = s.changed, s.all
+	s.changed, s.all = map[fencing.Resource]bool{}, false
+	return changed, all
+}
+
+// cancel ends the subscription.
+func (s *subscription) cancel() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	delete(s.hub.subscriptions, s)
+}

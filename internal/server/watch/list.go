@@ -1,0 +1,102 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
+)
+
+// defaultPage is the default page size of List.
+const defaultPage = 100
+
+// Watcher implements List and Watch of leased.v1.LeaseService.
+type Watcher struct {
+	router *routing.Router
+	hub    *Hub
+}
+
+// NewWatcher returns a Watcher. hub must be the Observer of the router's node.
+func NewWatcher(router *routing.Router, hub *Hub) *Watcher { return &Watcher{router, hub} }
+
+// List returns the locks in use, sorted by name. It reads locks in efficiency mode
+// from the Redis nodes, which needs no leader.
+func (w *Watcher) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
+	size := int(r.PageSize)
+	switch {
+	case size < 0 || size > raftstore.MaxPage:
+		return nil, fmt.Errorf("%w: pageSize (%d) must be from 1 to %d", engine.ErrInvalid, size, raftstore.MaxPage)
+	case size == 0:
+		size = defaultPage
+	}
+	mode, err := wire.ParseMode(r.Mode)
+	if err != nil {
+		return nil, err
+	}
+	list, err := w.list(ctx, mode, r.Prefix, fencing.Resource(r.PageToken), size)
+	if err != nil {
+		return nil, err
+	}
+	response := &pb.ListResponse{}
+	for i := range list {
+		response.Locks = append(response.Locks, wire.FromStatusOf(list[i]))
+	}
+	if len(list) == size {
+		response.NextPageToken = string(list[size-1].Resource)
+	}
+	return response, nil
+}
+
+// list returns at most limit locks of a mode. engine.AnyMode selects both modes.
+func (w *Watcher) list(ctx context.Context, mode engine.Mode, prefix string, after fencing.Resource, limit int) ([]engine.Status, error) {
+	var list []engine.Status
+	var err error
+	if mode != engine.Efficiency {
+		if list, err = w.router.Node.List(ctx, prefix, after, limit, raftstore.Linearizable); err != nil {
+			return nil, err
+		}
+	}
+	if mode != engine.Correctness && !w.router.Node.Topology().Fleet.IsZero() {
+		inRedis, err := w.listRedis(ctx, prefix, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, inRedis...)
+	}
+	slices.SortFunc(list, func(x, y engine.Status) int { return cmp.Compare(x.Resource, y.Resource) })
+	return list[:min(limit, len(list))], nil
+}
+
+// listRedis reads locks from the Redis nodes. It skips locks that are in
+// correctness mode by now: their leases on the nodes were not released, and the
+// gates reject their tokens.
+func (w *Watcher) listRedis(ctx context.Context, prefix string, after fencing.Resource, limit int) ([]engine.Status, error) {
+	backend, err := w.router.Redis.Backend()
+	if err != nil {
+		return nil, err
+	}
+	var list []engine.Status
+	for len(list) < limit {
+		page, err := backend.List(ctx, prefix, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			if w.router.ModeOf(page[i].Resource) == engine.Efficiency {
+				list = append(list, page[i])
+			}
+		}
+		if len(page) < limit {
+			break
+		}
+		after = page[len(page)-1].Resource
+	}
+	return list[:min(limit, len(list))], nil
+}

@@ -1,0 +1,228 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+)
+
+const (
+	// checkInterval is the time between two checks that this member still leads
+	// and that the lock has the same mode.
+	checkInterval = 100 * time.Millisecond
+	// listInterval is the time between two lists of the locks in efficiency mode,
+	// for a watch on a prefix.
+	listInterval = time.Second
+)
+
+// errMigrated reports that a watched lock has another mode now.
+var errMigrated = errors.New("the lock has another mode")
+
+// Watch sends the changes of one lock, or of all locks with a prefix.
+func (w *Watcher) Watch(r *pb.WatchRequest, stream pb.LeaseService_WatchServer) error {
+	if (r.Resource == "") == (r.Prefix == nil) {
+		return fmt.Errorf("%w: watch needs either resource or prefix", engine.ErrInvalid)
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	v := &view{Watcher: w, seen: map[fencing.Resource]engine.Status{}, seenAt: map[fencing.Resource]engine.Instant{}, send: func(e *pb.Event) {
+		if err := stream.Send(e); err != nil {
+			cancel(err)
+		}
+	}}
+	if r.Prefix != nil {
+		return v.watchPrefix(ctx, *r.Prefix)
+	}
+	return v.watchLock(ctx, fencing.Resource(r.Resource))
+}
+
+// watchLock watches one lock, in the mode that it has.
+func (v *view) watchLock(ctx context.Context, name fencing.Resource) error {
+	for {
+		backend, mode, err := v.router.Engine(name)
+		if err != nil {
+			return err
+		}
+		if mode == engine.Efficiency {
+			err = v.watchInRedis(ctx, name, backend)
+		} else {
+			err = v.watchInRaft(ctx, name)
+		}
+		if !errors.Is(err, errMigrated) {
+			return err
+		}
+	}
+}
+
+// watchInRedis watches a lock in efficiency mode.
+func (v *view) watchInRedis(ctx context.Context, name fencing.Resource, backend engine.Backend) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		tick := time.NewTicker(checkInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if now, _, _ := v.router.Engine(name); now != backend {
+					cancel(errMigrated)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return backend.Watch(ctx, name, func(status engine.Status) {
+		v.update(ctx, status)
+		v.synced()
+	})
+}
+
+// watchInRaft watches a lock in correctness mode, on the leader.
+func (v *view) watchInRaft(ctx context.Context, name fencing.Resource) error {
+	check := func() error {
+		if v.router.ModeOf(name) == engine.Efficiency {
+			return errMigrated
+		}
+		return nil
+	}
+	read := func(all bool, _ []fencing.Resource) error {
+		consistency := raftstore.Stale
+		if all {
+			consistency = raftstore.Linearizable
+		}
+		status, err := v.router.Node.Inspect(ctx, name, consistency)
+		if err == nil {
+			v.update(ctx, status)
+		}
+		return err
+	}
+	return v.followHub(ctx, func(other fencing.Resource) bool { return other == name }, check, read)
+}
+
+// watchPrefix watches all locks with a prefix. It gets the changes of locks in
+// correctness mode from the Hub, on the leader, and lists those in efficiency mode.
+func (v *view) watchPrefix(ctx context.Context, prefix string) error {
+	if v.router.OnlyEfficiency(prefix) {
+		return v.pollRedis(ctx, prefix)
+	}
+	listedAt := engine.Instant{}
+	check := func() error {
+		now := v.router.Clock.Now()
+		if !listedAt.IsZero() && now.Since(listedAt) < listInterval {
+			return nil
+		}
+		listedAt = now
+		err := v.resync(ctx, engine.Efficiency, prefix)
+		if v.isSynced && errors.Is(err, engine.ErrUnavailable) {
+			return nil // the next check tries again
+		}
+		return err
+	}
+	read := func(all bool, names []fencing.Resource) error {
+		if all {
+			return v.resync(ctx, engine.Correctness, prefix)
+		}
+		for _, name := range names {
+			if v.router.ModeOf(name) == engine.Efficiency && len(v.seen[name].Holders)+len(v.seen[name].Waiters) == 0 {
+				continue // it migrated, and the list contains it
+			}
+			status, err := v.router.Node.Inspect(ctx, name, raftstore.Stale)
+			if err != nil {
+				return err
+			}
+			v.update(ctx, status)
+		}
+		return nil
+	}
+	return v.followHub(ctx, func(name fencing.Resource) bool { return strings.HasPrefix(string(name), prefix) }, check, read)
+}
+
+// pollRedis watches a prefix whose locks are all in efficiency mode. It needs no
+// leader.
+func (v *view) pollRedis(ctx context.Context, prefix string) error {
+	tick := time.NewTicker(listInterval)
+	defer tick.Stop()
+	for v.router.OnlyEfficiency(prefix) {
+		if err := v.resync(ctx, engine.Efficiency, prefix); err != nil && (!v.isSynced || !errors.Is(err, engine.ErrUnavailable)) {
+			return err
+		}
+		v.synced()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return v.watchPrefix(ctx, prefix)
+}
+
+// followHub reports the present state and then the changes of locks in correctness
+// mode, until ctx ends or this member does not lead. It calls check periodically,
+// and read with the locks that have changed.
+func (v *view) followHub(ctx context.Context, match func(fencing.Resource) bool, check func() error, read func(all bool, names []fencing.Resource) error) error {
+	subscription := v.hub.subscribe(match)
+	defer subscription.cancel()
+	if err := read(true, nil); err != nil {
+		return err
+	}
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for {
+		if err := check(); err != nil {
+			return err
+		}
+		v.synced()
+		select {
+		case <-subscription.wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if !v.router.Node.Leads() {
+			return v.router.NotLeader()
+		}
+		names, all := subscription.take()
+		if len(names) > 0 || all {
+			if err := read(all, slices.Sorted(maps.Keys(names))); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// resync compares all locks of a mode with a prefix to those that were reported.
+func (v *view) resync(ctx context.Context, mode engine.Mode, prefix string) error {
+	now := map[fencing.Resource]engine.Status{}
+	for after := fencing.Resource(""); ; {
+		page, err := v.list(ctx, mode, prefix, after, raftstore.MaxPage)
+		if err != nil {
+			return err
+		}
+		for _, status := range page {
+			now[status.Resource] = status
+		}
+		if len(page) < raftstore.MaxPage {
+			break
+		}
+		after = page[len(page)-1].Resource
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.seen)) {
+		if _, still := now[name]; !still && v.seen[name].Mode == mode {
+			v.update(ctx, engine.Status{Resource: name, Mode: mode})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		v.update(ctx, now[name])
+	}
+	return nil
+}
