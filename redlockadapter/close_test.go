@@ -9,27 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/redlockadapter"
 )
 
-// Close ends every goroutine and connection, whatever the nodes do. This test is
-// not parallel: it looks at all goroutines of the process.
-func TestCloseLeavesNothing(t *testing.T) {
+// Close ends every goroutine and connection, even if nodes are down. This test is not
+// parallel, since it looks at all goroutines of the process.
+func TestCloseLeaksNothing(t *testing.T) {
 	f := startFleet(t, 5).init(t)
-	ctx := patient(t)
-	for range 3 {
-		b, err := redlockadapter.New(ctx, f.config)
-		require.NoError(t, err)
+	ctx := testContext(t)
+	for range 2 {
+		b := f.backend(t)
 		s := open(t, b, longTTL)
-		_, err = s.Acquire(ctx, request(1, "a"))
+		_, err := s.Acquire(ctx, request(1, "a"))
 		require.NoError(t, err)
 		waiting, cancel := context.WithCancel(ctx)
-		gone := make(chan error)
+		canceled := make(chan error)
 		go func() {
 			r := request(2, "a")
 			r.Wait = true
 			_, err := s.Acquire(waiting, r)
-			gone <- err
+			canceled <- err
 		}()
 		waitFor(t, func() bool {
 			status, err := b.Inspect(ctx, "a")
@@ -38,24 +36,24 @@ func TestCloseLeavesNothing(t *testing.T) {
 		f.servers[0].Pause()
 		f.servers[1].Kill()
 		cancel()
-		require.ErrorIs(t, <-gone, context.Canceled)
+		require.ErrorIs(t, <-canceled, context.Canceled)
 		require.NoError(t, b.Close(ctx))
 		_, err = b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		_, _, err = b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "b"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, b.Close(ctx), "closed twice")
-		waitFor(t, func() bool { return !strings.Contains(goroutines(), "redlockadapter.(") }, "a goroutine is left")
+		waitFor(t, func() bool { return !strings.Contains(goroutines(), "redlockadapter.(") }, "a goroutine leaks")
 		f.servers[0].Resume()
 		require.NoError(t, f.servers[1].Start())
 	}
 	for i := range f.servers[2:] {
 		c := f.client(t, i+2)
-		waitFor(t, func() bool { return infoField(t, c, "connected_clients") == "1" }, "a connection is left")
+		waitFor(t, func() bool { return infoField(t, c, "connected_clients") == "1" }, "a connection leaks")
 	}
 	b := f.backend(t)
 	held, _, err := b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
-	require.NoError(t, err, "what the session held was released")
+	require.NoError(t, err, "Close released the lease of the session")
 	require.NoError(t, b.Release(ctx, held))
 }
 

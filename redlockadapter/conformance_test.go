@@ -13,9 +13,9 @@ import (
 	"github.com/leased-project/leased/lease/leasetest"
 )
 
-// The suite waits for leases that run out, so it runs in virtual time. A bubble
-// also fails if Close leaves a goroutine behind.
-func TestConforms(t *testing.T) {
+// The suite waits for leases that expire, so it runs in virtual time. A bubble also fails
+// if Close leaks a goroutine.
+func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3, 5} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestConforms(t *testing.T) {
 	}
 }
 
-// What the suite checks first, on real servers.
+// The main cases of the suite, on real servers.
 func TestRealServersServeClients(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3, 5} {
@@ -48,7 +48,7 @@ func TestRealServersServeClients(t *testing.T) {
 				return c
 			}
 			mine, other := client(), client()
-			ctx := patient(t)
+			ctx := testContext(t)
 			l, err := mine.Acquire(ctx, "a", lease.WithSet("b", "c"))
 			require.NoError(t, err)
 			_, err = other.TryAcquire(ctx, "c")

@@ -17,38 +17,38 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// pass lets time pass in a bubble.
-func pass(d time.Duration) { <-time.After(d) }
+// advance waits in virtual time.
+func advance(d time.Duration) { <-time.After(d) }
 
-// A process that lists other nodes is refused: a majority of its nodes need not
-// share a node with a majority of the real fleet.
-func TestAProcessWithAnotherFleetIsRefused(t *testing.T) {
+// A process that lists other nodes is refused: a quorum of its nodes need not share a
+// node with a quorum of the real fleet.
+func TestProcessWithAnotherFleetIsRefused(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 5).init(t)
-	five, k := f.backend(t), newTaker(t)
-	k.takeSome(five, 20)
+	five, k := f.backend(t), newLocker(t)
+	k.acquireN(five, 20)
 
-	three := f.only(0, 1, 2)
+	three := f.subset(0, 1, 2)
 	b := three.backend(t)
 	_, err := k.try(b)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "belongs to another fleet; all processes must list the same addresses")
-	err = redlockadapter.Init(patient(t), three.config, fencing.None)
-	require.ErrorContains(t, err, "belongs to another fleet", "an operator cannot take the nodes over by mistake")
-	k.take(five)
+	err = redlockadapter.Init(testContext(t), three.config, fencing.None)
+	require.ErrorContains(t, err, "belongs to another fleet", "an operator cannot initialise these nodes by mistake")
+	k.acquire(five)
 	_, err = k.try(b)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 }
 
-// A process with another fleet does not take nodes that restart: with two of its
-// three it would grant tokens beside the majority of the fleet of five.
+// A process with another fleet does not recover lost nodes into it: with two of its
+// three nodes it would grant tokens in parallel to the quorum of the fleet of five.
 func TestAnotherFleetDoesNotTakeLostNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 5).init(t)
-		k := newTaker(t)
+		k := newLocker(t)
 		five := f.backend(t)
-		k.takeSome(five, 20)
+		k.acquireN(five, 20)
 		require.NoError(t, five.Close(t.Context()))
 
 		few := &virtualFleet{nodes: f.nodes[:3], config: f.config}
@@ -56,23 +56,23 @@ func TestAnotherFleetDoesNotTakeLostNodes(t *testing.T) {
 		three := few.backend(t)
 		for _, n := range few.nodes[:2] {
 			n.restart(t, true)
-			pass(3 * virtualTTL)
+			advance(3 * virtualTTL)
 			_, err := k.try(three)
 			require.ErrorIs(t, err, engine.ErrUnavailable)
 		}
 		require.Equal(t, []int{2}, live(t, three))
 
 		five = f.backend(t)
-		k.take(five)
-		pass(time.Minute)
+		k.acquire(five)
+		advance(time.Minute)
 		require.Len(t, live(t, five), 5, "its own fleet recovers them")
-		k.take(five)
+		k.acquire(five)
 	})
 }
 
-// One server under two addresses has one vote, also if one address is
-// unreachable at the start.
-func TestOneServerUnderTwoAddressesHasOneVote(t *testing.T) {
+// A server with two addresses has one vote, even if one address is unreachable at the
+// start.
+func TestServerWithTwoAddressesHasOneVote(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
 	_, port, err := net.SplitHostPort(f.servers[0].Addr)
@@ -88,18 +88,18 @@ func TestOneServerUnderTwoAddressesHasOneVote(t *testing.T) {
 	twice := &fleet{servers: f.servers[:2], config: f.config}
 	twice.config.Namespace = "twice"
 	twice.config.Nodes = []*redis.Options{f.config.Nodes[0], second, f.config.Nodes[1]}
-	require.NoError(t, redlockadapter.Init(patient(t), twice.config, fencing.None))
-	b, k := twice.backend(t), newTaker(t)
-	k.take(b)
+	require.NoError(t, redlockadapter.Init(testContext(t), twice.config, fencing.None))
+	b, k := twice.backend(t), newLocker(t)
+	k.acquire(b)
 	open.Store(true)
 	waitFor(t, func() bool {
-		status := b.NodeStatuses(patient(t))[1]
+		status := b.NodeStatuses(testContext(t))[1]
 		return status.Err != nil && strings.Contains(status.Err.Error(), "it is the same server as "+f.servers[0].Addr)
 	})
-	k.take(b)
+	k.acquire(b)
 	f.servers[1].Stop()
 	_, err = k.try(b)
-	require.ErrorIs(t, err, engine.ErrUnavailable, "one server is no majority of three")
-	_, err = redlockadapter.New(patient(t), twice.config)
+	require.ErrorIs(t, err, engine.ErrUnavailable, "one server is not a quorum of three")
+	_, err = redlockadapter.New(testContext(t), twice.config)
 	require.ErrorIs(t, err, redlockadapter.ErrNodeSetup)
 }

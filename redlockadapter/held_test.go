@@ -15,12 +15,12 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// A lease belongs to no process: what Acquire answered is enough to renew and
-// release it through another one, and the nodes tell all of it.
-func TestAnotherProcessServesALease(t *testing.T) {
+// Any process can renew and release a lease with what Acquire returned, and read all of
+// it from the nodes.
+func TestAnyProcessRenewsAndReleasesALease(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 5).init(t)
-	ctx := patient(t)
+	ctx := testContext(t)
 	first, second := f.backend(t), f.backend(t)
 	session := engine.NewSessionID()
 	r := request(7, "a", "b", "c")
@@ -63,18 +63,19 @@ func TestAnotherProcessServesALease(t *testing.T) {
 	requireHolder(t, second, "a", next.Token)
 }
 
-// How a lease has ended is known to every process.
-func TestHowALeaseEnded(t *testing.T) {
+// Every process can read how a lease ended.
+func TestEndedReportsTheCause(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other, ctx := f.backend(t), f.backend(t), t.Context()
-		released, broken, expired := acquireFor(t, b, "released"), acquireFor(t, b, "broken"), acquireFor(t, b, "expired")
+		released, broken, expired := acquireAlone(t, b, "released"), acquireAlone(t, b, "broken"), acquireAlone(t, b, "expired")
 		require.NoError(t, b.Release(ctx, released))
 		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token+1), engine.ErrNotHeld)
 		require.NoError(t, other.Break(ctx, "broken", broken.Token))
 		require.ErrorIs(t, other.Break(ctx, "broken", broken.Token), engine.ErrNotHeld, "broken twice")
 		require.ErrorIs(t, b.Renew(ctx, []Held{broken})[0], engine.ErrTaken)
-		pass(virtualTTL)
+		advance(virtualTTL)
 		requireHolder(t, other, "expired", fencing.None)
 		for want, held := range map[string]Held{"released": released, "broken": broken, "expired": expired} {
 			cause, err := other.Ended(ctx, held.Resources[0], held.Session, held.Nonce)
@@ -84,12 +85,13 @@ func TestHowALeaseEnded(t *testing.T) {
 	})
 }
 
-// Waiters of this process and of others are seen.
+// Inspect returns the waiters of this process and of others.
 func TestInspectShowsWaiters(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other := f.backend(t), f.backend(t)
-		held := acquireFor(t, b, "a")
+		held := acquireAlone(t, b, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		for i, holder := range []string{"first of the other", "second of the other", "mine"} {
@@ -103,7 +105,7 @@ func TestInspectShowsWaiters(t *testing.T) {
 				_, _, err := process.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 				require.ErrorIs(t, err, context.Canceled)
 			})
-			pass(10 * time.Millisecond)
+			advance(10 * time.Millisecond)
 		}
 		names := func() (all []string) {
 			status, err := b.Inspect(t.Context(), "a")
@@ -113,9 +115,9 @@ func TestInspectShowsWaiters(t *testing.T) {
 			}
 			return all
 		}
-		pass(time.Second)
+		advance(time.Second)
 		require.NoError(t, b.Renew(t.Context(), []Held{held})[0])
-		require.Equal(t, []string{"mine", "first of the other"}, names(), "of another process the first one is known")
+		require.Equal(t, []string{"mine", "first of the other"}, names(), "only the first waiter of another process is reported")
 		list, err := b.List(t.Context(), "", "", 10)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
@@ -125,22 +127,23 @@ func TestInspectShowsWaiters(t *testing.T) {
 	})
 }
 
-// List reads the nodes, in the order of names, whatever characters they have.
-func TestListsLocks(t *testing.T) {
+// List returns the locks on the nodes, ordered by name, whatever characters the names
+// contain.
+func TestListReadsTheNodes(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	b, ctx := f.backend(t), patient(t)
+	b, ctx := f.backend(t), testContext(t)
 	const count = 2000
 	var names []fencing.Resource
 	for i := range count {
 		names = append(names, fencing.Resource(fmt.Sprintf("many/%04d", i)))
 	}
 	odd := []fencing.Resource{`odd/*`, `odd/?`, `odd/[a-z]`, `odd/\x`, `odd/:lock:x`, `odd/{b}`, `odd/ü`, `odd/%d+`, `odda`}
-	room, done := make(chan struct{}, 64), sync.WaitGroup{}
+	slots, done := make(chan struct{}, 64), sync.WaitGroup{}
 	for i, name := range append(odd, names...) {
-		room <- struct{}{}
+		slots <- struct{}{}
 		done.Go(func() {
-			defer func() { <-room }()
+			defer func() { <-slots }()
 			if _, _, err := b.Acquire(ctx, engine.NewSessionID(), time.Minute, request(engine.Nonce(i+1), name)); err != nil {
 				t.Error(name, err)
 			}
@@ -161,7 +164,7 @@ func TestListsLocks(t *testing.T) {
 	require.Equal(t, names[10:20], listed("many/", names[9], 10))
 	slices.Sort(odd)
 	require.Equal(t, odd, listed("odd", "", 100))
-	require.Equal(t, []fencing.Resource{`odd/*`}, listed("odd/*", "", 100), "a star is no pattern")
+	require.Equal(t, []fencing.Resource{`odd/*`}, listed("odd/*", "", 100), "a star is not a pattern")
 	require.Equal(t, []fencing.Resource{`odd/[a-z]`}, listed("odd/[", "", 100))
 	require.Equal(t, []fencing.Resource{`odd/\x`}, listed(`odd/\`, "", 100))
 	require.Equal(t, []fencing.Resource{`odd/?`}, listed(`odd/?`, "", 100))
@@ -174,7 +177,7 @@ func TestListsLocks(t *testing.T) {
 
 func holderOf(t *testing.T, b engine.Backend, name fencing.Resource) fencing.Token {
 	t.Helper()
-	status, err := b.Inspect(patient(t), name)
+	status, err := b.Inspect(testContext(t), name)
 	require.NoError(t, err)
 	return status.Holders[0].Token
 }

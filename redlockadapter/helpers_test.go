@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// patience ends a test that hangs. It is no measure of speed.
-	patience = 2 * time.Minute
-	// slowNode is how long a node may take on a busy machine.
-	slowNode = 2 * time.Second
-	// longTTL is for leases that must not run out during a test.
+	// testTimeout ends a test that hangs. It does not measure speed.
+	testTimeout = 2 * time.Minute
+	// busyTimeout is the NodeTimeout of tests that may run on a busy machine.
+	busyTimeout = 2 * time.Second
+	// longTTL is the TTL of leases that must not expire during a test.
 	longTTL = 30 * time.Second
-	// shortQuarantine is for tests that wait until lost nodes are voters again.
-	// Nothing is timed against it.
+	// shortQuarantine is the quarantine in tests that wait until lost nodes vote again.
+	// No test depends on its length.
 	shortQuarantine = 2 * time.Second
 )
 
-// Held is a short name.
+// Held abbreviates engine.Held.
 type Held = engine.Held
 
-// acquireSHA is how a node knows acquire.lua.
+// acquireSHA is the hash by which a node knows acquire.lua.
 var acquireSHA = scriptSHA("acquire")
 
 func scriptSHA(name string) string {
@@ -45,23 +45,23 @@ func scriptSHA(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func patient(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// waitFor returns when the condition holds. Unlike require.Eventually it asks on
-// the goroutine of the test, so that the condition may end the test.
+// waitFor returns when the condition holds. Unlike require.Eventually it calls the
+// condition on the test's goroutine, so that the condition may end the test.
 func waitFor(t testing.TB, condition func() bool, about ...any) {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(testTimeout)
 	for !condition() {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-limit:
-			require.FailNow(t, "the condition never held", about...)
+			require.FailNow(t, "condition was not met in time", about...)
 		}
 	}
 }
@@ -72,10 +72,10 @@ type fleet struct {
 	config  redlockadapter.Config
 }
 
-// startFleet starts n servers. They have no state yet.
+// startFleet starts n servers without state.
 func startFleet(t testing.TB, n int, options ...testserver.RedisOption) *fleet {
 	t.Helper()
-	f := &fleet{config: redlockadapter.Config{MaxTTL: time.Minute, NodeTimeout: slowNode, Logger: discard()}}
+	f := &fleet{config: redlockadapter.Config{MaxTTL: time.Minute, NodeTimeout: busyTimeout, Logger: discard()}}
 	for range n {
 		s := testserver.Redis(t, options...)
 		f.servers = append(f.servers, s)
@@ -84,20 +84,31 @@ func startFleet(t testing.TB, n int, options ...testserver.RedisOption) *fleet {
 	return f
 }
 
-// shortLives makes lost nodes voters again soon.
-func (f *fleet) shortLives() *fleet {
-	f.config.MaxTTL, f.config.NodeTimeout = shortQuarantine, shortQuarantine/2
+// withShortQuarantine sets a short quarantine, which is also the longest TTL.
+func (f *fleet) withShortQuarantine() *fleet {
+	f.config.MaxTTL, f.config.NodeTimeout = shortQuarantine, shortQuarantine
 	return f
 }
 
+// init makes the servers voters, however long they take to answer.
 func (f *fleet) init(t testing.TB) *fleet {
 	t.Helper()
-	require.NoError(t, redlockadapter.Init(patient(t), f.config, fencing.None))
+	waitFor(t, func() bool { return f.ready(t, redlockadapter.Init(testContext(t), f.config, fencing.None)) })
 	return f
 }
 
-// only is the same configuration with some of the nodes.
-func (f *fleet) only(nodes ...int) *fleet {
+// ready reports whether a call succeeded. It fails the test unless the servers were
+// only too slow.
+func (f *fleet) ready(t testing.TB, err error) bool {
+	t.Helper()
+	if err != nil {
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+	}
+	return err == nil
+}
+
+// subset returns a fleet of some of the nodes.
+func (f *fleet) subset(nodes ...int) *fleet {
 	one := &fleet{config: f.config}
 	one.config.Nodes = nil
 	for _, i := range nodes {
@@ -107,16 +118,20 @@ func (f *fleet) only(nodes ...int) *fleet {
 	return one
 }
 
-// backend is one more process that uses the fleet.
+// backend returns the Backend of one more process.
 func (f *fleet) backend(t testing.TB) *redlockadapter.Backend {
 	t.Helper()
-	b, err := redlockadapter.New(patient(t), f.config)
-	require.NoError(t, err)
+	var b *redlockadapter.Backend
+	waitFor(t, func() bool {
+		var err error
+		b, err = redlockadapter.New(testContext(t), f.config)
+		return f.ready(t, err)
+	})
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
 }
 
-// client talks to one server.
+// client returns a client of one server.
 func (f *fleet) client(t testing.TB, node int) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: f.servers[node].Addr})
@@ -124,20 +139,20 @@ func (f *fleet) client(t testing.TB, node int) *redis.Client {
 	return c
 }
 
-// records returns the fields of a lock on a node, under whichever life.
+// record returns the fields of a lock's record on a node, in its latest life.
 func (f *fleet) record(t testing.TB, node int, resource string) map[string]string {
 	t.Helper()
 	c := f.client(t, node)
-	life, err := c.Get(patient(t), "{leased}:life").Result()
+	life, err := c.Get(testContext(t), "{leased}:life").Result()
 	require.NoError(t, err)
-	fields, err := c.HGetAll(patient(t), "{leased}:"+life+":lock:"+resource).Result()
+	fields, err := c.HGetAll(testContext(t), "{leased}:"+life+":lock:"+resource).Result()
 	require.NoError(t, err)
 	return fields
 }
 
 func infoField(t testing.TB, c *redis.Client, name string) string {
 	t.Helper()
-	info, err := c.Info(patient(t)).Result()
+	info, err := c.Info(testContext(t)).Result()
 	require.NoError(t, err)
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
@@ -150,7 +165,7 @@ func infoField(t testing.TB, c *redis.Client, name string) string {
 // open opens a session on b.
 func open(t testing.TB, b engine.Backend, ttl time.Duration) engine.Session {
 	t.Helper()
-	s, err := b.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: engine.SystemClock()})
+	s, err := b.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: engine.SystemClock()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
@@ -160,22 +175,22 @@ func request(nonce engine.Nonce, resources ...fencing.Resource) engine.Request {
 	return engine.Request{Nonce: nonce, Resources: resources, Holder: "test"}
 }
 
-// taker acquires and releases one lock again and again, through any Backend, and
-// checks that tokens grow.
-type taker struct {
+// locker acquires and releases one lock repeatedly, through any Backend, and checks
+// that the tokens grow.
+type locker struct {
 	t       testing.TB
 	session engine.SessionID
 	nonce   engine.Nonce
 	last    fencing.Token
 }
 
-func newTaker(t testing.TB) *taker { return &taker{t: t, session: engine.NewSessionID()} }
+func newLocker(t testing.TB) *locker { return &locker{t: t, session: engine.NewSessionID()} }
 
-// try makes one attempt and releases what it gets.
-func (k *taker) try(b *redlockadapter.Backend) (fencing.Token, error) {
+// try makes one attempt, and releases the lock.
+func (k *locker) try(b *redlockadapter.Backend) (fencing.Token, error) {
 	k.t.Helper()
 	k.nonce++
-	held, grant, err := b.Acquire(context.Background(), k.session, time.Second, request(k.nonce, "taken"))
+	held, grant, err := b.Acquire(context.Background(), k.session, shortQuarantine, request(k.nonce, "locker"))
 	if err != nil {
 		return fencing.None, err
 	}
@@ -185,8 +200,8 @@ func (k *taker) try(b *redlockadapter.Backend) (fencing.Token, error) {
 	return grant.Token, nil
 }
 
-// take is one grant, however long it takes.
-func (k *taker) take(b *redlockadapter.Backend) fencing.Token {
+// acquire gets one grant, however long it takes.
+func (k *locker) acquire(b *redlockadapter.Backend) fencing.Token {
 	k.t.Helper()
 	var token fencing.Token
 	var err error
@@ -197,10 +212,10 @@ func (k *taker) take(b *redlockadapter.Backend) fencing.Token {
 	return token
 }
 
-// takeSome makes several grants.
-func (k *taker) takeSome(b *redlockadapter.Backend, n int) {
+// acquireN gets several grants.
+func (k *locker) acquireN(b *redlockadapter.Backend, n int) {
 	k.t.Helper()
 	for range n {
-		k.take(b)
+		k.acquire(b)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy stands between a backend and a node. It can keep the calls of one
-// script, close the backend's connection, and deliver them later.
+// proxy forwards the connections of a Backend to a node. It can hold the calls of one
+// script back, close the Backend's connection, and deliver them later.
 type proxy struct {
 	sha  []byte // of the script
 	keep atomic.Bool
-	// swallow passes calls of the script on, but closes the connection instead of
-	// passing their replies back.
+	// swallow forwards calls of the script, but closes the connection instead of
+	// returning their replies.
 	swallow atomic.Bool
 	passed  atomic.Int64 // calls of the script that reached the node
 
@@ -25,9 +25,9 @@ type proxy struct {
 	kept []func(t *testing.T)
 }
 
-// interpose puts a proxy in front of some nodes for the backends that are made
-// from now on. The nodes keep their names.
-func (f *fleet) interpose(t *testing.T, script string, nodes ...int) []*proxy {
+// withProxies puts proxies in front of some nodes, for Backends that are created later.
+// The nodes keep their addresses.
+func (f *fleet) withProxies(t *testing.T, script string, nodes ...int) []*proxy {
 	t.Helper()
 	var proxies []*proxy
 	for _, i := range nodes {
@@ -72,16 +72,16 @@ func (c *proxy) accept(t *testing.T, l net.Listener, to string) {
 					client.Close()
 					continue
 				}
-				_, _ = client.Write(buf[:n]) // the node answers even if nobody listens
+				_, _ = client.Write(buf[:n]) // the Backend may have closed the connection
 			}
 		}()
-		go c.carry(client, server, answers, &hangUp)
+		go c.forward(client, server, answers, &hangUp)
 	}
 }
 
-// carry passes what the backend sends. The connection to the node outlives the
-// backend's.
-func (c *proxy) carry(client, server net.Conn, answers chan struct{}, hangUp *atomic.Bool) {
+// forward forwards the requests of the Backend. The connection to the node outlives the
+// Backend's.
+func (c *proxy) forward(client, server net.Conn, answers chan struct{}, hangUp *atomic.Bool) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := client.Read(buf)
@@ -109,8 +109,8 @@ func (c *proxy) carry(client, server net.Conn, answers chan struct{}, hangUp *at
 			require.NoError(t, err)
 			select {
 			case <-answers:
-			case <-patient(t).Done():
-				t.Error("the node does not answer")
+			case <-testContext(t).Done():
+				t.Error("the node does not reply")
 			}
 		})
 		c.mu.Unlock()
@@ -119,14 +119,14 @@ func (c *proxy) carry(client, server net.Conn, answers chan struct{}, hangUp *at
 	}
 }
 
-// deliver sends what was kept, returns when the node has carried it out, and
-// reports how much it was.
+// deliver sends the calls that were held back, and returns their number after the node
+// has executed them.
 func (c *proxy) deliver(t *testing.T) int {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, bring := range c.kept {
-		bring(t)
+	for _, send := range c.kept {
+		send(t)
 	}
 	n := len(c.kept)
 	c.kept = nil

@@ -13,108 +13,110 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// A lease that a restarted node forgot has ended when the node votes again.
-func TestARestartedNodeVotesAfterItsQuarantine(t *testing.T) {
+// A lease that a restarted node forgot has expired when the node votes again.
+func TestRestartedNodeVotesAfterItsQuarantine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		b, k := f.backend(t), newTaker(t)
-		k.takeSome(b, 10)
+		b, k := f.backend(t), newLocker(t)
+		k.acquireN(b, 10)
 		f.nodes[0].restart(t, true)
 		back := now()
-		f.nodes[2].stop() // without node 0 there is no majority
+		f.nodes[2].stop() // without node 0 there is no quorum
 		for {
 			if _, err := k.try(b); err == nil {
 				break
 			}
 			require.Less(t, now().Sub(back), 2*virtualTTL)
-			pass(100 * time.Millisecond)
+			advance(100 * time.Millisecond)
 		}
 		require.GreaterOrEqual(t, now().Sub(back), virtualTTL)
 		require.Greater(t, b.NodeStatuses(t.Context())[0].Report.Live.Floor, recovery.Jump)
 	})
 }
 
-// Quarantine is visible while it lasts.
+// NodeStatuses reports a quarantine.
 func TestQuarantineIsReported(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b := f.backend(t)
 		f.nodes[1].restart(t, false)
-		pass(3 * time.Second)
+		advance(3 * time.Second)
 		s := b.NodeStatuses(t.Context())[1]
 		require.NoError(t, s.Err)
 		require.Nil(t, s.Report.Live)
 		require.NotEmpty(t, s.Joining)
 		require.Greater(t, s.Quarantine, virtualTTL/2)
 		require.Less(t, s.Quarantine, virtualTTL)
-		pass(s.Quarantine - 100*time.Millisecond)
+		advance(s.Quarantine - 100*time.Millisecond)
 		require.Equal(t, []int{0, 2}, live(t, b))
-		pass(2 * time.Second)
+		advance(2 * time.Second)
 		require.Equal(t, []int{0, 1, 2}, live(t, b))
 	})
 }
 
-// A range initialises the node that it was assigned to, once.
-func TestAJoinNonceIsNeededToInitialise(t *testing.T) {
+// A range initialises only the node that it was assigned to, and only once.
+func TestInitialiseNeedsTheJoinNonce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 1)
-		f.config.Topology = func() engine.Topology { return engine.Topology{Version: 7} } // nobody else recovers the node
+		f.config.Topology = func() engine.Topology { return engine.Topology{Version: 7} } // no process recovers the node by itself
 		b, ctx := f.backend(t), t.Context()
 		first := recovery.Range{Join: "first", Version: 7, Floor: 100, Ceiling: 200}
 		second := recovery.Range{Join: "second", Version: 7, Floor: 300, Ceiling: 400, Quarantine: virtualTTL}
 		initialise := func(r recovery.Range) (time.Duration, error) { return b.Initialise(ctx, 0, r) }
 
 		_, err := initialise(first)
-		require.Error(t, err, "there is no join nonce")
+		require.Error(t, err, "without a join nonce")
 		require.NoError(t, b.Join(ctx, 0, "first", 7))
 		require.NoError(t, b.Join(ctx, 0, "second", 7), "another process takes over")
 		_, err = initialise(first)
 		require.ErrorContains(t, err, "another join has replaced this one")
 		wait, err := initialise(second)
 		require.NoError(t, err)
-		require.Greater(t, wait, virtualTTL/2, "it is in quarantine")
+		require.Greater(t, wait, virtualTTL/2, "the node is in quarantine")
 
-		pass(virtualTTL)
+		advance(virtualTTL)
 		f.nodes[0].restart(t, true)
-		pass(2 * time.Second)
+		advance(2 * time.Second)
 		_, err = initialise(second)
 		require.Error(t, err, "the node was lost since the range was assigned")
 		require.NoError(t, b.Join(ctx, 0, "second", 7))
 		wait, err = initialise(second)
 		require.NoError(t, err)
 		require.Greater(t, wait, virtualTTL-time.Second, "the quarantine counts from the first join of this life")
-		pass(virtualTTL)
+		advance(virtualTTL)
 		wait, err = initialise(second)
 		require.NoError(t, err)
 		require.Zero(t, wait)
 		_, err = initialise(second)
 		require.Error(t, err, "a range is used once")
-		require.ErrorContains(t, b.Join(ctx, 0, "third", 7), "state", "a voter is not lost")
+		require.ErrorContains(t, b.Join(ctx, 0, "third", 7), "state", "a voter needs no recovery")
 		live := b.NodeStatuses(ctx)[0].Report.Live
 		require.Equal(t, []fencing.Token{300, 300, 400}, []fencing.Token{live.Max, live.Floor, live.Ceiling})
 	})
 }
 
-// Several processes find a lost node at the same time. One recovers it; if that
-// one ends, another takes over.
-func TestProcessesRecoverANodeTogether(t *testing.T) {
+// If several processes find a lost node at the same time, one of them recovers it. If
+// that process ends, another one takes over.
+func TestOneProcessRecoversANode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		k := newTaker(t)
+		k := newLocker(t)
 		all := []*redlockadapter.Backend{f.backend(t), f.backend(t), f.backend(t)}
-		k.take(all[0])
+		k.acquire(all[0])
 		f.nodes[0].restart(t, true)
 		for range 10 {
 			for _, b := range all {
-				k.take(b)
+				k.acquire(b)
 			}
-			pass(2 * time.Second)
+			advance(2 * time.Second)
 		}
 		require.Len(t, live(t, all[0]), 3)
 		floor := all[0].NodeStatuses(t.Context())[0].Report.Live.Floor
-		pass(virtualTTL)
+		advance(virtualTTL)
 		require.Equal(t, floor, all[0].NodeStatuses(t.Context())[0].Report.Live.Floor, "it was recovered once")
 
 		one := f.backend(t)
@@ -122,31 +124,31 @@ func TestProcessesRecoverANodeTogether(t *testing.T) {
 			require.NoError(t, b.Close(t.Context()))
 		}
 		f.nodes[1].restart(t, false)
-		pass(3 * time.Second)
+		advance(3 * time.Second)
 		require.NotEmpty(t, one.NodeStatuses(t.Context())[1].Joining)
-		require.NoError(t, one.Close(t.Context()), "it dies in the middle")
+		require.NoError(t, one.Close(t.Context()), "the process ends during the recovery")
 		other := f.backend(t)
-		pass(3 * virtualTTL)
+		advance(3 * virtualTTL)
 		require.Len(t, live(t, other), 3)
-		k.take(other)
+		k.acquire(other)
 	})
 }
 
-// All nodes may restart at once, again and again.
-func TestAFleetRestartsAgainAndAgain(t *testing.T) {
+// All nodes may restart at once, repeatedly.
+func TestFleetSurvivesRepeatedRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		b, k := f.backend(t), newTaker(t)
+		b, k := f.backend(t), newLocker(t)
 		for range 3 {
-			k.takeSome(b, 10)
+			k.acquireN(b, 10)
 			for _, n := range f.nodes {
 				n.restart(t, true)
 			}
 			_, err := k.try(b)
 			require.ErrorIs(t, err, engine.ErrUnavailable)
-			pass(2 * virtualTTL)
-			k.take(b)
+			advance(2 * virtualTTL)
+			k.acquire(b)
 		}
 	})
 }

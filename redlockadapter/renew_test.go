@@ -14,8 +14,8 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// acquireFor takes a lock for a session of its own.
-func acquireFor(t testing.TB, b *redlockadapter.Backend, resources ...fencing.Resource) Held {
+// acquireAlone acquires locks in a new session.
+func acquireAlone(t testing.TB, b *redlockadapter.Backend, resources ...fencing.Resource) Held {
 	t.Helper()
 	held, grant, err := b.Acquire(t.Context(), engine.NewSessionID(), virtualTTL, request(1, resources...))
 	require.NoError(t, err)
@@ -23,7 +23,7 @@ func acquireFor(t testing.TB, b *redlockadapter.Backend, resources ...fencing.Re
 	return held
 }
 
-// requireHolder checks that a lock is held with this token, or free.
+// requireHolder checks that a lock is held with this token, or free for None.
 func requireHolder(t testing.TB, b *redlockadapter.Backend, resource fencing.Resource, token fencing.Token) {
 	t.Helper()
 	status, err := b.Inspect(t.Context(), resource)
@@ -36,27 +36,27 @@ func requireHolder(t testing.TB, b *redlockadapter.Backend, resource fencing.Res
 	require.Equal(t, token, status.Holders[0].Token)
 }
 
-// A renewal at the very end of a lease keeps its token or is refused. It never
-// takes the lock under another token.
-func TestARenewalAsTheLeaseRunsOut(t *testing.T) {
+// A renewal of a lease that has just expired keeps its token or is refused. It never
+// takes the lock with another token.
+func TestRenewalOfAnExpiredLease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, other *redlockadapter.Backend)
 		kept      bool
 	}{
-		"nobody else came":     {func(*testing.T, *redlockadapter.Backend) {}, true},
-		"another one holds it": {func(t *testing.T, b *redlockadapter.Backend) { acquireFor(t, b, "a") }, false},
-		"another one had it once": {func(t *testing.T, b *redlockadapter.Backend) {
-			require.NoError(t, b.Release(t.Context(), acquireFor(t, b, "a")))
+		"no other attempt": {func(*testing.T, *redlockadapter.Backend) {}, true},
+		"another holder":   {func(t *testing.T, b *redlockadapter.Backend) { acquireAlone(t, b, "a") }, false},
+		"another holder released it": {func(t *testing.T, b *redlockadapter.Backend) {
+			require.NoError(t, b.Release(t.Context(), acquireAlone(t, b, "a")))
 		}, false},
-		"one lock of the set is taken": {func(t *testing.T, b *redlockadapter.Backend) { acquireFor(t, b, "b") }, false},
+		"another holder of one lock of the set": {func(t *testing.T, b *redlockadapter.Backend) { acquireAlone(t, b, "b") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newVirtualFleet(t, 5).init(t)
 				b, other := f.backend(t), f.backend(t)
-				held := acquireFor(t, b, "a", "b")
-				pass(virtualTTL)
+				held := acquireAlone(t, b, "a", "b")
+				advance(virtualTTL)
 				c.meanwhile(t, other)
 				err := b.Renew(t.Context(), []Held{held})[0]
 				if c.kept {
@@ -78,80 +78,83 @@ func TestARenewalAsTheLeaseRunsOut(t *testing.T) {
 	}
 }
 
-// A lease that ran out is not extended where the floor was raised since: the lock
-// may have been granted in the other mode meanwhile.
-func TestARenewalAfterTheFloorWasRaised(t *testing.T) {
+// An expired lease is not extended on a node whose floor was raised since: the lock may
+// have been granted in correctness mode meanwhile.
+func TestRenewalAfterTheFloorWasRaised(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b := f.backend(t)
-		held, current := acquireFor(t, b, "a"), acquireFor(t, b, "b")
+		held, current := acquireAlone(t, b, "a"), acquireAlone(t, b, "b")
 		goal := recovery.Goal{Version: 1, Fleet: b.NodeStatuses(t.Context())[0].Report.Live.Fleet, Floor: held.Token + 100, Ceiling: fencing.MaxToken}
 		for node := range 3 {
 			require.NoError(t, b.Advance(t.Context(), node, goal))
 		}
-		require.NoError(t, b.Renew(t.Context(), []Held{current})[0], "what is held goes on")
-		pass(virtualTTL)
+		require.NoError(t, b.Renew(t.Context(), []Held{current})[0], "a current lease is extended")
+		advance(virtualTTL)
 		require.ErrorIs(t, b.Renew(t.Context(), []Held{held})[0], engine.ErrLost)
 	})
 }
 
-// A renewal on its way while the lease runs out and another one takes the lock.
-func TestARenewalThatIsOvertaken(t *testing.T) {
+// The lease expires and another attempt takes the lock while a renewal is in flight.
+func TestRenewalOvertakenByAnotherHolder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other := f.backend(t), f.backend(t)
-		held := acquireFor(t, b, "a")
-		pass(virtualTTL - 50*time.Millisecond)
+		held := acquireAlone(t, b, "a")
+		advance(virtualTTL - 50*time.Millisecond)
 		for _, n := range f.nodes {
 			n.setDelay(200 * time.Millisecond)
 		}
 		renewed := make(chan error)
 		go func() { renewed <- b.Renew(t.Context(), []Held{held})[0] }()
-		pass(10 * time.Millisecond)
+		advance(10 * time.Millisecond)
 		for _, n := range f.nodes {
 			n.setDelay(0)
 		}
-		pass(50 * time.Millisecond) // it has run out, and the renewal is on its way
-		next := acquireFor(t, other, "a")
+		advance(50 * time.Millisecond) // it has expired, and the renewal is in flight
+		next := acquireAlone(t, other, "a")
 		require.True(t, next.Token.Newer(held.Token))
 		require.ErrorIs(t, <-renewed, engine.ErrLost)
 		requireHolder(t, other, "a", next.Token)
 	})
 }
 
-// A node takes a lease back that it lost, unless it accepted something larger.
-func TestARenewalBringsNodesBack(t *testing.T) {
+// A recovered node refuses older leases, since its floor is above their tokens.
+func TestRenewalOnRecoveredNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other, ctx := f.backend(t), f.backend(t), t.Context()
 		f.nodes[2].stop()
-		held := acquireFor(t, b, "a")
-		f.nodes[2].start(t) // with a new life: it votes after its quarantine
+		held := acquireAlone(t, b, "a")
+		f.nodes[2].start(t) // in a new life: it votes after its quarantine
 		for range 5 {
-			pass(virtualTTL / 2)
+			advance(virtualTTL / 2)
 			require.NoError(t, b.Renew(ctx, []Held{held})[0])
 		}
 		require.Len(t, live(t, b), 3)
-		f.nodes[0].stop() // the third node has a floor above the token, and refuses
+		f.nodes[0].stop() // only one node is left that extends the lease
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrUncertain)
 		f.nodes[0].restart(t, true)
-		pass(3 * virtualTTL)
-		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken, "two nodes have moved on")
-		next := acquireFor(t, other, "a")
+		advance(3 * virtualTTL)
+		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken, "two nodes refuse")
+		next := acquireAlone(t, other, "a")
 		require.True(t, next.Token.Newer(held.Token))
 	})
 }
 
-// What the nodes no longer have is lost, and what was released stays released.
+// Renew reports an error for each lease. A released lease stays released.
 func TestRenewReportsOnEachLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other, ctx := f.backend(t), f.backend(t), t.Context()
-		kept, released, taken := acquireFor(t, b, "kept"), acquireFor(t, b, "released"), acquireFor(t, b, "taken")
+		kept, released, taken := acquireAlone(t, b, "kept"), acquireAlone(t, b, "released"), acquireAlone(t, b, "taken")
 		require.NoError(t, other.Release(ctx, released))
 		require.NoError(t, other.Break(ctx, "taken", taken.Token))
-		next := acquireFor(t, other, "taken")
+		next := acquireAlone(t, other, "taken")
 		errs := b.Renew(ctx, []Held{kept, released, taken})
 		require.NoError(t, errs[0])
 		require.ErrorIs(t, errs[1], engine.ErrLost)
@@ -161,13 +164,13 @@ func TestRenewReportsOnEachLease(t *testing.T) {
 
 		f.nodes[0].stop()
 		f.nodes[1].stop()
-		require.ErrorIs(t, b.Renew(ctx, []Held{kept})[0], engine.ErrUncertain, "one node is no majority")
+		require.ErrorIs(t, b.Renew(ctx, []Held{kept})[0], engine.ErrUncertain, "one node is not a quorum")
 	})
 }
 
-// A session does not renew a lease whose time has passed: others may have had the
-// lock since.
-func TestASessionDoesNotRenewWhatHasExpired(t *testing.T) {
+// A session does not renew an expired lease: the lock may have had another holder since.
+func TestSessionDoesNotRenewAnExpiredLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, ctx := f.backend(t), t.Context()
@@ -177,29 +180,30 @@ func TestASessionDoesNotRenewWhatHasExpired(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Acquire(ctx, request(1, "a"))
 		require.NoError(t, err)
-		f.clock.Suspend(virtualTTL) // the machine slept, and the nodes did not
+		f.clock.Suspend(virtualTTL) // the machine was suspended, the nodes were not
 		_, err = s.Renew(ctx)
 		require.NoError(t, err)
-		require.ErrorIs(t, told(t, lost), engine.ErrExpired)
-		pass(time.Second) // the session releases it in the background
-		acquireFor(t, b, "a")
+		require.ErrorIs(t, lostError(t, lost), engine.ErrExpired)
+		advance(time.Second) // the session releases it in the background
+		acquireAlone(t, b, "a")
 	})
 }
 
-// told returns what a session was told within a minute of virtual time.
-func told(t testing.TB, lost chan error) error {
+// lostError returns the error that a session reports for a lost lease.
+func lostError(t testing.TB, lost chan error) error {
 	t.Helper()
 	select {
 	case err := <-lost:
 		return err
 	case <-time.After(time.Minute):
-		require.FailNow(t, "the session was not told of a loss")
+		require.FailNow(t, "the session does not report a lost lease")
 		return nil
 	}
 }
 
-// Votes that take longer than the lease lasts are no grant.
-func TestAGrantIsNotLate(t *testing.T) {
+// Votes that take longer than the lease lasts are not a grant.
+func TestSlowVotesAreNotAGrant(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3)
 		f.config.NodeTimeout = virtualTTL
@@ -214,7 +218,7 @@ func TestAGrantIsNotLate(t *testing.T) {
 		for _, n := range f.nodes {
 			n.setDelay(0)
 		}
-		pass(time.Second)
-		acquireFor(t, b, "a")
+		advance(time.Second)
+		acquireAlone(t, b, "a")
 	})
 }

@@ -10,10 +10,13 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// copyOf makes a server with a copy of what a node has now.
-func (f *fleet) copyOf(t *testing.T, node int) *testserver.RedisServer {
+// syncAtOnce has a server send its data to a new replica without delay.
+var syncAtOnce = testserver.RedisConfig("repl-diskless-sync-delay", "0")
+
+// copyNode starts a server with a copy of the data of a node.
+func (f *fleet) copyNode(t *testing.T, node int) *testserver.RedisServer {
 	t.Helper()
-	older := testserver.Redis(t)
+	older := testserver.Redis(t, syncAtOnce)
 	(&fleet{servers: []*testserver.RedisServer{older}}).follow(t, 0, f.servers[node].Addr)
 	return older
 }
@@ -25,51 +28,51 @@ func (f *fleet) follow(t *testing.T, node int, addr string) {
 	host, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	c := f.client(t, node)
-	require.NoError(t, c.ReplicaOf(patient(t), host, port).Err())
+	require.NoError(t, c.ReplicaOf(testContext(t), host, port).Err())
 	waitFor(t, func() bool { return infoField(t, c, "master_link_status") == "up" })
-	require.NoError(t, c.ReplicaOf(patient(t), "NO", "ONE").Err())
+	require.NoError(t, c.ReplicaOf(testContext(t), "NO", "ONE").Err())
 }
 
-// A node that was a replica of an older copy of itself has forgotten what it
-// accepted since. It is empty, for new connections and for those that were open
-// all the time, and comes back with a fresh range.
-func TestANodeThatWasAReplicaHasLostItsState(t *testing.T) {
+// A node that was a replica of an older copy of itself has forgotten what it accepted
+// since. It is empty, on new connections and on those that stayed open, and recovers
+// with a fresh range.
+func TestFormerReplicaHasNoState(t *testing.T) {
 	t.Parallel()
-	for name, stays := range map[string]bool{"connected all the time": true, "connected anew": false} {
+	for name, stays := range map[string]bool{"connection stays open": true, "new connection": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := startFleet(t, 3, testserver.RedisConfig("repl-diskless-sync-delay", "0")).shortLives()
-			f.copyOf(t, 0) // the first replica changes the identity of its master
-			f.copyOf(t, 1)
+			f := startFleet(t, 3, syncAtOnce).withShortQuarantine()
+			f.copyNode(t, 0) // the first replica changes the identity of its master
+			f.copyNode(t, 1)
 			f.init(t)
-			k := newTaker(t)
+			k := newLocker(t)
 			first := f.backend(t)
-			k.take(first)
-			require.NoError(t, first.Close(patient(t)))
-			older := []*testserver.RedisServer{f.copyOf(t, 0), f.copyOf(t, 1)}
-			for i := range older {
+			k.acquire(first)
+			require.NoError(t, first.Close(testContext(t)))
+			copies := []*testserver.RedisServer{f.copyNode(t, 0), f.copyNode(t, 1)}
+			for i := range copies {
 				c := f.client(t, i)
 				waitFor(t, func() bool { return infoField(t, c, "connected_slaves") == "0" })
 			}
 
 			b := f.backend(t)
-			k.takeSome(b, 50)
-			before := b.NodeStatuses(patient(t))
+			k.acquireN(b, 50)
+			before := b.NodeStatuses(testContext(t))
 			if !stays {
-				require.NoError(t, b.Close(patient(t)))
+				require.NoError(t, b.Close(testContext(t)))
 			}
-			for i, s := range older {
+			for i, s := range copies {
 				f.follow(t, i, s.Addr)
 			}
 			if !stays {
 				b = f.backend(t)
 			}
 			waitFor(t, func() bool {
-				after := b.NodeStatuses(patient(t))
+				after := b.NodeStatuses(testContext(t))
 				return changed(before[0], after[0]) && changed(before[1], after[1])
 			}, "the servers have new identities")
-			f.servers[2].Stop() // else it alone keeps tokens from going back
-			k.takeSome(b, 10)
+			f.servers[2].Stop() // otherwise this node alone keeps the tokens growing
+			k.acquireN(b, 10)
 		})
 	}
 }

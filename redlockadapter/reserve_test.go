@@ -8,15 +8,15 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// A node that is lost twice starts from another floor the second time, although
-// no other node has accepted a token in between.
-func TestANodeThatIsLostTwiceGetsTwoFloors(t *testing.T) {
+// A node that is lost twice gets a larger floor the second time, although no other node
+// has accepted a token in between.
+func TestNodeLostTwiceGetsTwoFloors(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3).shortLives().init(t)
+	f := startFleet(t, 3).withShortQuarantine().init(t)
 	b := f.backend(t)
 	floor := func() (floor fencing.Token) {
 		waitFor(t, func() bool {
-			live := b.NodeStatuses(patient(t))[0].Report.Live
+			live := b.NodeStatuses(testContext(t))[0].Report.Live
 			if live != nil {
 				floor = live.Floor
 			}
@@ -26,23 +26,23 @@ func TestANodeThatIsLostTwiceGetsTwoFloors(t *testing.T) {
 	}
 	var floors []fencing.Token
 	for range 2 {
-		require.NoError(t, f.client(t, 0).FlushAll(patient(t)).Err())
+		require.NoError(t, f.client(t, 0).FlushAll(testContext(t)).Err())
 		floors = append(floors, floor())
 	}
 	require.Greater(t, floors[1], floors[0])
 }
 
-// A server that was restarted twice, without a snapshot of its own in between,
-// does not hand out the same range twice: the recovery itself writes one.
-func TestTwoRestartsFromOneSnapshot(t *testing.T) {
+// A server that restarts twice from the same snapshot does not get the same range twice:
+// the recovery writes a snapshot.
+func TestRecoveryWritesASnapshot(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 1).shortLives().init(t)
-	b, k := f.backend(t), newTaker(t)
-	k.takeSome(b, 5)
-	require.NoError(t, f.client(t, 0).Save(patient(t)).Err())
+	f := startFleet(t, 1).withShortQuarantine().init(t)
+	b, k := f.backend(t), newLocker(t)
+	k.acquireN(b, 5)
+	require.NoError(t, f.client(t, 0).Save(testContext(t)).Err())
 	for range 2 {
 		f.servers[0].Kill()
 		require.NoError(t, f.servers[0].Start())
-		k.takeSome(b, 50)
+		k.acquireN(b, 50)
 	}
 }

@@ -12,26 +12,26 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// A standalone process leaves nodes alone that a service has used, also when they
-// were restarted: the log of the service knows which tokens they may accept.
-func TestAStandaloneProcessLeavesTheNodesOfAServiceAlone(t *testing.T) {
+// A standalone process does not recover nodes that a service has used: the log of the
+// service knows which tokens they may accept.
+func TestStandaloneProcessDoesNotRecoverNodesOfAService(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 1, testserver.RedisAppendOnly()).shortLives().init(t)
+	f := startFleet(t, 1, testserver.RedisAppendOnly()).withShortQuarantine().init(t)
 	b := f.backend(t)
-	status := b.NodeStatuses(patient(t))[0]
+	status := b.NodeStatuses(testContext(t))[0]
 	goal := recovery.Goal{Version: 9, Fleet: status.Report.Live.Fleet, Floor: 5, Ceiling: fencing.MaxToken}
-	require.NoError(t, b.Advance(patient(t), 0, goal)) // as the service does
+	require.NoError(t, b.Advance(testContext(t), 0, goal)) // as the service does
 	f.servers[0].Stop()
 	require.NoError(t, f.servers[0].Start())
 	waitFor(t, func() bool {
-		s := b.NodeStatuses(patient(t))[0]
+		s := b.NodeStatuses(testContext(t))[0]
 		return s.Err == nil && s.Joining != ""
 	}, "the process has looked at the node")
 	waitFor(t, func() bool {
-		_, _, err := b.Acquire(patient(t), engine.NewSessionID(), f.config.MaxTTL, request(1, "a"))
+		_, _, err := b.Acquire(testContext(t), engine.NewSessionID(), f.config.MaxTTL, request(1, "a"))
 		require.Error(t, err)
-		return b.NodeStatuses(patient(t))[0].Quarantine == 0
+		return b.NodeStatuses(testContext(t))[0].Quarantine == 0
 	}, "the quarantine is over")
-	require.ErrorContains(t, redlockadapter.Init(patient(t), f.config, fencing.None), "belong to a service")
-	require.Nil(t, b.NodeStatuses(patient(t))[0].Report.Live)
+	require.ErrorContains(t, redlockadapter.Init(testContext(t), f.config, fencing.None), "belong to a service")
+	require.Nil(t, b.NodeStatuses(testContext(t))[0].Report.Live)
 }

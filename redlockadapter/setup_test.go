@@ -28,9 +28,9 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// fakeTime is what to preload to move a server's clock. The C library comes with
-// it, so that the server uses its allocator: libfaketime and jemalloc call each
-// other in circles.
+// fakeTime returns the libraries to preload in order to shift a server's clock. With
+// the C library in front the server uses its allocator: libfaketime and jemalloc call
+// each other recursively.
 func fakeTime(t *testing.T) string {
 	t.Helper()
 	library, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
@@ -40,8 +40,8 @@ func fakeTime(t *testing.T) string {
 	return library[0] + ":" + libc[0]
 }
 
-// A server that would lose votes is refused, with what to change.
-func TestUnfitServersAreRefused(t *testing.T) {
+// New refuses a server that could lose votes. The error says what to change.
+func TestUnusableServersAreRefused(t *testing.T) {
 	t.Parallel()
 	plain := testserver.Redis(t)
 	host, port, err := net.SplitHostPort(plain.Addr)
@@ -73,17 +73,18 @@ func TestUnfitServersAreRefused(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(f)
 			}
-			_, err := redlockadapter.New(patient(t), f.config)
+			_, err := redlockadapter.New(testContext(t), f.config)
 			require.ErrorContains(t, err, c.says)
 			if name != "unreachable" {
-				require.NotErrorIs(t, err, engine.ErrUnavailable, "waiting does not help")
+				require.NotErrorIs(t, err, engine.ErrUnavailable, "a retry does not help")
 			}
 		})
 	}
 }
 
-// What a server says of itself decides. A real server of this kind is not at hand.
-func TestOldServersAreRefused(t *testing.T) {
+// New refuses servers by their INFO. These tests edit the INFO of a virtual server.
+func TestServersAreRefusedByTheirInfo(t *testing.T) {
+	t.Parallel()
 	for says, edit := range map[string][2]string{
 		"use version 7 or later":        {"redis_version:7.4.0", "redis_version:6.2.14"},
 		"use a 64-bit one":              {"arch_bits:64", "arch_bits:32"},
@@ -110,23 +111,22 @@ func TestOldServersAreRefused(t *testing.T) {
 	}
 }
 
-// A server that becomes unfit later loses its vote, and gets it back as a lost
-// node.
-func TestAServerBecomesUnfit(t *testing.T) {
+// A server that becomes unusable loses its vote. It recovers as a lost node.
+func TestServerBecomesUnusable(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3).shortLives().init(t)
-	b, k := f.backend(t), newTaker(t)
-	k.take(b)
+	f := startFleet(t, 3).withShortQuarantine().init(t)
+	b, k := f.backend(t), newLocker(t)
+	k.acquire(b)
 	c := f.client(t, 0)
-	require.NoError(t, c.ConfigSet(patient(t), "maxmemory-policy", "allkeys-lru").Err())
+	require.NoError(t, c.ConfigSet(testContext(t), "maxmemory-policy", "allkeys-lru").Err())
 	waitFor(t, func() bool {
-		err := b.NodeStatuses(patient(t))[0].Err
+		err := b.NodeStatuses(testContext(t))[0].Err
 		return err != nil && strings.Contains(err.Error(), "noeviction")
 	})
-	k.take(b)
-	require.NoError(t, c.ConfigSet(patient(t), "maxmemory-policy", "noeviction").Err())
+	k.acquire(b)
+	require.NoError(t, c.ConfigSet(testContext(t), "maxmemory-policy", "noeviction").Err())
 	waitFor(t, func() bool { return len(live(t, b)) == 3 })
-	k.take(b)
+	k.acquire(b)
 }
 
 // TLS and an ACL user work through redis.Options, per node.
@@ -145,20 +145,20 @@ func TestTLSAndUsers(t *testing.T) {
 	guarded := testserver.Redis(t, testserver.RedisConfig("user", "default", "on", "nopass", "-@all", "+ping"),
 		testserver.RedisConfig("user", "leased", "on", ">secret", "~{leased}:*", "&{leased}:*", "+@all"))
 	plain := testserver.Redis(t)
-	f := &fleet{config: redlockadapter.Config{NodeTimeout: slowNode, Logger: discard(), Nodes: []*redis.Options{
+	f := &fleet{config: redlockadapter.Config{NodeTimeout: busyTimeout, Logger: discard(), Nodes: []*redis.Options{
 		{Addr: secure, TLSConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
 		{Addr: guarded.Addr, Username: "leased", Password: "secret"},
 		{Addr: plain.Addr},
 	}}}
 	f.init(t)
-	b, k := f.backend(t), newTaker(t)
+	b, k := f.backend(t), newLocker(t)
 	require.Len(t, live(t, b), 3)
-	k.take(b)
+	k.acquire(b)
 	plain.Stop()
-	k.takeSome(b, 5)
+	k.acquireN(b, 5)
 
 	f.config.Nodes[1] = &redis.Options{Addr: guarded.Addr, Username: "leased", Password: "wrong"}
-	_, err = redlockadapter.New(patient(t), f.config)
+	_, err = redlockadapter.New(testContext(t), f.config)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "WRONGPASS")
 	require.NotContains(t, err.Error(), "wrong\"")
@@ -187,8 +187,8 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-// OnConnect and Dialer of the caller are used, and its options are not changed.
-func TestTheCallersOptionsAreUsed(t *testing.T) {
+// The caller's OnConnect and Dialer are used, and its options are not changed.
+func TestCallerOptionsAreUsed(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1).init(t)
 	var dialed, connected atomic.Int64
@@ -200,8 +200,8 @@ func TestTheCallersOptionsAreUsed(t *testing.T) {
 		OnConnect: func(context.Context, *redis.Conn) error { connected.Add(1); return nil }}
 	f.config.Nodes[0] = options
 	b := f.backend(t)
-	newTaker(t).take(b)
-	require.NoError(t, b.Close(patient(t)))
+	newLocker(t).acquire(b)
+	require.NoError(t, b.Close(testContext(t)))
 	require.Positive(t, dialed.Load())
 	require.Positive(t, connected.Load())
 	require.Equal(t, 7, options.MaxRetries)

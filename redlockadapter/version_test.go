@@ -13,12 +13,12 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// service is what a process knows of the topology of a service.
+// service is a service with a topology.
 type service struct {
 	topology atomic.Pointer[engine.Topology]
 }
 
-// follow returns a process that acts under the topology of s.
+// follow returns the Backend of a process that uses the topology of s.
 func (s *service) follow(t *testing.T, f *virtualFleet) *redlockadapter.Backend {
 	t.Helper()
 	one := *f
@@ -29,7 +29,7 @@ func (s *service) follow(t *testing.T, f *virtualFleet) *redlockadapter.Backend 
 func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy) {
 	all, err := engine.NewPolicies(append(policies, engine.Policy{Prefix: "e/", Mode: engine.Efficiency})...)
 	if err != nil {
-		panic(err) // the test is wrong
+		panic(err) // a mistake in the test
 	}
 	t := &engine.Topology{Version: version, Policies: all, Ready: true, Fleet: engine.Fleet{Namespace: "leased", MaxTTL: virtualTTL}}
 	for _, n := range f.nodes {
@@ -38,9 +38,9 @@ func (s *service) set(f *virtualFleet, version uint64, policies ...engine.Policy
 	s.topology.Store(t)
 }
 
-// A node refuses calls under policies that are older than those it has seen, and
-// adopts newer ones.
+// A node refuses calls with an older version than it has seen, and adopts a newer one.
 func TestNodesRefuseOlderVersions(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		var fresh, stale service
@@ -56,7 +56,7 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 
 		_, _, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/3"))
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
-		require.ErrorIs(t, err, engine.ErrUnavailable, "nothing has happened")
+		require.ErrorIs(t, err, engine.ErrUnavailable, "nothing was changed")
 		err = older.Renew(ctx, []Held{held})[0]
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
 		require.NotErrorIs(t, err, engine.ErrLost, "it may be renewed under the newer version")
@@ -71,9 +71,9 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 	})
 }
 
-// Once a majority was advanced, no attempt under older policies is granted or
-// renewed.
+// After a quorum was advanced, no attempt with an older version is granted or renewed.
 func TestAdvanceEndsOlderVersions(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		var s service
@@ -83,7 +83,7 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		require.NoError(t, err)
 		goal := recovery.Goal{Version: 3, Fleet: s.topology.Load().Fleet.Fingerprint(), Floor: 1000, Ceiling: 5000}
 		require.NoError(t, b.Advance(ctx, 0, goal))
-		require.NoError(t, b.Renew(ctx, []Held{held})[0], "one node is no majority")
+		require.NoError(t, b.Renew(ctx, []Held{held})[0], "one node is not a quorum")
 		require.NoError(t, b.Advance(ctx, 1, goal))
 		require.NoError(t, b.Advance(ctx, 1, recovery.Goal{Version: 1, Fleet: goal.Fleet}), "nothing is lowered")
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], redlockadapter.ErrVersion)
@@ -98,44 +98,46 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 	})
 }
 
-// A lock that moves is neither granted nor renewed. The version and the mode come
-// from one topology.
-func TestAMovingLockIsNotGranted(t *testing.T) {
+// A migrating lock is neither granted nor renewed. Version and mode come from one
+// topology.
+func TestMigratingLockIsNotGranted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/moving/1"))
+		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/migrating/1"))
 		require.NoError(t, err)
 		lost := make(chan error, 1)
 		session, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
 			Lost: func(_ engine.Nonce, err error) { lost <- err }})
 		require.NoError(t, err)
-		_, err = session.Acquire(ctx, request(1, "e/moving/2"))
+		_, err = session.Acquire(ctx, request(1, "e/migrating/2"))
 		require.NoError(t, err)
 
-		s.set(f, 3, engine.Policy{Prefix: "e/moving/", Mode: engine.Efficiency, Next: engine.Correctness})
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/moving/3"))
+		s.set(f, 3, engine.Policy{Prefix: "e/migrating/", Mode: engine.Efficiency, Next: engine.Correctness})
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/migrating/3"))
 		var moving *engine.MigratingError
 		require.ErrorAs(t, err, &moving)
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
 		_, err = session.Renew(ctx)
 		require.NoError(t, err)
-		require.ErrorIs(t, told(t, lost), engine.ErrTaken)
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1", "e/moving/1"))
+		require.ErrorIs(t, lostError(t, lost), engine.ErrTaken)
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1", "e/migrating/1"))
 		require.ErrorAs(t, err, &moving, "a set with one such lock")
 
-		s.set(f, 4, engine.Policy{Prefix: "e/moving/", Mode: engine.Correctness})
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/moving/1"))
+		s.set(f, 4, engine.Policy{Prefix: "e/migrating/", Mode: engine.Correctness})
+		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/migrating/1"))
 		require.ErrorIs(t, err, engine.ErrModeMismatch)
 		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/1"))
-		require.NoError(t, err, "other locks stay")
+		require.NoError(t, err, "other locks are not affected")
 	})
 }
 
-// A waiter is told when its lock begins to move.
-func TestAWaiterIsToldOfAMove(t *testing.T) {
+// A waiting acquire fails when the migration of its lock begins.
+func TestMigrationFailsWaiters(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		var s service
@@ -150,16 +152,17 @@ func TestAWaiterIsToldOfAMove(t *testing.T) {
 			_, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 			failed <- err
 		}()
-		pass(time.Second)
+		advance(time.Second)
 		s.set(f, 3, engine.Policy{Prefix: "e/1", Mode: engine.Efficiency, Next: engine.Correctness})
 		var moving *engine.MigratingError
 		require.ErrorAs(t, <-failed, &moving)
 	})
 }
 
-// A process whose fleet is not that of the topology, or whose service is not
-// ready, is not served.
-func TestTheFleetOfTheTopologyCounts(t *testing.T) {
+// A process gets no lease if its fleet is not that of the topology, or if the service is
+// not ready.
+func TestFleetMustMatchTheTopology(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		var s service

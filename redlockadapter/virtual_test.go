@@ -24,8 +24,8 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// virtualNode is a Redis master in a synctest bubble: miniredis runs the real
-// scripts, and the node answers INFO as a real server does.
+// virtualNode is a Redis master in a synctest bubble: miniredis runs the real scripts,
+// and the node answers INFO as a real server does.
 type virtualNode struct {
 	name string
 	mini *miniredis.Miniredis
@@ -33,7 +33,7 @@ type virtualNode struct {
 	mu       sync.Mutex
 	up       bool
 	lives    int
-	delay    time.Duration // of requests on their way to the node
+	delay    time.Duration // of requests to the node
 	acquires int           // calls of acquire.lua
 }
 
@@ -46,7 +46,7 @@ func newVirtualNode(t testing.TB, number int) *virtualNode {
 	return n
 }
 
-// now is the time of the bubble.
+// now returns the virtual time.
 func now() time.Time { return engine.MonotonicClock().Now().Time() }
 
 func (n *virtualNode) start(t testing.TB) {
@@ -61,7 +61,7 @@ func (n *virtualNode) start(t testing.TB) {
 	n.lives++
 }
 
-// stop ends all connections. The data stays.
+// stop closes all connections and keeps the data.
 func (n *virtualNode) stop() {
 	n.mu.Lock()
 	n.up = false
@@ -69,7 +69,7 @@ func (n *virtualNode) stop() {
 	n.mini.Close()
 }
 
-// restart begins a new life, with or without the data.
+// restart starts a new life, with or without the data.
 func (n *virtualNode) restart(t testing.TB, keep bool) {
 	t.Helper()
 	n.stop()
@@ -79,7 +79,7 @@ func (n *virtualNode) restart(t testing.TB, keep bool) {
 	n.start(t)
 }
 
-// before sees every command before miniredis does.
+// before is called before miniredis executes a command.
 func (n *virtualNode) before(c *server.Peer, command string, args ...string) bool {
 	n.mu.Lock()
 	if command == "EVALSHA" && len(args) > 0 && args[0] == acquireSHA {
@@ -96,7 +96,7 @@ func (n *virtualNode) before(c *server.Peer, command string, args ...string) boo
 	return false
 }
 
-// info is what a real server says of itself.
+// info returns the INFO of a real server.
 func (n *virtualNode) info() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,21 +127,21 @@ func (n *virtualNode) dial(context.Context, string, string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, far := net.Pipe()
-	go carry(far, conn, n.lateness)
-	go carry(conn, far, func() time.Duration { return 0 })
+	client, remote := net.Pipe()
+	go forward(remote, conn, n.currentDelay)
+	go forward(conn, remote, func() time.Duration { return 0 })
 	return client, nil
 }
 
-func (n *virtualNode) lateness() time.Duration {
+func (n *virtualNode) currentDelay() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.delay
 }
 
-// carry is one direction of a network connection: it has a buffer, which a
-// net.Pipe has not, and delivers what was sent even if the sender hangs up.
-func carry(from, to net.Conn, lateness func() time.Duration) {
+// forward is one direction of a network connection. Unlike a net.Pipe it has a buffer,
+// and delivers data even if the sender has closed the connection.
+func forward(from, to net.Conn, currentDelay func() time.Duration) {
 	type packet struct {
 		data []byte
 		due  time.Time
@@ -155,7 +155,7 @@ func carry(from, to net.Conn, lateness func() time.Duration) {
 			if err != nil {
 				return
 			}
-			queue <- packet{data[:n], now().Add(lateness())}
+			queue <- packet{data[:n], now().Add(currentDelay())}
 		}
 	}()
 	for p := range queue {
@@ -176,12 +176,12 @@ type virtualFleet struct {
 	clock  *leasetest.Clock
 }
 
-// virtualTTL is how long leases last, and how long nodes are in quarantine.
+// virtualTTL is the TTL of leases and the quarantine of nodes.
 const virtualTTL = 10 * time.Second
 
 func newVirtualFleet(t testing.TB, size int) *virtualFleet {
 	t.Helper()
-	t.Cleanup(func() { pass(3 * time.Second) }) // go-redis may sleep for a second after a failed dial, also if it is closed
+	t.Cleanup(func() { advance(3 * time.Second) }) // go-redis may sleep for a second after a failed dial, even if it is closed
 	f := &virtualFleet{clock: leasetest.NewClock(), config: redlockadapter.Config{MaxTTL: virtualTTL, Logger: discard()}}
 	for i := range size {
 		n := newVirtualNode(t, i)
@@ -207,7 +207,7 @@ func (f *virtualFleet) backend(t testing.TB) *redlockadapter.Backend {
 	return b
 }
 
-// live returns the nodes that vote, as b sees them.
+// live returns the nodes that vote.
 func live(t testing.TB, b *redlockadapter.Backend) (nodes []int) {
 	t.Helper()
 	for i, s := range b.NodeStatuses(context.Background()) {

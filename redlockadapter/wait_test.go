@@ -17,23 +17,22 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// waitingFor acquires, however long it takes.
-func waitingFor(ctx context.Context, b *redlockadapter.Backend, resources ...fencing.Resource) (Held, error) {
+// acquireWait acquires locks in a new session, and waits for them.
+func acquireWait(ctx context.Context, b *redlockadapter.Backend, resources ...fencing.Resource) (Held, error) {
 	r := request(1, resources...)
 	r.Wait = true
 	held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 	return held, err
 }
 
-// A release wakes one waiter, not all: the calls on the nodes are few, however
-// many wait.
-func TestAReleaseWakesNoHerd(t *testing.T) {
+// A release wakes one waiter, so the nodes get few calls, however many wait.
+func TestReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const processes, each = 4, 25
 		f := newVirtualFleet(t, 3).init(t)
 		holder := f.backend(t)
-		held := acquireFor(t, holder, "a")
+		held := acquireAlone(t, holder, "a")
 		var mu sync.Mutex
 		var tokens []fencing.Token
 		var waiting sync.WaitGroup
@@ -41,7 +40,7 @@ func TestAReleaseWakesNoHerd(t *testing.T) {
 			b := f.backend(t)
 			for range each {
 				waiting.Go(func() {
-					h, err := waitingFor(t.Context(), b, "a")
+					h, err := acquireWait(t.Context(), b, "a")
 					if err != nil {
 						t.Error(err)
 						return
@@ -49,14 +48,14 @@ func TestAReleaseWakesNoHerd(t *testing.T) {
 					mu.Lock()
 					tokens = append(tokens, h.Token)
 					mu.Unlock()
-					pass(time.Millisecond)
+					advance(time.Millisecond)
 					if err := b.Release(t.Context(), h); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 		}
-		pass(time.Second)
+		advance(time.Second)
 		before := f.nodes[0].countAcquires()
 		require.NoError(t, holder.Release(t.Context(), held))
 		waiting.Wait()
@@ -66,29 +65,30 @@ func TestAReleaseWakesNoHerd(t *testing.T) {
 	})
 }
 
-// While a lock is held for long, its waiters ask rarely.
-func TestWaitersAskRarely(t *testing.T) {
+// While a lock is held for long, its waiters poll rarely.
+func TestWaitersPollRarely(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		holder := f.backend(t)
-		held := acquireFor(t, holder, "a")
+		held := acquireAlone(t, holder, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		b := f.backend(t)
 		for range 100 {
-			waiting.Go(func() { _, _ = waitingFor(ctx, b, "a") })
+			waiting.Go(func() { _, _ = acquireWait(ctx, b, "a") })
 		}
-		pass(time.Second)
+		advance(time.Second)
 		before := f.nodes[0].countAcquires()
-		pass(5 * time.Second)
+		advance(5 * time.Second)
 		require.NoError(t, holder.Renew(ctx, []Held{held})[0])
-		require.Less(t, f.nodes[0].countAcquires()-before, 5*5+5, "one contender for the process, a few times a second")
+		require.Less(t, f.nodes[0].countAcquires()-before, 5*5+5, "one contender for the process, a few times per second")
 		cancel()
 		waiting.Wait()
 	})
 }
 
-// Two processes with many callers each share a lock about equally.
+// Two processes with many callers get a similar share of a lock.
 func TestProcessesShareALock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,12 +105,12 @@ func TestProcessesShareALock(t *testing.T) {
 			for range 10 {
 				work.Go(func() {
 					for ctx.Err() == nil {
-						h, err := waitingFor(ctx, b, "a")
+						h, err := acquireWait(ctx, b, "a")
 						if err != nil {
 							continue
 						}
 						grants[p].Add(1)
-						pass(2 * time.Millisecond)
+						advance(2 * time.Millisecond)
 						_ = b.Release(context.WithoutCancel(ctx), h)
 					}
 				})
@@ -124,23 +124,24 @@ func TestProcessesShareALock(t *testing.T) {
 	})
 }
 
-// A waiter that gives up leaves the queue to those behind it, in its own process
-// and in others.
-func TestAWaiterGoesAway(t *testing.T) {
+// After a waiter is canceled, those behind it get the lock, in its own process and in
+// others.
+func TestCanceledWaiterLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		holder, leaver, stayer := f.backend(t), f.backend(t), f.backend(t)
-		held := acquireFor(t, holder, "a")
+		held := acquireAlone(t, holder, "a")
 		leaving, leave := context.WithCancel(t.Context())
-		gone, got := make(chan error, 1), make(chan *redlockadapter.Backend, 2)
+		canceled, got := make(chan error, 1), make(chan *redlockadapter.Backend, 2)
 		go func() {
-			_, err := waitingFor(leaving, leaver, "a")
-			gone <- err
+			_, err := acquireWait(leaving, leaver, "a")
+			canceled <- err
 		}()
-		pass(50 * time.Millisecond)
+		advance(50 * time.Millisecond)
 		for _, b := range []*redlockadapter.Backend{leaver, stayer} {
 			go func() {
-				h, err := waitingFor(t.Context(), b, "a")
+				h, err := acquireWait(t.Context(), b, "a")
 				if err == nil {
 					err = b.Release(t.Context(), h)
 				}
@@ -149,38 +150,39 @@ func TestAWaiterGoesAway(t *testing.T) {
 				}
 				got <- b
 			}()
-			pass(50 * time.Millisecond)
+			advance(50 * time.Millisecond)
 		}
 		leave()
-		require.ErrorIs(t, <-gone, context.Canceled)
+		require.ErrorIs(t, <-canceled, context.Canceled)
 		released := now()
 		require.NoError(t, holder.Release(t.Context(), held))
 		require.NotEqual(t, <-got, <-got)
-		require.Less(t, now().Sub(released), time.Second, "nobody waits for the one that has gone")
+		require.Less(t, now().Sub(released), time.Second, "no one waits for the canceled waiter")
 		status, err := holder.Inspect(t.Context(), "a")
 		require.NoError(t, err)
 		require.Empty(t, status.Waiters)
 	})
 }
 
-// A process that ends without a word is passed over.
-func TestAWaitingProcessEnds(t *testing.T) {
+// A process that was closed while it waited does not delay the others.
+func TestClosedProcessLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		holder, ends, stays := f.backend(t), f.backend(t), f.backend(t)
-		held := acquireFor(t, holder, "a")
+		held := acquireAlone(t, holder, "a")
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _ = waitingFor(ctx, ends, "a") }()
-		pass(50 * time.Millisecond)
+		go func() { _, _ = acquireWait(ctx, ends, "a") }()
+		advance(50 * time.Millisecond)
 		granted := make(chan Held)
 		go func() {
-			h, err := waitingFor(t.Context(), stays, "a")
+			h, err := acquireWait(t.Context(), stays, "a")
 			if err != nil {
 				t.Error(err)
 			}
 			granted <- h
 		}()
-		pass(50 * time.Millisecond)
+		advance(50 * time.Millisecond)
 		cancel()
 		require.NoError(t, ends.Close(t.Context()))
 		released := now()
@@ -190,8 +192,9 @@ func TestAWaitingProcessEnds(t *testing.T) {
 	})
 }
 
-// Wake-ups are hints. If all of them are lost a waiter still gets the lock soon.
-func TestLostWakeUps(t *testing.T) {
+// Wake-ups are hints. If all of them are lost, a waiter still gets the lock soon.
+func TestLostWakeUpsOnlyDelay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		for _, n := range f.nodes {
@@ -204,13 +207,13 @@ func TestLostWakeUps(t *testing.T) {
 			})
 		}
 		holder, waiter := f.backend(t), f.backend(t)
-		held := acquireFor(t, holder, "a")
+		held := acquireAlone(t, holder, "a")
 		granted := make(chan error)
 		go func() {
-			_, err := waitingFor(t.Context(), waiter, "a")
+			_, err := acquireWait(t.Context(), waiter, "a")
 			granted <- err
 		}()
-		pass(time.Second)
+		advance(time.Second)
 		released := now()
 		require.NoError(t, holder.Release(t.Context(), held))
 		require.NoError(t, <-granted)
@@ -218,23 +221,23 @@ func TestLostWakeUps(t *testing.T) {
 	})
 }
 
-// With wake-ups the next process has the lock at once.
-func TestWakeUpsAreQuick(t *testing.T) {
+// A wake-up gives the next process the lock at once.
+func TestWakeUpIsImmediate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 5).init(t)
 		holder, waiter := f.backend(t), f.backend(t)
 		for range 20 {
-			held := acquireFor(t, holder, "a")
+			held := acquireAlone(t, holder, "a")
 			granted := make(chan Held)
 			go func() {
-				h, err := waitingFor(t.Context(), waiter, "a")
+				h, err := acquireWait(t.Context(), waiter, "a")
 				if err != nil {
 					t.Error(err)
 				}
 				granted <- h
 			}()
-			pass(time.Second)
+			advance(time.Second)
 			released := now()
 			require.NoError(t, holder.Release(t.Context(), held))
 			next := <-granted
@@ -244,8 +247,8 @@ func TestWakeUpsAreQuick(t *testing.T) {
 	})
 }
 
-// Overlapping sets of several processes are all served: no waiter holds a part of
-// its set while it waits.
+// Overlapping sets of several processes do not deadlock: no waiter holds a part of its
+// set while it waits.
 func TestSetsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,11 +259,11 @@ func TestSetsDoNotDeadlock(t *testing.T) {
 		for p := range 3 {
 			b := f.backend(t)
 			for w := range 5 {
-				dice := rand.New(rand.NewPCG(uint64(p), uint64(w)))
+				rng := rand.New(rand.NewPCG(uint64(p), uint64(w)))
 				work.Go(func() {
 					for range 20 {
-						set := sets[dice.IntN(len(sets))]
-						h, err := waitingFor(t.Context(), b, set...)
+						set := sets[rng.IntN(len(sets))]
+						h, err := acquireWait(t.Context(), b, set...)
 						if err != nil {
 							t.Error(err)
 							return
@@ -268,7 +271,7 @@ func TestSetsDoNotDeadlock(t *testing.T) {
 						for _, name := range set {
 							require.EqualValues(t, 1, holding[name[0]-'a'].Add(1))
 						}
-						pass(time.Duration(dice.IntN(3)) * time.Millisecond)
+						advance(time.Duration(rng.IntN(3)) * time.Millisecond)
 						for _, name := range set {
 							holding[name[0]-'a'].Add(-1)
 						}

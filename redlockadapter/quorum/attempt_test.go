@@ -9,6 +9,7 @@ import (
 )
 
 func TestAttemptIsGrantedInOneRoundIfNodesAgree(t *testing.T) {
+	t.Parallel()
 	a := NewAttempt(3)
 	require.Empty(t, a.Answer(0, yes(5)))
 	require.Equal(t, Wait, a.Outcome())
@@ -18,6 +19,7 @@ func TestAttemptIsGrantedInOneRoundIfNodesAgree(t *testing.T) {
 }
 
 func TestAttemptWritesTheLargestValueBack(t *testing.T) {
+	t.Parallel()
 	a := NewAttempt(3)
 	require.Empty(t, a.Answer(0, yes(5)))
 	require.Empty(t, a.Answer(1, Vote{State: Failed}))
@@ -30,6 +32,7 @@ func TestAttemptWritesTheLargestValueBack(t *testing.T) {
 }
 
 func TestAttemptIsLostIfARaiseIsRefused(t *testing.T) {
+	t.Parallel()
 	a := NewAttempt(3)
 	a.Answer(0, yes(5))
 	a.Answer(1, Vote{State: Held})
@@ -40,6 +43,7 @@ func TestAttemptIsLostIfARaiseIsRefused(t *testing.T) {
 }
 
 func TestAttemptRaisesANodeThatHasNotAnswered(t *testing.T) {
+	t.Parallel()
 	a := NewAttempt(5)
 	a.Answer(0, yes(1))
 	a.Answer(1, yes(2))
@@ -51,6 +55,7 @@ func TestAttemptRaisesANodeThatHasNotAnswered(t *testing.T) {
 }
 
 func TestLateAnswerIsRaisedToTheGrantedToken(t *testing.T) {
+	t.Parallel()
 	a := NewAttempt(3)
 	a.Answer(0, yes(5))
 	a.Answer(1, yes(5))
@@ -60,6 +65,7 @@ func TestLateAnswerIsRaisedToTheGrantedToken(t *testing.T) {
 }
 
 func TestResumedAttemptGoesOn(t *testing.T) {
+	t.Parallel()
 	a := Resume([]Vote{{State: Accepted, Token: 5, Raising: true}, {State: Failed}, yes(7)}, 7, fencing.None)
 	require.Empty(t, a.Raised(0, 7, yes(7)))
 	require.Equal(t, fencing.Token(7), a.Token())

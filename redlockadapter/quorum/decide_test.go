@@ -12,6 +12,7 @@ import (
 func yes(token fencing.Token) Vote { return Vote{State: Accepted, Token: token} }
 
 func TestDecide(t *testing.T) {
+	t.Parallel()
 	wait, held, failed := Vote{}, Vote{State: Held, Holder: "x"}, Vote{State: Failed}
 	for name, c := range map[string]struct {
 		votes    []Vote
@@ -38,6 +39,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestHeldByOther(t *testing.T) {
+	t.Parallel()
 	by := func(name string) Vote { return Vote{State: Held, Holder: name} }
 	require.True(t, HeldByOther([]Vote{by("a"), by("a"), yes(1)}))
 	require.False(t, HeldByOther([]Vote{by("a"), by("b"), yes(1)}), "split")
@@ -45,6 +47,7 @@ func TestHeldByOther(t *testing.T) {
 }
 
 func TestFreeAfter(t *testing.T) {
+	t.Parallel()
 	left := func(d time.Duration) Vote { return Vote{State: Held, Left: d} }
 	require.Equal(t, 2*time.Second, FreeAfter([]Vote{left(time.Second), left(3 * time.Second), left(2 * time.Second)}))
 	require.Zero(t, FreeAfter([]Vote{yes(1), yes(1), left(time.Second)}))

@@ -24,6 +24,7 @@ var (
 )
 
 func TestNext(t *testing.T) {
+	t.Parallel()
 	goal := Goal{Version: 3, Fleet: "f", Floor: 10, Ceiling: 20}
 	other := live(3, 10, 10, 20)
 	other.Live.Fleet = "g"
@@ -46,6 +47,7 @@ func TestNext(t *testing.T) {
 }
 
 func TestMet(t *testing.T) {
+	t.Parallel()
 	goal := Goal{Version: 3, Fleet: "f", Floor: 10, Ceiling: 20}
 	there, other := live(3, 10, 10, 15), live(3, 10, 10, 20)
 	other.Live.Fleet = "g"
@@ -58,6 +60,7 @@ func TestMet(t *testing.T) {
 }
 
 func TestRaiseCeiling(t *testing.T) {
+	t.Parallel()
 	goal := Goal{Version: 1, Fleet: "f", Ceiling: 10 * Jump}
 	_, needed := goal.RaiseCeiling([]Report{live(1, 9*Jump, 0, 10*Jump), silent})
 	require.False(t, needed)
@@ -67,6 +70,7 @@ func TestRaiseCeiling(t *testing.T) {
 }
 
 func TestReconcile(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		reports []Report
 		fresh   bool
@@ -93,6 +97,7 @@ func TestReconcile(t *testing.T) {
 }
 
 func TestStandaloneFloor(t *testing.T) {
+	t.Parallel()
 	floor, ok := StandaloneFloor([]Report{live(1, 7, 5, fencing.MaxToken), former(1, 3, 9, fencing.MaxToken), silent})
 	require.True(t, ok)
 	require.Equal(t, 9+Jump, floor)

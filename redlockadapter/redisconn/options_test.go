@@ -10,6 +10,7 @@ import (
 
 // go-redis must not repeat a script, and must respect deadlines.
 func TestOptionsOfGoRedis(t *testing.T) {
+	t.Parallel()
 	given := &redis.Options{Addr: "a:1", MaxRetries: 3, PoolSize: 50, ReadTimeout: time.Hour, Username: "u", Password: "p"}
 	o := options(Config{Options: given, Timeout: time.Second})
 	require.Equal(t, -1, o.MaxRetries)

@@ -16,6 +16,7 @@ import (
 // A server that answers a large batch one by one is not cut off, however long the
 // whole batch takes. A server that stops answering is.
 func TestTimeoutAppliesToProgressNotToTheWholeBatch(t *testing.T) {
+	t.Parallel()
 	const batch = 10
 	for name, answered := range map[string]int{"all are answered": batch, "the server stops after 6": 6, "nothing is answered": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -13,20 +13,20 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// A held lock takes little memory on a node. It is measured while nobody is
-// connected: the buffers of connections are no part of it.
-func TestMemoryOfAHeldLock(t *testing.T) {
+// A held lock uses little memory on a node. It is measured without connections, whose
+// buffers do not count.
+func TestMemoryPerLock(t *testing.T) {
 	t.Parallel()
 	const maxBytes, count = 250, 10_000
 	f := startFleet(t, 1).init(t)
 	server := f.client(t, 0)
 	hold := func(names string, count int) {
-		b, ctx, session := f.backend(t), patient(t), engine.NewSessionID()
-		room, done := make(chan struct{}, 64), sync.WaitGroup{}
+		b, ctx, session := f.backend(t), testContext(t), engine.NewSessionID()
+		slots, done := make(chan struct{}, 64), sync.WaitGroup{}
 		for i := range count {
-			room <- struct{}{}
+			slots <- struct{}{}
 			done.Go(func() {
-				defer func() { <-room }()
+				defer func() { <-slots }()
 				r := request(engine.Nonce(i+1), fencing.Resource(fmt.Sprint(names, i)))
 				r.Holder = "worker-1"
 				if _, _, err := b.Acquire(ctx, session, time.Minute, r); err != nil {
@@ -35,7 +35,7 @@ func TestMemoryOfAHeldLock(t *testing.T) {
 			})
 		}
 		done.Wait()
-		require.NoError(t, b.Close(ctx)) // what was acquired for others stays
+		require.NoError(t, b.Close(ctx)) // the leases stay: they belong to no session of b
 		waitFor(t, func() bool { return infoField(t, server, "connected_clients") == "1" })
 	}
 	used := func() int {
@@ -47,9 +47,9 @@ func TestMemoryOfAHeldLock(t *testing.T) {
 	before := used()
 	hold("own/", count)
 	bytes := (used() - before) / count
-	t.Logf("%d bytes a held lock", bytes)
+	t.Logf("%d bytes per held lock", bytes)
 	require.LessOrEqual(t, bytes, maxBytes)
-	keys, err := server.DBSize(patient(t)).Result()
+	keys, err := server.DBSize(testContext(t)).Result()
 	require.NoError(t, err)
 	require.Greater(t, keys, int64(count))
 }

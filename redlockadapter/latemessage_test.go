@@ -17,89 +17,88 @@ func dialer(to string) func(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// An acquire that arrives after its release, over another connection, takes
-// nothing.
-func TestALateAcquireIsRefused(t *testing.T) {
+// An acquire that arrives after its release, over another connection, is refused.
+func TestLateAcquireIsRefused(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	proxies := f.interpose(t, "acquire", 0, 1)
+	proxies := f.withProxies(t, "acquire", 0, 1)
 	b, session := f.backend(t), engine.NewSessionID()
 	for _, c := range proxies {
 		c.keep.Store(true)
 	}
-	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
+	_, _, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable, "two of three nodes did not answer")
 	for i, c := range proxies {
 		c.keep.Store(false)
-		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] != "" }, "the release is known on the node")
+		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] != "" }, "the node has executed the release")
 		require.Equal(t, 1, c.deliver(t))
 		require.Empty(t, f.record(t, i, "a")["nonce"])
 	}
-	require.Empty(t, f.record(t, 2, "a")["nonce"], "a lost attempt leaves nothing behind")
-	held, _, err := b.Acquire(patient(t), session, longTTL, request(2, "a"))
+	require.Empty(t, f.record(t, 2, "a")["nonce"], "the attempt was withdrawn")
+	held, _, err := b.Acquire(testContext(t), session, longTTL, request(2, "a"))
 	require.NoError(t, err)
-	require.NoError(t, b.Release(patient(t), held))
+	require.NoError(t, b.Release(testContext(t), held))
 }
 
-// A renewal that arrives after the release takes nothing back.
-func TestALateRenewalIsRefused(t *testing.T) {
+// A renewal that arrives after the release is refused.
+func TestLateRenewalIsRefused(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	proxies := f.interpose(t, "renew", 0, 1)
+	proxies := f.withProxies(t, "renew", 0, 1)
 	b, other := f.backend(t), f.backend(t)
-	held, _, err := b.Acquire(patient(t), engine.NewSessionID(), longTTL, request(1, "a"))
+	held, _, err := b.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err)
 	for _, c := range proxies {
 		c.keep.Store(true)
 	}
-	require.ErrorIs(t, b.Renew(patient(t), []Held{held})[0], engine.ErrUncertain)
-	if err := b.Release(patient(t), held); err != nil {
-		require.ErrorIs(t, err, engine.ErrUncertain, "connections are being made again")
+	require.ErrorIs(t, b.Renew(testContext(t), []Held{held})[0], engine.ErrUncertain)
+	if err := b.Release(testContext(t), held); err != nil {
+		require.ErrorIs(t, err, engine.ErrUncertain, "the connections were closed")
 	}
 	for i, c := range proxies {
-		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] == held.Name }, "the node hears of it all the same")
+		waitFor(t, func() bool { return f.record(t, i, "a")["ended"] == held.Name }, "the release is sent again")
 		require.Equal(t, 1, c.deliver(t))
 		require.Empty(t, f.record(t, i, "a")["nonce"])
 		c.keep.Store(false)
 	}
-	require.ErrorIs(t, b.Renew(patient(t), []Held{held})[0], engine.ErrLost, "nor does one by the caller")
-	_, grant, err := other.Acquire(patient(t), engine.NewSessionID(), longTTL, request(1, "a"))
+	require.ErrorIs(t, b.Renew(testContext(t), []Held{held})[0], engine.ErrLost, "the caller cannot renew it either")
+	_, grant, err := other.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err)
 	require.True(t, grant.Token.Newer(held.Token))
 }
 
-// A script whose reply is lost is not sent again: a copy could arrive after the
-// release. And an acceptance that nobody heard of does not count.
+// A script whose reply is lost is not sent again, since a copy could arrive after the
+// release. Its vote does not count.
 func TestScriptsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	proxies := f.interpose(t, "acquire", 0, 1)
+	proxies := f.withProxies(t, "acquire", 0, 1)
 	b, session := f.backend(t), engine.NewSessionID()
 	for _, c := range proxies {
 		c.swallow.Store(true)
 	}
-	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
+	_, _, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	for i, c := range proxies {
 		require.EqualValues(t, 1, c.passed.Load())
 		c.swallow.Store(false)
 		waitFor(t, func() bool { r := f.record(t, i, "a"); return r["token"] != "" && r["nonce"] == "" },
-			"what the node accepted is released over a new connection")
+			"the accepted attempt is released over a new connection")
 	}
-	_, _, err = b.Acquire(patient(t), session, longTTL, request(2, "a"))
+	_, _, err = b.Acquire(testContext(t), session, longTTL, request(2, "a"))
 	require.NoError(t, err)
 }
 
-// A node that was stopped and goes on carries out what it was sent meanwhile. The
-// lock is free all the same, long before the TTL has passed.
-func TestAStoppedNodeThatGoesOn(t *testing.T) {
+// A paused node executes the requests that it was sent meanwhile. The attempt is
+// nevertheless withdrawn long before its TTL has passed.
+func TestPausedNodeResumes(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
 	b, session := f.backend(t), engine.NewSessionID()
 	for _, s := range f.servers[:2] {
 		s.Pause()
 	}
-	_, _, err := b.Acquire(patient(t), session, longTTL, request(1, "a"))
+	_, _, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "2 are needed")
 	start := engine.SystemClock().Now()
@@ -117,7 +116,7 @@ func TestAStoppedNodeThatGoesOn(t *testing.T) {
 	nonce := engine.Nonce(1)
 	waitFor(t, func() bool {
 		nonce++
-		_, _, err = b.Acquire(patient(t), session, longTTL, request(nonce, "a"))
+		_, _, err = b.Acquire(testContext(t), session, longTTL, request(nonce, "a"))
 		return err == nil
 	})
 	require.Less(t, engine.SystemClock().Now().Since(start), longTTL)

@@ -11,12 +11,12 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// Tokens are exact on real servers up to the largest one, where Lua prints other
+// Tokens are exact on real servers up to the largest one, although Lua prints large
 // numbers as 1e+15.
 func TestTokensAreExact(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
-	b, other, ctx := f.backend(t), f.backend(t), patient(t)
+	b, other, ctx := f.backend(t), f.backend(t), testContext(t)
 	fleet := engine.Fleet{}
 	for _, s := range f.servers {
 		fleet.Addresses = append(fleet.Addresses, s.Addr)
@@ -51,38 +51,38 @@ func TestTokensAreExact(t *testing.T) {
 	require.ErrorContains(t, err, "near 2^53")
 }
 
-// initialised gives each node of a new fleet a range of its own.
-func (f *fleet) initialised(t *testing.T, floors, ceilings []fencing.Token) *redlockadapter.Backend {
+// initRanges gives each node of a new fleet its own range.
+func (f *fleet) initRanges(t *testing.T, floors, ceilings []fencing.Token) *redlockadapter.Backend {
 	t.Helper()
-	f.config.Topology = func() engine.Topology { return engine.Topology{} } // nobody else recovers the nodes
+	f.config.Topology = func() engine.Topology { return engine.Topology{} } // no process recovers the nodes by itself
 	keeper := f.backend(t)
 	f.config.Topology = nil
 	for i := range f.servers {
-		require.NoError(t, keeper.Join(patient(t), i, "join", 1))
-		_, err := keeper.Initialise(patient(t), i, recovery.Range{Join: "join", Version: 1, Floor: floors[i], Ceiling: ceilings[i]})
+		require.NoError(t, keeper.Join(testContext(t), i, "join", 1))
+		_, err := keeper.Initialise(testContext(t), i, recovery.Range{Join: "join", Version: 1, Floor: floors[i], Ceiling: ceilings[i]})
 		require.NoError(t, err)
 	}
 	return keeper
 }
 
-// A raise does not take a node above its ceiling either.
-func TestARaiseRespectsTheCeiling(t *testing.T) {
+// A raise does not exceed the ceiling of a node.
+func TestRaiseRespectsTheCeiling(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
-	f.initialised(t, []fencing.Token{10, 10, 20}, []fencing.Token{14, 14, 100})
+	f.initRanges(t, []fencing.Token{10, 10, 20}, []fencing.Token{14, 14, 100})
 	b := f.backend(t)
-	f.servers[1].Stop() // the two that are left must agree on a token above 20
-	_, err := newTaker(t).try(b)
+	f.servers[1].Stop() // the other two must agree on a token above 20
+	_, err := newLocker(t).try(b)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
-	require.LessOrEqual(t, b.NodeStatuses(patient(t))[0].Report.Live.Max, fencing.Token(14))
+	require.LessOrEqual(t, b.NodeStatuses(testContext(t))[0].Report.Live.Max, fencing.Token(14))
 }
 
-// No node accepts a token above its ceiling.
-func TestTheCeilingIsRespected(t *testing.T) {
+// An acquire does not exceed the ceiling of a node.
+func TestAcquireRespectsTheCeiling(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
-	keeper, ctx := f.initialised(t, []fencing.Token{10, 10, 12}, []fencing.Token{14, 15, 16}), patient(t)
-	b, k := f.backend(t), newTaker(t)
+	keeper, ctx := f.initRanges(t, []fencing.Token{10, 10, 12}, []fencing.Token{14, 15, 16}), testContext(t)
+	b, k := f.backend(t), newLocker(t)
 	for range 10 {
 		token, err := k.try(b)
 		if err != nil {
@@ -90,11 +90,11 @@ func TestTheCeilingIsRespected(t *testing.T) {
 			require.ErrorContains(t, err, "ceiling")
 			break
 		}
-		require.LessOrEqual(t, token, fencing.Token(15), "a majority has this ceiling or a larger one")
+		require.LessOrEqual(t, token, fencing.Token(15), "a quorum has this ceiling or a larger one")
 	}
 	for i, s := range b.NodeStatuses(ctx) {
 		require.LessOrEqual(t, s.Report.Live.Max, 14+fencing.Token(i))
 		require.NoError(t, keeper.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: s.Report.Live.Fleet, Ceiling: 100}))
 	}
-	require.LessOrEqual(t, k.take(b), fencing.Token(20))
+	require.LessOrEqual(t, k.acquire(b), fencing.Token(20))
 }
