@@ -2,11 +2,11 @@ package quorum
 
 import "github.com/leased-project/leased/fencing"
 
-// Attempt follows one try of one nonce on all nodes: answers go in, raises come
-// out. It does no I/O and reads no clock. It is not safe for concurrent use.
+// Attempt is one acquisition attempt on all nodes. It takes the answers of the nodes and
+// returns the raises to send. It is not safe for concurrent use.
 type Attempt struct {
 	votes    []Vote
-	proposed fencing.Token // the value of the last raise, or None
+	proposed fencing.Token // by the last raise, or None
 	outcome  Outcome
 	token    fencing.Token
 }
@@ -17,12 +17,11 @@ type Raise struct {
 	Token fencing.Token
 }
 
-// NewAttempt returns an Attempt on n nodes, none of which has answered.
+// NewAttempt returns an Attempt on n nodes without answers.
 func NewAttempt(n int) *Attempt { return &Attempt{votes: make([]Vote, n)} }
 
-// Resume returns an Attempt in the middle of its way, for a checker that keeps
-// attempts as plain values: with these votes, the last proposed value, and the
-// granted token, or None.
+// Resume returns an Attempt with these votes, the token that was proposed last, and the
+// granted token; both may be None. It is for checkers that store attempts as values.
 func Resume(votes []Vote, proposed, granted fencing.Token) *Attempt {
 	a := &Attempt{votes: votes, proposed: proposed, token: granted}
 	if granted != fencing.None {
@@ -31,7 +30,7 @@ func Resume(votes []Vote, proposed, granted fencing.Token) *Attempt {
 	return a
 }
 
-// Proposed returns the value of the last raise, or None.
+// Proposed returns the token of the last raise, or None.
 func (a *Attempt) Proposed() fencing.Token { return a.proposed }
 
 // Votes returns the latest answer of each node. The caller must not change it.
@@ -43,18 +42,18 @@ func (a *Attempt) Outcome() Outcome { return a.outcome }
 // Token returns the granted token, or None.
 func (a *Attempt) Token() fencing.Token { return a.token }
 
-// Answer takes in a node's answer to the acquire. The raises are to be sent.
+// Answer records a node's answer to the acquire, and returns the raises to send.
 func (a *Attempt) Answer(node int, v Vote) []Raise {
 	v.Raising = a.votes[node].Raising
 	a.votes[node] = v
 	if a.outcome == Granted && v.State == Accepted && v.Token < a.token {
-		return []Raise{a.raise(node, a.token)} // else the counters differ next time
+		return []Raise{a.raise(node, a.token)} // otherwise the next attempt needs two rounds
 	}
 	return a.decide()
 }
 
-// Raised takes in a node's answer to a raise: Accepted with the token, or the
-// reason why not.
+// Raised records a node's answer to a raise with this token, and returns the raises to
+// send.
 func (a *Attempt) Raised(node int, token fencing.Token, v Vote) []Raise {
 	vote := &a.votes[node]
 	if token >= a.proposed {
@@ -63,14 +62,14 @@ func (a *Attempt) Raised(node int, token fencing.Token, v Vote) []Raise {
 	switch {
 	case v.State == Accepted:
 		vote.State, vote.Token = Accepted, max(vote.Token, token)
-	case vote.State == Accepted && vote.Token >= token: // it had accepted more by itself
+	case vote.State == Accepted && vote.Token >= token: // it has already accepted a larger one
 	default:
 		vote.State = v.State
 	}
 	return a.decide()
 }
 
-// decide acts on the votes until the attempt is decided.
+// decide applies Decide until the attempt is decided.
 func (a *Attempt) decide() []Raise {
 	if a.outcome != Wait {
 		return nil

@@ -18,7 +18,7 @@ func TestAttemptIsGrantedInOneRoundIfNodesAgree(t *testing.T) {
 	require.Equal(t, fencing.Token(5), a.Token())
 }
 
-func TestAttemptWritesTheLargestValueBack(t *testing.T) {
+func TestAttemptRaisesToTheLargestToken(t *testing.T) {
 	t.Parallel()
 	a := NewAttempt(3)
 	require.Empty(t, a.Answer(0, yes(5)))
@@ -59,12 +59,12 @@ func TestLateAnswerIsRaisedToTheGrantedToken(t *testing.T) {
 	a := NewAttempt(3)
 	a.Answer(0, yes(5))
 	a.Answer(1, yes(5))
-	require.Equal(t, []Raise{{Node: 2, Token: 5}}, a.Answer(2, yes(4)), "else the counters differ next time")
+	require.Equal(t, []Raise{{Node: 2, Token: 5}}, a.Answer(2, yes(4)), "otherwise the next attempt needs two rounds")
 	require.Empty(t, a.Raised(2, 5, yes(5)))
 	require.Equal(t, fencing.Token(5), a.Token())
 }
 
-func TestResumedAttemptGoesOn(t *testing.T) {
+func TestResumedAttemptContinues(t *testing.T) {
 	t.Parallel()
 	a := Resume([]Vote{{State: Accepted, Token: 5, Raising: true}, {State: Failed}, yes(7)}, 7, fencing.None)
 	require.Empty(t, a.Raised(0, 7, yes(7)))

@@ -7,7 +7,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// State is what an attempt knows of its vote on one node.
+// State is the state of a vote.
 type State uint8
 
 const (
@@ -15,10 +15,10 @@ const (
 	Pending State = iota
 	// Accepted: the node has accepted Vote.Token for this attempt.
 	Accepted
-	// Held: someone else has the lock on this node.
+	// Held: another attempt holds the lock on this node.
 	Held
-	// Refused: the node does not vote for this attempt: it is empty, belongs to
-	// another fleet, has a newer version, or has lost the lock.
+	// Refused: the node does not vote for this attempt, for example because it is
+	// empty, votes in another fleet, or has seen a newer version.
 	Refused
 	// Failed: no answer will come. The node may have accepted.
 	Failed
@@ -27,15 +27,15 @@ const (
 // Vote is the answer of one node to one attempt.
 type Vote struct {
 	State State
-	Token fencing.Token // for Accepted: the last value that was accepted
-	Left  time.Duration // for Held: the time that the holder has left
+	Token fencing.Token // for Accepted: the token that was accepted last
+	Left  time.Duration // for Held: the time until the holder's lease expires
 	// Holder is, for Held, the session that holds the lock.
 	Holder string
-	// Raising: a raise was sent, and its answer may still come.
+	// Raising: a raise was sent, and is not answered yet.
 	Raising bool
 }
 
-// Size is how many of n nodes make a majority.
+// Size returns the size of a quorum of n nodes.
 func Size(n int) int { return n/2 + 1 }
 
 // Outcome is the state of an attempt.
@@ -44,25 +44,24 @@ type Outcome uint8
 const (
 	// Wait for more answers.
 	Wait Outcome = iota
-	// Granted: a majority has accepted Decision.Token.
+	// Granted: a quorum has accepted Decision.Token.
 	Granted
-	// Differ: a majority accepts the attempt with different values, and the
-	// answers to come cannot make them agree. Raise every node that may have the
-	// lock for this attempt to Decision.Token.
+	// Differ: a quorum has accepted the attempt, with different tokens, and pending
+	// answers cannot change that. Raise every node that may hold the lock for this
+	// attempt to Decision.Token.
 	Differ
-	// Lost: no majority can come together any more.
+	// Lost: the attempt cannot get a quorum any more.
 	Lost
 )
 
-// Decision is what to do next.
+// Decision is the result of Decide.
 type Decision struct {
 	Outcome Outcome
 	Token   fencing.Token
 }
 
-// Decide looks at the votes of all nodes. proposed is the value of the last
-// Raise, or None. It decides as soon as the answers allow it, without waiting
-// for those that cannot change anything.
+// Decide returns the outcome of an attempt with these votes. proposed is the token of the
+// last raise, or None. It does not wait for answers that cannot change the outcome.
 func Decide(votes []Vote, proposed fencing.Token) Decision {
 	q := Size(len(votes))
 	accepted, possible := 0, 0
@@ -72,7 +71,7 @@ func Decide(votes []Vote, proposed fencing.Token) Decision {
 		case Accepted:
 			accepted++
 			top = max(top, v.Token)
-			// Raises under way move the nodes past any smaller value.
+			// Raises in flight move the nodes past any smaller token.
 			if v.Token >= proposed && agreeing(votes, v.Token) >= q {
 				return Decision{Outcome: Granted, Token: v.Token}
 			}
@@ -86,12 +85,12 @@ func Decide(votes []Vote, proposed fencing.Token) Decision {
 	case accepted >= q && top > proposed && agreeing(votes, top)+possible < q:
 		return Decision{Outcome: Differ, Token: top}
 	case accepted >= q && possible == 0 && !raising(votes):
-		return Decision{Outcome: Lost} // the nodes that were to be raised did not follow
+		return Decision{Outcome: Lost} // nodes refused the raise
 	}
 	return Decision{Outcome: Wait}
 }
 
-// agreeing counts the nodes that have accepted a value.
+// agreeing counts the nodes that have accepted this token.
 func agreeing(votes []Vote, token fencing.Token) int {
 	n := 0
 	for _, v := range votes {
@@ -106,26 +105,26 @@ func raising(votes []Vote) bool {
 	return slices.ContainsFunc(votes, func(v Vote) bool { return v.State == Accepted && v.Raising })
 }
 
-// HeldByOther reports whether one other session has the lock on a majority of
-// the nodes. If not, the votes are split or nodes are unreachable, and no release
-// may ever wake a waiter: it must try again by itself.
+// HeldByOther reports whether one other session holds the lock on a quorum. If not, the
+// votes are split or nodes are unreachable, and no release may ever wake a waiter: it must
+// retry after a pause.
 func HeldByOther(votes []Vote) bool {
 	for _, v := range votes {
-		with := 0
+		same := 0
 		for _, other := range votes {
 			if other.State == Held && v.State == Held && other.Holder == v.Holder {
-				with++
+				same++
 			}
 		}
-		if with >= Size(len(votes)) {
+		if same >= Size(len(votes)) {
 			return true
 		}
 	}
 	return false
 }
 
-// FreeAfter returns when a majority of the nodes will be free, as far as the
-// votes tell, if nothing is renewed or released.
+// FreeAfter returns the time after which a quorum of the nodes is free, according to the
+// votes, if nothing is renewed or released.
 func FreeAfter(votes []Vote) time.Duration {
 	var left []time.Duration
 	for _, v := range votes {

@@ -19,20 +19,20 @@ func TestDecide(t *testing.T) {
 		proposed fencing.Token
 		want     Decision
 	}{
-		"nothing heard":              {[]Vote{wait, wait, wait}, 0, Decision{}},
-		"one of three":               {[]Vote{yes(5), wait, wait}, 0, Decision{}},
-		"two agree, the third can":   {[]Vote{yes(5), yes(5), wait}, 0, Decision{Granted, 5}},
-		"one node is a majority":     {[]Vote{yes(1)}, 0, Decision{Granted, 1}},
-		"they differ, one may help":  {[]Vote{yes(5), yes(6), wait}, 0, Decision{}},
-		"they differ, nobody helps":  {[]Vote{yes(5), yes(6), held}, 0, Decision{Differ, 6}},
-		"a raise is under way":       {[]Vote{{State: Accepted, Token: 5, Raising: true}, yes(6), held}, 6, Decision{}},
-		"raised":                     {[]Vote{yes(6), yes(6), held}, 6, Decision{Granted, 6}},
-		"a raise was not followed":   {[]Vote{yes(5), yes(6), held}, 6, Decision{Outcome: Lost}},
-		"less than was proposed":     {[]Vote{{State: Accepted, Token: 5, Raising: true}, yes(5), yes(6)}, 6, Decision{}},
-		"impossible, one not heard":  {[]Vote{held, held, wait}, 0, Decision{Outcome: Lost}},
-		"impossible, failed":         {[]Vote{yes(5), failed, held}, 0, Decision{Outcome: Lost}},
-		"five, three agree of four":  {[]Vote{yes(5), yes(4), yes(5), yes(5), wait}, 0, Decision{Granted, 5}},
-		"a smaller majority is good": {[]Vote{yes(5), yes(9), yes(5), yes(5), wait}, 0, Decision{Granted, 5}},
+		"no answers":                  {[]Vote{wait, wait, wait}, 0, Decision{}},
+		"one of three":                {[]Vote{yes(5), wait, wait}, 0, Decision{}},
+		"two agree, one is pending":   {[]Vote{yes(5), yes(5), wait}, 0, Decision{Granted, 5}},
+		"one node is a quorum":        {[]Vote{yes(1)}, 0, Decision{Granted, 1}},
+		"they differ, one is pending": {[]Vote{yes(5), yes(6), wait}, 0, Decision{}},
+		"they differ, none pending":   {[]Vote{yes(5), yes(6), held}, 0, Decision{Differ, 6}},
+		"a raise is in flight":        {[]Vote{{State: Accepted, Token: 5, Raising: true}, yes(6), held}, 6, Decision{}},
+		"raised":                      {[]Vote{yes(6), yes(6), held}, 6, Decision{Granted, 6}},
+		"a raise was refused":         {[]Vote{yes(5), yes(6), held}, 6, Decision{Outcome: Lost}},
+		"below the proposed token":    {[]Vote{{State: Accepted, Token: 5, Raising: true}, yes(5), yes(6)}, 6, Decision{}},
+		"two held, one pending":       {[]Vote{held, held, wait}, 0, Decision{Outcome: Lost}},
+		"one failed, one held":        {[]Vote{yes(5), failed, held}, 0, Decision{Outcome: Lost}},
+		"three of five agree":         {[]Vote{yes(5), yes(4), yes(5), yes(5), wait}, 0, Decision{Granted, 5}},
+		"a quorum below the largest":  {[]Vote{yes(5), yes(9), yes(5), yes(5), wait}, 0, Decision{Granted, 5}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, Decide(c.votes, c.proposed)) })
 	}
@@ -43,7 +43,7 @@ func TestHeldByOther(t *testing.T) {
 	by := func(name string) Vote { return Vote{State: Held, Holder: name} }
 	require.True(t, HeldByOther([]Vote{by("a"), by("a"), yes(1)}))
 	require.False(t, HeldByOther([]Vote{by("a"), by("b"), yes(1)}), "split")
-	require.False(t, HeldByOther([]Vote{by("a"), {}, {State: Failed}}), "not seen to be")
+	require.False(t, HeldByOther([]Vote{by("a"), {}, {State: Failed}}), "on one node only")
 }
 
 func TestFreeAfter(t *testing.T) {

@@ -1,14 +1,14 @@
-// Package quorum decides what the answers of N independent Redis nodes amount to.
+// Package quorum decides the outcome of an acquisition attempt from the votes of N
+// independent Redis nodes.
 //
-// It gives nothing that depends on time: it does no I/O, reads no clock, and knows
-// nothing of mutual exclusion. It decides tokens: one is granted when a majority
-// has accepted the same value for one attempt. A node accepts a value for one
-// attempt only, and each larger than the one before; two majorities share a
-// node; so no token is granted twice, and a later grant has a larger one.
+// It does not provide mutual exclusion, and depends on no clock and no I/O. It decides
+// tokens: a token is granted when a quorum has accepted it for one attempt. A node accepts
+// a token for one attempt only, and each is larger than the one before; two quorums share
+// a node; so no token is granted twice, and a later grant has a larger token.
 //
-// The nouns, in reading order: [Vote], the answer of one node; [Decide], which
-// turns votes into a [Decision]; [Attempt], which follows one attempt from answer
-// to answer and says what to send next.
+// The nouns, in reading order: [Vote], the answer of one node; [Decide], which turns votes
+// into a [Decision]; [Attempt], which takes the answers one by one and returns the raises
+// to send.
 //
-// The adapter, the exhaustive search and the simulator run these same functions.
+// The adapter, the exhaustive search and the simulator run the same functions.
 package quorum

@@ -1,18 +1,17 @@
 // Package recovery decides how Redis nodes become voters, and what they must
 // reach before a change of mode or fleet may complete.
 //
-// It gives nothing by itself: it does no I/O and reads no clock. A restart of a
-// Redis server is a loss: its state has another name afterwards, so the node is
-// empty and does not vote. It becomes a voter again with a fresh range of tokens
-// above everything that it can have accepted and forgotten. With a service, the
-// Raft log assigns that range; without one, a majority of nodes reports how far
-// tokens had come.
+// It only decides: it does no I/O and reads no clock. A restart of a Redis server counts
+// as data loss: the keys of its new life have other names, so the node is empty and does
+// not vote. It becomes a voter again with a fresh range of tokens, above everything that it
+// can have accepted and forgotten. With a service, the Raft log assigns that range; without
+// one, a quorum of nodes reports which tokens were granted.
 //
-// The nouns, in reading order: [Report], what a node says of itself; [Goal],
-// the version, fleet, floor and ceiling that the log wants every node to have;
-// [Reconcile], how a log that may have forgotten something catches up with the
-// nodes; [StandaloneFloor], the floor of a recovered node without a service.
+// The nouns, in reading order: [Report], the state of a node; [Range], the tokens that a
+// node may accept; [Goal], the version, fleet, floor and ceiling that every node must
+// reach; [Reconcile], which brings a log that may have forgotten something up to date with
+// the nodes; [StandaloneFloor], the floor of a recovered node without a service.
 //
-// The adapter, the service, the exhaustive search and the simulator run these
-// same functions.
+// The adapter, the service, the exhaustive search and the simulator run the same
+// functions.
 package recovery

@@ -2,14 +2,14 @@ package recovery
 
 import "github.com/leased-project/leased/fencing"
 
-// Reconcile returns the largest version and ceiling that the nodes know of, for a
-// log that may have forgotten some: one that was restored from a snapshot, or one
-// that meets a fleet for the first time. ok is false while fewer than a quorum of
-// the nodes can report; an operator must then provide a ceiling.
+// Reconcile returns the largest version and ceiling that the nodes report, for a log that
+// may lack them: one that was restored from a snapshot, or one that uses a fleet for the
+// first time. ok is false while fewer than a quorum of the nodes can report; an operator
+// must then provide a ceiling.
 //
-// whole says that the log was not rolled back, so that it knows of every range that
-// it assigned; only then does a node without any data count as a report.
-func Reconcile(reports []Report, whole bool) (version uint64, ceiling fencing.Token, ok bool) {
+// complete says that the log was not rolled back, so it has every range that it assigned.
+// Only then does a node without data count as a report.
+func Reconcile(reports []Report, complete bool) (version uint64, ceiling fencing.Token, ok bool) {
 	known := 0
 	for _, r := range reports {
 		if !r.Reached {
@@ -22,16 +22,15 @@ func Reconcile(reports []Report, whole bool) (version uint64, ceiling fencing.To
 				version, ceiling = max(version, s.Version), max(ceiling, s.bound())
 			}
 		}
-		if evidence || whole {
+		if evidence || complete {
 			known++
 		}
 	}
 	return version, ceiling, known >= quorum(len(reports))
 }
 
-// bound returns what no acceptance of the node exceeds, as far as its state
-// tells. Without a service there is no ceiling, and Jump covers what the state
-// may lack.
+// bound returns an upper bound of the tokens that the node can have accepted. Without a
+// service there is no ceiling, and Jump covers what an older state lacks.
 func (s *State) bound() fencing.Token {
 	if s.Ceiling < fencing.MaxToken {
 		return s.Ceiling
@@ -39,10 +38,10 @@ func (s *State) bound() fencing.Token {
 	return max(s.Max, s.Floor) + Jump
 }
 
-// StandaloneFloor returns the floor of a node that is recovered without a
-// service: Jump above everything that a quorum reports, live or from a former
-// life. The reports must have been asked for after the join nonce was put on the
-// node. ok is false while fewer than a quorum can report.
+// StandaloneFloor returns the floor of a node that is recovered without a service: Jump
+// above everything that a quorum reports, live or from a former life. The reports must be
+// requested after the join nonce was put on the node. ok is false while fewer than a quorum
+// can report.
 func StandaloneFloor(reports []Report) (floor fencing.Token, ok bool) {
 	known := 0
 	for _, r := range reports {

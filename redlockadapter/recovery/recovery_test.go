@@ -8,12 +8,12 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// live is the report of a voter of fleet "f".
+// live returns the report of a voter of fleet "f".
 func live(version uint64, top, floor, ceiling fencing.Token) Report {
 	return Report{Reached: true, Live: &State{Version: version, Fleet: "f", Max: top, Floor: floor, Ceiling: ceiling}}
 }
 
-// former is the report of an empty node that finds data of a former life.
+// former returns the report of an empty node with the state of a former life.
 func former(version uint64, top, floor, ceiling fencing.Token) Report {
 	return Report{Reached: true, Former: live(version, top, floor, ceiling).Live}
 }
@@ -52,10 +52,10 @@ func TestMet(t *testing.T) {
 	there, other := live(3, 10, 10, 15), live(3, 10, 10, 20)
 	other.Live.Fleet = "g"
 	require.True(t, goal.Met([]Report{there, there, silent}))
-	require.False(t, goal.Met([]Report{there, silent, empty}), "a minority")
+	require.False(t, goal.Met([]Report{there, silent, empty}), "less than a quorum")
 	require.False(t, goal.Met([]Report{there, live(2, 10, 10, 20), silent}), "one has an older version")
 	require.False(t, goal.Met([]Report{there, live(3, 10, 9, 20), silent}), "one has a lower floor")
-	require.False(t, goal.Met([]Report{there, former(3, 10, 10, 20), silent}), "a former life has no vote")
+	require.False(t, goal.Met([]Report{there, former(3, 10, 10, 20), silent}), "a former life does not vote")
 	require.False(t, goal.Met([]Report{there, other, silent}), "one votes in another fleet")
 }
 
@@ -72,23 +72,23 @@ func TestRaiseCeiling(t *testing.T) {
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reports []Report
-		fresh   bool
-		version uint64
-		ceiling fencing.Token
-		ok      bool
+		reports  []Report
+		complete bool
+		version  uint64
+		ceiling  fencing.Token
+		ok       bool
 	}{
-		"largest of a quorum":           {[]Report{live(3, 1, 0, 50), live(4, 2, 0, 40), silent}, false, 4, 50, true},
-		"former lives are evidence":     {[]Report{former(7, 1, 0, 50), live(4, 2, 0, 40), silent}, false, 7, 50, true},
-		"a minority":                    {[]Report{live(3, 1, 0, 50), silent, silent}, false, 3, 50, false},
-		"an emptied node has nothing":   {[]Report{live(3, 1, 0, 50), empty, empty}, false, 3, 50, false},
-		"a fresh log and empty nodes":   {[]Report{empty, empty, silent}, true, 0, 0, true},
-		"a fresh log and used nodes":    {[]Report{empty, live(9, 1, 0, 50), silent}, true, 9, 50, true},
-		"no answer is never a report":   {[]Report{silent, silent, empty}, true, 0, 0, false},
-		"no ceiling: the jump above it": {[]Report{live(1, 7, 5, fencing.MaxToken), live(1, 3, 9, fencing.MaxToken)}, false, 1, 9 + Jump, true},
+		"largest of a quorum":             {[]Report{live(3, 1, 0, 50), live(4, 2, 0, 40), silent}, false, 4, 50, true},
+		"former lives are evidence":       {[]Report{former(7, 1, 0, 50), live(4, 2, 0, 40), silent}, false, 7, 50, true},
+		"less than a quorum":              {[]Report{live(3, 1, 0, 50), silent, silent}, false, 3, 50, false},
+		"an emptied node reports nothing": {[]Report{live(3, 1, 0, 50), empty, empty}, false, 3, 50, false},
+		"a new log and empty nodes":       {[]Report{empty, empty, silent}, true, 0, 0, true},
+		"a new log and used nodes":        {[]Report{empty, live(9, 1, 0, 50), silent}, true, 9, 50, true},
+		"no answer is not a report":       {[]Report{silent, silent, empty}, true, 0, 0, false},
+		"without a ceiling":               {[]Report{live(1, 7, 5, fencing.MaxToken), live(1, 3, 9, fencing.MaxToken)}, false, 1, 9 + Jump, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			version, ceiling, ok := Reconcile(c.reports, c.fresh)
+			version, ceiling, ok := Reconcile(c.reports, c.complete)
 			require.Equal(t, c.ok, ok)
 			require.Equal(t, c.version, version)
 			require.Equal(t, c.ceiling, ceiling)

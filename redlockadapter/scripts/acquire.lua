@@ -2,13 +2,13 @@
 --
 -- KEYS  1 the node's state, 2... the record of each lock
 -- ARGV  1 version, 2 fleet, 3 nonce, 4 TTL (ms), 5 details,
---       6 waiter: "PROCESS HOLDER" to be woken when the lock is free, or "",
+--       6 waiter: "PROCESS HOLDER" to wake when the lock is free, or "",
 --       7 ticket: the waiter's place in the queue
 -- Reply the accepted token, or {reason, ...}:
 --       empty, fleet FLEET, version VERSION, ended, held LEFT NONCE, ceiling
 --
--- A node never accepts a token at or below one that it accepted before. That is
--- all that the uniqueness and the order of tokens rest on.
+-- A node never accepts a token for a lock at or below one that it accepted before. The
+-- uniqueness and the order of tokens depend on nothing else.
 local version, fleet, max, floor, ceiling =
   unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
 if not version then return {'empty'} end

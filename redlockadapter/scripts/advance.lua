@@ -4,7 +4,7 @@
 -- ARGV  1 version, 2 fleet, 3 floor, 4 ceiling
 -- Reply ok, empty, or fleet
 --
--- After it no acquisition, raise or renewal under older policies can succeed here.
+-- After that, no acquire, raise or renewal with an older version succeeds on this node.
 local version, fleet, max, floor, ceiling =
   unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
 if not version then return 'empty' end

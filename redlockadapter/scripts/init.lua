@@ -1,16 +1,16 @@
 -- init: make a node a voter, with a range of tokens that it cannot have accepted before.
 --
--- KEYS  1 the node's state, 2 the name of the latest life that was initialised
+-- KEYS  1 the node's state, 2 the latest life that was initialised
 -- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms)
--- Reply ok, join (the join nonce is another one), or {"wait", MILLISECONDS} while the quarantine lasts
+-- Reply ok, join (the node has another join nonce), or {"wait", MILLISECONDS} while the quarantine lasts
 --
--- The join nonce proves that the node has not been lost, or initialised, since the range was assigned. A floor that
--- was reserved here for another node counts too, see reserve.
+-- The join nonce proves that the node was neither lost nor initialised since the range was assigned. The node also
+-- starts above every floor that was reserved on it for another node, see reserve.lua.
 local join, since = unpack(redis.call('HMGET', KEYS[1], 'join', 'since'))
 if join ~= ARGV[1] then return 'join' end
 local time = redis.call('TIME')
 local passed = time[1] * 1000 + math.floor(time[2] / 1000) - since
-if passed < 0 then -- the clock was set back: the quarantine starts again
+if passed < 0 then -- the clock was set back: restart the quarantine
   redis.call('HSET', KEYS[1], 'since', string.format('%d', since + passed))
   passed = 0
 end

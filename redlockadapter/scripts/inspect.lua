@@ -1,8 +1,8 @@
--- inspect: what this node knows of one lock.
+-- inspect: return the record of one lock.
 --
 -- KEYS  1 the node's state, 2 the record of the lock
 -- Reply {empty}, or
---       {nonce, time left (ms, 0 if free), token, details, the nonce that ended last, its cause, waiter, waiter...}
+--       {nonce, time left (ms, 0 if free), token, details, nonce that ended last, its cause, waiter, waiter...}
 if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return {'empty'} end
 local owner, deadline, token, details, ended, broken =
   unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'details', 'ended', 'broken'))

@@ -1,11 +1,11 @@
--- join: put a join nonce on a node that has no state in this fleet.
+-- join: put a join nonce on a node that does not vote in this fleet.
 --
 -- KEYS  1 the node's state
--- ARGV  1 join nonce, 2 version, 3 fleet, 4 the age (ms) below which another join nonce stays
--- Reply ok, state (the node votes in this fleet), version (the node is ahead of the caller), or
---       joining (another join nonce is younger than that)
+-- ARGV  1 join nonce, 2 version, 3 fleet, 4 minimum age (ms) of a join nonce that may be replaced
+-- Reply ok, state (the node votes in this fleet), version (the node has seen a newer version), or
+--       joining (there is a younger join nonce)
 --
--- An init with another join nonce is refused from now on. The quarantine of the node counts from its first join.
+-- From now on an init with another join nonce is refused. The quarantine of the node starts with its first join.
 local version, fleet, join, joined = unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'join', 'joined'))
 if version and fleet == ARGV[3] then return 'state' end
 if version and tonumber(version) > tonumber(ARGV[2]) then return 'version' end

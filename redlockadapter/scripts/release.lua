@@ -2,11 +2,11 @@
 --
 -- KEYS  the record of each lock
 -- ARGV  1 nonce, 2 cause ("released" or "broken"), 3 the prefix of wake-up channels,
---       4 whom to wake: "next" the longest waiter if a lock was freed here, "any" also
---         if it was not, "none" nobody,
---       5 "1" to refuse a late copy of this attempt's acquire and renew, which may still be
---         on its way over another connection
--- Reply how many processes were woken
+--       4 which process to wake: "next" for the longest waiter if this call freed the lock,
+--         "any" for the longest waiter, "none",
+--       5 "1" to refuse a copy of this attempt's acquire or renew that arrives later, over
+--         another connection
+-- Reply the number of processes that were woken
 --
 -- The token stays in the record: the next acquire must exceed it.
 local woken = 0

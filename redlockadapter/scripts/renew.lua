@@ -5,8 +5,8 @@
 -- Reply the token, or {reason, ...}:
 --       empty, fleet FLEET, version VERSION, ended, taken
 --
--- A lock that ran out here, or that this node never had, is taken back only if
--- nothing above the lease's token was accepted here since.
+-- If the lease expired on this node, or was never accepted here, the node takes it back
+-- only if it has accepted no token above the lease's token since.
 local version, fleet, max, floor, ceiling =
   unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
 if not version then return {'empty'} end

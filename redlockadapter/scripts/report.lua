@@ -1,11 +1,11 @@
--- report: what this node says of itself.
+-- report: return the state of this node.
 --
--- KEYS  1 the node's state, 2 the name of the latest life that was initialised
+-- KEYS  1 the node's state, 2 the latest life that was initialised
 -- ARGV  1 the prefix of all keys
 -- Reply {time (ms), version, fleet, member, max, floor, ceiling, join nonce, age of the first join (ms),
---       then version, fleet, max, floor and ceiling that a former life left behind}; "" where there is none
+--       version, fleet, max, floor and ceiling of the former life}; "" for each missing value
 --
--- A former life is evidence of how far tokens had come, never a vote: its data may be of any age.
+-- The state of a former life is a lower bound of the granted tokens, never a vote: it may be old.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = {string.format('%d', now)}

@@ -1,12 +1,12 @@
--- reserve: have this node remember a floor that another node is about to start from.
+-- reserve: store a floor that another node is about to start from.
 --
--- KEYS  1 the node's state, 2 the name of the latest life that was initialised
+-- KEYS  1 the node's state, 2 the latest life that was initialised
 -- ARGV  1 fleet, 2 floor
--- Reply ok, fleet, or empty (it has nothing to remember it by)
+-- Reply ok, fleet, or empty (the node has no state, in this life or the former one)
 --
--- Without it a node that is lost twice could start from the same floor twice: nobody else knows of the tokens
--- that it accepted in between. A voter raises its own floor; an empty node notes the floor beside what its former
--- life left, and starts above it.
+-- Without it a node that is lost twice could start from the same floor twice, since no other node knows the tokens
+-- that it accepted in between. A voter raises its own floor. An empty node raises the floor in the state of its
+-- former life, and later starts above it.
 local state = KEYS[1]
 if redis.call('HEXISTS', state, 'version') == 0 then
   state = string.sub(KEYS[2], 1, -5) .. (redis.call('GET', KEYS[2]) or '') .. ':node'

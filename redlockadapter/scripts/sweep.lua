@@ -1,9 +1,9 @@
--- sweep: one step of the removal of what nobody needs: data of former lives, and the records of locks that were
--- not used for long. A lock without a record falls back to the node's largest token, so no token goes back.
+-- sweep: one step of a scan that removes the data of former lives and the records of idle locks. A lock without a
+-- record counts from the node's largest token, so its tokens keep growing.
 --
--- KEYS  1 the node's state, 2 the name of the latest life that was initialised
--- ARGV  1 cursor, 2 the prefix of all keys, 3 the age (ms) of an unused record
--- Reply the next cursor; "0" when the scan is complete, or if this life is not the latest
+-- KEYS  1 the node's state, 2 the latest life that was initialised
+-- ARGV  1 cursor, 2 the prefix of all keys, 3 time (ms) after which an unused record is removed
+-- Reply the next cursor; "0" when the scan is complete, or if this life is not initialised yet
 local life = string.match(KEYS[1], ':(%x+):node$')
 if redis.call('GET', KEYS[2]) ~= life then return '0' end
 local time = redis.call('TIME')
