@@ -253,7 +253,7 @@ func usesRedis(t *testing.T, servers []*testserver.RedisServer) bool {
 func TestDialRefuses(t *testing.T) {
 	_, err := client.Dial(patient(t), nil)
 	require.ErrorIs(t, err, engine.ErrInvalid)
-	_, err = client.Dial(patient(t), []string{"127.0.0.1:1"}, client.WithRemoteOptions(remote.WithPatience(100*time.Millisecond)))
+	_, err = client.Dial(patient(t), []string{"127.0.0.1:1"}, client.WithRemoteOptions(remote.WithTimeout(100*time.Millisecond)))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,10 +14,10 @@ import (
 	"github.com/leased-project/leased/lease/remote"
 )
 
-// Option changes what Dial does.
+// Option configures Dial.
 type Option func(*config) error
 
-// config is what the options say.
+// config is the result of the options.
 type config struct {
 	remote   []remote.Option
 	lease    []lease.Option
@@ -27,8 +27,8 @@ type config struct {
 	insecure bool
 }
 
-// WithTLS encrypts the connections to the service. The configuration is used as it
-// is. Connections to Redis have their own, see WithRedis.
+// WithTLS encrypts the connections to the service. The configuration is used unchanged.
+// WithRedis sets the TLS configuration of connections to Redis.
 func WithTLS(tls *tls.Config) Option {
 	return func(c *config) error {
 		c.remote = append(c.remote, remote.WithTLS(tls))
@@ -36,8 +36,8 @@ func WithTLS(tls *tls.Config) Option {
 	}
 }
 
-// WithSecret shows a secret of `leased user add` to the service. It is sent over
-// TLS, or to a loopback address, and nowhere else.
+// WithSecret authenticates the program with a secret from `leased user add`. The secret
+// is sent only over TLS or to a loopback address.
 func WithSecret(secret string) Option {
 	return func(c *config) error {
 		c.remote = append(c.remote, remote.WithSecret(secret))
@@ -45,10 +45,9 @@ func WithSecret(secret string) Option {
 	}
 }
 
-// WithRedis sets how a Redis node is reached: user, password, TLS, dialer. The
-// address is replaced by the one that the service names. A password is sent over
-// TLS or to a loopback address only, see WithRedisInsecure. Default: no password
-// and no TLS.
+// WithRedis sets the connection options of a Redis node: user, password, TLS, dialer.
+// The service sets the address. A password is sent only over TLS or to a loopback
+// address, see WithRedisInsecure. The default is no password and no TLS.
 func WithRedis(options func(address string) *redis.Options) Option {
 	return func(c *config) error {
 		if options == nil {
@@ -59,7 +58,8 @@ func WithRedis(options func(address string) *redis.Options) Option {
 	}
 }
 
-// WithRedisInsecure lets passwords of WithRedis go out in clear to other hosts.
+// WithRedisInsecure allows passwords of WithRedis to be sent in clear text to other
+// hosts.
 func WithRedisInsecure() Option {
 	return func(c *config) error {
 		c.insecure = true
@@ -67,8 +67,8 @@ func WithRedisInsecure() Option {
 	}
 }
 
-// WithoutRedis sends locks in efficiency mode through the service. The program then
-// needs no connection to Redis.
+// WithoutRedis sends requests for locks in efficiency mode through the service, so that
+// the program needs no connection to Redis.
 func WithoutRedis() Option {
 	return func(c *config) error {
 		c.noRedis = true
@@ -76,8 +76,8 @@ func WithoutRedis() Option {
 	}
 }
 
-// WithLogger sets where the client says how it reaches locks in efficiency mode.
-// Default: slog.Default.
+// WithLogger sets the logger for changes between direct access to Redis and access
+// through the service. The default is slog.Default.
 func WithLogger(logger *slog.Logger) Option {
 	return func(c *config) error {
 		if logger == nil {
@@ -97,7 +97,7 @@ func WithLeaseOptions(options ...lease.Option) Option {
 	}
 }
 
-// WithRemoteOptions passes options to remote.New, such as remote.WithPatience.
+// WithRemoteOptions passes options to remote.New, such as remote.WithTimeout.
 func WithRemoteOptions(options ...remote.Option) Option {
 	return func(c *config) error {
 		c.remote = append(c.remote, options...)
@@ -105,10 +105,10 @@ func WithRemoteOptions(options ...remote.Option) Option {
 	}
 }
 
-// Dial returns a Client of the service whose members have their APIs at these
-// addresses, as "10.0.0.1:7420". One is enough; more are asked when it is down. Dial
-// returns when a member has told the policies and the Redis nodes were tried once.
-// Close of the Client ends all connections.
+// Dial returns a Client for the service whose members have these API addresses, such as
+// "10.0.0.1:7420". One address is enough; with more, the Client tolerates members that
+// are down. Dial returns when a member has sent the policies and one try to connect to
+// the Redis nodes is done. Close of the Client closes all connections.
 func Dial(ctx context.Context, endpoints []string, options ...Option) (*lease.Client, error) {
 	r, c, err := dial(ctx, endpoints, options)
 	if err != nil {
@@ -121,7 +121,7 @@ func Dial(ctx context.Context, endpoints []string, options ...Option) (*lease.Cl
 	return client, nil
 }
 
-// dial returns a router that has tried all its ways.
+// dial returns a router that knows the topology and has tried to connect to Redis.
 func dial(ctx context.Context, endpoints []string, options []Option) (*router, config, error) {
 	c := config{logger: slog.Default(), redis: func(string) *redis.Options { return &redis.Options{} }}
 	for _, option := range options {
@@ -134,7 +134,7 @@ func dial(ctx context.Context, endpoints []string, options []Option) (*router, c
 		return nil, c, err
 	}
 	if err = service.AwaitTopology(ctx); err == nil {
-		err = c.checkClear(service.Topology().Fleet)
+		err = c.checkClearText(service.Topology().Fleet)
 	}
 	if err != nil {
 		return nil, c, errors.Join(fmt.Errorf("dial: %w", err), service.Close())

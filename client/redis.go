@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// dialTime bounds one connection attempt, as in go-redis.
-	dialTime = 5 * time.Second
-	// probeTime bounds the look whether nodes can be connected to.
-	probeTime = time.Second
+	// dialTimeout bounds one try to connect. It is the default of go-redis.
+	dialTimeout = 5 * time.Second
+	// probeTimeout bounds the check whether the nodes can be connected to.
+	probeTimeout = time.Second
 )
 
-// options returns how one Redis node is reached.
+// options returns the options of one Redis node. A password is not sent in clear text
+// to another host.
 func (c *config) options(address string) *redis.Options {
 	o := *c.redis(address)
 	o.Addr = address
@@ -30,9 +31,9 @@ func (c *config) options(address string) *redis.Options {
 	}
 	dial := o.Dialer
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTime, KeepAlive: 5 * time.Minute}).DialContext
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 5 * time.Minute}).DialContext
 	}
-	// What a name stands for is known when the connection is made.
+	// Only the connection shows which host a name stands for.
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
@@ -42,7 +43,7 @@ func (c *config) options(address string) *redis.Options {
 			return conn, nil
 		}
 		_ = conn.Close()
-		return nil, clearError(address)
+		return nil, clearTextError(address)
 	}
 	return &o
 }
@@ -51,11 +52,11 @@ func hasPassword(o *redis.Options) bool {
 	return o.Password != "" || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
 }
 
-// probe fails if a quorum of the nodes cannot be connected to. go-redis writes a line
-// to standard error for each connection that fails; where the network has no way to
-// the nodes there should be one line in all, ours.
+// probe fails unless a quorum of the nodes can be connected to. go-redis writes a line
+// to standard error for each connection that fails; if the network has no route to the
+// nodes, probe makes that one line in all.
 func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	errs := make([]error, len(fleet.Addresses))
 	var wg sync.WaitGroup
@@ -86,21 +87,21 @@ func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
 	return nil
 }
 
-// checkClear refuses a fleet to which passwords would go out in clear, as far as
-// addresses show that.
-func (c *config) checkClear(fleet engine.Fleet) error {
+// checkClearText refuses a fleet to which passwords would be sent in clear text, as far
+// as the addresses show it.
+func (c *config) checkClearText(fleet engine.Fleet) error {
 	if c.insecure || c.noRedis {
 		return nil
 	}
 	for _, address := range fleet.Addresses {
 		o := c.redis(address)
 		if o == nil {
-			return fmt.Errorf("%w: WithRedis gives no options for %s", engine.ErrInvalid, address)
+			return fmt.Errorf("%w: the function of WithRedis returned nil for %s", engine.ErrInvalid, address)
 		}
 		host, _, err := net.SplitHostPort(address)
 		ip := net.ParseIP(host)
 		if err == nil && ip != nil && !ip.IsLoopback() && o.TLSConfig == nil && o.Dialer == nil && hasPassword(o) {
-			return clearError(address)
+			return clearTextError(address)
 		}
 	}
 	return nil
@@ -116,7 +117,7 @@ func isLocal(address net.Addr) bool {
 	return false
 }
 
-func clearError(address string) error {
-	return fmt.Errorf("%w: the password is not sent in clear to Redis node %s, which is another host; "+
+func clearTextError(address string) error {
+	return fmt.Errorf("%w: the password is not sent in clear text to Redis node %s on another host; "+
 		"set TLSConfig in the options of WithRedis, or allow it with WithRedisInsecure", engine.ErrInvalid, address)
 }

@@ -17,41 +17,41 @@ import (
 )
 
 const (
-	// connectAgain is the time between two attempts to reach the Redis nodes.
-	connectAgain = 30 * time.Second
-	// connectLimit bounds one of them.
-	connectLimit = 5 * time.Second
-	// detour is how long locks go through the service after the Redis nodes could
-	// not be reached.
-	detour = 5 * time.Second
-	// quietTime is the least time between two log lines on detours.
-	quietTime = time.Minute
-	// closeTime bounds the closing of connections to Redis.
-	closeTime = 5 * time.Second
+	// reconnectPause is the time between two tries to connect to the Redis nodes.
+	reconnectPause = 30 * time.Second
+	// reconnectTimeout bounds one try.
+	reconnectTimeout = 5 * time.Second
+	// detourTime is how long requests go through the service after the Redis nodes
+	// did not answer.
+	detourTime = 5 * time.Second
+	// detourLogPause is the least time between two log lines about detours.
+	detourLogPause = time.Minute
+	// closeTimeout bounds the closing of connections and sessions.
+	closeTimeout = 5 * time.Second
 )
 
-// redisLocks provides locks in efficiency mode: straight to the Redis nodes, or through
-// a member of the service while they cannot be reached. It is a perlease.Engine.
+// redisLocks is a perlease.Engine for locks in efficiency mode. It calls the Redis
+// nodes directly, or through a member of the service while they cannot be reached.
 type redisLocks struct {
 	config  config
 	source  *remote.Backend
 	service *remote.Efficiency
 	clock   engine.Clock
 
-	direct   atomic.Pointer[direct]
-	asked    atomic.Bool // something has gone through the service
-	detoured atomic.Bool // a detour has begun and no call has succeeded since
+	direct      atomic.Pointer[direct]
+	usedService atomic.Bool // a request has gone through the service
+	detouring   atomic.Bool // a detour began and no direct call has succeeded since
 
-	mu    sync.Mutex
-	until engine.Instant // end of the detour
-	said  engine.Instant // when a detour was last logged
-	shown string         // the last reason why the nodes could not be reached
+	mu           sync.Mutex
+	detourEnd    engine.Instant
+	detourLogged engine.Instant // when a detour was last logged
+	connectErr   string         // the last logged reason why the nodes cannot be used
 }
 
-// direct is the connection to a Redis fleet, or the attempt to have one.
+// direct is the connection to a Redis fleet.
 type direct struct {
 	fleet   engine.Fleet
-	backend *redlockadapter.Backend // nil if the nodes cannot be used
+	backend *redlockadapter.Backend // nil while the nodes cannot be used
 }
 
 var _ perlease.Engine = (*redisLocks)(nil)
@@ -62,8 +62,8 @@ func newRedisLocks(source *remote.Backend, c config) *redisLocks {
 	return e
 }
 
-// connect brings the connection to Redis in line with the topology, and reports
-// whether locks in efficiency mode have to go through the service at present.
+// connect connects to the Redis fleet of the current topology. It reports whether that
+// failed, so that the caller has to try again.
 func (e *redisLocks) connect(ctx context.Context) (again bool) {
 	fleet := e.source.Topology().Fleet
 	now := e.direct.Load()
@@ -78,7 +78,7 @@ func (e *redisLocks) connect(ctx context.Context) (again bool) {
 				e.unreachable(err)
 			}
 		} else if e.unreachable(nil) {
-			e.config.logger.Info("leased: locks in efficiency mode go straight to the Redis nodes again")
+			e.config.logger.Info("leased: locks in efficiency mode go directly to the Redis nodes again")
 		}
 	}
 	e.replace(next)
@@ -86,42 +86,42 @@ func (e *redisLocks) connect(ctx context.Context) (again bool) {
 }
 
 func (e *redisLocks) open(ctx context.Context, fleet engine.Fleet) (*redlockadapter.Backend, error) {
-	if err := e.config.checkClear(fleet); err != nil {
+	if err := e.config.checkClearText(fleet); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	ctx, cancel := context.WithTimeout(ctx, reconnectTimeout)
 	defer cancel()
 	if err := e.config.probe(ctx, fleet); err != nil {
 		return nil, err
 	}
 	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Topology: e.source.Topology,
-		Logger: slog.New(slog.DiscardHandler)} // the members log what becomes of nodes
+		Logger: slog.New(slog.DiscardHandler)} // the members log the state of the nodes
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, e.config.options(address))
 	}
 	return redlockadapter.New(ctx, config)
 }
 
-// replace puts a connection in the place of the former one, which is closed.
+// replace replaces the connection and closes the former one.
 func (e *redisLocks) replace(next *direct) {
 	if former := e.direct.Swap(next); former.backend != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		_ = former.backend.Close(ctx) // leases end by themselves
+		_ = former.backend.Close(ctx) // leases end with their TTL
 	}
 }
 
-// unreachable notes why the Redis nodes cannot be used, nil if they can, and logs
-// each reason once. It reports whether the reason has changed.
+// unreachable records why the Redis nodes cannot be used, nil if they can, and logs the
+// first reason. It reports whether the reason has changed.
 func (e *redisLocks) unreachable(err error) bool {
 	reason := ""
 	if err != nil {
 		reason = err.Error()
 	}
 	e.mu.Lock()
-	changed := reason != e.shown
-	first := e.shown == ""
-	e.shown = reason
+	changed := reason != e.connectErr
+	first := e.connectErr == ""
+	e.connectErr = reason
 	e.mu.Unlock()
 	if changed && err != nil && first {
 		e.config.logger.Warn("leased: the Redis nodes cannot be used from here; locks in efficiency mode go through the service", "error", err)
@@ -129,25 +129,25 @@ func (e *redisLocks) unreachable(err error) bool {
 	return changed
 }
 
-// backend is the direct way, nil while locks go through the service.
+// backend returns the connection to Redis, nil while requests go through the service.
 func (e *redisLocks) backend() *redlockadapter.Backend {
 	d := e.direct.Load()
 	if d.backend == nil {
 		return nil
 	}
-	if e.detoured.Load() {
+	if e.detouring.Load() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.clock.Now().Until(e.until) > 0 {
+		if e.clock.Now().Until(e.detourEnd) > 0 {
 			return nil
 		}
 	}
 	return d.backend
 }
 
-// failed reports whether err of a direct call says that the Redis nodes could not
-// be reached. A detour then begins.
-func (e *redisLocks) failed(ctx context.Context, resources []fencing.Resource, err error) bool {
+// startDetour reports whether err of a direct call says that the Redis nodes did not
+// answer. If so, requests go through the service for a while.
+func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resource, err error) bool {
 	switch {
 	case ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain):
 		return false
@@ -156,80 +156,81 @@ func (e *redisLocks) failed(ctx context.Context, resources []fencing.Resource, e
 	}
 	topology := e.source.Topology()
 	if _, routeErr := topology.Route(&engine.Request{Resources: resources}); routeErr != nil || !topology.Fleet.Equal(e.direct.Load().fleet) {
-		return false // the topology is the reason
+		return false // the call failed because the topology has changed
 	}
 	now := e.clock.Now()
-	e.detoured.Store(true)
+	e.detouring.Store(true)
 	e.mu.Lock()
-	e.until = now.Add(detour)
-	log := e.said.IsZero() || now.Since(e.said) >= quietTime
+	e.detourEnd = now.Add(detourTime)
+	log := e.detourLogged.IsZero() || now.Since(e.detourLogged) >= detourLogPause
 	if log {
-		e.said = now
+		e.detourLogged = now
 	}
 	e.mu.Unlock()
 	if log {
-		e.config.logger.Warn("leased: the Redis nodes do not answer; locks in efficiency mode go through the service meanwhile", "error", err)
+		e.config.logger.Warn("leased: the Redis nodes do not answer; locks in efficiency mode go through the service for now", "error", err)
 	}
 	return true
 }
 
-// Acquire asks the Redis nodes, or a member.
+// Acquire requests a lease from the Redis nodes or through a member.
 func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	if b := e.backend(); b != nil {
 		held, _, err := b.Acquire(ctx, session, ttl, request)
 		if err == nil {
-			e.detoured.Store(false)
+			e.detouring.Store(false)
 			return held, nil
 		}
-		if !e.failed(ctx, request.Resources, err) {
+		if !e.startDetour(ctx, request.Resources, err) {
 			return engine.Held{}, err
 		}
 	}
-	e.asked.Store(true)
+	e.usedService.Store(true)
 	return e.service.Acquire(ctx, session, ttl, request)
 }
 
-// Renew extends leases. A lease on a lock that is leaving the efficiency mode is
-// not extended, and one on a lock that has left it is lost. What could not be
-// extended directly is extended through the service.
+// Renew extends leases. A lease on a lock that is leaving efficiency mode is not
+// extended, and a lease on a lock that has left it is lost. Leases that could not be
+// extended directly are extended through a member.
 func (e *redisLocks) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs := make([]error, len(leases))
-	var rest []int // of leases
+	var rest []int // indices into leases
 	topology := e.source.Topology()
 	for i := range leases {
-		if errs[i] = stays(&topology, &leases[i]); errs[i] == nil {
+		if errs[i] = checkMode(&topology, &leases[i]); errs[i] == nil {
 			rest = append(rest, i)
 		}
 	}
 	if b := e.backend(); b != nil && len(rest) > 0 {
-		held := make([]engine.Held, len(rest))
-		for j, i := range rest {
-			held[j] = leases[i]
-		}
 		var again []int
-		for j, err := range b.Renew(ctx, held) {
+		for j, err := range b.Renew(ctx, pick(leases, rest)) {
 			errs[rest[j]] = err
-			if err != nil && e.failed(ctx, leases[rest[j]].Resources, err) {
+			if err != nil && e.startDetour(ctx, leases[rest[j]].Resources, err) {
 				again = append(again, rest[j])
 			}
 		}
 		rest = again
 	}
 	if len(rest) > 0 {
-		held := make([]engine.Held, len(rest))
-		for j, i := range rest {
-			held[j] = leases[i]
-		}
-		e.asked.Store(true)
-		for j, err := range e.service.Renew(ctx, held) {
+		e.usedService.Store(true)
+		for j, err := range e.service.Renew(ctx, pick(leases, rest)) {
 			errs[rest[j]] = err
 		}
 	}
 	return errs
 }
 
-// stays returns why a lease cannot be renewed by the topology, nil if it can.
-func stays(topology *engine.Topology, held *engine.Held) error {
+// pick returns the leases at these indices.
+func pick(leases []engine.Held, indices []int) []engine.Held {
+	picked := make([]engine.Held, len(indices))
+	for j, i := range indices {
+		picked[j] = leases[i]
+	}
+	return picked
+}
+
+// checkMode returns why a lease cannot be renewed under the topology, nil if it can.
+func checkMode(topology *engine.Topology, held *engine.Held) error {
 	for _, name := range held.Resources {
 		mode, err := topology.ModeOf(name)
 		if err != nil {
@@ -242,23 +243,22 @@ func stays(topology *engine.Topology, held *engine.Held) error {
 	return nil
 }
 
-// Release ends a lease, directly or through a member. What an unanswered acquire
-// has left behind is known to members only: the direct way cleans up by itself.
+// Release ends a lease, directly or through a member. A lease without a name can only
+// exist if a member acquired it: direct acquires clean up by themselves.
 func (e *redisLocks) Release(ctx context.Context, held engine.Held) error {
-	if held.Name == "" && !e.asked.Load() {
+	if held.Name == "" && !e.usedService.Load() {
 		return nil
 	}
 	if b := e.backend(); b != nil && held.Name != "" {
 		err := b.Release(ctx, held)
-		if err == nil || !e.failed(ctx, held.Resources, err) {
+		if err == nil || !e.startDetour(ctx, held.Resources, err) {
 			return err
 		}
 	}
 	return e.service.Release(ctx, held)
 }
 
-// locks is how locks in efficiency mode are looked at: directly or through a
-// member.
+// locks returns the backend to inspect locks in efficiency mode with.
 func (e *redisLocks) locks() engine.Backend {
 	if b := e.backend(); b != nil {
 		return b
@@ -266,5 +266,5 @@ func (e *redisLocks) locks() engine.Backend {
 	return e.service
 }
 
-// close ends the connections to Redis.
+// close closes the connections to Redis.
 func (e *redisLocks) close() { e.replace(&direct{}) }

@@ -8,107 +8,103 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Renew extends the grants of both modes. If one mode cannot be reached only its
-// grants are returned as not renewed.
+// Renew extends the grants of both modes. If only one mode can be reached, it returns
+// the grants of the other mode as not renewed.
 func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	var (
-		wg                   sync.WaitGroup
-		strictErr            error
-		strictOnly, fastOnly []engine.Nonce
+		wg             sync.WaitGroup
+		correctnessErr error
 	)
-	sub := s.renewable()
-	if sub != nil {
-		wg.Go(func() { strictErr = s.renewStrict(ctx, sub) })
+	part := s.renewable()
+	if part != nil {
+		wg.Go(func() { correctnessErr = s.renewCorrectness(ctx, part) })
 	}
-	failed, fastErr := s.fast.Renew(ctx)
+	failed, efficiencyErr := s.efficiency.Renew(ctx)
 	wg.Wait()
-	if strictErr != nil {
-		strictOnly = s.heldIn(sub)
-	}
-	if fastErr != nil {
-		fastOnly = s.fast.Nonces()
-	}
 	switch {
-	case strictErr != nil && (fastErr != nil || len(s.fast.Nonces()) == 0):
-		return nil, errors.Join(strictErr, fastErr)
-	case fastErr != nil && (sub == nil || len(s.heldIn(sub)) == 0):
-		return nil, fastErr
+	case correctnessErr != nil && (efficiencyErr != nil || len(s.efficiency.Nonces()) == 0):
+		return nil, errors.Join(correctnessErr, efficiencyErr)
+	case efficiencyErr != nil && (part == nil || len(s.heldIn(part)) == 0):
+		return nil, efficiencyErr
+	case correctnessErr != nil:
+		failed = append(failed, s.heldIn(part)...)
+	case efficiencyErr != nil:
+		failed = append(failed, s.efficiency.Nonces()...)
 	}
-	return append(append(failed, strictOnly...), fastOnly...), nil
+	return failed, nil
 }
 
-// renewStrict extends the strict session. If it is lost, its leases have been told
-// so, and the next acquire opens another one.
-func (s *session) renewStrict(ctx context.Context, sub *strict) error {
-	_, err := sub.Renew(ctx)
+// renewCorrectness extends the session of the service. If it is lost, its leases were
+// reported, and the next acquire opens another one.
+func (s *session) renewCorrectness(ctx context.Context, part *serviceSession) error {
+	_, err := part.Renew(ctx)
 	if errors.Is(err, engine.ErrLost) {
-		s.drop(sub)
+		s.drop(part)
 		return nil
 	}
 	return err
 }
 
-// renewable returns the strict session if it is in use. One that was not used since
-// the last renewal is closed: it would be renewed for nothing, and when there is no
-// leader the renewal of the other leases would wait for it.
-func (s *session) renewable() *strict {
+// renewable returns the session of the service if it is in use. One that was not used
+// since the last renewal is closed: while there is no leader, its renewal would only
+// delay the renewal of the other leases.
+func (s *session) renewable() *serviceSession {
 	s.mu.Lock()
-	sub := s.strict
-	if sub == nil {
+	part := s.correctness
+	if part == nil {
 		s.mu.Unlock()
 		return nil
 	}
-	busy := sub.users > 0 || sub.used
-	for _, at := range s.went {
-		busy = busy || at.strict == sub
+	busy := part.users > 0 || part.used
+	for _, at := range s.attempts {
+		busy = busy || at.session == part
 	}
-	sub.used = false
+	part.used = false
 	if !busy {
-		s.strict = nil
+		s.correctness = nil
 	}
 	s.mu.Unlock()
 	if busy {
-		return sub
+		return part
 	}
-	s.background(func(ctx context.Context) { _ = sub.Close(ctx) }) // else it ends with its TTL
+	s.background(func(ctx context.Context) { _ = part.Close(ctx) }) // otherwise it ends with its TTL
 	return nil
 }
 
-// heldIn returns the attempts that may be held in a strict session.
-func (s *session) heldIn(sub *strict) []engine.Nonce {
+// heldIn returns the attempts that may be held in a session of the service.
+func (s *session) heldIn(part *serviceSession) []engine.Nonce {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var nonces []engine.Nonce
-	for nonce, at := range s.went {
-		if at.strict == sub {
+	for nonce, at := range s.attempts {
+		if at.session == part {
 			nonces = append(nonces, nonce)
 		}
 	}
 	return nonces
 }
 
-// Close ends the session and releases everything in it.
+// Close ends the session and releases every grant in it.
 func (s *session) Close(ctx context.Context) error {
 	s.router.mu.Lock()
 	delete(s.router.sessions, s)
 	s.router.mu.Unlock()
 	s.mu.Lock()
 	s.closed = true
-	sub := s.strict
-	s.strict = nil
-	clear(s.went)
+	part := s.correctness
 	s.mu.Unlock()
 	var wg sync.WaitGroup
-	var strictErr error
-	if sub != nil {
+	var serviceErr error
+	if part != nil {
 		wg.Go(func() {
-			if strictErr = sub.Close(ctx); errors.Is(strictErr, engine.ErrLost) {
-				strictErr = nil
+			if serviceErr = part.Close(ctx); serviceErr == nil || errors.Is(serviceErr, engine.ErrLost) {
+				serviceErr = nil
+				s.drop(part)
 			}
 		})
 	}
-	err := s.fast.Close(ctx)
+	err := s.efficiency.Close(ctx)
 	wg.Wait()
 	s.work.Wait()
-	return errors.Join(err, strictErr)
+	return errors.Join(err, serviceErr)
 }

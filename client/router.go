@@ -15,12 +15,11 @@ import (
 	"github.com/leased-project/leased/redlockadapter"
 )
 
-// freshLook is how long a newer topology is waited for when an answer shows that
-// the known one is stale.
-const freshLook = time.Second
+// topologyTimeout is how long a call waits for a newer topology after an answer
+// showed that the known one is stale.
+const topologyTimeout = time.Second
 
-// router is a engine.Backend for locks of both modes. Its decide is the one place
-// where it is decided which way a lock goes.
+// router is an engine.Backend for locks of both modes.
 type router struct {
 	service *remote.Backend // locks in correctness mode
 	redis   *redisLocks     // locks in efficiency mode
@@ -31,11 +30,11 @@ type router struct {
 
 	mu       sync.Mutex
 	sessions map[*session]bool
-	waits    map[*wait]bool
+	waiting  map[*waitingAcquire]bool
 }
 
-// wait is an acquire in efficiency mode that waits for its lock.
-type wait struct {
+// waitingAcquire is an acquire in efficiency mode that waits for its lock.
+type waitingAcquire struct {
 	request *engine.Request
 	cancel  context.CancelCauseFunc
 }
@@ -46,26 +45,20 @@ var (
 )
 
 func newRouter(service *remote.Backend, c config) *router {
-	r := &router{service: service, redis: newRedisLocks(service, c), sessions: map[*session]bool{}, waits: map[*wait]bool{}}
+	r := &router{service: service, redis: newRedisLocks(service, c), sessions: map[*session]bool{}, waiting: map[*waitingAcquire]bool{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// decide returns the mode by which a request is served, under the topology that it
-// returns too.
-func (r *router) decide(request *engine.Request) (engine.Topology, engine.Mode, error) {
-	topology := r.service.Topology()
-	mode, err := topology.Route(request)
-	return topology, mode, err
-}
+// errRerouted ends a wait or a watch whose lock is now served elsewhere.
+var errRerouted = fmt.Errorf("%w: the lock has changed its mode, or the Redis fleet has changed", engine.ErrUnavailable)
 
-// stale reports whether an error of an engine, or of decide, may be due to a
-// topology that has changed or is about to.
+// stale reports whether err may be due to a topology that has changed or is about to.
 func stale(request *engine.Request, err error) bool {
-	var moving *engine.MigratingError
+	var migrating *engine.MigratingError
 	var mode *engine.ModeError
 	switch {
-	case errors.As(err, &moving), errors.Is(err, redlockadapter.ErrVersion), errors.Is(err, errRerouted):
+	case errors.As(err, &migrating), errors.Is(err, redlockadapter.ErrVersion), errors.Is(err, errRerouted):
 		return true
 	case errors.As(err, &mode):
 		return request.Mode == engine.AnyMode || mode.Have == request.Mode
@@ -73,26 +66,21 @@ func stale(request *engine.Request, err error) bool {
 	return false
 }
 
-// errRerouted is the cause of the end of a wait whose lock has another way now.
-var errRerouted = fmt.Errorf("%w: the lock has changed its mode, or the Redis fleet has changed", engine.ErrUnavailable)
-
-// newer waits a moment for a topology after this version. If none comes another
-// member is asked for it from now on.
-func (r *router) newer(ctx context.Context, version uint64) error {
-	limited, cancel := context.WithTimeout(ctx, freshLook)
+// awaitTopology waits for a topology newer than version, for topologyTimeout at most.
+// If none arrives, the client follows another member from now on.
+func (r *router) awaitTopology(ctx context.Context, version uint64) {
+	limited, cancel := context.WithTimeout(ctx, topologyTimeout)
 	defer cancel()
-	_, err := r.service.NextTopology(limited, version)
-	if err != nil && ctx.Err() == nil {
+	if _, err := r.service.NextTopology(limited, version); err != nil && ctx.Err() == nil {
 		r.service.RefreshTopology()
 	}
-	return err
 }
 
-// start follows the topology.
+// start follows the topology in the background.
 func (r *router) start() { r.running.Go(r.follow) }
 
-// follow acts on each new topology until the router is closed, and tries to reach
-// Redis nodes that cannot be reached.
+// follow applies each new topology until the router is closed, and reconnects to
+// Redis nodes that could not be reached.
 func (r *router) follow() {
 	for r.ctx.Err() == nil {
 		topology := r.service.Topology()
@@ -102,18 +90,18 @@ func (r *router) follow() {
 		again := r.redis.connect(r.ctx)
 		ctx, cancel := r.ctx, context.CancelFunc(func() {})
 		if again {
-			ctx, cancel = context.WithTimeout(r.ctx, connectAgain)
+			ctx, cancel = context.WithTimeout(r.ctx, reconnectPause)
 		}
 		_, _ = r.service.NextTopology(ctx, version)
 		cancel()
 	}
 }
 
-// apply ends leases and waits that the topology has ended. With a new fleet all
-// leases of the efficiency mode are lost; the locks of the new fleet are free.
+// apply ends the leases and waits that a new topology ends. A new fleet ends all
+// leases in efficiency mode, because the locks of the new fleet are free.
 func (r *router) apply(topology *engine.Topology, newFleet bool) {
 	r.mu.Lock()
-	for w := range r.waits {
+	for w := range r.waiting {
 		if mode, err := topology.Route(w.request); err != nil || mode != engine.Efficiency || newFleet {
 			w.cancel(errRerouted)
 		}
@@ -121,36 +109,37 @@ func (r *router) apply(topology *engine.Topology, newFleet bool) {
 	sessions := slices.Collect(maps.Keys(r.sessions))
 	r.mu.Unlock()
 	for _, s := range sessions {
-		tell := s.fast.Lose(func(held engine.Held) error {
+		report := s.efficiency.Lose(func(held engine.Held) error {
 			if newFleet {
 				return fmt.Errorf("%w: the Redis fleet has changed", engine.ErrTaken)
 			}
-			if err := stays(topology, &held); errors.Is(err, engine.ErrLost) {
+			if err := checkMode(topology, &held); errors.Is(err, engine.ErrLost) {
 				return err
 			}
-			return nil // a lock that is moving is held until its time runs out
+			return nil // a lock that is changing its mode is held until its TTL passes
 		})
-		r.running.Go(tell) // a holder may be slow
+		r.running.Go(report) // a callback may be slow
 	}
 }
 
-// await returns a context for an acquire in efficiency mode that waits. It ends
-// with errRerouted when the lock has another way.
-func (r *router) await(ctx context.Context, request *engine.Request) (context.Context, func()) {
+// addWaiting returns a context for an acquire in efficiency mode that waits. The
+// context ends with errRerouted when the lock is served elsewhere. The caller calls
+// the returned function when the acquire returns.
+func (r *router) addWaiting(ctx context.Context, request *engine.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &wait{request: request, cancel: cancel}
+	w := &waitingAcquire{request: request, cancel: cancel}
 	r.mu.Lock()
-	r.waits[w] = true
+	r.waiting[w] = true
 	r.mu.Unlock()
 	return ctx, func() {
 		r.mu.Lock()
-		delete(r.waits, w)
+		delete(r.waiting, w)
 		r.mu.Unlock()
 		cancel(nil)
 	}
 }
 
-// close ends all connections.
+// close closes all connections.
 func (r *router) close(context.Context) error {
 	r.cancel()
 	err := r.service.Close()
@@ -159,7 +148,7 @@ func (r *router) close(context.Context) error {
 	return err
 }
 
-// Topology returns the newest topology that is known.
+// Topology returns the newest known topology.
 func (r *router) Topology() engine.Topology { return r.service.Topology() }
 
 // NextTopology returns the first known topology whose version is above after.
@@ -167,32 +156,32 @@ func (r *router) NextTopology(ctx context.Context, after uint64) (engine.Topolog
 	return r.service.NextTopology(ctx, after)
 }
 
-// Inspect tells who holds the lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (r *router) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
-	return r.locks(resource).Inspect(ctx, resource)
+	return r.backendOf(resource).Inspect(ctx, resource)
 }
 
-// Break takes a lease away from its holder.
+// Break ends the lease with this token.
 func (r *router) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return r.locks(resource).Break(ctx, resource, token)
+	return r.backendOf(resource).Break(ctx, resource, token)
 }
 
-// locks returns where a lock is looked at. One that is moving is still where it
-// was.
-func (r *router) locks(resource fencing.Resource) engine.Backend {
+// backendOf returns the backend that knows the holders of a lock. A lock that is
+// changing its mode still has the holders of its old mode.
+func (r *router) backendOf(resource fencing.Resource) engine.Backend {
 	if mode, _ := r.service.Topology().ModeOf(resource); mode == engine.Efficiency {
 		return r.redis.locks()
 	}
 	return r.service
 }
 
-// Watch tells the status now and after each change, also when the lock goes another
-// way.
+// Watch calls changed with the status of a lock, and again after each change. It
+// follows the lock from one mode to the other.
 func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	for ctx.Err() == nil {
-		watched := r.locks(resource)
+		watched := r.backendOf(resource)
 		watching, cancel := context.WithCancelCause(ctx)
-		go r.untilRerouted(watching, resource, watched, cancel)
+		go r.cancelWhenRerouted(watching, resource, watched, cancel)
 		err := watched.Watch(watching, resource, changed)
 		cancel(nil)
 		if !errors.Is(err, errRerouted) && !errors.Is(context.Cause(watching), errRerouted) {
@@ -202,15 +191,15 @@ func (r *router) Watch(ctx context.Context, resource fencing.Resource, changed f
 	return context.Cause(ctx)
 }
 
-// untilRerouted ends a watch when the lock is to be looked at elsewhere.
-func (r *router) untilRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend, cancel context.CancelCauseFunc) {
+// cancelWhenRerouted ends a watch when another backend knows the holders of the lock.
+func (r *router) cancelWhenRerouted(ctx context.Context, resource fencing.Resource, watched engine.Backend, cancel context.CancelCauseFunc) {
 	for {
 		version := r.service.Topology().Version
-		if r.locks(resource) != watched {
+		if r.backendOf(resource) != watched {
 			cancel(errRerouted)
 			return
 		}
-		limited, done := context.WithTimeout(ctx, detour)
+		limited, done := context.WithTimeout(ctx, detourTime)
 		_, _ = r.service.NextTopology(limited, version)
 		done()
 		if ctx.Err() != nil {

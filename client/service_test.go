@@ -15,6 +15,7 @@ import (
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
@@ -61,12 +62,12 @@ type member struct {
 
 func startMember(t testing.TB, id string, fleet engine.Fleet) *member {
 	t.Helper()
-	feed := server.NewFeed()
-	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: feed})
+	hub := watch.NewHub()
+	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub})
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s, err := server.New(server.Config{Node: node, Feed: feed, Logger: quiet, Redis: fleet, Version: "test"}, listener)
+	s, err := server.New(server.Config{Node: node, Hub: hub, Logger: quiet, Redis: fleet, Version: "test"}, listener)
 	require.NoError(t, err)
 	m := &member{node: node, server: s, done: make(chan error, 1)}
 	go func() { m.done <- s.Serve() }()
@@ -216,4 +217,4 @@ var cutOff = client.WithRedis(func(string) *redis.Options {
 	return &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errCut }}
 })
 
-var short = client.WithRemoteOptions(remote.WithPatience(2 * time.Second))
+var short = client.WithRemoteOptions(remote.WithTimeout(2 * time.Second))

@@ -10,43 +10,40 @@ import (
 	"github.com/leased-project/leased/lease/perlease"
 )
 
-// session is a engine.Session over both modes. The service knows it only by its
-// strict part, which has an id of its own: when that is lost, the leases in
-// efficiency mode are not.
+// session is an engine.Session over both modes. Its part at the service has an id of
+// its own, so that the leases in efficiency mode outlive the loss of that part.
 type session struct {
-	router *router
-	config engine.SessionConfig
-	fast   *perlease.Session // locks in efficiency mode
-	work   sync.WaitGroup
+	router     *router
+	config     engine.SessionConfig
+	efficiency *perlease.Session
+	work       sync.WaitGroup
 
-	opening chan struct{} // held while a strict session is being opened
+	opening chan struct{} // a mutex: held while a session of the service is being opened
 
-	mu     sync.Mutex
-	closed bool
-	strict *strict                // nil until the first lock in correctness mode
-	went   map[engine.Nonce]place // attempts that may be held in correctness mode
+	mu          sync.Mutex
+	closed      bool
+	correctness *serviceSession                 // nil until the first lock in correctness mode
+	attempts    map[engine.Nonce]serviceAttempt // attempts that may be held in correctness mode
 }
 
-// strict is a session of the service, for locks in correctness mode. It numbers its
-// attempts itself: one that was ended here when its lock moved away is asked for
-// under a new nonce if the lock comes back. All fields are guarded by the session's
-// mu.
-type strict struct {
+// serviceSession is a session of the service, for locks in correctness mode. It numbers
+// its attempts itself: an attempt that ended because its lock left correctness mode
+// gets a new nonce if the lock returns. The session's mu guards all fields.
+type serviceSession struct {
 	engine.Session
-	users int  // acquires under way
-	used  bool // since the last renewal
-	last  engine.Nonce
-	outer map[engine.Nonce]engine.Nonce // nonces of the session by those of the service
+	users     int  // acquires under way
+	used      bool // since the last renewal
+	lastNonce engine.Nonce
+	outer     map[engine.Nonce]engine.Nonce // nonces of the session by nonces of the service
 }
 
-// place is where an attempt is known to the service.
-type place struct {
-	strict *strict
-	nonce  engine.Nonce
+// serviceAttempt identifies an attempt at the service.
+type serviceAttempt struct {
+	session *serviceSession
+	nonce   engine.Nonce
 }
 
-// Open starts a session. Nothing is asked of the service before the first lock in
-// correctness mode.
+// Open returns a session. It calls the service with the first lock in correctness mode.
 func (r *router) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -54,98 +51,79 @@ func (r *router) Open(ctx context.Context, config engine.SessionConfig) (engine.
 	if config.Clock == nil {
 		config.Clock = engine.SystemClock()
 	}
-	s := &session{router: r, config: config, fast: perlease.NewSession(r.redis, config), opening: make(chan struct{}, 1),
-		went: map[engine.Nonce]place{}}
+	s := &session{router: r, config: config, efficiency: perlease.NewSession(r.redis, config), opening: make(chan struct{}, 1),
+		attempts: map[engine.Nonce]serviceAttempt{}}
 	r.mu.Lock()
 	r.sessions[s] = true
 	r.mu.Unlock()
 	return s, nil
 }
 
-// Acquire asks for a grant where the lock is. One that waits follows the lock from
-// one mode to the other.
+// Acquire requests a grant in the mode of the lock. If the topology turns out to be
+// stale it waits a moment for a newer one and returns engine.ErrUnavailable: the next
+// try follows the lock to its new mode.
 func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if request.Queued != nil {
-		request.Queued = sync.OnceFunc(request.Queued)
-	}
-	for look := 0; ; look++ {
-		topology, grant, err := s.acquireOnce(ctx, request)
-		if err == nil || ctx.Err() != nil || !stale(&request, err) {
-			return grant, err
-		}
-		var moving *engine.MigratingError
-		waits := request.Wait && errors.As(err, &moving)
-		if waits && request.Queued != nil {
-			request.Queued()
-		}
-		fresh := s.router.newer(ctx, topology.Version) == nil
-		if waits && ctx.Err() == nil || fresh && (request.Wait || look == 0) {
-			continue
-		}
-		var mode *engine.ModeError
-		if errors.As(err, &mode) { // what is stale is no mismatch
-			err = fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
-		}
-		return engine.Grant{}, err
-	}
-}
-
-func (s *session) acquireOnce(ctx context.Context, request engine.Request) (topology engine.Topology, grant engine.Grant, err error) {
-	topology, mode, err := s.router.decide(&request)
+	topology := s.router.Topology()
+	mode, err := topology.Route(&request)
+	var grant engine.Grant
 	switch {
 	case err != nil:
 	case mode == engine.Efficiency:
-		grant, err = s.acquireFast(ctx, request)
+		grant, err = s.acquireEfficiency(ctx, request)
 	default:
-		grant, err = s.acquireStrict(ctx, request)
+		grant, err = s.acquireCorrectness(ctx, request)
 	}
-	return topology, grant, err
+	if err == nil || ctx.Err() != nil || !stale(&request, err) {
+		return grant, err
+	}
+	s.router.awaitTopology(ctx, topology.Version)
+	var mismatch *engine.ModeError
+	if errors.As(err, &mismatch) { // the caller's mode may be right by the newer topology
+		err = fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
+	}
+	return engine.Grant{}, err
 }
 
-// acquireFast acquires in efficiency mode.
-func (s *session) acquireFast(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	s.leaveStrict(request.Nonce)
+// acquireEfficiency requests a grant from the Redis nodes.
+func (s *session) acquireEfficiency(ctx context.Context, request engine.Request) (engine.Grant, error) {
+	s.leaveCorrectness(request.Nonce)
 	waiting := ctx
 	if request.Wait {
-		rerouted, done := s.router.await(ctx, &request)
+		rerouted, done := s.router.addWaiting(ctx, &request)
 		defer done()
 		waiting = rerouted
 	}
-	grant, err := s.fast.Acquire(waiting, request)
+	grant, err := s.efficiency.Acquire(waiting, request)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errRerouted) {
 		return engine.Grant{}, errRerouted
 	}
 	return grant, err
 }
 
-// acquireStrict acquires in correctness mode. A session of the service that is lost
-// is replaced: its leases were told, and this is not one of them.
-func (s *session) acquireStrict(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if s.fast.Ended(request.Nonce) {
+// acquireCorrectness requests a grant from the service. A lost session of the service
+// is not the loss of this session: its leases were reported, and the next try opens
+// another one.
+func (s *session) acquireCorrectness(ctx context.Context, request engine.Request) (engine.Grant, error) {
+	if s.efficiency.Ended(request.Nonce) {
 		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
 	}
-	s.fast.Withdraw(request.Nonce)
-	for again := true; ; again = false {
-		at, err := s.enter(ctx, request.Nonce)
-		if err != nil {
-			return engine.Grant{}, err
-		}
-		inner := request
-		inner.Nonce = at.nonce
-		grant, err := at.strict.Acquire(ctx, inner)
-		lost := errors.Is(err, engine.ErrLost)
-		s.leave(at, lost || err != nil && refusal(err))
-		if !lost {
-			return grant, err
-		}
-		s.drop(at.strict)
-		if !again || ctx.Err() != nil {
-			return engine.Grant{}, fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
-		}
+	s.efficiency.Withdraw(request.Nonce)
+	at, err := s.enter(ctx, request.Nonce)
+	if err != nil {
+		return engine.Grant{}, err
 	}
+	request.Nonce = at.nonce
+	grant, err := at.session.Acquire(ctx, request)
+	lost := errors.Is(err, engine.ErrLost)
+	s.leave(at, lost || err != nil && refusal(err))
+	if lost {
+		s.drop(at.session)
+		return engine.Grant{}, fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
+	}
+	return grant, err
 }
 
-// refusal reports whether err says that an attempt was not granted and will not be.
+// refusal reports whether err says that an attempt was not granted and never will be.
 func refusal(err error) bool {
 	for _, sentinel := range []error{engine.ErrHeld, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid} {
 		if errors.Is(err, sentinel) {
@@ -155,9 +133,9 @@ func refusal(err error) bool {
 	return false
 }
 
-// enter returns where an attempt goes in the strict session, which is opened if need
-// be and has one more user.
-func (s *session) enter(ctx context.Context, nonce engine.Nonce) (place, error) {
+// enter returns the attempt at the service, and opens a session there if there is none.
+// The caller calls leave.
+func (s *session) enter(ctx context.Context, nonce engine.Nonce) (serviceAttempt, error) {
 	if at, ok := s.join(nil, nonce); ok {
 		return at, nil
 	}
@@ -165,109 +143,109 @@ func (s *session) enter(ctx context.Context, nonce engine.Nonce) (place, error) 
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
 	case <-ctx.Done():
-		return place{}, context.Cause(ctx)
+		return serviceAttempt{}, context.Cause(ctx)
 	}
 	if at, ok := s.join(nil, nonce); ok {
 		return at, nil
 	}
-	opened := &strict{outer: map[engine.Nonce]engine.Nonce{}}
+	opened := &serviceSession{outer: map[engine.Nonce]engine.Nonce{}}
 	var err error
 	opened.Session, err = s.router.service.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: s.config.TTL, Clock: s.config.Clock,
-		Lost: func(nonce engine.Nonce, err error) { s.lost(place{opened, nonce}, err) }})
+		Lost: func(nonce engine.Nonce, err error) { s.lost(serviceAttempt{opened, nonce}, err) }})
 	if err != nil {
-		return place{}, err
+		return serviceAttempt{}, err
 	}
 	at, _ := s.join(opened, nonce)
 	return at, nil
 }
 
-// join makes an attempt a user of the strict session, which is the opened one
-// unless that is nil. An attempt whose outcome is open keeps its place.
-func (s *session) join(opened *strict, nonce engine.Nonce) (place, bool) {
+// join adds an attempt to the session of the service, which is the opened one unless
+// that is nil. An attempt whose outcome is open keeps its nonce at the service.
+func (s *session) join(opened *serviceSession, nonce engine.Nonce) (serviceAttempt, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if opened != nil {
-		s.strict = opened
+		s.correctness = opened
 	}
-	if s.strict == nil {
-		return place{}, false
+	if s.correctness == nil {
+		return serviceAttempt{}, false
 	}
-	at, known := s.went[nonce]
-	if !known || at.strict != s.strict {
-		s.strict.last++
-		at = place{s.strict, s.strict.last}
-		s.went[nonce] = at
-		at.strict.outer[at.nonce] = nonce
+	at, known := s.attempts[nonce]
+	if !known || at.session != s.correctness {
+		s.correctness.lastNonce++
+		at = serviceAttempt{s.correctness, s.correctness.lastNonce}
+		s.attempts[nonce] = at
+		at.session.outer[at.nonce] = nonce
 	}
-	at.strict.users++
-	at.strict.used = true
+	at.session.users++
+	at.session.used = true
 	return at, true
 }
 
-// leave is the other end of enter. over says that the attempt has certainly ended.
-func (s *session) leave(at place, over bool) {
+// leave undoes enter. If the attempt has certainly ended it is deleted.
+func (s *session) leave(at serviceAttempt, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at.strict.users--
-	if over {
-		s.forget(at)
+	at.session.users--
+	if ended {
+		s.delete(at)
 	}
 }
 
-// forget removes an attempt of the service, and returns its nonce in the session, 0
-// if it is not known any more. The caller holds mu.
-func (s *session) forget(at place) engine.Nonce {
-	nonce := at.strict.outer[at.nonce]
-	delete(at.strict.outer, at.nonce)
-	if s.went[nonce] != at {
+// delete deletes an attempt, and returns its nonce in the session, 0 if it was
+// deleted before. The caller holds mu.
+func (s *session) delete(at serviceAttempt) engine.Nonce {
+	nonce := at.session.outer[at.nonce]
+	delete(at.session.outer, at.nonce)
+	if s.attempts[nonce] != at {
 		return 0
 	}
-	delete(s.went, nonce)
+	delete(s.attempts, nonce)
 	return nonce
 }
 
-// drop takes a strict session out of use.
-func (s *session) drop(sub *strict) {
+// drop stops using a session of the service.
+func (s *session) drop(part *serviceSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.strict == sub {
-		s.strict = nil
+	if s.correctness == part {
+		s.correctness = nil
 	}
-	for _, at := range s.went {
-		if at.strict == sub {
-			s.forget(at)
+	for _, at := range s.attempts {
+		if at.session == part {
+			s.delete(at)
 		}
 	}
 }
 
-// lost is told by the service that it has ended a lease.
-func (s *session) lost(at place, err error) {
+// lost is the callback for losses that the service reports.
+func (s *session) lost(at serviceAttempt, err error) {
 	s.mu.Lock()
-	nonce := s.forget(at)
+	nonce := s.delete(at)
 	s.mu.Unlock()
 	if nonce != 0 && s.config.Lost != nil {
 		s.config.Lost(nonce, err)
 	}
 }
 
-// leaveStrict ends in the background what an attempt may have got in correctness
-// mode: its lock is in efficiency mode now, and the move waits for its holders.
-func (s *session) leaveStrict(nonce engine.Nonce) {
+// leaveCorrectness releases in the background what an attempt may hold in correctness
+// mode: its lock is in efficiency mode now, and the migration waits for its holders.
+func (s *session) leaveCorrectness(nonce engine.Nonce) {
 	s.mu.Lock()
-	at, known := s.went[nonce]
+	at, known := s.attempts[nonce]
 	if known {
-		s.forget(at)
+		s.delete(at)
 	}
 	s.mu.Unlock()
 	if known {
-		s.background(func(ctx context.Context) { _ = at.strict.Release(ctx, at.nonce) }) // else it ends with the session
+		s.background(func(ctx context.Context) { _ = at.session.Release(ctx, at.nonce) }) // otherwise it ends with the session
 	}
 }
 
-// background runs f for a limited time. Close waits for it.
+// background runs f with a time limit. Close waits for it.
 func (s *session) background(f func(context.Context)) {
 	limited := func() {
-		ctx, cancel := context.WithTimeout(s.router.ctx, closeTime)
+		ctx, cancel := context.WithTimeout(s.router.ctx, closeTimeout)
 		defer cancel()
 		f(ctx)
 	}
@@ -281,23 +259,23 @@ func (s *session) background(f func(context.Context)) {
 	s.mu.Unlock()
 }
 
-// Release ends the attempt, wherever it went.
+// Release ends the attempt in both modes.
 func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	s.mu.Lock()
-	at, known := s.went[nonce]
+	at, known := s.attempts[nonce]
 	s.mu.Unlock()
-	err := s.fast.Release(ctx, nonce) // also so that a late copy is refused
+	err := s.efficiency.Release(ctx, nonce) // also refuses a late copy of the acquire
 	if !known {
 		return err
 	}
-	strictErr := at.strict.Release(ctx, at.nonce)
-	if errors.Is(strictErr, engine.ErrLost) {
-		strictErr = nil
+	serviceErr := at.session.Release(ctx, at.nonce)
+	if errors.Is(serviceErr, engine.ErrLost) {
+		serviceErr = nil
 	}
-	if strictErr == nil {
+	if serviceErr == nil {
 		s.mu.Lock()
-		s.forget(at)
+		s.delete(at)
 		s.mu.Unlock()
 	}
-	return errors.Join(err, strictErr)
+	return errors.Join(err, serviceErr)
 }

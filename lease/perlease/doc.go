@@ -1,14 +1,13 @@
-// Package perlease makes a engine.Session of an engine that knows no sessions, as
-// the efficiency mode has it: each lease is renewed and released by itself, by
-// whoever can name it.
+// Package perlease builds an engine.Session on an engine that has no sessions, such
+// as the efficiency mode: there each lease is renewed and released by itself, by any
+// process that can name it.
 //
-// What it does not give: the engine forgets a session with the process. A lease
-// whose acquire was never answered is held until its TTL has passed, unless the
-// engine can find it by session and nonce.
+// The engine does not know the session, so the session ends with its process. A
+// lease whose acquire was not answered is held until its TTL passes, unless the
+// engine finds it by session and nonce. The package does not retry.
 //
-// The nouns, in reading order:
+// The types, in reading order:
 //
-//   - [Held]: a lease, and all that is needed to renew or release it.
-//   - [Engine]: acquires, renews and releases leases.
-//   - [Session]: a engine.Session on an Engine.
+//   - [Engine]: acquires, renews and releases leases, each an engine.Held.
+//   - [Session]: an engine.Session on an Engine.
 package perlease

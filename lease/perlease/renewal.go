@@ -9,16 +9,16 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Renew extends every grant of the session. Grants that could not be extended are
-// returned, those that are lost are reported to Lost. If none could be extended the
-// error says why.
+// Renew extends every grant of the session. It returns the grants that could not be
+// extended and reports lost ones to Lost. If no grant could be extended it returns an
+// error.
 func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	leases, expired, err := s.renewable(sent)
 	if err != nil {
 		return nil, err
 	}
-	s.lost(expired, fmt.Errorf("%w: it was not renewed in time", engine.ErrExpired))
+	s.lost(expired, fmt.Errorf("%w: the lease was not renewed in time", engine.ErrExpired))
 	if len(leases) == 0 {
 		return nil, nil
 	}
@@ -31,7 +31,7 @@ func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 			s.renewed(held, sent)
 		case errors.Is(err, engine.ErrLost):
 			s.lost([]engine.Held{held}, err)
-		case s.movedOn(held, sent, err):
+		case s.endsByMigration(held, sent, err):
 			s.lost([]engine.Held{held}, fmt.Errorf("%w: %w", engine.ErrTaken, err))
 		default:
 			failed, last = append(failed, held.Nonce), err
@@ -43,8 +43,8 @@ func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	return failed, nil
 }
 
-// renewable returns the grants to renew, and those whose time has passed: others
-// may hold their locks by now.
+// renewable returns the grants to renew, and those whose TTL has passed: others may
+// hold their locks by now.
 func (s *Session) renewable(now engine.Instant) (leases, expired []engine.Held, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,12 +63,12 @@ func (s *Session) renewable(now engine.Instant) (leases, expired []engine.Held, 
 	return leases, expired, nil
 }
 
-// movedOn reports whether a lease ends because its lock is moving to another mode,
-// where it cannot be renewed. Its holder has three quarters of the TTL to finish,
-// then it is told why, rather than that the time has run out.
-func (s *Session) movedOn(held engine.Held, now engine.Instant, err error) bool {
-	var moving *engine.MigratingError
-	if !errors.As(err, &moving) {
+// endsByMigration reports whether a lease ends because its lock is changing its mode:
+// such a lease cannot be renewed. Its holder has three quarters of the TTL to finish.
+// Then it gets this reason, and not that the lease expired.
+func (s *Session) endsByMigration(held engine.Held, now engine.Instant, err error) bool {
+	var migrating *engine.MigratingError
+	if !errors.As(err, &migrating) {
 		return false
 	}
 	s.mu.Lock()
@@ -77,7 +77,7 @@ func (s *Session) movedOn(held engine.Held, now engine.Instant, err error) bool 
 	return a != nil && now.Since(a.sent) >= s.config.TTL*3/4
 }
 
-// renewed notes that a grant was extended.
+// renewed records that a grant was extended.
 func (s *Session) renewed(held engine.Held, sent engine.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,17 +86,17 @@ func (s *Session) renewed(held engine.Held, sent engine.Instant) {
 	}
 }
 
-// lost ends grants that are lost, and tells the holder of each.
+// lost ends grants that are lost, and reports them.
 func (s *Session) lost(leases []engine.Held, err error) {
 	for _, held := range leases {
-		if s.take(held) && s.config.Lost != nil {
+		if s.remove(held) && s.config.Lost != nil {
 			s.config.Lost(held.Nonce, err)
 		}
 	}
 }
 
-// take ends a grant that is lost, and reports whether it was held until now.
-func (s *Session) take(held engine.Held) bool {
+// remove ends a grant that is lost, and reports whether it was held until now.
+func (s *Session) remove(held engine.Held) bool {
 	s.mu.Lock()
 	a := s.attempts[held.Nonce]
 	known := a != nil && a.granted && a.ctx.Err() == nil
@@ -105,14 +105,14 @@ func (s *Session) take(held engine.Held) bool {
 	}
 	s.mu.Unlock()
 	if known {
-		s.abandon(held) // some nodes may still have it
+		s.releaseLater(held) // some Redis nodes may still have it
 	}
 	return known
 }
 
-// Lose ends every grant for which why returns an error, which must match
-// engine.ErrLost. The caller calls tell, which tells the holders.
-func (s *Session) Lose(why func(engine.Held) error) (tell func()) {
+// Lose ends every grant for which reason returns an error, which must match
+// engine.ErrLost. The caller calls report, which reports the losses to the holders.
+func (s *Session) Lose(reason func(engine.Held) error) (report func()) {
 	s.mu.Lock()
 	var leases []engine.Held
 	for _, a := range s.attempts {
@@ -123,7 +123,7 @@ func (s *Session) Lose(why func(engine.Held) error) (tell func()) {
 	s.mu.Unlock()
 	causes := map[engine.Nonce]error{}
 	for _, held := range leases {
-		if err := why(held); err != nil && s.take(held) {
+		if err := reason(held); err != nil && s.remove(held) {
 			causes[held.Nonce] = err
 		}
 	}
@@ -136,7 +136,7 @@ func (s *Session) Lose(why func(engine.Held) error) (tell func()) {
 	}
 }
 
-// Nonces returns the attempts that are granted.
+// Nonces returns the attempts that hold a grant.
 func (s *Session) Nonces() []engine.Nonce {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *Session) Nonces() []engine.Nonce {
 	return nonces
 }
 
-// Close ends the session and releases everything in it.
+// Close ends the session and releases every grant in it.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

@@ -10,10 +10,10 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// maxCleanup bounds one call that ends what nobody wants.
-const maxCleanup = 5 * time.Second
+// maxRelease bounds a release in the background.
+const maxRelease = 5 * time.Second
 
-// Session is a engine.Session on an Engine. It lives in this process alone. All
+// Session is an engine.Session on an Engine. It exists only in this process. All
 // methods may be called concurrently.
 type Session struct {
 	engine Engine
@@ -23,27 +23,27 @@ type Session struct {
 	mu       sync.Mutex
 	closed   bool
 	attempts map[engine.Nonce]*attempt
-	ended    map[engine.Nonce]bool // released within the last TTL or two
-	before   map[engine.Nonce]bool // ended, one TTL earlier
-	rotated  engine.Instant
+	ended    map[engine.Nonce]bool // attempts that were released in the current period of one TTL
+	endedOld map[engine.Nonce]bool // the same for the period before
+	rotated  engine.Instant        // when the current period began
 }
 
-// attempt is what the session knows of a nonce.
+// attempt is an acquisition attempt.
 type attempt struct {
 	held    engine.Held        // without a name until it is granted
-	working chan struct{}      // held while an Acquire works on it
+	working chan struct{}      // a mutex: held while an Acquire works on it
 	ctx     context.Context    // ends when the nonce is released
 	cancel  context.CancelFunc // of ctx
 
 	// Guarded by the session's mu.
-	unsure  bool           // an acquire may have been granted unheard
-	granted bool           // held has a name and a token
-	sent    engine.Instant // before the acquire or the last renewal was sent
+	uncertain bool           // an acquire without an answer may have been granted
+	granted   bool           // held has a name and a token
+	sent      engine.Instant // before the acquire or the last renewal was sent
 }
 
 var _ engine.Session = (*Session)(nil)
 
-// NewSession returns a session on an engine. Nothing is asked of the engine.
+// NewSession returns a session on an engine. It does not call the engine.
 func NewSession(calls Engine, config engine.SessionConfig) *Session {
 	if config.Clock == nil {
 		config.Clock = engine.SystemClock()
@@ -51,11 +51,8 @@ func NewSession(calls Engine, config engine.SessionConfig) *Session {
 	return &Session{engine: calls, config: config, attempts: map[engine.Nonce]*attempt{}, ended: map[engine.Nonce]bool{}, rotated: config.Clock.Now()}
 }
 
-// Acquire asks for a grant.
+// Acquire requests a grant.
 func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if err := request.Validate(); err != nil {
-		return engine.Grant{}, err
-	}
 	a, err := s.begin(ctx, &request)
 	if err != nil {
 		return engine.Grant{}, err
@@ -65,7 +62,7 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	defer cancel()
 	defer context.AfterFunc(a.ctx, cancel)()
 	s.mu.Lock()
-	granted, unsure, sent := a.granted, a.unsure, a.sent
+	granted, uncertain, sent := a.granted, a.uncertain, a.sent
 	s.mu.Unlock()
 	if granted {
 		if s.config.Clock.Now().Since(sent) >= s.config.TTL {
@@ -73,34 +70,34 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		}
 		return engine.Grant{Token: a.held.Token, Mode: engine.Efficiency, Sent: sent}, nil
 	}
-	if unsure { // its lock would block the next try for a TTL
+	if uncertain { // what it may have acquired would block this attempt for a TTL
 		_ = s.engine.Release(ctx, a.held)
 	}
 	sent = s.config.Clock.Now()
 	held, err := s.engine.Acquire(ctx, s.config.ID, s.config.TTL, request)
 	if err != nil {
-		return engine.Grant{}, s.refused(a, err)
+		return engine.Grant{}, s.failed(a, err)
 	}
-	if s.config.Clock.Now().Since(sent) > s.config.TTL/3 { // when it was granted is not known here
+	if s.config.Clock.Now().Since(sent) > s.config.TTL/3 { // the moment of the grant is unknown
 		sent = s.config.Clock.Now()
 		if err := s.engine.Renew(ctx, []engine.Held{held})[0]; err != nil {
-			s.abandon(held)
-			return engine.Grant{}, fmt.Errorf("%w: granted after a long wait, but not renewed: %s", engine.ErrUnavailable, err.Error())
+			s.releaseLater(held)
+			return engine.Grant{}, fmt.Errorf("%w: the lease was granted after a long wait, but could not be renewed: %s", engine.ErrUnavailable, err.Error())
 		}
 	}
 	s.mu.Lock()
 	if a.ctx.Err() != nil || s.closed {
 		s.mu.Unlock()
-		s.abandon(held) // it was released while it was acquired
+		s.releaseLater(held) // it was released while it was acquired
 		return engine.Grant{}, endedError(request.Nonce)
 	}
-	a.held, a.granted, a.sent, a.unsure = held, true, sent, false
+	a.held, a.granted, a.sent, a.uncertain = held, true, sent, false
 	s.mu.Unlock()
 	return engine.Grant{Token: held.Token, Mode: engine.Efficiency, Sent: sent}, nil
 }
 
-// begin returns the attempt of a request, with its working lock held. The caller
-// calls finish.
+// begin returns the attempt of a request, with its mutex held. The caller calls
+// finish.
 func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt, error) {
 	s.mu.Lock()
 	a := s.attempts[request.Nonce]
@@ -108,7 +105,7 @@ func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt,
 	case s.closed:
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%w: the session is closed", engine.ErrNotHeld)
-	case s.ended[request.Nonce] || s.before[request.Nonce]:
+	case s.ended[request.Nonce] || s.endedOld[request.Nonce]:
 		s.mu.Unlock()
 		return nil, endedError(request.Nonce)
 	case a == nil:
@@ -126,11 +123,11 @@ func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt,
 	}
 }
 
-// finish ends the work on an attempt. One that has certainly come to nothing is
-// forgotten.
+// finish ends the work on an attempt, and deletes an attempt that certainly has no
+// grant.
 func (s *Session) finish(a *attempt) {
 	s.mu.Lock()
-	if !a.granted && !a.unsure && s.attempts[a.held.Nonce] == a {
+	if !a.granted && !a.uncertain && s.attempts[a.held.Nonce] == a {
 		delete(s.attempts, a.held.Nonce)
 		a.cancel()
 	}
@@ -138,15 +135,15 @@ func (s *Session) finish(a *attempt) {
 	<-a.working
 }
 
-// refused notes that an acquire has failed, and how sure that is.
-func (s *Session) refused(a *attempt, err error) error {
+// failed records that an acquire failed, and whether its outcome is certain.
+func (s *Session) failed(a *attempt, err error) error {
 	released := a.ctx.Err() != nil
 	if !certain(err) {
 		s.mu.Lock()
-		a.unsure = true
+		a.uncertain = true
 		s.mu.Unlock()
-		if released { // nobody will ask again
-			s.abandon(a.held)
+		if released { // no later call will release it
+			s.releaseLater(a.held)
 		}
 	}
 	switch {
@@ -158,7 +155,7 @@ func (s *Session) refused(a *attempt, err error) error {
 	return err
 }
 
-// certain reports whether err says that this call was granted nothing.
+// certain reports whether err says that the call was not granted.
 func certain(err error) bool {
 	if errors.Is(err, engine.ErrUncertain) {
 		return false
@@ -171,18 +168,18 @@ func certain(err error) bool {
 	return false
 }
 
-// endedError is the answer to an attempt that was released.
+// endedError is the error of an attempt that was released.
 func endedError(nonce engine.Nonce) error {
 	return fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, nonce)
 }
 
-// abandon releases what nobody wants, in the background unless Close may have
-// stopped waiting for that.
-func (s *Session) abandon(held engine.Held) {
+// releaseLater releases a lease in the background. If the session is closed it does
+// not return before: Close no longer waits for it.
+func (s *Session) releaseLater(held engine.Held) {
 	release := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), min(maxCleanup, held.TTL))
+		ctx, cancel := context.WithTimeout(context.Background(), min(maxRelease, held.TTL))
 		defer cancel()
-		_ = s.engine.Release(ctx, held) // else it ends with its TTL
+		_ = s.engine.Release(ctx, held) // otherwise it ends with its TTL
 	}
 	s.mu.Lock()
 	if s.closed {
@@ -215,40 +212,40 @@ func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 	return nil
 }
 
-// Ended reports whether a nonce was released lately, or lost.
+// Ended reports whether an attempt was released or lost within the last TTL.
 func (s *Session) Ended(nonce engine.Nonce) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended[nonce] || s.before[nonce]
+	return s.ended[nonce] || s.endedOld[nonce]
 }
 
-// Withdraw ends in the background what an attempt may have got here. Unlike Release
-// it lets the attempt be made again.
+// Withdraw releases in the background what an attempt may hold here. Unlike after
+// Release, the attempt may be repeated.
 func (s *Session) Withdraw(nonce engine.Nonce) {
 	s.mu.Lock()
 	a := s.attempts[nonce]
-	needed := a != nil && (a.granted || a.unsure)
+	needed := a != nil && (a.granted || a.uncertain)
 	delete(s.attempts, nonce)
 	s.mu.Unlock()
 	if a != nil {
 		a.cancel()
 	}
 	if needed {
-		s.abandon(a.held)
+		s.releaseLater(a.held)
 	}
 }
 
-// end notes that a nonce was released. A late copy of its acquire is refused for a
-// TTL at least. The caller holds mu.
+// end marks an attempt as ended. A late copy of its acquire is refused for at least
+// one TTL. The caller holds mu.
 func (s *Session) end(nonce engine.Nonce) {
 	if now := s.config.Clock.Now(); now.Since(s.rotated) > s.config.TTL {
-		s.before, s.ended, s.rotated = s.ended, map[engine.Nonce]bool{}, now
+		s.endedOld, s.ended, s.rotated = s.ended, map[engine.Nonce]bool{}, now
 	}
 	s.ended[nonce] = true
 	delete(s.attempts, nonce)
 }
 
-// release ends an attempt, after an Acquire that is under way.
+// release releases an attempt, after an Acquire that is under way.
 func (s *Session) release(ctx context.Context, a *attempt) error {
 	a.cancel()
 	select {
@@ -258,7 +255,7 @@ func (s *Session) release(ctx context.Context, a *attempt) error {
 		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	}
 	s.mu.Lock()
-	needed := a.granted || a.unsure
+	needed := a.granted || a.uncertain
 	s.mu.Unlock()
 	if !needed {
 		return nil

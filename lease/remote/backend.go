@@ -1,9 +1,7 @@
 package remote
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,34 +11,26 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-const (
-	// DefaultPatience is how long a Backend tries to reach a leader before it
-	// says that there is none: a few elections.
-	DefaultPatience = 5 * time.Second
-	// connectTime bounds one try to connect.
-	connectTime = 2 * time.Second
-	// The pause before the next member is tried.
-	minPause = 5 * time.Millisecond
-	maxPause = 100 * time.Millisecond
-)
+// DefaultTimeout bounds the search for a member that can serve a call, and the wait
+// for its answer. It is longer than a few leader elections.
+const DefaultTimeout = 5 * time.Second
 
-// Backend is a engine.Backend over the API of a cluster, for locks in correctness
-// mode. Efficiency returns one for locks in efficiency mode. All methods may be
-// called concurrently. Close it when done.
+// Backend is an engine.Backend for locks in correctness mode, over the API of a
+// service. Efficiency returns the one for locks in efficiency mode. All methods may
+// be called concurrently. Close it when done.
 type Backend struct {
 	settings
-	leader     *uplink
+	leader     *connector
 	topology   *topologyWatch
 	efficiency *Efficiency
 }
 
-// settings are how members are reached.
+// settings say how to reach the members.
 type settings struct {
 	endpoints []string
-	patience  time.Duration
+	timeout   time.Duration
 	dial      []grpc.DialOption
 	tls       *tls.Config // nil for none
 	secret    string      // empty for none
@@ -52,10 +42,10 @@ var (
 	_ engine.TopologySource = (*Backend)(nil)
 )
 
-// Option changes a Backend.
+// Option configures a Backend.
 type Option func(*Backend) error
 
-// WithTLS makes connections secure. The configuration is used as it is.
+// WithTLS encrypts the connections. The configuration is used unchanged.
 func WithTLS(config *tls.Config) Option {
 	return func(b *Backend) error {
 		if config == nil {
@@ -66,9 +56,8 @@ func WithTLS(config *tls.Config) Option {
 	}
 }
 
-// WithSecret shows a secret of `leased user add` with each call, where the
-// service has users. It is sent over TLS, or to a loopback address, and nowhere
-// else.
+// WithSecret authenticates each call with a secret from `leased user add`. The
+// secret is sent only over TLS or to a loopback address.
 func WithSecret(text string) Option {
 	return func(b *Backend) error {
 		if err := secret.Check(text); err != nil {
@@ -79,18 +68,18 @@ func WithSecret(text string) Option {
 	}
 }
 
-// WithPatience sets how long a leader is looked for.
-func WithPatience(d time.Duration) Option {
+// WithTimeout replaces DefaultTimeout.
+func WithTimeout(d time.Duration) Option {
 	return func(b *Backend) error {
 		if d <= 0 {
-			return fmt.Errorf("%w: patience (%v) must be above 0", engine.ErrInvalid, d)
+			return fmt.Errorf("%w: timeout (%v) must be above 0", engine.ErrInvalid, d)
 		}
-		b.patience = d
+		b.timeout = d
 		return nil
 	}
 }
 
-// WithDialOptions adds options of gRPC.
+// WithDialOptions adds gRPC options to every connection.
 func WithDialOptions(options ...grpc.DialOption) Option {
 	return func(b *Backend) error {
 		b.dial = append(b.dial, options...)
@@ -98,13 +87,14 @@ func WithDialOptions(options ...grpc.DialOption) Option {
 	}
 }
 
-// New returns a Backend on the APIs at these addresses, as "10.0.0.1:7420". One is
-// enough; more are asked when it is down. It connects when it is first used.
+// New returns a Backend for a service whose members have these API addresses, such
+// as "10.0.0.1:7420". One address is enough; with more, the Backend tolerates
+// members that are down. It connects on first use.
 func New(endpoints []string, options ...Option) (*Backend, error) {
 	if len(endpoints) == 0 {
-		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, as \"127.0.0.1:7420\"", engine.ErrInvalid)
+		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"", engine.ErrInvalid)
 	}
-	b := &Backend{settings: settings{endpoints: slices.Clone(endpoints), patience: DefaultPatience, clock: engine.MonotonicClock()}}
+	b := &Backend{settings: settings{endpoints: slices.Clone(endpoints), timeout: DefaultTimeout, clock: engine.MonotonicClock()}}
 	for _, option := range options {
 		if err := option(b); err != nil {
 			return nil, err
@@ -115,126 +105,27 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 	}
-	b.leader = newUplink(&b.settings, 0)
-	b.efficiency = &Efficiency{settings: &b.settings, uplink: newUplink(&b.settings, rand.N(len(endpoints)))}
+	b.leader = newConnector(&b.settings, 0)
+	b.efficiency = &Efficiency{settings: &b.settings, members: newConnector(&b.settings, rand.N(len(endpoints)))}
 	b.topology = newTopologyWatch(&b.settings)
 	return b, nil
 }
 
-// Close ends the connections. Sessions go on until their time has run out.
+// Close closes the connections. Sessions that were not closed end with their TTL.
 func (b *Backend) Close() error {
 	b.topology.close()
 	b.leader.close()
-	b.efficiency.uplink.close()
+	b.efficiency.members.close()
 	return nil
 }
 
-// Efficiency returns the way to locks in efficiency mode through any member.
+// Efficiency returns the backend for locks in efficiency mode.
 func (b *Backend) Efficiency() *Efficiency { return b.efficiency }
 
 var errClosed = fmt.Errorf("%w: the backend is closed", engine.ErrUnavailable)
 
-// do runs call on a link to the leader, and again on the next one while it fails
-// for want of a leader. call may be repeated: it has one effect. Once an outcome
-// was uncertain it stays so, until a later call has found out. A member that does
-// not know the caller may not have read its users again yet: the others are asked
-// too, see refusals.
-func (b *Backend) do(ctx context.Context, call func(l *link) error) error {
-	var uncertain, answered error // answered: that a member does not lead
-	refused := refusals{by: map[string]bool{}}
-	budget := b.patience
-	for n := 0; ; n++ {
-		began := b.clock.Now()
-		l, err := b.leader.connect(ctx)
-		if err == nil {
-			err = call(l)
-		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
-			err = fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
-		}
-		again := ctx.Err() == nil && !errors.Is(err, errClosed)
-		var not *wire.NotLeaderError
-		switch {
-		case errors.Is(err, engine.ErrUncertain):
-			uncertain = err
-		case errors.As(err, &not):
-			answered = err
-			refused.told(not.Leader)
-			b.leader.retire(l, not.Leader, err)
-		case errors.Is(err, wire.ErrUnauthenticated):
-			again = again && l != nil && refused.goOn(l.address, len(b.endpoints))
-			if l != nil {
-				b.leader.retire(l, "", err)
-			}
-		case errors.Is(err, engine.ErrUnavailable):
-		default:
-			again = false
-		}
-		if took := b.clock.Now().Since(began); took > b.patience {
-			budget, n, answered = b.patience, 0, nil // it had been served well until now
-		} else {
-			budget -= took
-		}
-		if again && budget > 0 {
-			pause := min(minPause<<min(n, 10), maxPause)
-			budget -= pause
-			if sleep(ctx, pause) == nil {
-				continue
-			}
-			err = fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
-		}
-		if l == nil && answered != nil && ctx.Err() == nil && !errors.Is(err, errClosed) {
-			err = answered // that another member is down does not hide it
-		}
-		if uncertain != nil && !errors.Is(err, engine.ErrUncertain) && !certain(err) {
-			err = fmt.Errorf("%w, then %w", uncertain, err)
-		}
-		return err
-	}
-}
-
-// refusals are the members that do not know the caller. It is over when all have
-// refused, or one again, and nobody has named another one to ask meanwhile or said
-// that a leader is being elected.
-type refusals struct {
-	by   map[string]bool
-	hope bool
-}
-
-// told notes which leader a member has named, if any.
-func (r *refusals) told(leader string) { r.hope = r.hope || !r.by[leader] }
-
-// goOn notes a refusal, and reports whether there is someone else to ask.
-func (r *refusals) goOn(address string, endpoints int) bool {
-	hope := r.hope
-	if r.hope = false; r.by[address] {
-		return hope
-	}
-	r.by[address] = true
-	return len(r.by) < endpoints
-}
-
-// certain reports whether err is an answer of the service that settles what
-// happened, also to earlier copies of the call.
-func certain(err error) bool {
-	for _, sentinel := range []error{engine.ErrHeld, engine.ErrLost, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid} {
-		if errors.Is(err, sentinel) {
-			return true
-		}
-	}
-	return false
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// newConn returns a connection to a member. gRPC connects on first use.
+func (s *settings) newConn(address string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	options := append(append(append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy()), s.dial...), more...)
+	return grpc.NewClient("passthrough:///"+address, options...)
 }

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -11,67 +10,99 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// members is a way to run calls at a member that can serve them: the leader, or
-// any.
-type members interface {
-	// do runs call on a link, and again on another one while it fails for want
-	// of a member that can serve it. call may be repeated: it has one effect.
-	do(ctx context.Context, call func(l *link) error) error
-}
-
-// Inspect tells who holds a lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
-	return inspect(ctx, b, resource)
+	return b.leader.inspect(ctx, resource)
 }
 
-// Break takes a lease away from its holder. If an earlier copy of the call may
-// have arrived, that the token is held no more is what was wanted.
+// Break ends the lease with this token.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return breakLease(ctx, b, resource, token)
+	return b.leader.breakLease(ctx, resource, token)
 }
 
-// Watch tells the status now and after each change. While no leader can be
-// reached it goes on trying.
+// Watch calls changed with the status of a lock, and again after each change, until
+// ctx or the connection ends.
 func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
-	return watch(ctx, b, resource, changed)
+	return b.leader.watch(ctx, resource, changed)
 }
 
-func inspect(ctx context.Context, m members, resource fencing.Resource) (status engine.Status, err error) {
-	err = unary(ctx, m, func(ctx context.Context, c *link) error {
-		response, err := c.leases.Inspect(ctx, &pb.InspectRequest{Resource: string(resource)})
-		if err != nil {
-			return err
-		}
-		status, err = wire.ToStatusOf(response.Lock)
+func (c *connector) inspect(ctx context.Context, resource fencing.Resource) (status engine.Status, err error) {
+	err = c.do(ctx, func(conn *connection) error {
+		status, err = conn.inspect(ctx, resource)
 		return err
 	})
 	return status, err
 }
 
-func breakLease(ctx context.Context, m members, resource fencing.Resource, token fencing.Token) error {
-	uncertain := false
-	return unary(ctx, m, func(ctx context.Context, c *link) error {
-		_, err := c.leases.Break(ctx, &pb.BreakRequest{Resource: string(resource), Token: uint64(token)})
-		why := wire.FromStatus(err)
-		if uncertain && errors.Is(why, engine.ErrNotHeld) {
-			return nil
-		}
-		uncertain = uncertain || errors.Is(why, engine.ErrUncertain)
-		return err
+func (c *connector) breakLease(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+	return c.do(ctx, func(conn *connection) error {
+		return conn.unary(ctx, func(ctx context.Context) error {
+			_, err := conn.leases.Break(ctx, &pb.BreakRequest{Resource: string(resource), Token: uint64(token)})
+			return err
+		})
 	})
 }
 
-// unary makes a call outside of the stream. One that is not answered within the
-// patience is given up, and with it the link.
-func unary(ctx context.Context, m members, call func(ctx context.Context, l *link) error) error {
-	return m.do(ctx, func(l *link) error {
-		limited, cancel := context.WithTimeout(ctx, l.uplink.settings.patience)
+// watch inspects the lock after each event. Events that arrive during an Inspect
+// share the next one.
+func (c *connector) watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
+	err := c.do(ctx, func(conn *connection) error {
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		err := wire.FromStatus(call(limited, l))
-		if limited.Err() != nil && ctx.Err() == nil {
-			l.uplink.retire(l, "", err)
-			return fmt.Errorf("%w: %s does not answer", engine.ErrUncertain, l.address)
+		stream, err := conn.leases.Watch(ctx, &pb.WatchRequest{Resource: string(resource)})
+		if err != nil {
+			return wire.FromStatus(err)
+		}
+		events, ended := make(chan struct{}, 1), make(chan error, 1)
+		go func() {
+			for {
+				if _, err := stream.Recv(); err != nil {
+					ended <- wire.FromStatus(err)
+					return
+				}
+				select {
+				case events <- struct{}{}:
+				default:
+				}
+			}
+		}()
+		for {
+			select {
+			case <-events:
+				status, err := conn.inspect(ctx, resource)
+				if err != nil {
+					return err
+				}
+				changed(status)
+			case err := <-ended:
+				return err
+			}
+		}
+	})
+	return fmt.Errorf("watch %q: %w", string(resource), err)
+}
+
+func (c *connection) inspect(ctx context.Context, resource fencing.Resource) (status engine.Status, err error) {
+	err = c.unary(ctx, func(ctx context.Context) error {
+		response, err := c.leases.Inspect(ctx, &pb.InspectRequest{Resource: string(resource)})
+		if err == nil {
+			status, err = wire.ToStatusOf(response.Lock)
 		}
 		return err
 	})
+	return status, err
+}
+
+// unary makes a call outside of the stream. If the answer takes longer than the
+// timeout, the connection is closed.
+func (c *connection) unary(ctx context.Context, call func(ctx context.Context) error) error {
+	timeout := c.connector.settings.timeout
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := wire.FromStatus(call(limited))
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		c.connector.abandon(c, "", err)
+		return fmt.Errorf("%w: %s did not answer within %v", engine.ErrUncertain, c.address, timeout)
+	}
+	return err
 }

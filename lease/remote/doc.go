@@ -1,29 +1,27 @@
-// Package remote is the client of a leased service: lease.Backends over its API.
+// Package remote is the client side of the API of a leased service: one engine
+// backend for locks in correctness mode and one for locks in efficiency mode.
 // Programs use package client, which chooses between them.
 //
-// What it does not give: a request whose answer was lost may have taken effect.
-// It is asked again with the same nonce, for as long as the patience of the Backend
-// lasts; after that the error matches engine.ErrUncertain, and the caller must ask
-// again or release, as the contract of engine.Session says.
+// It does not retry. Each call is one try: it searches for a member that can serve
+// it, sends one request and returns the answer. A request whose answer was lost
+// returns engine.ErrUncertain: package lease repeats it with the same nonce.
 //
-// Locks in correctness mode go to the leader. All sessions share one stream to it,
-// and what concurrent callers ask for while a message is being sent goes into the
-// next one. When the stream breaks, or the leader changes, the next member is
-// tried; sessions are attached again there, and what they no longer hold is told
-// as lost.
+// Requests for locks in correctness mode go to the leader. All sessions share one
+// stream, and requests that arrive while a message is being sent share the next
+// message. After a change of leader, sessions are attached to the new leader, which
+// reports the leases that it does not know.
 //
-// Locks in efficiency mode go to any member, over a stream of their own. Members
-// keep nothing of a lease: each call names what it is about, and when the stream
-// breaks the next member continues. What an unanswered acquire has left behind
-// blocks its lock for one TTL at most.
+// Requests for locks in efficiency mode go to any member, over a stream of their
+// own. Members keep no state of a lease, so every request carries the lease.
 //
-// The nouns, in reading order:
+// The types, in reading order:
 //
-//   - [Backend]: the endpoints, and the locks in correctness mode.
-//   - [Efficiency]: the locks in efficiency mode.
+//   - [Backend]: the endpoints, and locks in correctness mode.
+//   - [Efficiency]: locks in efficiency mode.
+//   - connector: the connection in use, and the search for a member.
+//   - connection: a connection to one member with its stream.
+//   - session: an engine.Session in correctness mode.
 //   - topologyWatch: the policies and the Redis fleet, from any member.
-//   - uplink: the link in use, and where to connect when it has ended.
-//   - link: one connection with its stream.
-//   - session: a engine.Session in correctness mode.
-//   - package wire: the messages.
+//
+// Package wire converts messages and errors; package secret authenticates calls.
 package remote

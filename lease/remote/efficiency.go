@@ -14,17 +14,17 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// maxRenewals is how many leases one operation renews, so that a message stays
-// below the limit of gRPC whatever metadata they have.
+// maxRenewals is how many leases one operation renews at most, so that a message stays
+// below the limit of gRPC whatever metadata the leases have.
 const maxRenewals = 256
 
-// Efficiency is the way to locks in efficiency mode through a member, any of them:
-// members keep nothing of a lease, so that each call names what it is about, and
-// another member continues where one has ended. It is a engine.Backend, and a
-// perlease.Engine. All methods may be called concurrently.
+// Efficiency is an engine.Backend and a perlease.Engine for locks in efficiency mode,
+// through any member of the service. Members keep no state of a lease: each call
+// carries the lease, so another member can continue. All methods may be called
+// concurrently.
 type Efficiency struct {
 	settings *settings
-	uplink   *uplink
+	members  *connector
 }
 
 var (
@@ -32,7 +32,7 @@ var (
 	_ perlease.Engine = (*Efficiency)(nil)
 )
 
-// Open starts a session. It lives in this process: nothing is asked of a member.
+// Open returns a session that exists only in this process. It calls no member.
 func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -40,111 +40,58 @@ func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (eng
 	return perlease.NewSession(e, config), nil
 }
 
-// Inspect tells who holds a lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (e *Efficiency) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
-	return inspect(ctx, e, resource)
+	return e.members.inspect(ctx, resource)
 }
 
-// Break takes a lease away from its holder. If an earlier copy of the call may
-// have arrived, that the token is held no more is what was wanted.
+// Break ends the lease with this token.
 func (e *Efficiency) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return breakLease(ctx, e, resource, token)
+	return e.members.breakLease(ctx, resource, token)
 }
 
-// Watch tells the status now and after each change. While no member can serve it
-// it goes on trying.
+// Watch calls changed with the status of a lock, and again after each change, until
+// ctx or the connection ends.
 func (e *Efficiency) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
-	return watch(ctx, e, resource, changed)
+	return e.members.watch(ctx, resource, changed)
 }
 
-// do runs call at a member, and at the next one while the connection breaks or the
-// member cannot serve: its Redis nodes may be out of reach for it alone. call may
-// be repeated.
-func (e *Efficiency) do(ctx context.Context, call func(l *link) error) error {
-	refused := refusals{by: map[string]bool{}}
-	unable := map[string]bool{}
-	limit := e.settings.clock.Now().Add(e.settings.patience)
-	for n := 0; ; n++ {
-		l, err := e.uplink.connect(ctx)
-		if err == nil {
-			err = call(l)
+// do makes a call at a member. One that cannot serve is not used for the next call:
+// the Redis nodes may be unreachable for it alone.
+func (e *Efficiency) do(ctx context.Context, op *pb.Operation, p *pending, limit time.Duration) (answer *pb.Answer, err error) {
+	err = e.members.do(ctx, func(c *connection) error {
+		answer, err = c.do(ctx, op, p, limit)
+		var migrating *engine.MigratingError
+		if wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
+			e.members.moveOn(c)
 		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			if !errors.Is(err, context.Cause(ctx)) {
-				err = fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
-			}
-			return err
-		}
-		again := !errors.Is(err, errClosed)
-		var moving *engine.MigratingError
-		switch {
-		case errors.Is(err, engine.ErrUncertain):
-		case errors.As(err, &moving):
-			again = false
-		case errors.Is(err, wire.ErrUnauthenticated):
-			again = again && l != nil && refused.goOn(l.address, len(e.settings.endpoints))
-			if l != nil {
-				e.uplink.retire(l, "", err)
-			}
-		case errors.Is(err, engine.ErrUnavailable) && l != nil:
-			unable[l.address] = true
-			again = again && len(unable) < len(e.settings.endpoints) && e.uplink.leave(l)
-		case errors.Is(err, engine.ErrUnavailable): // it could not be reached
-		default:
-			again = false
-		}
-		if !again || e.settings.clock.Now().Until(limit) <= 0 {
-			return err
-		}
-		if n >= len(e.settings.endpoints)-1 {
-			if sleep(ctx, min(minPause<<min(n, 10), maxPause)) != nil {
-				return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
-			}
-		}
-	}
+		return err
+	})
+	return answer, err
 }
 
-// Acquire asks for a lease. If a connection breaks before the answer the next
-// member is asked to end what the first one may have been granted, then to acquire.
+// Acquire requests a lease. If the answer is lost the error is uncertain;
+// perlease.Session then releases what the member may have acquired.
 func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
-	held := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl,
-		Holder: request.Holder, Metadata: request.Metadata}
-	p := &pending{key: attempt{session, request.Nonce}}
+	p := &pending{key: attemptKey{session, request.Nonce}}
 	if request.Queued != nil {
 		p.queued = sync.OnceFunc(request.Queued)
 	}
 	message := wire.FromRequest(&request)
 	message.TtlNanos = int64(ttl)
-	limit := e.settings.patience
+	limit := e.settings.timeout
 	if request.Wait {
 		limit = 0
 	}
-	asked := false
-	err := e.do(ctx, func(l *link) error {
-		if asked {
-			if err := e.release(ctx, l, held); errors.Is(err, engine.ErrUncertain) {
-				return err
-			}
-		}
-		asked = true
-		op := &pb.Operation{Session: session[:], Call: &pb.Operation_Acquire{Acquire: message}}
-		answer, err := l.do(ctx, op, p, limit)
-		if err != nil {
-			return err
-		}
-		held.Name, held.Token = answer.Name, fencing.Token(answer.Token)
-		return nil
-	})
+	answer, err := e.do(ctx, &pb.Operation{Session: session[:], Call: &pb.Operation_Acquire{Acquire: message}}, p, limit)
 	if err != nil {
 		return engine.Held{}, err
 	}
-	return held, nil
+	return engine.Held{Name: answer.Name, Session: session, Nonce: request.Nonce, Resources: request.Resources,
+		Token: fencing.Token(answer.Token), TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}, nil
 }
 
-// Renew extends leases, and returns an error for each.
+// Renew extends leases and returns an error for each.
 func (e *Efficiency) Renew(ctx context.Context, leases []engine.Held) []error {
 	errs := make([]error, len(leases))
 	var wg sync.WaitGroup
@@ -154,7 +101,7 @@ func (e *Efficiency) Renew(ctx context.Context, leases []engine.Held) []error {
 			to++
 		}
 		part, outcome := leases[from:to], errs[from:to]
-		if to == len(leases) { // most often there is one operation
+		if to == len(leases) { // usually the only one
 			e.renew(ctx, part, outcome)
 		} else {
 			wg.Go(func() { e.renew(ctx, part, outcome) })
@@ -174,14 +121,10 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 		byNonce[held.Nonce] = i
 	}
 	session := leases[0].Session
-	var answer *pb.Answer
-	err := e.do(ctx, func(l *link) (err error) {
-		op := &pb.Operation{Session: session[:], Call: &pb.Operation_Renew{Renew: message}}
-		answer, err = l.do(ctx, op, &pending{urgent: true}, e.settings.patience)
-		return err
-	})
+	op := &pb.Operation{Session: session[:], Call: &pb.Operation_Renew{Renew: message}}
+	answer, err := e.do(ctx, op, &pending{urgent: true}, e.settings.timeout)
 	if err != nil {
-		if errors.Is(err, engine.ErrLost) { // it is about no lease in particular
+		if errors.Is(err, engine.ErrLost) { // the error is not about one of the leases
 			err = fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())
 		}
 		for i := range errs {
@@ -204,18 +147,13 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 	}
 }
 
-// Release ends a lease.
+// Release ends a lease. A lost lease counts as released.
 func (e *Efficiency) Release(ctx context.Context, held engine.Held) error {
-	err := e.do(ctx, func(l *link) error { return e.release(ctx, l, held) })
+	op := &pb.Operation{Session: held.Session[:], Call: &pb.Operation_Release{
+		Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
+	_, err := e.do(ctx, op, &pending{}, e.settings.timeout)
 	if errors.Is(err, engine.ErrLost) {
 		return nil
 	}
-	return err
-}
-
-func (e *Efficiency) release(ctx context.Context, l *link, held engine.Held) error {
-	op := &pb.Operation{Session: held.Session[:], Call: &pb.Operation_Release{
-		Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
-	_, err := l.do(ctx, op, &pending{}, e.settings.patience)
 	return err
 }

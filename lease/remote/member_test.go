@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -16,11 +17,11 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// patience ends a test that hangs. It is no measure of speed.
-const patience = time.Minute
+// testTimeout ends a test that hangs.
+const testTimeout = time.Minute
 
-// member is the API of a member as far as these tests need it. The tests of the
-// server run this package against the real one.
+// member is a fake member of the service: a real gRPC server whose answers the test
+// sets. The tests of the server run this package against real members.
 type member struct {
 	pb.UnimplementedLeaseServiceServer
 	pb.UnimplementedPolicyServiceServer
@@ -28,18 +29,30 @@ type member struct {
 	server  *grpc.Server
 
 	mu       sync.Mutex
-	answer   func(op *pb.Operation) *pb.Answer // nil answers nothing
-	asked    []*pb.Operation
+	answer   func(op *pb.Operation) *pb.Answer // nil sends no answer
+	notices  []*pb.Notice                      // sent with the next answers
+	received []*pb.Operation
+	streams  int
+	inspect  func() (*pb.Lock, error)
 	watches  int
-	topology *engine.Topology // nil says nothing
-	refuses  error
-	changed  chan struct{}
+	topology *engine.Topology // nil sends none
+	rejects  error            // the answer to every new stream
+	changed  chan struct{}    // closed and replaced by set
 }
 
 func startMember(t *testing.T) *member {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	return startMemberAt(t, "127.0.0.1:0")
+}
+
+func startMemberAt(t *testing.T, address string) *member {
+	t.Helper()
+	var listener net.Listener
+	require.Eventually(t, func() bool {
+		var err error
+		listener, err = net.Listen("tcp", address)
+		return err == nil
+	}, testTimeout, 5*time.Millisecond, "listen on %s", address)
 	m := &member{address: listener.Addr().String(), server: grpc.NewServer(), changed: make(chan struct{})}
 	pb.RegisterLeaseServiceServer(m.server, m)
 	pb.RegisterPolicyServiceServer(m.server, m)
@@ -47,7 +60,9 @@ func startMember(t *testing.T) *member {
 	go func() { done <- m.server.Serve(listener) }()
 	t.Cleanup(func() {
 		m.server.Stop()
-		require.NoError(t, <-done)
+		if err := <-done; !errors.Is(err, grpc.ErrServerStopped) { // the test stopped it before Serve
+			require.NoError(t, err)
+		}
 	})
 	return m
 }
@@ -64,7 +79,7 @@ func (m *member) set(f func()) {
 func (m *member) operations() []*pb.Operation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.asked
+	return m.received
 }
 
 func (m *member) watchers() int {
@@ -73,8 +88,15 @@ func (m *member) watchers() int {
 	return m.watches
 }
 
-// Session answers operations one by one. An Answer with the id 0 ends the stream.
+// Session answers operations one by one. If answer returns nil the stream breaks.
 func (m *member) Session(stream pb.LeaseService_SessionServer) error {
+	m.mu.Lock()
+	m.streams++
+	rejects := m.rejects
+	m.mu.Unlock()
+	if rejects != nil {
+		return wire.ToStatus(rejects)
+	}
 	for {
 		message, err := stream.Recv()
 		if err != nil {
@@ -83,18 +105,19 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 		response := &pb.SessionResponse{}
 		m.mu.Lock()
 		for _, op := range message.Operations {
-			m.asked = append(m.asked, op)
+			m.received = append(m.received, op)
 			if m.answer == nil {
 				continue
 			}
 			a := m.answer(op)
 			if a == nil {
 				m.mu.Unlock()
-				return wire.ToStatus(engine.ErrUncertain) // the connection breaks
+				return wire.ToStatus(engine.ErrUncertain)
 			}
 			a.Id = op.Id
 			response.Answers = append(response.Answers, a)
 		}
+		response.Notices, m.notices = m.notices, nil
 		m.mu.Unlock()
 		if err := stream.Send(response); err != nil {
 			return err
@@ -102,7 +125,39 @@ func (m *member) Session(stream pb.LeaseService_SessionServer) error {
 	}
 }
 
-// WatchTopology tells the topology, and again after each change.
+// Inspect answers with the inspect function.
+func (m *member) Inspect(context.Context, *pb.InspectRequest) (*pb.InspectResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lock, err := m.inspect()
+	return &pb.InspectResponse{Lock: lock}, wire.ToStatus(err)
+}
+
+// Watch sends an event now and after each change.
+func (m *member) Watch(_ *pb.WatchRequest, stream pb.LeaseService_WatchServer) error {
+	m.mu.Lock()
+	m.watches++
+	m.mu.Unlock()
+	defer m.set(func() { m.watches-- })
+	for {
+		m.mu.Lock()
+		changed, rejects := m.changed, m.rejects
+		m.mu.Unlock()
+		if rejects != nil {
+			return wire.ToStatus(rejects)
+		}
+		if err := stream.Send(&pb.Event{}); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// WatchTopology sends the topology now and after each change.
 func (m *member) WatchTopology(_ *pb.WatchTopologyRequest, stream pb.PolicyService_WatchTopologyServer) error {
 	m.mu.Lock()
 	m.watches++
@@ -110,10 +165,10 @@ func (m *member) WatchTopology(_ *pb.WatchTopologyRequest, stream pb.PolicyServi
 	defer m.set(func() { m.watches-- })
 	for {
 		m.mu.Lock()
-		topology, changed, refuses := m.topology, m.changed, m.refuses
+		topology, changed, rejects := m.topology, m.changed, m.rejects
 		m.mu.Unlock()
-		if refuses != nil {
-			return wire.ToStatus(refuses)
+		if rejects != nil {
+			return wire.ToStatus(rejects)
 		}
 		if topology != nil {
 			if err := stream.Send(wire.FromTopology(*topology)); err != nil {
@@ -128,9 +183,10 @@ func (m *member) WatchTopology(_ *pb.WatchTopologyRequest, stream pb.PolicyServi
 	}
 }
 
-func patient(t *testing.T) context.Context {
+// bounded returns a context that ends a test that hangs.
+func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -138,14 +194,7 @@ func patient(t *testing.T) context.Context {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx := patient(t)
-	for !holds() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			require.FailNow(t, "never: "+what)
-		}
-	}
+	require.Eventually(t, holds, testTimeout, 5*time.Millisecond, what)
 }
 
 func backend(t *testing.T, options []remote.Option, members ...*member) *remote.Backend {

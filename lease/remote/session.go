@@ -14,49 +14,49 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// session is a engine.Session of a Backend.
+// session is an engine.Session in correctness mode.
 type session struct {
 	backend *Backend
 	config  engine.SessionConfig
 
-	attaching chan struct{} // held while it is being attached
+	attaching chan struct{} // a mutex: held while the session is being attached
 
 	mu       sync.Mutex
-	attached *link                 // where the service knows it
-	sent     engine.Instant        // before the last keep-alive that was answered was sent
-	held     map[engine.Nonce]held // what was granted and not released
-	gone     error                 // why the session is over
+	attached *connection            // the connection on which the leader knows the session
+	sent     engine.Instant         // before the last answered keep-alive was sent
+	grants   map[engine.Nonce]grant // the grants that were not released
+	over     error                  // why the session ended, nil while it lives
 }
 
-// held is a grant.
-type held struct {
-	token   fencing.Token
-	leaving bool // it is being given back
+// grant is what the session knows of a grant.
+type grant struct {
+	token     fencing.Token
+	releasing bool // the holder is releasing it, so a loss is not reported
 }
 
 var _ engine.Session = (*session)(nil)
 
-// Open starts a session.
+// Open opens a session at the leader.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if config.Clock == nil {
 		config.Clock = engine.SystemClock()
 	}
-	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), held: map[engine.Nonce]held{}, sent: config.Clock.Now()}
-	err := b.do(ctx, func(l *link) error {
-		s.join(l)
+	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{}, sent: config.Clock.Now()}
+	err := b.leader.do(ctx, func(c *connection) error {
+		s.register(c)
 		op := s.operation()
 		op.Call = &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}
-		if _, err := l.do(ctx, op, &pending{}, b.patience); err != nil {
-			s.part(l)
+		if _, err := c.do(ctx, op, &pending{}, b.timeout); err != nil {
+			s.unregister(c)
 			return err
 		}
 		s.mu.Lock()
-		s.attached = l
+		s.attached = c
 		s.mu.Unlock()
 		return nil
 	})
 	if errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, engine.ErrUncertain) {
-		return nil, fmt.Errorf("%w: open session: %w", engine.ErrInvalid, err) // nothing is held yet: waiting does not help
+		return nil, fmt.Errorf("%w: open session: %w", engine.ErrInvalid, err) // the session holds nothing yet, and a retry cannot help
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
@@ -66,36 +66,36 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 
 func (s *session) operation() *pb.Operation { return &pb.Operation{Session: s.config.ID[:]} }
 
-// join lets the session hear of its losses on a link.
-func (s *session) join(l *link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sessions[s.config.ID] = s
+// register delivers the notices on a connection to the session.
+func (s *session) register(c *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions[s.config.ID] = s
 }
 
-// part is the other end of join. A session that is over must not stay with a
-// link, which lasts.
-func (s *session) part(l *link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.sessions[s.config.ID] == s {
-		delete(l.sessions, s.config.ID)
+// unregister undoes register, because a connection outlives its sessions.
+func (s *session) unregister(c *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.config.ID] == s {
+		delete(c.sessions, s.config.ID)
 	}
 }
 
-// do runs an operation on a link on which the session is attached.
+// do sends an operation to the leader, on a connection on which the session is
+// attached.
 func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.Operation)) (answer *pb.Answer, err error) {
-	err = s.backend.do(ctx, func(l *link) error {
-		if err := s.attach(ctx, l); err != nil {
+	limit := s.backend.timeout
+	if waits {
+		limit = 0
+	}
+	err = s.backend.leader.do(ctx, func(c *connection) error {
+		if err := s.attach(ctx, c); err != nil {
 			return err
 		}
 		op := s.operation()
 		fill(op)
-		limit := s.backend.patience
-		if waits {
-			limit = 0
-		}
-		answer, err = l.do(ctx, op, p, limit)
+		answer, err = c.do(ctx, op, p, limit)
 		return err
 	})
 	if errors.Is(err, engine.ErrLost) {
@@ -104,9 +104,9 @@ func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.
 	return answer, err
 }
 
-// attach makes the session known on a link where it is not. What it does not
-// hold there any more is lost.
-func (s *session) attach(ctx context.Context, l *link) error {
+// attach makes the session known on a connection. Grants that the leader does not
+// know are lost.
+func (s *session) attach(ctx context.Context, c *connection) error {
 	select {
 	case s.attaching <- struct{}{}:
 		defer func() { <-s.attaching }()
@@ -114,85 +114,81 @@ func (s *session) attach(ctx context.Context, l *link) error {
 		return context.Cause(ctx)
 	}
 	s.mu.Lock()
-	if s.gone != nil || s.attached == l {
+	if s.over != nil || s.attached == c {
 		defer s.mu.Unlock()
-		return s.gone
+		return s.over
 	}
-	before := maps.Clone(s.held)
+	before := maps.Clone(s.grants)
 	s.mu.Unlock()
-	s.join(l)
+	s.register(c)
 	op := s.operation()
 	op.Call = &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}
-	answer, err := l.do(ctx, op, &pending{}, s.backend.patience)
+	answer, err := c.do(ctx, op, &pending{}, s.backend.timeout)
 	if err != nil {
-		s.part(l)
+		s.unregister(c)
 		return err
 	}
-	there := make(map[engine.Nonce]fencing.Token, len(answer.Holds))
+	known := make(map[engine.Nonce]fencing.Token, len(answer.Holds))
 	for _, h := range answer.Holds {
-		there[engine.Nonce(h.Nonce)] = fencing.Token(h.Token)
+		known[engine.Nonce(h.Nonce)] = fencing.Token(h.Token)
 	}
-	for nonce, h := range before {
-		if there[nonce] != h.token {
-			s.lost(nonce, fmt.Errorf("%w: the service does not have it any more", engine.ErrExpired))
+	for nonce, g := range before {
+		if known[nonce] != g.token {
+			s.lose(nonce, fmt.Errorf("%w: the leader does not know the lease", engine.ErrExpired))
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attached = l
-	if s.gone != nil { // meanwhile
-		s.part(l)
+	s.attached = c
+	if s.over != nil { // it ended in the meantime
+		s.unregister(c)
 	}
 	return nil
 }
 
-// leave marks grants that are being given back: nobody has to be told of their
-// loss.
-func (s *session) leave(nonces ...engine.Nonce) {
+// markReleasing marks grants whose loss is no longer reported.
+func (s *session) markReleasing(nonces ...engine.Nonce) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, nonce := range nonces {
-		if h, ok := s.held[nonce]; ok {
-			h.leaving = true
-			s.held[nonce] = h
+		if g, ok := s.grants[nonce]; ok {
+			g.releasing = true
+			s.grants[nonce] = g
 		}
 	}
 }
 
-// lost passes a loss on.
-func (s *session) lost(nonce engine.Nonce, err error) {
+// lose removes a grant and reports its loss.
+func (s *session) lose(nonce engine.Nonce, err error) {
 	s.mu.Lock()
-	leaving := s.held[nonce].leaving
-	delete(s.held, nonce)
+	releasing := s.grants[nonce].releasing
+	delete(s.grants, nonce)
 	s.mu.Unlock()
-	if s.config.Lost != nil && !leaving {
+	if s.config.Lost != nil && !releasing {
 		s.config.Lost(nonce, err)
 	}
 }
 
-// end notes that the session is over, and with it everything in it.
+// end ends the session and every grant in it.
 func (s *session) end(err error) {
 	s.mu.Lock()
-	if s.gone == nil {
-		s.gone = err
+	if s.over == nil {
+		s.over = err
 	}
-	all := slices.Collect(maps.Keys(s.held))
-	l := s.attached
+	all := slices.Collect(maps.Keys(s.grants))
+	c := s.attached
 	s.mu.Unlock()
 	for _, nonce := range all {
-		s.lost(nonce, err)
+		s.lose(nonce, err)
 	}
-	if l != nil {
-		s.part(l)
+	if c != nil {
+		s.unregister(c)
 	}
 }
 
-// Acquire asks for a grant.
+// Acquire requests a grant.
 func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if err := request.Validate(); err != nil {
-		return engine.Grant{}, err
-	}
-	p := &pending{key: attempt{s.config.ID, request.Nonce}}
+	p := &pending{key: attemptKey{s.config.ID, request.Nonce}}
 	if request.Queued != nil {
 		p.queued = sync.OnceFunc(request.Queued)
 	}
@@ -205,16 +201,15 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	if err != nil {
 		return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, err)
 	}
-	grant := engine.Grant{Token: fencing.Token(answer.Token), Mode: mode, Slot: int(answer.Slot)}
+	token := fencing.Token(answer.Token)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[request.Nonce] = held{token: grant.Token}
-	grant.Sent = s.sent // it lasts as long as its session
-	return grant, nil
+	s.grants[request.Nonce] = grant{token: token}
+	return engine.Grant{Token: token, Mode: mode, Slot: int(answer.Slot), Sent: s.sent}, nil // it lasts as long as its session
 }
 
-// Renew prolongs the session. If it is not answered in time the link is given up,
-// since the member may be stuck.
+// Renew extends the session. If it is not answered in time the connection is closed,
+// because the member may be stuck.
 func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	_, err := s.do(ctx, &pending{urgent: true}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
@@ -231,7 +226,7 @@ func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 
 // Release ends an attempt. A lost session counts as released.
 func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
-	s.leave(nonce)
+	s.markReleasing(nonce)
 	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) {
 		op.Call = &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(nonce)}}
 	})
@@ -239,17 +234,17 @@ func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 		return fmt.Errorf("release: %w", err)
 	}
 	s.mu.Lock()
-	delete(s.held, nonce)
+	delete(s.grants, nonce)
 	s.mu.Unlock()
 	return nil
 }
 
-// Close ends the session.
+// Close closes the session at the leader.
 func (s *session) Close(ctx context.Context) error {
 	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.held))
+	all := slices.Collect(maps.Keys(s.grants))
 	s.mu.Unlock()
-	s.leave(all...)
+	s.markReleasing(all...)
 	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Close{Close: &pb.CloseCall{}} })
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return fmt.Errorf("close session: %w", err)

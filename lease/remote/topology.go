@@ -16,16 +16,17 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// A member that does not answer for this long is given up as the source of the
-// topology, and the pauses before the next one is asked.
 const (
-	silentTime     = 10 * time.Second
-	minTopologyGap = 50 * time.Millisecond
-	maxTopologyGap = 2 * time.Second
+	// topologyKeepAlive is how often gRPC checks that a silent member is alive.
+	topologyKeepAlive = 10 * time.Second
+	// The pause before the next member is asked grows from minTopologyPause to
+	// maxTopologyPause.
+	minTopologyPause = 50 * time.Millisecond
+	maxTopologyPause = 2 * time.Second
 )
 
-// topologyWatch follows the topology at any member. It starts when the topology is
-// first asked for.
+// topologyWatch follows the topology that any member publishes. It starts on first
+// use.
 type topologyWatch struct {
 	settings *settings
 	ctx      context.Context // ends with close
@@ -33,37 +34,37 @@ type topologyWatch struct {
 	start    sync.Once
 	running  sync.WaitGroup
 
-	mu      sync.Mutex
-	known   bool
-	current engine.Topology
-	changed chan struct{}      // closed and replaced when something below or above changes
-	refused map[string]error   // members that do not know the caller, since the last answer
-	again   context.CancelFunc // ends the stream, so that another member is asked
+	mu       sync.Mutex
+	known    bool
+	current  engine.Topology
+	changed  chan struct{}      // closed and replaced after each change of known, current or rejected
+	rejected map[string]error   // members that did not know the caller since the last answer
+	restart  context.CancelFunc // ends the stream, so that another member is asked
 }
 
 func newTopologyWatch(s *settings) *topologyWatch {
-	w := &topologyWatch{settings: s, changed: make(chan struct{}), refused: map[string]error{}, again: func() {}}
+	w := &topologyWatch{settings: s, changed: make(chan struct{}), rejected: map[string]error{}, restart: func() {}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
 func (w *topologyWatch) close() {
 	w.cancel()
-	w.start.Do(func() {}) // it must not start any more
+	w.start.Do(func() {}) // it must not start after close
 	w.running.Wait()
 }
 
-// Topology returns the newest topology that is known. Before AwaitTopology has
-// returned it may be empty.
+// Topology returns the newest known topology. It may be empty before AwaitTopology
+// returns.
 func (b *Backend) Topology() engine.Topology {
-	topology, _, _ := b.topology.look()
+	topology, _, _ := b.topology.read()
 	return topology
 }
 
 // NextTopology returns the first known topology whose version is above after.
 func (b *Backend) NextTopology(ctx context.Context, after uint64) (engine.Topology, error) {
 	for {
-		topology, known, changed := b.topology.look()
+		topology, known, changed := b.topology.read()
 		if known && topology.Version > after {
 			return topology, nil
 		}
@@ -77,28 +78,28 @@ func (b *Backend) NextTopology(ctx context.Context, after uint64) (engine.Topolo
 	}
 }
 
-// AwaitTopology returns when the first topology is known. If no member answers
-// within the patience of the Backend the error matches engine.ErrUnavailable; if
-// none of them knows the caller it matches engine.ErrInvalid.
+// AwaitTopology waits for the first topology. If no member answers within the
+// timeout of the Backend, the error matches engine.ErrUnavailable; if all members
+// reject the caller, it matches engine.ErrInvalid.
 func (b *Backend) AwaitTopology(ctx context.Context) error {
 	var late <-chan time.Time
 	for {
-		_, known, changed := b.topology.look()
+		_, known, changed := b.topology.read()
 		if known {
 			return nil
 		}
-		if err := b.topology.refusal(); err != nil {
+		if err := b.topology.rejection(); err != nil {
 			return fmt.Errorf("%w: read the policies: %w", engine.ErrInvalid, err)
 		}
 		if late == nil {
-			timer := time.NewTimer(b.patience)
+			timer := time.NewTimer(b.timeout)
 			defer timer.Stop()
 			late = timer.C
 		}
 		select {
 		case <-changed:
 		case <-late:
-			return fmt.Errorf("%w: no member has told its policies within %v; asked %v", engine.ErrUnavailable, b.patience, b.endpoints)
+			return fmt.Errorf("%w: none of %v sent its policies within %v", wire.ErrUnreachable, b.endpoints, b.timeout)
 		case <-b.topology.ctx.Done():
 			return errClosed
 		case <-ctx.Done():
@@ -107,57 +108,58 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 	}
 }
 
-// RefreshTopology asks another member. Call it when an answer shows that the
-// topology is stale and no newer one has come by itself.
+// RefreshTopology follows another member from now on. Call it when an answer shows
+// that the known topology is stale.
 func (b *Backend) RefreshTopology() {
 	b.topology.mu.Lock()
 	defer b.topology.mu.Unlock()
-	b.topology.again()
+	b.topology.restart()
 }
 
-func (w *topologyWatch) look() (topology engine.Topology, known bool, changed <-chan struct{}) {
+// read returns the newest topology, and a channel that is closed when it changes.
+func (w *topologyWatch) read() (topology engine.Topology, known bool, changed <-chan struct{}) {
 	w.start.Do(func() { w.running.Go(w.run) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.current, w.known, w.changed
 }
 
-// refusal is why nobody tells the topology to this caller, nil if somebody may.
-func (w *topologyWatch) refusal() error {
+// rejection returns an error if all members rejected the caller.
+func (w *topologyWatch) rejection() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.refused) < len(w.settings.endpoints) {
+	if len(w.rejected) < len(w.settings.endpoints) {
 		return nil
 	}
-	return w.refused[w.settings.endpoints[0]]
+	return w.rejected[w.settings.endpoints[0]]
 }
 
-// run asks one member after the other, for as long as each of them answers.
+// run follows one member after the other until close.
 func (w *topologyWatch) run() {
-	gap := minTopologyGap
+	pause := minTopologyPause
 	for next := rand.N(len(w.settings.endpoints)); w.ctx.Err() == nil; next++ {
 		address := w.settings.endpoints[next%len(w.settings.endpoints)]
-		heard, err := w.follow(address)
-		if heard {
-			gap = minTopologyGap
+		received, err := w.follow(address)
+		if received {
+			pause = minTopologyPause
 		}
 		if errors.Is(err, wire.ErrUnauthenticated) {
 			w.mu.Lock()
-			w.refused[address] = err
-			w.announce()
+			w.rejected[address] = err
+			w.notify()
 			w.mu.Unlock()
 		}
-		if sleep(w.ctx, gap/2+rand.N(gap/2)) != nil {
+		if sleep(w.ctx, pause/2+rand.N(pause/2)) != nil {
 			return
 		}
-		gap = min(2*gap, maxTopologyGap)
+		pause = min(2*pause, maxTopologyPause)
 	}
 }
 
-// follow takes the topology from one member until the stream ends, and reports
-// whether it has told any.
-func (w *topologyWatch) follow(address string) (heard bool, err error) {
-	conn, err := w.settings.newConn(address, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silentTime, Timeout: silentTime / 2}))
+// follow receives topologies from one member until the stream ends, and reports
+// whether it received any.
+func (w *topologyWatch) follow(address string) (received bool, err error) {
+	conn, err := w.settings.newConn(address, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: topologyKeepAlive, Timeout: topologyKeepAlive / 2}))
 	if err != nil {
 		return false, err
 	}
@@ -165,9 +167,9 @@ func (w *topologyWatch) follow(address string) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	w.mu.Lock()
-	w.again = cancel
+	w.restart = cancel
 	w.mu.Unlock()
-	first := time.AfterFunc(connectTime, cancel)
+	first := time.AfterFunc(connectTimeout, cancel)
 	defer first.Stop()
 	stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 	if err != nil {
@@ -176,32 +178,32 @@ func (w *topologyWatch) follow(address string) (heard bool, err error) {
 	for {
 		message, err := stream.Recv()
 		if err != nil {
-			return heard, wire.FromStatus(err)
+			return received, wire.FromStatus(err)
 		}
 		first.Stop()
 		topology, err := wire.ToTopology(message)
 		if err != nil {
-			return heard, err
+			return received, err
 		}
-		heard = true
-		w.take(topology)
+		received = true
+		w.update(topology)
 	}
 }
 
-// take adopts a topology unless a newer one is known: a member may be behind.
-func (w *topologyWatch) take(topology engine.Topology) {
+// update stores a topology unless a newer one is known: a member may be behind.
+func (w *topologyWatch) update(topology engine.Topology) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.refused)
+	clear(w.rejected)
 	if w.known && topology.Version <= w.current.Version {
 		return
 	}
 	w.known, w.current = true, topology
-	w.announce()
+	w.notify()
 }
 
-// announce wakes those who wait for a change. The caller holds mu.
-func (w *topologyWatch) announce() {
+// notify wakes the callers that wait for a change. The caller holds mu.
+func (w *topologyWatch) notify() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }

@@ -14,15 +14,15 @@ import (
 
 func version(n uint64) *engine.Topology { return &engine.Topology{Version: n, Ready: true} }
 
-func TestTopologyFollowsTheMembers(t *testing.T) {
+func TestTopologyFollowsAnyMember(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.topology, b.topology = version(0), version(0)
 	service := backend(t, nil, a, b)
-	require.NoError(t, service.AwaitTopology(patient(t)), "version 0 is a topology too")
+	require.NoError(t, service.AwaitTopology(bounded(t)), "version 0 is a topology")
 
 	waiting := make(chan engine.Topology, 1)
 	go func() {
-		next, err := service.NextTopology(patient(t), 0)
+		next, err := service.NextTopology(bounded(t), 0)
 		require.NoError(t, err)
 		waiting <- next
 	}()
@@ -33,17 +33,17 @@ func TestTopologyFollowsTheMembers(t *testing.T) {
 	require.Equal(t, uint64(5), (<-waiting).Version)
 	require.Equal(t, uint64(5), service.Topology().Version)
 
-	// The one that tells goes away; the other one is behind for a while.
-	told, other := a, b
+	// The member that the client follows stops; the other one is behind for a while.
+	followed, other := a, b
 	if b.watchers() > 0 {
-		told, other = b, a
+		followed, other = b, a
 	}
 	other.set(func() { other.topology = version(3) })
-	told.server.Stop()
-	eventually(t, "the other member is asked", func() bool { return other.watchers() > 0 })
-	require.Equal(t, uint64(5), service.Topology().Version, "a member that is behind takes nothing back")
+	followed.server.Stop()
+	eventually(t, "the client follows the other member", func() bool { return other.watchers() > 0 })
+	require.Equal(t, uint64(5), service.Topology().Version, "an older topology does not replace a newer one")
 	other.set(func() { other.topology = version(6) })
-	next, err := service.NextTopology(patient(t), 5)
+	next, err := service.NextTopology(bounded(t), 5)
 	require.NoError(t, err)
 	require.Equal(t, uint64(6), next.Version)
 
@@ -53,36 +53,36 @@ func TestTopologyFollowsTheMembers(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestAwaitTopologyEnds(t *testing.T) {
+func TestAwaitTopologyReturnsErrors(t *testing.T) {
 	silent := startMember(t)
-	service := backend(t, []remote.Option{remote.WithPatience(100 * time.Millisecond)}, silent)
-	err := service.AwaitTopology(patient(t))
+	service := backend(t, []remote.Option{remote.WithTimeout(100 * time.Millisecond)}, silent)
+	err := service.AwaitTopology(bounded(t))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, silent.address)
 
-	stranger := startMember(t)
-	stranger.refuses = wire.ErrUnauthenticated
-	service = backend(t, nil, stranger)
-	require.ErrorIs(t, service.AwaitTopology(patient(t)), engine.ErrInvalid, "waiting does not help")
+	rejecting := startMember(t)
+	rejecting.rejects = wire.ErrUnauthenticated
+	service = backend(t, nil, rejecting)
+	require.ErrorIs(t, service.AwaitTopology(bounded(t)), engine.ErrInvalid, "waiting cannot help")
 
-	welcome := startMember(t)
-	welcome.topology = version(1)
-	require.NoError(t, backend(t, nil, stranger, welcome).AwaitTopology(patient(t)), "one member that knows the caller is enough")
+	accepting := startMember(t)
+	accepting.topology = version(1)
+	require.NoError(t, backend(t, nil, rejecting, accepting).AwaitTopology(bounded(t)), "one member that accepts the caller is enough")
 }
 
-func TestRefreshTopologyAsksAnotherMember(t *testing.T) {
+func TestRefreshTopologyFollowsAnotherMember(t *testing.T) {
 	a, b := startMember(t), startMember(t)
 	a.topology, b.topology = version(1), version(1)
 	service := backend(t, nil, a, b)
-	require.NoError(t, service.AwaitTopology(patient(t)))
+	require.NoError(t, service.AwaitTopology(bounded(t)))
 	stuck, other := a, b
 	if b.watchers() > 0 {
 		stuck, other = b, a
 	}
 	other.set(func() { other.topology = version(2) })
-	require.Equal(t, uint64(1), service.Topology().Version, "the member that tells does not know yet")
+	require.Equal(t, uint64(1), service.Topology().Version, "the followed member does not know version 2")
 	service.RefreshTopology()
-	next, err := service.NextTopology(patient(t), 1)
+	next, err := service.NextTopology(bounded(t), 1)
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), next.Version)
 	require.Zero(t, stuck.watchers())

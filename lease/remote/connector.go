@@ -1,0 +1,197 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+const (
+	// connectTimeout bounds one try to connect.
+	connectTimeout = 2 * time.Second
+	// The pause before the next member is tried grows from minPause to maxPause.
+	minPause = 5 * time.Millisecond
+	maxPause = 100 * time.Millisecond
+	// minStay is how long a member that cannot serve is kept at least, so that
+	// concurrent callers that all fail do not reconnect each time.
+	minStay = time.Second
+)
+
+// connector keeps one connection to a member, and searches for the member when there
+// is none.
+type connector struct {
+	settings   *settings
+	connecting chan struct{} // a mutex: held while a connection is being opened
+
+	mu       sync.Mutex
+	closed   bool
+	conn     *connection
+	leader   string         // the address to connect to next, empty for the next endpoint
+	next     int            // the next endpoint
+	openedAt engine.Instant // of conn
+}
+
+func newConnector(s *settings, next int) *connector {
+	return &connector{settings: s, connecting: make(chan struct{}, 1), next: next}
+}
+
+// do makes a call on the connection in use. This is the only search for a member:
+// while a member cannot be reached, redirects to the leader or does not know the
+// caller, do tries the next one, until the timeout passes. It does not repeat a call
+// that may have had an effect.
+func (c *connector) do(ctx context.Context, call func(*connection) error) error {
+	limit := c.settings.clock.Now().Add(c.settings.timeout)
+	rejected := map[string]bool{} // members that do not know the caller
+	var redirect error
+	for n := 0; ; n++ {
+		conn, err := c.connect(ctx)
+		if err == nil {
+			err = call(conn)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, wire.ErrNotLeader):
+			redirect = err
+		}
+		another := c.tryAnother(conn, err, rejected) && c.settings.clock.Now().Until(limit) > 0
+		if !another || sleep(ctx, min(minPause<<min(n, 10), maxPause)) != nil {
+			if conn == nil && redirect != nil {
+				return redirect // more telling than that another member is down
+			}
+			return err
+		}
+	}
+}
+
+// tryAnother reports whether another member may serve a call that failed without any
+// effect. conn is nil if the member could not be reached.
+func (c *connector) tryAnother(conn *connection, err error, rejected map[string]bool) bool {
+	var redirect *wire.NotLeaderError
+	switch {
+	case errors.Is(err, engine.ErrUncertain), errors.Is(err, errClosed):
+		return false
+	case conn == nil:
+		return errors.Is(err, wire.ErrUnreachable)
+	case errors.As(err, &redirect):
+		if redirect.Leader == "" {
+			clear(rejected) // an election is under way
+		}
+		c.abandon(conn, redirect.Leader, err)
+		return true
+	case errors.Is(err, wire.ErrUnauthenticated): // the member may not have read its users yet
+		c.abandon(conn, "", err)
+		again := rejected[conn.address]
+		rejected[conn.address] = true
+		return !again && len(rejected) < len(c.settings.endpoints)
+	}
+	return false
+}
+
+// connect returns the connection in use, or opens one.
+func (c *connector) connect(ctx context.Context) (*connection, error) {
+	if conn, err := c.current(); conn != nil || err != nil {
+		return conn, err
+	}
+	select {
+	case c.connecting <- struct{}{}:
+		defer func() { <-c.connecting }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if conn, err := c.current(); conn != nil || err != nil {
+		return conn, err
+	}
+	c.mu.Lock()
+	address := c.leader
+	if c.leader = ""; address == "" {
+		address = c.settings.endpoints[c.next%len(c.settings.endpoints)]
+		c.next++
+	}
+	c.mu.Unlock()
+	if err := secret.CheckAddress(address, c.settings.tls, c.settings.secret); err != nil { // a member sent the address
+		return nil, err
+	}
+	conn, err := openConnection(ctx, c, address)
+	if err != nil {
+		return nil, fmt.Errorf("%w at %s: %w", wire.ErrUnreachable, address, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		conn.close(errClosed)
+		return nil, errClosed
+	}
+	c.conn, c.openedAt = conn, c.settings.clock.Now()
+	return conn, nil
+}
+
+// current returns the connection in use, nil if there is none.
+func (c *connector) current() (*connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, errClosed
+	case c.conn == nil || c.conn.isDown():
+		return nil, nil
+	}
+	return c.conn, nil
+}
+
+// abandon closes a connection. leader is the address to connect to next, empty if
+// unknown.
+func (c *connector) abandon(conn *connection, leader string, why error) {
+	c.mu.Lock()
+	if c.conn == conn {
+		c.conn = nil
+		c.leader = leader
+	}
+	c.mu.Unlock()
+	conn.close(why)
+}
+
+// moveOn makes the next call use another member, because this one cannot serve.
+// Calls that are under way on the connection continue.
+func (c *connector) moveOn(conn *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != conn || len(c.settings.endpoints) == 1 || c.settings.clock.Now().Since(c.openedAt) < minStay {
+		return
+	}
+	c.conn = nil
+	conn.drain()
+}
+
+// close closes the connection for good.
+func (c *connector) close() {
+	c.mu.Lock()
+	c.closed = true
+	conn := c.conn
+	c.mu.Unlock()
+	if conn != nil {
+		conn.close(errClosed)
+	}
+}
+
+// sleep waits for d. If ctx ends first it returns the cause.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
