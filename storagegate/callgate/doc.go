@@ -1,20 +1,21 @@
-// Package callgate fences calls whose effects no storage gate sees: it is what
-// httpgate, grpcgate and connectgate have in common.
+// Package callgate fences calls whose effects no storage gate sees. It is the
+// common part of httpgate, grpcgate, connectgate and the proxy.
 //
-// What it does not give: a call is not a transaction. The mark is raised before
-// the call runs and stays raised when the call fails, since a failed call may
-// have written. Another process with marks of its own is not held back at all,
-// and one that shares the marks is held back only until its token was checked:
-// between that check and its write a newer holder fits. Where the data lives in
-// a storage that has a gate, use that gate in the handler; what is here is then
-// a first filter, and no more.
+// Limits: a call is not a transaction. The mark is raised before the call runs
+// and stays raised if the call fails, because a failed call may have written.
+// A process with its own marks is not held back at all. A process that shares
+// the marks is held back only until its token is checked: a newer holder can
+// write between that check and its write. If the data lives in a storage that
+// has a gate, use that gate in the handler; this package is then only a first
+// filter.
 //
-// Within one process the promise is whole: of the calls for one resource one
-// runs at a time, its token is checked when its turn comes, and no call runs
-// after one with a newer token has been admitted. The price is that a call that
-// hangs holds up all later calls for its resource, until they give up waiting.
+// Within one process the guarantee is complete: calls for one resource run one
+// at a time, the token is checked when the call gets the resource, and no call
+// runs after a newer token has been admitted. In return, a call that hangs
+// blocks all later calls for its resource until they stop waiting.
 //
-// The nouns, in reading order: [Marks], where the marks are kept: [Memory],
-// which a restart forgets, or [Kept], in any storage gate; [Guard], which runs
-// calls in turn.
+// Types, in reading order: [Marks], where the marks are stored: [Memory], which
+// a restart loses, or [Stored], in any storage gate; [Guard], which runs the
+// calls; [Stream], a call with many messages; [ResourceMutex], which serializes
+// the calls for a resource.
 package callgate

@@ -1,13 +1,41 @@
 package callgate
 
-import "errors"
+import (
+	"errors"
+	"fmt"
 
-// ErrUngated is what a function that names the resource of a call returns to
-// let that call pass without a check, such as one that only reads. There is no
-// empty resource that would mean this by accident.
+	"github.com/leased-project/leased/fencing"
+)
+
+// ErrUngated is returned by a function that names the resource of a call, to let
+// that call pass without a check. It is for calls that only read.
 var ErrUngated = errors.New("the call is not gated")
 
-// ErrNotAdmitted says that a call did not run, because its turn did not come in
-// time or its token could not be checked. It is no refusal: the same call may
-// be tried again.
+// ErrNotAdmitted means that a call did not run, because it waited too long for
+// its resource or its token could not be checked. It is not a refusal: the same
+// call can be tried again.
 var ErrNotAdmitted = errors.New("the call was not admitted, nothing was written")
+
+// Refusal reports whether err means that the call must not be retried as it is:
+// its token was refused, or its token or resource is invalid.
+func Refusal(err error) bool {
+	for _, target := range []error{fencing.ErrStale, fencing.ErrJump, fencing.ErrNoToken, fencing.ErrInvalidToken, fencing.ErrInvalidResource} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// Named checks what a function that names the resource of a call has returned.
+// It returns ErrUngated unchanged, and any other error as one that matches
+// fencing.ErrInvalidResource.
+func Named(resource fencing.Resource, err error) (fencing.Resource, error) {
+	switch {
+	case err == nil:
+		return resource, resource.Validate()
+	case errors.Is(err, ErrUngated), errors.Is(err, fencing.ErrInvalidResource):
+		return "", err
+	}
+	return "", fmt.Errorf("name the resource: %w: %w", fencing.ErrInvalidResource, err)
+}

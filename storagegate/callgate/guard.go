@@ -9,30 +9,30 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// Guard runs calls in turn behind a fence. All methods may be called
-// concurrently. Its Monitor counts and reports what it decided.
+// Guard runs the calls for each resource one at a time behind a fence. All
+// methods are safe for concurrent use. Its Monitor counts and reports decisions.
 //
 // Invariants:
-//  1. of the calls for one resource at most one runs at a time;
-//  2. a call runs only after its token was admitted in its own turn, and the
-//     raised mark was stored;
+//  1. at most one call for a resource runs at a time;
+//  2. a call runs only after its token was admitted while it held the resource,
+//     and the raised mark was stored;
 //  3. a call that was not admitted never runs.
 type Guard struct {
 	storagegate.Monitor
 	marks Marks
-	turns Turns
+	mutex ResourceMutex
 }
 
-// New returns a Guard over marks. Two guards must not share one Marks in a
-// process: each would run its calls without regard to the other's.
+// New returns a Guard over marks. Two guards in one process must not share a
+// Marks, because they do not serialize their calls with each other.
 func New(marks Marks) *Guard { return &Guard{marks: marks} }
 
-// Call waits for the turn of the resource, admits token, and runs call before
-// the turn ends. It returns what call returned, or why call did not run: a
-// refusal, bad input, or an error matching ErrNotAdmitted. ctx bounds the wait
-// and the check, not the call.
+// Call waits for the resource, admits token, and runs call while it holds the
+// resource. It returns the result of call. If call did not run, the error is a
+// refusal, says that the input is invalid, or matches ErrNotAdmitted. ctx limits
+// the wait and the check, not the call.
 func (g *Guard) Call(ctx context.Context, resource fencing.Resource, token fencing.Token, call func() error) error {
-	end, err := g.Take(ctx, resource, token)
+	end, err := g.Begin(ctx, resource, token)
 	if err != nil {
 		return err
 	}
@@ -40,37 +40,46 @@ func (g *Guard) Call(ctx context.Context, resource fencing.Resource, token fenci
 	return call()
 }
 
-// Take is Call in two halves, for a caller that cannot pass a function: the
-// turn lasts until end is called, once.
-func (g *Guard) Take(ctx context.Context, resource fencing.Resource, token fencing.Token) (end func(), err error) {
+// Begin is the first half of Call, for callers that cannot pass a function. The
+// call holds the resource until end is called. Call end once.
+func (g *Guard) Begin(ctx context.Context, resource fencing.Resource, token fencing.Token) (end func(), err error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
 	}
-	end, err = g.turns.Take(ctx, resource)
+	unlock, err := g.mutex.Lock(ctx, resource)
 	if err != nil {
 		return nil, fmt.Errorf("wait for %q: %w: %w", string(resource), ErrNotAdmitted, err)
 	}
 	if err := g.admit(ctx, resource, token); err != nil {
-		end()
+		unlock()
 		return nil, err
 	}
-	return end, nil
+	return unlock, nil
 }
 
-// Enter raises the mark to token once the call that has the turn is over. It
-// always needs a token.
+// BeginNamed is Begin for a call whose resource is named by a function. A call
+// for which the function returns ErrUngated begins at once.
+func (g *Guard) BeginNamed(ctx context.Context, token fencing.Token, name func() (fencing.Resource, error)) (end func(), err error) {
+	resource, err := Named(name())
+	switch {
+	case errors.Is(err, ErrUngated):
+		return func() {}, nil
+	case err != nil:
+		return nil, err
+	}
+	return g.Begin(ctx, resource, token)
+}
+
+// Enter waits for the call that holds the resource and raises the mark to token.
+// None is always refused.
 func (g *Guard) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if token == fencing.None {
-		mark, err := g.Mark(ctx, resource)
-		if err != nil {
-			return err
-		}
-		return g.Record(resource, token, fencing.Rule{}.Enter(resource, mark, token))
+		return storagegate.RefuseTokenless(ctx, g, resource)
 	}
 	return g.Call(ctx, resource, token, func() error { return nil })
 }
 
-// Mark is the newest token admitted for the resource, None if there is none.
+// Mark returns the newest token admitted for the resource, or None.
 func (g *Guard) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	if err := resource.Validate(); err != nil {
 		return fencing.None, err
@@ -91,15 +100,4 @@ func (g *Guard) admit(ctx context.Context, resource fencing.Resource, token fenc
 		return err
 	}
 	return fmt.Errorf("raise the mark of %q: %w: %w", string(resource), ErrNotAdmitted, err)
-}
-
-// Refusal reports whether err says that a call must not be tried again as it
-// is: its token was refused, or it named no usable token or resource.
-func Refusal(err error) bool {
-	for _, target := range []error{fencing.ErrStale, fencing.ErrJump, fencing.ErrNoToken, fencing.ErrInvalidToken, fencing.ErrInvalidResource} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
 }

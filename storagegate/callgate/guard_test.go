@@ -23,7 +23,7 @@ func nothing() error { return nil }
 func TestCallAppliesTheRule(t *testing.T) {
 	ctx := t.Context()
 	guard := callgate.New(callgate.Memory(fencing.Rule{MaxJump: 1000}))
-	require.NoError(t, guard.Call(ctx, orders, fencing.None, nothing), "never fenced, so no token is needed")
+	require.NoError(t, guard.Call(ctx, orders, fencing.None, nothing), "a resource that was never fenced needs no token")
 	require.NoError(t, guard.Call(ctx, orders, 34, nothing))
 	require.NoError(t, guard.Call(ctx, orders, 34, nothing), "the holder's second write")
 
@@ -50,9 +50,9 @@ func TestEnter(t *testing.T) {
 	require.ErrorIs(t, guard.Enter(t.Context(), orders, fencing.None), fencing.ErrStale)
 }
 
-// A newer token must not start beside an older call: the older call passed its
-// check and may still write.
-func TestNewerWaitsForTheCallInFlight(t *testing.T) {
+// A call with a newer token must not run concurrently with an older call, which
+// has passed its check and may still write.
+func TestNewerCallWaitsForTheRunningCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := callgate.New(callgate.Memory(fencing.Rule{}))
 		release := make(chan struct{})
@@ -79,8 +79,8 @@ func TestNewerWaitsForTheCallInFlight(t *testing.T) {
 	})
 }
 
-// The token is checked when the turn comes, not when the call arrives.
-func TestStaleInTheQueueIsRefused(t *testing.T) {
+// The token is checked when the call gets the resource, not when it arrives.
+func TestQueuedCallThatBecomesStaleIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := callgate.New(callgate.Memory(fencing.Rule{}))
 		release := make(chan struct{})
@@ -106,7 +106,7 @@ func TestStaleInTheQueueIsRefused(t *testing.T) {
 	})
 }
 
-func TestWaitGivesUp(t *testing.T) {
+func TestWaitEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := callgate.New(callgate.Memory(fencing.Rule{}))
 		release := make(chan struct{})
@@ -118,12 +118,12 @@ func TestWaitGivesUp(t *testing.T) {
 		require.ErrorIs(t, err, callgate.ErrNotAdmitted)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		mark, _ := guard.Mark(t.Context(), orders)
-		require.Equal(t, fencing.Token(1), mark, "who gave up has raised nothing")
+		require.Equal(t, fencing.Token(1), mark, "a call that did not run must not raise the mark")
 		close(release)
 	})
 }
 
-func TestCancelledContextRunsNothing(t *testing.T) {
+func TestCancelledCallDoesNotRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	guard := callgate.New(callgate.Memory(fencing.Rule{}))
@@ -133,7 +133,7 @@ func TestCancelledContextRunsNothing(t *testing.T) {
 	}
 }
 
-func TestPanicEndsTheTurn(t *testing.T) {
+func TestPanicReleasesTheResource(t *testing.T) {
 	guard := callgate.New(callgate.Memory(fencing.Rule{}))
 	require.Panics(t, func() { guard.Call(t.Context(), orders, 1, func() error { panic("handler") }) })
 	require.NoError(t, guard.Call(t.Context(), orders, 1, nothing))
@@ -145,7 +145,7 @@ func (brokenMarks) Admit(context.Context, fencing.Resource, fencing.Token) error
 	return errors.New("disk full")
 }
 
-func TestMarkThatCannotBeStoredAdmitsNothing(t *testing.T) {
+func TestCallDoesNotRunIfTheMarkIsNotStored(t *testing.T) {
 	guard := callgate.New(brokenMarks{})
 	err := guard.Call(t.Context(), orders, 1, func() error { t.Error("ran"); return nil })
 	require.ErrorIs(t, err, callgate.ErrNotAdmitted)
@@ -153,15 +153,15 @@ func TestMarkThatCannotBeStoredAdmitsNothing(t *testing.T) {
 	require.Zero(t, guard.Counts())
 }
 
-// Many callers with random tokens: what ran must be one at a time and never go
-// back, per resource.
+// Many callers use random tokens. Calls for one resource must run one at a time,
+// and their tokens must never decrease.
 func TestNoCallRunsAfterANewerOne(t *testing.T) {
 	guard := callgate.New(callgate.Memory(fencing.Rule{}))
-	type trail struct {
+	type calls struct {
 		busy bool
 		last fencing.Token
 	}
-	trails := map[fencing.Resource]*trail{"a": {}, "b": {}, "c": {}}
+	byResource := map[fencing.Resource]*calls{"a": {}, "b": {}, "c": {}}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -169,12 +169,12 @@ func TestNoCallRunsAfterANewerOne(t *testing.T) {
 				resource := fencing.Resource("abc"[i%3 : i%3+1])
 				token := fencing.Token(i/5 + 1 + rand.IntN(20))
 				_ = guard.Call(t.Context(), resource, token, func() error {
-					tr := trails[resource] // the turn is the only lock: -race sees a second caller
-					if tr.busy || token < tr.last {
-						t.Errorf("token %d ran on %s after %d, busy %v", token, resource, tr.last, tr.busy)
+					c := byResource[resource] // not locked, so that -race detects concurrent calls
+					if c.busy || token < c.last {
+						t.Errorf("token %d ran on %s after %d, busy %v", token, resource, c.last, c.busy)
 					}
-					tr.busy, tr.last = true, token
-					tr.busy = false
+					c.busy, c.last = true, token
+					c.busy = false
 					return nil
 				})
 			}

@@ -9,14 +9,14 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Stream gates one call that receives many messages. Each message that the
-// handler receives is a gated call of its own: its turn lasts from the moment
-// the handler has it until the handler asks for the next one or returns. So a
-// client that is paused in the middle of a stream holds up nobody, and is
-// refused with its next message once a newer token has been admitted.
+// Stream gates one call that receives many messages. Each message is a gated
+// call of its own: it holds the resource from the moment the handler receives
+// the message until the handler asks for the next one or returns. So a client
+// that is paused in the middle of a stream blocks no one, and its next message
+// is refused if a newer token has been admitted.
 //
-// A Stream belongs to one resource, the one its first gated message names. It
-// is used by one goroutine.
+// A Stream belongs to the resource that its first gated message names. It must
+// be used by one goroutine only.
 type Stream struct {
 	guard    *Guard
 	token    fencing.Token
@@ -28,9 +28,10 @@ type Stream struct {
 // NewStream returns a Stream that carries token.
 func (g *Guard) NewStream(token fencing.Token) *Stream { return &Stream{guard: g, token: token} }
 
-// Receive ends the turn of the message before, receives the next, asks name for
-// its resource and takes the turn. The end of the messages (io.EOF) takes it
-// too, since handlers write then what they have collected.
+// Receive releases the resource of the previous message, receives the next
+// message, asks name for its resource and begins its call. The end of the
+// messages (io.EOF) is gated too, because handlers may write then what they have
+// collected.
 func (s *Stream) Receive(ctx context.Context, receive func() error, name func() (fencing.Resource, error)) error {
 	s.release()
 	if s.refused != nil {
@@ -41,12 +42,12 @@ func (s *Stream) Receive(ctx context.Context, receive func() error, name func() 
 		return received
 	}
 	if received == nil {
-		resource, err := name()
+		resource, err := Named(name())
 		if errors.Is(err, ErrUngated) {
 			return nil
 		}
 		if err == nil && s.resource != "" && s.resource != resource {
-			err = fmt.Errorf("%w: the stream began with %q and goes on with %q; open one stream for each resource",
+			err = fmt.Errorf("%w: the stream is for %q, but a message names %q; open one stream for each resource",
 				fencing.ErrInvalidResource, string(s.resource), string(resource))
 		}
 		if err != nil {
@@ -58,7 +59,7 @@ func (s *Stream) Receive(ctx context.Context, receive func() error, name func() 
 	if s.resource == "" {
 		return received
 	}
-	end, err := s.guard.Take(ctx, s.resource, s.token)
+	end, err := s.guard.Begin(ctx, s.resource, s.token)
 	if err != nil {
 		s.refused = err
 		return err
@@ -67,8 +68,8 @@ func (s *Stream) Receive(ctx context.Context, receive func() error, name func() 
 	return received
 }
 
-// Close ends the last turn. It returns why a message was not let through, if
-// one was not: the call has then failed, whatever its handler says.
+// Close ends the call of the last message. If a message was refused, Close
+// returns why; the whole call has then failed, whatever its handler returned.
 func (s *Stream) Close() error {
 	s.release()
 	return s.refused

@@ -1,24 +1,24 @@
-// Package connectgate refuses stale calls in front of a Connect service, in all
-// three protocols that connect-go speaks.
+// Package connectgate provides a Connect interceptor that refuses stale calls, in
+// all three protocols of connect-go.
 //
-// What it does not give: the interceptor cannot see what the handler does.
-// Where its data lives in a storage that has a gate of its own, use that gate
-// in the handler ([Token] reads the token, [Error] tells the refusal); the
-// interceptor is then only a first filter. By itself it protects data that is
-// reached through this one process and no other, and with marks in memory a
-// restart forgets them. Package callgate says what that means in full.
+// Limits: the interceptor cannot see what the handler writes. If the handler's
+// data lives in a storage that has a gate, use that gate in the handler ([Token]
+// reads the token, [Error] converts the refusal); the interceptor is then only a
+// first filter. Without a storage gate, the interceptor protects data that is
+// written through this one process only, and a restart loses marks in memory.
+// See package callgate for details.
 //
-// A unary call has the turn of its resource until its handler returns. A
-// message of a stream has it from the moment the handler receives it until the
-// handler asks for the next one or returns: a handler must write in that time,
-// in the goroutine that received, and must not write before the first message.
-// A stream belongs to the resource that its first message names.
+// A unary call holds its resource until its handler returns. A message of a
+// stream holds it from the moment the handler receives the message until the
+// handler asks for the next one or returns. A handler must write in that time, in
+// the goroutine that received the message, and must not write before the first
+// message. A stream belongs to the resource that its first message names.
 //
-// A refusal is failed_precondition with a google.rpc.ErrorInfo that names
-// resource, token and mark, the same that grpcgate sends; a bad token or
+// A refusal has the code failed_precondition and the same google.rpc.ErrorInfo
+// that grpcgate sends, with resource, token and mark. An invalid token or
 // resource is invalid_argument.
 //
-// The nouns, in reading order: [ResourceFunc], what a call writes to; [Gate],
-// the interceptor of a server; [WithToken], [Client] and [Refusal], the
-// client's side.
+// Types, in reading order: [ResourceFunc], which names the resource of a call;
+// [Gate], the interceptor of a server; [WithToken], [Client] and [Refusal], for
+// clients.
 package connectgate

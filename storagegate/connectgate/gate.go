@@ -3,7 +3,6 @@ package connectgate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -11,15 +10,15 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 )
 
-// ResourceFunc names what a call writes to: spec says which procedure it is,
-// and message is the request, or the next message of a stream. Two calls that
-// can change the same data must yield the same name. callgate.ErrUngated lets
-// the call pass without a check, such as one that only reads; any other error
-// refuses it with invalid_argument.
+// ResourceFunc returns the name of the resource that a call writes to. spec
+// describes the procedure, and message is the request or the next message of a
+// stream. Two calls that can change the same data must return the same name.
+// callgate.ErrUngated lets a call that only reads pass without a check; any other
+// error refuses the call with invalid_argument.
 type ResourceFunc func(ctx context.Context, spec connect.Spec, message any) (fencing.Resource, error)
 
-// Gate is the interceptor of a server. Services that reach the same data must
-// share one. Its Guard counts, reports and shows marks.
+// Gate is the interceptor of a server. Services that write the same data must
+// share one Gate. Its Guard counts and reports decisions and returns marks.
 type Gate struct {
 	*callgate.Guard
 	resource ResourceFunc
@@ -30,30 +29,23 @@ var _ connect.Interceptor = (*Gate)(nil)
 // New returns a Gate over marks for the resources that resource names.
 func New(marks callgate.Marks, resource ResourceFunc) (*Gate, error) {
 	if marks == nil || resource == nil {
-		return nil, errors.New("make a Connect gate: it needs marks and a function that names the resource")
+		return nil, errors.New("create a Connect gate: marks and a function that names the resource are required")
 	}
 	return &Gate{Guard: callgate.New(marks), resource: resource}, nil
 }
 
-// WrapUnary gates calls with one request and one answer. How long a call waits
-// for its turn is bounded by its deadline. Calls of a client pass.
+// WrapUnary gates unary calls. The deadline of a call limits its wait for the
+// resource. Calls of a client pass.
 func (g *Gate) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 		if request.Spec().IsClient {
 			return next(ctx, request)
 		}
-		resource, err := g.name(ctx, request.Spec(), request.Any())
-		if errors.Is(err, callgate.ErrUngated) {
-			return next(ctx, request)
-		}
-		if err != nil {
-			return nil, Error(err)
-		}
 		token, err := Token(request.Header())
 		if err != nil {
 			return nil, Error(err)
 		}
-		end, err := g.Take(ctx, resource, token)
+		end, err := g.BeginNamed(ctx, token, func() (fencing.Resource, error) { return g.resource(ctx, request.Spec(), request.Any()) })
 		if err != nil {
 			return nil, Error(err)
 		}
@@ -62,21 +54,21 @@ func (g *Gate) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient lets the calls of a client pass.
+// WrapStreamingClient returns next: calls of a client pass.
 func (g *Gate) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// WrapStreamingHandler gates calls that stream in either direction.
+// WrapStreamingHandler gates streaming calls.
 func (g *Gate) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
 		token, err := Token(conn.RequestHeader())
 		if err != nil {
 			return Error(err)
 		}
-		gated := &handlerConn{StreamingHandlerConn: conn, ctx: ctx, gate: g, turns: g.NewStream(token)}
+		gated := &handlerConn{StreamingHandlerConn: conn, ctx: ctx, gate: g, messages: g.NewStream(token)}
 		defer func() {
-			if refused := gated.turns.Close(); refused != nil {
+			if refused := gated.messages.Close(); refused != nil {
 				err = Error(refused)
 			}
 		}()
@@ -84,30 +76,22 @@ func (g *Gate) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 	}
 }
 
-func (g *Gate) name(ctx context.Context, spec connect.Spec, message any) (fencing.Resource, error) {
-	resource, err := g.resource(ctx, spec, message)
-	if err != nil && !errors.Is(err, callgate.ErrUngated) && !errors.Is(err, fencing.ErrInvalidResource) {
-		err = fmt.Errorf("name the resource: %w: %w", fencing.ErrInvalidResource, err)
-	}
-	return resource, err
-}
-
-// handlerConn takes the turn for each message that the handler receives.
+// handlerConn gates each message that the handler receives.
 type handlerConn struct {
 	connect.StreamingHandlerConn
-	ctx   context.Context // of the call: Receive is not given one
-	gate  *Gate
-	turns *callgate.Stream
+	ctx      context.Context // of the call; Receive has no context parameter
+	gate     *Gate
+	messages *callgate.Stream
 }
 
-// Receive returns the next message once its turn has come.
+// Receive returns the next message after it was admitted.
 func (c *handlerConn) Receive(message any) error {
 	var transport error
-	err := c.turns.Receive(c.ctx,
+	err := c.messages.Receive(c.ctx,
 		func() error { transport = c.StreamingHandlerConn.Receive(message); return transport },
-		func() (fencing.Resource, error) { return c.gate.name(c.ctx, c.Spec(), message) })
+		func() (fencing.Resource, error) { return c.gate.resource(c.ctx, c.Spec(), message) })
 	if err == nil || err == transport {
-		return err // what wraps io.EOF must stay what it is
+		return err // an error that wraps io.EOF must not be converted
 	}
 	return Error(err)
 }

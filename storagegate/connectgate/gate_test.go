@@ -3,12 +3,10 @@ package connectgate_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -19,6 +17,7 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/connectgate"
 	"github.com/leased-project/leased/storagegate/gatetest"
+	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 const (
@@ -31,60 +30,26 @@ const (
 
 type msg = wrapperspb.BytesValue
 
-// message packs a resource, which need not be valid, and a value.
-func message(resource fencing.Resource, value string) *msg {
-	return wrapperspb.Bytes(fmt.Appendf(nil, "%d:%s%s", len(resource), resource, value))
-}
-
-func unpack(m *msg) (resource fencing.Resource, value string) {
-	length, rest, _ := strings.Cut(string(m.Value), ":")
-	var n int
-	fmt.Sscan(length, &n)
-	return fencing.Resource(rest[:n]), rest[n:]
-}
-
 func resourceOf(_ context.Context, spec connect.Spec, m any) (fencing.Resource, error) {
 	if spec.Procedure == procGet {
 		return "", callgate.ErrUngated
 	}
-	resource, _ := unpack(m.(*msg))
+	resource, _ := servicetest.Unpack(m)
 	return resource, resource.Validate()
 }
 
-// store is a Connect service that keeps one value for each resource.
-type store struct {
-	mu     sync.Mutex
-	values map[fencing.Resource]string
-	before func(value string) // runs before each write
-}
-
-func (s *store) put(m *msg) {
-	resource, value := unpack(m)
-	if s.before != nil {
-		s.before(value)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.values[resource] = value
-}
-
-func (s *store) get(resource fencing.Resource) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.values[resource]
-}
-
-func (s *store) routes(gate *connectgate.Gate) http.Handler {
+// routes serves the store behind the gate.
+func routes(s *servicetest.Store, gate *connectgate.Gate) http.Handler {
 	with := connect.WithInterceptors(gate)
 	empty := func() *connect.Response[msg] { return connect.NewResponse(wrapperspb.Bytes(nil)) }
 	mux := http.NewServeMux()
 	mux.Handle(procPut, connect.NewUnaryHandler(procPut, func(_ context.Context, r *connect.Request[msg]) (*connect.Response[msg], error) {
-		s.put(r.Msg)
+		s.Put(servicetest.Unpack(r.Msg))
 		return empty(), nil
 	}, with))
 	mux.Handle(procGet, connect.NewUnaryHandler(procGet, func(_ context.Context, r *connect.Request[msg]) (*connect.Response[msg], error) {
-		resource, _ := unpack(r.Msg)
-		return connect.NewResponse(wrapperspb.Bytes([]byte(s.get(resource)))), nil
+		resource, _ := servicetest.Unpack(r.Msg)
+		return connect.NewResponse(wrapperspb.Bytes([]byte(s.Get(resource)))), nil
 	}, with))
 	mux.Handle(procEnter, connect.NewUnaryHandler(procEnter, func(context.Context, *connect.Request[msg]) (*connect.Response[msg], error) {
 		return empty(), nil
@@ -97,33 +62,33 @@ func (s *store) routes(gate *connectgate.Gate) http.Handler {
 			} else if err != nil {
 				return err
 			}
-			s.put(m)
+			s.Put(servicetest.Unpack(m))
 			if err := stream.Send(m); err != nil {
 				return err
 			}
 		}
 	}, with))
-	// Collect writes the last message at the end, and takes no notice of a refusal.
+	// Collect writes the last message at the end and ignores refusals.
 	mux.Handle(procCollect, connect.NewClientStreamHandler(procCollect, func(_ context.Context, stream *connect.ClientStream[msg]) (*connect.Response[msg], error) {
 		var last *msg
 		for stream.Receive() {
-			last = message(unpack(stream.Msg()))
+			last = servicetest.Message(servicetest.Unpack(stream.Msg()))
 		}
 		if stream.Err() == nil {
-			s.put(last)
+			s.Put(servicetest.Unpack(last))
 		}
 		return empty(), nil
 	}, with))
 	return mux
 }
 
-// subject is a client of the service, seen by the suite as a gate.
+// subject is a client of the service that the suite treats as a gate.
 type subject struct {
 	*callgate.Guard
 	url     string
 	http    connect.HTTPClient
 	options []connect.ClientOption
-	store   *store
+	store   *servicetest.Store
 }
 
 func (s *subject) client(procedure string) *connect.Client[msg, msg] {
@@ -133,12 +98,12 @@ func (s *subject) client(procedure string) *connect.Client[msg, msg] {
 func (s *subject) call(ctx context.Context, procedure string, m *msg) (string, error) {
 	answer, err := s.client(procedure).CallUnary(ctx, connect.NewRequest(m))
 	if err != nil {
-		return "", understand(err)
+		return "", convert(err)
 	}
 	return string(answer.Msg.Value), nil
 }
 
-func understand(err error) error {
+func convert(err error) error {
 	if refusal := connectgate.Refusal(err); refusal != nil {
 		return refusal
 	}
@@ -161,26 +126,26 @@ func withToken(ctx context.Context, token fencing.Token) context.Context {
 }
 
 func (s *subject) Write(ctx context.Context, resource fencing.Resource, token fencing.Token, value string) error {
-	_, err := s.call(withToken(ctx, token), procPut, message(resource, value))
+	_, err := s.call(withToken(ctx, token), procPut, servicetest.Message(resource, value))
 	return err
 }
 
 func (s *subject) Read(ctx context.Context, resource fencing.Resource) (string, error) {
-	return s.call(ctx, procGet, message(resource, ""))
+	return s.call(ctx, procGet, servicetest.Message(resource, ""))
 }
 
 func (s *subject) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if token == fencing.None { // a call that writes nothing needs no token before the first fence
+	if token == fencing.None { // the service admits a call without a token before the first fence
 		return s.Guard.Enter(ctx, resource, token)
 	}
-	_, err := s.call(withToken(ctx, token), procEnter, message(resource, ""))
+	_, err := s.call(withToken(ctx, token), procEnter, servicetest.Message(resource, ""))
 	return err
 }
 
 func serve(t *testing.T, rule fencing.Rule, options ...connect.ClientOption) *subject {
 	t.Helper()
 	return start(t, rule, func(server *httptest.Server) {
-		server.EnableHTTP2 = true // streams in both directions need it
+		server.EnableHTTP2 = true // required by bidirectional streams
 		server.StartTLS()
 	}, options...)
 }
@@ -189,8 +154,8 @@ func start(t *testing.T, rule fencing.Rule, run func(*httptest.Server), options 
 	t.Helper()
 	gate, err := connectgate.New(callgate.Memory(rule), resourceOf)
 	require.NoError(t, err)
-	s := &store{values: map[fencing.Resource]string{}}
-	server := httptest.NewUnstartedServer(s.routes(gate))
+	s := &servicetest.Store{}
+	server := httptest.NewUnstartedServer(routes(s, gate))
 	run(server)
 	t.Cleanup(server.Close)
 	return &subject{gate.Guard, server.URL, server.Client(), options, s}
@@ -201,14 +166,14 @@ func TestGate(t *testing.T) {
 		var shared *subject
 		return func(_ testing.TB, rule fencing.Rule) gatetest.Subject {
 			if shared == nil {
-				shared = start(t, rule, (*httptest.Server).Start) // plain HTTP: the suite makes many calls
+				shared = start(t, rule, (*httptest.Server).Start) // without TLS, because the suite makes many calls
 			}
 			return shared
 		}
 	})
 }
 
-// protocols are the three that a connect-go server speaks.
+// protocols are the protocols of a connect-go server.
 var protocols = map[string][]connect.ClientOption{
 	"connect":  nil,
 	"grpc":     {connect.WithGRPC()},
@@ -220,7 +185,7 @@ func TestRefusalIsFailedPrecondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, fencing.Rule{MaxJump: 1000}, options...)
 			invoke := func(token fencing.Token) error {
-				_, err := s.client(procPut).CallUnary(withToken(t.Context(), token), connect.NewRequest(message("orders/42", "x")))
+				_, err := s.client(procPut).CallUnary(withToken(t.Context(), token), connect.NewRequest(servicetest.Message("orders/42", "x")))
 				return err
 			}
 			require.NoError(t, invoke(34))

@@ -12,27 +12,26 @@ import (
 	"github.com/leased-project/leased/storagegate/internal/rpcdetail"
 )
 
-// Token is for servers: the token in the headers of a call, None if it has
-// none.
+// Token is for servers: it returns the token in the headers of a call, or None.
 func Token(header http.Header) (fencing.Token, error) {
 	return fencing.FromValues(header.Values(fencing.Header))
 }
 
-// SetToken is for clients that have the headers of their request at hand.
+// SetToken is for clients: it sets the token in the headers of a request.
 func SetToken(header http.Header, token fencing.Token) {
 	header.Set(fencing.Header, token.String())
 }
 
 type tokenKey struct{}
 
-// WithToken is for clients: calls made with the returned context, through a
-// client with the interceptor Client, carry token.
+// WithToken is for clients with the interceptor Client: calls with the returned
+// context carry token.
 func WithToken(ctx context.Context, token fencing.Token) context.Context {
 	return context.WithValue(ctx, tokenKey{}, token)
 }
 
-// Client returns the interceptor of a client: it attaches the token that
-// WithToken put into the context of a call.
+// Client returns the interceptor of a client. It sets the token of WithToken in
+// the headers of each call.
 func Client() connect.Interceptor { return client{} }
 
 type client struct{}
@@ -60,32 +59,32 @@ func (client) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.St
 	return next
 }
 
-// Error tells err, which a gate returned, to a Connect client. A handler that
-// calls a storage gate itself ends with it.
+// Error converts an error of a gate for a Connect client. A handler that calls a
+// storage gate itself returns it.
 func Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	told := connect.NewError(connect.Code(rpcdetail.Code(err)), err) // the codes are those of gRPC
+	converted := connect.NewError(connect.Code(rpcdetail.Code(err)), err) // both use the codes of gRPC
 	if info := rpcdetail.Info(err); info != nil {
 		if detail, failed := connect.NewErrorDetail(info); failed == nil {
-			told.AddDetail(detail)
+			converted.AddDetail(detail)
 		}
 	}
-	return told
+	return converted
 }
 
-// Refusal is for clients: the *fencing.StaleError or *fencing.JumpError that a
-// call was refused with, nil if err is something else.
+// Refusal is for clients: it returns the *fencing.StaleError or
+// *fencing.JumpError of a refused call, or nil if err is another error.
 func Refusal(err error) error {
-	var told *connect.Error
-	if !errors.As(err, &told) {
+	var connectErr *connect.Error
+	if !errors.As(err, &connectErr) {
 		return nil
 	}
-	for _, detail := range told.Details() {
+	for _, detail := range connectErr.Details() {
 		value, err := detail.Value()
 		if err != nil {
-			continue // a detail of somebody else
+			continue // an unknown kind of detail
 		}
 		if info, ok := value.(*errdetails.ErrorInfo); ok {
 			if refusal := rpcdetail.Refusal(info); refusal != nil {

@@ -1,21 +1,21 @@
-// Package grpcgate refuses stale calls in front of a gRPC service.
+// Package grpcgate provides gRPC interceptors that refuse stale calls.
 //
-// What it does not give: the interceptor cannot see what the handler does.
-// Where its data lives in a storage that has a gate of its own, use that gate
-// in the handler ([Token] reads the token, [Error] tells the refusal); the
-// interceptor is then only a first filter. By itself it protects data that is
-// reached through this one process and no other, and with marks in memory a
-// restart forgets them. Package callgate says what that means in full.
+// Limits: the interceptor cannot see what the handler writes. If the handler's
+// data lives in a storage that has a gate, use that gate in the handler ([Token]
+// reads the token, [Error] converts the refusal); the interceptor is then only a
+// first filter. Without a storage gate, the interceptor protects data that is
+// written through this one process only, and a restart loses marks in memory.
+// See package callgate for details.
 //
-// A unary call has the turn of its resource until its handler returns. A
-// message of a stream has it from the moment the handler receives it until the
-// handler asks for the next one or returns: a handler must write in that time,
-// in the goroutine that received, and must not write before the first message.
-// A stream belongs to the resource that its first message names.
+// A unary call holds its resource until its handler returns. A message of a
+// stream holds it from the moment the handler receives the message until the
+// handler asks for the next one or returns. A handler must write in that time, in
+// the goroutine that received the message, and must not write before the first
+// message. A stream belongs to the resource that its first message names.
 //
-// A refusal is FAILED_PRECONDITION with a google.rpc.ErrorInfo that names
-// resource, token and mark; a bad token or resource is INVALID_ARGUMENT.
+// A refusal has the code FAILED_PRECONDITION and a google.rpc.ErrorInfo with
+// resource, token and mark. An invalid token or resource is INVALID_ARGUMENT.
 //
-// The nouns, in reading order: [ResourceFunc], what a call writes to; [Gate],
-// the interceptors; [WithToken] and [Refusal], the client's side.
+// Types, in reading order: [ResourceFunc], which names the resource of a call;
+// [Gate], the interceptors of a server; [WithToken] and [Refusal], for clients.
 package grpcgate

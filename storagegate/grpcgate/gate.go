@@ -3,7 +3,6 @@ package grpcgate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc"
 
@@ -11,15 +10,15 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 )
 
-// ResourceFunc names what a call writes to: method is the full name, such as
-// "/shop.v1.Orders/Put", and message the request, or the next message of a
-// stream. Two calls that can change the same data must yield the same name.
-// callgate.ErrUngated lets the call pass without a check, such as one that only
-// reads; any other error refuses it with INVALID_ARGUMENT.
+// ResourceFunc returns the name of the resource that a call writes to. method is
+// the full name, such as "/shop.v1.Orders/Put", and message is the request or the
+// next message of a stream. Two calls that can change the same data must return
+// the same name. callgate.ErrUngated lets a call that only reads pass without a
+// check; any other error refuses the call with INVALID_ARGUMENT.
 type ResourceFunc func(ctx context.Context, method string, message any) (fencing.Resource, error)
 
-// Gate makes the interceptors. Services that reach the same data must share
-// one. Its Guard counts, reports and shows marks.
+// Gate provides the interceptors. Services that write the same data must share
+// one Gate. Its Guard counts and reports decisions and returns marks.
 type Gate struct {
 	*callgate.Guard
 	resource ResourceFunc
@@ -28,27 +27,20 @@ type Gate struct {
 // New returns a Gate over marks for the resources that resource names.
 func New(marks callgate.Marks, resource ResourceFunc) (*Gate, error) {
 	if marks == nil || resource == nil {
-		return nil, errors.New("make a gRPC gate: it needs marks and a function that names the resource")
+		return nil, errors.New("create a gRPC gate: marks and a function that names the resource are required")
 	}
 	return &Gate{Guard: callgate.New(marks), resource: resource}, nil
 }
 
-// Unary returns the interceptor of calls with one request and one answer. How
-// long a call waits for its turn is bounded by its deadline.
+// Unary returns the interceptor of unary calls. The deadline of a call limits its
+// wait for the resource.
 func (g *Gate) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		resource, err := g.name(ctx, info.FullMethod, request)
-		if errors.Is(err, callgate.ErrUngated) {
-			return handler(ctx, request)
-		}
-		if err != nil {
-			return nil, Error(err)
-		}
 		token, err := Token(ctx)
 		if err != nil {
 			return nil, Error(err)
 		}
-		end, err := g.Take(ctx, resource, token)
+		end, err := g.BeginNamed(ctx, token, func() (fencing.Resource, error) { return g.resource(ctx, info.FullMethod, request) })
 		if err != nil {
 			return nil, Error(err)
 		}
@@ -57,16 +49,16 @@ func (g *Gate) Unary() grpc.UnaryServerInterceptor {
 	}
 }
 
-// Stream returns the interceptor of calls that stream in either direction.
+// Stream returns the interceptor of streaming calls.
 func (g *Gate) Stream() grpc.StreamServerInterceptor {
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		token, err := Token(stream.Context())
 		if err != nil {
 			return Error(err)
 		}
-		gated := &serverStream{ServerStream: stream, gate: g, method: info.FullMethod, turns: g.NewStream(token)}
+		gated := &serverStream{ServerStream: stream, gate: g, method: info.FullMethod, messages: g.NewStream(token)}
 		defer func() {
-			if refused := gated.turns.Close(); refused != nil {
+			if refused := gated.messages.Close(); refused != nil {
 				err = Error(refused)
 			}
 		}()
@@ -74,30 +66,22 @@ func (g *Gate) Stream() grpc.StreamServerInterceptor {
 	}
 }
 
-func (g *Gate) name(ctx context.Context, method string, message any) (fencing.Resource, error) {
-	resource, err := g.resource(ctx, method, message)
-	if err != nil && !errors.Is(err, callgate.ErrUngated) && !errors.Is(err, fencing.ErrInvalidResource) {
-		err = fmt.Errorf("name the resource: %w: %w", fencing.ErrInvalidResource, err)
-	}
-	return resource, err
-}
-
-// serverStream takes the turn for each message that the handler receives.
+// serverStream gates each message that the handler receives.
 type serverStream struct {
 	grpc.ServerStream
-	gate   *Gate
-	method string
-	turns  *callgate.Stream
+	gate     *Gate
+	method   string
+	messages *callgate.Stream
 }
 
-// RecvMsg returns the next message once its turn has come.
+// RecvMsg returns the next message after it was admitted.
 func (s *serverStream) RecvMsg(message any) error {
 	var transport error
-	err := s.turns.Receive(s.Context(),
+	err := s.messages.Receive(s.Context(),
 		func() error { transport = s.ServerStream.RecvMsg(message); return transport },
-		func() (fencing.Resource, error) { return s.gate.name(s.Context(), s.method, message) })
+		func() (fencing.Resource, error) { return s.gate.resource(s.Context(), s.method, message) })
 	if err == nil || err == transport {
-		return err // io.EOF must stay what it is
+		return err // io.EOF must not be converted
 	}
 	return Error(err)
 }

@@ -3,11 +3,9 @@ package grpcgate_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,52 +19,18 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 	"github.com/leased-project/leased/storagegate/gatetest"
 	"github.com/leased-project/leased/storagegate/grpcgate"
+	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
-
-// message packs a resource, which need not be valid, and a value.
-func message(resource fencing.Resource, value string) *wrapperspb.BytesValue {
-	return wrapperspb.Bytes(fmt.Appendf(nil, "%d:%s%s", len(resource), resource, value))
-}
-
-func unpack(m any) (resource fencing.Resource, value string) {
-	length, rest, _ := strings.Cut(string(m.(*wrapperspb.BytesValue).Value), ":")
-	var n int
-	fmt.Sscan(length, &n)
-	return fencing.Resource(rest[:n]), rest[n:]
-}
 
 func resourceOf(_ context.Context, method string, m any) (fencing.Resource, error) {
 	if method == "/test.Store/Get" {
 		return "", callgate.ErrUngated
 	}
-	resource, _ := unpack(m)
+	resource, _ := servicetest.Unpack(m)
 	return resource, resource.Validate()
 }
 
-// store is a gRPC service that keeps one value for each resource.
-type store struct {
-	mu     sync.Mutex
-	values map[fencing.Resource]string
-	before func(value string) // runs in Put and Append before the write
-}
-
-func (s *store) put(m any) {
-	resource, value := unpack(m)
-	if s.before != nil {
-		s.before(value)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.values[resource] = value
-}
-
-func (s *store) get(resource fencing.Resource) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.values[resource]
-}
-
-func unary(name string, call func(s *store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue) grpc.MethodDesc {
+func unary(name string, call func(s *servicetest.Store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		request := new(wrapperspb.BytesValue)
 		if err := decode(request); err != nil {
@@ -74,12 +38,12 @@ func unary(name string, call func(s *store, m *wrapperspb.BytesValue) *wrappersp
 		}
 		return interceptor(ctx, request, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Store/" + name},
 			func(_ context.Context, m any) (any, error) {
-				return call(srv.(*store), m.(*wrapperspb.BytesValue)), nil
+				return call(srv.(*servicetest.Store), m.(*wrapperspb.BytesValue)), nil
 			})
 	}}
 }
 
-// appendAll writes each message as it comes and acknowledges it.
+// appendAll writes and acknowledges each message as it arrives.
 func appendAll(srv any, stream grpc.ServerStream) error {
 	for {
 		m := new(wrapperspb.BytesValue)
@@ -88,15 +52,15 @@ func appendAll(srv any, stream grpc.ServerStream) error {
 		} else if err != nil {
 			return err
 		}
-		srv.(*store).put(m)
+		srv.(*servicetest.Store).Put(servicetest.Unpack(m))
 		if err := stream.SendMsg(m); err != nil {
 			return err
 		}
 	}
 }
 
-// collect writes the last message when the client has sent all of them, and
-// takes no notice of a refusal.
+// collect writes the last message after the client has sent all of them, and
+// ignores refusals.
 func collect(srv any, stream grpc.ServerStream) error {
 	var last *wrapperspb.BytesValue
 	for {
@@ -107,7 +71,7 @@ func collect(srv any, stream grpc.ServerStream) error {
 			continue
 		}
 		if err == io.EOF {
-			srv.(*store).put(last)
+			srv.(*servicetest.Store).Put(servicetest.Unpack(last))
 		}
 		return stream.SendMsg(wrapperspb.Bytes(nil))
 	}
@@ -116,15 +80,15 @@ func collect(srv any, stream grpc.ServerStream) error {
 var service = grpc.ServiceDesc{
 	ServiceName: "test.Store", HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{
-		unary("Put", func(s *store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue {
-			s.put(m)
+		unary("Put", func(s *servicetest.Store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue {
+			s.Put(servicetest.Unpack(m))
 			return wrapperspb.Bytes(nil)
 		}),
-		unary("Get", func(s *store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue {
-			resource, _ := unpack(m)
-			return wrapperspb.Bytes([]byte(s.get(resource)))
+		unary("Get", func(s *servicetest.Store, m *wrapperspb.BytesValue) *wrapperspb.BytesValue {
+			resource, _ := servicetest.Unpack(m)
+			return wrapperspb.Bytes([]byte(s.Get(resource)))
 		}),
-		unary("Enter", func(*store, *wrapperspb.BytesValue) *wrapperspb.BytesValue { return wrapperspb.Bytes(nil) }),
+		unary("Enter", func(*servicetest.Store, *wrapperspb.BytesValue) *wrapperspb.BytesValue { return wrapperspb.Bytes(nil) }),
 	},
 	Streams: []grpc.StreamDesc{
 		{StreamName: "Append", Handler: appendAll, ClientStreams: true, ServerStreams: true},
@@ -132,20 +96,20 @@ var service = grpc.ServiceDesc{
 	},
 }
 
-// subject is a client of the service, seen by the suite as a gate.
+// subject is a client of the service that the suite treats as a gate.
 type subject struct {
 	*callgate.Guard
 	conn  *grpc.ClientConn
-	store *store
+	store *servicetest.Store
 }
 
 func (s *subject) call(ctx context.Context, method string, m *wrapperspb.BytesValue) (string, error) {
 	answer := new(wrapperspb.BytesValue)
 	err := s.conn.Invoke(ctx, "/test.Store/"+method, m, answer)
-	return string(answer.Value), understand(err)
+	return string(answer.Value), convert(err)
 }
 
-func understand(err error) error {
+func convert(err error) error {
 	if refusal := grpcgate.Refusal(err); refusal != nil {
 		return refusal
 	}
@@ -168,19 +132,19 @@ func withToken(ctx context.Context, token fencing.Token) context.Context {
 }
 
 func (s *subject) Write(ctx context.Context, resource fencing.Resource, token fencing.Token, value string) error {
-	_, err := s.call(withToken(ctx, token), "Put", message(resource, value))
+	_, err := s.call(withToken(ctx, token), "Put", servicetest.Message(resource, value))
 	return err
 }
 
 func (s *subject) Read(ctx context.Context, resource fencing.Resource) (string, error) {
-	return s.call(ctx, "Get", message(resource, ""))
+	return s.call(ctx, "Get", servicetest.Message(resource, ""))
 }
 
 func (s *subject) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if token == fencing.None { // a call that writes nothing needs no token before the first fence
+	if token == fencing.None { // the service admits a call without a token before the first fence
 		return s.Guard.Enter(ctx, resource, token)
 	}
-	_, err := s.call(withToken(ctx, token), "Enter", message(resource, ""))
+	_, err := s.call(withToken(ctx, token), "Enter", servicetest.Message(resource, ""))
 	return err
 }
 
@@ -191,7 +155,7 @@ func serve(t *testing.T, rule fencing.Rule) *subject {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := grpc.NewServer(grpc.UnaryInterceptor(gate.Unary()), grpc.StreamInterceptor(gate.Stream()))
-	s := &store{values: map[fencing.Resource]string{}}
+	s := &servicetest.Store{}
 	server.RegisterService(&service, s)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
@@ -216,7 +180,7 @@ func TestGate(t *testing.T) {
 func TestRefusalIsFailedPrecondition(t *testing.T) {
 	s := serve(t, fencing.Rule{MaxJump: 1000})
 	invoke := func(token fencing.Token) error {
-		return s.conn.Invoke(withToken(t.Context(), token), "/test.Store/Put", message("orders/42", "x"), new(wrapperspb.BytesValue))
+		return s.conn.Invoke(withToken(t.Context(), token), "/test.Store/Put", servicetest.Message("orders/42", "x"), new(wrapperspb.BytesValue))
 	}
 	require.NoError(t, invoke(34))
 	err := invoke(33)
@@ -232,7 +196,7 @@ func TestRefusalIsFailedPrecondition(t *testing.T) {
 func TestWithTokenReplacesTheToken(t *testing.T) {
 	s := serve(t, fencing.Rule{})
 	ctx := grpcgate.WithToken(grpcgate.WithToken(t.Context(), 1), 2)
-	_, err := s.call(ctx, "Put", message("r", "x"))
+	_, err := s.call(ctx, "Put", servicetest.Message("r", "x"))
 	require.NoError(t, err, "two values would be refused")
 	mark, err := s.Mark(t.Context(), "r")
 	require.NoError(t, err)

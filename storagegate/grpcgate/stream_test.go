@@ -12,15 +12,12 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate/grpcgate"
+	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 const (
-	waitFor = 10 * time.Second
+	timeout = time.Minute
 	tick    = time.Millisecond
-	// grace is how long an old holder gives a newer one the chance to overtake
-	// it. No outcome depends on it: a longer one catches a missing turn more
-	// surely, that is all.
-	grace = 100 * time.Millisecond
 )
 
 func open(t *testing.T, s *subject, method string, token fencing.Token) grpc.ClientStream {
@@ -33,13 +30,13 @@ func open(t *testing.T, s *subject, method string, token fencing.Token) grpc.Cli
 
 func send(t *testing.T, stream grpc.ClientStream, resource fencing.Resource, value string) error {
 	t.Helper()
-	require.NoError(t, stream.SendMsg(message(resource, value)))
+	require.NoError(t, stream.SendMsg(servicetest.Message(resource, value)))
 	return stream.RecvMsg(new(wrapperspb.BytesValue))
 }
 
-// The old holder pauses between two messages of one stream. It must not hold up
-// the new one, and its next message must not get through.
-func TestStreamOfAFormerHolderIsRefused(t *testing.T) {
+// An older holder is paused between two messages of a stream. It must not block
+// the newer holder, and its next message must be refused.
+func TestStreamOfAnOlderHolderIsRefused(t *testing.T) {
 	s := serve(t, fencing.Rule{})
 	old := open(t, s, "Append", 1)
 	require.NoError(t, send(t, old, "r", "old 1"))
@@ -48,30 +45,30 @@ func TestStreamOfAFormerHolderIsRefused(t *testing.T) {
 	err := send(t, old, "r", "old 3")
 	require.Equal(t, codes.FailedPrecondition, status.Code(err))
 	require.Equal(t, &fencing.StaleError{Resource: "r", Token: 1, Mark: 2}, grpcgate.Refusal(err))
-	require.Equal(t, "new", s.store.get("r"))
+	require.Equal(t, "new", s.store.Get("r"))
 }
 
-// What a handler does after the last message is gated too, and a handler that
-// takes no notice of the refusal cannot make a success of it.
+// The end of a stream is gated too. A call whose handler ignores the refusal must
+// fail nevertheless.
 func TestEndOfStreamIsGated(t *testing.T) {
 	s := serve(t, fencing.Rule{})
 	old := open(t, s, "Collect", 1)
-	require.NoError(t, old.SendMsg(message("r", "old")))
-	require.Eventually(t, func() bool { return s.Counts().Admitted == 1 }, waitFor, tick)
+	require.NoError(t, old.SendMsg(servicetest.Message("r", "old")))
+	require.Eventually(t, func() bool { return s.Counts().Admitted == 1 }, timeout, tick)
 	require.NoError(t, s.Write(t.Context(), "r", 2, "new"))
 	require.NoError(t, old.CloseSend())
 	err := old.RecvMsg(new(wrapperspb.BytesValue))
-	for err == nil { // the handler's answer, before the status
+	for err == nil { // the response of the handler comes before the status
 		err = old.RecvMsg(new(wrapperspb.BytesValue))
 	}
 	require.ErrorIs(t, grpcgate.Refusal(err), fencing.ErrStale)
-	require.Equal(t, "new", s.store.get("r"))
+	require.Equal(t, "new", s.store.Get("r"))
 
 	fresh := open(t, s, "Collect", 2)
-	require.NoError(t, fresh.SendMsg(message("r", "newer")))
+	require.NoError(t, fresh.SendMsg(servicetest.Message("r", "newer")))
 	require.NoError(t, fresh.CloseSend())
 	require.NoError(t, fresh.RecvMsg(new(wrapperspb.BytesValue)))
-	require.Equal(t, "newer", s.store.get("r"))
+	require.Equal(t, "newer", s.store.Get("r"))
 }
 
 func TestStreamKeepsToItsResource(t *testing.T) {
@@ -81,38 +78,21 @@ func TestStreamKeepsToItsResource(t *testing.T) {
 	err := send(t, stream, "another", "x")
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	require.ErrorContains(t, err, "one stream for each resource")
-	require.Empty(t, s.store.get("another"))
+	require.Empty(t, s.store.Get("another"))
 }
 
-// While the handler works on a message of the old holder, a newer call waits.
-func TestNewerCallWaitsForTheMessageInFlight(t *testing.T) {
+// A newer call waits while the handler processes a message of an older holder.
+func TestNewerCallWaitsForTheRunningHandler(t *testing.T) {
 	for _, kind := range []string{"Put", "Append"} {
 		t.Run(kind, func(t *testing.T) {
 			s := serve(t, fencing.Rule{})
-			inside, overtaken := make(chan struct{}), make(chan struct{})
-			s.store.before = func(value string) {
-				if value == "new" {
-					close(overtaken)
-					return
-				}
-				close(inside)
-				select {
-				case <-overtaken:
-				case <-time.After(grace):
-				}
-			}
-			oldDone := make(chan error, 1)
-			go func() {
+			old := func() error {
 				if kind == "Put" {
-					oldDone <- s.Write(t.Context(), "r", 1, "old")
-					return
+					return s.Write(t.Context(), "r", 1, "old")
 				}
-				oldDone <- send(t, open(t, s, kind, 1), "r", "old")
-			}()
-			<-inside
-			require.NoError(t, s.Write(t.Context(), "r", 2, "new"))
-			require.NoError(t, <-oldDone)
-			require.Equal(t, "new", s.store.get("r"), "the older write landed after the newer one")
+				return send(t, open(t, s, kind, 1), "r", "old")
+			}
+			servicetest.RequireNewerWaits(t, s.store, old, func() error { return s.Write(t.Context(), "r", 2, "new") })
 		})
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/leased-project/leased/storagegate/internal/rpcdetail"
 )
 
-// WithToken is for clients: calls made with the returned context carry token,
-// and no other that ctx may have carried.
+// WithToken is for clients: calls with the returned context carry token. It
+// replaces a token that ctx already carries.
 func WithToken(ctx context.Context, token fencing.Token) context.Context {
-	md, _ := metadata.FromOutgoingContext(ctx) // a copy
+	md, _ := metadata.FromOutgoingContext(ctx) // returns a copy
 	if md == nil {
 		md = metadata.MD{}
 	}
@@ -22,28 +22,28 @@ func WithToken(ctx context.Context, token fencing.Token) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Token is for servers: the token that the call carries, None if it has none.
+// Token is for servers: it returns the token of the call, or None.
 func Token(ctx context.Context) (fencing.Token, error) {
 	return fencing.FromValues(metadata.ValueFromIncomingContext(ctx, fencing.MetadataKey))
 }
 
-// Error tells err, which a gate returned, to a gRPC client. A handler that
-// calls a storage gate itself ends with it.
+// Error converts an error of a gate for a gRPC client. A handler that calls a
+// storage gate itself returns it.
 func Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	told := status.New(rpcdetail.Code(err), err.Error())
+	converted := status.New(rpcdetail.Code(err), err.Error())
 	if info := rpcdetail.Info(err); info != nil {
-		if detailed, failed := told.WithDetails(info); failed == nil {
-			told = detailed
+		if detailed, failed := converted.WithDetails(info); failed == nil {
+			converted = detailed
 		}
 	}
-	return told.Err()
+	return converted.Err()
 }
 
-// Refusal is for clients: the *fencing.StaleError or *fencing.JumpError that a
-// call was refused with, nil if err is something else.
+// Refusal is for clients: it returns the *fencing.StaleError or
+// *fencing.JumpError of a refused call, or nil if err is another error.
 func Refusal(err error) error {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

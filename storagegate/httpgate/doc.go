@@ -1,30 +1,29 @@
-// Package httpgate refuses stale writes in front of an HTTP handler.
+// Package httpgate is HTTP middleware that refuses stale writes.
 //
-// What it does not give: the middleware cannot see what the handler does. Where
-// the handler's data lives in a storage that has a gate of its own, use that
-// gate inside the handler ([Token] reads the token, [WriteError] answers the
-// refusal); the middleware in front of it is then only a first filter, which
-// saves the storage the stale requests. By itself it protects data that is
-// reached through this one process and no other: two replicas of a service,
-// each with its own middleware, hold nobody back from the same data.
+// Limits: the middleware cannot see what the handler writes. If the handler's
+// data lives in a storage that has a gate, use that gate in the handler
+// ([Token] reads the token, [WriteError] sends the refusal); the middleware is
+// then only a first filter that keeps stale requests from the storage. Without a
+// storage gate, the middleware protects data that is written through this one
+// process only: two replicas with their own middleware do not hold each other
+// back.
 //
-// What it does, within one process: of the gated requests for one resource one
-// runs at a time; its token is checked when its turn comes, the mark is raised
-// and stored, and then the handler runs, all before the next one's turn. With
-// marks in memory (callgate.Memory) a restart forgets them, and the first token
-// that comes is believed; with marks in a storage (callgate.Kept over a bbolt
-// gate, say) it does not.
+// Within one process, gated requests for one resource run one at a time. When a
+// request gets the resource, its token is checked, the mark is raised and
+// stored, and the handler runs. Marks in memory (callgate.Memory) are lost on a
+// restart, and the first token after it is admitted; marks in a storage
+// (callgate.Stored, for example over a bbolt gate) are not lost.
 //
-// Which requests are gated: every write, that is every method but GET, HEAD,
-// OPTIONS and TRACE. A read that carries a token raises the mark before the
-// handler runs (it is the holder's Enter); a read without one passes.
+// Every write is gated, that is every method except GET, HEAD, OPTIONS and
+// TRACE. A read with a token raises the mark before the handler runs: it is the
+// holder's Enter. A read without a token passes.
 //
-// The handler must do its writes before it returns. One that goes on in another
-// goroutine, and http.TimeoutHandler between the middleware and the handler,
-// writes after its turn is over. A handler that hangs holds up its resource:
-// give its work a deadline, and the waiting requests one with [Wait].
+// The handler must finish its writes before it returns. A handler that continues
+// in another goroutine, or that runs under http.TimeoutHandler, may write after
+// the request has released its resource. A handler that hangs blocks its
+// resource: set a deadline for its work, and limit waiting requests with [Wait].
 //
-// The nouns, in reading order: [ResourceFunc], what a request writes to;
-// [Gate], the middleware; [Problem], how a refusal is told.
-// The sub-package proxy gates services that cannot be changed.
+// Types, in reading order: [ResourceFunc], which names the resource of a
+// request; [Gate], the middleware; [Problem], the body of a refusal. The
+// sub-package proxy gates services that cannot be changed.
 package httpgate

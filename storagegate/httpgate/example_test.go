@@ -24,7 +24,7 @@ func ExampleGate() {
 		fmt.Println("written")
 	})))
 	defer server.Close()
-	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the one that was paused
+	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the paused one
 		request, err := http.NewRequest(http.MethodPut, server.URL+"/orders/42", strings.NewReader("paid"))
 		if err != nil {
 			panic(err)
@@ -40,5 +40,5 @@ func ExampleGate() {
 	// Output:
 	// written
 	// 200 OK <nil>
-	// 412 Precondition Failed stale fencing token 33 for "orders/42": 34 has been admitted; the lease has passed on, stop writing
+	// 412 Precondition Failed stale fencing token 33 for "orders/42": 34 has been admitted; the lease is lost, stop writing
 }

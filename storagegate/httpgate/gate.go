@@ -11,8 +11,9 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 )
 
-// Gate is the middleware. One Gate may wrap any number of handlers; those that
-// reach the same data must share it. Its Guard counts, reports and shows marks.
+// Gate is the middleware. One Gate can wrap any number of handlers. Handlers that
+// write the same data must share one Gate. Its Guard counts and reports decisions
+// and returns marks.
 type Gate struct {
 	*callgate.Guard
 	resource  ResourceFunc
@@ -24,19 +25,19 @@ type Gate struct {
 // New returns a Gate over marks for the resources that resource names.
 func New(marks callgate.Marks, resource ResourceFunc, options ...Option) (*Gate, error) {
 	if marks == nil || resource == nil {
-		return nil, errors.New("make an HTTP gate: it needs marks and a function that names the resource")
+		return nil, errors.New("create an HTTP gate: marks and a function that names the resource are required")
 	}
 	g := &Gate{Guard: callgate.New(marks), resource: resource, buffer: defaultBuffer}
 	for _, option := range options {
 		if err := option(g); err != nil {
-			return nil, fmt.Errorf("make an HTTP gate: %w", err)
+			return nil, fmt.Errorf("create an HTTP gate: %w", err)
 		}
 	}
 	return g, nil
 }
 
-// Handler gates next. A request that is not admitted is answered with a
-// Problem, and next does not see it.
+// Handler returns a handler that gates next. It answers a request that is not
+// admitted with a Problem and does not call next.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.serve(w, r, next); err != nil {
@@ -55,23 +56,23 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		next.ServeHTTP(w, r)
 		return nil
 	}
-	resource, err := g.resource(r)
+	resource, err := callgate.Named(g.resource(r))
 	if errors.Is(err, callgate.ErrUngated) {
 		next.ServeHTTP(w, r)
 		return nil
 	}
 	if err != nil {
-		return badResource(err)
+		return err
 	}
-	// What the client sends slowly must not hold up the resource.
+	// A client that sends its body slowly must not block the resource.
 	if err := BufferBody(r, g.buffer); err != nil {
-		return notAdmitted(err)
+		return err
 	}
 	ctx, cancel := g.waitContext(r.Context())
 	defer cancel()
 	if read {
-		// The mark is raised before the handler reads; later writes of others
-		// need not wait for a reader.
+		// Raise the mark before the handler reads. Later writes need not wait for
+		// the reader.
 		if err := g.Enter(ctx, resource, token); err != nil {
 			return err
 		}

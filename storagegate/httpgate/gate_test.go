@@ -64,9 +64,9 @@ func TestHandlerAppliesTheRule(t *testing.T) {
 		{"the holder's second write", "POST", "/orders/42", "34", "b", 204, ""},
 		{"stale", "PUT", "/orders/42", "33", "x", 412, httpgate.TypeStale},
 		{"no token, fenced", "DELETE", "/orders/42", "", "x", 412, httpgate.TypeNoToken},
-		{"zero is no token", "PUT", "/orders/42", "0", "x", 412, httpgate.TypeNoToken},
+		{"zero means no token", "PUT", "/orders/42", "0", "x", 412, httpgate.TypeNoToken},
 		{"too far", "PUT", "/orders/42", "5000", "x", 412, httpgate.TypeJump},
-		{"no number", "PUT", "/orders/42", "+34", "x", 400, httpgate.TypeInvalidToken},
+		{"not a number", "PUT", "/orders/42", "+34", "x", 400, httpgate.TypeInvalidToken},
 		{"no resource", "PUT", "/elsewhere", "34", "x", 400, httpgate.TypeInvalidResource},
 		{"another resource", "PUT", "/orders/43", "1", "c", 204, ""},
 		{"a read without a token", "GET", "/orders/42", "", "d", 204, ""},
@@ -98,14 +98,14 @@ func TestProblemCarriesTheMark(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"type":"urn:leased:problem:stale-token","title":"Stale fencing token","status":412,
 		"resource":"orders/42","token":33,"mark":34,
-		"detail":"stale fencing token 33 for \"orders/42\": 34 has been admitted; the lease has passed on, stop writing"}`, string(body))
+		"detail":"stale fencing token 33 for \"orders/42\": 34 has been admitted; the lease is lost, stop writing"}`, string(body))
 
 	var stale *fencing.StaleError
 	require.ErrorAs(t, httpgate.Check(send(t, h, "PUT", "/orders/42", "33", "")), &stale)
 	require.Equal(t, fencing.StaleError{Resource: "orders/42", Token: 33, Mark: 34}, *stale)
 }
 
-func TestCheckGivesBackTheError(t *testing.T) {
+func TestCheckReturnsTheError(t *testing.T) {
 	for _, err := range []error{
 		&fencing.StaleError{Resource: "r", Token: 1, Mark: 2},
 		&fencing.StaleError{Resource: "r", Token: fencing.None, Mark: 2},
@@ -123,15 +123,15 @@ func TestCheckGivesBackTheError(t *testing.T) {
 	w := httptest.NewRecorder()
 	httpgate.WriteError(w, errors.New("password is hunter2"))
 	require.Equal(t, 500, w.Code)
-	require.NotContains(t, w.Body.String(), "hunter2", "an unknown error is not for the client")
+	require.NotContains(t, w.Body.String(), "hunter2", "the text of an unknown error must not be sent to the client")
 }
 
-// The handler of an older token is at work. A newer token must not overtake it.
+// A request with a newer token must wait for the handler of an older one.
 func TestNewerRequestWaitsForTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var order []string
-		var mu sync.Mutex // a read has no turn of its own
+		var mu sync.Mutex // reads do not hold the resource
 		gate := newGate(t, httpgate.Wait(time.Minute))
 		h := gate.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.Header.Get(fencing.Header) == "1" {
@@ -143,7 +143,7 @@ func TestNewerRequestWaitsForTheHandler(t *testing.T) {
 		}))
 		go send(t, h, "PUT", "/orders/42", "1", "")
 		synctest.Wait()
-		// Enter of the next holder: its read must see what the older one writes.
+		// The read of the next holder enters, and must see the older write.
 		read, write := make(chan int, 1), make(chan int, 1)
 		go func() { read <- send(t, h, "GET", "/orders/42", "2", "").StatusCode }()
 		synctest.Wait()
@@ -171,9 +171,9 @@ func TestWaitEndsWith503(t *testing.T) {
 	})
 }
 
-// A holder that is paused in the middle of its upload must not hold the turn,
-// and is refused when it wakes up.
-func TestHalfSentBodyHoldsNobodyUp(t *testing.T) {
+// A holder that is paused in the middle of its upload must not block the
+// resource, and is refused when it resumes.
+func TestIncompleteBodyDoesNotBlockTheResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written []string
 		h := newGate(t).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -201,7 +201,7 @@ func TestHalfSentBodyHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestLongBodyArrivesWhole(t *testing.T) {
+func TestLongBodyIsComplete(t *testing.T) {
 	for _, size := range []int64{0, 1, 9, 10, 11, 1 << 10} {
 		var got string
 		h := newGate(t, httpgate.Buffer(size)).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -237,7 +237,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A handler that honours such a header or parameter would write on a GET.
+// A handler that supports such a header or parameter would write on a GET.
 func TestMethodOverridesAreWrites(t *testing.T) {
 	gate, written := newGate(t), false
 	h := gate.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { written = r.Method == http.MethodGet }))

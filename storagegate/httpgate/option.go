@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// defaultBuffer is how much of a body is read before the turn is taken.
+// defaultBuffer is how many bytes of a body are read before the request waits
+// for its resource.
 const defaultBuffer = 1 << 20
 
-// Option changes a Gate, or says why it cannot.
+// Option configures a Gate. It returns an error if its value is invalid.
 type Option func(*Gate) error
 
-// Wait bounds how long a request waits for its turn; it is then answered with
-// 503. Without it a request waits as long as its client does.
+// Wait limits how long a request waits for its resource before it is answered
+// with 503. Without it a request waits as long as its client does.
 func Wait(limit time.Duration) Option {
 	return func(g *Gate) error {
 		if limit <= 0 {
-			return fmt.Errorf("the wait of %v must be above 0; leave the option out to wait without a limit", limit)
+			return fmt.Errorf("the wait of %v must be above 0; omit the option to wait without a limit", limit)
 		}
 		g.wait = limit
 		return nil
 	}
 }
 
-// Buffer sets how many bytes of a body are read before the request takes its
-// turn, 1 MiB unless set. A body that is longer is streamed during the turn, so
-// a client that stops in the middle of it holds up the resource.
+// Buffer sets how many bytes of a body are read before the request waits for its
+// resource. The default is 1 MiB. A longer body is streamed while the request
+// holds the resource, so a client that stops in the middle blocks the resource.
 func Buffer(bytes int64) Option {
 	return func(g *Gate) error {
 		if bytes < 0 {
@@ -36,8 +37,8 @@ func Buffer(bytes int64) Option {
 	}
 }
 
-// GateReads gates GET, HEAD, OPTIONS and TRACE like writes, for handlers that
-// change data on a read.
+// GateReads gates GET, HEAD, OPTIONS and TRACE like writes. Use it for handlers
+// that change data on such a request.
 func GateReads() Option {
 	return func(g *Gate) error {
 		g.gateReads = true

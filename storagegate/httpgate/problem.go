@@ -26,8 +26,8 @@ const (
 	TypeUncertain       = "urn:leased:problem:uncertain"
 )
 
-// Problem is the body of a refusal, in the form of RFC 9457. Resource, Token
-// and Mark are set when a token was refused.
+// Problem is the body of a refusal, as defined by RFC 9457. Resource, Token and
+// Mark are set if a token was refused.
 type Problem struct {
 	Type     string           `json:"type"`
 	Title    string           `json:"title"`
@@ -39,9 +39,9 @@ type Problem struct {
 	MaxJump  *fencing.Token   `json:"maxJump,omitempty"`
 }
 
-// NewProblem tells err, which a gate returned, to an HTTP client. A refused
-// token is 412 Precondition Failed, bad input 400, a call that did not run 503,
-// and an unknown outcome 500: the write may have happened.
+// NewProblem converts an error of a gate for an HTTP client. A refused token is
+// 412 Precondition Failed, invalid input 400, a call that did not run 503, and
+// an unknown outcome 500, because the write may have happened.
 func NewProblem(err error) *Problem {
 	p := &Problem{Status: http.StatusInternalServerError, Type: "about:blank", Title: "Internal Server Error"}
 	var stale *fencing.StaleError
@@ -73,8 +73,8 @@ func NewProblem(err error) *Problem {
 	return p
 }
 
-// Err is the other end of NewProblem: the error that the problem stands for,
-// such as a *fencing.StaleError.
+// Err is the inverse of NewProblem: it returns the error that the problem was
+// made from, such as a *fencing.StaleError.
 func (p *Problem) Err() error {
 	switch {
 	case (p.Type == TypeStale || p.Type == TypeNoToken) && p.Token != nil && p.Mark != nil:
@@ -90,13 +90,13 @@ func (p *Problem) Err() error {
 	case p.Type == TypeUncertain:
 		return fmt.Errorf("%w: the server says: %s", storagegate.ErrUncertain, p.Detail)
 	}
-	return fmt.Errorf("the server answered %d %s: %s", p.Status, p.Title, p.Detail)
+	return fmt.Errorf("the server responded %d %s: %s", p.Status, p.Title, p.Detail)
 }
 
-// Write sends the problem as the answer.
+// Write sends the problem as the response.
 func (p *Problem) Write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
-	if err != nil { // a mark above MaxToken, which no gate stores
+	if err != nil { // only for a mark above MaxToken, which no gate stores
 		http.Error(w, p.Title, p.Status)
 		return
 	}
@@ -106,13 +106,12 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	w.Write(body)
 }
 
-// WriteError answers with the Problem that err stands for. A handler that calls
-// a storage gate itself ends with it.
+// WriteError sends the Problem for err as the response. A handler that calls a
+// storage gate itself uses it to report the error.
 func WriteError(w http.ResponseWriter, err error) { NewProblem(err).Write(w) }
 
-// Check is for clients: it returns nil unless resp is a Problem, and the error
-// that the problem stands for if it is. A problem has been read from the body;
-// any other body is untouched.
+// Check is for clients. If resp is a Problem, it reads the body and returns the
+// problem's error. Otherwise it returns nil and does not read the body.
 func Check(resp *http.Response) error {
 	const largest = 64 << 10
 	if resp.Header.Get("Content-Type") != ProblemType {
@@ -120,7 +119,7 @@ func Check(resp *http.Response) error {
 	}
 	var p Problem
 	if err := json.NewDecoder(io.LimitReader(resp.Body, largest)).Decode(&p); err != nil {
-		return fmt.Errorf("read the problem of an answer %d: %w", resp.StatusCode, err)
+		return fmt.Errorf("read the problem in a response with status %d: %w", resp.StatusCode, err)
 	}
 	return p.Err()
 }

@@ -2,7 +2,6 @@ package httpgate
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,18 +12,18 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 )
 
-// Token reads the token that a request carries, None if it has none.
+// Token returns the token of a request, or None.
 func Token(r *http.Request) (fencing.Token, error) {
 	return fencing.FromValues(r.Header.Values(fencing.Header))
 }
 
-// SetToken attaches the token of the holder to a request that it sends.
+// SetToken is for clients: it adds the holder's token to a request.
 func SetToken(r *http.Request, token fencing.Token) {
 	r.Header.Set(fencing.Header, token.String())
 }
 
-// IsRead reports whether a request changes nothing by the rules of HTTP, and
-// does not ask to be taken for one of another method.
+// IsRead reports whether a request has a method that changes nothing and does
+// not override that method.
 func IsRead(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -33,11 +32,11 @@ func IsRead(r *http.Request) bool {
 	return false
 }
 
-// overrides reports whether a service may take the request for one of another
+// overrides reports whether a service may treat the request as one with another
 // method.
 func overrides(r *http.Request) bool {
 	for name, values := range r.Header {
-		// Some services take an underscore in a name for a dash.
+		// Some services treat an underscore in a header name like a dash.
 		switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
 		case "x-http-method-override", "x-http-method", "x-method-override":
 			if strings.Join(values, "") != "" {
@@ -46,41 +45,30 @@ func overrides(r *http.Request) bool {
 		}
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	return err != nil || query.Has("_method") // what cannot be read may be anything
+	return err != nil || query.Has("_method") // a query that cannot be parsed may contain it
 }
 
-// BufferBody reads up to size bytes of the body ahead. The request then has a
-// body that starts with them; one that fits needs nothing more of the client.
+// BufferBody reads up to size bytes of the body into memory and replaces the body
+// with one that starts with them. The error matches callgate.ErrNotAdmitted.
 func BufferBody(r *http.Request, size int64) error {
 	if r.Body == nil || r.Body == http.NoBody || size == 0 {
 		return nil
 	}
-	var ahead bytes.Buffer
-	n, err := io.Copy(&ahead, io.LimitReader(r.Body, size+1))
+	var buffered bytes.Buffer
+	n, err := io.Copy(&buffered, io.LimitReader(r.Body, size+1))
 	if err != nil {
-		return fmt.Errorf("read the body ahead: %w", err)
+		return fmt.Errorf("read the request body: %w: %w", callgate.ErrNotAdmitted, err)
 	}
 	body := r.Body
 	if n <= size {
-		r.Body = readCloser{&ahead, body}
+		r.Body = readCloser{&buffered, body}
 		return nil
 	}
-	r.Body = readCloser{io.MultiReader(&ahead, body), body}
+	r.Body = readCloser{io.MultiReader(&buffered, body), body}
 	return nil
 }
 
 type readCloser struct {
 	io.Reader
 	io.Closer
-}
-
-func badResource(err error) error {
-	if errors.Is(err, fencing.ErrInvalidResource) {
-		return err
-	}
-	return fmt.Errorf("name the resource: %w: %w", fencing.ErrInvalidResource, err)
-}
-
-func notAdmitted(err error) error {
-	return fmt.Errorf("%w: %w", callgate.ErrNotAdmitted, err)
 }

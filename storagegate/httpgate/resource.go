@@ -10,43 +10,43 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// ResourceFunc names what a request writes to. Two requests that can change the
-// same data must yield the same name. callgate.ErrUngated lets the request pass
-// without a check; any other error refuses it with status 400.
+// ResourceFunc returns the name of the resource that a request writes to. Two
+// requests that can change the same data must return the same name.
+// callgate.ErrUngated lets the request pass without a check; any other error
+// refuses it with status 400.
 type ResourceFunc func(r *http.Request) (fencing.Resource, error)
 
-// FromHeader takes the resource from a request header. The header is required,
-// and only once: whoever may choose it freely can step around the fence, so it
-// suits callers that are trusted to name what they write.
+// FromHeader takes the resource from a request header, which must be present
+// exactly once. A client that can choose the header freely can bypass the fence,
+// so use it only for callers that are trusted to name what they write.
 func FromHeader(name string) ResourceFunc {
 	return func(r *http.Request) (fencing.Resource, error) {
 		values := r.Header.Values(name)
 		if len(values) != 1 {
-			return "", fmt.Errorf("%w: the request carries %d headers %s, send one", fencing.ErrInvalidResource, len(values), name)
+			return "", fmt.Errorf("%w: the request has %d %s headers, send one", fencing.ErrInvalidResource, len(values), name)
 		}
 		return fencing.ParseResource(values[0])
 	}
 }
 
 // FromPath takes the resource from the path of the request. A rule is
-// "PATTERN=NAME", such as "/orders/{id}/{rest...}=orders/{id}": {id} stands for
-// one segment, {rest...} at the end for any number of them, also none, and NAME
-// may use each. The first rule that matches names the resource; if none does,
-// the request is refused.
+// "PATTERN=NAME", such as "/orders/{id}/{rest...}=orders/{id}": {id} matches one
+// segment, {rest...} at the end matches zero or more segments, and NAME can use
+// both. The first matching rule names the resource. A request that matches no
+// rule is refused.
 //
-// A path that can be spelled in a second way ("//", "..", an encoded slash, a
-// slash at the end, a semicolon, a backslash, a space or dot at the end of a
-// segment) is refused, since the service might read it as another
-// path than the fence did.
+// A path that services may interpret in more than one way is refused: one with
+// "//", "..", an encoded slash, a trailing slash, a semicolon, a backslash, or a
+// space or dot at the end of a segment.
 func FromPath(rules ...string) (ResourceFunc, error) {
 	if len(rules) == 0 {
-		return nil, errors.New("no path rule was given; give one such as /orders/{id}=orders/{id}")
+		return nil, errors.New("no path rule; add one such as /orders/{id}=orders/{id}")
 	}
 	parsed := make([]pathRule, len(rules))
 	for i, text := range rules {
 		rule, err := parsePathRule(text)
 		if err != nil {
-			return nil, fmt.Errorf("read the path rule %q: %w", text, err)
+			return nil, fmt.Errorf("parse the path rule %q: %w", text, err)
 		}
 		parsed[i] = rule
 	}
@@ -60,23 +60,23 @@ func FromPath(rules ...string) (ResourceFunc, error) {
 				return fencing.ParseResource(rule.fill(values))
 			}
 		}
-		return "", fmt.Errorf("%w: no rule names a resource for the path %.200q", fencing.ErrInvalidResource, r.URL.Path)
+		return "", fmt.Errorf("%w: no path rule matches %.200q", fencing.ErrInvalidResource, r.URL.Path)
 	}, nil
 }
 
 func plainPath(r *http.Request) error {
 	p := r.URL.Path
 	if p == "" || p[0] != '/' || path.Clean(p) != p || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || ambiguous(p) {
-		return fmt.Errorf("%w: the path %.200q is not in its plain form; send it without empty, dot or encoded segments, "+
+		return fmt.Errorf("%w: the path %.200q is ambiguous; send it without empty, dot or encoded segments, "+
 			"semicolons, backslashes, and spaces or dots at the end of a segment",
 			fencing.ErrInvalidResource, r.URL.EscapedPath())
 	}
 	return nil
 }
 
-// ambiguous reports whether some services would drop a part of the path: what
-// follows a semicolon, a dot or a space at the end of a name. Some take a
-// backslash for a slash.
+// ambiguous reports whether some services would drop a part of the path. They
+// drop the text after a semicolon, or a dot or space at the end of a segment.
+// Some treat a backslash as a slash.
 func ambiguous(p string) bool {
 	if strings.ContainsAny(p, `;\`) {
 		return true
@@ -99,10 +99,10 @@ type pathRule struct {
 func parsePathRule(text string) (pathRule, error) {
 	pattern, name, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
-		return pathRule{}, errors.New("it has no name; write PATTERN=NAME, such as /orders/{id}=orders/{id}")
+		return pathRule{}, errors.New("the name is missing; write PATTERN=NAME, such as /orders/{id}=orders/{id}")
 	}
 	if pattern == "" || pattern[0] != '/' || path.Clean(pattern) != pattern {
-		return pathRule{}, errors.New("the pattern must be a plain path that starts with /")
+		return pathRule{}, errors.New("the pattern must start with / and must not contain empty, . or .. segments")
 	}
 	rule := pathRule{name: name}
 	known := map[string]bool{}
@@ -111,7 +111,7 @@ func parsePathRule(text string) (pathRule, error) {
 		wildcard, rest := strings.HasPrefix(segment, "{"), strings.HasSuffix(segment, "...}")
 		switch {
 		case wildcard != strings.HasSuffix(segment, "}") || strings.Count(segment, "{") > 1:
-			return pathRule{}, fmt.Errorf("the segment %q must be a word or one {name}", segment)
+			return pathRule{}, fmt.Errorf("the segment %q must be a literal or one {name}", segment)
 		case rest && i < len(segments)-1:
 			return pathRule{}, fmt.Errorf("%s must come last", segment)
 		case rest:
@@ -150,7 +150,8 @@ func (p pathRule) match(segments []string) (values []string, ok bool) {
 	return values, true
 }
 
-// fill replaces each wildcard once; what a value holds is not replaced again.
+// fill replaces each wildcard in the name by its value. It does not replace
+// wildcards inside values.
 func (p pathRule) fill(values []string) string {
 	return strings.NewReplacer(values...).Replace(p.name)
 }

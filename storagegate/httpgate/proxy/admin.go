@@ -9,17 +9,17 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Admin is the operator's side of the proxy, for a listener of its own on a
-// loopback address: it asks nobody who they are.
+// Admin returns the handler for operators. It has no authentication, so serve it
+// on a loopback address of its own.
 //
-//	GET  /flights                           the requests whose end is not known
+//	GET  /flights                           the requests with an unknown outcome
 //	GET  /mark?resource=NAME                the mark of a resource
-//	GET  /counts                            what was admitted and refused
+//	GET  /counts                            the number of decisions
 //	POST /reopen?resource=NAME[&abandon=true]
 //
-// It answers only to hosts that are loopback addresses or localhost, and not to
-// pages of other sites, so that a browser on the machine cannot be used to reach
-// it.
+// It accepts requests only for loopback addresses and localhost, and refuses
+// cross-origin requests, so that a web page in a browser on the machine cannot
+// use it.
 func (p *Proxy) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /flights", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Flights()) })

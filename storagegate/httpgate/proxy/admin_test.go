@@ -28,12 +28,12 @@ func ask(t *testing.T, admin http.Handler, method, target string, change ...func
 }
 
 func TestAdminListsAndReopens(t *testing.T) {
-	upstream := newGatekeeper()
-	g := newRig(t, upstream, func(c *proxy.Config) {
+	upstream := newControlled()
+	g := newFixture(t, upstream, func(c *proxy.Config) {
 		c.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC) }
 	})
-	admin := g.Admin()
-	upstream.decide <- breakConnection
+	admin := g.proxy.Admin()
+	upstream.respond <- breakConnection
 	require.Error(t, g.Write(t.Context(), orders, 5, "old"))
 	code, body := ask(t, admin, "GET", "/flights")
 	require.Equal(t, 200, code)
@@ -61,24 +61,24 @@ func TestAdminListsAndReopens(t *testing.T) {
 	require.NoError(t, g.Write(t.Context(), orders, 6, "new"))
 }
 
-// To give up a request that is under way takes a word more.
+// Only with abandon can an operator reopen a resource with a request in flight.
 func TestAdminAbandons(t *testing.T) {
-	upstream := newGatekeeper()
-	g := newRig(t, upstream)
+	upstream := newControlled()
+	g := newFixture(t, upstream)
 	done := inBackground(func() error { return g.Write(t.Context(), orders, 1, "old") })
 	<-upstream.arrived
-	code, body := ask(t, g.Admin(), "POST", "/reopen?resource=orders/42")
+	code, body := ask(t, g.proxy.Admin(), "POST", "/reopen?resource=orders/42")
 	require.Equal(t, 409, code)
 	require.Contains(t, body, "abandon")
-	code, _ = ask(t, g.Admin(), "POST", "/reopen?resource=orders/42&abandon=true")
+	code, _ = ask(t, g.proxy.Admin(), "POST", "/reopen?resource=orders/42&abandon=true")
 	require.Equal(t, 204, code)
 	require.Error(t, <-done)
 	require.NoError(t, g.Write(t.Context(), orders, 2, "new"))
-	upstream.decide <- answerOK
+	upstream.respond <- respondOK
 }
 
-func TestAdminAnswersOnlyToThisMachine(t *testing.T) {
-	admin := newRig(t, http.NotFoundHandler()).Admin()
+func TestAdminRefusesOtherHosts(t *testing.T) {
+	admin := newFixture(t, http.NotFoundHandler()).proxy.Admin()
 	for host, want := range map[string]int{"localhost": 200, "127.0.0.1:9901": 200, "[::1]:9901": 200, "evil.example": 421, "10.0.0.1": 421} {
 		code, _ := ask(t, admin, "GET", "/flights", func(r *http.Request) { r.Host = host })
 		require.Equal(t, want, code, host)

@@ -12,45 +12,47 @@ import (
 	"github.com/leased-project/leased/storagegate/httpgate"
 )
 
-// Config says what to put the proxy in front of. What is not set has the
-// default that its comment names.
+// Config configures a Proxy. Fields without "required" have a default.
 type Config struct {
-	// Upstream is the service, such as http://127.0.0.1:8080. It is required.
+	// Upstream is the URL of the service, such as http://127.0.0.1:8080. It is
+	// required.
 	Upstream *url.URL
-	// Resource names what a request writes to. It is required.
+	// Resource returns the name of the resource that a request writes to. It is
+	// required.
 	Resource httpgate.ResourceFunc
 	// Journal is the path of the bbolt file with marks and flights. It is
-	// required, and must outlive the machine's restarts: without it the proxy
-	// forgets which writes it has admitted.
+	// required and must survive a restart of the machine.
 	Journal string
-	// Rule is the fencing rule; it may bound the jump.
+	// Rule is the fencing rule. It can bound the jump.
 	Rule fencing.Rule
-	// AnswerTimeout is how long a client waits for the service's answer, 30
-	// seconds. The proxy itself goes on waiting for it.
+	// AnswerTimeout is how long a client waits for the service's response. The
+	// proxy itself continues to wait. The default is 30 seconds.
 	AnswerTimeout time.Duration
-	// WaitTimeout is how long a request waits for its turn, 30 seconds.
+	// WaitTimeout is how long a request waits for its resource. The default is 30
+	// seconds.
 	WaitTimeout time.Duration
-	// ReadTimeout is how long a client may keep a part of a long answer waiting
-	// before the proxy drops the client and reads the rest without it, 30
-	// seconds. The server that runs the proxy must support write deadlines, as
-	// net/http's does.
+	// ReadTimeout limits each write of a long response to a client. After it the
+	// proxy drops the client and reads the rest of the response without it. The
+	// default is 30 seconds. The HTTP server must support write deadlines, as
+	// that of net/http does.
 	ReadTimeout time.Duration
-	// Buffer is how many bytes of a body are read before the turn is taken, and
-	// of an answer before the turn ends, 1 MiB. What is longer is streamed
-	// during the turn: a client that stops in the middle of its upload holds up
-	// the resource, and closes it if it never goes on.
+	// Buffer is how many bytes of a request body are read before the request
+	// waits for its resource, and how many bytes of a response are read before it
+	// releases the resource. The default is 1 MiB. A longer body is streamed
+	// while the request holds the resource: a client that stops in the middle of
+	// its upload blocks the resource, and closes it if it never continues.
 	Buffer int64
 	// GateReads gates reads like writes.
 	GateReads bool
-	// UnknownStatus are the answers that do not say whether the request is
-	// over: 502, 503, 504, and 520 to 524, with which proxies and content
-	// networks in front of a service say that it did not answer. A service that
-	// says 503 only before it does anything can have a list without it.
+	// UnknownStatus lists the status codes that mean an unknown outcome. The
+	// default is DefaultUnknownStatus. Remove 503 if the service sends it only
+	// before it starts to process a request.
 	UnknownStatus []int
-	// Log is told of closed resources and failures, slog.Default().
+	// Log receives messages about closed resources and failures. The default is
+	// slog.Default().
 	Log *slog.Logger
-	// Now is the clock that flights are stamped with, for operators to read:
-	// time.Now. It is required. Nothing is decided by it.
+	// Now returns the time that flights are stamped with for operators, usually
+	// time.Now. It is required. No decision depends on it.
 	Now func() time.Time
 }
 
@@ -59,13 +61,13 @@ const (
 	defaultBuffer  = 1 << 20
 )
 
-// DefaultUnknownStatus are the answers that do not say whether a request is over,
-// unless Config names others.
+// DefaultUnknownStatus returns 502, 503, 504 and 520 to 524. Proxies and content
+// delivery networks send them if the service behind them did not respond.
 func DefaultUnknownStatus() []int {
 	return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, 520, 521, 522, 523, 524}
 }
 
-// withDefaults checks c and fills in what is not set.
+// withDefaults validates c and sets the defaults.
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Upstream == nil || c.Upstream.Host == "" || c.Upstream.Scheme != "http" && c.Upstream.Scheme != "https":
@@ -77,7 +79,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Journal == "":
 		return c, errors.New("the path of the journal is required")
 	case c.Now == nil:
-		return c, errors.New("a clock is required; give time.Now")
+		return c, errors.New("a clock is required; use time.Now")
 	case c.AnswerTimeout < 0 || c.WaitTimeout < 0 || c.ReadTimeout < 0:
 		return c, fmt.Errorf("the answer timeout %v, the wait timeout %v and the read timeout %v must not be negative",
 			c.AnswerTimeout, c.WaitTimeout, c.ReadTimeout)
@@ -86,7 +88,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	for _, status := range c.UnknownStatus {
 		if status < 200 || status > 599 {
-			return c, fmt.Errorf("%d is no status of an answer", status)
+			return c, fmt.Errorf("the unknown status %d is not between 200 and 599", status)
 		}
 	}
 	if c.AnswerTimeout == 0 {

@@ -1,39 +1,39 @@
-// Package proxy is a reverse proxy that refuses stale writes in front of an
-// HTTP service that cannot be changed.
+// Package proxy is a reverse proxy that refuses stale writes to an HTTP service
+// that cannot be changed.
 //
-// What a proxy cannot promise:
+// Limits:
 //
-//   - Check and write are not one step. The proxy knows what it has sent and what
-//     was answered; what the service does in between, it cannot see. So it lets
-//     only one gated request for a resource be under way at a time.
-//   - If no answer comes (a timeout, a broken connection, a crash of the proxy),
-//     the request may still be at work in the service, and may write at any later
-//     moment. No newer token can be let through before that is over. So the
-//     resource stays closed until the answer does come, or an operator decides.
-//     The proxy trades availability for safety there, and cannot do otherwise.
-//   - An answer must mean that the work is over. A service that answers 202 and
-//     goes on, or that is itself a gateway, does not keep to that. By default 502
-//     and 504 are taken for "unknown", since gateways send them for requests that
-//     may still be at work behind them.
-//   - Whoever reaches the service on another way is not held back, and neither is
-//     a second proxy with a journal of its own.
-//   - What happens inside an upgraded connection (a websocket) cannot be fenced.
+//   - Check and write are not one step. The proxy sees requests and responses,
+//     not what the service does in between. So it sends only one gated request
+//     for a resource at a time.
+//   - If there is no response (a timeout, a broken connection, a crash of the
+//     proxy), the service may still be processing the request and may write at
+//     any later time. A newer token must not be admitted before that is over. So
+//     the resource stays closed until the response arrives or an operator
+//     reopens it. The proxy gives up availability for safety there.
+//   - A response must mean that the service is done. That is not true for a
+//     service that responds 202 and continues, or that is itself a gateway. By
+//     default, the status codes of gateways such as 502 and 504 therefore count
+//     as an unknown outcome.
+//   - Clients that reach the service without the proxy are not fenced, and
+//     neither are clients of a second proxy with its own journal.
+//   - The content of an upgraded connection (a WebSocket) cannot be fenced.
 //     Upgrades are refused.
 //
-// What it does: a gated request waits for the turn of its resource. In one
-// transaction of its journal, a bbolt file, the token is checked, the mark is
-// raised and the request is noted as in flight; when that is on disk the request
-// is sent, once, on a connection of its own. When the whole answer has been read
-// the note is removed, also on disk, and the turn ends. A note that is found when
-// the proxy starts is a request whose end nobody saw: its resource is closed.
-// Every write thus waits for the disk twice.
+// A gated request waits for its resource. In one transaction of the journal, a
+// bbolt file, the proxy checks the token, raises the mark and records the
+// request as in flight. Then it sends the request, once, on a new connection.
+// When it has read the whole response, it removes the record from the journal
+// and releases the resource. Every write thus waits for the disk twice. A record
+// that is found when the proxy starts is a request with an unknown outcome; its
+// resource is closed.
 //
-// Which requests are gated: every write, that is every method but GET, HEAD,
-// OPTIONS and TRACE, and those too if they carry a header that overrides the
-// method. A read with a token raises the mark before it is sent (it is the
-// holder's Enter); a read without one passes.
+// Every write is gated, that is every method except GET, HEAD, OPTIONS and
+// TRACE, and also those if they override the method. A read with a token raises
+// the mark before it is sent: it is the holder's Enter. A read without a token
+// passes.
 //
-// The nouns, in reading order: [Config]; [Proxy], the handler; [Flight], a
-// request whose end is not known; [Proxy.Admin], where an operator sees flights
-// and reopens resources.
+// Types, in reading order: [Config]; [Proxy], the handler; [Flight], a request
+// with an unknown outcome; [Proxy.Admin], the handler with which an operator
+// lists flights and reopens resources.
 package proxy

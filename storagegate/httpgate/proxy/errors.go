@@ -9,50 +9,51 @@ import (
 	"github.com/leased-project/leased/storagegate/httpgate"
 )
 
-// The types of a problem that only the proxy has.
+// The problem types of the proxy, in addition to those of httpgate.
 const (
-	// TypeClosed: an earlier request for the resource may still be at work.
+	// TypeClosed: the service may still be processing an earlier request for the
+	// resource.
 	TypeClosed = "urn:leased:problem:closed"
 	// TypeUnsent: the request did not reach the service. Nothing was written.
 	TypeUnsent = "urn:leased:problem:unsent"
 )
 
 var (
-	// ErrClosed matches the *ClosedError of every closed resource.
+	// ErrClosed matches every *ClosedError.
 	ErrClosed = errors.New("resource is closed")
-	// ErrJournal says that the journal could not be written. The proxy then
-	// admits nothing more: what its file holds is no longer certain.
+	// ErrJournal means that the journal could not be written. The proxy then
+	// admits no more requests, because the content of the file is uncertain.
 	ErrJournal = errors.New("journal failed")
-	// ErrNoFlight says that there is nothing to reopen.
+	// ErrNoFlight means that the resource to reopen is not closed.
 	ErrNoFlight = errors.New("no request with an unknown outcome")
-	// ErrInFlight says that a request is still under way.
+	// ErrInFlight means that the proxy still waits for a response.
 	ErrInFlight = errors.New("request is still in flight")
 )
 
 var (
 	errUnsent     = errors.New("the request did not reach the service")
 	errUnknown    = errors.New("the outcome of the request is unknown")
-	errUnanswered = errors.New("the service did not answer")
+	errUnanswered = errors.New("the service did not respond")
 	errUpgrade    = errors.New("an upgraded connection cannot be fenced")
 	errStopping   = errors.New("the proxy is stopping")
-	errOtherFile  = errors.New("another program has the journal open")
+	errLocked     = errors.New("another program has the journal open")
 )
 
-// ClosedError is the answer for a resource that is closed because of Flight.
+// ClosedError is returned for a resource that is closed because of Flight.
 type ClosedError struct{ Flight Flight }
 
-// Error says why and what to do.
+// Error says why the resource is closed and what an operator can do.
 func (e *ClosedError) Error() string {
 	f := e.Flight
-	return fmt.Sprintf("%q is closed: %s %s with token %d, sent %s, may still be at work in the service (%s); "+
-		"find out what became of it, make sure that it is over, then reopen the resource (leased gate proxy reopen)",
+	return fmt.Sprintf("%q is closed: the service may still be processing %s %s with token %d, sent %s (%s); "+
+		"check the outcome in the service, make sure that the request has ended, then reopen the resource (leased gate proxy reopen)",
 		string(f.Resource), f.Method, f.Path, f.Token, f.Sent.Format("2006-01-02 15:04:05Z07:00"), f.Reason)
 }
 
 // Is makes errors.Is match ErrClosed.
 func (e *ClosedError) Is(target error) bool { return target == ErrClosed }
 
-// problem tells err to the client.
+// problem converts err for the client.
 func problem(err error) *httpgate.Problem {
 	var closed *ClosedError
 	switch {
@@ -63,16 +64,16 @@ func problem(err error) *httpgate.Problem {
 		return &httpgate.Problem{Type: TypeUnsent, Title: "Service not reached", Status: http.StatusBadGateway,
 			Detail: "the request did not reach the service and nothing was written; try again"}
 	case errors.Is(err, errUnanswered):
-		return &httpgate.Problem{Type: "about:blank", Title: "Service did not answer", Status: http.StatusBadGateway}
+		return &httpgate.Problem{Type: "about:blank", Title: "Service did not respond", Status: http.StatusBadGateway}
 	case errors.Is(err, errUnknown):
 		return &httpgate.Problem{Type: httpgate.TypeUncertain, Title: "Outcome unknown", Status: http.StatusGatewayTimeout,
-			Detail: "the service did not answer: the write may or may not have happened, or may still happen; the resource is closed until that is known"}
+			Detail: "the service did not respond: the write may or may not have happened, or may still happen; the resource is closed until the outcome is known"}
 	case errors.Is(err, errUpgrade):
 		return &httpgate.Problem{Type: "about:blank", Title: "Upgrade not possible", Status: http.StatusNotImplemented,
-			Detail: "what happens inside an upgraded connection cannot be fenced"}
+			Detail: "the content of an upgraded connection cannot be fenced"}
 	case errors.Is(err, ErrJournal):
 		return &httpgate.Problem{Type: httpgate.TypeNotAdmitted, Title: "Journal failed", Status: http.StatusServiceUnavailable,
-			Detail: "the proxy cannot store marks and admits nothing; its operator must look at the disk and restart it"}
+			Detail: "the proxy cannot store marks and admits no requests; its operator must check the disk and restart it"}
 	}
 	return httpgate.NewProblem(err)
 }

@@ -19,55 +19,57 @@ import (
 	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/httpgate"
 	"github.com/leased-project/leased/storagegate/httpgate/proxy"
+	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 const (
 	orders  = fencing.Resource("orders/42")
-	patient = time.Minute
+	timeout = time.Minute
 	tick    = time.Millisecond
 )
 
-// gatekeeper is a service whose answer to the body "old" the test decides.
-type gatekeeper struct {
-	service
-	arrived chan struct{}                            // the request "old" is at work
-	decide  chan func(http.ResponseWriter)           // what becomes of it
+// controlled is a service that waits for the test before it responds to a write
+// of "old".
+type controlled struct {
+	servicetest.Store
+	arrived chan struct{}                            // the service has received "old"
+	respond chan func(http.ResponseWriter)           // how it responds
 	counts  map[string]*atomic.Int64                 // requests by body
-	onWrite func(w http.ResponseWriter, body string) // if set, replaces all that
+	onWrite func(w http.ResponseWriter, body string) // if set, handles all writes
 }
 
-func newGatekeeper() *gatekeeper {
-	return &gatekeeper{service: service{values: map[string]string{}}, arrived: make(chan struct{}, 1),
-		decide: make(chan func(http.ResponseWriter), 1), counts: map[string]*atomic.Int64{"old": {}, "new": {}, "": {}}}
+func newControlled() *controlled {
+	return &controlled{arrived: make(chan struct{}, 1), respond: make(chan func(http.ResponseWriter), 1),
+		counts: map[string]*atomic.Int64{"old": {}, "new": {}, "": {}}}
 }
 
-func (g *gatekeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *controlled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPut {
-		g.service.ServeHTTP(w, r)
+		c.Store.ServeHTTP(w, r)
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
-	if count := g.counts[string(body)]; count != nil {
+	if count := c.counts[string(body)]; count != nil {
 		count.Add(1)
 	}
-	if g.onWrite != nil {
-		g.onWrite(w, string(body))
+	if c.onWrite != nil {
+		c.onWrite(w, string(body))
 		return
 	}
 	if string(body) == "old" {
-		g.arrived <- struct{}{}
-		if decision := <-g.decide; decision != nil {
-			decision(w)
+		c.arrived <- struct{}{}
+		if respond := <-c.respond; respond != nil {
+			respond(w)
 		}
 	}
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
-	g.service.ServeHTTP(w, r)
+	c.Store.ServeHTTP(w, r)
 }
 
-// release lets a failed test end.
-func (g *gatekeeper) release() { close(g.decide) }
+// release ends waiting requests of a failed test.
+func (c *controlled) release() { close(c.respond) }
 
-func answerOK(http.ResponseWriter) {}
+func respondOK(http.ResponseWriter) {}
 
 func breakConnection(w http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
@@ -82,7 +84,7 @@ func requireClosed(t *testing.T, err error) {
 	require.ErrorContains(t, err, "503")
 }
 
-func mark(t *testing.T, g *rig) fencing.Token {
+func mark(t *testing.T, g *fixture) fencing.Token {
 	t.Helper()
 	m, err := g.Mark(t.Context(), orders)
 	require.NoError(t, err)
@@ -95,10 +97,10 @@ func inBackground(f func() error) <-chan error {
 	return done
 }
 
-// While an older request is at work, a newer token must wait for it.
-func TestNewerTokenDoesNotOvertake(t *testing.T) {
-	upstream := newGatekeeper()
-	g := newRig(t, upstream)
+// A newer token must wait for an older request in flight.
+func TestNewerRequestWaitsForTheFlight(t *testing.T) {
+	upstream := newControlled()
+	g := newFixture(t, upstream)
 	old := inBackground(func() error { return g.Write(t.Context(), orders, 1, "old") })
 	<-upstream.arrived
 	next := inBackground(func() error { return g.Write(t.Context(), orders, 2, "new") })
@@ -107,46 +109,52 @@ func TestNewerTokenDoesNotOvertake(t *testing.T) {
 	value, err := g.Read(t.Context(), orders)
 	require.NoError(t, err, "a read without a token passes")
 	require.Empty(t, value)
-	require.Equal(t, int64(1), upstream.counts["new"].Load(), "the one for the other resource")
+	require.Equal(t, int64(1), upstream.counts["new"].Load(), "only the request for the other resource")
 	require.Equal(t, fencing.Token(1), mark(t, g))
-	upstream.decide <- answerOK
+	upstream.respond <- respondOK
 	require.NoError(t, <-old)
 	<-enter
 	if err := <-next; err != nil {
-		require.ErrorIs(t, err, fencing.ErrStale, "the two newer ones may come in any order")
+		require.ErrorIs(t, err, fencing.ErrStale, "the two newer requests may run in any order")
 	}
 	require.Equal(t, fencing.Token(3), mark(t, g))
 }
 
-// The older request is not answered in time. Its client is told, and nothing
-// newer is let through until the answer comes.
-func TestUnansweredRequestClosesUntilItIsAnswered(t *testing.T) {
-	upstream := newGatekeeper()
-	g := newRig(t, upstream, func(c *proxy.Config) { c.AnswerTimeout, c.WaitTimeout = 50*time.Millisecond, 50*time.Millisecond })
+// The service does not respond to the older request in time. Its client gets an
+// error, and no newer request is sent until the response arrives.
+func TestUnansweredRequestClosesTheResourceUntilTheResponse(t *testing.T) {
+	upstream := newControlled()
+	var config proxy.Config
+	g := newFixture(t, upstream, func(c *proxy.Config) {
+		config = *c
+		c.AnswerTimeout, c.WaitTimeout = 50*time.Millisecond, 50*time.Millisecond
+	})
 	require.ErrorIs(t, g.Write(t.Context(), orders, 1, "old"), storagegate.ErrUncertain)
 	requireClosed(t, g.Write(t.Context(), orders, 2, "new"))
 	requireClosed(t, g.Enter(t.Context(), orders, 2))
 	require.Zero(t, upstream.counts["new"].Load())
-	require.Equal(t, fencing.Token(1), mark(t, g), "who was not let through has raised nothing")
-	flights := g.Flights()
+	require.Equal(t, fencing.Token(1), mark(t, g), "a request that was not admitted must not raise the mark")
+	flights := g.proxy.Flights()
 	require.Len(t, flights, 1)
-	require.False(t, flights[0].Closed, "it may yet be answered")
-	upstream.decide <- answerOK
-	require.Eventually(t, func() bool { return len(g.Flights()) == 0 }, patient, tick)
+	require.False(t, flights[0].Closed, "the response may still arrive")
+	upstream.respond <- respondOK
+	require.Eventually(t, func() bool { return len(g.proxy.Flights()) == 0 }, timeout, tick)
+	require.NoError(t, g.proxy.Close(t.Context()))
+	g = start(t, config) // with longer timeouts
 	require.NoError(t, g.Write(t.Context(), orders, 2, "new"))
 	require.ErrorIs(t, g.Write(t.Context(), orders, 1, "old"), fencing.ErrStale)
 }
 
-// What leaves the outcome open closes the resource, over a restart too, until
-// an operator decides.
-func TestUnknownOutcomeClosesUntilReopened(t *testing.T) {
-	for name, decide := range map[string]func(http.ResponseWriter){
+// An unknown outcome closes the resource until an operator reopens it, even after
+// a restart.
+func TestUnknownOutcomeClosesTheResourceUntilReopened(t *testing.T) {
+	for name, respond := range map[string]func(http.ResponseWriter){
 		"broken connection": breakConnection,
 		"bad gateway":       status(http.StatusBadGateway),
 		"gateway timeout":   status(http.StatusGatewayTimeout),
 		"unavailable":       status(http.StatusServiceUnavailable),
 		"edge timed out":    status(522),
-		"broken answer": func(w http.ResponseWriter) {
+		"broken response": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Length", "1000")
 			w.Write([]byte("half of it"))
 			w.(http.Flusher).Flush()
@@ -154,13 +162,13 @@ func TestUnknownOutcomeClosesUntilReopened(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			upstream := newGatekeeper()
+			upstream := newControlled()
 			var config proxy.Config
-			first := newRig(t, upstream, func(c *proxy.Config) { config = *c })
-			upstream.decide <- decide
+			first := newFixture(t, upstream, func(c *proxy.Config) { config = *c })
+			upstream.respond <- respond
 			require.ErrorIs(t, first.Write(t.Context(), orders, 5, "old"), storagegate.ErrUncertain)
 			requireClosed(t, first.Write(t.Context(), orders, 6, "new"))
-			require.NoError(t, first.Close(t.Context()))
+			require.NoError(t, first.proxy.Close(t.Context()))
 
 			second := start(t, config)
 			requireClosed(t, second.Write(t.Context(), orders, 6, "new"))
@@ -172,24 +180,24 @@ func TestUnknownOutcomeClosesUntilReopened(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, second.Write(t.Context(), "orders/43", 1, "new"), "other resources are open")
 
-			require.NoError(t, second.Reopen(t.Context(), orders, false))
-			require.ErrorIs(t, second.Write(t.Context(), orders, 4, "new"), fencing.ErrStale, "to reopen does not lower the mark")
+			require.NoError(t, second.proxy.Reopen(t.Context(), orders, false))
+			require.ErrorIs(t, second.Write(t.Context(), orders, 4, "new"), fencing.ErrStale, "Reopen must not lower the mark")
 			require.NoError(t, second.Write(t.Context(), orders, 6, "new"))
-			require.ErrorIs(t, second.Reopen(t.Context(), orders, false), proxy.ErrNoFlight)
-			require.NoError(t, second.Close(t.Context()))
-			require.Empty(t, start(t, config).Flights(), "it stays open")
+			require.ErrorIs(t, second.proxy.Reopen(t.Context(), orders, false), proxy.ErrNoFlight)
+			require.NoError(t, second.proxy.Close(t.Context()))
+			require.Empty(t, start(t, config).proxy.Flights(), "the resource must stay open")
 		})
 	}
 }
 
-// net/http sends a request again by itself if a used connection breaks and the
-// request looks repeatable. The proxy must not let it.
+// net/http repeats a request if a reused connection breaks and the request looks
+// idempotent. The proxy must prevent that.
 func TestRequestIsSentOnce(t *testing.T) {
-	upstream := newGatekeeper()
-	g := newRig(t, upstream)
-	require.NoError(t, g.Write(t.Context(), orders, 1, "new"), "now there is a connection to use again")
+	upstream := newControlled()
+	g := newFixture(t, upstream)
+	require.NoError(t, g.Write(t.Context(), orders, 1, "new"), "now a connection could be reused")
 	upstream.onWrite = func(w http.ResponseWriter, _ string) { breakConnection(w) }
-	r, err := g.request(t.Context(), http.MethodPut, orders, 1, nil)
+	r, err := g.Request(t.Context(), http.MethodPut, orders, 1, nil)
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", "1")
 	resp, err := http.DefaultClient.Do(r)
@@ -199,33 +207,33 @@ func TestRequestIsSentOnce(t *testing.T) {
 	require.Equal(t, int64(1), upstream.counts[""].Load())
 }
 
-// An answer that says no is an answer.
-func TestRefusalOfTheServiceIsAnOutcome(t *testing.T) {
-	upstream := newGatekeeper()
+// An error response is a known outcome.
+func TestErrorResponseIsAKnownOutcome(t *testing.T) {
+	upstream := newControlled()
 	upstream.onWrite = func(w http.ResponseWriter, body string) { http.Error(w, "no", 500) }
-	g := newRig(t, upstream)
+	g := newFixture(t, upstream)
 	for token := fencing.Token(1); token < 4; token++ {
-		answer, err := g.send(t.Context(), http.MethodPut, orders, token, "new")
+		response, err := g.Send(t.Context(), http.MethodPut, orders, token, "new")
 		require.NoError(t, err)
-		require.Equal(t, "no\n", answer)
+		require.Equal(t, "no\n", response)
 	}
-	require.Empty(t, g.Flights())
+	require.Empty(t, g.proxy.Flights())
 }
 
-// A service that cannot be reached has not got the request.
+// A service that cannot be reached did not receive the request.
 func TestUnreachableServiceLeavesTheResourceOpen(t *testing.T) {
 	upstream := httptest.NewServer(http.NotFoundHandler())
-	g := newRig(t, http.NotFoundHandler(), func(c *proxy.Config) { c.Upstream, _ = url.Parse(upstream.URL) })
+	g := newFixture(t, http.NotFoundHandler(), func(c *proxy.Config) { c.Upstream, _ = url.Parse(upstream.URL) })
 	upstream.Close()
 	for range 2 {
 		err := g.Write(t.Context(), orders, 1, "new")
 		require.ErrorContains(t, err, "502")
 		require.ErrorContains(t, err, "nothing was written")
 	}
-	require.Empty(t, g.Flights())
+	require.Empty(t, g.proxy.Flights())
 }
 
-// copyOf copies the journal as it is on disk, as a crash would leave it.
+// copyOf copies the journal from disk, as a crash would leave it.
 func copyOf(t *testing.T, journal string) string {
 	t.Helper()
 	data, err := os.ReadFile(journal)
@@ -235,12 +243,12 @@ func copyOf(t *testing.T, journal string) string {
 	return path
 }
 
-// When the service sees a request, its mark and its flight are on disk: a crash
-// of the proxy at that moment must leave the resource closed and the mark up.
+// When the service receives a request, its mark and its flight are on disk. After
+// a crash of the proxy at that moment the resource is closed and the mark raised.
 func TestMarkAndFlightAreOnDiskBeforeTheRequestIsSent(t *testing.T) {
-	upstream := newGatekeeper()
+	upstream := newControlled()
 	var config proxy.Config
-	g := newRig(t, upstream, func(c *proxy.Config) { config = *c })
+	g := newFixture(t, upstream, func(c *proxy.Config) { config = *c })
 	for _, token := range []fencing.Token{fencing.None, 7} {
 		done := inBackground(func() error { return g.Write(t.Context(), orders, token, "old") })
 		<-upstream.arrived
@@ -248,24 +256,24 @@ func TestMarkAndFlightAreOnDiskBeforeTheRequestIsSent(t *testing.T) {
 		after.Journal = copyOf(t, config.Journal)
 		crashed := start(t, after)
 		require.Equal(t, token, mark(t, crashed))
-		flights := crashed.Flights()
+		flights := crashed.proxy.Flights()
 		require.Len(t, flights, 1)
 		require.True(t, flights[0].Closed)
 		require.Equal(t, token, flights[0].Token)
 		requireClosed(t, crashed.Write(t.Context(), orders, 8, "new"))
-		upstream.decide <- answerOK
+		upstream.respond <- respondOK
 		require.NoError(t, <-done)
 
 		after.Journal = copyOf(t, config.Journal)
-		require.Empty(t, start(t, after).Flights(), "an answered request is over on disk before its client hears of it")
+		require.Empty(t, start(t, after).proxy.Flights(), "the journal must record the end of a request before the client gets the response")
 	}
 }
 
-// The client of a request that is at work leaves. The request must go on, and
-// its end be seen.
-func TestClientThatLeavesChangesNothing(t *testing.T) {
-	upstream := newGatekeeper()
-	g := newRig(t, upstream)
+// If the client of a request in flight leaves, the request must continue, and the
+// proxy must wait for the response.
+func TestRequestContinuesWithoutItsClient(t *testing.T) {
+	upstream := newControlled()
+	g := newFixture(t, upstream)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := inBackground(func() error { return g.Write(ctx, orders, 1, "old") })
 	<-upstream.arrived
@@ -273,20 +281,20 @@ func TestClientThatLeavesChangesNothing(t *testing.T) {
 	require.ErrorIs(t, <-done, context.Canceled)
 	<-g.gone
 	next := inBackground(func() error { return g.Write(t.Context(), orders, 2, "new") })
-	upstream.decide <- answerOK
+	upstream.respond <- respondOK
 	require.NoError(t, <-next)
 	value, err := g.Read(t.Context(), orders)
 	require.NoError(t, err)
-	require.Equal(t, "new", value, "the older write came first")
-	require.Empty(t, g.Flights())
+	require.Equal(t, "new", value, "the older write must be applied first")
+	require.Empty(t, g.proxy.Flights())
 }
 
-// A holder that is paused in the middle of its upload holds up nobody.
-func TestHalfSentBodyHoldsNobodyUp(t *testing.T) {
-	upstream := newGatekeeper()
-	g := newRig(t, upstream)
+// A holder that is paused in the middle of its upload must not block others.
+func TestIncompleteBodyDoesNotBlockTheResource(t *testing.T) {
+	upstream := newControlled()
+	g := newFixture(t, upstream)
 	upload, client := io.Pipe()
-	r, err := g.request(t.Context(), http.MethodPut, orders, 1, upload)
+	r, err := g.Request(t.Context(), http.MethodPut, orders, 1, upload)
 	require.NoError(t, err)
 	done := inBackground(func() error {
 		resp, err := http.DefaultClient.Do(r)

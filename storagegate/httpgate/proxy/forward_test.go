@@ -18,11 +18,12 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate/httpgate"
 	"github.com/leased-project/leased/storagegate/httpgate/proxy"
+	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 func TestLongBodiesAreStreamed(t *testing.T) {
 	long := strings.Repeat("0123456789", 1000)
-	upstream := &service{values: map[string]string{}}
+	upstream := &servicetest.Store{}
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPut {
 			upstream.ServeHTTP(w, r)
@@ -36,18 +37,18 @@ func TestLongBodiesAreStreamed(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	})
-	g := newRig(t, echo, func(c *proxy.Config) { c.Buffer = 100 })
+	g := newFixture(t, echo, func(c *proxy.Config) { c.Buffer = 100 })
 	for _, size := range []int{0, 99, 100, 101, len(long)} {
-		answer, err := g.send(t.Context(), http.MethodPut, orders, 1, long[:size])
+		response, err := g.Send(t.Context(), http.MethodPut, orders, 1, long[:size])
 		require.NoError(t, err)
-		require.Equal(t, long[:size], answer)
+		require.Equal(t, long[:size], response)
 	}
-	require.Eventually(t, func() bool { return len(g.Flights()) == 0 }, patient, tick)
+	require.Eventually(t, func() bool { return len(g.proxy.Flights()) == 0 }, timeout, tick)
 }
 
-// A client that leaves in the middle of a long answer does not close the
-// resource: the proxy reads on.
-func TestLongAnswerIsReadToItsEnd(t *testing.T) {
+// A client that leaves in the middle of a long response does not close the
+// resource: the proxy reads the rest.
+func TestLongResponseIsReadCompletely(t *testing.T) {
 	rest := make(chan struct{})
 	upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -56,20 +57,20 @@ func TestLongAnswerIsReadToItsEnd(t *testing.T) {
 		<-rest
 		w.Write(make([]byte, 10<<20))
 	})
-	g := newRig(t, upstream, func(c *proxy.Config) { c.Buffer = 100 })
-	r, err := g.request(t.Context(), http.MethodPut, orders, 1, strings.NewReader("x"))
+	g := newFixture(t, upstream, func(c *proxy.Config) { c.Buffer = 100 })
+	r, err := g.Request(t.Context(), http.MethodPut, orders, 1, strings.NewReader("x"))
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
-	require.Len(t, g.Flights(), 1, "the service is not done while it answers")
+	require.Len(t, g.proxy.Flights(), 1, "the service is not done before the response is complete")
 	resp.Body.Close()
 	close(rest)
-	require.Eventually(t, func() bool { return len(g.Flights()) == 0 }, patient, tick)
+	require.Eventually(t, func() bool { return len(g.proxy.Flights()) == 0 }, timeout, tick)
 	require.NoError(t, g.Enter(t.Context(), orders, 2))
 }
 
-// longAnswer answers writes with more than all buffers on the way hold.
-func longAnswer(w http.ResponseWriter, r *http.Request) {
+// longResponse responds to writes with more data than all buffers together hold.
+func longResponse(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	if r.Method != http.MethodPut {
 		return
@@ -82,11 +83,11 @@ func longAnswer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deafClient sends a write with token 1, keeps its connection, and reads no more
-// than the first byte of the answer.
-func deafClient(t *testing.T, g *rig) {
+// startSlowReader sends a write with token 1, keeps the connection open, and
+// reads only the first byte of the response.
+func startSlowReader(t *testing.T, g *fixture) {
 	t.Helper()
-	client, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	client, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	_, err = io.WriteString(client, "PUT /?name=orders/42 HTTP/1.1\r\nHost: x\r\nFencing-Token: 1\r\nContent-Length: 0\r\n\r\n")
@@ -95,20 +96,20 @@ func deafClient(t *testing.T, g *rig) {
 	require.NoError(t, err)
 }
 
-// A client that does not read a long answer must not hold up the resource.
-func TestClientThatDoesNotReadHoldsNobodyUp(t *testing.T) {
-	g := newRig(t, http.HandlerFunc(longAnswer), func(c *proxy.Config) {
+// A client that does not read a long response must not block the resource.
+func TestSlowReaderDoesNotBlockTheResource(t *testing.T) {
+	g := newFixture(t, http.HandlerFunc(longResponse), func(c *proxy.Config) {
 		c.Buffer, c.ReadTimeout, c.WaitTimeout = 100, 10*time.Millisecond, 40*time.Second
 	})
-	deafClient(t, g)
+	startSlowReader(t, g)
 	require.NoError(t, g.Enter(t.Context(), orders, 2))
-	require.Empty(t, g.Flights(), "the service has answered")
+	require.Empty(t, g.proxy.Flights(), "the service has responded")
 }
 
-// stuckWriter is the answer to a client that does not read.
+// stuckWriter is the response to a client that does not read.
 type stuckWriter struct {
 	http.ResponseWriter
-	writing chan struct{} // a write has begun
+	writing chan struct{} // a write has started
 	end     chan struct{}
 }
 
@@ -121,29 +122,29 @@ func (w stuckWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An operator can give up a request whose client does not read.
-func TestAbandonedWhileTheClientDoesNotRead(t *testing.T) {
-	g := newRig(t, http.HandlerFunc(longAnswer), func(c *proxy.Config) { c.Buffer = 100 })
-	r, err := g.request(t.Context(), http.MethodPut, orders, 1, http.NoBody)
+// An operator can abandon a request whose client does not read.
+func TestAbandonARequestWithASlowReader(t *testing.T) {
+	g := newFixture(t, http.HandlerFunc(longResponse), func(c *proxy.Config) { c.Buffer = 100 })
+	r, err := g.Request(t.Context(), http.MethodPut, orders, 1, http.NoBody)
 	require.NoError(t, err)
 	w := stuckWriter{httptest.NewRecorder(), make(chan struct{}, 1), make(chan struct{})}
-	served := inBackground(func() error { g.ServeHTTP(w, r); return nil })
+	served := inBackground(func() error { g.proxy.ServeHTTP(w, r); return nil })
 	<-w.writing
-	require.ErrorIs(t, g.Reopen(t.Context(), orders, false), proxy.ErrInFlight)
+	require.ErrorIs(t, g.proxy.Reopen(t.Context(), orders, false), proxy.ErrInFlight)
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
-	require.NoError(t, g.Reopen(ctx, orders, true))
+	require.NoError(t, g.proxy.Reopen(ctx, orders, true))
 	require.NoError(t, g.Enter(t.Context(), orders, 2))
-	require.Empty(t, g.Flights())
+	require.Empty(t, g.proxy.Flights())
 	close(w.end)
 	require.NoError(t, <-served)
 }
 
-func TestUpgradesAndOverridesDoNotSlipThrough(t *testing.T) {
-	g := newRig(t, &service{values: map[string]string{}})
+func TestUpgradesAndOverridesAreGated(t *testing.T) {
+	g := newFixture(t, &servicetest.Store{})
 	require.NoError(t, g.Enter(t.Context(), orders, 5))
 	try := func(method, query string, header, value string) error {
-		r, err := g.request(t.Context(), method, orders, fencing.None, nil)
+		r, err := g.Request(t.Context(), method, orders, fencing.None, nil)
 		require.NoError(t, err)
 		r.URL.RawQuery += query
 		if header != "" {
@@ -157,22 +158,22 @@ func TestUpgradesAndOverridesDoNotSlipThrough(t *testing.T) {
 	require.NoError(t, try("GET", "", "", ""))
 	require.ErrorIs(t, try("GET", "", "X-HTTP-Method-Override", "DELETE"), fencing.ErrNoToken)
 	require.ErrorIs(t, try("GET", "&_method=DELETE", "", ""), fencing.ErrNoToken)
-	require.ErrorIs(t, try("GET", "&%5Fmethod=DELETE", "", ""), fencing.ErrNoToken, "whatever way it is written")
+	require.ErrorIs(t, try("GET", "&%5Fmethod=DELETE", "", ""), fencing.ErrNoToken, "an encoded parameter name")
 	require.ErrorIs(t, try("GET", "", "X_HTTP_Method_Override", "DELETE"), fencing.ErrNoToken)
 	require.ErrorIs(t, try("POST", "", "", ""), fencing.ErrNoToken)
 	require.ErrorContains(t, try("GET", "", "Upgrade", "websocket"), "501")
 }
 
-func TestOneJournalOneProxy(t *testing.T) {
+func TestJournalIsLocked(t *testing.T) {
 	var config proxy.Config
-	newRig(t, http.NotFoundHandler(), func(c *proxy.Config) { config = *c })
+	newFixture(t, http.NotFoundHandler(), func(c *proxy.Config) { config = *c })
 	_, err := proxy.Open(config)
 	require.ErrorContains(t, err, "another program has the journal open")
 }
 
-func TestConfigIsChecked(t *testing.T) {
-	good := proxy.Config{Upstream: &url.URL{Scheme: "http", Host: "localhost:1"}, Resource: byName, Journal: filepath.Join(t.TempDir(), "j.db"), Now: time.Now}
-	for name, spoil := range map[string]func(*proxy.Config){
+func TestInvalidConfigs(t *testing.T) {
+	valid := proxy.Config{Upstream: &url.URL{Scheme: "http", Host: "localhost:1"}, Resource: servicetest.ResourceOf, Journal: filepath.Join(t.TempDir(), "j.db"), Now: time.Now}
+	for name, change := range map[string]func(*proxy.Config){
 		"upstream": func(c *proxy.Config) { c.Upstream = nil },
 		"no host":  func(c *proxy.Config) { c.Upstream = &url.URL{Scheme: "http"} },
 		"scheme":   func(c *proxy.Config) { c.Upstream = &url.URL{Scheme: "ftp", Host: "x"} },
@@ -185,8 +186,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"buffer":   func(c *proxy.Config) { c.Buffer = -1 },
 		"status":   func(c *proxy.Config) { c.UnknownStatus = []int{7} },
 	} {
-		config := good
-		spoil(&config)
+		config := valid
+		change(&config)
 		_, err := proxy.Open(config)
 		require.Error(t, err, name)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Once the journal cannot be written, nothing may be sent any more.
+// After the journal could not be written, no request may be sent.
 func TestFailedJournalAdmitsNothing(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }))
 	defer upstream.Close()
@@ -23,9 +23,9 @@ func TestFailedJournalAdmitsNothing(t *testing.T) {
 	p, err := Open(Config{Upstream: target, Journal: filepath.Join(t.TempDir(), "journal.db"), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Resource: func(*http.Request) (fencing.Resource, error) { return "orders/42", nil }})
 	require.NoError(t, err)
-	require.NoError(t, p.journal.db.Close()) // as good as a disk that fails
+	require.NoError(t, p.journal.db.Close()) // every write fails now
 	for i := range 2 {
-		if i == 1 { // the disk is back, but bbolt may show what it does not have
+		if i == 1 { // the disk works again, but bbolt may show data that is not on it
 			again, err := openJournal(p.config.Journal, p.config.Rule)
 			require.NoError(t, err)
 			defer again.db.Close()

@@ -9,14 +9,14 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Flights lists the requests whose end is not known, those under way and those
-// that have closed their resource.
+// Flights returns the requests with an unknown outcome: those in flight, and
+// those that have closed their resource.
 func (p *Proxy) Flights() []Flight {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]Flight, 0, len(p.inFlight)+len(p.closed))
 	for _, f := range p.inFlight {
-		all = append(all, f.note)
+		all = append(all, f.record)
 	}
 	for _, f := range p.closed {
 		all = append(all, f)
@@ -25,43 +25,43 @@ func (p *Proxy) Flights() []Flight {
 	return all
 }
 
-// Mark is the newest token admitted for the resource, None if there is none.
+// Mark returns the newest token admitted for the resource, or None.
 func (p *Proxy) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	return p.journal.gate.Mark(ctx, resource)
 }
 
-// Reopen is an operator's word that the request which closed the resource is
-// over: that it can no longer write. The mark stays where it is. A request that
-// is still under way is given up only with abandon.
+// Reopen opens a closed resource. The caller must make sure that the request
+// that closed it can no longer write. The mark does not change. With abandon,
+// Reopen also gives up a request that is still in flight.
 func (p *Proxy) Reopen(ctx context.Context, resource fencing.Resource, abandon bool) error {
 	p.mu.Lock()
 	f := p.inFlight[resource]
 	p.mu.Unlock()
 	if f != nil {
 		if !abandon {
-			return fmt.Errorf("reopen %q: %w: %s %s may yet be answered; end it at the service, or abandon it", string(resource), ErrInFlight, f.note.Method, f.note.Path)
+			return fmt.Errorf("reopen %q: %w: %s %s may still be answered; end it in the service, or abandon it", string(resource), ErrInFlight, f.record.Method, f.record.Path)
 		}
 		f.cancel()
-		f.close("abandoned by an operator") // its client may never read the rest of the answer
+		f.close("abandoned by an operator") // the client may never read the rest of the response
 		select {
 		case <-f.ended:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	// The turn keeps a request from slipping in between disk and memory.
-	end, err := p.turns.Take(ctx, resource)
+	// The lock keeps other requests out until both journal and memory are updated.
+	unlock, err := p.mutex.Lock(ctx, resource)
 	if err != nil {
 		return fmt.Errorf("reopen %q: %w", string(resource), err)
 	}
-	defer end()
+	defer unlock()
 	p.mu.Lock()
 	closed, ok := p.closed[resource]
 	p.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("reopen %q: %w", string(resource), ErrNoFlight)
 	}
-	if err := p.journal.forget(resource); err != nil {
+	if err := p.journal.remove(resource); err != nil {
 		return fmt.Errorf("reopen %q: %w", string(resource), err)
 	}
 	p.mu.Lock()
@@ -72,13 +72,13 @@ func (p *Proxy) Reopen(ctx context.Context, resource fencing.Resource, abandon b
 	return nil
 }
 
-// Failed is closed when the journal cannot be written any more. Nothing is
-// admitted then; the program should end.
+// Failed returns a channel that is closed when the journal cannot be written. The
+// proxy then admits no more requests, and the program should exit.
 func (p *Proxy) Failed() <-chan struct{} { return p.journal.failed }
 
-// Close admits nothing more, waits for what is in flight until ctx ends, and
-// closes the journal. What is still in flight then has its resource closed when
-// the journal is next opened. Stop the server first.
+// Close stops admitting requests, waits for requests in flight until ctx ends,
+// and closes the journal. The resource of a request that is still in flight is
+// closed when the journal is opened again. Stop the HTTP server first.
 func (p *Proxy) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.stopping = true

@@ -14,19 +14,19 @@ import (
 	"github.com/leased-project/leased/storagegate/httpgate"
 )
 
-// Proxy is the handler. Its Monitor counts and reports what it decided.
+// Proxy is the HTTP handler. Its Monitor counts and reports decisions.
 //
 // Invariants:
-//  1. of the gated requests for one resource at most one is under way;
+//  1. at most one gated request for a resource is in flight;
 //  2. a gated request is sent only after its token was admitted and the raised
 //     mark and the flight are on disk, and it is sent at most once;
-//  3. after a request whose end is unknown no other is sent for its resource,
-//     also after a restart, until Reopen.
+//  3. after a request with an unknown outcome, no other request is sent for its
+//     resource until Reopen, even after a restart.
 type Proxy struct {
 	storagegate.Monitor
 	config  Config
 	journal *journal
-	turns   callgate.Turns
+	mutex   callgate.ResourceMutex
 	writes  *httputil.ReverseProxy
 	reads   *httputil.ReverseProxy
 
@@ -36,8 +36,8 @@ type Proxy struct {
 	stopping bool
 }
 
-// Open opens the journal and returns the proxy. Requests that were in flight
-// when the journal was last in use have closed their resources.
+// Open opens the journal and returns the proxy. The resources of requests that
+// were in flight when the journal was last used are closed.
 func Open(config Config) (*Proxy, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -66,9 +66,9 @@ func Open(config Config) (*Proxy, error) {
 	return p, nil
 }
 
-// singleUse sends each request on a connection of its own. On one that was used
-// before, net/http may send a request twice, and a service that closes an idle
-// connection at the wrong moment would leave the outcome unknown.
+// singleUse returns a transport that sends each request on a new connection. On a
+// reused connection net/http may send a request twice, and a service that closes
+// an idle connection at the wrong moment would leave the outcome unknown.
 func singleUse() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableKeepAlives = true
@@ -78,9 +78,9 @@ func singleUse() *http.Transport {
 	return t
 }
 
-// forwarder sends requests to the service. A failure is told as what, unless it
-// is known to be worse.
-func (p *Proxy) forwarder(transport http.RoundTripper, what error) *httputil.ReverseProxy {
+// forwarder returns a proxy that sends requests to the service. It reports a
+// failure as failure, unless the outcome is unknown.
+func (p *Proxy) forwarder(transport http.RoundTripper, failure error) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -89,14 +89,14 @@ func (p *Proxy) forwarder(transport http.RoundTripper, what error) *httputil.Rev
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			if !errors.Is(err, errUnknown) {
-				err = what
+				err = failure
 			}
 			problem(err).Write(w)
 		},
 	}
 }
 
-// ServeHTTP forwards what is admitted, and answers the rest with a problem.
+// ServeHTTP forwards admitted requests and responds to others with a problem.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := p.serve(w, r); err != nil {
 		problem(err).Write(w)
@@ -116,16 +116,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 		p.reads.ServeHTTP(w, r)
 		return nil
 	}
-	resource, err := p.config.Resource(r)
+	resource, err := callgate.Named(p.config.Resource(r))
 	if errors.Is(err, callgate.ErrUngated) {
 		p.reads.ServeHTTP(w, r)
 		return nil
-	}
-	if err == nil {
-		err = resource.Validate()
-	}
-	if err != nil && !errors.Is(err, fencing.ErrInvalidResource) {
-		err = fmt.Errorf("name the resource: %w: %w", fencing.ErrInvalidResource, err)
 	}
 	if err != nil {
 		return err
@@ -136,14 +130,14 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 	return p.write(w, r, resource, token)
 }
 
-// enter raises the mark when nothing is in flight, and then forwards the read.
+// enter raises the mark when no request is in flight, and then forwards the read.
 func (p *Proxy) enter(w http.ResponseWriter, r *http.Request, resource fencing.Resource, token fencing.Token) error {
-	end, err := p.take(r.Context(), resource)
+	unlock, err := p.lock(r.Context(), resource)
 	if err != nil {
 		return err
 	}
 	err = p.Record(resource, token, p.journal.enter(resource, token))
-	end()
+	unlock()
 	if err != nil {
 		return err
 	}
@@ -155,42 +149,42 @@ func (p *Proxy) write(w http.ResponseWriter, r *http.Request, resource fencing.R
 	if err := p.admissible(resource); err != nil {
 		return err
 	}
-	// What the client sends slowly must not hold up the resource.
+	// A client that sends its body slowly must not block the resource.
 	if err := httpgate.BufferBody(r, p.config.Buffer); err != nil {
-		return notAdmitted(err)
+		return err
 	}
-	end, err := p.take(r.Context(), resource)
+	unlock, err := p.lock(r.Context(), resource)
 	if err != nil {
 		return err
 	}
-	f, err := p.begin(r, resource, token, end)
+	f, err := p.begin(r, resource, token, unlock)
 	if err != nil {
-		end()
+		unlock()
 		return err
 	}
 	defer f.release()
-	answer, stop := answerTo(w, p.config.ReadTimeout)
+	writer, stop := newTimedWriter(w, p.config.ReadTimeout)
 	defer stop()
-	p.writes.ServeHTTP(answer, r.WithContext(f.ctx))
+	p.writes.ServeHTTP(writer, r.WithContext(f.ctx))
 	return nil
 }
 
-// take waits for the turn and looks whether the resource is open.
-func (p *Proxy) take(ctx context.Context, resource fencing.Resource) (end func(), err error) {
+// lock locks the resource and checks that it is open.
+func (p *Proxy) lock(ctx context.Context, resource fencing.Resource) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.WaitTimeout)
 	defer cancel()
-	end, err = p.turns.Take(ctx, resource)
+	unlock, err = p.mutex.Lock(ctx, resource)
 	if err != nil {
-		return nil, p.whyNot(resource, err)
+		return nil, p.waitError(resource, err)
 	}
 	if err := p.admissible(resource); err != nil {
-		end()
+		unlock()
 		return nil, err
 	}
-	return end, nil
+	return unlock, nil
 }
 
-// admissible returns why nothing can be sent for the resource now, if so.
+// admissible returns an error if no request can be sent for the resource now.
 func (p *Proxy) admissible(resource fencing.Resource) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,26 +197,26 @@ func (p *Proxy) admissible(resource fencing.Resource) error {
 	return nil
 }
 
-// whyNot tells a request that waited in vain what it waited for.
-func (p *Proxy) whyNot(resource fencing.Resource, err error) error {
+// waitError returns the error of a request that waited too long for its resource.
+func (p *Proxy) waitError(resource fencing.Resource, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := p.inFlight[resource]; f != nil {
-		note := f.note
-		note.Reason = "it has not been answered yet"
-		return &ClosedError{note}
+		waiting := f.record
+		waiting.Reason = "no response yet"
+		return &ClosedError{waiting}
 	}
 	return notAdmitted(err)
 }
 
-// begin writes the flight down. From here on the turn belongs to it.
-func (p *Proxy) begin(r *http.Request, resource fencing.Resource, token fencing.Token, end func()) (*flight, error) {
-	f := &flight{proxy: p, endTurn: end, ended: make(chan struct{}), note: Flight{
+// begin records the flight in the journal. The flight then owns unlock.
+func (p *Proxy) begin(r *http.Request, resource fencing.Resource, token fencing.Token, unlock func()) (*flight, error) {
+	f := &flight{proxy: p, unlock: unlock, ended: make(chan struct{}), record: Flight{
 		Resource: resource, Token: token, Method: r.Method, Path: r.URL.EscapedPath(), Sent: p.config.Now().UTC().Truncate(1e9)}}
-	if err := p.Record(resource, token, p.journal.begin(f.note)); err != nil {
+	if err := p.Record(resource, token, p.journal.begin(f.record)); err != nil {
 		return nil, err
 	}
-	// The request must not end when its client leaves: it may be at work.
+	// The request must not end when its client leaves: the service may process it.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	f.ctx, f.cancel = context.WithValue(ctx, flightKey{}, f), cancel
 	p.mu.Lock()
@@ -231,12 +225,12 @@ func (p *Proxy) begin(r *http.Request, resource fencing.Resource, token fencing.
 	return f, nil
 }
 
-// landed notes in memory what is on disk already.
-func (p *Proxy) landed(f *flight, closed *Flight) {
+// ended updates the maps after the journal.
+func (p *Proxy) ended(f *flight, closed *Flight) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.inFlight, f.note.Resource)
+	delete(p.inFlight, f.record.Resource)
 	if closed != nil {
-		p.closed[f.note.Resource] = *closed
+		p.closed[f.record.Resource] = *closed
 	}
 }

@@ -1,6 +1,6 @@
-// Package rpcdetail is how the gRPC and the Connect gate tell a refusal: with
-// the same code and the same google.rpc.ErrorInfo, which clients of every
-// language can read.
+// Package rpcdetail converts refusals for grpcgate and connectgate. Both use the
+// same code and the same google.rpc.ErrorInfo, which clients in every language
+// can read.
 package rpcdetail
 
 import (
@@ -25,7 +25,7 @@ const (
 	ReasonJump  = "FENCING_TOKEN_JUMP"
 )
 
-// Code is the status that err, which a gate returned, is told with.
+// Code returns the status code for an error of a gate.
 func Code(err error) codes.Code {
 	switch {
 	case errors.Is(err, fencing.ErrStale), errors.Is(err, fencing.ErrJump), errors.Is(err, fencing.ErrNoToken):
@@ -44,7 +44,7 @@ func Code(err error) codes.Code {
 	return codes.Internal
 }
 
-// Info is the detail of a refused token, nil if err is something else.
+// Info returns the detail of a refused token, or nil if err is another error.
 func Info(err error) *errdetails.ErrorInfo {
 	var stale *fencing.StaleError
 	var jump *fencing.JumpError
@@ -65,8 +65,8 @@ func info(reason string, resource fencing.Resource, token, mark fencing.Token) *
 	}}
 }
 
-// Refusal is the other end of Info: the *fencing.StaleError or
-// *fencing.JumpError that the detail stands for, nil if it is none of ours.
+// Refusal is the inverse of Info: it returns the *fencing.StaleError or
+// *fencing.JumpError of a detail, or nil for other details.
 func Refusal(detail *errdetails.ErrorInfo) error {
 	if detail.GetDomain() != Domain {
 		return nil

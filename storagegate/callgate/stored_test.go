@@ -12,16 +12,16 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 )
 
-// Marks in a bbolt file survive a restart; marks in memory do not.
-func TestKeptMarksSurviveARestart(t *testing.T) {
+// Marks in a bbolt file survive a restart, marks in memory do not.
+func TestStoredMarksSurviveARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "marks.db")
-	during := func(run func(guard *callgate.Guard)) {
+	open := func(run func(guard *callgate.Guard)) {
 		db, err := bbolt.Open(path, 0o600, nil)
 		require.NoError(t, err)
 		defer db.Close()
-		run(callgate.New(callgate.Kept(boltgate.New(db, fencing.Rule{MaxJump: 1000}))))
+		run(callgate.New(callgate.Stored(boltgate.New(db, fencing.Rule{MaxJump: 1000}))))
 	}
-	during(func(guard *callgate.Guard) {
+	open(func(guard *callgate.Guard) {
 		require.NoError(t, guard.Call(t.Context(), orders, fencing.None, nothing))
 		require.NoError(t, guard.Call(t.Context(), orders, 34, func() error {
 			mark, err := guard.Mark(t.Context(), orders)
@@ -30,7 +30,7 @@ func TestKeptMarksSurviveARestart(t *testing.T) {
 			return nil
 		}))
 	})
-	during(func(guard *callgate.Guard) {
+	open(func(guard *callgate.Guard) {
 		ran := func() error { t.Error("a refused call ran"); return nil }
 		require.ErrorIs(t, guard.Call(t.Context(), orders, 33, ran), fencing.ErrStale)
 		require.ErrorIs(t, guard.Call(t.Context(), orders, fencing.None, ran), fencing.ErrNoToken)
@@ -38,6 +38,6 @@ func TestKeptMarksSurviveARestart(t *testing.T) {
 		require.NoError(t, guard.Call(t.Context(), orders, 34, nothing))
 		require.NoError(t, guard.Enter(t.Context(), orders, 35))
 	})
-	forgetful := callgate.New(callgate.Memory(fencing.Rule{}))
-	require.NoError(t, forgetful.Call(t.Context(), orders, 33, nothing))
+	inMemory := callgate.New(callgate.Memory(fencing.Rule{}))
+	require.NoError(t, inMemory.Call(t.Context(), orders, 33, nothing))
 }

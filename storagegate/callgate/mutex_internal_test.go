@@ -10,16 +10,17 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-func TestTurnsForgetIdleResources(t *testing.T) {
-	var turns Turns
+func TestResourceMutexFreesIdleResources(t *testing.T) {
+	var mutex ResourceMutex
 	for i := range 1000 {
-		end, err := turns.Take(t.Context(), fencing.Resource(fmt.Sprint(i)))
+		resource := fencing.Resource(fmt.Sprint(i))
+		unlock, err := mutex.Lock(t.Context(), resource)
 		require.NoError(t, err)
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = turns.Take(cancelled, fencing.Resource(fmt.Sprint(i)))
+		_, err = mutex.Lock(cancelled, resource)
 		require.ErrorIs(t, err, context.Canceled)
-		end()
+		unlock()
 	}
-	require.Empty(t, turns.lines)
+	require.Empty(t, mutex.locks)
 }
