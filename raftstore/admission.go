@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // admission keeps the peers of a node out until it is known what the node may
@@ -24,7 +26,7 @@ import (
 //
 // See docs/adr/0013-empty-node-is-not-admitted.md.
 type admission struct {
-	Transport
+	transport.Transport
 	node    *Node
 	heard   chan raft.RPC
 	stage   atomic.Int32

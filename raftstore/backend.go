@@ -6,6 +6,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -62,9 +63,9 @@ func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find f
 	}
 	s := &Session{backend: b, config: config, sent: config.Clock.Now()}
 	if config.Lost != nil {
-		s.listener = &listener{lost: config.Lost}
+		s.listener = &hub.Listener{Lost: config.Lost}
 		for _, n := range b.nodes {
-			n.hub.listen(config.ID, s.listener)
+			n.hub.Listen(config.ID, s.listener)
 		}
 	}
 	leader, err := b.leader()
@@ -87,9 +88,9 @@ func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find f
 
 // identify says which incarnation of a session a listener is of, and tells it
 // what it has missed.
-func (n *Node) identify(id engine.SessionID, l *listener, incarnation uint64) {
+func (n *Node) identify(id engine.SessionID, l *hub.Listener, incarnation uint64) {
 	var later []func()
-	n.fsm.read(func(m *machine.Machine) { later = n.hub.identify(id, l, incarnation, m) })
+	n.fsm.Read(func(m *machine.Machine) { later = n.hub.Identify(id, l, incarnation, m) })
 	for _, tell := range later {
 		tell()
 	}
@@ -107,14 +108,13 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engin
 // Watch calls changed with the status now and after each change. It returns an
 // error when there is no leader.
 func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
-	w := &watcher{changed: make(chan struct{}, 1)}
-	w.notify()
+	w := hub.NewWatcher()
 	for _, n := range b.nodes {
-		defer n.hub.watch(resource, w)()
+		defer n.hub.Watch(resource, w)()
 	}
 	for {
 		select {
-		case <-w.changed:
+		case <-w.Changed():
 			status, err := b.Inspect(ctx, resource)
 			if err != nil {
 				return err

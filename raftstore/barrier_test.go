@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // lateAnswers is a Transport on which the answers of followers can be held up,
 // as they are in the socket of a leader that stands still.
 type lateAnswers struct {
-	Transport
+	transport.Transport
 	mu   sync.Mutex
 	held chan struct{} // nil while answers pass
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -35,7 +36,7 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 		return machine.SessionInfo{}, err
 	}
 	var found machine.SessionInfo
-	n.fsm.read(func(m *machine.Machine) { found = m.SessionInfo(config.ID) })
+	n.fsm.Read(func(m *machine.Machine) { found = m.SessionInfo(config.ID) })
 	if found.TTL != config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation { // else it has ended since
 		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session",
 			engine.ErrInvalid, config.ID, found.TTL, config.TTL)
@@ -67,17 +68,17 @@ func (n *Node) acquire(ctx context.Context, id engine.SessionID, incarnation uin
 	if request.Queued != nil {
 		request.Queued()
 	}
-	return n.await(ctx, term, attempt{id, incarnation, request.Nonce}, request.Resources)
+	return n.await(ctx, term, hub.Attempt{Session: id, Incarnation: incarnation, Nonce: request.Nonce}, request.Resources)
 }
 
 // await waits for the turn of an attempt that is in the queue. That this node
 // leads no more is no reason to leave the queue: the caller asks the next
 // leader with the same nonce, and finds its place.
-func (n *Node) await(ctx context.Context, term *leadership, a attempt, resources []fencing.Resource) (result machine.Result, err error) {
-	t := n.hub.expect(a)
-	defer n.hub.leave(a, t)
-	n.fsm.read(func(m *machine.Machine) {
-		result = prospect(m, a)
+func (n *Node) await(ctx context.Context, term *leadership, a hub.Attempt, resources []fencing.Resource) (result machine.Result, err error) {
+	w := n.hub.Expect(a)
+	defer n.hub.Leave(a, w)
+	n.fsm.Read(func(m *machine.Machine) {
+		result = hub.OutcomeOf(m, a)
 		if routable := m.Routable(resources); result.Code == machine.Ended && routable.Code != machine.Done {
 			result = routable // a move took it out of the queue
 		}
@@ -86,8 +87,8 @@ func (n *Node) await(ctx context.Context, term *leadership, a attempt, resources
 		return result, nil
 	}
 	select {
-	case <-t.ready:
-		return t.result, t.err
+	case <-w.Ready():
+		return w.Result()
 	case <-ctx.Done():
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	case <-term.lost:
@@ -95,17 +96,6 @@ func (n *Node) await(ctx context.Context, term *leadership, a attempt, resources
 	case <-n.stopped:
 		return machine.Result{}, ErrStopped
 	}
-}
-
-// prospect is what has become of an attempt, and Exhausted if it is in the queue
-// and no token is left for it, nor ever will be. It stays in the queue until it
-// is released or its session ends, and is in nobody's way.
-func prospect(m *machine.Machine, a attempt) machine.Result {
-	result := m.Attempt(a.session, a.incarnation, a.nonce)
-	if result.Code == machine.Queued && m.LastToken() == fencing.MaxToken {
-		return machine.Result{Code: machine.Exhausted}
-	}
-	return result
 }
 
 // barrier returns when everything that was committed before it was called has
@@ -139,7 +129,7 @@ func (n *Node) read(ctx context.Context, c Consistency, look func(m *machine.Mac
 			return err
 		}
 	}
-	n.fsm.read(look)
+	n.fsm.Read(look)
 	return nil
 }
 

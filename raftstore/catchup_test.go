@@ -9,17 +9,19 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // beginning is the transport of a node that hears how history began, the first
 // entry or the first snapshot, and then nothing. Its answer is lost, too.
 type beginning struct {
-	Transport
+	transport.Transport
 	heard chan raft.RPC
 	close func()
 }
 
-func onlyTheBeginning(from Transport) *beginning {
+func onlyTheBeginning(from transport.Transport) *beginning {
 	over := make(chan struct{})
 	b := &beginning{from, make(chan raft.RPC), sync.OnceFunc(func() { close(over) })}
 	go func() {

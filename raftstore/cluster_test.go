@@ -15,6 +15,7 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 // patience ends a test that hangs. It is no measure of speed.
@@ -202,9 +203,9 @@ func (c *cluster) backend() *Backend {
 
 // agree waits until all nodes stand at the same entry, and checks that they
 // have the same history.
-func (c *cluster) agree() Chain {
+func (c *cluster) agree() replica.Chain {
 	c.t.Helper()
-	var chain Chain
+	var chain replica.Chain
 	eventually(c.t, "all nodes at one entry", func() bool {
 		chain = c.nodes[0].Status().Chain
 		for _, n := range c.nodes {
@@ -218,6 +219,11 @@ func (c *cluster) agree() Chain {
 		require.Equal(c.t, chain, n.Status().Chain, n.ID())
 	}
 	return chain
+}
+
+// diverge has a replica apply an entry that the others do not have.
+func diverge(n *Node) {
+	n.fsm.Apply(&raft.Log{Index: n.fsm.Chain().Index, Data: replica.EncodeEntry(replica.Chain{}, nil)})
 }
 
 // freePort is a loopback address that was free a moment ago, and that is not of

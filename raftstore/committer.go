@@ -11,6 +11,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/proposer"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 // enqueueTimeout bounds how long the engine may take to accept an entry.
@@ -194,9 +195,9 @@ func (c *committer) propose(term *leadership, f *flight) {
 		return
 	}
 	sent := c.node.config.Clock.Now()
-	f.data = encodeEntry(c.node.fsm.position().link(), f.Commands)
+	f.data = replica.EncodeEntry(c.node.fsm.Chain(), f.Commands)
 	c.sent.Store(f)
-	results, err := responseOf(c.node.raft.Apply(f.data, enqueueTimeout)) // may hang: callers do not wait here
+	results, err := replica.Results(c.node.raft.Apply(f.data, enqueueTimeout)) // may hang: callers do not wait here
 	c.sent.Store(nil)
 	switch {
 	case err != nil:

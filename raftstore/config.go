@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // The timings and limits of a node whose Config does not say otherwise.
@@ -66,7 +67,7 @@ type Config struct {
 	Fatal func(error)
 
 	// Transport and Storage replace network and disk, in tests.
-	Transport Transport
+	Transport transport.Transport
 	Storage   *Storage
 	// Observer, if not nil, sees what the machine does, in tests.
 	Observer Observer

@@ -13,7 +13,7 @@ import (
 // Efficiency returns what the log knows of the efficiency mode, as this node has
 // applied it.
 func (n *Node) Efficiency() (e machine.Efficiency) {
-	n.fsm.read(func(m *machine.Machine) { e = m.Efficiency() })
+	n.fsm.Read(func(m *machine.Machine) { e = m.Efficiency() })
 	return e
 }
 
@@ -93,6 +93,6 @@ func (n *Node) SetMemberAPI(ctx context.Context, id, address string) error {
 // MemberAPI returns where the API of a member is reached, as this node has
 // applied it; "" if that is not known.
 func (n *Node) MemberAPI(id string) (address string) {
-	n.fsm.read(func(m *machine.Machine) { address = m.MemberAPI(id) })
+	n.fsm.Read(func(m *machine.Machine) { address = m.MemberAPI(id) })
 	return address
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // BenchmarkEngine and BenchmarkService measure the same three nodes, real disk
@@ -35,8 +36,13 @@ const noopSize = 100
 type noopFSM struct{}
 
 func (noopFSM) Apply(*raft.Log) any                 { return nil }
-func (noopFSM) Snapshot() (raft.FSMSnapshot, error) { return stateImage(nil), nil }
+func (noopFSM) Snapshot() (raft.FSMSnapshot, error) { return noopSnapshot{}, nil }
 func (noopFSM) Restore(r io.ReadCloser) error       { return r.Close() }
+
+type noopSnapshot struct{}
+
+func (noopSnapshot) Persist(sink raft.SnapshotSink) error { return sink.Close() }
+func (noopSnapshot) Release()                             {}
 
 // bareEngine is three nodes of the engine alone, on the same stores and
 // transport.
@@ -49,7 +55,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 		c = c.filled()
 		storage, err := openDisk(c)
 		require.NoError(b, err)
-		transport, err := listen(c, engineLogger(quiet))
+		transport, err := transport.Listen(transport.Config{Address: c.Address, Logger: engineLogger(quiet)})
 		require.NoError(b, err)
 		log, err := raft.NewLogCache(cachedEntries, storage.Log)
 		require.NoError(b, err)
@@ -260,7 +266,7 @@ func slice(b *testing.B, d time.Duration, callers int, operate func(caller, i in
 func BenchmarkLeaseMemory(b *testing.B) {
 	const leases = 100_000
 	for b.Loop() {
-		f := newFSM("n", func(error) {}, newBareNode())
+		f := newBareNode().fsm
 		before := heapInUse()
 		fillLeases(f, leases)
 		b.ReportMetric(float64(heapInUse()-before)/leases, "B/lease")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 var (
@@ -18,7 +19,7 @@ var (
 	// engine.ErrUncertain: an operation under way may have taken effect.
 	ErrStopped = fmt.Errorf("%w: the node has stopped", engine.ErrUncertain)
 	// ErrConfig: a Config breaks a rule, which the error names.
-	ErrConfig = errors.New("invalid node configuration")
+	ErrConfig = transport.ErrConfig
 	// ErrBootstrapped: the node is part of a cluster already.
 	ErrBootstrapped = errors.New("node already belongs to a cluster")
 	// ErrBehind: a node that is to vote has not caught up with the log yet. Try
@@ -55,22 +56,6 @@ func (e *NotLeaderError) Error() string {
 
 // Is makes errors.Is match engine.ErrUnavailable.
 func (e *NotLeaderError) Is(target error) bool { return target == engine.ErrUnavailable }
-
-// DivergenceError says that this replica's history is not the leader's. Its
-// state cannot be trusted.
-type DivergenceError struct {
-	Node  string
-	Index uint64
-	Have  string // this replica's chain hash at Index
-	Want  string // the leader's
-}
-
-// Error says what to do.
-func (e *DivergenceError) Error() string {
-	return fmt.Sprintf("node %s has diverged: after entry %d its history is %s, the leader's is %s; do not restart it as it is: "+
-		"compare the chain hash of all nodes, remove the one that differs from the majority, keep its folder for a report, and join it again with an empty one",
-		e.Node, e.Index, e.Have, e.Want)
-}
 
 // proposalError says what an error of the engine means for what was proposed.
 // Only where the engine certainly did not append it has nothing happened.

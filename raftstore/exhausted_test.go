@@ -62,26 +62,6 @@ func TestWaitersHearThatNoTokensAreLeft(t *testing.T) {
 	}
 }
 
-// A state that was restored may have no tokens left, either.
-func TestWaitersHearThatARestoredStateHasNoTokens(t *testing.T) {
-	leader, follower := newReplica(t), newReplica(t)
-	follower.id = leader.id
-	k1, _ := leader.open("a")
-	waiting := lockRequest(2, "a")
-	waiting.Wait = true
-	result := leader.apply(&machine.Acquire{Session: leader.id, Incarnation: k1, Request: waiting})
-	require.Equal(t, machine.Queued, result.Code)
-	a := attempt{leader.id, k1, 2}
-	turn := follower.node.hub.expect(a)
-	defer follower.node.hub.leave(a, turn)
-	follower.restore(leader)
-	require.Nil(t, turn.err)
-	require.Zero(t, turn.result, "there are tokens, and it waits on")
-	leader.apply(&machine.RaiseFloor{By: fencing.MaxToken - 1})
-	follower.restore(leader)
-	require.Equal(t, machine.Result{Code: machine.Exhausted}, turn.result)
-}
-
 // raiseFloor leaves so many tokens.
 func raiseFloor(t *testing.T, n *Node, left fencing.Token) {
 	by := fencing.MaxToken - n.Status().LastToken - left

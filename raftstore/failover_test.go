@@ -12,7 +12,8 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/hub"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 func TestQueueSurvivesFailover(t *testing.T) {
@@ -92,8 +93,8 @@ func TestWaiterLooksBeforeItWaits(t *testing.T) {
 		grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
 		n := c.leader()
-		result, err := n.await(testContext(t), n.leading.Load(), attempt{s.(*Session).config.ID, s.(*Session).number, 1}, []fencing.Resource{"a"})
-		require.NoError(t, err, "its turn came between the answer and the wait")
+		result, err := n.await(testContext(t), n.leading.Load(), hub.Attempt{Session: s.(*Session).config.ID, Incarnation: s.(*Session).number, Nonce: 1}, []fencing.Resource{"a"})
+		require.NoError(t, err, "it was granted between the answer and the wait")
 		require.Equal(t, grant.Token, result.Token)
 	})
 }
@@ -260,13 +261,10 @@ func TestDivergedReplicaStops(t *testing.T) {
 				odd = n
 			}
 		}
-		// The replica is told something that the others are not.
-		odd.fsm.mu.Lock()
-		odd.fsm.chain = odd.fsm.chain.begin(odd.fsm.chain.Index, []byte("another history")).end()
-		odd.fsm.mu.Unlock()
+		diverge(odd)
 		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err, "the others go on")
-		var diverged *DivergenceError
+		var diverged *replica.DivergenceError
 		require.ErrorAs(t, firstOf(t, ended, "the replica that differs ends"), &diverged)
 		require.Equal(t, odd.ID(), diverged.Node)
 		require.ErrorContains(t, diverged, "join it again")
@@ -276,32 +274,6 @@ func TestDivergedReplicaStops(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, ended)
 	})
-}
-
-func TestDifferentOutcomesAreDivergence(t *testing.T) {
-	chain := func(r machine.Result, events ...machine.Event) Chain {
-		l := Chain{}.begin(1, []byte("one entry"))
-		l.add(r, events)
-		return l.end()
-	}
-	granted := func(nonce engine.Nonce, token fencing.Token) machine.Event {
-		return machine.Event{Type: machine.EventGranted, Nonce: nonce, Token: token}
-	}
-	done := machine.Result{Code: machine.Done}
-	different := []Chain{
-		chain(machine.Result{Code: machine.Granted, Token: 7}),
-		chain(machine.Result{Code: machine.Granted, Token: 8}),
-		chain(machine.Result{Code: machine.Granted, Token: 8, Slot: 1}),
-		chain(done),
-		chain(done, granted(1, 9)),
-		chain(done, granted(2, 9)),
-		chain(done, granted(2, 10)),
-	}
-	for i, a := range different {
-		for _, b := range different[i+1:] {
-			require.NotEqual(t, a.Hash, b.Hash, "programs that do different things with one entry are found out")
-		}
-	}
 }
 
 func TestCancelledWaiterLeavesTheQueue(t *testing.T) {
@@ -321,7 +293,7 @@ func TestCancelledWaiterLeavesTheQueue(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, status.Waiters)
 		for _, n := range c.nodes {
-			require.Empty(t, n.hub.turns)
+			require.True(t, n.hub.Idle())
 		}
 	})
 }

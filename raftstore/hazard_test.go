@@ -17,6 +17,7 @@ import (
 	"github.com/leased-project/leased/raftstore/lessor"
 	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // disk is a log whose writes can hang or fail.
@@ -48,8 +49,12 @@ func disks(under map[string]*disk, ended chan<- error) func(*Config) {
 
 func openSession(t testing.TB, b *Backend, ttl time.Duration) engine.Session {
 	t.Helper()
-	s, err := b.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: engine.MonotonicClock()})
-	require.NoError(t, err)
+	ctx := testContext(t)
+	var s engine.Session
+	require.NoError(t, retry(ctx, func() (err error) {
+		s, err = b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: engine.MonotonicClock()})
+		return err
+	}))
 	return s
 }
 
@@ -143,7 +148,7 @@ func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
 
 // noted remembers what the engine asks of its transport.
 type noted struct {
-	Transport
+	transport.Transport
 	handlers, pipelines atomic.Int32
 }
 
@@ -346,31 +351,3 @@ func TestWhatAFormerLeadershipWantedIsNotProposed(t *testing.T) {
 		require.Equal(t, before, n.Status().Chain)
 	})
 }
-
-func TestResponseErrorsAreRead(t *testing.T) {
-	broken := errors.New("broken")
-	for name, c := range map[string]struct {
-		future fixedFuture
-		fails  bool
-	}{
-		"results":              {fixedFuture{answer: &response{results: []machine.Result{{Code: machine.Done}}}}, false},
-		"error of the engine":  {fixedFuture{err: broken}, true},
-		"error of the machine": {fixedFuture{answer: broken}, true},
-		"nothing":              {fixedFuture{}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := responseOf(c.future)
-			require.Equal(t, c.fails, err != nil)
-		})
-	}
-}
-
-// fixedFuture has been answered.
-type fixedFuture struct {
-	raft.ApplyFuture
-	answer any
-	err    error
-}
-
-func (f fixedFuture) Error() error  { return f.err }
-func (f fixedFuture) Response() any { return f.answer }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // fastPath gives the in-memory transport what the engine's TCP transport has: a
@@ -200,12 +202,14 @@ func TestHeartbeatFastPathSplitsHistory(t *testing.T) {
 	t.Run("with the fast path two entries are committed at one index", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, c := lateVote(t, func(f *fastPath) raft.Transport { return f })
-			require.True(t, differ(a, c), "a has %v, c has %v: if the engine no longer does this, steady can go", a, c)
+			require.True(t, differ(a, c), "a has %v, c has %v: if the engine no longer does this, Sequential can go", a, c)
 		})
 	})
 	t.Run("without it there is one history", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			a, c := lateVote(t, func(f *fastPath) raft.Transport { return steady{f, &progress{}} })
+			a, c := lateVote(t, func(f *fastPath) raft.Transport {
+				return transport.Sequential{Transport: f, Progress: &transport.Progress{}}
+			})
 			require.False(t, differ(a, c), "a has %v, c has %v", a, c)
 			require.Contains(t, mapValues(c), "from c")
 		})

@@ -13,7 +13,7 @@ import (
 
 // sessionInfo is what the leader's machine knows of a session.
 func sessionInfo(c *cluster, id engine.SessionID) (found machine.SessionInfo) {
-	c.leader().fsm.read(func(m *machine.Machine) { found = m.SessionInfo(id) })
+	c.leader().fsm.Read(func(m *machine.Machine) { found = m.SessionInfo(id) })
 	return found
 }
 

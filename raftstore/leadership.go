@@ -177,7 +177,7 @@ func (n *Node) takeOver() {
 	n.leadMu.Lock()
 	defer n.leadMu.Unlock()
 	n.retire()
-	n.progress.begin()
+	n.progress.Reset()
 	if n.CatchingUp() {
 		n.logger.Error("does not lead: it has not caught up since it joined")
 		return
@@ -205,7 +205,7 @@ func (n *Node) takeOver() {
 // deadlines begin before the first call is let in, and under the lock of the
 // machine, so that no command is applied between the two.
 func (n *Node) serve(generation uint64, sent engine.Instant) (serves bool) {
-	n.fsm.read(func(m *machine.Machine) {
+	n.fsm.Read(func(m *machine.Machine) {
 		if m.Generation() != generation {
 			return
 		}

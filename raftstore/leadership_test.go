@@ -71,14 +71,15 @@ func TestASessionKeepsItsTTL(t *testing.T) {
 func TestNoCallIsLetInBeforeTheDeadlinesBegin(t *testing.T) {
 	n := newBareNode()
 	n.retire()
-	n.fsm = newFSM("n", func(err error) { t.Error(err) }, n)
 	id := engine.NewSessionID()
-	opened, _ := n.fsm.machine.Apply(&machine.OpenSession{Session: id, TTL: time.Hour})
-	n.fsm.mu.Lock() // the deadlines cannot begin
+	var opened machine.Result
 	served := make(chan bool, 1)
-	go func() { served <- n.serve(n.fsm.machine.Generation(), n.config.Clock.Now()) }()
-	require.Never(t, n.Leads, 100*time.Millisecond, time.Millisecond)
-	n.fsm.mu.Unlock()
+	n.fsm.Read(func(m *machine.Machine) { // while it is locked the deadlines cannot begin
+		opened, _ = m.Apply(&machine.OpenSession{Session: id, TTL: time.Hour})
+		generation := m.Generation()
+		go func() { served <- n.serve(generation, n.config.Clock.Now()) }()
+		require.Never(t, n.Leads, 100*time.Millisecond, time.Millisecond)
+	})
 	require.True(t, <-served)
 	require.NoError(t, n.extend(n.leading.Load(), id, opened.Incarnation))
 	require.True(t, n.retire())

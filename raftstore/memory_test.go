@@ -11,13 +11,16 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 // newBareNode is a node without an engine: what hears of the machine.
 func newBareNode() *Node {
-	n := &Node{hub: newHub(), config: Config{Clock: engine.MonotonicClock()}}
+	n := &Node{hub: hub.New(), config: Config{Clock: engine.MonotonicClock()}}
 	n.committer = newCommitter(n)
+	n.fsm = replica.New("n", func(err error) { panic(err) }, follower{n})
 	n.leading.Store(n.newLeadership(machine.New(), n.config.Clock.Now()))
 	return n
 }
@@ -31,11 +34,11 @@ func heapInUse() uint64 {
 }
 
 // fillLeases has one session take so many locks, through the log's encoding.
-func fillLeases(f *fsm, leases int) {
+func fillLeases(f *replica.FSM, leases int) {
 	id := engine.NewSessionID()
 	index := uint64(1)
 	apply := func(commands ...machine.Command) {
-		f.Apply(&raft.Log{Index: index, Data: encodeEntry(f.position().link(), commands)})
+		f.Apply(&raft.Log{Index: index, Data: replica.EncodeEntry(f.Chain(), commands)})
 		index++
 	}
 	apply(&machine.OpenSession{Session: id, TTL: time.Hour})
@@ -52,11 +55,11 @@ func fillLeases(f *fsm, leases int) {
 
 func TestMemoryOfLeases(t *testing.T) {
 	const leases, most = 100_000, 500
-	f := newFSM("n", func(err error) { t.Error(err) }, newBareNode())
+	f := newBareNode().fsm
 	before := heapInUse()
 	fillLeases(f, leases)
 	each := (heapInUse() - before) / leases
-	require.Equal(t, leases, f.machine.Count().Holders)
+	f.Read(func(m *machine.Machine) { require.Equal(t, leases, m.Count().Holders) })
 	require.LessOrEqual(t, each, uint64(most), "bytes a lease and node")
 	t.Logf("%d bytes a lease", each)
 }

@@ -10,9 +10,10 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/logstore"
-	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/replica"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 const (
@@ -32,16 +33,16 @@ const (
 type Node struct {
 	config    Config
 	logger    *slog.Logger
-	transport Transport
+	transport transport.Transport
 	admission *admission
 	catchUp   *catchUp
 	storage   *Storage
 	snapshots raft.SnapshotStore // of storage, guarded
 	raft      *raft.Raft
-	fsm       *fsm
-	hub       *hub
+	fsm       *replica.FSM
+	hub       *hub.Hub
 	committer *committer
-	progress  progress
+	progress  transport.Progress
 	topology  topologyFeed
 
 	notify      chan bool                  // from the engine: whether this node leads
@@ -64,9 +65,9 @@ func Open(config Config) (*Node, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: config, logger: config.Logger, hub: newHub(), notify: make(chan bool, 16),
+	n := &Node{config: config, logger: config.Logger, hub: hub.New(), notify: make(chan bool, 16),
 		started: make(chan struct{}), stopped: make(chan struct{})}
-	n.fsm = newFSM(config.ID, n.die, n)
+	n.fsm = replica.New(config.ID, n.die, follower{n})
 	n.committer = newCommitter(n)
 	if err := n.openStorage(); err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (n *Node) startEngine() (err error) {
 	if n.catchUp.pending() {
 		engine.HeartbeatTimeout, engine.ElectionTimeout = calmTimeout, calmTimeout
 	}
-	n.raft, err = raft.NewRaft(engine, n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, steady{n.admission, &n.progress})
+	n.raft, err = raft.NewRaft(engine, n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, transport.Sequential{Transport: n.admission, Progress: &n.progress})
 	return err
 }
 
@@ -138,7 +139,7 @@ func (n *Node) openTransport() error {
 		return nil
 	}
 	var err error
-	n.transport, err = listen(n.config, engineLogger(n.logger))
+	n.transport, err = transport.Listen(transport.Config{Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS, Logger: engineLogger(n.logger)})
 	return err
 }
 
@@ -215,40 +216,4 @@ func (n *Node) Close() error {
 	n.work.Wait()
 	errs = append(errs, n.storage.Close())
 	return errors.Join(errs...)
-}
-
-// applied is told of every command that the machine has run. The caller holds
-// fsm.mu.
-func (n *Node) applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
-	n.leading.Load().applied(c, result, events)
-	n.topology.update(m)
-	later := n.hub.pass(c, events, m)
-	if result.Code != machine.Done { // nothing has ended
-		return later
-	}
-	switch c := c.(type) {
-	case *machine.RaiseFloor, *machine.FinishMove, *machine.Reconcile:
-		if m.LastToken() == fencing.MaxToken {
-			n.hub.exhausted()
-		}
-	case *machine.CloseSession:
-		n.hub.forget(c.Session, c.Incarnation)
-	case *machine.Expire:
-		n.hub.forget(c.Session, c.Incarnation)
-	case *machine.EndSessions:
-		n.hub.forgetEnded(m)
-	}
-	return later
-}
-
-// awaits: this node has proposed the entry.
-func (n *Node) awaits(data []byte) bool { return n.committer.inFlight(data) != nil }
-
-// answered hears of every entry that the machine has run.
-func (n *Node) answered(data []byte, results []machine.Result) { n.committer.applied(data, results) }
-
-// restored is told that the machine was replaced. The caller holds fsm.mu.
-func (n *Node) restored(old, now *machine.Machine) []func() {
-	n.topology.update(now)
-	return n.hub.restored(old, now)
 }

@@ -3,30 +3,41 @@ package raftstore
 import "github.com/leased-project/leased/raftstore/machine"
 
 // Observer sees what the machine of a node does, for tests that check the whole
-// service by its log. It is called before anyone is answered, with the node's
-// lock held: it must not block, nor keep what it is given, nor call the node.
+// service by its log. It is called before any caller is answered, under the lock
+// of the machine: it must not block, keep its arguments, or call the node.
 type Observer interface {
-	// Applied: a command of the entry at index was applied, and these events
-	// came of it. A node that is opened again begins anew from its last
-	// snapshot.
+	// Applied follows a command of the entry at index and its events. A node that
+	// is opened again starts from its last snapshot.
 	Applied(index uint64, events []machine.Event)
-	// Restored: the machine was replaced by this one.
+	// Restored follows the replacement of the machine.
 	Restored(m *machine.Machine)
 }
 
-// saw tells the observer of a command.
-func (n *Node) saw(index uint64, events []machine.Event) {
-	if n.config.Observer != nil {
-		n.config.Observer.Applied(index, events)
+// follower is the replica.Observer of a node: it tells everything on the node
+// that depends on the state of the machine.
+type follower struct{ *Node }
+
+// Applied follows a command. The caller holds the lock of the machine.
+func (f follower) Applied(index uint64, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
+	if f.config.Observer != nil {
+		f.config.Observer.Applied(index, events)
 	}
+	f.leading.Load().applied(c, result, events)
+	f.topology.update(m)
+	return f.hub.Applied(m, c, result, events)
 }
 
-// sawRestored tells the observer of a restore.
-func (n *Node) sawRestored(m *machine.Machine) {
-	if n.config.Observer != nil {
-		n.config.Observer.Restored(m)
+// Restored follows the replacement of the machine. The caller holds its lock.
+func (f follower) Restored(old, now *machine.Machine) []func() {
+	if f.config.Observer != nil {
+		f.config.Observer.Restored(now)
 	}
+	f.topology.update(now)
+	return f.hub.Restored(old, now)
 }
 
-func (deaf) saw(uint64, []machine.Event)  {}
-func (deaf) sawRestored(*machine.Machine) {}
+// Awaits reports whether this node has proposed the entry and awaits it.
+func (f follower) Awaits(data []byte) bool { return f.committer.inFlight(data) != nil }
+
+// Answer passes the results of an entry to the callers that await them.
+func (f follower) Answer(data []byte, results []machine.Result) { f.committer.applied(data, results) }

@@ -116,7 +116,7 @@ func (n *Node) answerCall(c call) (a answered) {
 	backend, err := NewBackend(n)
 	must(err)
 	s := &Session{backend: backend, config: engine.SessionConfig{ID: c.Session, TTL: time.Hour, Clock: engine.SystemClock()}}
-	n.fsm.read(func(m *machine.Machine) { s.number = m.SessionInfo(c.Session).Incarnation })
+	n.fsm.Read(func(m *machine.Machine) { s.number = m.SessionInfo(c.Session).Incarnation })
 	switch c.Op {
 	case "bootstrap":
 		err = n.Bootstrap()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 // recoveredTerms is how far the term moves in a recovery: further than the lost
@@ -38,7 +39,7 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	if err := n.storage.appendFloor(); err != nil {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
-	f := newFSM(config.ID, func(e error) { err = e }, deaf{})
+	f := replica.New(config.ID, func(e error) { err = e }, ignoring{})
 	members := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(config.ID), Address: n.transport.LocalAddr()}}}
 	done := make(chan error, 1)
 	go func() { // an entry that cannot be applied ends this goroutine
@@ -51,7 +52,7 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
-	f.read(func(m *machine.Machine) { floor = m.LastToken() })
+	f.Read(func(m *machine.Machine) { floor = m.LastToken() })
 	config.Logger.Warn("recovered as the only member; all sessions have ended, and tokens go on above the floor", "floor", floor)
 	return floor, nil
 }
@@ -72,7 +73,7 @@ func (s *Storage) appendFloor() error {
 		return fmt.Errorf("read term: %w", err)
 	}
 	term = max(term, last.Term) + recoveredTerms
-	raise := encodeEntry(link{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}, &machine.EndSessions{}, &machine.MarkRestored{}})
+	raise := replica.EncodeEntry(replica.Chain{}, []machine.Command{&machine.RaiseFloor{By: fencing.FloorStep}, &machine.EndSessions{}, &machine.MarkRestored{}})
 	if err := s.Log.StoreLog(&raft.Log{Index: last.Index + 1, Term: term, Type: raft.LogCommand, Data: raise}); err != nil {
 		return fmt.Errorf("write log: %w", err)
 	}
@@ -106,12 +107,19 @@ func (s *Storage) lastEntry() (last raft.Log, err error) {
 	return last, nil
 }
 
-// deaf is an observer that ignores everything.
-type deaf struct{}
+// ignoring is a replica.Observer that does nothing.
+type ignoring struct{}
 
-func (deaf) applied(*machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
+// Applied does nothing.
+func (ignoring) Applied(uint64, *machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
 	return nil
 }
-func (deaf) awaits([]byte) bool                      { return false }
-func (deaf) answered([]byte, []machine.Result)       {}
-func (deaf) restored(_, _ *machine.Machine) []func() { return nil }
+
+// Restored does nothing.
+func (ignoring) Restored(_, _ *machine.Machine) []func() { return nil }
+
+// Awaits reports false.
+func (ignoring) Awaits([]byte) bool { return false }
+
+// Answer does nothing.
+func (ignoring) Answer([]byte, []machine.Result) {}

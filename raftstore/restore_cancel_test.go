@@ -28,11 +28,11 @@ func TestRestoreThatNobodyWaitsFor(t *testing.T) {
 			if _, err := n.RestoreSnapshot(ctx, &saved); err != nil {
 				require.NotErrorIs(t, err, engine.ErrHeld)
 			}
-			s := openSession(t, c.backend(), engine.DefaultTTL)
+			s := retrying{openSession(t, c.backend(), engine.DefaultTTL)}
 			_, err = s.Acquire(testContext(t), lockRequest(1, "a"))
 			require.NoError(t, err)
 			time.Sleep(3 * engine.DefaultTTL)
-			other := openSession(t, c.backend(), engine.DefaultTTL)
+			other := retrying{openSession(t, c.backend(), engine.DefaultTTL)}
 			_, err = other.Acquire(testContext(t), lockRequest(1, "a"))
 			require.NoError(t, err, "it has expired")
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/lessor"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 // Who is told that its session was prolonged, while the end of it is on its way
@@ -85,14 +86,12 @@ func TestEntriesCarryTheHashOfTheLeader(t *testing.T) {
 		c.agree()
 		for _, n := range c.nodes {
 			if n != leader {
-				n.fsm.mu.Lock()
-				n.fsm.chain.Hash[0]++
-				n.fsm.mu.Unlock()
+				diverge(n)
 				break
 			}
 		}
 		openSession(t, c.backend(), time.Minute)
-		var diverged *DivergenceError
+		var diverged *replica.DivergenceError
 		require.ErrorAs(t, firstOf(t, ended, "the replica that differs ends"), &diverged)
 	})
 }

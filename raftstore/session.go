@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -19,7 +20,7 @@ import (
 type Session struct {
 	backend  *Backend
 	config   engine.SessionConfig // TTL is the one that it was opened with
-	listener *listener
+	listener *hub.Listener
 	number   uint64 // of its incarnation
 
 	mu    sync.Mutex
@@ -100,7 +101,7 @@ func (s *Session) note(n *Node, request *engine.Request) (fresh bool, err error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term != term {
-		n.fsm.read(s.learn)
+		n.fsm.Read(s.learn)
 		s.term = term
 	}
 	known, ok := s.asked[request.Nonce]
@@ -204,6 +205,6 @@ func (s *Session) propose(ctx context.Context, c machine.Command) error {
 
 func (s *Session) unlisten() {
 	for _, n := range s.backend.nodes {
-		n.hub.unlisten(s.config.ID, s.listener)
+		n.hub.Unlisten(s.config.ID, s.listener)
 	}
 }

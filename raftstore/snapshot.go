@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 // snapshotMagic is the first line of a saved snapshot. The second is a
@@ -84,7 +85,7 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, err
 
 // describe reads a state.
 func describe(state []byte) (SnapshotInfo, error) {
-	chain, m, err := decodeState(state)
+	chain, m, err := replica.DecodeState(state)
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
@@ -156,7 +157,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
 	var present present
-	n.fsm.read(func(m *machine.Machine) {
+	n.fsm.Read(func(m *machine.Machine) {
 		e := m.Efficiency()
 		present.token, present.order, present.version, present.ceiling = m.LastToken(), m.Order(), m.Version(), m.Ceiling()
 		present.fleet, present.changing = e.Fleet, e.NextVersion != 0
@@ -209,7 +210,7 @@ func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 	if p.changing {
 		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased redis fleet set' of the old fleet", engine.ErrUnavailable)
 	}
-	chain, m, err := decodeState(state)
+	chain, m, err := replica.DecodeState(state)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
@@ -223,5 +224,5 @@ func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 	if result.Code != machine.Done {
 		return nil, 0, fmt.Errorf("raise the token floor: %s", result.Code)
 	}
-	return encodeState(chain, m), result.Token, nil
+	return replica.EncodeState(chain, m), result.Token, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 // Status is how a node is doing.
@@ -27,7 +28,7 @@ type Status struct {
 	Lag uint64
 	// Chain is its history: nodes with the same Chain.Index must have the same
 	// Chain.Hash.
-	Chain     Chain
+	Chain     replica.Chain
 	LastToken fencing.Token
 	Counts    machine.Counts
 	Members   []Member
@@ -44,9 +45,10 @@ func (n *Node) Status() Status {
 	if s.Serves {
 		n.addLags(s.Members, s.LastIndex)
 	}
-	n.fsm.mu.Lock()
-	defer n.fsm.mu.Unlock()
-	s.Chain, s.LastToken, s.Counts, s.Generation = n.fsm.chain, n.fsm.machine.LastToken(), n.fsm.machine.Count(), n.fsm.machine.Generation()
+	s.Chain = n.fsm.Chain()
+	n.fsm.Read(func(m *machine.Machine) {
+		s.LastToken, s.Counts, s.Generation = m.LastToken(), m.Count(), m.Generation()
+	})
 	return s
 }
 
@@ -54,7 +56,7 @@ func (n *Node) Status() Status {
 func (n *Node) addLags(members []Member, last uint64) {
 	for i := range members {
 		m := &members[i]
-		has, known := n.progress.of(m.ID)
+		has, known := n.progress.Of(m.ID)
 		if m.ID == n.ID() {
 			has, known = last, true
 		}

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"bytes"
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
+	"github.com/leased-project/leased/raftstore/replica"
 )
 
 var testFleet = engine.Fleet{Namespace: "leased", Addresses: []string{"r1:6379", "r2:6379", "r3:6379"}, MaxTTL: time.Minute}
@@ -128,7 +131,7 @@ func TestAWaiterLooksForAMoveBeforeItWaits(t *testing.T) {
 		n, ctx := c.leader(), testContext(t)
 		s := openSession(t, c.backend(), time.Hour).(*Session)
 		missed := func() machine.Result {
-			result, err := n.await(ctx, n.leading.Load(), attempt{s.config.ID, s.number, 1}, []fencing.Resource{"a"})
+			result, err := n.await(ctx, n.leading.Load(), hub.Attempt{Session: s.config.ID, Incarnation: s.number, Nonce: 1}, []fencing.Resource{"a"})
 			require.NoError(t, err)
 			return result
 		}
@@ -192,14 +195,15 @@ func TestTopologyOnFollowers(t *testing.T) {
 // A member that is far behind gets a snapshot instead of the log, and one that
 // restarts has its last snapshot before it hears of a leader.
 func TestTopologyFollowsASnapshot(t *testing.T) {
-	leader, follower := newReplica(t), newReplica(t)
-	leader.apply(&machine.SetFleet{Fleet: testFleet})
-	leader.apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency}})
+	n := newBareNode()
 	next := make(chan engine.Topology, 1)
-	go func() { topology, _ := follower.node.NextTopology(testContext(t), 1); next <- topology }()
-	follower.restore(leader)
-	require.Equal(t, leader.node.Topology(), <-next)
-	require.Equal(t, uint64(2), follower.node.Topology().Version)
+	go func() { topology, _ := n.NextTopology(testContext(t), 1); next <- topology }()
+	m := machine.New()
+	m.Apply(&machine.SetFleet{Fleet: testFleet})
+	m.Apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency}})
+	require.NoError(t, n.fsm.Restore(io.NopCloser(bytes.NewReader(replica.EncodeState(replica.Chain{}, m)))))
+	require.Equal(t, m.Topology(), <-next)
+	require.Equal(t, uint64(2), n.Topology().Version)
 }
 
 func TestNextTopologyEndsWithTheNode(t *testing.T) {

@@ -53,6 +53,12 @@ var matrix = []place{
 	// The pure core and the two adapters, which never import each other.
 	{folder: "raftstore/machine", ours: []string{"fencing", "lease/engine"},
 		inTests: []string{"lease/leasetest"}},
+	{folder: "raftstore/lessor", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
+	{folder: "raftstore/proposer", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
+	{folder: "raftstore/hub", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
+	{folder: "raftstore/logstore", theirs: anything},
+	{folder: "raftstore/transport", theirs: anything},
+	{folder: "raftstore/replica", ours: []string{"fencing", "lease/engine", "raftstore/machine", "raftstore/proposer"}, theirs: anything},
 	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},
 	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "redlockadapter/..."}, theirs: anything,

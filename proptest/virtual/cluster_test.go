@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
+	raftreplica "github.com/leased-project/leased/raftstore/replica"
 )
 
 // patience ends a run that hangs. It is virtual, and no measure of speed.
@@ -102,7 +103,7 @@ func (c *cluster) start(m *member) (*raftstore.Node, *wire, error) {
 	wire := c.network.plug(m.name)
 	config.Transport = wire
 	config.Fatal = func(err error) {
-		var diverged *raftstore.DivergenceError
+		var diverged *raftreplica.DivergenceError
 		if errors.As(err, &diverged) {
 			c.story.broken("%v", err)
 		}

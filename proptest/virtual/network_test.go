@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // rpcTimeout is after what time a node gives a call to a peer up.
@@ -37,14 +37,14 @@ func newNetwork(seed uint64) *network {
 		dice: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// wire is a raftstore.Transport on the engine's in-memory transport.
+// wire is a transport.Transport on the engine's in-memory transport.
 type wire struct {
 	*raft.InmemTransport
 	network *network
 	name    string
 }
 
-var _ raftstore.Transport = (*wire)(nil)
+var _ transport.Transport = (*wire)(nil)
 
 // plug connects a node that is opened, in the place of an earlier life of it.
 func (n *network) plug(name string) *wire {

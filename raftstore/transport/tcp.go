@@ -1,7 +1,8 @@
-package raftstore
+package transport
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -17,49 +18,25 @@ const (
 	maxPool = 3
 )
 
-// Transport is how a node reaches its peers.
-type Transport interface {
-	raft.Transport
-	raft.WithPreVote
-	raft.WithClose
+// ErrConfig reports an invalid configuration; the error names the rule.
+var ErrConfig = errors.New("invalid node configuration")
+
+// Config is the configuration of Listen.
+type Config struct {
+	// Address is the TCP address to listen on.
+	Address string
+	// Advertise is the address that peers connect to. Default: Address.
+	Advertise string
+	// TLS must require and verify client certificates. Without TLS both addresses
+	// must be loopback addresses.
+	TLS    *tls.Config
+	Logger hclog.Logger
 }
 
-// steady is a Transport without two of the engine's shortcuts.
-//
-// The heartbeat fast path changes term and state beside the goroutine that owns
-// them: a candidate that is told of a new leader that way, and then gets a late
-// vote, leads too, in the same term, and two entries are committed at one index
-// (hashicorp/raft 695). Heartbeats here go the ordinary way.
-//
-// Pipelined replication can hang for good after a rejection (612), and makes
-// commits slower where there is batching. There is one request in flight here.
-//
-// It also notes how far followers are.
-type steady struct {
-	Transport
-	progress *progress
-}
-
-// AppendEntries sends entries, and notes what was acknowledged.
-func (s steady) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
-	err := s.Transport.AppendEntries(id, target, request, answer)
-	if err == nil && answer.Success {
-		s.progress.note(id, request)
-	}
-	return err
-}
-
-// SetHeartbeatHandler does nothing.
-func (steady) SetHeartbeatHandler(func(raft.RPC)) {}
-
-// AppendEntriesPipeline is refused; the engine then sends one at a time.
-func (steady) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
-	return nil, raft.ErrPipelineReplicationNotSupported
-}
-
-// listen opens the TCP transport of a node.
-func listen(c Config, logger hclog.Logger) (Transport, error) {
-	if err := checkTLS(c); err != nil {
+// Listen opens the TCP transport of a node. It returns ErrConfig for a port that
+// others than the peers could use, and for addresses that peers cannot reach.
+func Listen(c Config) (Transport, error) {
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", c.Address)
@@ -83,13 +60,13 @@ func listen(c Config, logger hclog.Logger) (Transport, error) {
 		stream.Listener = tls.NewListener(listener, stream.tls)
 	}
 	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Logger: logger, Stream: stream, MaxPool: maxPool, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
+		Logger: c.Logger, Stream: stream, MaxPool: maxPool, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
 	}), nil
 }
 
-// checkTLS refuses a port that strangers could use: whoever can speak to it can
-// change the log, and some malformed input ends the process.
-func checkTLS(c Config) error {
+// validate refuses a port that others than the peers could use: a client of the
+// port can change the log, and some malformed input ends the process.
+func (c Config) validate() error {
 	if t := c.TLS; t != nil {
 		switch {
 		case t.ClientAuth != tls.RequireAndVerifyClientCert:
@@ -121,11 +98,11 @@ func checkTLS(c Config) error {
 type streamLayer struct {
 	net.Listener
 	advertised net.Addr
-	name       string // as the operator wrote it, if he did
+	name       string // the advertised address as configured; may be ""
 	tls        *tls.Config
 }
 
-// Addr is the address that peers are told.
+// Addr returns the address that peers connect to.
 func (s *streamLayer) Addr() net.Addr {
 	if s.name != "" {
 		return namedAddr(s.name)
@@ -143,11 +120,11 @@ func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 }
 
 // namedAddr is a host name and port, not resolved: peers check the certificate
-// against it.
+// against the name.
 type namedAddr string
 
-// Network is "tcp".
+// Network returns "tcp".
 func (namedAddr) Network() string { return "tcp" }
 
-// String is the name and the port.
+// String returns the host name and port.
 func (a namedAddr) String() string { return string(a) }

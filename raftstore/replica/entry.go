@@ -1,4 +1,4 @@
-package raftstore
+package replica
 
 import (
 	"encoding/binary"
@@ -15,9 +15,9 @@ const (
 	linkSize = 16
 )
 
-// link is where the proposer of an entry stood: the last entry that it had
-// applied, and its chain there. A replica that stands at the same entry must
-// have the same chain.
+// link is the position of the proposer of an entry: the last entry that it had
+// applied, and its chain there. A replica at the same entry must have the same
+// chain.
 type link struct {
 	index uint64
 	hash  [linkSize]byte
@@ -25,13 +25,15 @@ type link struct {
 
 func (c Chain) link() link { return link{index: c.Index, hash: [linkSize]byte(c.Hash[:linkSize])} }
 
-// encodeEntry is the form of commands in the log. Without commands it is a
-// barrier.
-func encodeEntry(l link, commands []machine.Command) []byte {
+// EncodeEntry returns the form of commands in the log. position is the chain of
+// the proposer; the zero Chain matches every replica. Without commands the entry
+// is a barrier.
+func EncodeEntry(position Chain, commands []machine.Command) []byte {
 	size := 1 + binary.MaxVarintLen64 + linkSize
 	for _, c := range commands {
 		size += proposer.Size(c)
 	}
+	l := position.link()
 	data := make([]byte, 0, size)
 	data = append(data, entryVersion)
 	data = binary.AppendUvarint(data, l.index)

@@ -1,0 +1,13 @@
+// Package hub tells the callers of one replica what its machine does: waiters
+// that they were granted a lock, holders that they lost one, and watchers that a
+// lock has changed.
+//
+// It promises nothing about other replicas. One that lags reports late, so a
+// waiter also checks the machine before it waits, and a leader whose leadership
+// ends sends its waiters to the next leader.
+//
+// The nouns, in reading order: [Attempt] and [Waiters], which have no lock and no
+// goroutine, so that the simulator uses them too (waiters.go); [Listener], a
+// session that wants to know of its losses (listeners.go); [Hub], which adds the
+// lock and the watchers (hub.go).
+package hub

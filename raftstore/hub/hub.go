@@ -1,0 +1,184 @@
+package hub
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// Hub tells waiters, holders and watchers what happens in one replica. All
+// methods may be called concurrently; Applied, Restored and Identify need the
+// lock of the machine.
+type Hub struct {
+	mu        sync.Mutex
+	waiters   Waiters[*Wait]
+	listeners map[engine.SessionID]map[*Listener]*registration
+	watchers  map[fencing.Resource]map[*Watcher]bool
+}
+
+// New returns a Hub that nobody uses yet.
+func New() *Hub {
+	return &Hub{listeners: map[engine.SessionID]map[*Listener]*registration{}, watchers: map[fencing.Resource]map[*Watcher]bool{}}
+}
+
+// Wait is one caller that waits for an attempt.
+type Wait struct {
+	ready  chan struct{}
+	result machine.Result
+	err    error
+}
+
+// Ready returns a channel that is closed when Result may be called.
+func (w *Wait) Ready() <-chan struct{} { return w.ready }
+
+// Result returns how the wait ended.
+func (w *Wait) Result() (machine.Result, error) { return w.result, w.err }
+
+func (w *Wait) answer(result machine.Result, err error) {
+	w.result, w.err = result, err
+	close(w.ready)
+}
+
+// Expect registers a caller that will wait for an attempt. Leave must follow.
+// Check OutcomeOf in between: the attempt may have left the queue before.
+func (h *Hub) Expect(a Attempt) *Wait {
+	w := &Wait{ready: make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiters.Add(a, w)
+	return w
+}
+
+// Leave ends the registration of Expect.
+func (h *Hub) Leave(a Attempt, w *Wait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiters.Remove(a, w)
+}
+
+// Watcher is one caller that watches a lock.
+type Watcher struct{ changed chan struct{} }
+
+// NewWatcher returns a Watcher whose first change is already due.
+func NewWatcher() *Watcher {
+	w := &Watcher{changed: make(chan struct{}, 1)}
+	w.notify()
+	return w
+}
+
+// Changed returns a channel that receives a value after one or more changes.
+func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+
+func (w *Watcher) notify() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Watch registers a watcher of a lock. Call stop when done.
+func (h *Hub) Watch(resource fencing.Resource, w *Watcher) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watchers[resource] == nil {
+		h.watchers[resource] = map[*Watcher]bool{}
+	}
+	h.watchers[resource][w] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if delete(h.watchers[resource], w); len(h.watchers[resource]) == 0 {
+			delete(h.watchers, resource)
+		}
+	}
+}
+
+// Applied follows a command that m has applied. It returns the calls to
+// listeners, which the caller makes without any lock.
+func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (calls []func()) {
+	if len(events) == 0 {
+		switch c.(type) { // the frequent commands that concern nobody
+		case *machine.Acquire, *machine.Release, *machine.OpenSession:
+			return nil
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiters.Applied(m, c, events, (*Wait).answer)
+	for i := range events {
+		e := &events[i]
+		h.notifyWatchers(e.Resources)
+		switch e.Type {
+		case machine.EventExpired:
+			calls = append(calls, h.losses(attemptOf(e), engine.ErrExpired)...)
+		case machine.EventBroken:
+			calls = append(calls, h.losses(attemptOf(e), broken(c))...)
+		}
+	}
+	if result.Code != machine.Done { // no session has ended
+		return calls
+	}
+	switch c := c.(type) {
+	case *machine.CloseSession:
+		h.removeIncarnation(c.Session, c.Incarnation)
+	case *machine.Expire:
+		h.removeIncarnation(c.Session, c.Incarnation)
+	case *machine.EndSessions:
+		h.removeEnded(m)
+	}
+	return calls
+}
+
+// Restored follows the replacement of the machine by a snapshot: holders that
+// the new one does not know have lost, waiters that it has granted are answered,
+// and all watchers look again. It returns calls as Applied does.
+func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := range h.listeners {
+		_, requests, _ := old.Session(id)
+		for _, r := range requests {
+			a := Attempt{id, old.SessionInfo(id).Incarnation, r.Party.Nonce}
+			if r.Party.Token != fencing.None && now.Attempt(id, a.Incarnation, a.Nonce).Token != r.Party.Token {
+				calls = append(calls, h.losses(a, fmt.Errorf("%w: the service was restored from a snapshot without it", engine.ErrNotHeld))...)
+			}
+		}
+	}
+	h.removeEnded(now)
+	h.waiters.Restored(now, (*Wait).answer)
+	for name := range h.watchers {
+		h.notifyWatchers([]fencing.Resource{name})
+	}
+	return calls
+}
+
+// notifyWatchers wakes the watchers of locks. The caller holds mu.
+func (h *Hub) notifyWatchers(names []fencing.Resource) {
+	if len(h.watchers) == 0 {
+		return
+	}
+	for _, name := range names {
+		for w := range h.watchers[name] {
+			w.notify()
+		}
+	}
+}
+
+// broken returns why a command broke a holder.
+func broken(c machine.Command) error {
+	switch c.(type) {
+	case *machine.SetPolicy, *machine.DeletePolicy:
+		return fmt.Errorf("%w: an operator moved the lock to efficiency mode without waiting for its holders", engine.ErrTaken)
+	}
+	return fmt.Errorf("%w: broken by an operator", engine.ErrTaken)
+}
+
+// Idle reports whether nobody waits, listens or watches.
+func (h *Hub) Idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.waiters.Len() == 0 && len(h.listeners) == 0 && len(h.watchers) == 0
+}

@@ -1,0 +1,181 @@
+package hub
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// wait queues an attempt behind the holder of "a", and registers a waiter.
+func (r *replica) wait(incarnation uint64, nonce engine.Nonce) *Wait {
+	result := r.apply(&machine.Acquire{Session: r.id, Incarnation: incarnation,
+		Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{"a"}, Mode: engine.Correctness, Wait: true, Holder: "test"}})
+	require.Equal(r.t, machine.Queued, result.Code)
+	return r.hub.Expect(Attempt{r.id, incarnation, nonce})
+}
+
+func requireWaiting(t *testing.T, w *Wait) {
+	t.Helper()
+	select {
+	case <-w.Ready():
+		require.Fail(t, "the wait has ended")
+	default:
+	}
+}
+
+func requireEnded(t *testing.T, w *Wait) (machine.Result, error) {
+	t.Helper()
+	select {
+	case <-w.Ready():
+	default:
+		require.FailNow(t, "it still waits")
+	}
+	return w.Result()
+}
+
+func TestReleaseGrantsTheNextWaiter(t *testing.T) {
+	r := newReplica(t)
+	k, first := r.open("a")
+	second, third := r.wait(k, 2), r.wait(k, 3)
+	copied := r.hub.Expect(Attempt{r.id, k, 2})
+	r.apply(&machine.Release{Session: r.id, Incarnation: k, Nonce: 1})
+	result, err := requireEnded(t, second)
+	require.NoError(t, err)
+	require.Equal(t, machine.Granted, result.Code)
+	require.True(t, result.Token.Newer(first))
+	same, err := requireEnded(t, copied)
+	require.NoError(t, err)
+	require.Equal(t, result, same, "a second caller of the attempt")
+	requireWaiting(t, third)
+
+	r.apply(&machine.Release{Session: r.id, Incarnation: k, Nonce: 3})
+	_, err = requireEnded(t, third)
+	require.ErrorIs(t, err, engine.ErrHeld)
+	require.ErrorContains(t, err, "attempt 3 was released")
+	require.True(t, r.hub.Idle())
+}
+
+func TestEndOfTheSessionEndsItsWaits(t *testing.T) {
+	r := newReplica(t)
+	k, _ := r.open("a")
+	w := r.wait(k, 2)
+	r.expire(k)
+	_, err := requireEnded(t, w)
+	require.ErrorIs(t, err, engine.ErrExpired)
+}
+
+func TestMigrationEndsWaits(t *testing.T) {
+	r := newReplica(t)
+	k, _ := r.open("a")
+	w := r.wait(k, 2)
+	require.Equal(t, machine.Done, r.apply(&machine.SetFleet{Fleet: engine.Fleet{Addresses: []string{"127.0.0.1:6379"}}}).Code)
+	require.Equal(t, machine.Done, r.apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency}}).Code)
+	result, err := requireEnded(t, w)
+	require.NoError(t, err)
+	require.Equal(t, machine.Moving, result.Code)
+}
+
+func TestLeaveEndsARegistration(t *testing.T) {
+	r := newReplica(t)
+	k, _ := r.open("a")
+	w := r.wait(k, 2)
+	other := r.hub.Expect(Attempt{r.id, k, 2})
+	r.hub.Leave(Attempt{r.id, k, 2}, w)
+	r.apply(&machine.Release{Session: r.id, Incarnation: k, Nonce: 1})
+	requireWaiting(t, w)
+	_, err := requireEnded(t, other)
+	require.NoError(t, err)
+	r.hub.Leave(Attempt{r.id, k, 2}, other)
+	require.True(t, r.hub.Idle())
+}
+
+// No waiter waits for a token that will never come.
+func TestWaitersAreToldThatNoTokenIsLeft(t *testing.T) {
+	for name, spend := range map[string]func(r *replica, k uint64){
+		"the last token is granted": func(r *replica, k uint64) {
+			r.apply(&machine.RaiseFloor{By: fencing.MaxToken - r.machine.LastToken() - 1})
+			r.acquireAs(k, 9, "b")
+		},
+		"the floor is raised": func(r *replica, _ uint64) {
+			r.apply(&machine.RaiseFloor{By: fencing.MaxToken - r.machine.LastToken()})
+		},
+		"a snapshot is restored": func(r *replica, _ uint64) {
+			other := newReplica(r.t)
+			other.restore(r)
+			other.apply(&machine.RaiseFloor{By: fencing.MaxToken - r.machine.LastToken()})
+			r.restore(other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			k, _ := r.open("a")
+			w := r.wait(k, 2)
+			spend(r, k)
+			result, err := requireEnded(t, w)
+			require.NoError(t, err)
+			require.Equal(t, machine.Exhausted, result.Code)
+			require.Equal(t, machine.Exhausted, OutcomeOf(r.machine, Attempt{r.id, k, 2}).Code, "for those who ask again")
+		})
+	}
+}
+
+func (r *replica) acquireAs(k uint64, nonce engine.Nonce, lock fencing.Resource) {
+	result := r.apply(&machine.Acquire{Session: r.id, Incarnation: k,
+		Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{lock}, Mode: engine.Correctness, Holder: "test"}})
+	require.Equal(r.t, machine.Granted, result.Code)
+}
+
+func TestRestoredStateAnswersWaiters(t *testing.T) {
+	leader, follower := newReplica(t), newReplica(t)
+	follower.id = leader.id
+	k, _ := leader.open("a")
+	leader.wait(k, 2)
+	w := follower.hub.Expect(Attempt{leader.id, k, 2})
+	follower.restore(leader)
+	requireWaiting(t, w)
+	leader.apply(&machine.Release{Session: leader.id, Incarnation: k, Nonce: 1})
+	follower.restore(leader)
+	result, err := requireEnded(t, w)
+	require.NoError(t, err)
+	require.Equal(t, machine.Granted, result.Code)
+
+	w = follower.hub.Expect(Attempt{leader.id, k, 3})
+	follower.restore(leader)
+	_, err = requireEnded(t, w)
+	require.ErrorIs(t, err, engine.ErrUncertain, "an attempt that the new state does not know")
+	leader.expire(k)
+	w = follower.hub.Expect(Attempt{leader.id, k, 2})
+	follower.restore(leader)
+	_, err = requireEnded(t, w)
+	require.ErrorIs(t, err, engine.ErrExpired)
+}
+
+func TestWatchersAreToldOfChanges(t *testing.T) {
+	r := newReplica(t)
+	changed := func(w *Watcher) bool {
+		select {
+		case <-w.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	w, other := NewWatcher(), NewWatcher()
+	require.True(t, changed(w), "the first status is due at once")
+	require.True(t, changed(other))
+	stop := r.hub.Watch("a", w)
+	defer r.hub.Watch("b", other)()
+	r.open("a")
+	require.True(t, changed(w))
+	require.False(t, changed(other))
+	r.restore(r)
+	require.True(t, changed(w))
+	require.True(t, changed(other))
+	stop()
+	r.apply(&machine.EndSessions{})
+	require.False(t, changed(w))
+}
