@@ -12,44 +12,44 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
-// certificates are the TLS of a member. Certificate and authority can be
-// reloaded; connections that exist stay. While the authority changes, tls-ca of
-// all members has both, the old one and the new one.
+// certificates is the TLS configuration of a member. The certificate and the CA can
+// be reloaded; existing connections stay. To change the CA, tls-ca of all members
+// contains both CAs for a while.
 type certificates struct {
-	certFile, keyFile, authorityFile string
-	askClients                       bool
-	current                          atomic.Pointer[identityTLS]
-	// hosts are those of the members, for connections by IP address.
+	certFile, keyFile, caFile string
+	requireClient             bool
+	current                   atomic.Pointer[loadedCertificates]
+	// hosts returns the hosts of the members, for connections by IP address.
 	hosts func() []string
 }
 
-// identityTLS is what the files said when they were read last.
-type identityTLS struct {
-	own       *tls.Certificate
-	authority *x509.CertPool
+// loadedCertificates is the content of the files.
+type loadedCertificates struct {
+	own *tls.Certificate
+	ca  *x509.CertPool
 }
 
-// newCertificates reads the files; nil without any.
+// newCertificates reads the files. It returns nil without tls-cert.
 func newCertificates(s *settings.Settings, hosts func() []string) (*certificates, error) {
 	if s.TLSCert == "" {
-		return nil, nil //nolint:nilnil // nil is no TLS
+		return nil, nil //nolint:nilnil // nil means no TLS
 	}
-	c := &certificates{certFile: s.TLSCert, keyFile: s.TLSKey, authorityFile: s.TLSCA, askClients: s.TLSClients, hosts: hosts}
+	c := &certificates{certFile: s.TLSCert, keyFile: s.TLSKey, caFile: s.TLSCA, requireClient: s.TLSClients, hosts: hosts}
 	return c, c.reload()
 }
 
-// reload reads the files again. If that fails what was read before stays.
+// reload reads the files again. If that fails, the old content stays in effect.
 func (c *certificates) reload() error {
 	if c == nil {
 		return nil
 	}
-	text, err := os.ReadFile(c.authorityFile)
+	text, err := os.ReadFile(c.caFile)
 	if err != nil {
 		return fmt.Errorf("read tls-ca: %w", err)
 	}
-	fresh := &identityTLS{authority: x509.NewCertPool()}
-	if !fresh.authority.AppendCertsFromPEM(text) {
-		return fmt.Errorf("tls-ca (%s) must have a certificate in PEM form", c.authorityFile)
+	fresh := &loadedCertificates{ca: x509.NewCertPool()}
+	if !fresh.ca.AppendCertsFromPEM(text) {
+		return fmt.Errorf("tls-ca (%s) contains no PEM certificate", c.caFile)
 	}
 	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
@@ -68,58 +68,58 @@ func (c *certificates) ownAsClient(*tls.CertificateRequestInfo) (*tls.Certificat
 	return c.current.Load().own, nil
 }
 
-// asking is a server that asks its clients for a certificate of the present
-// authority.
-func (c *certificates) asking() *tls.Config {
+// mutual returns a server configuration that requires a client certificate signed by
+// the current CA.
+func (c *certificates) mutual() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.own, ClientAuth: tls.RequireAndVerifyClientCert,
-		ClientCAs: c.current.Load().authority}
+		ClientCAs: c.current.Load().ca}
 }
 
-func (c *certificates) askingNow(*tls.ClientHelloInfo) (*tls.Config, error) { return c.asking(), nil }
+func (c *certificates) mutualNow(*tls.ClientHelloInfo) (*tls.Config, error) { return c.mutual(), nil }
 
-// api is the TLS of the API.
+// api returns the TLS configuration of the API.
 func (c *certificates) api() *tls.Config {
 	switch {
 	case c == nil:
 		return nil
-	case c.askClients:
-		config := c.asking()
-		config.GetConfigForClient = c.askingNow
+	case c.requireClient:
+		config := c.mutual()
+		config.GetConfigForClient = c.mutualNow
 		return config
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.own}
 }
 
-// toPeers is how the APIs of other members are reached now.
+// toPeers returns the TLS configuration for calls to other members.
 func (c *certificates) toPeers() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.current.Load().authority, GetClientCertificate: c.ownAsClient}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.current.Load().ca, GetClientCertificate: c.ownAsClient}
 }
 
-// raft is the TLS between members: both sides show a certificate. The engine
-// keeps this configuration, so the server's certificate is checked by verify,
-// with the authority of then.
+// raft returns the TLS configuration between members: both sides present a
+// certificate. Raft keeps this configuration, so verify checks the server's
+// certificate against the CA at that time.
 func (c *certificates) raft() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	config := c.asking()
-	config.GetConfigForClient = c.askingNow
+	config := c.mutual()
+	config.GetConfigForClient = c.mutualNow
 	config.GetClientCertificate = c.ownAsClient
 	config.RootCAs = config.ClientCAs
 	config.InsecureSkipVerify, config.VerifyConnection = true, c.verify
 	return config
 }
 
-// verify checks the certificate of a member that this one has connected to. By
-// IP address the name is not known here: it must be that of some member.
+// verify checks the certificate of another member. For a connection to an IP address
+// crypto/tls does not provide the name: it must be the address of any member.
 func (c *certificates) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
-		return errors.New("the other side has shown no certificate")
+		return errors.New("the other member presented no certificate")
 	}
-	leaf, options := state.PeerCertificates[0], x509.VerifyOptions{Roots: c.current.Load().authority, DNSName: state.ServerName,
+	leaf, options := state.PeerCertificates[0], x509.VerifyOptions{Roots: c.current.Load().ca, DNSName: state.ServerName,
 		Intermediates: x509.NewCertPool()}
 	for _, other := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(other)
@@ -132,10 +132,10 @@ func (c *certificates) verify(state tls.ConnectionState) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the certificate of %q is not that of a member's address", leaf.Subject.CommonName)
+	return fmt.Errorf("the certificate of %q is not valid for the address of a member", leaf.Subject.CommonName)
 }
 
-// hostsOf are the hosts of addresses.
+// hostsOf returns the hosts of addresses.
 func hostsOf(addresses []string) []string {
 	var hosts []string
 	for _, address := range addresses {

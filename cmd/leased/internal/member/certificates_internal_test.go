@@ -20,8 +20,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 )
 
-// selfSigned writes a certificate for loopback that is its own authority, and its
-// key.
+// selfSigned writes a self-signed certificate for loopback, and its key.
 func selfSigned(t *testing.T, dir, name string) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -38,20 +37,20 @@ func selfSigned(t *testing.T, dir, name string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// shake lets two sides meet, and returns what each says.
-func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
+// handshake performs a TLS handshake and returns the error of each side.
+func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		conn, err := listener.Accept()
 		if err == nil {
 			err = tls.Server(conn, server).Handshake()
 			conn.Close()
 		}
-		told <- err
+		result <- err
 	}()
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)
@@ -60,16 +59,16 @@ func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error
 	if clientErr != nil {
 		conn.Close()
 	}
-	return <-told, clientErr
+	return <-result, clientErr
 }
 
-// A reload takes a new authority, for those who come and those who are called,
-// among members and at the API.
-func TestReloadTakesTheAuthority(t *testing.T) {
+// A reload changes the CA for incoming and outgoing connections, of members and of
+// the API.
+func TestReloadCA(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := selfSigned(t, dir, "old")
 	nextCert, nextKey := selfSigned(t, dir, "next")
-	authority := filepath.Join(dir, "ca.pem")
+	ca := filepath.Join(dir, "ca.pem")
 	trust := func(files ...string) {
 		var text []byte
 		for _, file := range files {
@@ -77,36 +76,36 @@ func TestReloadTakesTheAuthority(t *testing.T) {
 			require.NoError(t, err)
 			text = append(text, part...)
 		}
-		require.NoError(t, os.WriteFile(authority, text, 0o600))
+		require.NoError(t, os.WriteFile(ca, text, 0o600))
 	}
 	trust(cert)
-	c, err := newCertificates(&settings.Settings{TLSCert: cert, TLSKey: key, TLSCA: authority, TLSClients: true},
+	c, err := newCertificates(&settings.Settings{TLSCert: cert, TLSKey: key, TLSCA: ca, TLSClients: true},
 		func() []string { return []string{"127.0.0.1"} })
 	require.NoError(t, err)
-	api, members := c.api(), c.raft() // they were handed out, and stay
-	other, err := tls.LoadX509KeyPair(nextCert, nextKey)
+	api, members := c.api(), c.raft() // existing configurations follow the reload
+	nextPair, err := tls.LoadX509KeyPair(nextCert, nextKey)
 	require.NoError(t, err)
-	stranger := &tls.Config{Certificates: []tls.Certificate{other}, InsecureSkipVerify: true} //nolint:gosec // who is checked is the other side
+	other := &tls.Config{Certificates: []tls.Certificate{nextPair}, InsecureSkipVerify: true} //nolint:gosec // only the other side is checked
 
-	come := func() (errs []error) {
+	connect := func() (errs []error) {
 		for _, server := range []*tls.Config{api, members} {
-			serverErr, _ := shake(t, server, stranger)
+			serverErr, _ := handshake(t, server, other)
 			errs = append(errs, serverErr)
 		}
-		_, called := shake(t, stranger, members)
-		return append(errs, called)
+		_, clientErr := handshake(t, other, members)
+		return append(errs, clientErr)
 	}
-	for _, err := range come() {
-		require.Error(t, err, "a stranger was let in")
+	for _, err := range connect() {
+		require.Error(t, err, "a certificate of an unknown CA was accepted")
 	}
 	trust(cert, nextCert)
 	require.NoError(t, c.reload())
-	for _, err := range come() {
+	for _, err := range connect() {
 		require.NoError(t, err)
 	}
 	trust(cert)
 	require.NoError(t, c.reload())
-	for _, err := range come() {
-		require.Error(t, err, "who is not trusted any more was let in")
+	for _, err := range connect() {
+		require.Error(t, err, "a certificate of a removed CA was accepted")
 	}
 }

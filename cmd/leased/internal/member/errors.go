@@ -2,11 +2,10 @@ package member
 
 import "errors"
 
-// What an operator can act on. Match with errors.Is.
+// Errors that an operator can act on. Match them with errors.Is.
 var (
-	// ErrIdentity: the folder belongs to another member, or the member has lost
-	// its folder.
-	ErrIdentity = errors.New("member is not who it was")
-	// ErrFormation: the members do not fit together.
+	// ErrIdentity reports that the data folder does not belong to this member.
+	ErrIdentity = errors.New("data folder and member do not match")
+	// ErrFormation reports that the settings of the members conflict.
 	ErrFormation = errors.New("cluster cannot be formed")
 )

@@ -11,22 +11,21 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// formPause is the time between two looks at the other members.
-const formPause = 300 * time.Millisecond
+// formInterval is the time between two attempts to form a cluster.
+const formInterval = 300 * time.Millisecond
 
-// form makes this member part of a cluster, unless it is already. It tries
-// until ctx ends.
+// form makes this member part of a cluster. It retries until ctx ends.
 func (m *Member) form(ctx context.Context) error {
-	tick := time.NewTicker(formPause)
+	tick := time.NewTicker(formInterval)
 	defer tick.Stop()
-	told := ""
+	logged := ""
 	for {
 		done, missing, err := m.formOnce(ctx)
 		if done || err != nil {
 			return err
 		}
-		if missing != told {
-			told = missing
+		if missing != logged {
+			logged = missing
 			m.logger.Info("waiting to form a cluster", "for", missing)
 		}
 		select {
@@ -37,20 +36,20 @@ func (m *Member) form(ctx context.Context) error {
 	}
 }
 
-// formOnce looks once. It says whether this member is part of a cluster now,
-// and else what is missing.
+// formOnce tries once. It reports whether this member is part of a cluster, and if
+// not, what is missing.
 func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err error) {
 	known := m.node.Members()
 	part := len(known) > 0
-	if m.node.CatchingUp() { // it was stopped, and what it knows may be of the past
+	if m.node.CatchingUp() { // it was stopped while it joined, and its configuration may be out of date
 		part = true
-	} else if part && !m.learns(known) {
+	} else if part && !m.isNonVoter(known) {
 		return true, "", nil
 	}
 	if !part && m.settings.BootstrapExpect == 1 {
 		return true, "", m.bootstrap()
 	}
-	answers := m.peers.ask(ctx)
+	answers := m.peers.statuses(ctx)
 	for address, status := range answers {
 		if len(status.Members) == 0 || status.Id == m.settings.ID {
 			continue
@@ -66,19 +65,20 @@ func (m *Member) formOnce(ctx context.Context) (done bool, missing string, err e
 		return false, "", err
 	}
 	if len(members) < m.settings.BootstrapExpect {
-		return false, fmt.Sprintf("%d members, %d are here", m.settings.BootstrapExpect, len(members)), nil
+		return false, fmt.Sprintf("%d members; %d are running", m.settings.BootstrapExpect, len(members)), nil
 	}
-	// One begins: the first by name. The others join it.
+	// The member with the smallest id starts the cluster. The others join it.
 	for _, other := range members {
 		if other.ID < m.settings.ID {
-			return false, "member " + other.ID + " to begin", nil
+			return false, "member " + other.ID + " to start the cluster", nil
 		}
 	}
 	return true, "", m.bootstrap()
 }
 
-// learns: this member was let in, and stopped before it had a vote.
-func (m *Member) learns(members []raftstore.Member) bool {
+// isNonVoter reports whether this member has joined but was stopped before it became
+// a voter.
+func (m *Member) isNonVoter(members []raftstore.Member) bool {
 	for _, other := range members {
 		if other.ID == m.settings.ID {
 			return !other.Voter
@@ -93,21 +93,21 @@ func (m *Member) bootstrap() error {
 		return nil
 	}
 	if err == nil {
-		m.logger.Info("began a new cluster")
+		m.logger.Info("started a new cluster")
 	}
 	return err
 }
 
-// founders are the members that answered. Each must be another one.
+// founders returns the members that answered. Their ids and addresses must differ.
 func founders(answers map[string]*pb.StatusResponse) ([]raftstore.Member, error) {
 	byID, byRaft := map[string]string{}, map[string]string{}
 	var members []raftstore.Member
 	for address, status := range answers {
 		if other, twice := byID[status.Id]; twice {
-			return nil, fmt.Errorf("%w: %s and %s are both member %q; give each an id of its own", ErrFormation, other, address, status.Id)
+			return nil, fmt.Errorf("%w: the members at %s and %s have the same id %q; give each its own id", ErrFormation, other, address, status.Id)
 		}
 		if other, twice := byRaft[status.RaftAddress]; twice {
-			return nil, fmt.Errorf("%w: %s and %s both have raft-advertise %s", ErrFormation, other, address, status.RaftAddress)
+			return nil, fmt.Errorf("%w: the members at %s and %s have the same raft-advertise address %s", ErrFormation, other, address, status.RaftAddress)
 		}
 		byID[status.Id], byRaft[status.RaftAddress] = address, address
 		members = append(members, raftstore.Member{ID: status.Id, Address: status.RaftAddress})

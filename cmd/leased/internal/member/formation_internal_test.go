@@ -13,8 +13,8 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// A cluster must not begin with one member counted twice.
-func TestFoundersAreDifferentMembers(t *testing.T) {
+// A new cluster must not count one member twice.
+func TestFoundersAreDistinct(t *testing.T) {
 	members, err := founders(map[string]*pb.StatusResponse{
 		"h1:7420": {Id: "a", RaftAddress: "h1:7421"}, "h2:7420": {Id: "b", RaftAddress: "h2:7421"}})
 	require.NoError(t, err)
@@ -23,22 +23,22 @@ func TestFoundersAreDifferentMembers(t *testing.T) {
 	_, err = founders(map[string]*pb.StatusResponse{
 		"h1:7420": {Id: "a", RaftAddress: "h1:7421"}, "h2:7420": {Id: "a", RaftAddress: "h2:7421"}})
 	require.ErrorIs(t, err, ErrFormation)
-	require.ErrorContains(t, err, `are both member "a"`)
+	require.ErrorContains(t, err, `have the same id "a"`)
 
 	_, err = founders(map[string]*pb.StatusResponse{
 		"h1:7420": {Id: "a", RaftAddress: "h:7421"}, "h2:7420": {Id: "b", RaftAddress: "h:7421"}})
 	require.ErrorIs(t, err, ErrFormation)
-	require.ErrorContains(t, err, "both have raft-advertise h:7421")
+	require.ErrorContains(t, err, "have the same raft-advertise address h:7421")
 }
 
-// A member that was stopped before it had caught up may believe to be the only
-// one. It asks to join again, and begins nothing.
-func TestAMemberThatIsCatchingUpIsNotDone(t *testing.T) {
-	for _, began := range []bool{false, true} {
+// A member that was stopped before it caught up may find itself the only member of
+// its configuration. It must join again, and must not start a cluster.
+func TestMemberThatCatchesUpJoinsAgain(t *testing.T) {
+	for _, configured := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			storage := raftstore.MemoryStorage()
 			require.NoError(t, storage.Stable.SetUint64([]byte("CatchUp"), 1<<40))
-			if began {
+			if configured {
 				entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
 					Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"}}})}
 				require.NoError(t, storage.Log.StoreLog(entry))
@@ -52,7 +52,7 @@ func TestAMemberThatIsCatchingUpIsNotDone(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, done)
 			require.Contains(t, missing, "a member of the cluster")
-			require.Equal(t, began, len(node.Members()) == 1)
+			require.Equal(t, configured, len(node.Members()) == 1)
 		})
 	}
 }

@@ -15,18 +15,18 @@ import (
 
 const (
 	identityFile = "member.json"
-	// askTime bounds one question to another member.
-	askTime = 2 * time.Second
+	// statusTimeout bounds a status request to another member.
+	statusTimeout = 2 * time.Second
 )
 
-// identity is what the folder of a member says about it.
+// identity is the content of the identity file in a data folder.
 type identity struct {
 	ID string `json:"id"`
 }
 
-// claim makes the folder that of this member, or finds that it is. A new folder
-// under a name that the cluster knows is refused: the member that had the name
-// may have voted, and this one does not remember.
+// claim checks that the data folder belongs to this member, or assigns a new one to
+// it. It rejects a new folder for an id that the cluster knows: that member may have
+// voted, and the new folder has no record of it.
 func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 	path := filepath.Join(s.Data, identityFile)
 	text, err := os.ReadFile(path)
@@ -34,21 +34,21 @@ func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 	case err == nil:
 		var found identity
 		if json.Unmarshal(text, &found) != nil || found.ID == "" {
-			return fmt.Errorf("%w: %s cannot be read", ErrIdentity, path)
+			return fmt.Errorf("%w: %s is damaged", ErrIdentity, path)
 		}
 		if found.ID != s.ID {
-			return fmt.Errorf("%w: the folder %s is that of member %q, and id is %q; a member keeps its id for ever",
+			return fmt.Errorf("%w: the data folder %s belongs to member %q, but id is %q; the id of a member cannot change",
 				ErrIdentity, s.Data, found.ID, s.ID)
 		}
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("read the member's identity: %w", err)
 	}
-	if err := p.refuseKnown(ctx, s); err != nil {
+	if err := p.rejectKnown(ctx, s); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
-		return fmt.Errorf("make the member's folder: %w", err)
+		return fmt.Errorf("create the data folder: %w", err)
 	}
 	text, err = json.Marshal(identity{ID: s.ID})
 	if err != nil {
@@ -60,13 +60,13 @@ func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 	return nil
 }
 
-// refuseKnown fails if a member that answers knows this name already.
-func (p *peers) refuseKnown(ctx context.Context, s *settings.Settings) error {
-	for _, status := range p.ask(ctx) {
+// rejectKnown fails if another member already knows this id.
+func (p *peers) rejectKnown(ctx context.Context, s *settings.Settings) error {
+	for _, status := range p.statuses(ctx) {
 		for _, m := range status.Members {
 			if m.Id == s.ID {
-				return fmt.Errorf("%w: the cluster knows a member %q, and the folder %s is new, so what that member has voted for is forgotten; "+
-					"run `leased cluster remove %s` first, or start it with its old folder", ErrIdentity, s.ID, s.Data, s.ID)
+				return fmt.Errorf("%w: the cluster has a member %q, but the data folder %s is new and has no record of its votes; "+
+					"run `leased cluster remove %s` first, or start the member with its old data folder", ErrIdentity, s.ID, s.Data, s.ID)
 			}
 		}
 	}

@@ -13,15 +13,16 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
 )
 
 const (
-	// handOverTime bounds how long a leader looks for a successor.
-	handOverTime = 5 * time.Second
-	// quietTime is how long it waits for the successor to serve.
-	quietTime = 3 * time.Second
+	// transferTimeout bounds the transfer of leadership on stop.
+	transferTimeout = 5 * time.Second
+	// successorTimeout bounds the wait for the new leader after a transfer.
+	successorTimeout = 3 * time.Second
 )
 
 // Member is a running member of the service.
@@ -29,7 +30,7 @@ type Member struct {
 	settings *settings.Settings
 	logger   *slog.Logger
 	certs    *certificates
-	callers  *callers
+	creds    *credentials
 	peers    *peers
 	node     *raftstore.Node
 	known    atomic.Pointer[raftstore.Node] // node, once it is open
@@ -42,8 +43,8 @@ type Member struct {
 	failed chan error
 }
 
-// Start starts a member. It returns when the API answers; the cluster may take
-// longer to form. version is what the API tells.
+// Start starts a member. It returns when the API answers; forming the cluster may
+// take longer. version is the version that the API reports.
 func Start(ctx context.Context, s *settings.Settings, version string, logger *slog.Logger) (*Member, error) {
 	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 2)}
 	m.policies.Store(&s.Policies)
@@ -51,25 +52,25 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	if m.certs, err = newCertificates(s, m.hosts); err != nil {
 		return nil, err
 	}
-	if m.callers, err = newCallers(s, logger); err != nil {
+	if m.creds, err = newCredentials(s, logger); err != nil {
 		return nil, err
 	}
 	if err := s.RedisNodes.Check(s.Redis); err != nil {
 		return nil, err
 	}
-	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.callers.secret, logger: logger}
+	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.creds.secret, logger: logger}
 	if err := claim(ctx, s, m.peers); err != nil {
 		return nil, err
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
-		Users: m.callers.users, Secret: m.callers.secret, Logger: logger, Feed: server.NewFeed(),
+		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(),
 		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen (%s): %w; is another member running here?", s.Listen, err)
+		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
 	}
 	m.node, err = raftstore.Open(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
-		TLS: m.certs.raft(), HeartbeatTimeout: s.Heartbeat, Logger: logger, Observer: config.Feed})
+		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: logger, Observer: config.Hub})
 	if err != nil {
 		listener.Close()
 		return nil, err
@@ -87,7 +88,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	return m, nil
 }
 
-// run serves, and forms the cluster beside it.
+// run serves the API and forms the cluster.
 func (m *Member) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
@@ -101,19 +102,19 @@ func (m *Member) run() {
 			m.failed <- fmt.Errorf("form the cluster: %w", err)
 		}
 	})
-	m.work.Go(func() { m.police(ctx) })
+	m.work.Go(func() { m.applyPolicies(ctx) })
 }
 
-// Failed tells why the member cannot go on.
+// Failed returns a channel with the error that ends the member.
 func (m *Member) Failed() <-chan error { return m.failed }
 
-// Node is the member's part in the cluster.
+// Node returns the Raft node of the member.
 func (m *Member) Node() *raftstore.Node { return m.node }
 
-// Address is where clients reach the API.
+// Address returns the API address.
 func (m *Member) Address() string { return m.server.Address() }
 
-// hosts are the hosts of all members that this one knows of.
+// hosts returns the hosts of all known members.
 func (m *Member) hosts() []string {
 	addresses := slices.Clone(m.settings.Join)
 	if node := m.known.Load(); node != nil {
@@ -124,19 +125,19 @@ func (m *Member) hosts() []string {
 	return hostsOf(addresses)
 }
 
-// Reload takes the policies of new settings, and reads certificate, authority,
-// users and own secret again. Other changes need a restart. If one of them is bad
-// all stays as it was.
+// Reload applies the policies of new settings, and reloads the certificate, the CA,
+// the users and the secret. Other changes need a restart. If one of them is invalid,
+// nothing changes.
 func (m *Member) Reload(s *settings.Settings) error {
-	fresh, err := m.callers.read()
+	fresh, err := m.creds.read()
 	if err != nil {
 		return err
 	}
 	if err := m.certs.reload(); err != nil {
 		return err
 	}
-	m.callers.take(fresh)
-	m.callers.report(m.logger, len(fresh.users))
+	m.creds.replace(fresh)
+	m.creds.report(m.logger, len(fresh.users))
 	m.policies.Store(&s.Policies)
 	select {
 	case m.reloaded <- struct{}{}:
@@ -145,14 +146,14 @@ func (m *Member) Reload(s *settings.Settings) error {
 	return nil
 }
 
-// Stop hands leadership over, if there is someone to take it, and ends the
-// member. What was granted stays granted.
+// Stop transfers leadership to another voter, if there is one, and stops the
+// member. It releases no leases.
 func (m *Member) Stop() error {
 	m.cancel()
 	if m.node.Leads() && m.voters() > 1 {
-		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+		ctx, cancel := context.WithTimeout(context.Background(), transferTimeout)
 		if err := m.node.Transfer(ctx, ""); err != nil {
-			m.logger.Warn("could not hand over; the others will elect a leader", "error", err)
+			m.logger.Warn("could not transfer leadership; the other members will elect a leader", "error", err)
 		} else {
 			m.awaitSuccessor(ctx)
 		}
@@ -173,16 +174,16 @@ func (m *Member) voters() int {
 	return n
 }
 
-// awaitSuccessor waits a little until another leads, so that clients that ask
-// this member are told where to go.
+// awaitSuccessor waits until another member leads, so that this one can redirect
+// its clients.
 func (m *Member) awaitSuccessor(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, quietTime)
+	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		if leader, _ := m.node.Leader(); leader != "" && leader != m.settings.ID {
-			m.logger.Info("handed over", "leader", leader)
+			m.logger.Info("transferred leadership", "leader", leader)
 			return
 		}
 		select {

@@ -20,10 +20,10 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// patience ends a test that hangs. It is no measure of speed.
-const patience = 2 * time.Minute
+// testTimeout ends a test that hangs.
+const testTimeout = 2 * time.Minute
 
-// startMember starts a cluster of one, with more flags.
+// startMember starts a single member with more flags.
 func startMember(t *testing.T, args ...string) (*Member, *settings.Settings) {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -32,20 +32,20 @@ func startMember(t *testing.T, args ...string) (*Member, *settings.Settings) {
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, args...)))
 	s, err := settings.Load(flags, func(string) (string, bool) { return "", false }, "")
 	require.NoError(t, err)
-	m, err := Start(patient(t), s, "test", slog.New(slog.DiscardHandler))
+	m, err := Start(testContext(t), s, "test", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop()) })
 	return m, s
 }
 
-func patient(t *testing.T) context.Context {
+func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// dial connects to a member, with a secret if there is one.
+// dial connects to a member, with a secret unless it is empty.
 func dial(t *testing.T, m *Member, text string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(m.Address(), secret.DialOptions(nil, text)...)
@@ -54,9 +54,9 @@ func dial(t *testing.T, m *Member, text string) *grpc.ClientConn {
 	return conn
 }
 
-// A reload lets new users in and removed ones out. A bad file, or one without the
-// member's own user, changes nothing.
-func TestReloadTakesUsers(t *testing.T) {
+// A reload adds and removes users. An invalid file, or one without the member's own
+// user, changes nothing.
+func TestReloadUsers(t *testing.T) {
 	dir := t.TempDir()
 	file, ownFile := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "own")
 	add := func(name string) string {
@@ -68,7 +68,7 @@ func TestReloadTakesUsers(t *testing.T) {
 	require.NoError(t, os.WriteFile(ownFile, []byte(own), 0o600))
 	m, s := startMember(t, "--users="+file, "--secret-file="+ownFile)
 	call := func(text string) error {
-		_, err := pb.NewClusterServiceClient(dial(t, m, text)).Status(patient(t), &pb.StatusRequest{})
+		_, err := pb.NewClusterServiceClient(dial(t, m, text)).Status(testContext(t), &pb.StatusRequest{})
 		return wire.FromStatus(err)
 	}
 	require.NoError(t, call(alice))
@@ -84,12 +84,12 @@ func TestReloadTakesUsers(t *testing.T) {
 	good, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, userfile.Remove(file, "members"))
-	require.ErrorContains(t, m.Reload(s), "must have the secret of a user")
+	require.ErrorContains(t, m.Reload(s), "must contain the secret of a user in users")
 	require.NoError(t, call(own))
 	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(good, []byte("member: true"), []byte("member: false")), 0o600))
-	require.ErrorContains(t, m.Reload(s), "must have the secret of a member")
-	_, err = newCallers(s, slog.New(slog.DiscardHandler))
-	require.ErrorContains(t, err, "leased user add --member", "nor does it start so")
+	require.ErrorContains(t, m.Reload(s), "must contain the secret of a user with `member: true`")
+	_, err = newCredentials(s, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "leased user add --member", "it does not start either")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.ErrorIs(t, m.Reload(s), userfile.ErrEmpty)
 	require.NoError(t, os.WriteFile(file, []byte("- {name: eve, hash: hunter2}\n"), 0o600))
@@ -102,22 +102,22 @@ func TestReloadTakesUsers(t *testing.T) {
 	require.NoError(t, os.Rename(next, file))
 	require.NoError(t, os.WriteFile(ownFile, []byte(text), 0o600))
 	require.NoError(t, m.Reload(s))
-	require.Equal(t, text, m.callers.secret())
+	require.Equal(t, text, m.creds.secret())
 	require.ErrorIs(t, call(own), wire.ErrUnauthenticated)
 }
 
-// A member whose Redis masters are down starts, and serves the correctness mode.
+// A member whose Redis nodes are down starts and serves correctness mode.
 func TestStartWithoutRedis(t *testing.T) {
 	m, _ := startMember(t, "--redis=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")
 	leases := pb.NewLeaseServiceClient(dial(t, m, ""))
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	ctx := patient(t)
+	ctx := testContext(t)
 	for !m.Node().Leads() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			require.Fail(t, "the only member does not lead")
+			require.Fail(t, "the only member is not the leader")
 		}
 	}
 	_, err := leases.Acquire(ctx, &pb.AcquireRequest{Resource: "a"})

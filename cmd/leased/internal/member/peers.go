@@ -14,17 +14,18 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// peers are the APIs that this member was told of, its own perhaps among them.
+// peers are the addresses in join, possibly including this member.
 type peers struct {
 	addresses []string
-	tls       func() *tls.Config // nil is no TLS
-	secret    func() string      // empty is none
+	tls       func() *tls.Config // returns nil without TLS
+	secret    func() string      // returns "" without users
 	logger    *slog.Logger
 }
 
-// ask asks all at once how they are, and returns the answers by address.
-func (p *peers) ask(ctx context.Context) map[string]*pb.StatusResponse {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+// statuses requests the status of all peers concurrently and returns the answers by
+// address.
+func (p *peers) statuses(ctx context.Context) map[string]*pb.StatusResponse {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -38,11 +39,11 @@ func (p *peers) ask(ctx context.Context) map[string]*pb.StatusResponse {
 			defer conn.Close()
 			status, err := pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
 			if errors.Is(wire.FromStatus(err), wire.ErrUnauthenticated) {
-				p.logger.Warn("a member does not know the secret of this one", "member", address, "error", err,
-					"rule", "secret-file must have the secret of a user of all members")
+				p.logger.Warn("another member rejects the secret of this member", "member", address, "error", err,
+					"hint", "secret-file must contain the secret of a user that all members have")
 			}
 			if err != nil {
-				return // it is asked again
+				return // the caller retries
 			}
 			mu.Lock()
 			defer mu.Unlock()

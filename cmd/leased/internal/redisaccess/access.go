@@ -14,26 +14,25 @@ import (
 )
 
 // PasswordVariable is the environment variable with the password of the Redis
-// nodes. There is no flag for it: other users of the machine see flags.
+// nodes. It is not a flag because other users of the machine can see flags.
 const PasswordVariable = "LEASED_REDIS_PASSWORD"
 
-// ErrInvalid: the settings for a Redis node break a rule, which the error names.
+// ErrInvalid reports that the settings of a Redis node break a rule.
 var ErrInvalid = errors.New("invalid settings for Redis")
 
-// Access is how a Redis node is reached. The zero value is an open connection
-// without a password.
+// Access is how to connect to a Redis node. The zero value means no TLS and no
+// password.
 type Access struct {
-	// User is the ACL user; empty is Redis' default user.
+	// User is the ACL user; empty means the default user of Redis.
 	User string
-	// PasswordFile is a file with the password. Password is the password itself,
-	// of the environment. At most one of them is set.
+	// PasswordFile is a file with the password. Password is the password from the
+	// environment. At most one of them is set.
 	PasswordFile, Password string
-	// TLS encrypts the connection. CA, Cert and Key are PEM files: the authority
-	// that signed the node's certificate (empty: those of the system), and the own
-	// certificate where the node asks for one.
+	// TLS enables TLS. CA, Cert and Key are PEM files: the CA of the node's
+	// certificate (empty: the CAs of the system) and the client certificate.
 	TLS           bool
 	CA, Cert, Key string
-	// Insecure allows a password in clear to another host.
+	// Insecure allows sending the password unencrypted to another host.
 	Insecure bool
 }
 
@@ -60,23 +59,22 @@ func (a *Access) set(field, value string) (rule string) {
 	case "tls-key":
 		a.Key = value
 	default:
-		return "is no setting of a node; there are " + strings.Join(Fields, ", ")
+		return "is not an option of a node; the options are " + strings.Join(Fields, ", ")
 	}
 	return ""
 }
 
-// Fields are the settings that redis-nodes may have for a node, in the order in
+// Fields are the options that redis-nodes may contain for a node, in the order in
 // which they are applied.
 var Fields = []string{"user", "password-file", "tls", "tls-ca", "tls-cert", "tls-key"}
 
-// Broken returns the first rule that the settings break together, and the setting
-// that breaks it; both are empty if there is none. prefix is what the names of the
-// settings begin with, as "redis-".
+// Broken returns the first setting that breaks a rule, and the rule. Both are empty
+// if there is none. prefix is the prefix of the setting names, such as "redis-".
 func (a *Access) Broken(prefix string) (setting, rule string) {
 	given := func(name, value string) string { return prefix + name + " (" + value + ")" }
 	switch {
 	case a.PasswordFile != "" && a.Password != "":
-		return prefix + "password-file", "and " + PasswordVariable + " exclude each other; remove one"
+		return prefix + "password-file", "and " + PasswordVariable + " cannot be combined; remove one"
 	case a.User != "" && a.PasswordFile == "" && a.Password == "":
 		return prefix + "user", "must be given together with " + prefix + "password-file or " + PasswordVariable
 	case (a.Cert == "") != (a.Key == ""):
@@ -103,12 +101,12 @@ func (a *Access) secret() (string, error) {
 	}
 	password := strings.TrimSpace(string(text))
 	if password == "" {
-		return "", fmt.Errorf("%w: redis-password-file (%s) is empty; it must hold the password", ErrInvalid, a.PasswordFile)
+		return "", fmt.Errorf("%w: redis-password-file (%s) is empty; it must contain the password", ErrInvalid, a.PasswordFile)
 	}
 	return password, nil
 }
 
-// CheckFiles reads the files, and reports the first that is bad.
+// CheckFiles reads the files and reports the first invalid one.
 func (a *Access) CheckFiles() error {
 	if _, err := a.secret(); err != nil || !a.TLS {
 		return err
@@ -117,7 +115,7 @@ func (a *Access) CheckFiles() error {
 	return err
 }
 
-// Options returns the options of connections to a node. It reads the files.
+// Options returns the go-redis options for a node. It reads the files.
 func (a *Access) Options(address string) (*redis.Options, error) {
 	if setting, rule := a.Broken("redis-"); rule != "" {
 		return nil, fmt.Errorf("%w: %s %s", ErrInvalid, setting, rule)
@@ -140,7 +138,7 @@ func (a *Access) Options(address string) (*redis.Options, error) {
 func (a *Access) tls(address string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: Redis node %q must be host:port", ErrInvalid, address)
+		return nil, fmt.Errorf("%w: Redis node %q must be HOST:PORT", ErrInvalid, address)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
 	if a.CA != "" {
@@ -150,7 +148,7 @@ func (a *Access) tls(address string) (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%w: redis-tls-ca (%s) must have a certificate in PEM form", ErrInvalid, a.CA)
+			return nil, fmt.Errorf("%w: redis-tls-ca (%s) contains no PEM certificate", ErrInvalid, a.CA)
 		}
 	}
 	if a.Cert != "" {

@@ -12,9 +12,9 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 )
 
-// A password goes in clear to this machine only, unless the operator allows more.
-// A refused connection is not dialed: 192.0.2.1 would hang.
-func TestPasswordInClear(t *testing.T) {
+// A password is sent unencrypted only to loopback, unless redis-insecure is set. The
+// rejected connection is not dialed: 192.0.2.1 would hang.
+func TestUnencryptedPassword(t *testing.T) {
 	for name, test := range map[string]struct {
 		address string
 		access  redisaccess.Access
@@ -40,27 +40,27 @@ func TestPasswordInClear(t *testing.T) {
 
 			client := redis.NewClient(nodes.Options(test.address))
 			defer client.Close()
-			require.ErrorContains(t, client.Ping(context.Background()).Err(), "the password is not sent in clear to Redis node 192.0.2.1:6379")
+			require.ErrorContains(t, client.Ping(context.Background()).Err(), "the password would be sent unencrypted to Redis node 192.0.2.1:6379")
 		})
 	}
 }
 
-// A name that turns out to be another host is refused when it is dialed.
-func TestNameOfAnotherHost(t *testing.T) {
+// A name that resolves to another host is rejected when it is dialed.
+func TestNameIsResolvedAgain(t *testing.T) {
 	nodes := &redisaccess.Nodes{Access: redisaccess.Access{Password: "p"}}
 	options := nodes.Options("127.0.0.1:6379")
 	_, err := options.Dialer(t.Context(), "tcp", "192.0.2.1:6379")
 	require.ErrorIs(t, err, redisaccess.ErrInvalid)
 }
 
-// A node's own settings replace those of all nodes, and nothing else.
+// The options of a single node replace those of all nodes, and nothing else.
 func TestExceptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
 	nodes := &redisaccess.Nodes{Access: redisaccess.Access{User: "leased", Password: "general", TLS: true, Insecure: true}}
 	require.Empty(t, nodes.Except("b:1", "password-file", file))
 	require.Empty(t, nodes.Except("b:1", "tls", "false"))
-	require.Contains(t, nodes.Except("b:1", "passwd", file), "is no setting of a node")
+	require.Contains(t, nodes.Except("b:1", "passwd", file), "is not an option of a node")
 	require.Equal(t, "must be true or false", nodes.Except("b:1", "tls", "maybe"))
 	require.NoError(t, nodes.Check([]string{"a:1"}))
 
@@ -72,12 +72,12 @@ func TestExceptions(t *testing.T) {
 	require.Nil(t, own.TLSConfig)
 }
 
-// Settings that do not go together are refused, and the error names both.
+// The error for conflicting settings names both.
 func TestRulesNameBothSettings(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for want, access := range map[string]redisaccess.Access{
-		"redis-password-file and LEASED_REDIS_PASSWORD exclude each other":        {PasswordFile: "f", Password: "p"},
+		"redis-password-file and LEASED_REDIS_PASSWORD cannot be combined":        {PasswordFile: "f", Password: "p"},
 		"redis-user must be given together with redis-password-file":              {User: "u"},
 		"redis-tls-cert must be given together with redis-tls-key":                {TLS: true, Cert: "c"},
 		"redis-tls-key must be given together with redis-tls-cert":                {TLS: true, Key: "k"},
@@ -85,8 +85,8 @@ func TestRulesNameBothSettings(t *testing.T) {
 		"redis-tls-cert needs redis-tls (false) to be true":                       {Cert: "c", Key: "k"},
 		"read redis-password-file: open no-such-file":                             {PasswordFile: "no-such-file"},
 		"read redis-tls-ca: open no-such-file":                                    {TLS: true, CA: "no-such-file"},
-		"redis-tls-ca (" + empty + ") must have a certificate in PEM form":        {TLS: true, CA: empty},
-		"redis-password-file (" + empty + ") is empty; it must hold the password": {PasswordFile: empty},
+		"redis-tls-ca (" + empty + ") contains no PEM certificate":        {TLS: true, CA: empty},
+		"redis-password-file (" + empty + ") is empty; it must contain the password": {PasswordFile: empty},
 	} {
 		_, err := access.Options("127.0.0.1:1")
 		require.ErrorIs(t, err, redisaccess.ErrInvalid, want)

@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// lookupTime bounds the look-up of a host at the start.
-	lookupTime = 2 * time.Second
-	// dialTime bounds one connection attempt, as in go-redis.
-	dialTime = 5 * time.Second
+	// lookupTimeout bounds the lookup of a host at the start.
+	lookupTimeout = 2 * time.Second
+	// dialTimeout bounds one connection attempt, as in go-redis.
+	dialTimeout = 5 * time.Second
 )
 
-// CheckClear refuses to send a password in clear to an address that is not known
-// to be this machine. A name that cannot be resolved now is checked again when it
-// is dialed.
+// CheckClear rejects an address to which a password would be sent unencrypted over
+// the network. A name that cannot be resolved now is checked when it is dialed.
 func CheckClear(address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	_, err := loopbackOf(ctx, address)
 	var unknown *net.DNSError
@@ -29,22 +28,22 @@ func CheckClear(address string) error {
 	return err
 }
 
-// dialLoopback connects to an address of this machine, and to no other. What the
-// name stood for before does not count.
+// dialLoopback connects to a loopback address only. It resolves the name again: an
+// earlier result may be out of date.
 func dialLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	local, err := loopbackOf(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 5 * time.Minute}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 5 * time.Minute}
 	return dialer.DialContext(ctx, network, local)
 }
 
-// loopbackOf resolves an address of this machine. Any other address is an error.
+// loopbackOf resolves a loopback address. Any other address is an error.
 func loopbackOf(ctx context.Context, address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", fmt.Errorf("%w: Redis node %q must be host:port", ErrInvalid, address)
+		return "", fmt.Errorf("%w: Redis node %q must be HOST:PORT", ErrInvalid, address)
 	}
 	ips := []net.IP{net.ParseIP(host)}
 	if ips[0] == nil {
@@ -60,17 +59,17 @@ func loopbackOf(ctx context.Context, address string) (string, error) {
 	return net.JoinHostPort(ips[0].String(), port), nil
 }
 
-// ClearError says that a password would go out in clear to another host. It
+// ClearError reports that a password would be sent unencrypted to another host. It
 // matches ErrInvalid.
 type ClearError struct {
-	// Address is that of the Redis node.
+	// Address is the address of the Redis node.
 	Address string
 }
 
-// Error names the node and both settings that allow it.
+// Error names the node and the two settings that allow the connection.
 func (e *ClearError) Error() string {
-	return fmt.Sprintf("the password is not sent in clear to Redis node %s, which is another host; "+
-		"encrypt the connection with redis-tls, or allow it with redis-insecure", e.Address)
+	return fmt.Sprintf("the password would be sent unencrypted to Redis node %s on another host; "+
+		"enable redis-tls, or allow it with redis-insecure", e.Address)
 }
 
 // Is makes errors.Is match ErrInvalid.

@@ -1,12 +1,11 @@
-// Package redisaccess turns settings into the options of connections to Redis
-// nodes: user, password and TLS.
+// Package redisaccess converts settings to go-redis options: user, password and
+// TLS.
 //
-// What it does not give: it does not check whether a node can be reached, or
-// whether the node accepts the user.
+// It does not check whether a node can be reached or accepts the user.
 //
-// A password never leaves the machine in clear, unless the operator allows that
-// with redis-insecure: the connection is refused before it is dialed.
+// A password never leaves the machine unencrypted unless redis-insecure allows it:
+// the connection fails before it is dialed.
 //
-// The nouns: [Access], how a node is reached; [Nodes], the same for several
-// nodes, with exceptions for some of them.
+// The nouns: [Access], the options of one node; [Nodes], those of several nodes,
+// with exceptions for single nodes.
 package redisaccess

@@ -11,20 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Nodes is how Redis nodes are reached: all of them in the same way, but for
-// exceptions. Only Options may be called concurrently.
+// Nodes is how to connect to several Redis nodes: all in the same way, except for
+// single nodes with options of their own. Only Options is safe for concurrent use.
 type Nodes struct {
-	// Access is for every node.
+	// Access applies to every node.
 	Access
-	// exceptions are the settings that a node has of its own, by address.
+	// exceptions are the options of single nodes, by address.
 	exceptions map[string]map[string]string
 
 	mu   sync.Mutex
 	made map[string]*redis.Options
 }
 
-// Except gives a node a setting of its own. It returns the rule that the setting
-// breaks, or nothing.
+// Except sets an option of a single node. It returns the rule that the value
+// breaks, or "".
 func (n *Nodes) Except(address, field, value string) (rule string) {
 	var probe Access
 	if rule := probe.set(field, value); rule != "" {
@@ -40,14 +40,13 @@ func (n *Nodes) Except(address, field, value string) (rule string) {
 	return ""
 }
 
-// Exceptions returns the addresses of the nodes with settings of their own,
-// sorted.
+// Exceptions returns the sorted addresses of the nodes with options of their own.
 func (n *Nodes) Exceptions() []string { return slices.Sorted(maps.Keys(n.exceptions)) }
 
-// Exception returns the settings that a node has of its own.
+// Exception returns the options that only one node has.
 func (n *Nodes) Exception(address string) map[string]string { return n.exceptions[address] }
 
-// At returns how one node is reached.
+// At returns how to connect to one node.
 func (n *Nodes) At(address string) Access {
 	access := n.Access
 	for _, field := range Fields {
@@ -58,8 +57,8 @@ func (n *Nodes) At(address string) Access {
 	return access
 }
 
-// Check reads the files for the given nodes, and for those with settings of their
-// own, and reports the first that is bad.
+// Check reads the files of the given nodes, and of those with options of their own,
+// and reports the first invalid one.
 func (n *Nodes) Check(addresses []string) error {
 	for _, address := range slices.Concat(addresses, n.Exceptions()) {
 		access := n.At(address)
@@ -70,9 +69,9 @@ func (n *Nodes) Check(addresses []string) error {
 	return nil
 }
 
-// Options returns the options of connections to a node. If there can be none, as
-// for a node on another host that would get a password in clear, each attempt to
-// connect fails with the reason, and nothing is sent.
+// Options returns the go-redis options for a node. If the settings do not allow a
+// connection, such as one that would send the password unencrypted, every attempt
+// to connect fails with the reason and sends nothing.
 func (n *Nodes) Options(address string) *redis.Options {
 	n.mu.Lock()
 	defer n.mu.Unlock()

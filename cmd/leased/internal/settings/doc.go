@@ -1,16 +1,15 @@
-// Package settings reads the configuration of a server.
+// Package settings reads the configuration of a member.
 //
-// A setting has one key and one meaning, wherever it is given: as a flag
-// (--raft-listen), in the environment (LEASED_RAFT_LISTEN) or in a YAML file
-// (raft-listen). A flag counts more than the environment, which counts more
-// than the file.
+// Each setting has one key, as a flag (--raft-listen), in the environment
+// (LEASED_RAFT_LISTEN) and in a YAML file (raft-listen). Flags override the
+// environment, which overrides the file.
 //
-// What it does not give: it checks each setting and how they go together, not
-// whether an address can be reached or a certificate is any good.
+// It checks each setting and their combination. It does not check whether an
+// address can be reached or a certificate is valid.
 //
 // The nouns, in reading order:
 //
-//   - [Settings]: the values, and where each came from.
-//   - keys: the table of all settings; those about Redis are in redis.go.
-//   - [Error]: which key, which value, which rule.
+//   - [Settings]: the values and their sources.
+//   - keys: the table of all settings; those for Redis are in redis.go.
+//   - [Error]: the key, the value and the rule that it breaks.
 package settings

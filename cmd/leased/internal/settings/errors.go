@@ -7,19 +7,18 @@ import (
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-// ErrInvalid: a setting breaks a rule. The error is an *Error.
+// ErrInvalid reports that a setting breaks a rule. The error is an *Error.
 var ErrInvalid = errors.New("invalid configuration")
 
-// Error says which rule a setting breaks. It matches ErrInvalid.
+// Error reports the rule that a setting breaks. It matches ErrInvalid.
 type Error struct {
 	Key, Value string
-	// Source is where the value was given, as "--listen" or "LEASED_LISTEN".
+	// Source is the origin of the value, such as "--listen" or "LEASED_LISTEN".
 	Source string
 	Rule   string
 }
 
-// Error names the key, the value if it is no secret, where it was given, and the
-// rule.
+// Error returns the key, the value unless it is a secret, its source and the rule.
 func (e *Error) Error() string {
 	return secret.Hide(fmt.Sprintf("%s (%s, from %s) %s", e.Key, e.Value, e.Source, e.Rule))
 }

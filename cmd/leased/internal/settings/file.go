@@ -14,11 +14,11 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// readFile takes the values of a YAML file.
+// readFile reads the values of a YAML file.
 func (s *Settings) readFile(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
+		return fmt.Errorf("read the configuration file: %w", err)
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
@@ -37,7 +37,7 @@ func (s *Settings) readFile(path string) error {
 		}
 		i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
 		if i < 0 {
-			return &Error{Key: name, Value: describe(node), Source: source, Rule: "is no setting; see `leased serve --help` for those there are"}
+			return &Error{Key: name, Value: describe(node), Source: source, Rule: "is not a setting; `leased serve --help` lists all settings"}
 		}
 		value, rule := scalar(node, keys[i].list)
 		if rule != "" {
@@ -48,16 +48,16 @@ func (s *Settings) readFile(path string) error {
 	})
 }
 
-// eachField calls f for each field of a map. what is what its fields are.
+// eachField calls f for each field of a map. what describes the fields.
 func eachField(path, key string, node *yaml.Node, what string, f func(name string, value *yaml.Node) error) error {
 	if node.Kind != yaml.MappingNode {
-		return &Error{Key: key, Value: describe(node), Source: sourceOf(path, node), Rule: "must be a map of " + what + ", a line each, as `name: value`"}
+		return &Error{Key: key, Value: describe(node), Source: sourceOf(path, node), Rule: "must be a map of " + what + ", one `name: value` per line"}
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i].Value, node.Content[i+1]
 		if seen[name] {
-			return &Error{Key: name, Value: describe(value), Source: sourceOf(path, value), Rule: "must be given once; it is in this file before"}
+			return &Error{Key: name, Value: describe(value), Source: sourceOf(path, value), Rule: "is given twice in this file"}
 		}
 		seen[name] = true
 		if err := f(name, value); err != nil {
@@ -69,7 +69,7 @@ func eachField(path, key string, node *yaml.Node, what string, f func(name strin
 
 func sourceOf(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
 
-// describe is a value for an error.
+// describe returns a value for an error.
 func describe(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.ScalarNode:
@@ -79,10 +79,10 @@ func describe(node *yaml.Node) string {
 	case yaml.MappingNode:
 		return "a map"
 	}
-	return "something else"
+	return "another kind of value"
 }
 
-// scalar is the value of a node as a flag would have it.
+// scalar returns the value of a node in the form of a flag.
 func scalar(node *yaml.Node, list bool) (value, rule string) {
 	switch {
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
@@ -98,7 +98,7 @@ func scalar(node *yaml.Node, list bool) (value, rule string) {
 	case list:
 		return "", "must be a list"
 	}
-	return "", "must be one value"
+	return "", "must be a single value"
 }
 
 func (s *Settings) readPolicies(path string, node *yaml.Node) error {
@@ -121,29 +121,29 @@ func (s *Settings) readPolicies(path string, node *yaml.Node) error {
 	return nil
 }
 
-// readPolicy reads one policy, which is valid.
+// readPolicy reads and validates one policy.
 func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
 	durations := map[string]*time.Duration{"ttl": &p.TTL, "renew": &p.Renew, "drift": &p.Drift, "lock-delay": &p.LockDelay}
 	err = eachField(path, "policies", entry, "prefix, mode, ttl, renew, drift and lock-delay", func(name string, node *yaml.Node) (err error) {
 		broken := func(rule string) error {
 			return &Error{Key: "policies: " + name, Value: describe(node), Source: sourceOf(path, node), Rule: rule}
 		}
-		length, timed := durations[name]
+		duration, isDuration := durations[name]
 		switch {
 		case node.Kind != yaml.ScalarNode:
-			return broken("must be one value")
+			return broken("must be a single value")
 		case name == "prefix":
 			p.Prefix = node.Value
 		case name == "mode":
 			if p.Mode, err = lease.ParseMode(node.Value); err != nil {
 				return broken("must be efficiency or correctness")
 			}
-		case timed:
-			if *length, err = time.ParseDuration(node.Value); err != nil {
+		case isDuration:
+			if *duration, err = time.ParseDuration(node.Value); err != nil {
 				return broken("must be a duration such as 10s")
 			}
 		default:
-			return broken("is no field of a policy; there are prefix, mode, ttl, renew, drift and lock-delay")
+			return broken("is not a field of a policy; the fields are prefix, mode, ttl, renew, drift and lock-delay")
 		}
 		return nil
 	})
@@ -159,7 +159,7 @@ func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
 	return p, nil
 }
 
-// printPolicies is the policies as the file has them.
+// printPolicies returns the policies in the form of the file.
 func printPolicies(policies []lease.Policy) string {
 	if len(policies) == 0 {
 		return "policies: []\n"

@@ -8,20 +8,19 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/logstore"
 )
 
 // key is one setting.
 type key struct {
-	name, byDefault, usage string
-	flag                   bool // true or false
-	// set parses a value into s. It returns the rule that the value breaks, or
-	// nothing.
-	set func(s *Settings, value string) (rule string)
-	// list: several values, separated by commas.
-	list bool
+	name, fallback, usage string
+	flag                  bool // true or false
+	// set parses a value into s. It returns the rule that the value breaks, or "".
+	set  func(s *Settings, value string) (rule string)
+	list bool // several values, separated by commas
 }
 
-// yaml is the value as YAML.
+// yaml formats a value as YAML.
 func (k key) yaml(value string) string {
 	switch {
 	case k.list && value == "":
@@ -41,34 +40,42 @@ func (k key) yaml(value string) string {
 var keys = slices.Concat(memberKeys, redisKeys, logKeys)
 
 var memberKeys = []key{
-	text("id", "", "name of this member, for ever (default: the host's name)", func(s *Settings) *string { return &s.ID }),
-	text("data", "", "folder of this member's log and snapshots", func(s *Settings) *string { return &s.Data }),
-	text("listen", "127.0.0.1:7420", "address of the API", func(s *Settings) *string { return &s.Listen }),
-	text("advertise", "", "address of the API for clients and members (default: listen)", func(s *Settings) *string { return &s.Advertise }),
-	text("raft-listen", "127.0.0.1:7421", "address for the other members", func(s *Settings) *string { return &s.RaftListen }),
-	text("raft-advertise", "", "address that the other members reach (default: raft-listen)", func(s *Settings) *string { return &s.RaftAdvertise }),
-	text("tls-cert", "", "certificate of this member (PEM file), for API and members", func(s *Settings) *string { return &s.TLSCert }),
-	text("tls-key", "", "key of the certificate (PEM file)", func(s *Settings) *string { return &s.TLSKey }),
-	text("tls-ca", "", "authority that signed the members' certificates (PEM file)", func(s *Settings) *string { return &s.TLSCA }),
-	yesNo("tls-clients", "ask the clients of the API for a certificate of tls-ca too", func(s *Settings) *bool { return &s.TLSClients }),
-	text("users", "", "file with those who may call the API, see leased user (default: whoever reaches it)", func(s *Settings) *string { return &s.Users }),
-	text("secret-file", "", "file with the secret that this member shows to the others", func(s *Settings) *string { return &s.SecretFile }),
-	{name: "bootstrap-expect", byDefault: "0", usage: "begin a new cluster once so many members are there; all of them are in join",
+	text("id", "", "permanent name of this member (default: the host name)", func(s *Settings) *string { return &s.ID }),
+	text("data", "", "data folder of this member (required)", func(s *Settings) *string { return &s.Data }),
+	text("listen", "127.0.0.1:7420", "listen address of the API", func(s *Settings) *string { return &s.Listen }),
+	text("advertise", "", "API address that clients and members use (default: listen)", func(s *Settings) *string { return &s.Advertise }),
+	text("raft-listen", "127.0.0.1:7421", "listen address of Raft", func(s *Settings) *string { return &s.RaftListen }),
+	text("raft-advertise", "", "Raft address that the other members use (default: raft-listen)", func(s *Settings) *string { return &s.RaftAdvertise }),
+	text("tls-cert", "", "PEM file with the certificate of this member, for the API and Raft", func(s *Settings) *string { return &s.TLSCert }),
+	text("tls-key", "", "PEM file with the key of the certificate", func(s *Settings) *string { return &s.TLSKey }),
+	text("tls-ca", "", "PEM file with the CA of the members' certificates", func(s *Settings) *string { return &s.TLSCA }),
+	boolean("tls-clients", "require a certificate signed by tls-ca from clients of the API", func(s *Settings) *bool { return &s.TLSClients }),
+	text("users", "", "file with the users that may call the API, see leased user (default: everyone who can connect)", func(s *Settings) *string { return &s.Users }),
+	text("secret-file", "", "file with the secret that this member presents to the others", func(s *Settings) *string { return &s.SecretFile }),
+	{name: "bootstrap-expect", fallback: "0", usage: "number of members that form a new cluster; join lists all of them",
 		set: func(s *Settings, v string) (rule string) { s.BootstrapExpect, rule = number(v, 0, 9); return }},
-	list("join", "", "APIs of the members of the cluster, as host:port, separated by commas", func(s *Settings) *[]string { return &s.Join }),
-	length("heartbeat-timeout", raftstore.DefaultHeartbeatTimeout, 5*time.Millisecond, "how long a follower waits for a sign of the leader",
+	list("join", "", "API addresses of the members, HOST:PORT, separated by commas", func(s *Settings) *[]string { return &s.Join }),
+	duration("heartbeat-timeout", raftstore.DefaultHeartbeatTimeout, 5*time.Millisecond, "time without a heartbeat after which a follower starts an election",
 		func(s *Settings) *time.Duration { return &s.Heartbeat }),
+	{name: "log-store", fallback: string(raftstore.DefaultLogStore), usage: "store of the Raft log: wal or bolt; fixed for a data folder",
+		set: func(s *Settings, v string) string {
+			var err error
+			if s.LogStore, err = logstore.ParseKind(v); err != nil {
+				return "must be wal or bolt"
+			}
+			return ""
+		}},
 }
 
 var logKeys = []key{
-	{name: "log-level", byDefault: "info", usage: "debug, info, warn or error",
+	{name: "log-level", fallback: "info", usage: "log level: debug, info, warn or error",
 		set: func(s *Settings, v string) string {
 			if s.LogLevel.UnmarshalText([]byte(v)) != nil {
 				return "must be debug, info, warn or error"
 			}
 			return ""
 		}},
-	{name: "log-format", byDefault: "text", usage: "text or json",
+	{name: "log-format", fallback: "text", usage: "log format: text or json",
 		set: func(s *Settings, v string) string {
 			s.LogFormat = v
 			if v != "text" && v != "json" {
@@ -78,22 +85,22 @@ var logKeys = []key{
 		}},
 }
 
-func text(name, byDefault, usage string, field func(*Settings) *string) key {
-	return key{name: name, byDefault: byDefault, usage: usage, set: func(s *Settings, v string) string {
+func text(name, fallback, usage string, field func(*Settings) *string) key {
+	return key{name: name, fallback: fallback, usage: usage, set: func(s *Settings, v string) string {
 		*field(s) = v
 		return ""
 	}}
 }
 
-func list(name, byDefault, usage string, field func(*Settings) *[]string) key {
-	return key{name: name, byDefault: byDefault, usage: usage, list: true, set: func(s *Settings, v string) string {
+func list(name, fallback, usage string, field func(*Settings) *[]string) key {
+	return key{name: name, fallback: fallback, usage: usage, list: true, set: func(s *Settings, v string) string {
 		*field(s) = split(v)
 		return ""
 	}}
 }
 
-func length(name string, byDefault, least time.Duration, usage string, field func(*Settings) *time.Duration) key {
-	return key{name: name, byDefault: byDefault.String(), usage: usage, set: func(s *Settings, v string) string {
+func duration(name string, fallback, least time.Duration, usage string, field func(*Settings) *time.Duration) key {
+	return key{name: name, fallback: fallback.String(), usage: usage, set: func(s *Settings, v string) string {
 		d, err := time.ParseDuration(v)
 		if err != nil {
 			return "must be a duration such as 500ms or 10s"
@@ -106,8 +113,8 @@ func length(name string, byDefault, least time.Duration, usage string, field fun
 	}}
 }
 
-func yesNo(name, usage string, field func(*Settings) *bool) key {
-	return key{name: name, byDefault: "false", flag: true, usage: usage, set: func(s *Settings, v string) string {
+func boolean(name, usage string, field func(*Settings) *bool) key {
+	return key{name: name, fallback: "false", flag: true, usage: usage, set: func(s *Settings, v string) string {
 		on, err := strconv.ParseBool(v)
 		if err != nil {
 			return "must be true or false"
@@ -125,7 +132,7 @@ func number(v string, least, most int) (int, string) {
 	return n, ""
 }
 
-// split is the parts of a list, without the empty ones.
+// split returns the parts of a list, without empty ones.
 func split(v string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(v, ",") {

@@ -15,23 +15,23 @@ import (
 )
 
 var redisKeys = []key{
-	list("redis", "", "Redis nodes of the efficiency mode when the cluster begins, an odd number of masters, as host:port, separated by commas; "+
-		"change them later with leased redis fleet set", func(s *Settings) *[]string { return &s.Redis }),
-	text("redis-namespace", redlockadapter.DefaultNamespace, "how the keys in Redis begin", func(s *Settings) *string { return &s.RedisNamespace }),
-	length("redis-max-ttl", redlockadapter.DefaultMaxTTL, lease.MinTTL, "longest ttl in efficiency mode",
+	list("redis", "", "first Redis nodes of efficiency mode: an odd number of masters, HOST:PORT, separated by commas; "+
+		"to change them later, use leased redis fleet set", func(s *Settings) *[]string { return &s.Redis }),
+	text("redis-namespace", redlockadapter.DefaultNamespace, "prefix of the keys in Redis", func(s *Settings) *string { return &s.RedisNamespace }),
+	duration("redis-max-ttl", redlockadapter.DefaultMaxTTL, lease.MinTTL, "longest TTL in efficiency mode",
 		func(s *Settings) *time.Duration { return &s.RedisMaxTTL }),
-	text("redis-user", "", "ACL user of the Redis nodes (default: Redis' default user)", func(s *Settings) *string { return &s.RedisNodes.User }),
-	text("redis-password-file", "", "file with the password of the Redis nodes; or the password itself in "+redisaccess.PasswordVariable,
+	text("redis-user", "", "ACL user on the Redis nodes (default: the default user of Redis)", func(s *Settings) *string { return &s.RedisNodes.User }),
+	text("redis-password-file", "", "file with the password of the Redis nodes; or give the password in "+redisaccess.PasswordVariable,
 		func(s *Settings) *string { return &s.RedisNodes.PasswordFile }),
-	yesNo("redis-tls", "encrypt the connections to the Redis nodes", func(s *Settings) *bool { return &s.RedisNodes.TLS }),
-	text("redis-tls-ca", "", "authority that signed the Redis nodes' certificates, PEM file (default: those of the system)",
+	boolean("redis-tls", "encrypt the connections to the Redis nodes", func(s *Settings) *bool { return &s.RedisNodes.TLS }),
+	text("redis-tls-ca", "", "PEM file with the CA of the Redis nodes' certificates (default: the CAs of the system)",
 		func(s *Settings) *string { return &s.RedisNodes.CA }),
-	text("redis-tls-cert", "", "own certificate, PEM file, where the Redis nodes ask for one", func(s *Settings) *string { return &s.RedisNodes.Cert }),
-	text("redis-tls-key", "", "key of redis-tls-cert (PEM file)", func(s *Settings) *string { return &s.RedisNodes.Key }),
-	yesNo("redis-insecure", "allow a password in clear to a Redis node on another host", func(s *Settings) *bool { return &s.RedisNodes.Insecure }),
+	text("redis-tls-cert", "", "PEM file with this member's certificate for Redis, if the nodes require one", func(s *Settings) *string { return &s.RedisNodes.Cert }),
+	text("redis-tls-key", "", "PEM file with the key of redis-tls-cert", func(s *Settings) *string { return &s.RedisNodes.Key }),
+	boolean("redis-insecure", "allow sending the password unencrypted to another host", func(s *Settings) *bool { return &s.RedisNodes.Insecure }),
 }
 
-// Fleet returns the Redis nodes that the service begins with.
+// Fleet returns the first Redis nodes of the service.
 func (s *Settings) Fleet() engine.Fleet {
 	if len(s.Redis) == 0 {
 		return engine.Fleet{}
@@ -39,8 +39,7 @@ func (s *Settings) Fleet() engine.Fleet {
 	return engine.Fleet{Namespace: s.RedisNamespace, Addresses: s.Redis, MaxTTL: s.RedisMaxTTL}
 }
 
-// readRedisNodes reads what single nodes have for themselves: a map from address
-// to settings.
+// readRedisNodes reads the options of single nodes: a map from address to options.
 func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 	if node.Tag == "!!null" {
 		return nil
@@ -51,7 +50,7 @@ func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 		}
 		s.sources["redis-nodes: "+address] = sourceOf(path, fields)
 		return eachField(path, "redis-nodes: "+address, fields, strings.Join(redisaccess.Fields, ", "), func(name string, value *yaml.Node) error {
-			rule := "must be one value"
+			rule := "must be a single value"
 			if value.Kind == yaml.ScalarNode {
 				rule = s.RedisNodes.Except(address, name, value.Value)
 			}
@@ -63,7 +62,7 @@ func (s *Settings) readRedisNodes(path string, node *yaml.Node) error {
 	})
 }
 
-// printRedisNodes is redis-nodes as the file has it.
+// printRedisNodes returns redis-nodes in the form of the file.
 func printRedisNodes(nodes *redisaccess.Nodes) string {
 	addresses := nodes.Exceptions()
 	if len(addresses) == 0 {
@@ -82,7 +81,7 @@ func printRedisNodes(nodes *redisaccess.Nodes) string {
 	return b.String()
 }
 
-// validateRedis checks the fleet, and how its nodes are reached.
+// validateRedis checks the fleet and the options of its nodes.
 func (s *Settings) validateRedis() error {
 	if err := s.Fleet().Validate(); err != nil {
 		return s.broken("redis", "is not a valid fleet: "+strings.TrimPrefix(err.Error(), lease.ErrInvalid.Error()+": "))
@@ -93,7 +92,7 @@ func (s *Settings) validateRedis() error {
 	for _, address := range s.RedisNodes.Exceptions() {
 		access, at := s.RedisNodes.At(address), "redis-nodes: "+address
 		if key, rule := access.Broken(at + ": "); rule != "" {
-			return &Error{Key: key, Value: "with those of all nodes", Source: s.sources[at], Rule: rule}
+			return &Error{Key: key, Value: "combined with the settings of all nodes", Source: s.sources[at], Rule: rule}
 		}
 	}
 	for _, address := range s.Redis {

@@ -10,9 +10,10 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/raftstore/logstore"
 )
 
-// Settings are the configuration of a server.
+// Settings is the configuration of a member.
 type Settings struct {
 	ID, Data                  string
 	Listen, Advertise         string
@@ -25,18 +26,20 @@ type Settings struct {
 	Heartbeat                 time.Duration
 	LogLevel                  slog.Level
 	LogFormat                 string
-	// Redis is the nodes that the service begins with; the log has those of
-	// today. RedisNodes is how they are reached. Single nodes have settings of their
-	// own in the file only.
+	// LogStore is the kind of the Raft log store.
+	LogStore logstore.Kind
+	// Redis are the first nodes of the service; the log has the current ones.
+	// RedisNodes says how to connect to them. Only the file can set options of
+	// single nodes.
 	Redis          []string
 	RedisNamespace string
 	RedisMaxTTL    time.Duration
 	RedisNodes     redisaccess.Nodes
-	// Policies are set when the server starts and when it reloads. They are
-	// in the file only.
+	// Policies are set when the member becomes the leader and when it reloads. Only
+	// the file can contain them.
 	Policies []lease.Policy
 
-	texts   map[string]string // as given, by key
+	texts   map[string]string // the given values, by key
 	sources map[string]string
 }
 
@@ -44,24 +47,24 @@ type Settings struct {
 func Flags(flags *pflag.FlagSet) {
 	for _, k := range keys {
 		if k.flag {
-			flags.Bool(k.name, k.byDefault == "true", k.usage)
+			flags.Bool(k.name, k.fallback == "true", k.usage)
 		} else {
-			flags.String(k.name, k.byDefault, k.usage)
+			flags.String(k.name, k.fallback, k.usage)
 		}
 	}
 }
 
-// Variable is the environment variable of a key.
+// Variable returns the environment variable of a key.
 func Variable(key string) string {
 	return "LEASED_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
-// Load puts flags, environment and file together and checks the result. file is
-// the path of a YAML file, or empty.
+// Load combines flags, environment and file, and checks the result. file is the
+// path of a YAML file, or empty.
 func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string) (*Settings, error) {
 	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
 	for _, k := range keys {
-		s.give(k.name, k.byDefault, "default")
+		s.give(k.name, k.fallback, "default")
 	}
 	if file != "" {
 		if err := s.readFile(file); err != nil {
@@ -95,8 +98,8 @@ func (s *Settings) broken(key, rule string) error {
 	return &Error{Key: key, Value: value, Source: s.sources[key], Rule: rule}
 }
 
-// Print is the whole configuration as a YAML file, with the source of each
-// value beside it.
+// Print returns the whole configuration as a YAML file, with the source of each
+// value in a comment.
 func (s *Settings) Print() string {
 	var b strings.Builder
 	for _, k := range keys {

@@ -30,7 +30,7 @@ func load(t *testing.T, file string, env map[string]string, args ...string) (*se
 
 var least = []string{"--data=d", "--bootstrap-expect=1"}
 
-func TestOneMeaningEach(t *testing.T) {
+func TestPrecedence(t *testing.T) {
 	file := "id: of-file\ndata: d\nbootstrap-expect: 1\nheartbeat-timeout: 2s\nredis: [a:1, b:2, c:3]\n"
 	env := map[string]string{"LEASED_ID": "of-env", "LEASED_HEARTBEAT_TIMEOUT": "3s"}
 	s, err := load(t, file, env, "--id=of-flag")
@@ -41,8 +41,8 @@ func TestOneMeaningEach(t *testing.T) {
 	require.Equal(t, "127.0.0.1:7420", s.Listen)
 }
 
-// What is printed is a file that means the same.
-func TestPrintedConfigurationCanBeRead(t *testing.T) {
+// Print returns a file with the same settings.
+func TestPrintCanBeRead(t *testing.T) {
 	file := "policies:\n  - {prefix: report/, mode: efficiency, ttl: 5s}\n  - {prefix: \"\", mode: correctness, lock-delay: 1s}\n" +
 		"redis-nodes:\n  y:2: {user: other, password-file: y.password, tls: false}\n"
 	first, err := load(t, file, nil, append(least, "--join=127.0.0.1:1", "--id=a", "--redis=x:1,y:2,z:3", "--log-level=warn",
@@ -60,7 +60,7 @@ func TestPrintedConfigurationCanBeRead(t *testing.T) {
 	require.Contains(t, first.Print(), "redis: [\"x:1\", \"y:2\", \"z:3\"] # --redis\n")
 }
 
-// A secret where the name of its file belongs is refused, and not repeated.
+// A secret in place of a path is rejected and not repeated.
 func TestSecretIsNotRepeated(t *testing.T) {
 	text := secret.New()
 	for _, args := range [][]string{{"--secret-file=" + text}, {"--users=" + text}, {"--id=" + text}} {
@@ -77,42 +77,43 @@ func TestSecretIsNotRepeated(t *testing.T) {
 
 func TestErrorsNameKeyValueAndRule(t *testing.T) {
 	for want, args := range map[string][]string{
-		"data (empty, from default) must be the folder":                                    {"--bootstrap-expect=1"},
-		"bootstrap-expect (0, from default) must be 1 for a cluster of one":                {"--data=d"},
-		"bootstrap-expect (3, from --bootstrap-expect) must be the number of addresses":    {"--data=d", "--bootstrap-expect=3"},
-		"bootstrap-expect (2, from --bootstrap-expect) must not be 2":                      {"--data=d", "--bootstrap-expect=2"},
-		"listen (0.0.0.0:7420, from --listen) must be a loopback address":                  append(least, "--listen=0.0.0.0:7420"),
-		"listen (:7420, from --listen) must be a loopback address":                         append(least, "--listen=:7420"),
-		"raft-listen (10.1.1.1:1, from --raft-listen) must be a loopback":                  append(least, "--raft-listen=10.1.1.1:1"),
-		"listen (7420, from --listen) must be host:port":                                   append(least, "--listen=7420"),
-		"redis (a:1,b:2, from --redis) is not a valid fleet: 2 Redis nodes: use an odd":    append(least, "--redis=a:1,b:2"),
-		"redis (a:1,a:1,b:1, from --redis) is not a valid fleet: Redis node a:1 is listed": append(least, "--redis=a:1,a:1,b:1"),
-		"redis-user (u, from --redis-user) must be given together with redis-password":     append(least, "--redis-user=u"),
-		"redis-tls-ca (c, from --redis-tls-ca) needs redis-tls (false) to be true":         append(least, "--redis-tls-ca=c"),
-		"tls-cert (c, from --tls-cert) must be given together with tls-key (empty)":        append(least, "--tls-cert=c"),
-		"heartbeat-timeout (soon, from --heartbeat-timeout) must be a duration":            append(least, "--heartbeat-timeout=soon"),
-		"heartbeat-timeout (1ms, from --heartbeat-timeout) must be at least 5ms":           append(least, "--heartbeat-timeout=1ms"),
-		"log-level (loud, from --log-level) must be debug":                                 append(least, "--log-level=loud"),
-		"join (x, from --join) must be host:port, as 127.0.0.1:7420; this is not: x":       append(least, "--join=x"),
-		"redis (x, from --redis) must be host:port, as 127.0.0.1:6379; this is not: x":     append(least, "--redis=x"),
-		"secret-file (empty, from default) must be given with users (u) and join":          append(least, "--users=u", "--join=127.0.0.1:1"),
-		"tls-ca (empty, from default) must be given with tls-cert (c): members check each": append(least, "--tls-cert=c", "--tls-key=k"),
+		"data (empty, from default) is required":                                                    {"--bootstrap-expect=1"},
+		"bootstrap-expect (0, from default) must be 1 for a single member":                          {"--data=d"},
+		"bootstrap-expect (3, from --bootstrap-expect) must be the number of addresses":             {"--data=d", "--bootstrap-expect=3"},
+		"bootstrap-expect (2, from --bootstrap-expect) must not be 2":                               {"--data=d", "--bootstrap-expect=2"},
+		"listen (0.0.0.0:7420, from --listen) must be a loopback address":                           append(least, "--listen=0.0.0.0:7420"),
+		"listen (:7420, from --listen) must be a loopback address":                                  append(least, "--listen=:7420"),
+		"raft-listen (10.1.1.1:1, from --raft-listen) must be a loopback":                           append(least, "--raft-listen=10.1.1.1:1"),
+		"listen (7420, from --listen) must be HOST:PORT":                                            append(least, "--listen=7420"),
+		"redis (a:1,b:2, from --redis) is not a valid fleet: 2 Redis nodes: use an odd":             append(least, "--redis=a:1,b:2"),
+		"redis (a:1,a:1,b:1, from --redis) is not a valid fleet: Redis node a:1 is listed":          append(least, "--redis=a:1,a:1,b:1"),
+		"redis-user (u, from --redis-user) must be given together with redis-password":              append(least, "--redis-user=u"),
+		"redis-tls-ca (c, from --redis-tls-ca) needs redis-tls (false) to be true":                  append(least, "--redis-tls-ca=c"),
+		"tls-cert (c, from --tls-cert) must be given together with tls-key (empty)":                 append(least, "--tls-cert=c"),
+		"heartbeat-timeout (soon, from --heartbeat-timeout) must be a duration":                     append(least, "--heartbeat-timeout=soon"),
+		"heartbeat-timeout (1ms, from --heartbeat-timeout) must be at least 5ms":                    append(least, "--heartbeat-timeout=1ms"),
+		"log-store (disk, from --log-store) must be wal or bolt":                                    append(least, "--log-store=disk"),
+		"log-level (loud, from --log-level) must be debug":                                          append(least, "--log-level=loud"),
+		"join (x, from --join) must be HOST:PORT, such as 127.0.0.1:7420; this address is not: x":   append(least, "--join=x"),
+		"redis (x, from --redis) must be HOST:PORT, such as 127.0.0.1:6379; this address is not: x": append(least, "--redis=x"),
+		"secret-file (empty, from default) is required with users (u) and join":                     append(least, "--users=u", "--join=127.0.0.1:1"),
+		"tls-ca (empty, from default) is required with tls-cert (c): members verify each":           append(least, "--tls-cert=c", "--tls-key=k"),
 	} {
 		_, err := load(t, "", nil, args...)
 		require.ErrorIs(t, err, settings.ErrInvalid, want)
 		require.ErrorContains(t, err, want)
 	}
 	_, err := load(t, "", map[string]string{"LEASED_REDIS_PASSWORD": "hunter2"}, append(least, "--redis-password-file=f")...)
-	require.ErrorContains(t, err, "redis-password-file (f, from --redis-password-file) and LEASED_REDIS_PASSWORD exclude each other")
+	require.ErrorContains(t, err, "redis-password-file (f, from --redis-password-file) and LEASED_REDIS_PASSWORD cannot be combined")
 	require.NotContains(t, err.Error(), "hunter2")
 	_, err = load(t, "", map[string]string{"LEASED_BOOTSTRAP_EXPECT": "many"}, "--data=d")
 	require.ErrorContains(t, err, "bootstrap-expect (many, from LEASED_BOOTSTRAP_EXPECT) must be a number from 0 to 9")
 }
 
-func TestErrorsOfTheFileNameTheLine(t *testing.T) {
+func TestFileErrorsNameTheLine(t *testing.T) {
 	for file, want := range map[string]string{
-		"data: d\nlissten: x\n":                                    "leased.yaml:2) is no setting",
-		"data: [d]\n":                                              "leased.yaml:1) must be one value",
+		"data: d\nlissten: x\n":                                    "leased.yaml:2) is not a setting",
+		"data: [d]\n":                                              "leased.yaml:1) must be a single value",
 		"data: d\nid: a\nredis: {a: b}\n":                          "leased.yaml:3) must be a list",
 		"policies: [{prefix: x, mode: fast}]\n":                    "policies: mode (fast, from ",
 		"policies: [{prefix: x, mode: correctness, ttl: 1ms}]\n":   "policy for \"x\": ttl (1ms) must be from 10ms",
@@ -120,9 +121,9 @@ func TestErrorsOfTheFileNameTheLine(t *testing.T) {
 		"policies: [{prefix: x, mode: correctness, ttl: later}]\n": "policies: ttl (later, from ",
 		"redis-nodes: {a: {user: u}}\n":                            "redis-nodes (a, from ",
 		"redis-nodes: [a:1]\n":                                     "redis-nodes (a list, from ",
-		"redis-nodes:\n  a:1: {pass: x}\n":                         "leased.yaml:2) is no setting of a node; there are user",
+		"redis-nodes:\n  a:1: {pass: x}\n":                         "leased.yaml:2) is not an option of a node; the options are user",
 		"redis-nodes:\n  a:1: {tls: maybe}\n":                      "redis-nodes: a:1: tls (maybe, from ",
-		"redis-nodes:\n  a:1:\n    user: u\n":                      "redis-nodes: a:1: user (with those of all nodes, from ",
+		"redis-nodes:\n  a:1:\n    user: u\n":                      "redis-nodes: a:1: user (combined with the settings of all nodes, from ",
 		"data: d\n  id: a":                                         "leased.yaml",
 	} {
 		_, err := load(t, file, nil, least...)
@@ -131,18 +132,18 @@ func TestErrorsOfTheFileNameTheLine(t *testing.T) {
 	}
 }
 
-// Errors of the file name key, value, line and rule, and no types of ours.
-func TestErrorsOfTheFile(t *testing.T) {
+// Errors of the file name the key, value, line and rule, but no Go types.
+func TestFileErrors(t *testing.T) {
 	policies := "data: d\nbootstrap-expect: 1\npolicies:\n"
 	for want, file := range map[string]string{
 		"config (a list, from ":              "- a\n",
 		"must be a map of settings":          "- a\n",
 		"listen (a map, from ":               "listen: {a: b}\n",
-		"yaml:3) must be given once":         "data: d\nbootstrap-expect: 1\ndata: e\n",
+		"yaml:3) is given twice":             "data: d\nbootstrap-expect: 1\ndata: e\n",
 		"policies (5, from ":                 "policies: 5\n",
 		"must be a list of policies":         "policies: 5\n",
 		"policies: tttl (5s, from ":          policies + "  - {prefix: a, mode: efficiency, tttl: 5s}\n",
-		"yaml:6) is no field of a policy":    policies + "  - prefix: a\n    mode: efficiency\n    tttl: 5s\n",
+		"yaml:6) is not a field of a policy": policies + "  - prefix: a\n    mode: efficiency\n    tttl: 5s\n",
 		"policies: mode (x, from ":           policies + "  - {prefix: a, mode: x}\n",
 		"policies: mode (empty, from ":       policies + "  - {prefix: a}\n",
 		"policies: ttl (soon, from ":         policies + "  - {prefix: a, mode: efficiency, ttl: soon}\n",
@@ -159,14 +160,14 @@ func TestErrorsOfTheFile(t *testing.T) {
 	}
 }
 
-// A password is not sent in clear to another host, unless that is allowed. It is
-// never printed.
-func TestRedisPasswordInClear(t *testing.T) {
+// A password is not sent unencrypted to another host unless redis-insecure is set,
+// and never printed.
+func TestUnencryptedRedisPassword(t *testing.T) {
 	env := map[string]string{"LEASED_REDIS_PASSWORD": "hunter2"}
 	far := append(least, "--redis=192.0.2.1:6379")
 	_, err := load(t, "", env, far...)
 	require.ErrorIs(t, err, settings.ErrInvalid)
-	require.ErrorContains(t, err, "redis (192.0.2.1:6379, from --redis) the password is not sent in clear to Redis node 192.0.2.1:6379")
+	require.ErrorContains(t, err, "redis (192.0.2.1:6379, from --redis) the password would be sent unencrypted to Redis node 192.0.2.1:6379")
 	for _, flag := range []string{"--redis-insecure", "--redis-tls"} {
 		s, err := load(t, "", env, append(far, flag)...)
 		require.NoError(t, err)

@@ -9,40 +9,40 @@ import (
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-// validate fills what depends on other settings, and reports the first rule
-// that the settings break together.
+// validate fills in defaults that depend on other settings, and reports the first
+// broken rule.
 func (s *Settings) validate() error {
 	if s.ID == "" {
 		s.ID, _ = os.Hostname()
-		s.give("id", s.ID, "the host's name")
+		s.give("id", s.ID, "host name")
 	}
 	for _, k := range keys { // before any of them is printed
 		if secret.In(s.texts[k.name]) {
-			return s.broken(k.name, "must not be a secret: write it into a file, and name that in secret-file")
+			return s.broken(k.name, "must not be a secret: write the secret to a file and give its path in secret-file")
 		}
 	}
 	switch {
 	case s.ID == "":
-		return s.broken("id", "must be given: this host has no name")
+		return s.broken("id", "is required: this host has no name")
 	case s.Data == "":
-		return s.broken("data", "must be the folder of this member, as /var/lib/leased")
+		return s.broken("data", "is required: the data folder of this member, such as /var/lib/leased")
 	case (s.TLSCert == "") != (s.TLSKey == ""):
 		return s.broken("tls-cert", "must be given together with tls-key ("+orEmpty(s.TLSKey)+")")
 	case s.TLSCert != "" && s.TLSCA == "":
-		return s.broken("tls-ca", "must be given with tls-cert ("+s.TLSCert+"): members check each other's certificates")
+		return s.broken("tls-ca", "is required with tls-cert ("+s.TLSCert+"): members verify each other's certificates")
 	case s.TLSClients && s.TLSCert == "":
 		return s.broken("tls-clients", "needs tls-cert and tls-ca")
 	case s.Users != "" && s.SecretFile == "" && len(s.Join) > 0:
-		return s.broken("secret-file", "must be given with users ("+s.Users+") and join: the other members ask this one for a secret too; "+
-			"make one with `leased user add --member`")
+		return s.broken("secret-file", "is required with users ("+s.Users+") and join: this member must authenticate to the others; "+
+			"create a secret with `leased user add --member`")
 	case s.BootstrapExpect == 0 && len(s.Join) == 0:
-		return s.broken("bootstrap-expect", "must be 1 for a cluster of one, or the number of members listed in join; "+
-			"to join a cluster that exists, give the API of a member with join")
+		return s.broken("bootstrap-expect", "must be 1 for a single member, or the number of members listed in join; "+
+			"to join an existing cluster, give the API address of a member in join")
 	case s.BootstrapExpect == 2:
-		return s.broken("bootstrap-expect", "must not be 2: two members survive no more losses than one; use 1, 3 or 5")
+		return s.broken("bootstrap-expect", "must not be 2: two members tolerate no more failures than one; use 1, 3 or 5")
 	case s.BootstrapExpect > 1 && len(s.Join) != s.BootstrapExpect:
-		return s.broken("bootstrap-expect", "must be the number of addresses in join, which has "+strconv.Itoa(len(s.Join))+
-			"; list all members there, this one too")
+		return s.broken("bootstrap-expect", "must be the number of addresses in join, which is "+strconv.Itoa(len(s.Join))+
+			"; list all members there, including this one")
 	}
 	if err := s.validateAddresses(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *Settings) validateAddresses() error {
 			return s.broken(key, rule)
 		}
 		if s.TLSCert == "" && !loopback(host) {
-			return s.broken(key, "must be a loopback address while there is no tls-cert: anyone who reaches the port could take and break leases; "+
+			return s.broken(key, "must be a loopback address without TLS: everyone who can connect could acquire and break leases; "+
 				"give tls-cert, tls-key and tls-ca")
 		}
 	}
@@ -71,18 +71,18 @@ func (s *Settings) validateAddresses() error {
 				if key == "redis" {
 					rule = strings.Replace(rule, "127.0.0.1:7420", "127.0.0.1:6379", 1)
 				}
-				return s.broken(key, rule+"; this is not: "+address)
+				return s.broken(key, rule+"; this address is not: "+address)
 			}
 		}
 	}
 	return nil
 }
 
-// hostOf is the host of an address, or the rule that it breaks.
+// hostOf returns the host of an address, or the rule that the address breaks.
 func hostOf(address string) (host, rule string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", "must be host:port, as 127.0.0.1:7420"
+		return "", "must be HOST:PORT, such as 127.0.0.1:7420"
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return "", "must have a port from 0 to 65535"
@@ -90,7 +90,7 @@ func hostOf(address string) (host, rule string) {
 	return host, ""
 }
 
-// loopback reports whether every address of the host is this machine only.
+// loopback reports whether every address of the host is a loopback address.
 func loopback(host string) bool {
 	if ip := net.ParseIP(host); ip != nil {
 		return ip.IsLoopback()

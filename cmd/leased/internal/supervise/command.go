@@ -18,41 +18,39 @@ import (
 	"github.com/leased-project/leased/lease"
 )
 
-// startPatience bounds how long the guard and the command may take to start,
-// also on a machine that is very busy.
-const startPatience = time.Minute
+// startTimeout bounds the start of the guard and of the command.
+const startTimeout = time.Minute
 
 // Command is a command to run under a lease.
 type Command struct {
 	// Args are the program and its arguments.
 	Args []string
-	// Stdin, Stdout and Stderr are handed to the command as they are.
+	// Stdin, Stdout and Stderr are those of the command.
 	Stdin, Stdout, Stderr *os.File
-	// TTL is that of the lease, Grace the time between SIGTERM and SIGKILL.
+	// TTL is the TTL of the lease, Grace the time between SIGTERM and SIGKILL.
 	TTL, Grace time.Duration
-	// Guard is how to start a process that calls Guard, Hold one that calls
-	// Hold with the arguments that are added.
+	// Guard is the command line of a process that calls Guard. Hold is the command
+	// line of a process that calls Hold with further arguments.
 	Guard, Hold []string
 	// Signals are passed on to the command's process group.
 	Signals <-chan os.Signal
-	// Log is told what is done to the command, and why.
+	// Log reports why the command is stopped.
 	Log func(format string, args ...any)
 }
 
-// Result is how a command ended.
+// Result is the result of a command.
 type Result struct {
-	// Code is its exit code; 128 and the signal's number if a signal ended it.
+	// Code is its exit code, or 128 plus the number of the signal that ended it.
 	Code int
-	// Lost is why the command was stopped, or why its lease was gone by the
-	// time it ended. It is nil if it ran under its lease from start to end.
+	// Lost is why the command was stopped, or why its lease was lost before it
+	// ended. It is nil if the command held its lease from start to end.
 	Lost error
 }
 
-// Run runs the command until it and its process group are gone. The caller
-// releases the lease after that. An error says that the command was not run.
+// Run runs the command until its process group is gone. The caller releases the
+// lease after that. An error means that the command did not run.
 func (c *Command) Run(l *lease.Lease) (Result, error) {
-	// The kernel ends the command when the thread that started it ends, so this
-	// thread must stay.
+	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := Check(c.TTL, c.Grace); err != nil {
@@ -68,14 +66,14 @@ func (c *Command) Run(l *lease.Lease) (Result, error) {
 	}
 	defer g.dismiss()
 	s := &supervisor{command: c, lease: l, guard: g, schedule: newSchedule(c.TTL, c.Grace)}
-	if s.look(); s.stopping != nil {
-		return Result{}, fmt.Errorf("the command was not started: %w", s.stopping)
+	if s.check(); s.stopping != nil {
+		return Result{}, fmt.Errorf("start the command: %w", s.stopping)
 	}
 	adoptOrphans()
 	if program.SysProcAttr.Foreground {
 		defer takeTerminal(c.Stdin)
 	}
-	h, err := startHeld(c.Hold, program)
+	h, err := startPlaceholder(c.Hold, program)
 	if err != nil {
 		return Result{}, err
 	}
@@ -83,19 +81,19 @@ func (c *Command) Run(l *lease.Lease) (Result, error) {
 	return s.supervise(h)
 }
 
-// supervise lets the command go, once the guard knows of it, and sees it
-// through. Between the two the supervisor may be stopped: a command that its
-// guard did not know could then outlive the lease.
-func (s *supervisor) supervise(h *held) (Result, error) {
+// supervise starts the command after the guard has confirmed that it knows it, and
+// waits for its end. A command that the guard did not know could outlive the lease if
+// the supervisor was stopped.
+func (s *supervisor) supervise(h *placeholder) (Result, error) {
 	s.guard.watch(h.group())
-	if err := s.await(s.guard.knows); err != nil {
+	if err := s.await(s.guard.ready); err != nil {
 		h.group().signal(syscall.SIGKILL)
 		s.guard.dismiss()
 		h.group().reap(h.cmd)
-		return Result{}, fmt.Errorf("the command was not started: %w", err)
+		return Result{}, fmt.Errorf("start the command: %w", err)
 	}
 	s.group = h.group()
-	h.letGo()
+	h.startCommand()
 	if err := s.await(h.begun); err != nil {
 		s.stop(err, time.Now())
 	}
@@ -123,15 +121,15 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), isSecret), fencing.Environ(l.GateResource(), l.Token())...)
 	cmd.SysProcAttr = attributes()
 	if isTerminal(c.Stdin) {
-		// Else the command could not read from it. Keys such as Ctrl-C then go
-		// to the command, as they should.
+		// Otherwise the command cannot read from it. Keys such as Ctrl-C then go to
+		// the command.
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(c.Stdin.Fd())
 	}
 	return cmd, nil
 }
 
-// isSecret: the command works for a user, and need not be able to be that user.
-// One that calls the service itself can be given the name of a file.
+// isSecret reports whether an environment variable contains a secret, which the
+// command does not get. A command that calls the service can use a secret file.
 func isSecret(variable string) bool {
 	return strings.HasPrefix(variable, "LEASED_SECRET=") || strings.HasPrefix(variable, "LEASED_REDIS_PASSWORD=")
 }
@@ -152,37 +150,37 @@ type supervisor struct {
 	group    group
 
 	deadline time.Time // of the lease, as last seen
-	stopping error     // why the group was told to end
+	stopping error     // why the command is being stopped
 	killAt   time.Time // set while stopping
 	killed   bool
 }
 
-// await waits for what needs no more than a moment, and looks after the lease
-// meanwhile. It gives up when there would be no use in going on.
+// await waits for a step of the start, and checks the lease meanwhile. It fails if
+// the guard exits, the lease ends or the step takes too long.
 func (s *supervisor) await(done <-chan struct{}) error {
 	tick := time.NewTicker(s.schedule.poll)
 	defer tick.Stop()
-	patience := time.NewTimer(startPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
 	for {
 		select {
 		case <-done:
 			return nil
 		case <-s.guard.gone:
 			return ErrGuard
-		case <-patience.C:
-			return fmt.Errorf("%w: it, or the command, has not started within %v", ErrGuard, startPatience)
+		case <-timeout.C:
+			return fmt.Errorf("%w: the guard or the command did not start within %v", ErrGuard, startTimeout)
 		case <-tick.C:
 		}
-		if s.look(); s.stopping != nil {
+		if s.check(); s.stopping != nil {
 			return s.stopping
 		}
 	}
 }
 
-// run watches the lease until the command has ended, and kills what it left
-// behind. The command itself is not reaped yet, so that its number, which is
-// that of the group, cannot be given to another process.
+// run checks the lease until the command has exited, and then kills the rest of its
+// group. The command is not reaped yet, so that the kernel cannot reuse its process
+// id, which is the id of the group.
 func (s *supervisor) run(cmd *exec.Cmd) {
 	exited := make(chan struct{})
 	go func() { s.group.awaitLeader(cmd); close(exited) }()
@@ -206,7 +204,7 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 			s.stop(ErrGuard, time.Now())
 		case <-tick.C:
 		}
-		s.look()
+		s.check()
 		if s.stopping != nil && !s.killed && !time.Now().Before(s.killAt) {
 			s.command.Log("killing the command")
 			s.group.signal(syscall.SIGKILL)
@@ -215,8 +213,9 @@ func (s *supervisor) run(cmd *exec.Cmd) {
 	}
 }
 
-// look compares the time with the deadline of the lease.
-func (s *supervisor) look() {
+// check compares the time with the deadline of the lease, and stops the command when
+// it is near.
+func (s *supervisor) check() {
 	if s.stopping != nil {
 		return
 	}
@@ -225,18 +224,17 @@ func (s *supervisor) look() {
 		s.guard.until(time.Until(deadline.Add(-s.schedule.term)), time.Until(deadline.Add(-s.schedule.kill)))
 	}
 	now := time.Now()
-	err := s.lease.Err() // after the deadline was read: it sees suspends too
+	err := s.lease.Err() // read after the deadline: it includes suspends
 	if err == nil && !now.Before(s.deadline.Add(-s.schedule.term)) {
-		err = fmt.Errorf("%w: %v are left", ErrEnding, time.Until(s.deadline).Round(time.Millisecond))
+		err = fmt.Errorf("%w: %v left", ErrNotRenewed, time.Until(s.deadline).Round(time.Millisecond))
 	}
 	if err != nil {
 		s.stop(err, now.Add(s.command.Grace))
 	}
 }
 
-// stop tells the group to end, and sets when it is killed. There is no way
-// back: a command that was told to end is of no use with a lease that came
-// back.
+// stop sends SIGTERM to the group and sets the time of SIGKILL. It is final: the
+// command ends even if the lease is renewed after that.
 func (s *supervisor) stop(err error, killAt time.Time) {
 	if s.stopping != nil {
 		return

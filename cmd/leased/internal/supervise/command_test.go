@@ -5,6 +5,7 @@ package supervise_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"runtime"
@@ -25,23 +26,25 @@ import (
 
 const (
 	resource = "nightly"
-	ttl      = 2 * time.Second
-	patience = time.Minute // ends a test that hangs; no measure of speed
+	// longTTL is for tests that do not wait until the lease expires.
+	longTTL     = time.Minute
+	shortTTL    = 4 * time.Second
+	testTimeout = 2 * time.Minute // ends a test that hangs
 )
 
 // stubborn ignores SIGTERM, and so do its child and its grandchild.
 const stubborn = `trap "" TERM; (sleep 1000; :) & echo ready; sleep 1000; :`
 
-// The thread that a process of holdArgs starts with must not be the one that
-// becomes the command: in a program it can be any.
+// The thread that calls exec must not be the first thread of the process: in a
+// program it can be any thread.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == "hold" {
 		runtime.LockOSThread()
 	}
 }
 
-// This binary is also the guard, the process that becomes the command, and a
-// supervisor in a process of its own.
+// The test binary is also the guard, the placeholder, and a supervisor in its own
+// process.
 func TestMain(m *testing.M) {
 	mode := ""
 	if len(os.Args) > 1 {
@@ -61,6 +64,8 @@ func TestMain(m *testing.M) {
 	case "plain":
 		plainMain(os.Args[2:])
 	default:
+		flag.Parse()
+		_ = flag.Set("test.parallel", "8") // parallel tests only wait
 		os.Exit(m.Run())
 	}
 }
@@ -68,7 +73,7 @@ func TestMain(m *testing.M) {
 func guardArgs() []string { return []string{os.Args[0], "guard"} }
 func holdArgs() []string  { return []string{os.Args[0], "hold"} }
 
-// blindGuard says that it knows, and does nothing.
+// blindGuard confirms that it is ready, and does nothing.
 func blindGuard() []string {
 	return []string{"sh", "-c", "echo; while read -r line; do :; done"}
 }
@@ -78,16 +83,16 @@ func supervisorMain(guard, args []string) {
 	blockSignal()
 	memory, _ := memory.New()
 	client, _ := lease.New(memory)
-	l, err := client.Acquire(context.Background(), resource, lease.WithTTL(ttl))
+	l, err := client.Acquire(context.Background(), resource, lease.WithTTL(shortTTL))
 	if err != nil {
 		panic(err)
 	}
-	c := supervise.Command{Args: args, Stdout: os.Stdout, TTL: ttl, Grace: supervise.DefaultGrace(ttl),
+	c := supervise.Command{Args: args, Stdout: os.Stdout, TTL: shortTTL, Grace: supervise.DefaultGrace(shortTTL),
 		Guard: guard, Hold: holdArgs(), Log: func(string, ...any) {}}
 	_, _ = c.Run(l)
 }
 
-// plainMain runs a command as any Go program would.
+// plainMain runs a command without supervision.
 func plainMain(args []string) {
 	blockSignal()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -96,18 +101,18 @@ func plainMain(args []string) {
 	_ = cmd.Run()
 }
 
-// line is the way to the service, which can be cut.
-type line struct {
+// network is a backend whose connection to the service can be cut.
+type network struct {
 	engine.Backend
 	cut *atomic.Bool
 }
 
-type lineSession struct {
+type networkSession struct {
 	engine.Session
 	cut *atomic.Bool
 }
 
-func (b line) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
+func (b network) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	lost := config.Lost
 	config.Lost = func(nonce engine.Nonce, err error) {
 		if !b.cut.Load() {
@@ -115,11 +120,11 @@ func (b line) Open(ctx context.Context, config engine.SessionConfig) (engine.Ses
 		}
 	}
 	session, err := b.Backend.Open(ctx, config)
-	return lineSession{session, b.cut}, err
+	return networkSession{session, b.cut}, err
 }
 
-// Renew hangs while the line is cut, as a packet that nobody answers.
-func (s lineSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
+// Renew gets no answer while the connection is cut.
+func (s networkSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	if s.cut.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -127,15 +132,15 @@ func (s lineSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	return s.Session.Renew(ctx)
 }
 
-// scene is a service, a lease and a command whose output the test reads.
-type scene struct {
+// fixture is a service, a lease and a command whose output the test reads.
+type fixture struct {
 	t       *testing.T
 	memory  *memory.Backend
 	cut     atomic.Bool
 	lease   *lease.Lease
 	command supervise.Command
 	signals chan os.Signal
-	out     *os.File // at its end only when all of the command are dead
+	out     *os.File // ends when all processes of the command are dead
 	in      *os.File // the other end
 	text    *bufio.Reader
 	ended   chan struct{}
@@ -143,12 +148,17 @@ type scene struct {
 	err     error
 }
 
-func newScene(t *testing.T, args ...string) *scene {
+func newFixture(t *testing.T, args ...string) *fixture {
+	t.Helper()
+	return newFixtureWithTTL(t, longTTL, args...)
+}
+
+func newFixtureWithTTL(t *testing.T, ttl time.Duration, args ...string) *fixture {
 	t.Helper()
 	memory, err := memory.New()
 	require.NoError(t, err)
-	s := &scene{t: t, memory: memory, signals: make(chan os.Signal, 8), ended: make(chan struct{})}
-	s.lease, err = s.client(line{memory, &s.cut}).Acquire(s.ctx(), resource, lease.WithTTL(ttl))
+	s := &fixture{t: t, memory: memory, signals: make(chan os.Signal, 8), ended: make(chan struct{})}
+	s.lease, err = s.client(network{memory, &s.cut}).Acquire(s.ctx(), resource, lease.WithTTL(ttl))
 	require.NoError(t, err)
 	s.out, s.in, err = os.Pipe()
 	require.NoError(t, err)
@@ -159,21 +169,21 @@ func newScene(t *testing.T, args ...string) *scene {
 	return s
 }
 
-func (s *scene) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (s *fixture) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	s.t.Cleanup(cancel)
 	return ctx
 }
 
-func (s *scene) client(b engine.Backend) *lease.Client {
+func (s *fixture) client(b engine.Backend) *lease.Client {
 	c, err := lease.New(b)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
 
-// start runs the command beside the test.
-func (s *scene) start() {
+// start runs the command in the background.
+func (s *fixture) start() {
 	go func() {
 		defer close(s.ended)
 		defer s.in.Close()
@@ -181,15 +191,15 @@ func (s *scene) start() {
 	}()
 }
 
-func (s *scene) read() string {
+func (s *fixture) read() string {
 	s.t.Helper()
-	require.NoError(s.t, s.out.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(s.t, s.out.SetReadDeadline(time.Now().Add(testTimeout)))
 	text, err := s.text.ReadString('\n')
 	require.NoError(s.t, err)
 	return strings.TrimSpace(text)
 }
 
-// dead reports whether nobody has the command's output open any more.
+// dead reports whether all processes of the command have closed its output.
 func dead(t *testing.T, out *os.File) bool {
 	t.Helper()
 	raw, err := out.SyscallConn()
@@ -204,11 +214,11 @@ func dead(t *testing.T, out *os.File) bool {
 	return events&unix.POLLHUP != 0
 }
 
-func (s *scene) wait() supervise.Result {
+func (s *fixture) wait() supervise.Result {
 	s.t.Helper()
 	select {
 	case <-s.ended:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.Fail(s.t, "the command has not ended")
 	}
 	require.NoError(s.t, s.err)
@@ -218,89 +228,90 @@ func (s *scene) wait() supervise.Result {
 
 func TestExitCodeIsPassedOn(t *testing.T) {
 	for script, code := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137, "kill -USR1 $$": 128 + int(syscall.SIGUSR1)} {
-		s := newScene(t, "sh", "-c", script)
+		s := newFixture(t, "sh", "-c", script)
 		s.start()
 		require.Equal(t, supervise.Result{Code: code}, s.wait(), script)
 	}
 }
 
-func TestTheCommandHasTheToken(t *testing.T) {
-	s := newScene(t, "sh", "-c", "echo $LEASED_RESOURCE $LEASED_TOKEN")
+func TestCommandGetsToken(t *testing.T) {
+	s := newFixture(t, "sh", "-c", "echo $LEASED_RESOURCE $LEASED_TOKEN")
 	s.start()
 	require.Equal(t, "nightly "+s.lease.Token().String(), s.read())
 	s.wait()
 }
 
-// The network is cut while a command runs that ignores SIGTERM, and so do its
-// children. When the service gives the lock to the next, all must be dead.
-func TestNobodyOutlivesTheLease(t *testing.T) {
-	s := newScene(t, "sh", "-c", stubborn)
+// The connection is cut while a command runs that ignores SIGTERM, as do its
+// children. When the service grants the lock to the next holder, all must be dead.
+func TestCommandDiesBeforeLeaseExpires(t *testing.T) {
+	s := newFixtureWithTTL(t, shortTTL, "sh", "-c", stubborn)
 	s.start()
 	require.Equal(t, "ready", s.read())
 	next := s.client(s.memory)
 	s.cut.Store(true)
 	_, err := next.Acquire(s.ctx(), resource)
 	require.NoError(t, err)
-	require.True(t, dead(t, s.out), "a process of the command is alive, and the lock has passed on")
+	require.True(t, dead(t, s.out), "a process of the command is alive after the lock was granted to another holder")
 	result := s.wait()
-	require.ErrorIs(t, result.Lost, supervise.ErrEnding)
+	require.ErrorIs(t, result.Lost, supervise.ErrNotRenewed)
 	require.Equal(t, 128+int(syscall.SIGKILL), result.Code)
 }
 
-// A command that listens is asked first, and has time to clean up.
-func TestTheCommandIsAskedFirst(t *testing.T) {
-	s := newScene(t, "sh", "-c", `trap "echo bye; exit 4" TERM; echo ready; while :; do sleep 0.05; done`)
+// A command has time to clean up after SIGTERM.
+func TestCommandGetsSIGTERMFirst(t *testing.T) {
+	s := newFixtureWithTTL(t, shortTTL, "sh", "-c", `trap "echo bye; exit 4" TERM; echo ready; while :; do sleep 0.05; done`)
 	s.start()
 	require.Equal(t, "ready", s.read())
 	s.cut.Store(true)
 	require.Equal(t, "bye", s.read())
 	result := s.wait()
-	require.ErrorIs(t, result.Lost, supervise.ErrEnding)
+	require.ErrorIs(t, result.Lost, supervise.ErrNotRenewed)
 	require.Equal(t, 4, result.Code)
 }
 
-func TestABrokenLeaseStopsTheCommand(t *testing.T) {
-	s := newScene(t, "sh", "-c", stubborn)
+func TestBrokenLeaseStopsCommand(t *testing.T) {
+	s := newFixture(t, "sh", "-c", stubborn)
+	s.command.Grace = time.Second
 	s.start()
 	require.Equal(t, "ready", s.read())
 	require.NoError(t, s.memory.Break(s.ctx(), resource, s.lease.Token()))
 	require.ErrorIs(t, s.wait().Lost, lease.ErrTaken)
 }
 
-// What the command leaves behind must not work on after the lease is given back.
+// Processes that the command leaves behind must not outlive the lease.
 func TestLeftoversAreKilled(t *testing.T) {
-	s := newScene(t, "sh", "-c", `(trap "" TERM HUP; sleep 1000; :) & exit 3`)
+	s := newFixture(t, "sh", "-c", `(trap "" TERM HUP; sleep 1000; :) & exit 3`)
 	s.start()
 	require.Equal(t, supervise.Result{Code: 3}, s.wait())
 }
 
 func TestSignalsArePassedOn(t *testing.T) {
-	s := newScene(t, "sh", "-c", `trap "exit 9" USR1; echo ready; while :; do sleep 0.05; done`)
+	s := newFixture(t, "sh", "-c", `trap "exit 9" USR1; echo ready; while :; do sleep 0.05; done`)
 	s.start()
 	require.Equal(t, "ready", s.read())
 	s.signals <- syscall.SIGUSR1
 	require.Equal(t, supervise.Result{Code: 9}, s.wait())
 }
 
-// A stopped command is woken up to clean up, and killed if it does not.
-func TestAStoppedCommandIsKilled(t *testing.T) {
-	s := newScene(t, "sh", "-c", stubborn)
+// A stopped command gets SIGCONT to clean up, and is killed if it does not exit.
+func TestStoppedCommandIsKilled(t *testing.T) {
+	s := newFixtureWithTTL(t, shortTTL, "sh", "-c", stubborn)
 	s.start()
 	require.Equal(t, "ready", s.read())
 	s.signals <- syscall.SIGSTOP
 	s.cut.Store(true)
-	require.ErrorIs(t, s.wait().Lost, supervise.ErrEnding)
+	require.ErrorIs(t, s.wait().Lost, supervise.ErrNotRenewed)
 }
 
-func TestNoStartWithoutALease(t *testing.T) {
-	s := newScene(t, "sh", "-c", "echo started")
+func TestNoCommandWithoutLease(t *testing.T) {
+	s := newFixture(t, "sh", "-c", "echo started")
 	require.NoError(t, s.lease.Release(s.ctx()))
 	_, err := s.command.Run(s.lease)
 	require.ErrorIs(t, err, lease.ErrReleased)
 }
 
-func TestTimingsAreChecked(t *testing.T) {
+func TestCheck(t *testing.T) {
 	require.ErrorContains(t, supervise.Check(time.Millisecond, 0), "ttl (1ms) must be at least 1s")
 	require.ErrorContains(t, supervise.Check(3*time.Second, 2*time.Second), "grace (2s) must be from 0 to a third of ttl (3s)")
-	require.NoError(t, supervise.Check(ttl, supervise.DefaultGrace(ttl)))
+	require.NoError(t, supervise.Check(longTTL, supervise.DefaultGrace(longTTL)))
 }

@@ -4,14 +4,14 @@ package supervise
 
 import "errors"
 
-// What a caller can act on. Match with errors.Is.
+// Errors that a caller can act on. Match them with errors.Is.
 var (
-	// ErrNotFound: there is no such command.
+	// ErrNotFound reports that the command does not exist.
 	ErrNotFound = errors.New("command not found")
-	// ErrNotExecutable: the command exists and cannot be run.
-	ErrNotExecutable = errors.New("command cannot be run")
-	// ErrEnding: the lease was not renewed, and its deadline is near.
-	ErrEnding = errors.New("lease was not renewed in time")
-	// ErrGuard: the guard could not be started, or has ended by itself.
-	ErrGuard = errors.New("guard process has ended")
+	// ErrNotExecutable reports that the command exists but cannot be executed.
+	ErrNotExecutable = errors.New("command cannot be executed")
+	// ErrNotRenewed reports that the lease was not renewed and its deadline is near.
+	ErrNotRenewed = errors.New("lease was not renewed in time")
+	// ErrGuard reports that the guard could not be started, or has exited.
+	ErrGuard = errors.New("guard process failed")
 )

@@ -7,21 +7,21 @@ import (
 	"syscall"
 )
 
-// group is the process group of the command. Its number is the process id of
-// the command, its leader. 0 is none.
+// group is the id of the command's process group, which is the process id of the
+// command. 0 means none.
 type group int
 
 // signal sends a signal to every process of the group.
 func (g group) signal(number syscall.Signal) {
 	if g > 0 {
-		_ = syscall.Kill(-int(g), number) // that nobody is left is no error
+		_ = syscall.Kill(-int(g), number) // an empty group is not an error
 	}
 }
 
-// reap takes the exit code of the leader and waits until the rest of the group,
-// which was killed, is gone.
+// reap returns the exit code of the command, and waits until the rest of the killed
+// group is gone.
 func (g group) reap(cmd *exec.Cmd) int {
-	_ = cmd.Wait() // the state has it all
+	_ = cmd.Wait() // ProcessState has the result
 	for {
 		_, err := syscall.Wait4(-int(g), nil, 0, nil)
 		if err != nil && err != syscall.EINTR {

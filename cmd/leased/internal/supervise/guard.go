@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// guardPoll is how often a guard looks at the clock that also runs while
-	// the machine is suspended. Timers do not see that time.
+	// guardPoll is the interval at which a guard reads the clock that includes
+	// suspends. Timers do not include them.
 	guardPoll = 100 * time.Millisecond
-	// guardPatience bounds one message to the guard: it may have been stopped.
-	guardPatience = 100 * time.Millisecond
+	// guardTimeout bounds one message to the guard, which may be stopped.
+	guardTimeout = 100 * time.Millisecond
 )
 
 // guard is the supervisor's side of the guard process.
 type guard struct {
 	cmd   *exec.Cmd
 	pipe  *os.File
-	knows chan struct{} // closed when it knows what to end, and when
-	gone  chan struct{} // closed when it has ended
+	ready chan struct{} // closed when it knows the group and the deadline
+	gone  chan struct{} // closed when it has exited
 }
 
-// startGuard starts the guard, in a session of its own so that no key on the
-// terminal reaches it.
+// startGuard starts the guard in its own session, so that keys on the terminal do
+// not reach it.
 func startGuard(args []string) (*guard, error) {
 	if len(args) == 0 {
-		return nil, fmt.Errorf("%w: no way to start one was given", ErrGuard)
+		return nil, fmt.Errorf("%w: Command.Guard is empty", ErrGuard)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -46,7 +46,7 @@ func startGuard(args []string) (*guard, error) {
 		return nil, fmt.Errorf("%w: %w", ErrGuard, err)
 	}
 	defer theirs.Close()
-	g := &guard{cmd: exec.Command(args[0], args[1:]...), pipe: w, knows: make(chan struct{}), gone: make(chan struct{})}
+	g := &guard{cmd: exec.Command(args[0], args[1:]...), pipe: w, ready: make(chan struct{}), gone: make(chan struct{})}
 	g.cmd.Stdin, g.cmd.Stdout = r, theirs
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := g.cmd.Start(); err != nil {
@@ -56,51 +56,49 @@ func startGuard(args []string) (*guard, error) {
 	}
 	go func() {
 		if n, _ := answer.Read(make([]byte, 1)); n > 0 {
-			close(g.knows)
+			close(g.ready)
 		}
 	}()
 	go func() { _ = g.cmd.Wait(); close(g.gone); answer.Close() }()
 	return g, nil
 }
 
-// watch tells which group to guard. The guard answers when it knows that, and
-// until when.
-func (g *guard) watch(target group) { g.tell("group %d\n", target) }
+// watch sends the group to the guard, which answers when it also has the deadline.
+func (g *guard) watch(target group) { g.send("group %d\n", target) }
 
-// until tells in how much time to end the group, and to kill it, unless
-// something else is told before.
+// until sends the times until SIGTERM and SIGKILL. A later message replaces them.
 func (g *guard) until(term, kill time.Duration) {
 	now := bootTime()
-	g.tell("until %d %d\n", now+term, now+kill)
+	g.send("until %d %d\n", now+term, now+kill)
 }
 
-// dismiss ends the guard and waits for that: from then on it kills nothing.
+// dismiss ends the guard and waits until it has exited.
 func (g *guard) dismiss() {
-	g.tell("done 0\n")
+	g.send("done 0\n")
 	_ = g.pipe.Close()
 	select {
 	case <-g.gone:
-	case <-time.After(guardPatience):
-		_ = g.cmd.Process.Kill() // it was stopped, or has too much to do
+	case <-time.After(guardTimeout):
+		_ = g.cmd.Process.Kill() // it is stopped, or the machine is busy
 		<-g.gone
 	}
 }
 
-func (g *guard) tell(format string, args ...any) {
-	_ = g.pipe.SetWriteDeadline(time.Now().Add(guardPatience))
+func (g *guard) send(format string, args ...any) {
+	_ = g.pipe.SetWriteDeadline(time.Now().Add(guardTimeout))
 	if _, err := fmt.Fprintf(g.pipe, format, args...); err != nil {
-		// Without news it acts on the old deadline, which is safe.
+		// The guard acts on the old deadline, which is safe.
 		_ = g.cmd.Process.Signal(syscall.SIGCONT)
 	}
 }
 
-// Guard is the main function of the guard process. It reads from in what to
-// guard and until when, writes one byte to out once it knows both, and kills the
-// group at that time, or when in ends without a word: then the supervisor is
-// gone. It returns when nothing is left to guard.
+// Guard is the main function of the guard process. It reads the group and the
+// deadline from in and writes one byte to out when it has both. It kills the group at
+// the deadline, or when in ends without a "done" message: then the supervisor has
+// died. It returns when nothing is left to guard.
 func Guard(in io.Reader, out io.Writer) {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE)
-	w := watchman{}
+	w := guardState{}
 	answered := false
 	messages := make(chan message)
 	go read(in, messages)
@@ -113,12 +111,12 @@ func Guard(in io.Reader, out io.Writer) {
 				w.target.signal(syscall.SIGKILL)
 				return
 			}
-			if !w.hear(m) {
+			if !w.handle(m) {
 				return
 			}
 			if w.ready() && !answered {
 				answered = true
-				_, _ = out.Write([]byte{1}) // who does not hear it does not let the command go
+				_, _ = out.Write([]byte{1}) // without it the supervisor does not start the command
 			}
 		case <-tick.C:
 		}
@@ -130,9 +128,9 @@ func Guard(in io.Reader, out io.Writer) {
 	}
 }
 
-// message is one line: a word and up to two numbers.
+// message is one line: a name and up to two numbers.
 type message struct {
-	word string
+	name string
 	a, b int64
 }
 
@@ -141,25 +139,25 @@ func read(in io.Reader, messages chan<- message) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		var m message
-		if n, _ := fmt.Sscan(lines.Text(), &m.word, &m.a, &m.b); n >= 2 {
+		if n, _ := fmt.Sscan(lines.Text(), &m.name, &m.a, &m.b); n >= 2 {
 			messages <- m
 		}
 	}
 }
 
-// watchman is what a guard knows.
-type watchman struct {
+// guardState is what a guard knows.
+type guardState struct {
 	target     group
-	term, kill time.Duration // by bootTime; 0: not told yet
-	asked      bool
+	term, kill time.Duration // by bootTime; 0 if not received yet
+	signaled   bool          // SIGTERM was sent
 }
 
-// ready reports whether it can act alone.
-func (w *watchman) ready() bool { return w.target != 0 && w.kill != 0 }
+// ready reports whether the guard can act alone.
+func (w *guardState) ready() bool { return w.target != 0 && w.kill != 0 }
 
-// hear takes a message and reports whether to go on.
-func (w *watchman) hear(m message) bool {
-	switch m.word {
+// handle processes a message and reports whether to continue.
+func (w *guardState) handle(m message) bool {
+	switch m.name {
 	case "group":
 		w.target = group(m.a)
 	case "until":
@@ -170,9 +168,9 @@ func (w *watchman) hear(m message) bool {
 	return true
 }
 
-// act does what is due, and says how long nothing will be. The supervisor asks
-// the group to end first; the guard does a little later.
-func (w *watchman) act(now time.Duration) time.Duration {
+// act sends the signals that are due and returns the time until the next. The guard
+// sends SIGTERM a little later than the supervisor.
+func (w *guardState) act(now time.Duration) time.Duration {
 	if !w.ready() {
 		return guardPoll
 	}
@@ -182,8 +180,8 @@ func (w *watchman) act(now time.Duration) time.Duration {
 		w.target.signal(syscall.SIGKILL)
 		return guardPoll
 	case now >= term:
-		if !w.asked && w.term < w.kill {
-			w.asked = true
+		if !w.signaled && w.term < w.kill {
+			w.signaled = true
 			w.target.signal(syscall.SIGTERM)
 			w.target.signal(syscall.SIGCONT)
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/supervise"
 )
 
-// A supervisor that is stopped, or killed, can do nothing. Its guard can: the
-// command's output ends because all who had it open are dead.
-func TestTheGuardActsAlone(t *testing.T) {
+// If the supervisor is stopped or killed, the guard kills the command: its output
+// ends when all processes that had it open are dead.
+func TestGuardActsAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first  string
 		signal syscall.Signal
@@ -30,6 +30,7 @@ func TestTheGuardActsAlone(t *testing.T) {
 		"killed by the command":  {"kill -KILL $PPID; ", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o := newOutput(t)
 			supervisor := o.start("supervisor", tt.first+stubborn)
 			o.open()
@@ -42,8 +43,8 @@ func TestTheGuardActsAlone(t *testing.T) {
 	}
 }
 
-// output is what a command writes whose supervisor is another process, which
-// does not have it open itself.
+// output is the output of a command whose supervisor is another process, which does
+// not have it open itself.
 type output struct {
 	t    *testing.T
 	fifo string
@@ -56,7 +57,7 @@ func newOutput(t *testing.T) *output {
 	return o
 }
 
-// start starts a supervisor; mode is one of TestMain.
+// start starts a supervisor in a mode of TestMain.
 func (o *output) start(mode, script string) *exec.Cmd {
 	o.t.Helper()
 	supervisor := exec.Command(os.Args[0], mode, "sh", "-c", "exec >"+o.fifo+"; "+script)
@@ -68,13 +69,13 @@ func (o *output) start(mode, script string) *exec.Cmd {
 	return supervisor
 }
 
-// open waits until the command has opened it.
+// open waits until the command has opened the output.
 func (o *output) open() {
 	o.t.Helper()
 	out, err := os.Open(o.fifo)
 	require.NoError(o.t, err)
 	o.t.Cleanup(func() { _ = out.Close() })
-	require.NoError(o.t, out.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(o.t, out.SetReadDeadline(time.Now().Add(testTimeout)))
 	o.text = bufio.NewReader(out)
 }
 
@@ -85,18 +86,18 @@ func (o *output) says(want string) {
 	require.Equal(o.t, want+"\n", line)
 }
 
-// ends waits until all who had it open are dead.
+// ends waits until all processes that had the output open are dead.
 func (o *output) ends() {
 	o.t.Helper()
 	_, err := io.Copy(io.Discard, o.text)
 	require.NoError(o.t, err)
 }
 
-// Without its guard a command could outlive its lease, so it does not run.
-func TestNoCommandWithoutItsGuard(t *testing.T) {
+// A command does not run without a guard, since it could outlive its lease.
+func TestNoCommandWithoutGuard(t *testing.T) {
 	for name, guard := range map[string][]string{"none": nil, "not found": {"no-such-guard"}, "ends at once": {"true"}} {
 		started := filepath.Join(t.TempDir(), "started")
-		s := newScene(t, "touch", started)
+		s := newFixture(t, "touch", started)
 		s.command.Guard = guard
 		_, err := s.command.Run(s.lease)
 		require.ErrorIs(t, err, supervise.ErrGuard, name)
@@ -104,20 +105,20 @@ func TestNoCommandWithoutItsGuard(t *testing.T) {
 	}
 
 	file := filepath.Join(t.TempDir(), "started")
-	s := newScene(t, "sh", "-c", "touch "+file+"; "+stubborn)
+	s := newFixture(t, "sh", "-c", "touch "+file+"; "+stubborn)
 	s.command.Guard = []string{"sh", "-c", "echo; until [ -e " + file + " ]; do sleep 0.05; done"}
 	s.start()
 	require.ErrorIs(t, s.wait().Lost, supervise.ErrGuard)
 }
 
-// A guard that has not answered may not know the command. Here it never
-// answers, until the lease is at its end.
-func TestTheCommandWaitsForItsGuard(t *testing.T) {
+// A command must not start before its guard has confirmed that it is ready. This
+// guard never does, until the lease is about to expire.
+func TestCommandWaitsForGuard(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
-	s := newScene(t, "touch", started)
+	s := newFixtureWithTTL(t, shortTTL, "touch", started)
 	s.command.Guard = []string{"sh", "-c", "while read -r line; do :; done"}
 	s.cut.Store(true)
 	_, err := s.command.Run(s.lease)
-	require.ErrorContains(t, err, "the command was not started")
+	require.ErrorContains(t, err, "start the command")
 	require.NoFileExists(t, started)
 }

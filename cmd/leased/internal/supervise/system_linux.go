@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes put the command into a process group of its own, and end it with
-// the supervisor.
+// attributes puts the command into its own process group, and makes the kernel kill
+// it when the supervisor ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// endWithParent says for this thread what attributes say for the first one of
-// the process: the kernel forgets it when another thread becomes a program.
+// endWithParent sets the parent death signal for this thread. The kernel drops the
+// setting of attributes when another thread of the process calls exec.
 func endWithParent() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }
 
-// adoptOrphans makes this process the parent of processes whose parent has
-// ended, so that it can wait for them.
+// adoptOrphans makes this process the parent of orphans, so that it can wait for
+// them.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// awaitLeader waits until the leader has ended, and does not reap it.
+// awaitLeader waits until the command has exited, without reaping it.
 func (g group) awaitLeader(*exec.Cmd) {
 	for {
 		err := unix.Waitid(unix.P_PID, int(g), nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -32,7 +32,7 @@ func (g group) awaitLeader(*exec.Cmd) {
 	}
 }
 
-// bootTime is the time since the machine started, suspended or not.
+// bootTime returns the time since boot, including suspends.
 func bootTime() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {

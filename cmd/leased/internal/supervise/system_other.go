@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// attributes put the command into a process group of its own. Where the system
-// does not end it with the supervisor, the guard does.
+// attributes puts the command into its own process group. The guard kills it when
+// the supervisor ends.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// endWithParent does nothing: the guard does it.
+// endWithParent does nothing: the guard kills the command.
 func endWithParent() {}
 
-// adoptOrphans does nothing: orphans go to init.
+// adoptOrphans does nothing: init adopts orphans.
 func adoptOrphans() {}
 
-// awaitLeader waits until the leader has ended.
+// awaitLeader waits until the command has exited.
 func (g group) awaitLeader(cmd *exec.Cmd) { _ = cmd.Wait() }
 
-// bootTime is the time on the wall: it goes on while the machine is suspended.
+// bootTime returns the wall clock, which includes suspends.
 func bootTime() time.Duration { return time.Duration(time.Now().UnixNano()) }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isTerminal reports whether f is the terminal that this process controls.
+// isTerminal reports whether f is a terminal with this process in the foreground.
 func isTerminal(f *os.File) bool {
 	if f == nil {
 		return false
@@ -19,9 +19,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil && foreground == unix.Getpgrp()
 }
 
-// takeTerminal makes this process the foreground of the terminal again, which
-// it had given to the command.
+// takeTerminal brings this process back to the foreground of the terminal.
 func takeTerminal(f *os.File) {
-	signal.Ignore(syscall.SIGTTOU) // else it would be stopped for this
+	signal.Ignore(syscall.SIGTTOU) // otherwise the kernel stops a background process here
 	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }

@@ -1,7 +1,6 @@
-// Package userfile is the file that says who may call the API: a list of names,
-// each with the hash of a secret.
+// Package userfile reads and writes the file with the users of the API: a list of
+// names, each with the hash of a secret.
 //
-// What it does not give: the secrets. A secret that was lost is replaced, not
-// found again. And nothing tells a server that the file has changed: send it
-// SIGHUP.
+// The file does not contain the secrets: a lost secret cannot be recovered, only
+// replaced. A member does not notice a change of the file: send it SIGHUP.
 package userfile

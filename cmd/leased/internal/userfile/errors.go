@@ -7,17 +7,17 @@ import (
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-// What a caller can act on. Match with errors.Is.
+// Errors that a caller can act on. Match them with errors.Is.
 var (
-	// ErrInvalid: the file, or a name, breaks a rule. The error is an *Error.
+	// ErrInvalid reports that the file or a name breaks a rule. The error is an *Error.
 	ErrInvalid = errors.New("invalid users")
-	// ErrEmpty: the file has nothing in it. It matches ErrInvalid.
-	ErrEmpty = fmt.Errorf("%w: the file is empty; add a user with `leased user add`, or write [] to let in nobody", ErrInvalid)
-	// ErrBusy: another process is changing the file.
-	ErrBusy = errors.New("users are being changed")
+	// ErrEmpty reports that the file is empty. It matches ErrInvalid.
+	ErrEmpty = fmt.Errorf("%w: the file is empty; add a user with `leased user add`, or write [] to reject all callers", ErrInvalid)
+	// ErrBusy reports that another process is changing the file.
+	ErrBusy = errors.New("users file is being changed")
 )
 
-// Error says which rule an entry breaks. It matches ErrInvalid.
+// Error reports the rule that a value breaks. It matches ErrInvalid.
 type Error struct {
 	Key, Value string
 	// Source is the file and the line.
@@ -25,7 +25,7 @@ type Error struct {
 	Rule   string
 }
 
-// Error names the key, the value, where it is, and the rule.
+// Error returns the key, the value, its source and the rule.
 func (e *Error) Error() string {
 	if e.Source == "" {
 		return secret.Hide(fmt.Sprintf("%s (%s) %s", e.Key, e.Value, e.Rule))

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a new file the owner and the group of the old one, and lets the
-// group read it if it could: what root changes must stay readable for the service.
+// keepOwner copies the owner, the group and the group's read permission of the old
+// file, so that the service can still read a file that root has changed.
 func keepOwner(old string, file *os.File) error {
 	info, err := os.Stat(old)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,13 +28,13 @@ func keepOwner(old string, file *os.File) error {
 	is, ok := fresh.Sys().(*syscall.Stat_t)
 	if known && ok && (was.Uid != is.Uid || was.Gid != is.Gid) {
 		if err := file.Chown(int(was.Uid), int(was.Gid)); err != nil {
-			return fmt.Errorf("keep the owner and group of %s; try as root: %w", old, err)
+			return fmt.Errorf("keep the owner and group of %s (try as root): %w", old, err)
 		}
 	}
 	return file.Chmod(0o600 | info.Mode().Perm()&0o040)
 }
 
-// syncFolder makes a rename last.
+// syncFolder makes a rename durable.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

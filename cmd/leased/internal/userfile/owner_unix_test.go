@@ -13,9 +13,9 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 )
 
-// A change keeps owner, group and whether the group may read, and goes through a
+// A change keeps the owner, the group, the group's read permission and a symbolic
 // link.
-func TestOwnerStays(t *testing.T) {
+func TestOwnerIsKept(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "link.yaml")
 	_, err := userfile.Add(path, "alice", false)
@@ -46,5 +46,5 @@ func TestOwnerStays(t *testing.T) {
 	nowhere := filepath.Join(dir, "nowhere.yaml")
 	require.NoError(t, os.Symlink("gone.yaml", nowhere))
 	_, err = userfile.Add(nowhere, "carol", false)
-	require.ErrorContains(t, err, "a link to one that exists")
+	require.ErrorContains(t, err, "a link to an existing file")
 }

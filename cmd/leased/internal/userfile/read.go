@@ -12,64 +12,64 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-// kind begins a hash, so that another kind can come later.
-const kind = "sha256:"
+// hashPrefix names the hash function.
+const hashPrefix = "sha256:"
 
-// mark begins a secret. What begins so is not repeated in errors.
-const mark = "leased_"
+// secretPrefix is the prefix of secrets. Errors do not repeat values with it.
+const secretPrefix = "leased_"
 
 const (
-	nameRule = "must have 1 to 64 letters, digits, or any of . _ @ -, and begin with a letter or digit, but not with " + mark + ", as secrets do"
-	hashRule = "must be " + kind + " and 64 hexadecimal digits, as `leased user add` writes it; passwords and other hashes are not taken"
+	nameRule = "must have 1 to 64 characters (letters, digits, . _ @ -), start with a letter or digit, and not start with " + secretPrefix + ", the prefix of secrets"
+	hashRule = "must be " + hashPrefix + " and 64 hexadecimal digits, as written by `leased user add`; passwords and other hashes are not accepted"
 )
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// CheckName refuses what is no name of a user.
+// CheckName rejects an invalid user name.
 func CheckName(name string) error {
-	if !nameForm.MatchString(name) || strings.HasPrefix(name, mark) {
+	if !nameForm.MatchString(name) || strings.HasPrefix(name, secretPrefix) {
 		return &Error{Key: "name", Value: shown(name), Rule: nameRule}
 	}
 	return nil
 }
 
-// shown is a value for an error.
+// shown returns a value for an error.
 func shown(value string) string {
 	switch {
 	case value == "":
 		return "empty"
-	case strings.HasPrefix(value, mark):
-		return "not shown: it begins as a secret does"
+	case strings.HasPrefix(value, secretPrefix):
+		return "not shown: it has the prefix of a secret"
 	}
 	return fmt.Sprintf("%.80s", value)
 }
 
 // Read reads the users of a file.
-func Read(path string) ([]server.User, error) {
+func Read(path string) ([]auth.User, error) {
 	list, err := readDocument(path)
 	if err != nil {
 		return nil, err
 	}
-	if list.Kind != yaml.SequenceNode { // it may be the file of a secret
+	if list.Kind != yaml.SequenceNode { // it may be a file with a secret
 		return nil, &Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
 	}
-	var users []server.User
+	var users []auth.User
 	names, hashes := map[string]bool{}, map[secret.Hash]string{}
-	for _, entry := range list.Content {
-		user, err := readUser(path, entry)
+	for _, node := range list.Content {
+		user, err := readUser(path, node)
 		if err != nil {
 			return nil, err
 		}
 		if names[user.Name] {
-			return nil, &Error{Key: "name", Value: user.Name, Source: at(path, entry), Rule: "must be given once; it is in this file before"}
+			return nil, &Error{Key: "name", Value: user.Name, Source: at(path, node), Rule: "is given twice in this file"}
 		}
 		if other, twice := hashes[user.Hash]; twice {
-			return nil, &Error{Key: "hash", Value: "of " + user.Name, Source: at(path, entry),
-				Rule: "must be of a secret of its own: it is the same as that of " + other}
+			return nil, &Error{Key: "hash", Value: "of " + user.Name, Source: at(path, node),
+				Rule: "must differ from the hash of " + other + ": each user needs its own secret"}
 		}
 		names[user.Name], hashes[user.Hash] = true, user.Name
 		users = append(users, user)
@@ -77,7 +77,7 @@ func Read(path string) ([]server.User, error) {
 	return users, nil
 }
 
-// readDocument reads the one document of a file.
+// readDocument reads the only document of a file.
 func readDocument(path string) (*yaml.Node, error) {
 	if err := secret.CheckPath(path); err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
@@ -95,15 +95,15 @@ func readDocument(path string) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, path, secret.Hide(err.Error()))
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) { // its users would be lost
-		return nil, &Error{Key: "users", Value: "more than one document", Source: path, Rule: "must be one list; nothing may follow it, no line of --- either"}
+		return nil, &Error{Key: "users", Value: "more than one document", Source: path, Rule: "must be a single list; remove the --- line and what follows it"}
 	}
 	return document.Content[0], nil
 }
 
-// readUser reads one entry, which is valid.
-func readUser(path string, entry *yaml.Node) (user server.User, err error) {
+// readUser reads and validates one user.
+func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	if entry.Kind != yaml.MappingNode {
-		return user, &Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must have an entry with name and hash for each user"}
+		return user, &Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must be a map with name and hash for each user"}
 	}
 	values := map[string]string{}
 	for i := 0; i+1 < len(entry.Content); i += 2 {
@@ -114,11 +114,11 @@ func readUser(path string, entry *yaml.Node) (user server.User, err error) {
 		_, twice := values[key]
 		switch {
 		case key != "name" && key != "hash" && key != "member": // the value may be a password
-			return user, &Error{Key: shown(key), Value: "not shown", Source: at(path, value), Rule: "is no field of a user; there are name, hash and member"}
+			return user, &Error{Key: shown(key), Value: "not shown", Source: at(path, value), Rule: "is not a field of a user; the fields are name, hash and member"}
 		case value.Kind != yaml.ScalarNode:
-			return user, broken("must be one value")
+			return user, broken("must be a single value")
 		case twice:
-			return user, broken("must be given once")
+			return user, broken("is given twice")
 		}
 		values[key] = value.Value
 	}
@@ -133,9 +133,9 @@ func readUser(path string, entry *yaml.Node) (user server.User, err error) {
 	default:
 		return user, &Error{Key: "member", Value: "of " + user.Name + ", not shown", Source: at(path, entry), Rule: "must be true or false"}
 	}
-	digits, ok := strings.CutPrefix(values["hash"], kind)
+	digits, ok := strings.CutPrefix(values["hash"], hashPrefix)
 	hash, err := hex.DecodeString(digits)
-	if !ok || err != nil || len(hash) != len(user.Hash) { // it may be a password: it is not repeated
+	if !ok || err != nil || len(hash) != len(user.Hash) { // it may be a password: do not repeat it
 		value := "of " + user.Name + ", not shown"
 		if values["hash"] == "" {
 			value = "of " + user.Name + ", empty"
@@ -148,7 +148,7 @@ func readUser(path string, entry *yaml.Node) (user server.User, err error) {
 
 func at(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
 
-// kindOf is what a node is, for an error. What it says may be a secret.
+// kindOf describes a node for an error without its value, which may be a secret.
 func kindOf(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.SequenceNode:
@@ -156,5 +156,5 @@ func kindOf(node *yaml.Node) string {
 	case yaml.MappingNode:
 		return "a map"
 	}
-	return "one value, not shown"
+	return "a single value, not shown"
 }

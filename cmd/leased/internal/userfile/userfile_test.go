@@ -12,7 +12,7 @@ import (
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-func TestUsersComeAndGo(t *testing.T) {
+func TestAddAndRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
 	first, err := userfile.Add(path, "alice", false)
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestUsersComeAndGo(t *testing.T) {
 	require.NotEqual(t, first, second)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.NotContains(t, string(text), first, "the secret itself is not kept")
+	require.NotContains(t, string(text), first, "the file contains the secret")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -35,7 +35,7 @@ func TestUsersComeAndGo(t *testing.T) {
 
 	_, err = userfile.Add(path, "alice", false)
 	require.ErrorIs(t, err, userfile.ErrInvalid)
-	require.ErrorContains(t, err, "there is such a user")
+	require.ErrorContains(t, err, "already exists")
 	for _, name := range []string{"", "a b", "-x", "a\nb", strings.Repeat("x", 65), "ä"} {
 		_, err = userfile.Add(path, name, false)
 		require.ErrorIs(t, err, userfile.ErrInvalid, name)
@@ -55,8 +55,8 @@ func TestUsersComeAndGo(t *testing.T) {
 	require.Equal(t, users, after)
 }
 
-// A secret that has got where it does not belong is not repeated: as the file, as
-// its name, as a name, a key or a value in it.
+// Errors do not repeat a secret that was given in the wrong place: as the path, as
+// the content, or as a name, key or value in the file.
 func TestSecretsAreNotRepeated(t *testing.T) {
 	text := secret.New()
 	for _, file := range []string{text + "\n", "- " + text + "\n", text + ": x\n", "- {" + text + ": x}\n", "- {name: " + text + "}\n",
@@ -67,7 +67,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		_, err := userfile.Read(path)
 		require.ErrorIs(t, err, userfile.ErrInvalid, file)
 		require.NotContains(t, err.Error(), text[10:30], file)
-		require.ErrorContains(t, err, "users.yaml", "it says where")
+		require.ErrorContains(t, err, "users.yaml", "the error names the file")
 	}
 	path := filepath.Join(t.TempDir(), "users.yaml")
 	_, err := userfile.Read(text)
@@ -84,9 +84,9 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// No user is lost unseen: not those of a second document, and not all of them
-// because a file was emptied.
-func TestNothingIsDropped(t *testing.T) {
+// A second document and an emptied file are errors, so that no user is lost
+// silently.
+func TestSecondDocumentAndEmptyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
 	_, err := userfile.Add(path, "alice", true)
 	require.NoError(t, err)
@@ -112,33 +112,33 @@ func TestNothingIsDropped(t *testing.T) {
 	_, err = userfile.Read(path)
 	require.ErrorIs(t, err, userfile.ErrEmpty)
 	_, err = userfile.Add(path, "alice", true)
-	require.NoError(t, err, "a new file may be made empty")
+	require.NoError(t, err, "an empty new file may exist")
 	users, err := userfile.Read(path)
 	require.NoError(t, err)
 	require.True(t, users[0].Member)
 	require.NoError(t, userfile.Remove(path, "alice"))
 	users, err = userfile.Read(path)
-	require.NoError(t, err, "the last one was removed on purpose")
+	require.NoError(t, err, "Remove may leave an empty list")
 	require.Empty(t, users)
 }
 
-// Weak forms are refused, by key, line and rule, and never repeated: they may be
-// passwords.
-func TestWeakFormsAreRefused(t *testing.T) {
+// Errors name the key, the line and the rule, but not the value: it may be a
+// password.
+func TestInvalidFiles(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("ab", 32)
 	for file, want := range map[string]string{
 		"alice: hunter2\n":                 "users (a map, from ",
-		"hunter2\n":                        "users (one value, not shown, from ",
-		"- hunter2\n":                      "must have an entry with name and hash",
+		"hunter2\n":                        "users (a single value, not shown, from ",
+		"- hunter2\n":                      "must be a map with name and hash",
 		"- name: alice\n":                  "hash (of alice, empty, from ",
 		"- {name: alice, hash: hunter2}\n": "hash (of alice, not shown, from ",
 		"- {name: alice, hash: \"sha256:hunter2\"}\n":                                "must be sha256: and 64 hexadecimal digits",
-		"- {name: alice, hash: \"md5:" + hash[7:] + "\"}":                            "passwords and other hashes are not taken",
+		"- {name: alice, hash: \"md5:" + hash[7:] + "\"}":                            "passwords and other hashes are not accepted",
 		"- {name: alice, secret: hunter2}\n":                                         "secret (not shown, from ",
 		"- {hash: \"" + hash + "\"}\n":                                               "name (empty, from ",
 		"- {name: \"a b\", hash: \"" + hash + "\"}\n":                                "name (a b, from ",
-		"- {name: a, hash: \"" + hash + "\"}\n- {name: a, hash: \"" + hash + "\"}\n": ":2) must be given once",
-		"- {name: a, hash: \"" + hash + "\"}\n- {name: b, hash: \"" + hash + "\"}\n": "the same as that of a",
+		"- {name: a, hash: \"" + hash + "\"}\n- {name: a, hash: \"" + hash + "\"}\n": ":2) is given twice",
+		"- {name: a, hash: \"" + hash + "\"}\n- {name: b, hash: \"" + hash + "\"}\n": "must differ from the hash of a",
 		"- {name: a, hash: [x]}\n":                                                   "hash (a list, from ",
 		"- {name: a\n":                                                               "users.yaml",
 	} {
@@ -149,7 +149,7 @@ func TestWeakFormsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "hunter2")
 		_, err = userfile.Add(path, "carol", false)
-		require.ErrorIs(t, err, userfile.ErrInvalid, "a bad file is not made worse")
+		require.ErrorIs(t, err, userfile.ErrInvalid, "Add must not change an invalid file")
 		require.NoFileExists(t, path+".new")
 	}
 }

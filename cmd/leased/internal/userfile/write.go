@@ -10,25 +10,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
-const head = "# Who may call the API. Change it with `leased user`, then send SIGHUP to the servers.\n" +
-	"# The secrets are not here: only those who were given one have it.\n"
+const header = "# Users of the API. Change this file with `leased user`, then send SIGHUP to the members.\n" +
+	"# It contains hashes of the secrets, not the secrets.\n"
 
-// Add adds a user, who may be a member, and returns its secret. A file that does
-// not exist is made.
+// Add adds a user and returns its secret. It creates the file if it does not exist.
+// member marks the user with which the members call each other.
 func Add(path, name string, member bool) (text string, err error) {
 	if err := CheckName(name); err != nil {
 		return "", err
 	}
 	text = secret.New()
-	err = change(path, func(users []server.User) ([]server.User, error) {
-		if slices.ContainsFunc(users, func(u server.User) bool { return u.Name == name }) {
-			return nil, &Error{Key: "name", Value: name, Source: path, Rule: "must be new: there is such a user; remove it first, or add one with another name"}
+	err = change(path, func(users []auth.User) ([]auth.User, error) {
+		if slices.ContainsFunc(users, func(u auth.User) bool { return u.Name == name }) {
+			return nil, &Error{Key: "name", Value: name, Source: path, Rule: "already exists; remove the user first, or choose another name"}
 		}
-		return append(users, server.User{Name: name, Hash: secret.HashOf(text), Member: member}), nil
+		return append(users, auth.User{Name: name, Hash: secret.HashOf(text), Member: member}), nil
 	})
 	if err != nil {
 		return "", err
@@ -38,16 +38,16 @@ func Add(path, name string, member bool) (text string, err error) {
 
 // Remove removes a user.
 func Remove(path, name string) error {
-	return change(path, func(users []server.User) ([]server.User, error) {
-		left := slices.DeleteFunc(slices.Clone(users), func(u server.User) bool { return u.Name == name })
+	return change(path, func(users []auth.User) ([]auth.User, error) {
+		left := slices.DeleteFunc(slices.Clone(users), func(u auth.User) bool { return u.Name == name })
 		if len(left) == len(users) {
-			return nil, &Error{Key: "name", Value: shown(name), Source: path, Rule: "must be that of a user; `leased user list` shows them"}
+			return nil, &Error{Key: "name", Value: shown(name), Source: path, Rule: "does not exist; `leased user list` shows the users"}
 		}
 		return left, nil
 	})
 }
 
-// target is the file itself, where path may be a link to it: the link stays.
+// target resolves symbolic links, so that a change keeps the link.
 func target(path string) (string, error) {
 	if err := secret.CheckPath(path); err != nil {
 		return "", fmt.Errorf("write users: %w", err)
@@ -57,22 +57,21 @@ func target(path string) (string, error) {
 		return file, nil
 	}
 	if _, linkErr := os.Lstat(path); linkErr == nil || !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("write users: %s must be a file, or a link to one that exists: %w", path, err)
+		return "", fmt.Errorf("write users: %s must be a file or a link to an existing file: %w", path, err)
 	}
 	return path, nil
 }
 
-// change replaces the file by another one, at once: a server that reads it
-// meanwhile sees the old one or the new one. Its owner and group stay, and whether
-// the group may read it.
-func change(path string, edit func([]server.User) ([]server.User, error)) (err error) {
+// change replaces the file atomically: a member that reads it sees the old or the
+// new content. The owner, the group and the group's read permission stay.
+func change(path string, edit func([]auth.User) ([]auth.User, error)) (err error) {
 	if path, err = target(path); err != nil {
 		return err
 	}
 	fresh := path + ".new"
 	file, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %s exists; try again, or remove it if nobody else is changing users", ErrBusy, fresh)
+		return fmt.Errorf("%w: %s exists; try again, or remove that file if no other command is running", ErrBusy, fresh)
 	}
 	if err != nil {
 		return fmt.Errorf("write users: %w", err)
@@ -105,15 +104,15 @@ func change(path string, edit func([]server.User) ([]server.User, error)) (err e
 	return syncFolder(filepath.Dir(path))
 }
 
-// format is the text of the file.
-func format(users []server.User) string {
+// format returns the content of the file.
+func format(users []auth.User) string {
 	var b strings.Builder
-	b.WriteString(head)
+	b.WriteString(header)
 	if len(users) == 0 {
-		b.WriteString("[]\n") // on purpose: an empty file is refused
+		b.WriteString("[]\n") // an empty file would be rejected
 	}
 	for _, u := range users {
-		fmt.Fprintf(&b, "- name: %q\n  hash: %s%s\n", u.Name, kind, hex.EncodeToString(u.Hash[:]))
+		fmt.Fprintf(&b, "- name: %q\n  hash: %s%s\n", u.Name, hashPrefix, hex.EncodeToString(u.Hash[:]))
 		if u.Member {
 			b.WriteString("  member: true\n")
 		}

@@ -14,29 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a held process says. Then it is the program, which closes the pipe, or
-// it says the number of the error.
-const heldBegins = "begin "
+// startReport is what a placeholder reports before exec. If exec fails, the error
+// number follows.
+const startReport = "begin "
 
-// held is a process that becomes the command when it is let go, and ends if it
-// never is. It has the number, and the group, that the command will have.
-type held struct {
+// placeholder is a process that becomes the command when it is started, and exits if
+// it never is. It has the process id and the group of the command.
+type placeholder struct {
 	cmd     *exec.Cmd
 	program *exec.Cmd
-	word    *os.File // one byte lets it go
-	report  *os.File // what it says
+	start   *os.File // one byte starts the command
+	report  *os.File
 	begun   chan struct{}
-	said    string // to be read after begun
+	said    string // the report; read it after begun
 }
 
-// startHeld starts a process that becomes program. args are how to start a
+// startPlaceholder starts the placeholder of program. args is the command line of a
 // process that calls Hold.
-func startHeld(args []string, program *exec.Cmd) (*held, error) {
+func startPlaceholder(args []string, program *exec.Cmd) (*placeholder, error) {
 	if len(args) == 0 {
-		return nil, fmt.Errorf("%w: %s: no way to hold it was given", ErrNotExecutable, program.Args[0])
+		return nil, fmt.Errorf("%w: %s: Command.Hold is empty", ErrNotExecutable, program.Args[0])
 	}
-	h := &held{program: program, begun: make(chan struct{})}
-	if err := h.start(args); err != nil {
+	h := &placeholder{program: program, begun: make(chan struct{})}
+	if err := h.launch(args); err != nil {
 		h.close()
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotExecutable, program.Args[0], err)
 	}
@@ -48,9 +48,9 @@ func startHeld(args []string, program *exec.Cmd) (*held, error) {
 	return h, nil
 }
 
-func (h *held) start(args []string) (err error) {
+func (h *placeholder) launch(args []string) (err error) {
 	var theirs [2]*os.File
-	if theirs[0], h.word, err = os.Pipe(); err != nil {
+	if theirs[0], h.start, err = os.Pipe(); err != nil {
 		return err
 	}
 	defer theirs[0].Close()
@@ -75,9 +75,9 @@ func (h *held) start(args []string) (err error) {
 	return h.cmd.Start()
 }
 
-// besideInherited gives files numbers under which the command inherits nothing
-// else: a shell may have opened 3 for it. It returns what is to be handed on
-// from number 3 on, for the caller to close, and the numbers of the files.
+// besideInherited assigns file descriptors to files that the command does not
+// inherit otherwise: a shell may have opened 3 for it. It returns the ExtraFiles,
+// which the caller closes, and the descriptors of files.
 func besideInherited(files []*os.File) (all []*os.File, numbers []string, err error) {
 	for fd := 3; len(files) > 0; fd++ {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
@@ -94,26 +94,27 @@ func besideInherited(files []*os.File) (all []*os.File, numbers []string, err er
 	return all, numbers, nil
 }
 
-func (h *held) group() group { return group(h.cmd.Process.Pid) }
+func (h *placeholder) group() group { return group(h.cmd.Process.Pid) }
 
-// letGo makes it the command. That it is gone already shows in what it said.
-func (h *held) letGo() { _, _ = h.word.Write([]byte{1}) }
+// startCommand turns the placeholder into the command. If the placeholder has
+// exited, failure reports it.
+func (h *placeholder) startCommand() { _, _ = h.start.Write([]byte{1}) }
 
-// close is also the end of a process that was not let go.
-func (h *held) close() {
-	_ = h.word.Close() // nil is an error, and not more
+// close also ends a placeholder that was not started.
+func (h *placeholder) close() {
+	_ = h.start.Close() // returns an error if it is nil
 	_ = h.report.Close()
 }
 
-// failure is why the process, which has begun and left this exit code, has not
-// become the command. One that a signal has ended was as good as the command.
-func (h *held) failure(code int) error {
+// failure returns why the placeholder, which has exited with this code, did not
+// become the command. A placeholder that a signal ended counts as the command.
+func (h *placeholder) failure(code int) error {
 	var number int
-	if n, _ := fmt.Sscanf(h.said, heldBegins+"%d", &number); n == 1 {
+	if n, _ := fmt.Sscanf(h.said, startReport+"%d", &number); n == 1 {
 		return startError(h.program.Args[0], &fs.PathError{Op: "fork/exec", Path: h.program.Path, Err: syscall.Errno(number)})
 	}
 	if h.said == "" && h.cmd.ProcessState.Exited() {
-		return fmt.Errorf("%w: %s: the process that holds it has ended with exit code %d", ErrNotExecutable, h.program.Args[0], code)
+		return fmt.Errorf("%w: %s: its placeholder exited with code %d", ErrNotExecutable, h.program.Args[0], code)
 	}
 	return nil
 }

@@ -28,41 +28,41 @@ func TestCommandsThatCannotRun(t *testing.T) {
 		"not executable":      {"/etc/passwd", supervise.ErrNotExecutable},
 		"no program":          {file("noise", "noise"), supervise.ErrNotExecutable},
 	} {
-		s := newScene(t, tt.command)
+		s := newFixture(t, tt.command)
 		_, err := s.command.Run(s.lease)
 		require.ErrorIs(t, err, tt.want, name)
 		require.NoError(t, s.in.Close())
-		require.True(t, dead(t, s.out), "%s: the process that held it is alive", name)
+		require.True(t, dead(t, s.out), "%s: the placeholder is alive", name)
 	}
 }
 
-// What cannot hold the command must not pass for the command.
-func TestNoCommandThatIsNotHeld(t *testing.T) {
+// A placeholder that fails must not count as the command.
+func TestNoCommandWithoutPlaceholder(t *testing.T) {
 	for name, hold := range map[string][]string{"none": nil, "not found": {"no-such-program"}, "does nothing": {"true"}} {
-		s := newScene(t, "true")
+		s := newFixture(t, "true")
 		s.command.Hold = hold
 		_, err := s.command.Run(s.lease)
 		require.ErrorIs(t, err, supervise.ErrNotExecutable, name)
 	}
 }
 
-// A process that is not let go ends, and runs nothing.
-func TestHoldEndsWithItsPipe(t *testing.T) {
-	word, ours, err := os.Pipe()
+// A placeholder that is not started exits and runs nothing.
+func TestHoldExitsWithItsPipe(t *testing.T) {
+	start, ours, err := os.Pipe()
 	require.NoError(t, err)
-	defer word.Close()
+	defer start.Close()
 	report, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer report.Close()
 	started := filepath.Join(t.TempDir(), "started")
 	touch, err := exec.LookPath("touch")
 	require.NoError(t, err)
-	held := exec.Command(os.Args[0], "hold", "3", "4", touch, "touch", started)
-	held.ExtraFiles = []*os.File{word, report}
-	require.NoError(t, held.Start())
+	placeholder := exec.Command(os.Args[0], "hold", "3", "4", touch, "touch", started)
+	placeholder.ExtraFiles = []*os.File{start, report}
+	require.NoError(t, placeholder.Start())
 	require.NoError(t, ours.Close())
-	_ = held.Wait()
-	require.Equal(t, 1, held.ProcessState.ExitCode())
+	_ = placeholder.Wait()
+	require.Equal(t, 1, placeholder.ProcessState.ExitCode())
 	require.NoFileExists(t, started)
 }
 

@@ -19,16 +19,16 @@ func blockSignal() {
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
 }
 
-// signals and surroundings print what a program inherits. A shell would change
-// the signals.
+// signals and environment print what a program inherits. A shell would change the
+// signals.
 var (
-	signals      = []string{"grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"}
-	surroundings = []string{"sh", "-c", `ulimit -a; ls /proc/self/fd; cat <&3; umask; pwd; env | grep -v ^LEASED_ | sort
+	signals     = []string{"grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"}
+	environment = []string{"sh", "-c", `ulimit -a; ls /proc/self/fd; cat <&3; umask; pwd; env | grep -v ^LEASED_ | sort
 		[ $(cut -d " " -f 5 /proc/$$/stat) = $$ ] && echo leads its group`}
 )
 
-// The process that becomes the command must leave no trace in it.
-func TestTheCommandInheritsAsAnyOther(t *testing.T) {
+// The command inherits the same as without a placeholder.
+func TestCommandInheritsLikeAnyOther(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("the third file\n"), 0o600))
 	see := func(mode string, args []string) string {
@@ -45,16 +45,16 @@ func TestTheCommandInheritsAsAnyOther(t *testing.T) {
 	require.Regexp(t, `SigIgn:\s*[0-9a-f]*[1-9a-f]`, plain)
 	require.Equal(t, plain, see("supervisor", signals))
 
-	plain = see("plain", surroundings)
+	plain = see("plain", environment)
 	for _, line := range []string{"the third file\n", "THIS=that\n", "leads its group\n"} {
 		require.Contains(t, plain, line)
 	}
-	require.Equal(t, plain, see("supervisor", surroundings))
+	require.Equal(t, plain, see("supervisor", environment))
 }
 
-// The kernel ends the command with its supervisor, also if the guard does
+// The kernel kills the command when its supervisor ends, even if the guard does
 // nothing.
-func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
+func TestCommandEndsWithSupervisor(t *testing.T) {
 	o := newOutput(t)
 	supervisor := o.start("supervisor with a blind guard", "echo ready; exec sleep 90")
 	o.open()

@@ -1,0 +1,93 @@
+package member
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/lease/remote/secret"
+)
+
+// credentials are the users that may call this member, and the secret with which it
+// calls the others. Both files can be reloaded; a reload cannot add or remove the
+// users file itself.
+type credentials struct {
+	usersFile, secretFile string
+	users                 *auth.Users // nil without a users file
+	own                   atomic.Pointer[string]
+}
+
+// credentialFiles is the content of the files.
+type credentialFiles struct {
+	users []auth.User
+	own   string
+}
+
+func newCredentials(s *settings.Settings, logger *slog.Logger) (*credentials, error) {
+	c := &credentials{usersFile: s.Users, secretFile: s.SecretFile}
+	read, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	if c.usersFile != "" {
+		c.users = auth.NewUsers(read.users)
+	}
+	c.own.Store(&read.own)
+	c.report(logger, len(read.users))
+	return c, nil
+}
+
+// report logs the number of users: an empty list is rarely intended.
+func (c *credentials) report(logger *slog.Logger, n int) {
+	switch {
+	case c.users == nil:
+	case n == 0:
+		logger.Warn("the users file is empty: all calls are rejected", "file", c.usersFile)
+	default:
+		logger.Info("loaded the users", "file", c.usersFile, "users", n)
+	}
+}
+
+// read reads the files. All members have the same users, so the secret of this
+// member must belong to one of its own users.
+func (c *credentials) read() (read credentialFiles, err error) {
+	if c.secretFile != "" {
+		if read.own, err = secret.ReadFile(c.secretFile); err != nil {
+			return read, fmt.Errorf("secret-file: %w", err)
+		}
+	}
+	if c.usersFile == "" {
+		return read, nil
+	}
+	if read.users, err = userfile.Read(c.usersFile); err != nil {
+		return read, fmt.Errorf("users: %w", err)
+	}
+	if read.own == "" {
+		return read, nil
+	}
+	own := slices.IndexFunc(read.users, func(u auth.User) bool { return u.Hash == secret.HashOf(read.own) })
+	switch {
+	case own < 0:
+		return read, fmt.Errorf("secret-file (%s) must contain the secret of a user in users (%s): the other members accept no other",
+			c.secretFile, c.usersFile)
+	case !read.users[own].Member:
+		return read, fmt.Errorf("secret-file (%s) must contain the secret of a user with `member: true`: add that to user %s in users (%s) on all members, "+
+			"or create a user with `leased user add --member`", c.secretFile, read.users[own].Name, c.usersFile)
+	}
+	return read, nil
+}
+
+// replace puts the content of the files into effect.
+func (c *credentials) replace(read credentialFiles) {
+	c.own.Store(&read.own)
+	if c.users != nil {
+		c.users.Replace(read.users)
+	}
+}
+
+// secret returns the secret with which this member calls the others.
+func (c *credentials) secret() string { return *c.own.Load() }
