@@ -105,16 +105,17 @@ func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket stri
 		return nil, err
 	}
 	want.Name = b.attemptName(want.Session, want.Nonce)
-	a, clock := b.newAttempt(want, version), engine.SystemClock()
-	a.send(clock, waiter, ticket)
+	a := b.newAttempt(want, version)
+	started := b.clock.Now()
+	a.send(waiter, ticket)
 	if err = a.await(ctx, min(2*b.config.NodeTimeout, want.TTL/2)); err != nil {
 		a.withdraw(scripts.WakeNext) // other processes may have found the lock held, and wait
 		return nil, err
 	}
 	outcome, token := a.outcome()
 	switch {
-	case outcome == quorum.Granted && clock.Now().Since(a.sent) < want.TTL-drift(want.TTL):
-		a.Token, a.renewed = token, b.clock.Now()
+	case outcome == quorum.Granted && b.clock.Now().Since(started) < want.TTL-drift(want.TTL):
+		a.Token, a.renewed = token, started
 		b.grants.add(a)
 		b.queues.held(a)
 		return a, nil

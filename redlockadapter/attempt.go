@@ -49,10 +49,10 @@ func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt 
 
 // send sends the acquire to all nodes. waiter and ticket queue the process on nodes
 // where the lock is held; both are empty for an attempt that does not wait.
-func (a *attempt) send(clock engine.Clock, waiter, ticket string) {
+func (a *attempt) send(waiter, ticket string) {
 	r := a.call.Acquire(waiter, ticket)
 	r.Answer = a.answered
-	a.sent = clock.Now()
+	a.sent = engine.SystemClock().Now()
 	a.backend.sendAll(r)
 }
 

@@ -85,7 +85,7 @@ func (d *bareDriver) ask(sha string, args ...string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.yes < v.need {
-		return errors.New("no majority")
+		return errors.New("no quorum")
 	}
 	return nil
 }

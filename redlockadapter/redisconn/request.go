@@ -27,7 +27,7 @@ type Request struct {
 	script     *Script
 	keys       []string // in the life of the server; their prefix differs from server to server
 	globalKeys []string // outside any life
-	args       string   // encoded
+	args       []byte   // encoded
 	argCount   int
 	plain      string // a complete encoded command; replaces the script
 
@@ -38,7 +38,11 @@ type Request struct {
 
 // NewRequest returns a call of a script on keys of the server's life.
 func NewRequest(s *Script, keys []string, args ...string) *Request {
-	return &Request{script: s, keys: keys, args: string(appendArgs(nil, args...)), argCount: len(args)}
+	size := 0
+	for _, arg := range args {
+		size += len(arg) + len("$1234\r\n\r\n")
+	}
+	return &Request{script: s, keys: keys, args: appendArgs(make([]byte, 0, size), args...), argCount: len(args)}
 }
 
 // WithGlobalKeys appends keys whose names contain no life.
