@@ -9,72 +9,72 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// Step is where a client stands, between two things that it does.
+// Step is a point between two actions of a client.
 type Step uint8
 
 // The steps of a client. It can be paused before each of them.
 const (
-	AboutToAsk Step = iota
-	AboutToUse      // it was told of its lease
+	AboutToAcquire Step = iota
+	AboutToUse          // it received its lease
 	AboutToEnter
 	AboutToRead
-	AboutToCheck // whether its time has passed
-	AboutToWrite // it has checked
+	AboutToCheck // its deadline
+	AboutToWrite // after the check
 	AboutToRenew
 	AboutToRelease
 	steps // how many there are
 )
 
-var stepNames = [...]string{"asking", "using the lease", "entering the gate", "reading", "the check of its deadline",
+var stepNames = [...]string{"acquiring", "using the lease", "entering the gate", "reading", "the check of its deadline",
 	"the write, the deadline checked", "renewing", "releasing"}
 
-// String is what comes next.
+// String names the next action.
 func (s Step) String() string { return stepNames[s] }
 
 const (
-	// gateTimeout is how long a client waits for the storage.
+	// gateTimeout bounds one operation on the storage.
 	gateTimeout = 400 * time.Millisecond
-	// askTimeout is how long it waits for an answer of the lock service.
-	askTimeout = 500 * time.Millisecond
+	// callTimeout bounds one call to the lock service.
+	callTimeout = 500 * time.Millisecond
 )
 
-// service is how a client talks to the locks of one mode.
+// service is a client's connection to the locks.
 type service interface {
-	// start is called once a life.
+	// start is called at the start and after each crash.
 	start()
-	// ask begins an attempt. It ends with client.granted or client.refused.
-	ask(a *attempt)
-	// release ends an attempt, whatever its state.
+	// acquire begins an attempt. It ends with client.granted or client.denied.
+	acquire(a *attempt)
+	// release ends an attempt in any state.
 	release(a *attempt)
-	// sent is a moment before the request was sent that the time of a granted
-	// attempt counts from.
+	// sent returns the time before the last successful request was sent, from which the
+	// validity of a granted attempt counts.
 	sent(a *attempt) engine.Instant
 }
 
-// attempt is one try of a client to get a lock, and its lease if it gets it.
+// attempt is one acquisition attempt of a client, and its lease once granted.
 type attempt struct {
-	lock    int
-	name    fencing.Resource
-	nonce   engine.Nonce
-	key     property.Attempt // for the judge
-	wait    bool
-	asked   time.Duration
-	token   fencing.Token  // once granted
-	held    engine.Instant // when the answer came
-	over    bool           // refused, given up, lost or released
-	writes  int            // still to do
-	session any            // what the service knows of it
+	lock      int
+	name      fencing.Resource
+	nonce     engine.Nonce
+	key       property.Attempt // for the property checker
+	wait      bool
+	requested time.Duration
+	token     fencing.Token  // once granted
+	held      engine.Instant // when the answer arrived
+	over      bool           // denied, abandoned, lost or released
+	writes    int            // remaining
+	state     any            // of the service
 
 	unlogged bool // it was granted in efficiency mode
 }
 
-// client is one user of the locks: a process with one thing to do at a time.
+// client is a process that uses locks, one at a time.
 type client struct {
 	*process
 	w       *World
 	service service
 	policy  engine.Policy
-	armed   [steps]time.Duration // pauses that wait for a step
+	armed   [steps]time.Duration // pauses at a later step
 	nonces  engine.Nonce
 	current *attempt
 }
@@ -83,7 +83,7 @@ func newClient(w *World, name string) *client {
 	return &client{process: w.newProcess(name), w: w, policy: engine.Policy{TTL: w.plan.TTL}.Filled()}
 }
 
-// begin is the start of a life.
+// begin starts the client.
 func (c *client) begin() {
 	c.current = nil
 	c.service.start()
@@ -92,7 +92,7 @@ func (c *client) begin() {
 
 func (c *client) now() engine.Instant { return c.clock.instant(c.w.now) }
 
-// step goes on to what comes next, after a moment, unless a pause waits there.
+// step continues with the next action after a moment, or pauses before it.
 func (c *client) step(s Step, do func()) {
 	c.w.timer(c.process, c.w.random(50*time.Microsecond), do)
 	if d := c.armed[s]; d > 0 {
@@ -101,17 +101,18 @@ func (c *client) step(s Step, do func()) {
 	}
 }
 
-// idle thinks, then wants a lock.
+// idle waits, then acquires a lock.
 func (c *client) idle() {
-	c.w.timer(c.process, c.w.random(c.w.plan.Think), func() { c.step(AboutToAsk, c.want) })
+	c.w.timer(c.process, c.w.random(c.w.plan.Think), func() { c.step(AboutToAcquire, c.acquireAny) })
 }
 
-func (c *client) want() {
+// acquireAny begins an attempt for a random lock.
+func (c *client) acquireAny() {
 	c.nonces++
 	lock := c.w.rng.IntN(len(c.w.locks))
-	a := &attempt{lock: lock, name: c.w.locks[lock], nonce: c.nonces, key: c.key(c.nonces), wait: c.w.chance(75), asked: c.w.now,
+	a := &attempt{lock: lock, name: c.w.locks[lock], nonce: c.nonces, key: c.key(c.nonces), wait: c.w.chance(75), requested: c.w.now,
 		writes: 1 + c.w.rng.IntN(c.w.plan.Writes)}
-	if c.w.healed { // what nobody was granted since, and shortly
+	if c.w.healed { // a lock that was not granted since, briefly
 		for i, served := range c.w.served {
 			if !served {
 				a.lock, a.name, a.writes, a.wait = i, c.w.locks[i], 1, true
@@ -120,17 +121,17 @@ func (c *client) want() {
 	}
 	c.current = a
 	c.w.emit(property.Event{Kind: property.Requested, Who: c.name, Resource: a.name, Attempt: a.key})
-	c.service.ask(a)
+	c.service.acquire(a)
 	timeout := 3*c.w.plan.TTL + c.w.random(5*c.w.plan.TTL)
 	c.w.timer(c.process, timeout, func() {
-		if a.token == fencing.None && !a.over { // it does not want it any more
+		if a.token == fencing.None && !a.over { // abandon it
 			c.close(a)
 		}
 	})
 }
 
-// granted takes an answer of the service. It is asked whether the lease can
-// still be used: production hands out none that has run out on its way.
+// granted takes the answer of the service. Like production, it discards a lease that
+// expired on the way.
 func (c *client) granted(a *attempt, key property.Attempt, token fencing.Token) {
 	if a.over || a.token != fencing.None {
 		return
@@ -149,8 +150,8 @@ func (c *client) granted(a *attempt, key property.Attempt, token fencing.Token) 
 	c.step(AboutToUse, func() { c.step(AboutToEnter, func() { c.enter(a) }) })
 }
 
-// refused ends an attempt that was not granted, for certain.
-func (c *client) refused(a *attempt) {
+// denied ends an attempt that is definitely not granted.
+func (c *client) denied(a *attempt) {
 	if a.over || a.token != fencing.None {
 		return
 	}
@@ -159,7 +160,7 @@ func (c *client) refused(a *attempt) {
 	c.idle()
 }
 
-// deadline is lease's own arithmetic.
+// deadline computes the deadline like package lease.
 func (c *client) deadline(a *attempt) engine.Instant {
 	from := c.service.sent(a)
 	if c.w.plan.Flaws.LateValidity && from.Until(a.held) > 0 {
@@ -170,7 +171,7 @@ func (c *client) deadline(a *attempt) engine.Instant {
 
 func (c *client) expired(a *attempt) bool { return c.now().Until(c.deadline(a)) <= 0 }
 
-// watch ends the lease when its time has passed, whatever the client does.
+// watch ends the lease at its deadline.
 func (c *client) watch(a *attempt) {
 	left := c.now().Until(c.deadline(a))
 	c.w.timer(c.process, min(max(left, time.Millisecond), time.Second), func() {
@@ -184,14 +185,14 @@ func (c *client) watch(a *attempt) {
 	})
 }
 
-// lost is what the service says of a lease that is over.
+// lost ends an attempt whose lease the service has ended.
 func (c *client) lost(a *attempt) {
 	if !a.over {
 		c.close(a)
 	}
 }
 
-// close ends an attempt and everything under it, and gives it back.
+// close ends an attempt and releases it.
 func (c *client) close(a *attempt) {
 	if a.over {
 		return
@@ -204,8 +205,8 @@ func (c *client) close(a *attempt) {
 	c.idle()
 }
 
-// call asks the storage, and waits for its answer for a while. Nothing is sent
-// twice to the storage: who sends a write again must be ready to see it twice.
+// call sends a request to the storage and waits for the answer. Requests to the storage
+// are never repeated, since a repeated write may be applied twice.
 func (c *client) call(do func(answer func(then func())), unknown func()) {
 	answered := false
 	life := c.life
@@ -228,7 +229,7 @@ func (c *client) call(do func(answer func(then func())), unknown func()) {
 	})
 }
 
-// enter raises the mark of the gate, before anything is read.
+// enter raises the mark of the gate before the first read.
 func (c *client) enter(a *attempt) {
 	if a.over || c.expired(a) {
 		c.close(a)
@@ -238,11 +239,11 @@ func (c *client) enter(a *attempt) {
 		c.read(a)
 		return
 	}
-	note, ok := c.w.sees(c, linear.Enter, a, 0), false
+	note, ok := c.w.operationStarts(c, linear.Enter, a, 0), false
 	c.call(func(answer func(func())) {
 		ok = c.w.store.enter(a.name, a.token)
 		answer(func() {
-			c.w.saw(note, 0, outcome(ok))
+			c.w.operationEnds(note, 0, outcome(ok))
 			if !ok {
 				c.close(a)
 				return
@@ -252,25 +253,25 @@ func (c *client) enter(a *attempt) {
 	}, func() { c.close(a) })
 }
 
-// read, then change what was read.
+// read reads the data, then works on it.
 func (c *client) read(a *attempt) {
 	if a.over {
 		return
 	}
-	note := c.w.sees(c, linear.Read, a, 0)
+	note := c.w.operationStarts(c, linear.Read, a, 0)
 	c.call(func(answer func(func())) {
 		found := *c.w.store.data[a.name]
 		answer(func() {
-			c.w.saw(note, found.value, linear.Done)
-			c.w.timer(c.process, c.w.random(c.w.plan.Work), func() { // it works out what to write
+			c.w.operationEnds(note, found.value, linear.Done)
+			c.w.timer(c.process, c.w.random(c.w.plan.Work), func() { // work
 				c.step(AboutToCheck, func() { c.check(a, found.version) })
 			})
 		})
 	}, func() { c.close(a) })
 }
 
-// check looks at the clock: the last thing that a careful holder does before it
-// writes. It may be paused right after.
+// check compares the clock with the deadline, the last step of a careful holder before it
+// writes. A pause may follow.
 func (c *client) check(a *attempt, seen uint64) {
 	if a.over || c.expired(a) {
 		c.close(a)
@@ -279,11 +280,11 @@ func (c *client) check(a *attempt, seen uint64) {
 	c.step(AboutToWrite, func() { c.write(a, seen) })
 }
 
-// write is sent even if the lease is over by now: nobody can know that in time.
+// write sends the write even if the lease has expired since the check.
 func (c *client) write(a *attempt, seen uint64) {
 	c.w.ops++
 	op := c.w.ops
-	note := c.w.sees(c, linear.Write, a, op)
+	note := c.w.operationStarts(c, linear.Write, a, op)
 	e := property.Event{Who: c.name, Kind: property.Sent, Resource: a.name, Token: a.token, Op: op}
 	c.w.emit(e)
 	c.call(func(answer func(func())) {
@@ -291,8 +292,8 @@ func (c *client) write(a *attempt, seen uint64) {
 			answer(func() { c.wrote(a, e, applied, note) })
 		})
 	}, func() {
-		// It may be applied yet. Only a new token keeps it from landing between the
-		// next read and write.
+		// It may still be applied. Only a new token prevents it from being applied
+		// between the next read and write.
 		if c.w.plan.Flaws.KeepsWriting {
 			c.next(a)
 			return
@@ -302,7 +303,7 @@ func (c *client) write(a *attempt, seen uint64) {
 }
 
 func (c *client) wrote(a *attempt, e property.Event, applied bool, note int) {
-	c.w.saw(note, e.Op, outcome(applied))
+	c.w.operationEnds(note, e.Op, outcome(applied))
 	e.Kind = property.Acknowledged
 	if !applied {
 		e.Kind = property.Rejected
@@ -315,7 +316,7 @@ func (c *client) wrote(a *attempt, e property.Event, applied bool, note int) {
 	c.next(a)
 }
 
-// next goes on with the next change, or gives the lease back.
+// next continues with the next write, or releases the lease.
 func (c *client) next(a *attempt) {
 	a.writes--
 	if a.over {

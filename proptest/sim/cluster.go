@@ -10,29 +10,28 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// cluster is the replicas of the correctness mode, and their operator.
+// cluster is the Raft cluster and its operator.
 type cluster struct {
 	w       *World
 	slots   []*slot
 	log     *commitLog
-	backup  []byte        // a state of a while ago
-	waiting time.Duration // how long a log that was rolled back lacks reports
+	backup  []byte        // an older state
+	waiting time.Duration // since when a restored log lacks reports
 }
 
-// slot is a machine on which a replica runs: another one after its data was
-// lost.
+// slot is a host of replicas: a new replica replaces one that lost its data.
 type slot struct {
 	*process
-	replica *replica
-	lives   uint32
-	out     time.Duration // it is not to be a member until then
-	ordered bool          // and was not taken out yet
+	replica  *replica
+	replicas uint32        // so far
+	out      time.Duration // until then it must not be a member
+	ordered  bool          // its removal is pending
 }
 
-// The id of a replica names its slot, and which of those that ran there it is.
+// nextID returns the id of a new replica: its slot, and its number on this slot.
 func (s *slot) nextID() uint32 {
-	s.lives++
-	return s.lives<<8 | uint32(s.number)
+	s.replicas++
+	return s.replicas<<8 | uint32(s.number)
 }
 
 func slotOf(id uint32) int { return int(id & 0xff) }
@@ -58,14 +57,14 @@ func newCluster(w *World) *cluster {
 	return c
 }
 
-// install puts a replica with an empty log on a slot.
+// install starts a replica with an empty log on a slot.
 func (c *cluster) install(s *slot, id uint32, members []uint32) {
 	s.replica = &replica{process: s.process, w: c.w, cluster: c, slot: s.number, id: id,
 		base: image{members: members, state: machine.New().Snapshot()}}
 	s.replica.boot()
 }
 
-// leads returns the serving leader of the highest term that is up.
+// servingLeader returns the serving leader of the highest term that is up, or nil.
 func (c *cluster) servingLeader() *replica {
 	var best *replica
 	for _, s := range c.slots {
@@ -77,7 +76,7 @@ func (c *cluster) servingLeader() *replica {
 	return best
 }
 
-// runningLeader is leads, if it is not paused.
+// runningLeader returns the serving leader if it is not paused.
 func (c *cluster) runningLeader() *replica {
 	if r := c.servingLeader(); r != nil && !r.paused {
 		return r
@@ -87,8 +86,8 @@ func (c *cluster) runningLeader() *replica {
 
 const operatorPause = 2 * time.Second
 
-// operate is an operator who takes lost replicas out and puts new ones in, one
-// change at a time, and makes backups.
+// operate is the operator: it replaces lost replicas, one change at a time, and takes
+// backups.
 func (c *cluster) operate() {
 	c.w.after(operatorPause, c.operate)
 	r := c.runningLeader()
@@ -103,7 +102,7 @@ func (c *cluster) operate() {
 		return
 	}
 	members := r.members()
-	if gone := c.gone(members); gone != 0 {
+	if gone := c.toRemove(members); gone != 0 {
 		r.append(entry{data: machine.Encode(), members: without(members, gone)})
 		if s := c.slots[slotOf(gone)]; s.replica.id == gone && s.ordered {
 			s.ordered = false
@@ -119,9 +118,9 @@ func (c *cluster) operate() {
 	}
 }
 
-// gone is a member to take out: one whose data is lost, or else one that is not
-// to be a member for a while, if the others are enough. 0 if there is none.
-func (c *cluster) gone(members []uint32) uint32 {
+// toRemove returns a member to remove: one whose data is lost, or one with a pending
+// removal if enough others remain; 0 if there is none.
+func (c *cluster) toRemove(members []uint32) uint32 {
 	for _, id := range members {
 		if c.slots[slotOf(id)].replica.id != id {
 			return id
@@ -139,8 +138,8 @@ func without(members []uint32, id uint32) []uint32 {
 	return slices.DeleteFunc(slices.Clone(members), func(m uint32) bool { return m == id })
 }
 
-// expendable reports whether a replica may lose its data: the others are a
-// majority of a membership that all of them know.
+// expendable reports whether a replica may lose its data: the others are a majority of a
+// membership that all members know.
 func (c *cluster) expendable(s *slot) bool {
 	members := c.log.members
 	if len(members) < 3 || !slices.Contains(members, s.replica.id) {
@@ -155,13 +154,12 @@ func (c *cluster) expendable(s *slot) bool {
 	return true
 }
 
-// restore replaces the state of the cluster by the backup, as production does: the
-// leader serves nobody from now on; all sessions end; floor, versions and
-// incarnations move above what either state knows; and the new state is an entry
-// of the log. Where the backup is restored to a new cluster, the Redis nodes alone
-// know of the tokens and versions since; that needs a backup of the present fleet,
-// since the nodes of another one cannot tell.
-func (c *cluster) restore(present bool) bool {
+// restore replaces the state of the cluster by the backup, as production does: the leader
+// stops serving, all sessions end, floor, versions and incarnations move above those of
+// both states, and the new state is a log entry. With known false, the backup is restored
+// to a new cluster: only the Redis nodes know later tokens and versions, so the backup
+// must have the current fleet.
+func (c *cluster) restore(known bool) bool {
 	r := c.runningLeader()
 	if r == nil || c.backup == nil || r.flight != nil {
 		return false
@@ -171,7 +169,7 @@ func (c *cluster) restore(present bool) bool {
 		panic(err)
 	}
 	p, fleet := r.machine, m.Topology().Fleet
-	if !present && !fleet.IsZero() && fleet.Equal(p.Topology().Fleet) {
+	if !known && !fleet.IsZero() && fleet.Equal(p.Topology().Fleet) {
 		p = machine.New()
 	}
 	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
@@ -188,7 +186,7 @@ func (c *cluster) restore(present bool) bool {
 	return true
 }
 
-// keyOf is how the judge knows the attempt that was granted a token.
+// keyOf returns the attempt that was granted a token, for the property checker.
 func (l *commitLog) keyOf(token fencing.Token, otherwise property.Attempt) property.Attempt {
 	if key, ok := l.keys[token]; ok {
 		return key

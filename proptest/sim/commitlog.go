@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -10,35 +11,42 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// commitLog is the one log that all replicas must agree on. It is told by the
-// first replica that applies an entry; it passes what happened on to the judge,
-// and to a checker who shares no code with the machine.
+// commitLog observes the committed log, which is the same for all replicas. The first
+// replica that applies an entry reports it; the property checker and a log checker, which
+// shares no code with the machine, check it.
 type commitLog struct {
-	w       *World
-	index   uint64
-	members []uint32 // as of index
-	leads   uint64   // how many Lead there were: the generation, counted a second time
-	checker *model.LogChecker
-	lives   map[engine.SessionID]int           // how often it was opened after its end
-	present map[engine.SessionID]uint64        // its last incarnation
-	ended   map[engine.SessionID]bool          // of all sessions that there were
-	keys    map[fencing.Token]property.Attempt // who was granted what
-	holding map[fencing.Resource]fencing.Token // as the judge was told
-	ceiling fencing.Token                      // the largest that there ever was
+	w            *World
+	index        uint64
+	members      []uint32 // at index
+	leads        uint64   // number of Leads: the expected generation
+	checker      *model.LogChecker
+	lives        map[engine.SessionID]int           // how often it was opened again
+	incarnations map[engine.SessionID]uint64        // the last one
+	renewed      map[sessionKey]time.Duration       // when a leader last extended it
+	ended        map[engine.SessionID]bool          // all sessions
+	keys         map[fencing.Token]property.Attempt // the attempt of each grant
+	holding      map[fencing.Resource]fencing.Token // as reported to the property checker
+	ceiling      fencing.Token                      // the largest ever
+}
+
+// sessionKey identifies one incarnation of a session.
+type sessionKey struct {
+	id          engine.SessionID
+	incarnation uint64
 }
 
 func newCommitLog(w *World) *commitLog {
-	return &commitLog{w: w, checker: model.NewLogChecker(), lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
-		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, present: map[engine.SessionID]uint64{}}
+	return &commitLog{w: w, renewed: map[sessionKey]time.Duration{}, checker: model.NewLogChecker(), lives: map[engine.SessionID]int{}, ended: map[engine.SessionID]bool{},
+		keys: map[fencing.Token]property.Attempt{}, holding: map[fencing.Resource]fencing.Token{}, incarnations: map[engine.SessionID]uint64{}}
 }
 
-// begin reports whether an index is new, and notes it.
+// begin reports whether an index is new.
 func (l *commitLog) begin(index uint64, e *entry) bool {
 	if index <= l.index {
 		return false
 	}
 	if index != l.index+1 {
-		l.w.violation(fmt.Errorf("index %d is applied first, %d was the last", index, l.index))
+		l.w.violation(fmt.Errorf("index %d is applied after index %d", index, l.index))
 	}
 	l.index = index
 	if e.members != nil {
@@ -47,21 +55,21 @@ func (l *commitLog) begin(index uint64, e *entry) bool {
 	return true
 }
 
-// key names an attempt for the checker. A session that a late copy opens again is
-// another one.
+// key returns the identity of an attempt for the property checker. A session that a late
+// copy opens again is a new one.
 func (l *commitLog) key(session engine.SessionID, nonce engine.Nonce) property.Attempt {
 	key := l.w.clientKey(int(session[0]), nonce)
 	if n := l.lives[session]; n > 0 {
-		key += property.Attempt(fmt.Sprintf(" in life %d of its session", n+1))
+		key += property.Attempt(fmt.Sprintf(" in session %d", n+1))
 	}
 	return key
 }
 
-// before a command is applied.
+// before is called before a command is applied.
 func (l *commitLog) before(c machine.Command) {
 	switch c := c.(type) {
 	case *machine.Acquire:
-		if l.lives[c.Session] == 0 || l.present[c.Session] == c.Incarnation {
+		if l.lives[c.Session] == 0 || l.incarnations[c.Session] == c.Incarnation {
 			l.checker.Requested(c.Session, c.Request)
 		}
 	case *machine.Lead:
@@ -74,7 +82,7 @@ func (l *commitLog) before(c machine.Command) {
 	}
 }
 
-// after a command was applied.
+// after is called after a command was applied.
 func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) {
 	for i := range events {
 		e := &events[i]
@@ -82,15 +90,16 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 			Nonce: e.Nonce, Token: e.Token, Slot: e.Slot, Mode: e.Mode, Holder: e.Holder, DelayID: e.DelayID, Delay: e.Delay}))
 		l.observe(e)
 	}
-	l.life(c, result)
+	l.checkIncarnation(c, result)
 	if result.Code == machine.Done {
 		switch c := c.(type) {
 		case *machine.CloseSession:
 			l.endSession(c.Session)
 		case *machine.Expire:
 			l.endSession(c.Session)
+			l.checkExpiry(sessionKey{c.Session, c.Incarnation})
 			if c.Generation != l.leads {
-				l.check(fmt.Errorf("what was decided under generation %d has ended a session in generation %d", c.Generation, l.leads))
+				l.check(fmt.Errorf("an Expire of generation %d ended a session in generation %d", c.Generation, l.leads))
 			}
 		case *machine.RaiseFloor:
 			l.checker.RaiseFloor(result.Token)
@@ -101,35 +110,49 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 			l.check(l.checker.RangeAssigned(model.Range{Floor: r.Floor, Ceiling: r.Ceiling, Version: r.Version, First: r.First}))
 		}
 	}
-	if l.w.plan.Setting == Service && result.Version != 0 { // the command is about the topology
+	if l.w.plan.Setting == Service && result.Version != 0 { // the command concerns the topology
 		l.routed(m)
 	}
 	l.check(l.checker.CheckWaiters())
 }
 
-// routed tells the checker how the locks are provided now.
-func (l *commitLog) routed(m *machine.Machine) {
-	ways, topology, e := map[fencing.Resource]model.Route{}, m.Topology(), m.Efficiency()
-	for _, name := range l.w.locks {
-		mode, err := topology.ModeOf(name)
-		ways[name] = model.Route{Mode: mode, Moving: err != nil, Ready: topology.Ready}
-	}
-	l.ceiling = max(l.ceiling, e.Ceiling)
-	l.check(l.checker.Routed(ways, e.Floor, e.Ceiling))
+// extended records that a leader extended a session.
+func (l *commitLog) extended(id engine.SessionID, incarnation uint64) {
+	l.renewed[sessionKey{id, incarnation}] = l.w.now
 }
 
-// life holds that what was asked for in one life of a session has no effect on
-// another, and that no two have one number.
-func (l *commitLog) life(c machine.Command, result machine.Result) {
+// checkExpiry checks that a session expires no earlier than its TTL after the last renewal
+// that a leader confirmed, whichever leader that was.
+func (l *commitLog) checkExpiry(s sessionKey) {
+	ttl := l.w.plan.TTL * (1_000_000 - 2*maxDrift) / 1_000_000
+	if at, ok := l.renewed[s]; ok && l.w.now < at+ttl && l.w.plan.soundNodeClocks() {
+		l.check(fmt.Errorf("a session of TTL %v expired %v after it was renewed", l.w.plan.TTL, l.w.now-at))
+	}
+}
+
+// routed passes the current routes to the log checker.
+func (l *commitLog) routed(m *machine.Machine) {
+	routes, topology, e := map[fencing.Resource]model.Route{}, m.Topology(), m.Efficiency()
+	for _, name := range l.w.locks {
+		mode, err := topology.ModeOf(name)
+		routes[name] = model.Route{Mode: mode, Moving: err != nil, Ready: topology.Ready}
+	}
+	l.ceiling = max(l.ceiling, e.Ceiling)
+	l.check(l.checker.Routed(routes, e.Floor, e.Ceiling))
+}
+
+// checkIncarnation checks that requests of one incarnation have no effect on another, and
+// that no incarnation is reused.
+func (l *commitLog) checkIncarnation(c machine.Command, result machine.Result) {
 	switch c := c.(type) {
 	case *machine.OpenSession:
-		if last, again := l.present[c.Session]; again && result.Incarnation < last {
-			l.check(fmt.Errorf("a session was opened as incarnation %d after %d", result.Incarnation, last))
+		if last, again := l.incarnations[c.Session]; again && result.Incarnation < last {
+			l.check(fmt.Errorf("a session was opened as incarnation %d after incarnation %d", result.Incarnation, last))
 		}
-		l.present[c.Session] = result.Incarnation
+		l.incarnations[c.Session] = result.Incarnation
 	case *machine.Acquire:
-		if result.Code != machine.NoSession && c.Incarnation != l.present[c.Session] {
-			l.check(fmt.Errorf("what was asked for in incarnation %d has come to %s in %d", c.Incarnation, result.Code, l.present[c.Session]))
+		if result.Code != machine.NoSession && c.Incarnation != l.incarnations[c.Session] {
+			l.check(fmt.Errorf("an Acquire of incarnation %d returned %q in incarnation %d", c.Incarnation, result.Code, l.incarnations[c.Session]))
 		}
 	}
 }
@@ -141,24 +164,24 @@ func (l *commitLog) endSession(id engine.SessionID) {
 
 func (l *commitLog) check(err error) {
 	if err != nil {
-		l.w.violation(fmt.Errorf("the checker of the log, at index %d: %w", l.index, err))
+		l.w.violation(fmt.Errorf("log checker at index %d: %w", l.index, err))
 	}
 }
 
-// judge passes an event on.
+// observe passes an event to the property checker.
 func (l *commitLog) observe(e *machine.Event) {
 	name := e.Resources
 	switch e.Type {
 	case machine.EventGranted:
 		key := l.key(e.Session, e.Nonce)
 		if l.lives[e.Session] > 0 {
-			l.w.emit(property.Event{Kind: property.Requested, Who: "a late copy", Resource: name[0], Attempt: key})
+			l.w.emit(property.Event{Kind: property.Requested, Who: "late copy", Resource: name[0], Attempt: key})
 		}
 		l.keys[e.Token], l.holding[name[0]] = key, e.Token
 		l.w.emit(property.Event{Kind: property.Granted, Who: "log", Resource: name[0], Attempt: key, Token: e.Token})
 	case machine.EventReleased, machine.EventExpired, machine.EventBroken:
 		if l.holding[name[0]] != e.Token {
-			return // a holder that a restore brought back
+			return // it held before a restore
 		}
 		delete(l.holding, name[0])
 		l.w.emit(property.Event{Kind: property.Freed, Who: "log", Resource: name[0], Attempt: l.keys[e.Token], Token: e.Token,
@@ -166,8 +189,7 @@ func (l *commitLog) observe(e *machine.Event) {
 	}
 }
 
-// restored begins a new checker: nobody holds or waits any more. FaultKind the log
-// granted is forgotten.
+// restored starts a new log checker, since no attempt holds or waits after a restore.
 func (l *commitLog) restored(m *machine.Machine) {
 	l.w.emit(property.Event{Kind: property.Restored, Who: "log"})
 	clear(l.holding)
@@ -179,7 +201,7 @@ func (l *commitLog) restored(m *machine.Machine) {
 			l.check(l.checker.Observe(model.Event{Kind: model.WasDelayed, Resources: []resource{name}}))
 		}
 		if len(status.Holders)+len(status.Waiters) > 0 {
-			l.check(fmt.Errorf("after a restore somebody holds %s, or waits for it", name))
+			l.check(fmt.Errorf("%s has holders or waiters after a restore", name))
 		}
 	}
 	l.checker.RaiseFloor(m.LastToken())

@@ -1,19 +1,25 @@
-// Package sim runs the pure cores of this project against everything that can
-// go wrong, in virtual time, on one goroutine, from one seed.
+// Package sim is a deterministic simulator: it runs the pure cores of leased under
+// faults, in virtual time, on one goroutine, from one seed. The same [Plan] produces
+// the same history, to the last event.
 //
-// FaultKind it does not give: it has no engine, no sockets, no disks and no
-// goroutines, so it says nothing of theirs. The replication of the log is written
-// for this package, and Redis nodes are the model of package redisnode, which its
-// tests compare with the scripts. The rest is the code that production runs:
-// machine, quorum, recovery, the leader's plan of package fleet, fencing and lease.
+// It has no Raft library, sockets, disks or goroutines, so it does not test them.
+// Production code in it: raftstore/machine, raftstore/lessor, raftstore/proposer,
+// redlockadapter/quorum and recovery, internal/server/fleet, fencing, and the types of
+// lease/engine. Simulated: a small Raft, the network, clocks, and Redis nodes, which
+// are the model of package redisnode.
 //
-// The same [Plan] gives the same history, to the last event.
+// Files, in reading order:
 //
-// The nouns, in reading order: [Plan], who takes part, and what goes wrong when;
-// [Setting], a service without Redis, a standalone fleet, or both modes; [Fault],
-// one thing that goes wrong; World, the loop that lets things happen; client,
-// which asks, holds, writes and gives back; cluster with its replicas, the
-// correctness mode; redisServer and direct, the efficiency mode; router, a client
-// of both; keeper, the leader's side of a fleet; storage, the gate and the data;
-// [Result], what package property has to say.
+//   - plan.go: [Plan], the processes of a run and its [Fault]s; [Setting], a service
+//     without Redis, a standalone fleet, or a service with both modes;
+//   - world.go, run.go: World, the event loop, and [Run];
+//   - clock.go, network.go: the clock of each process, and message delivery;
+//   - client.go: a client that acquires, enters, reads, writes, renews and releases,
+//     through raftclient.go, redisclient.go, standaloneclient.go or router.go (both
+//     modes);
+//   - cluster.go, replica.go, replication.go: the Raft cluster and its operator;
+//   - leader.go: the leader, on lessor and proposer; commitlog.go: checks in log order;
+//   - redisserver.go, keeper.go: Redis servers, and the leader's side of the fleet;
+//   - storage.go: the gate and the data; operations.go: what clients observed of it;
+//   - faults.go, operator.go: how faults and operator actions happen.
 package sim

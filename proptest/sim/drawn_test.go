@@ -2,7 +2,6 @@ package sim
 
 import (
 	"flag"
-	"os"
 	"testing"
 	"time"
 
@@ -12,9 +11,8 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// drawn draws a plan fault by fault, so that a failure shrinks to a short
-// story: few processes, few faults, as early and as short as can be. The network
-// is quick and takes always the same time, unless a fault says otherwise.
+// drawn draws a plan fault by fault, so that rapid shrinks a failure to few processes and
+// few, early, short faults. The latency is constant, except for faults.
 func drawn(t *rapid.T) Plan {
 	p := Plan{TTL: time.Second, Think: 50 * time.Millisecond, Latency: time.Millisecond, Length: 20 * time.Second}
 	p.Setting = rapid.SampledFrom([]Setting{Correctness, Standalone, Service}).Draw(t, "setting")
@@ -26,16 +24,15 @@ func drawn(t *rapid.T) Plan {
 	p.Locks = rapid.IntRange(1, 3).Draw(t, "locks")
 	p.Writes = rapid.IntRange(1, 10).Draw(t, "writes")
 	p.Work = millis(t, "work", 400)
-	p.Seed = rapid.Uint64Range(1, 8).Draw(t, "habits of the clients")
+	p.Seed = rapid.Uint64Range(1, 8).Draw(t, "client seed")
 	fault := rapid.Custom(func(t *rapid.T) Fault {
-		return Fault{Kind: FaultKind(rapid.IntRange(0, int(faultKinds)-1).Draw(t, "what")), At: millis(t, "at", 20_000),
+		return Fault{Kind: FaultKind(rapid.IntRange(0, int(faultKinds)-1).Draw(t, "kind")), At: millis(t, "at", 20_000),
 			Target: rapid.IntRange(0, 8).Draw(t, "target"), Other: rapid.IntRange(0, 8).Draw(t, "other"),
 			For: millis(t, "for", 5000), Size: rapid.IntRange(0, 2000).Draw(t, "size"),
 			Step: Step(rapid.IntRange(0, int(steps)-1).Draw(t, "step"))}
 	})
-	// A holder that is late, and one that stands between its read and its write
-	// just then: what the gate is for. It takes two such pauses, which rarely meet
-	// by chance.
+	// The gate protects against a late holder while another one is between its read and
+	// its write. Two such pauses rarely coincide by chance.
 	late := rapid.Custom(func(t *rapid.T) Fault {
 		return Fault{Kind: PauseAtStep, At: millis(t, "at", 20_000), Target: rapid.IntRange(0, 8).Draw(t, "target"),
 			For: p.TTL + millis(t, "for", 4000), Step: rapid.SampledFrom([]Step{AboutToWrite, AboutToCheck}).Draw(t, "step")}
@@ -48,11 +45,10 @@ func millis(t *rapid.T, label string, most int) time.Duration {
 	return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Millisecond
 }
 
-// TestScripts holds drawn plans against the promises. FaultKind fails is shrunk, and
-// its story told.
-func TestScripts(t *testing.T) {
+// TestDrawnFaults runs drawn plans. A failure is shrunk, and its history written.
+func TestDrawnFaults(t *testing.T) {
 	total := property.Report{Setting: "simulator, drawn faults"}
-	if os.Getenv(property.ReportVariable) == "" && flag.Lookup("rapid.checks").Value.String() == "100" {
+	if !property.Full() && flag.Lookup("rapid.checks").Value.String() == "100" {
 		require.NoError(t, flag.Set("rapid.checks", "25")) // a plain go test
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -66,8 +62,8 @@ func TestScripts(t *testing.T) {
 		for _, f := range plan.Faults {
 			t.Logf("fault: %s", f)
 		}
-		told, _ := story(t, "script", plan)
-		t.Fatalf("%v\n%s", result.Bad[0], told)
+		where, _ := writeHistory(t, "drawn", plan)
+		t.Fatalf("%v\n%s", result.Bad[0], where)
 	})
 	total.Seeds = nil
 	require.NoError(t, property.Publish(total))

@@ -6,8 +6,8 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// inject lets a fault happen, and counts it if it changed something. A fault
-// that only makes another one longer is not counted.
+// inject injects a fault, and counts it if it had an effect. A fault that only prolongs
+// another one is not counted.
 func (w *World) inject(f Fault) {
 	if w.healed {
 		return
@@ -19,7 +19,7 @@ func (w *World) inject(f Fault) {
 	switch f.Kind {
 	case PauseClient:
 		w.pause(c.process, d, f.Kind.String())
-		return // it tells of itself
+		return // pause records it
 	case PauseAtStep:
 		c.armed[f.Step] = d
 		return
@@ -44,19 +44,19 @@ func (w *World) inject(f Fault) {
 	case LoseMessages, RepeatMessages, DelayMessages:
 		done = w.disturb(f, d)
 	case Depose, ChangeMembers, RestoreBackup:
-		done = w.order(f, d)
+		done = w.injectCluster(f, d)
 	case MoveLocks, AbortMove, ChangeFleet, EmptyFleet, CrashAtAction, StaleTopology:
-		done = w.orderService(f, c, d)
+		done = w.injectService(f, c, d)
 	default:
-		done = w.part(f, c, node, d)
+		done = w.partition(f, c, node, d)
 	}
 	if done {
-		w.emit(property.Event{Kind: property.Fault, Who: w.suspect(f, c, node), Note: f.Kind.String()})
+		w.emit(property.Event{Kind: property.Fault, Who: w.affected(f, c, node), Note: f.Kind.String()})
 	}
 }
 
-// suspect is whom a fault is about.
-func (w *World) suspect(f Fault, c *client, node *process) string {
+// affected returns the name of the process that a fault concerns.
+func (w *World) affected(f Fault, c *client, node *process) string {
 	switch {
 	case f.Kind <= StopClient || f.Kind == CutClient || f.Kind == CutStorage || f.Kind == StaleTopology:
 		return c.name
@@ -68,12 +68,12 @@ func (w *World) suspect(f Fault, c *client, node *process) string {
 	return ""
 }
 
-// nodes is how many processes are nodes: of the service, or Redis servers.
+// nodes returns the number of nodes: replicas and Redis servers.
 func (w *World) nodes() int { return w.plan.Nodes + w.plan.Redises }
 
 func (w *World) nodeProcess(target int) *process { return w.processes[target%w.nodes()] }
 
-// redisOf is the Redis server of a party, or nil.
+// redisOf returns the Redis server of a process, or nil.
 func (w *World) redisOf(p *process) *redisServer {
 	i := p.number - (w.nodes() - len(w.redises))
 	if i < 0 || i >= len(w.redises) {
@@ -86,7 +86,7 @@ func (w *World) crashClient(c *client, d time.Duration) bool {
 	if c.down {
 		return false
 	}
-	if a := c.current; a != nil && !a.over && a.token != 0 { // it cannot believe anything any more
+	if a := c.current; a != nil && !a.over && a.token != 0 { // a crashed client does not hold
 		w.emit(property.Event{Kind: property.Ended, Who: c.name, Resource: a.name, Attempt: a.key, Token: a.token})
 	}
 	w.crash(c.process)
@@ -98,8 +98,8 @@ func (w *World) crashClient(c *client, d time.Duration) bool {
 	return true
 }
 
-// crashNode stops a node for a while. A replica without its data comes back only
-// if the others are enough: what is promised needs that.
+// crashNode stops a node for a while. A replica loses its data only if the others are a
+// majority, as the guarantees require.
 func (w *World) crashNode(target int, d time.Duration, left keeps) bool {
 	p := w.nodeProcess(target)
 	if server := w.redisOf(p); server != nil {
@@ -116,7 +116,7 @@ func (w *World) crashNode(target int, d time.Duration, left keeps) bool {
 	}
 	s.replica.role = follower
 	if empty {
-		s.replica.id = 0 // nobody's, until it is installed anew
+		s.replica.id = 0 // until a new replica is installed
 	}
 	w.after(d, func() {
 		p.down = false
@@ -129,10 +129,10 @@ func (w *World) crashNode(target int, d time.Duration, left keeps) bool {
 	return true
 }
 
-// clockFault reports whether somebody who is up reads another time for it: a
-// clock that stands does not drift.
+// clockFault changes a clock. It reports whether a running process reads another time: a
+// stopped clock does not drift.
 func (w *World) clockFault(p *process, f Fault, d time.Duration) bool {
-	stood := p.clock.stopped
+	stopped := p.clock.stopped
 	switch f.Kind {
 	case JumpClient, JumpNode:
 		by := time.Duration(f.Size) * time.Millisecond
@@ -141,20 +141,20 @@ func (w *World) clockFault(p *process, f Fault, d time.Duration) bool {
 	case DriftClient, DriftNode:
 		was := p.clock.ppm
 		if was > maxDrift || was < -maxDrift {
-			return false // one at a time
+			return false // it drifts already
 		}
 		p.clock.set(w.now, func(k *clock) { k.ppm = int64(f.Size) })
 		w.after(d, func() { p.clock.set(w.now, func(k *clock) { k.ppm = was }) })
-		return int64(f.Size) != was && !stood && !p.down
+		return int64(f.Size) != was && !stopped && !p.down
 	case StopClient, StopNode:
 		p.clock.set(w.now, func(k *clock) { k.stopped = true })
 		w.after(d, func() { p.clock.set(w.now, func(k *clock) { k.stopped = false }) })
 	}
-	return !stood && !p.down
+	return !stopped && !p.down
 }
 
-// disturb makes all messages worse for a while. When all are lost it cannot get
-// worse.
+// disturb loses, repeats or delays messages for a while. It has no effect if all are lost
+// already.
 func (w *World) disturb(f Fault, d time.Duration) (worse bool) {
 	percent := 1 + max(f.Size, 0)%60
 	change := func(field *int) {
@@ -174,8 +174,8 @@ func (w *World) disturb(f Fault, d time.Duration) (worse bool) {
 	return worse
 }
 
-// talk reports whether the first has messages for the second: all but a few are
-// between a client and somebody else.
+// talk reports whether one process sends messages to another: replicas to all nodes,
+// clients to nodes and the storage, and back.
 func (w *World) talk(from, to *process) bool {
 	node := func(p *process) bool { return p.number < w.nodes() }
 	client := func(p *process) bool { return !node(p) && p != w.store.process }
@@ -188,11 +188,10 @@ func (w *World) talk(from, to *process) bool {
 	return client(from) != client(to)
 }
 
-// part cuts connections for a while, and reports whether one is in use and was
-// whole.
-func (w *World) part(f Fault, c *client, node *process, d time.Duration) (torn bool) {
+// partition cuts connections for a while. It reports whether one of them was in use.
+func (w *World) partition(f Fault, c *client, node *process, d time.Duration) (effective bool) {
 	cut := func(a, b *process) {
-		torn = torn || w.talk(a, b) && w.net.whole(a, b)
+		effective = effective || w.talk(a, b) && w.net.whole(a, b)
 		w.net.cut(a, b)
 		w.after(d, func() { w.net.mend(a, b) })
 	}
@@ -224,11 +223,11 @@ func (w *World) part(f Fault, c *client, node *process, d time.Duration) (torn b
 	case CutStorage:
 		both(c.process, w.store.process)
 	}
-	return torn
+	return effective
 }
 
-// order is what an operator does to the cluster.
-func (w *World) order(f Fault, d time.Duration) bool {
+// injectCluster injects a fault of the Raft cluster.
+func (w *World) injectCluster(f Fault, d time.Duration) bool {
 	if w.cluster == nil {
 		return false
 	}
@@ -238,7 +237,7 @@ func (w *World) order(f Fault, d time.Duration) bool {
 		if r == nil {
 			return false
 		}
-		// Someone else stands for election, and the others listen. The leader may
+		// Another replica starts an election that the others accept. The leader may
 		// learn of it late.
 		for _, s := range w.cluster.slots {
 			s.replica.leader = -1
@@ -258,15 +257,15 @@ func (w *World) order(f Fault, d time.Duration) bool {
 			return false
 		}
 		s.out, s.ordered = w.now+d+2*operatorPause, true
-		return false // it is told of when the operator has done it
+		return false // recorded when the operator has removed it
 	case RestoreBackup:
 		return w.cluster.restore(f.Size%2 == 0)
 	}
 	return true
 }
 
-// orderService is what happens to a Service alone.
-func (w *World) orderService(f Fault, c *client, d time.Duration) bool {
+// injectService injects a fault of a Service.
+func (w *World) injectService(f Fault, c *client, d time.Duration) bool {
 	if w.plan.Setting != Service {
 		return false
 	}
@@ -274,7 +273,7 @@ func (w *World) orderService(f Fault, c *client, d time.Duration) bool {
 	case EmptyFleet:
 		return w.emptyFleet(d)
 	case CrashAtAction:
-		w.armCrash(f, d) // it is told of when it happens
+		w.armCrash(f, d) // recorded when it happens
 		return false
 	case StaleTopology:
 		r := c.service.(*router)
@@ -286,7 +285,7 @@ func (w *World) orderService(f Fault, c *client, d time.Duration) bool {
 	return false
 }
 
-// heal ends all faults. From here on there must be progress.
+// heal repairs all faults. From here on there must be progress.
 func (w *World) heal() {
 	w.healed = true
 	clear(w.net.cuts)

@@ -9,7 +9,7 @@ import (
 	"github.com/leased-project/leased/internal/server/fleet"
 )
 
-// counted runs a small plan with these faults, and says how many were counted.
+// counted runs a small plan with these faults and returns how many were counted.
 func counted(t *testing.T, setting Setting, nodes int, faults ...Fault) int {
 	t.Helper()
 	p := Plan{Seed: 1, Setting: setting, Nodes: nodes, Clients: 2, Locks: 1, TTL: time.Second, Think: 500 * time.Millisecond, Writes: 4,
@@ -23,32 +23,32 @@ func counted(t *testing.T, setting Setting, nodes int, faults ...Fault) int {
 }
 
 func TestEveryKindOfFaultIsCounted(t *testing.T) {
-	for what := range faultKinds {
+	for kind := range faultKinds {
 		for setting := range settings {
-			f := Fault{Kind: what, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
+			f := Fault{Kind: kind, At: 5 * time.Second, For: 3 * time.Second, Size: 5, Target: 1, Other: 4, Step: AboutToWrite}
 			faults, want := []Fault{f}, 1
 			switch {
-			case what >= Depose && setting == Standalone || what >= MoveLocks && setting == Correctness: // there is nobody to do this to
+			case kind >= Depose && setting == Standalone || kind >= MoveLocks && setting == Correctness: // nothing to inject it into
 				want = 0
-			case what == RestoreBackup: // there has to be one
+			case kind == RestoreBackup: // there must be a backup
 				faults[0].At = time.Minute
-			case what == ChangeFleet: // to another one
+			case kind == ChangeFleet: // to another fleet
 				faults[0].Other = 1
-			case what == AbortMove, what == CrashAtAction: // there has to be a move, which waits for the leases to end
+			case kind == AbortMove, kind == CrashAtAction: // there must be a migration, which waits for the leases to expire
 				begin := Fault{Kind: MoveLocks, At: f.At - 100*time.Millisecond, Size: 4}
-				faults[0].Size = int(fleet.FinishMove)
+				faults[0].Size = int(fleet.FinishMigration)
 				faults, want = append([]Fault{begin}, faults...), 2
 			}
-			require.Equal(t, want, counted(t, setting, 3, faults...), "%s, %s", what, setting)
+			require.Equal(t, want, counted(t, setting, 3, faults...), "%s, %s", kind, setting)
 		}
 	}
 }
 
-func TestFaultsThatDoNothingAreNotCounted(t *testing.T) {
+func TestFaultsWithoutEffectAreNotCounted(t *testing.T) {
 	// The processes of a plan with three nodes, by number: nodes, storage, clients.
 	const storage, first, second = 3, 4, 5
-	at := func(seconds int, what FaultKind, change ...func(*Fault)) Fault {
-		f := Fault{Kind: what, At: time.Duration(seconds) * time.Second, For: 20 * time.Second, Size: 5, Target: 1, Other: first}
+	at := func(seconds int, kind FaultKind, change ...func(*Fault)) Fault {
+		f := Fault{Kind: kind, At: time.Duration(seconds) * time.Second, For: 20 * time.Second, Size: 5, Target: 1, Other: first}
 		for _, c := range change {
 			c(&f)
 		}
@@ -62,31 +62,31 @@ func TestFaultsThatDoNothingAreNotCounted(t *testing.T) {
 		faults  []Fault
 		want    int
 	}{
-		"crash of a client that is down":          {Correctness, 3, []Fault{at(5, CrashClient), at(6, CrashClient)}, 1},
-		"pause of a client that is paused":        {Correctness, 3, []Fault{at(5, PauseClient), at(6, PauseClient), at(7, SuspendClient)}, 1},
-		"crash of a node that is down":            {Standalone, 3, []Fault{at(5, CrashNode), at(6, CrashNode), at(7, EmptyNode)}, 1},
-		"drift of a clock that drifts":            {Standalone, 3, []Fault{at(5, DriftNode, size(50_000)), at(6, DriftNode, size(300_000))}, 1},
-		"drift of a clock that stands":            {Correctness, 3, []Fault{at(5, StopClient), at(6, DriftClient, size(50_000))}, 1},
-		"stop of a clock that stands":             {Correctness, 3, []Fault{at(5, StopNode), at(6, StopNode)}, 1},
-		"jump of a clock by nothing":              {Correctness, 3, []Fault{at(5, JumpClient, size(0)), at(6, JumpNode, size(0))}, 0},
-		"jump of the clock of who is down":        {Correctness, 3, []Fault{at(5, CrashClient), at(6, JumpClient)}, 1},
-		"cut from a party to itself":              {Correctness, 3, []Fault{at(5, CutOneWay, between(first, first))}, 0},
-		"cut between clients":                     {Correctness, 3, []Fault{at(5, CutOneWay, between(first, second))}, 0},
-		"cut between a node and the storage":      {Correctness, 3, []Fault{at(5, CutOneWay, between(storage, 1))}, 0},
-		"cut between nodes that never talk":       {Standalone, 3, []Fault{at(5, CutOneWay, between(0, 1))}, 0},
-		"cut that is there":                       {Standalone, 3, []Fault{at(5, Isolate), at(6, CutOneWay), at(7, Isolate)}, 1},
-		"cut of a node that is down":              {Standalone, 3, []Fault{at(5, CrashNode), at(6, Isolate)}, 1},
-		"client cut off twice":                    {Standalone, 3, []Fault{at(5, CutClient), at(6, CutClient), at(7, CutStorage), at(8, CutStorage)}, 2},
-		"split with nobody on the other side":     {Correctness, 3, []Fault{at(5, Split, size(0))}, 0},
-		"more lost than all":                      {Correctness, 3, []Fault{at(5, LoseMessages, size(59)), at(6, LoseMessages, size(59)), at(7, LoseMessages), at(8, DelayMessages)}, 2},
-		"change of members of one node":           {Correctness, 1, []Fault{at(5, ChangeMembers), at(6, Depose)}, 1},
-		"change of members, asked for twice":      {Correctness, 3, []Fault{at(5, ChangeMembers), at(6, ChangeMembers)}, 1},
-		"restore before there is a backup":        {Correctness, 3, []Fault{at(0, RestoreBackup)}, 0},
-		"change to the present fleet":             {Service, 3, []Fault{at(5, ChangeFleet, between(1, 0))}, 0},
-		"abort without a move":                    {Service, 3, []Fault{at(5, AbortMove)}, 0},
-		"old topology that stays old":             {Service, 3, []Fault{at(5, StaleTopology), at(6, StaleTopology)}, 1},
-		"crash at an action that never comes":     {Service, 3, []Fault{at(20, CrashAtAction, size(int(fleet.FinishFleet)))}, 0},
-		"leader deposed before there is a leader": {Correctness, 3, []Fault{at(0, Depose)}, 0},
+		"crash of a client that is down":        {Correctness, 3, []Fault{at(5, CrashClient), at(6, CrashClient)}, 1},
+		"pause of a client that is paused":      {Correctness, 3, []Fault{at(5, PauseClient), at(6, PauseClient), at(7, SuspendClient)}, 1},
+		"crash of a node that is down":          {Standalone, 3, []Fault{at(5, CrashNode), at(6, CrashNode), at(7, EmptyNode)}, 1},
+		"drift of a drifting clock":             {Standalone, 3, []Fault{at(5, DriftNode, size(50_000)), at(6, DriftNode, size(300_000))}, 1},
+		"drift of a stopped clock":              {Correctness, 3, []Fault{at(5, StopClient), at(6, DriftClient, size(50_000))}, 1},
+		"stop of a stopped clock":               {Correctness, 3, []Fault{at(5, StopNode), at(6, StopNode)}, 1},
+		"jump of a clock by zero":               {Correctness, 3, []Fault{at(5, JumpClient, size(0)), at(6, JumpNode, size(0))}, 0},
+		"clock jump of a process that is down":  {Correctness, 3, []Fault{at(5, CrashClient), at(6, JumpClient)}, 1},
+		"cut from a party to itself":            {Correctness, 3, []Fault{at(5, CutOneWay, between(first, first))}, 0},
+		"cut between clients":                   {Correctness, 3, []Fault{at(5, CutOneWay, between(first, second))}, 0},
+		"cut between a node and the storage":    {Correctness, 3, []Fault{at(5, CutOneWay, between(storage, 1))}, 0},
+		"cut between nodes that never talk":     {Standalone, 3, []Fault{at(5, CutOneWay, between(0, 1))}, 0},
+		"cut of a cut connection":               {Standalone, 3, []Fault{at(5, Isolate), at(6, CutOneWay), at(7, Isolate)}, 1},
+		"cut of a node that is down":            {Standalone, 3, []Fault{at(5, CrashNode), at(6, Isolate)}, 1},
+		"client cut off twice":                  {Standalone, 3, []Fault{at(5, CutClient), at(6, CutClient), at(7, CutStorage), at(8, CutStorage)}, 2},
+		"split with an empty side":              {Correctness, 3, []Fault{at(5, Split, size(0))}, 0},
+		"loss of more than all messages":        {Correctness, 3, []Fault{at(5, LoseMessages, size(59)), at(6, LoseMessages, size(59)), at(7, LoseMessages), at(8, DelayMessages)}, 2},
+		"change of members of one node":         {Correctness, 1, []Fault{at(5, ChangeMembers), at(6, Depose)}, 1},
+		"change of members, requested twice":    {Correctness, 3, []Fault{at(5, ChangeMembers), at(6, ChangeMembers)}, 1},
+		"restore without a backup":              {Correctness, 3, []Fault{at(0, RestoreBackup)}, 0},
+		"change to the current fleet":           {Service, 3, []Fault{at(5, ChangeFleet, between(1, 0))}, 0},
+		"abort without a migration":             {Service, 3, []Fault{at(5, AbortMove)}, 0},
+		"stale topology that stays stale":       {Service, 3, []Fault{at(5, StaleTopology), at(6, StaleTopology)}, 1},
+		"crash at an action that never happens": {Service, 3, []Fault{at(20, CrashAtAction, size(int(fleet.FinishFleet)))}, 0},
+		"deposed before there is a leader":      {Correctness, 3, []Fault{at(0, Depose)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, counted(t, c.setting, c.nodes, c.faults...)) })
 	}

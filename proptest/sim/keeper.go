@@ -10,8 +10,7 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// The pace of a keeper, as in production, but that a follower looks less often
-// whether it leads.
+// The intervals of a keeper, as in production, except that followers poll less often.
 const (
 	keeperNext   = 5 * time.Millisecond
 	keeperBusy   = 200 * time.Millisecond
@@ -19,17 +18,16 @@ const (
 	keeperFollow = 250 * time.Millisecond
 )
 
-// keeper brings the Redis nodes to where the log wants them, while its replica
-// leads. Production's fleet.Plan decides; what package fleet does with goroutines
-// and connections is done with messages here. A step goes on when its replica is
-// deposed meanwhile.
+// keeper brings the Redis nodes to the goal of the log while its replica leads.
+// fleet.Plan decides; messages replace the goroutines and connections of production. A
+// step continues even if its replica is deposed meanwhile.
 type keeper struct {
 	*replica
 	plan  *fleet.Plan
 	joins int
 }
 
-// keep starts the keeper of a replica, once a life.
+// keep starts the keeper of a replica after each boot.
 func (r *replica) keep() {
 	if r.w.plan.Setting != Service {
 		return
@@ -38,7 +36,7 @@ func (r *replica) keep() {
 	r.w.timer(r.process, keeperFollow, k.once)
 }
 
-// once makes one step if the replica leads.
+// once executes one step if the replica leads.
 func (k *keeper) once() {
 	if k.serving() == nil {
 		k.plan = nil
@@ -48,7 +46,7 @@ func (k *keeper) once() {
 	if k.plan == nil {
 		k.plan = fleet.NewPlan()
 	}
-	state := k.machine.Efficiency() // before the nodes are asked
+	state := k.machine.Efficiency() // before the nodes report
 	k.w.queryReports(k.process, k.w.serversOf(state.Fleet), func(all []nodeReport) {
 		nodes := make([]fleet.Node, len(all))
 		for i, s := range all {
@@ -62,7 +60,7 @@ func (k *keeper) once() {
 	})
 }
 
-// execution carries out one step, phase by phase.
+// execution executes one step, phase by phase.
 type execution struct {
 	*keeper
 	state      machine.Efficiency
@@ -72,10 +70,10 @@ type execution struct {
 }
 
 // phases are those of package fleet.
-var phases = [][]fleet.Kind{{fleet.Reconcile, fleet.FinishReconcile, fleet.RaiseCeiling, fleet.FinishMove, fleet.FinishFleet},
+var phases = [][]fleet.Kind{{fleet.Reconcile, fleet.FinishReconcile, fleet.RaiseCeiling, fleet.FinishMigration, fleet.FinishFleet},
 	{fleet.Join}, {fleet.Assign}, {fleet.Advance}, {fleet.Initialise}}
 
-// phase runs the actions of a phase at one time, then those of the next.
+// phase executes the actions of a phase concurrently, then the next phase.
 func (e *execution) phase(n int) {
 	if n == len(phases) {
 		pause := keeperIdle
@@ -113,7 +111,7 @@ func (e *execution) phase(n int) {
 				e.phase(n + 1)
 			}
 		})
-		if e.life != life { // an action was carried out at once, and its replica crashed
+		if e.life != life { // the replica crashed during an action
 			return
 		}
 	}
@@ -128,7 +126,7 @@ func (e *execution) do(a fleet.Action, done func(bool)) {
 		c = &machine.FinishReconcile{Version: a.Version}
 	case fleet.RaiseCeiling:
 		c = &machine.RaiseCeiling{To: a.Ceiling}
-	case fleet.FinishMove:
+	case fleet.FinishMigration:
 		c = &machine.FinishMove{Prefix: a.Prefix, Version: a.Version}
 	case fleet.FinishFleet:
 		c = &machine.FinishFleet{Version: a.Version}
@@ -139,7 +137,7 @@ func (e *execution) do(a fleet.Action, done func(bool)) {
 	e.propose(c, func(got answer) { done(got.state == served && got.result.Code == machine.Done) })
 }
 
-// doNode is an action on one node.
+// doNode executes an action on one node.
 func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 	under := fleet.Goal(e.state).Fleet
 	switch a.Kind {
@@ -172,7 +170,7 @@ func (e *execution) doNode(a fleet.Action, s *redisServer, done func(bool)) {
 	}
 }
 
-// initialise makes a node a voter, or finds out how long it has to wait.
+// initialise makes a node a voter, or learns how long its quarantine lasts.
 func (e *execution) initialise(s *redisServer, under string, done func(bool)) {
 	join, tokens := e.plan.Joining(s.address)
 	quarantine := e.state.Fleet.MaxTTL

@@ -14,7 +14,7 @@ const (
 	maxPending = 1 << 16
 	// expireTimeout is the time after which a leader treats the proposal of an Expire
 	// or EndDelay as failed. The command may still commit.
-	expireTimeout = 100 * time.Millisecond
+	expireTimeout = 20 * time.Millisecond
 	// A leader reads its deadlines at least every maxCheck, since its clock may jump,
 	// and at most every minCheck, since its clock may stand still.
 	minCheck = 5 * time.Millisecond
@@ -28,7 +28,8 @@ type leadership struct {
 	number    uint64         // for proposer.Operation
 	lessor    *lessor.Lessor // nil until Lead is applied, and during a restore
 	restoring bool
-	timer     int // number of the last timer; earlier ones are obsolete
+	timer     int           // number of the last timer; earlier ones are obsolete
+	heldUp    time.Duration // commands of the lessor are delivered after this time
 	waiters   map[attemptID]func(answer)
 }
 
@@ -232,7 +233,10 @@ func (l *leadership) proposeDue(c machine.Command) {
 			}
 		})
 	}
-	r.w.timer(r.process, r.w.latency(), deliver)
+	if r.w.chance(10) {
+		l.heldUp = max(l.heldUp, r.w.now+r.w.random(r.w.plan.TTL))
+	}
+	r.w.timer(r.process, max(r.w.latency(), l.heldUp-r.w.now), deliver)
 	r.w.timer(r.process, expireTimeout, func() { finish(false) })
 }
 
@@ -294,5 +298,6 @@ func (r *replica) extend(id engine.SessionID, incarnation uint64) state {
 	case !l.lessor.Renew(l.instant(), id, incarnation):
 		return expired
 	}
+	r.cluster.log.extended(id, incarnation)
 	return extended
 }

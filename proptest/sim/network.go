@@ -2,27 +2,26 @@ package sim
 
 import "time"
 
-// network is how messages get from one party to another: later, or not at all,
-// or twice; hence in any order.
+// network delivers messages between processes: late, not at all, or twice, and hence in
+// any order.
 type network struct {
-	latency time.Duration // the least
-	jitter  time.Duration // on top, at random
+	latency time.Duration // the minimum
+	jitter  time.Duration // random, added to latency
 	cuts    map[[2]int]int
 	loss    int           // percent
 	repeat  int           // percent
-	spike   int           // percent of messages that are late
-	late    time.Duration // by how much, at most
+	spike   int           // percent of messages that are delayed
+	late    time.Duration // the maximum delay
 }
 
-// cut breaks one direction. It can be cut several times, and must be mended as
-// often.
+// cut blocks one direction. Cuts nest: mend must be called as often.
 func (n *network) cut(from, to *process)  { n.cuts[[2]int{from.number, to.number}]++ }
 func (n *network) mend(from, to *process) { n.cuts[[2]int{from.number, to.number}]-- }
 
 // whole reports whether a direction is not cut.
 func (n *network) whole(from, to *process) bool { return n.cuts[[2]int{from.number, to.number}] <= 0 }
 
-// send carries a message. A copy of it may arrive again, unless once.
+// send delivers a message. It may be delivered twice, unless once is set.
 func (w *World) send(from, to *process, once bool, do func()) {
 	if !w.net.whole(from, to) || w.chance(w.net.loss) {
 		return
@@ -33,7 +32,7 @@ func (w *World) send(from, to *process, once bool, do func()) {
 	}
 }
 
-// way is how long a message takes.
+// latency returns the time that a message takes.
 func (w *World) latency() time.Duration {
 	d := w.net.latency + w.random(w.net.jitter)
 	if w.chance(w.net.spike) {

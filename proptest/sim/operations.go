@@ -6,9 +6,9 @@ import (
 	"github.com/leased-project/leased/proptest/linear"
 )
 
-// sees notes that a client begins to do something to the data. Until it sees
-// what came of it, that is unknown.
-func (w *World) sees(c *client, kind linear.Kind, a *attempt, value uint64) (note int) {
+// operationStarts records the start of an operation on the data. Its outcome is unknown
+// until operationEnds.
+func (w *World) operationStarts(c *client, kind linear.Kind, a *attempt, value uint64) (note int) {
 	if w.record.history == 0 {
 		return -1
 	}
@@ -16,16 +16,16 @@ func (w *World) sees(c *client, kind linear.Kind, a *attempt, value uint64) (not
 	return len(w.linear) - 1
 }
 
-// saw notes what a client saw of something that it began.
-func (w *World) saw(note int, value uint64, outcome linear.Outcome) {
+// operationEnds records the outcome of an operation.
+func (w *World) operationEnds(note int, value uint64, outcome linear.Outcome) {
 	if note >= 0 {
 		op := &w.linear[note]
 		op.Value, op.Outcome, op.Return = value, outcome, w.now
 	}
 }
 
-// history is what clients saw of each lock's data up to some moment. FaultKind was
-// under way then is unknown.
+// history returns the operations on each lock's data up to some moment. The outcome of
+// operations in progress at that moment is unknown.
 func (w *World) history() []linear.Op {
 	count, until := map[resource]int{}, map[resource]time.Duration{}
 	var all []linear.Op

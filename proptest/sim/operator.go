@@ -12,8 +12,8 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// setUp has the first leader commit the policies and the fleet: some locks have a
-// lock-delay, and in a Service all others begin in efficiency mode.
+// setUp commits the first policies and the fleet: one lock has a lock-delay, and in a
+// Service all others start in efficiency mode.
 func (c *cluster) setUp(commands []machine.Command) {
 	if len(commands) == 0 {
 		return
@@ -32,8 +32,8 @@ func (c *cluster) setUp(commands []machine.Command) {
 	})
 }
 
-// beginnings are the commands of setUp.
-func (w *World) beginnings() []machine.Command {
+// initialCommands returns the commands of setUp.
+func (w *World) initialCommands() []machine.Command {
 	list := []machine.Command{&machine.SetPolicy{Policy: engine.Policy{Prefix: string(w.locks[0]), Mode: engine.Correctness, LockDelay: w.plan.TTL / 4}}}
 	if w.plan.Setting == Service {
 		list = append(list, &machine.SetFleet{Fleet: w.fleetOf(w.redises[:3]...)},
@@ -42,19 +42,18 @@ func (w *World) beginnings() []machine.Command {
 	return list
 }
 
-// command has the leader commit a change, which is a fault once it took effect.
-func (w *World) command(what FaultKind, c machine.Command) {
+// command commits a change, which counts as a fault once it took effect.
+func (w *World) command(kind FaultKind, c machine.Command) {
 	r := w.cluster.runningLeader()
 	before := r.machine.Version()
 	r.propose(c, func(a answer) {
 		if a.state == served && a.result.Code == machine.Done && a.result.Version != before {
-			w.emit(property.Event{Kind: property.Fault, Who: r.name, Note: what.String()})
+			w.emit(property.Event{Kind: property.Fault, Who: r.name, Note: kind.String()})
 		}
 	})
 }
 
-// change is what an operator does to the modes and the fleet of a Service. It is
-// told of when it took effect.
+// change is a change of modes or fleet by the operator of a Service.
 func (w *World) change(f Fault) {
 	r := w.cluster.runningLeader()
 	if r == nil {
@@ -78,8 +77,7 @@ func (w *World) change(f Fault) {
 	}
 }
 
-// moveLocks changes the mode of all locks, or of one, by a new policy or by
-// deleting one.
+// moveLocks migrates all locks, or one, by a new policy or by deleting one.
 func (w *World) moveLocks(m *machine.Machine, f Fault, now bool) {
 	prefix := "lock/"
 	if f.Size&2 != 0 {
@@ -98,7 +96,7 @@ func (w *World) moveLocks(m *machine.Machine, f Fault, now bool) {
 	w.command(f.Kind, &machine.SetPolicy{Policy: p, Now: now})
 }
 
-// emptyFleet has all Redis servers of the fleet lose everything at once.
+// emptyFleet deletes the data of all Redis servers of the fleet at once.
 func (w *World) emptyFleet(d time.Duration) (done bool) {
 	r := w.cluster.servingLeader()
 	if r == nil {
@@ -110,21 +108,21 @@ func (w *World) emptyFleet(d time.Duration) (done bool) {
 	return done
 }
 
-// crashing is a crash of the leader that waits for an action of its keeper.
+// crashing is a crash of the leader before or after an action of its keeper.
 type crashing struct {
 	kind  fleet.Kind
 	after bool
 	lasts time.Duration
 }
 
-// armCrash plans a crash of the leader at its next action of a kind.
+// armCrash schedules a crash of the leader at its next action of a kind.
 func (w *World) armCrash(f Fault, d time.Duration) {
 	kinds := int(fleet.Initialise) + 1
 	w.crashes = append(w.crashes, crashing{kind: fleet.Kind(f.Size % kinds), after: f.Size/kinds%2 == 0, lasts: d})
 }
 
-// crashAtAction crashes a leader before or after an action of its keeper, if such
-// a crash is planned.
+// crashAtAction crashes a leader at an action of its keeper, if such a crash is
+// scheduled.
 func (w *World) crashAtAction(r *replica, kind fleet.Kind, after bool) bool {
 	i := slices.IndexFunc(w.crashes, func(c crashing) bool { return c.kind == kind && c.after == after })
 	if i < 0 || w.healed {
@@ -133,7 +131,7 @@ func (w *World) crashAtAction(r *replica, kind fleet.Kind, after bool) bool {
 	c := w.crashes[i]
 	w.crashes = slices.Delete(w.crashes, i, i+1)
 	life := r.life
-	w.after(0, func() { // what called this goes to its end first
+	w.after(0, func() { // after the caller has returned
 		if r.life == life && w.crashNode(r.slot, c.lasts, keepsAll) {
 			w.emit(property.Event{Kind: property.Fault, Who: r.name, Note: CrashAtAction.String()})
 		}
@@ -141,9 +139,8 @@ func (w *World) crashAtAction(r *replica, kind fleet.Kind, after bool) bool {
 	return true
 }
 
-// provideFloor is the operator's help for a log that was rolled back, when too few
-// Redis nodes can report how far tokens had come: the largest ceiling that there
-// ever was.
+// provideFloor reconciles a restored log with the largest ceiling ever assigned, as an
+// operator does when too few Redis nodes can report.
 func (c *cluster) provideFloor(r *replica) {
 	state := r.machine.Efficiency()
 	if state.Fleet.IsZero() || state.Ready || state.ReconcileVersion != 0 {
@@ -165,7 +162,7 @@ func (c *cluster) provideFloor(r *replica) {
 	r.propose(&machine.Reconcile{Version: version, Ceiling: c.log.ceiling}, func(answer) {})
 }
 
-// unfinished is what a Service has begun and not completed; "" if nothing.
+// unfinished returns the change that a Service has not completed, or "".
 func (w *World) unfinished() string {
 	if w.plan.Setting != Service {
 		return ""
@@ -180,9 +177,9 @@ func (w *World) unfinished() string {
 	case state.NextVersion != 0:
 		return "a change of the fleet"
 	case !state.Ready:
-		return "the reconciliation"
+		return "a reconciliation"
 	case len(state.Moves) > 0:
-		return "the move of " + state.Moves[0].Prefix
+		return "the migration of " + state.Moves[0].Prefix
 	}
 	return ""
 }

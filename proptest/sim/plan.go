@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// maxDrift is by how much, in millionths, a clock may be wrong that is
-// still as good as the promises ask for: two of them stay within the 1 % that a
-// holder gives up early.
+// maxDrift is the largest drift, in ppm, of a clock that satisfies the assumptions of M2:
+// two such clocks differ by less than the 1 % that a holder gives up early.
 const maxDrift = 4000
 
-// Setting is what takes part in a run.
+// Setting is the system under test of a run.
 type Setting uint8
 
 // The settings.
@@ -23,7 +22,7 @@ const (
 	Standalone
 	// Service is a service with Redis nodes, whose locks change their mode.
 	Service
-	settings // how many there are
+	settings // their number
 )
 
 // String names the setting in reports.
@@ -31,73 +30,72 @@ func (s Setting) String() string {
 	return [...]string{"simulator, correctness mode", "simulator, standalone fleet", "simulator, service with both modes"}[s]
 }
 
-// Plan is a run: who takes part, and what goes wrong when. The same Plan gives
-// the same history.
+// Plan describes a run: its processes and its faults. The same Plan produces the same
+// history.
 type Plan struct {
 	Seed    uint64
 	Setting Setting
 	Nodes   int // of the service, or of the standalone fleet
-	Redises int // Redis servers of a Service; a fleet is some of them
+	Redises int // Redis servers of a Service, some of which are the fleet
 	Clients int
 	Locks   int
 	TTL     time.Duration
-	Think   time.Duration // a client's pause between two leases, at most
-	Writes  int           // under one lease, at most
-	Work    time.Duration // between a read and its write, at most
-	Latency time.Duration // of a message, at least
-	Jitter  time.Duration // on top of it, at most
+	Think   time.Duration // maximal pause of a client between two leases
+	Writes  int           // maximum under one lease
+	Work    time.Duration // maximal time between a read and its write
+	Latency time.Duration // minimum of a message
+	Jitter  time.Duration // maximum, added to Latency
 	Length  time.Duration // of the part with faults
 	Faults  []Fault       // in the order of their time
 	Flaws   Flaws
 }
 
-// Flaws are counter-measures that a run does without, to show what they are
-// good for. They are all in the simulated world: production has no switches.
+// Flaws disable safety measures, to show that the checkers notice. All of them are in
+// simulated code: production code has no such switches.
 type Flaws struct {
-	NoEnter      bool // holders read before they have entered the gate
-	TornGate     bool // the gate checks, and writes a little later
-	LateValidity bool // the time of a lease counts from when the answer came
-	KeepsWriting bool // a holder goes on after a write whose outcome it does not know
-	LosesValues  bool // the storage confirms and counts a write now and then, and keeps the old value
+	NoEnter      bool // holders read without entering the gate
+	TornGate     bool // the gate writes some time after the check
+	LateValidity bool // the validity of a lease counts from the answer
+	KeepsWriting bool // a holder continues after a write with unknown outcome
+	LosesValues  bool // the storage sometimes confirms a write and keeps the old value
 }
 
 // FaultKind is a kind of fault.
 type FaultKind uint8
 
-// The kinds of faults. Those of processes go to Target; a fault that has a length
-// lasts For.
+// The kinds of faults. Target selects the process; For is the duration.
 const (
-	PauseClient    FaultKind = iota // stands still, its clock runs
-	PauseAtStep                     // the same, when it next comes to Step
-	SuspendClient                   // stands still with its machine: one of its two clocks stops
-	CrashClient                     // forgets everything
+	PauseClient    FaultKind = iota // its clock continues
+	PauseAtStep                     // the same, before its next Step
+	SuspendClient                   // with its host: one of its two clocks stops
+	CrashClient                     // it loses its state
 	DriftClient                     // its clock runs at another rate
 	JumpClient                      // its clock jumps by Size
-	StopClient                      // its clocks stand still, it does not
-	PauseNode                       // as above, of a node
-	CrashNode                       // comes back with its data
-	EmptyNode                       // comes back without
+	StopClient                      // its clocks stop, it continues
+	PauseNode                       // its clock continues
+	CrashNode                       // it restarts with its data
+	EmptyNode                       // it restarts without its data
 	DriftNode                       // its clock runs at another rate
 	JumpNode                        // its clock jumps by Size
-	StopNode                        // its clock stands still
-	Isolate                         // a node hears nobody, nor is heard
+	StopNode                        // its clock stops
+	Isolate                         // all messages from and to a node are lost
 	CutOneWay                       // messages from Target to Other are lost
-	Split                           // the processes fall into two groups
+	Split                           // the processes are partitioned into two groups
 	CutClient                       // a client reaches no node
 	CutStorage                      // a client does not reach the storage
 	LoseMessages                    // Size percent of all
 	RepeatMessages                  // Size percent of all
 	DelayMessages                   // Size percent of all, by up to For
-	Depose                          // the leader leads no more, and may not know
-	ChangeMembers                   // a member is taken out, and put back later
-	RestoreBackup                   // the state of a while ago, by order of an operator
-	MoveLocks                       // a policy changes, and locks move to the other mode
-	AbortMove                       // a move is aborted
-	ChangeFleet                     // other Redis servers
-	EmptyFleet                      // all Redis servers of the fleet lose everything at once
+	Depose                          // another replica is elected; the leader may not know
+	ChangeMembers                   // a member is removed and added again later
+	RestoreBackup                   // an operator restores an older state
+	MoveLocks                       // a policy change migrates locks to the other mode
+	AbortMove                       // a migration is aborted
+	ChangeFleet                     // to other Redis servers
+	EmptyFleet                      // all Redis servers of the fleet lose their data at once
 	CrashAtAction                   // the leader crashes at its next action of a kind
-	StaleTopology                   // a client hears of no newer topology
-	faultKinds                      // how many there are
+	StaleTopology                   // a client receives no newer topology
+	faultKinds                      // their number
 )
 
 var faultNames = [...]string{"pause of a client", "pause of a client at a step", "suspend of a client", "crash of a client",
@@ -105,13 +103,12 @@ var faultNames = [...]string{"pause of a client", "pause of a client at a step",
 	"pause of a node", "crash of a node", "crash without data", "node clock drift", "node clock jump", "node clock stop",
 	"isolation of a node", "one-way cut", "split", "client cut off", "storage cut off",
 	"messages lost", "messages repeated", "messages late and out of order", "leader deposed", "membership change", "restore from backup",
-	"move of locks", "move aborted", "change of the fleet", "fleet emptied", "leader crash at an action", "stale topology"}
+	"migration of locks", "migration aborted", "change of the fleet", "fleet emptied", "leader crash at an action", "stale topology"}
 
-// String is the fault in words.
+// String names the kind.
 func (k FaultKind) String() string { return faultNames[k] }
 
-// Fault is one thing that goes wrong. Target and Other are taken modulo the
-// number of processes there are.
+// Fault is one fault. Target and Other are taken modulo the number of processes.
 type Fault struct {
 	At     time.Duration
 	Kind   FaultKind
@@ -122,7 +119,7 @@ type Fault struct {
 	Step   Step
 }
 
-// String is the fault on one line.
+// String formats the fault on one line.
 func (f Fault) String() string {
 	s := fmt.Sprintf("%v: %s, target %d, other %d, for %v, size %d", f.At, f.Kind, f.Target, f.Other, f.For, f.Size)
 	if f.Kind == PauseAtStep {
@@ -131,15 +128,14 @@ func (f Fault) String() string {
 	return s
 }
 
-// breaksTiming reports whether a fault takes away what M2 rests on: that clients
-// do not pause, that clocks run at about the same rate, and that no operator
-// turns back the state.
+// breaksTiming reports whether a fault violates the assumptions of M2: clients do not
+// pause, clocks run at about the same rate, and no operator restores an older state.
 func (k FaultKind) breaksTiming() bool {
 	return k <= StopClient && k != CrashClient || k >= DriftNode && k <= StopNode || k == RestoreBackup
 }
 
-// Honest reports whether M2 is promised in this run: at most one client
-// believes that it holds.
+// Synchronous reports whether the assumptions of M2 hold in this run: at most one client
+// may then believe that it holds a lock.
 func (p Plan) Synchronous() bool {
 	for _, f := range p.Faults {
 		if f.Kind.breaksTiming() {
@@ -149,8 +145,13 @@ func (p Plan) Synchronous() bool {
 	return p.Setting == Correctness
 }
 
-// Random is the plan of a seed. Of the kinds of faults it has those that are
-// named, or those that the seed has a profile for.
+// soundNodeClocks reports whether no fault changes the clock of a node.
+func (p Plan) soundNodeClocks() bool {
+	return !slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind >= DriftNode && f.Kind <= StopNode })
+}
+
+// Random returns the plan of a seed, with faults of the given kinds or, without any, of a
+// random profile.
 func Random(seed uint64, kinds ...FaultKind) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
 	p := Plan{Seed: seed, Setting: [...]Setting{Service, Correctness, Standalone}[seed%3], Nodes: pick(r, 3, 3, 3, 5, 1), Clients: 2 + r.IntN(5), Locks: pick(r, 1, 2, 3, 8),
@@ -159,18 +160,18 @@ func Random(seed uint64, kinds ...FaultKind) Plan {
 		Latency: pick(r, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)}
 	p.Work = p.TTL / time.Duration(pick(r, 4, 50, 400))
 	p.Jitter = p.Latency * time.Duration(pick(r, 1, 3, 10))
-	kinds0 := Profiles[pick(r, "everything", "everything", "everything", "synchronous", "network", "clocks", "nodes", "emptied")]
+	profile := Profiles[pick(r, "everything", "everything", "everything", "synchronous", "network", "clocks", "nodes", "emptied")]
 	if len(kinds) > 0 {
-		kinds0 = kinds
+		profile = kinds
 	} else if p.Setting == Service {
-		kinds0 = slices.Concat(kinds0, changes, changes)
+		profile = slices.Concat(profile, changes, changes)
 	}
 	if p.Setting == Service {
 		p.Redises = pick(r, 3, 4, 5, 6)
 	}
 	every := pick(r, 700*time.Millisecond, 3*time.Second, 10*time.Second)
 	for at := time.Duration(0); at < p.Length; at += time.Duration(r.Int64N(int64(2 * every))) {
-		f := Fault{At: at, Kind: kinds0[r.IntN(len(kinds0))], Target: r.IntN(60), Other: r.IntN(60),
+		f := Fault{At: at, Kind: profile[r.IntN(len(profile))], Target: r.IntN(60), Other: r.IntN(60),
 			For: time.Duration(r.Int64N(int64(pick(r, 1, 3, 10)) * int64(p.TTL))), Step: pick(r, Step(r.IntN(int(steps))), AboutToWrite)}
 		f.Size = f.size(r)
 		p.Faults = append(p.Faults, f)
@@ -178,7 +179,7 @@ func Random(seed uint64, kinds ...FaultKind) Plan {
 	return p
 }
 
-// size draws what Size means for this kind.
+// size draws Size, whose meaning depends on the kind.
 func (f Fault) size(r *rand.Rand) int {
 	switch f.Kind {
 	case DriftClient, DriftNode:
@@ -186,20 +187,19 @@ func (f Fault) size(r *rand.Rand) int {
 	case JumpClient, JumpNode:
 		return pick(r, -1, 1) * r.IntN(20_000) // milliseconds
 	case Split:
-		return r.IntN(1 << 12) // who is on which side, as bits
+		return r.IntN(1 << 12) // one bit per process
 	case MoveLocks, ChangeFleet, CrashAtAction:
-		return r.IntN(1 << 12) // what, and how, as bits
+		return r.IntN(1 << 12) // a bit set of options
 	}
 	return 1 + r.IntN(40)
 }
 
-// changes are what an operator of a Service does, and what goes wrong then.
+// changes are the actions of the operator of a Service, and faults during them.
 var changes = []FaultKind{MoveLocks, MoveLocks, MoveLocks, AbortMove, ChangeFleet, EmptyFleet, EmptyNode, CrashNode, CrashAtAction, CrashAtAction, StaleTopology}
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
-// Profiles are the kinds of faults that a run is made of. In honest ones M2 must
-// hold.
+// Profiles are sets of fault kinds. M2 must hold in synchronous runs.
 var Profiles = map[string][]FaultKind{
 	"everything":  all(func(FaultKind) bool { return true }),
 	"synchronous": all(func(k FaultKind) bool { return !k.breaksTiming() }),
@@ -211,7 +211,7 @@ var Profiles = map[string][]FaultKind{
 
 func all(keep func(FaultKind) bool) []FaultKind {
 	var kept []FaultKind
-	for k := range MoveLocks { // what follows is of a Service alone
+	for k := range MoveLocks { // later kinds apply to a Service only
 		if keep(k) {
 			kept = append(kept, k)
 		}

@@ -7,21 +7,21 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// member is a client's side of the correctness mode: its session, which one
-// keep-alive prolongs with everything in it.
+// raftClient is a client of the correctness mode. One keep-alive extends its session and
+// all leases in it.
 type raftClient struct {
 	*client
 	id          engine.SessionID
 	count       uint16 // sessions so far
 	opened      bool
 	incarnation uint64         // of the session that was opened
-	renewed     engine.Instant // before the last answered keep-alive was sent
-	guess       int            // who leads
+	renewed     engine.Instant // sent time of the last keep-alive that was answered
+	guess       int            // the slot of the presumed leader
 }
 
 var _ service = (*raftClient)(nil)
 
-// answer is what a node says to a client.
+// answer is the answer of a node to a client.
 type answer struct {
 	state  state
 	result machine.Result
@@ -31,11 +31,11 @@ type answer struct {
 type state uint8
 
 const (
-	served    state = iota + 1 // result is of the machine
-	extended                   // the session has its full time again
-	expired                    // there is no such session
-	notLeader                  // another one leads
-	uncertain                  // it may or may not have happened
+	served    state = iota + 1 // result is set
+	extended                   // the session has its full TTL again
+	expired                    // the session has ended
+	notLeader                  // it had no effect; another node may lead
+	uncertain                  // it may have had an effect
 )
 
 // start opens a new session.
@@ -44,7 +44,7 @@ func (m *raftClient) start() {
 	m.id = engine.SessionID{byte(m.number), byte(m.count >> 8), byte(m.count)}
 	m.opened, m.incarnation = false, 0
 	id, sent := m.id, m.now()
-	m.request(id, askTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) {
+	m.request(id, callTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) {
 		r.propose(&machine.OpenSession{Session: id, TTL: m.policy.TTL}, func(a answer) {
 			if a.state == served {
 				a.state = r.extend(id, a.result.Incarnation)
@@ -53,7 +53,7 @@ func (m *raftClient) start() {
 		})
 	}, func(a answer) {
 		if a.state == expired {
-			m.renew()
+			m.replaceSession()
 			return
 		}
 		m.opened, m.incarnation, m.renewed = true, a.result.Incarnation, sent
@@ -61,8 +61,8 @@ func (m *raftClient) start() {
 	})
 }
 
-// request asks the node that is believed to lead, and the others after it, until
-// one of them answers or the session is another.
+// request calls the presumed leader, then the other nodes, until one answers or the
+// session has ended.
 func (m *raftClient) request(id engine.SessionID, timeout time.Duration, before func(), do func(*replica, func(answer)), got func(answer)) {
 	if id != m.id {
 		return
@@ -101,18 +101,18 @@ func (m *raftClient) request(id engine.SessionID, timeout time.Duration, before 
 	})
 }
 
-// keepAlive prolongs the session, again and again.
+// keepAlive renews the session periodically.
 func (m *raftClient) keepAlive(id engine.SessionID) {
 	if id != m.id {
 		return
 	}
 	m.step(AboutToRenew, func() {
 		sent, incarnation := m.now(), m.incarnation
-		m.request(id, askTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) { r.renew(id, incarnation, reply) }, func(a answer) {
+		m.request(id, callTimeout, func() { sent = m.now() }, func(r *replica, reply func(answer)) { r.renew(id, incarnation, reply) }, func(a answer) {
 			switch {
 			case id != m.id:
 			case a.state == expired:
-				m.renew()
+				m.replaceSession()
 			case sent.Since(m.renewed) > 0:
 				m.renewed = sent
 			}
@@ -121,24 +121,24 @@ func (m *raftClient) keepAlive(id engine.SessionID) {
 	})
 }
 
-// renew replaces a session that is gone, and with it all that was in it.
-func (m *raftClient) renew() {
-	if a := m.current; a != nil && !a.over && a.session == m.id {
+// replaceSession opens a new session after the old one ended with all its leases.
+func (m *raftClient) replaceSession() {
+	if a := m.current; a != nil && !a.over && a.state == m.id {
 		m.lost(a)
 	}
 	m.start()
 }
 
-func (m *raftClient) ask(a *attempt) {
+func (m *raftClient) acquire(a *attempt) {
 	if !m.opened {
 		m.w.timer(m.process, 50*time.Millisecond, func() {
 			if !a.over {
-				m.ask(a)
+				m.acquire(a)
 			}
 		})
 		return
 	}
-	a.session = m.id
+	a.state = m.id
 	id := m.id
 	command := &machine.Acquire{Session: id, Incarnation: m.incarnation, Request: engine.Request{Nonce: a.nonce, Resources: []resource{a.name},
 		Kind: engine.Exclusive, Mode: engine.Correctness, Wait: a.wait}}
@@ -148,25 +148,25 @@ func (m *raftClient) ask(a *attempt) {
 			m.granted(a, m.w.cluster.log.keyOf(got.result.Token, a.key), got.result.Token)
 		case machine.NoSession:
 			if id == m.id {
-				m.renew()
+				m.replaceSession()
 			}
-		case machine.Moving, machine.WrongMode: // a late copy must not be granted
-			m.refused(a)
+		case machine.Moving, machine.NotReady, machine.WrongMode: // prevent a late copy from being granted
+			m.denied(a)
 			m.release(a)
 		default:
-			m.refused(a)
+			m.denied(a)
 		}
 	})
 }
 
-// release tells the service until it has heard it, or the session is gone.
+// release repeats the release until the service confirms it or the session has ended.
 func (m *raftClient) release(a *attempt) {
-	id, ok := a.session.(engine.SessionID)
+	id, ok := a.state.(engine.SessionID)
 	if !ok {
 		return
 	}
 	incarnation := m.incarnation
-	m.request(id, askTimeout, nil, func(r *replica, reply func(answer)) {
+	m.request(id, callTimeout, nil, func(r *replica, reply func(answer)) {
 		r.propose(&machine.Release{Session: id, Incarnation: incarnation, Nonce: a.nonce}, reply)
 	}, func(answer) {})
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// direct is a client's side of the efficiency mode. It does with messages what
-// redlockadapter does with goroutines and connections; a quorum.Attempt decides
-// what the answers amount to.
+// redisClient is a client of the efficiency mode. It does with messages what
+// redlockadapter does with goroutines and connections; quorum.Attempt decides.
 type redisClient struct {
 	*client
-	// authorize says under which version, and on which fleet, a lock is in
-	// efficiency mode; the error is why it is not.
+	// authorize returns the version and the fleet of a lock in efficiency mode, or why
+	// it is not in this mode.
 	authorize func(name fencing.Resource) (authority, error)
 	// outdated is called when nodes have a newer version.
 	outdated func()
@@ -25,21 +24,21 @@ type redisClient struct {
 
 var _ service = (*redisClient)(nil)
 
-// authority is what every call of an attempt carries, and whom it goes to.
+// authority is the version and the fleet of a round.
 type authority struct {
 	version uint64
 	fleet   string
 	servers []*redisServer
 }
 
-// try is one try of an attempt: its messages are sent once to every node.
+// round is one round of an attempt: one acquire to every node.
 type round struct {
 	authority
 	name    string
 	attempt *attempt
 	sent    engine.Instant
 	core    *quorum.Attempt
-	unknown []bool // nodes that may carry out a message that was not answered
+	unknown []bool // nodes that may still execute an unanswered call
 	old     bool   // some node has a newer version
 	decided bool
 	ended   bool
@@ -51,20 +50,20 @@ func (t *round) call(v *redisClient) redisnode.Call {
 
 func (v *redisClient) start() {}
 
-func (v *redisClient) ask(a *attempt) {
+func (v *redisClient) acquire(a *attempt) {
 	if a.over {
 		return
 	}
 	under, err := v.authorize(a.name)
 	if err != nil {
-		v.w.timer(v.process, 50*time.Millisecond+v.w.random(100*time.Millisecond), func() { v.service.ask(a) })
+		v.w.timer(v.process, 50*time.Millisecond+v.w.random(100*time.Millisecond), func() { v.service.acquire(a) })
 		return
 	}
 	n := len(under.servers)
 	v.rounds++
 	t := &round{authority: under, name: fmt.Sprintf("%s.%d.%d.%d", v.name, v.life, a.nonce, v.rounds), attempt: a, sent: v.now(),
 		core: quorum.NewAttempt(n), unknown: make([]bool, n)}
-	a.session = t
+	a.state = t
 	for i, s := range t.servers {
 		t.unknown[i] = true
 		call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) redisnode.Reply {
@@ -83,7 +82,7 @@ func (v *redisClient) ask(a *attempt) {
 	})
 }
 
-// voteOf reads a node's answer to acquire or raise.
+// voteOf converts a node's reply to a vote.
 func voteOf(r redisnode.Reply, ok bool) quorum.Vote {
 	switch {
 	case !ok:
@@ -96,7 +95,7 @@ func voteOf(r redisnode.Reply, ok bool) quorum.Vote {
 	return quorum.Vote{State: quorum.Refused}
 }
 
-// act sends raises, and acts on a decision.
+// act sends raises, and acts on the decision.
 func (v *redisClient) act(t *round, raises []quorum.Raise) {
 	if t.ended {
 		return
@@ -129,7 +128,7 @@ func (v *redisClient) act(t *round, raises []quorum.Raise) {
 	v.again(t)
 }
 
-// again ends a try that was not granted, and makes another one or gives up.
+// again ends a round that was not granted, and begins another one or gives up.
 func (v *redisClient) again(t *round) {
 	v.end(t)
 	a := t.attempt
@@ -142,17 +141,17 @@ func (v *redisClient) again(t *round) {
 	switch {
 	case a.over:
 	case held && !a.wait:
-		v.refused(a)
+		v.denied(a)
 	default:
 		if held {
 			pause += min(quorum.FreeAfter(t.core.Votes())/4, v.policy.TTL)
 		}
-		v.w.timer(v.process, pause, func() { v.service.ask(a) })
+		v.w.timer(v.process, pause, func() { v.service.acquire(a) })
 	}
 }
 
-// end releases a try on every node. Where an answer is missing a copy of the
-// message may still be on its way, so the node must refuse it.
+// end releases a round on every node. A node whose answer is missing may receive the call
+// later and must refuse it.
 func (v *redisClient) end(t *round) {
 	t.ended = true
 	for i, s := range t.servers {
@@ -160,7 +159,7 @@ func (v *redisClient) end(t *round) {
 	}
 }
 
-// endOn tells one node, again if it does not answer.
+// endOn releases a round on one node, and repeats it if the node does not answer.
 func (v *redisClient) endOn(t *round, s *redisServer, refuse bool, times int) {
 	call(v.w, v.process, s, false, func(node *redisnode.Node, now int64) bool {
 		node.Release(now, []resource{t.attempt.name}, t.name, "released", redisnode.WakeNext, refuse)
@@ -172,21 +171,21 @@ func (v *redisClient) endOn(t *round, s *redisServer, refuse bool, times int) {
 	})
 }
 
-// renew extends a lease on a majority of the nodes, under the present topology.
+// renew extends a lease on a quorum of the nodes, under the current topology.
 func (v *redisClient) renew(t *round) {
 	if t.attempt.over || t.ended {
 		return
 	}
 	v.step(AboutToRenew, func() {
 		sent := v.now()
-		if t.attempt.over || sent.Since(t.sent) >= v.policy.TTL { // others may hold it by now
+		if t.attempt.over || sent.Since(t.sent) >= v.policy.TTL { // others may hold the lock
 			v.lost(t.attempt)
 			return
 		}
 		v.w.timer(v.process, v.policy.Renew, func() { v.renew(t) })
 		under, err := v.authorize(t.attempt.name)
 		if err != nil || under.fleet != t.fleet {
-			return // it runs out
+			return // the lease expires
 		}
 		yes, no, q := 0, 0, quorum.Size(len(t.servers))
 		for i, s := range t.servers {
@@ -219,9 +218,9 @@ func (v *redisClient) renew(t *round) {
 }
 
 func (v *redisClient) release(a *attempt) {
-	if t, ok := a.session.(*round); ok && !t.ended {
+	if t, ok := a.state.(*round); ok && !t.ended {
 		v.end(t)
 	}
 }
 
-func (v *redisClient) sent(a *attempt) engine.Instant { return a.session.(*round).sent }
+func (v *redisClient) sent(a *attempt) engine.Instant { return a.state.(*round).sent }

@@ -13,11 +13,11 @@ import (
 
 type resource = fencing.Resource
 
-// nodeTimeout bounds one exchange with a Redis server.
+// nodeTimeout bounds one call to a Redis server.
 const nodeTimeout = 300 * time.Millisecond
 
-// redisServer is a Redis server: package redisnode's model of a node, with a clock
-// of its own. Every crash begins another life.
+// redisServer is a Redis server: the model of package redisnode with a clock of its own.
+// Every crash begins a new life.
 type redisServer struct {
 	*process
 	address string
@@ -35,10 +35,10 @@ func newRedisServer(w *World, number int) *redisServer {
 
 func (s *redisServer) lifeName() string { return fmt.Sprintf("%s life %d", s.name, s.lives) }
 
-// millis is the server's clock.
+// millis reads the server's clock.
 func (s *redisServer) millis(w *World) int64 { return (time.Hour + s.clock.wall(w.now)).Milliseconds() }
 
-// save writes a copy of the data to disk now and then.
+// save copies the data to disk periodically.
 func (s *redisServer) save(w *World) {
 	w.after(2*time.Second+w.random(15*time.Second), func() {
 		if !s.down {
@@ -48,13 +48,13 @@ func (s *redisServer) save(w *World) {
 	})
 }
 
-// report is what the server says of itself.
+// report returns the server's report.
 func (s *redisServer) report() recovery.Report {
 	r, _, _ := s.node.Report(0)
 	return r
 }
 
-// top is how far tokens had come, as far as the server can tell.
+// top returns the largest token in the server's report.
 func (s *redisServer) top() (top fencing.Token) {
 	r := s.report()
 	for _, state := range []*recovery.State{r.Live, r.Former} {
@@ -65,20 +65,19 @@ func (s *redisServer) top() (top fencing.Token) {
 	return top
 }
 
-// keeps is what a crash leaves of the data.
+// keeps is the data that survives a crash.
 type keeps uint8
 
 const (
 	keepsNothing keeps = iota
-	keepsOld           // what was on disk at some earlier moment
+	keepsOld           // an older copy on disk
 	keepsAll
 )
 
-// crashRedis restarts a server after a while, with what it keeps of its data.
+// crashRedis restarts a server after a while, with some of its data.
 //
-// Without a service, two losses are not covered by any promise, and do not happen
-// here: fewer than a quorum of the nodes can report how far tokens had come, and
-// data that lags by as much as a recovery jumps.
+// A standalone fleet does not survive two kinds of losses, which are not simulated: fewer
+// than a quorum of nodes that can report, and data that lags by the jump of a recovery.
 func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 	if s.down {
 		return false
@@ -114,8 +113,8 @@ func (w *World) crashRedis(s *redisServer, d time.Duration, left keeps) bool {
 	return true
 }
 
-// script sends a script to a server, and its answer back. A crash closes the
-// connection: what was under way is lost. A copy may arrive again, unless once.
+// send executes a script on a server and delivers the answer. A crash closes the
+// connection and loses messages in flight. The call may arrive twice, unless once is set.
 func send[R any](w *World, from *process, s *redisServer, once bool, do func(n *redisnode.Node, now int64) R, got func(R)) {
 	mine, its := from.life, s.lives
 	w.send(from, s.process, once, func() {
@@ -134,8 +133,7 @@ func send[R any](w *World, from *process, s *redisServer, once bool, do func(n *
 	})
 }
 
-// exchange is script with an end: got is called once, and not ok if no answer came
-// in time.
+// call is send with a timeout: got is called once, with ok false after the timeout.
 func call[R any](w *World, from *process, s *redisServer, once bool, do func(n *redisnode.Node, now int64) R, got func(answer R, ok bool)) {
 	over := false
 	send(w, from, s, once, do, func(answer R) {
@@ -171,11 +169,11 @@ func (w *World) fleetOf(servers ...*redisServer) engine.Fleet {
 	return f
 }
 
-// nodeReport is the answer of a node to report.lua.
+// nodeReport is the reply of report.lua.
 type nodeReport struct {
 	recovery.Report
 	join   string
-	joined time.Duration // since the first join nonce
+	joined time.Duration // time since the first join nonce
 }
 
 func reportOf(n *redisnode.Node, now int64) nodeReport {
@@ -183,8 +181,8 @@ func reportOf(n *redisnode.Node, now int64) nodeReport {
 	return nodeReport{report, join, time.Duration(joined) * time.Millisecond}
 }
 
-// survey asks servers for their nodeReport, and waits for all answers, each for a
-// while. The zero nodeReport is no answer.
+// queryReports collects the reports of servers. The zero nodeReport stands for a missing
+// answer.
 func (w *World) queryReports(from *process, servers []*redisServer, done func([]nodeReport)) {
 	all, missing := make([]nodeReport, len(servers)), len(servers)
 	if missing == 0 {

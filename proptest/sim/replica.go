@@ -9,14 +9,15 @@ import (
 	"github.com/leased-project/leased/raftstore/proposer"
 )
 
-// The pace of the replication, on a node's own clock.
+// The intervals of the replication, on a node's own clock.
 const (
 	heartbeat       = 300 * time.Millisecond
-	electionTimeout = time.Second // and up to as much again
-	compactAfter    = 80          // applied entries
+	electionTimeout = time.Second     // and up to as much again
+	leaderTimeout   = 4 * time.Second // without a majority; long, so that safety does not depend on it
+	compactAfter    = 80              // applied entries
 )
 
-// role is what a replica is in its term.
+// role is the role of a replica in its term.
 type role uint8
 
 const (
@@ -33,7 +34,7 @@ type entry struct {
 	restore []byte   // a state that replaces the machine's, if not nil
 }
 
-// image is the state of a replica at an index, as bytes.
+// image is a snapshot.
 type image struct {
 	index   uint64
 	term    uint64
@@ -42,13 +43,13 @@ type image struct {
 	state   []byte
 }
 
-// replica is one copy of the log and of the machine.
+// replica is a Raft node: a copy of the log and of the machine.
 type replica struct {
 	*process
 	w       *World
 	cluster *cluster
 	slot    int
-	id      uint32 // another one each time that the data is lost
+	id      uint32 // a new one after each loss of data
 
 	// On disk.
 	term uint64
@@ -64,8 +65,8 @@ type replica struct {
 	machine *machine.Machine
 	hash    uint64
 	leader  int           // slot, -1 if unknown
-	heard   time.Duration // from a leader, on the own clock
-	timeout time.Duration // how long it may be silent
+	heard   time.Duration // last message of a leader, on its own clock
+	timeout time.Duration // until an election
 	peers   []peer        // by slot, while it leads
 
 	queue       *proposer.Queue[func(answer)]
@@ -74,7 +75,7 @@ type replica struct {
 	leaderships uint64      // so far
 }
 
-// peer is what a leader knows of another replica.
+// peer is the leader's view of another replica.
 type peer struct {
 	id          uint32
 	next, match uint64
@@ -86,16 +87,16 @@ func (r *replica) boot() {
 	r.load()
 	r.role, r.leader, r.votes, r.peers, r.leadership, r.flight = follower, -1, nil, nil, nil, nil
 	r.queue = proposer.NewQueue[func(answer)](maxPending)
-	r.listen()
+	r.resetElection()
 	r.tick()
 	r.keep()
 }
 
-// load makes the machine what the snapshot says.
+// load restores the machine from the snapshot.
 func (r *replica) load() {
 	m, err := machine.Restore(r.base.state)
 	if err != nil {
-		panic(err) // production has written it
+		panic(err) // production code wrote it
 	}
 	r.machine, r.hash = m, r.base.hash
 	r.commit, r.applied = r.base.index, r.base.index
@@ -114,7 +115,7 @@ func (r *replica) termAt(index uint64) uint64 {
 	return r.at(index).term
 }
 
-// members is the newest membership in the log, committed or not.
+// members returns the newest membership in the log, committed or not.
 func (r *replica) members() []uint32 {
 	for i := len(r.log) - 1; i >= 0; i-- {
 		if r.log[i].members != nil {
@@ -124,7 +125,7 @@ func (r *replica) members() []uint32 {
 	return r.base.members
 }
 
-// changing reports whether a change of the membership is not committed yet.
+// changing reports whether a membership change is uncommitted.
 func (r *replica) changing() bool {
 	for i := r.commit + 1; i <= r.last(); i++ {
 		if r.at(i).members != nil {
@@ -134,13 +135,14 @@ func (r *replica) changing() bool {
 	return false
 }
 
-func (r *replica) listen() {
+// resetElection restarts the election timeout.
+func (r *replica) resetElection() {
 	r.heard = r.clockNow()
 	r.timeout = electionTimeout + r.w.random(electionTimeout)
 }
 
-// tick looks at the time: a leader sends heartbeats, and gives up when it is
-// alone; the others stand for election when nobody leads.
+// tick sends heartbeats if the replica leads, and steps down without a majority; other
+// replicas start an election after the timeout.
 func (r *replica) tick() {
 	r.w.timer(r.process, heartbeat, r.tick)
 	now := r.clockNow()
@@ -150,38 +152,39 @@ func (r *replica) tick() {
 		}
 		return
 	}
-	near := 0
+	reachable := 0
 	for _, id := range r.members() {
-		if id == r.id || now-r.peers[slotOf(id)].heard < electionTimeout {
-			near++
+		if id == r.id || now-r.peers[slotOf(id)].heard < leaderTimeout {
+			reachable++
 		}
 	}
-	if near < len(r.members())/2+1 {
+	if reachable < len(r.members())/2+1 {
 		r.stepDown(r.term)
 		return
 	}
 	r.replicate()
 }
 
+// campaign starts an election.
 func (r *replica) campaign() {
-	r.listen()
+	r.resetElection()
 	if !slices.Contains(r.members(), r.id) {
 		return
 	}
 	if r.role == leader {
-		r.stepDown(r.term) // it was deposed, and has not heard of it
+		r.stepDown(r.term) // it was deposed and does not know it
 	}
 	r.term++
 	r.role, r.vote, r.leader, r.votes = candidate, r.id, -1, []uint32{r.id}
 	term, index := r.term, r.last()
 	logTerm := r.termAt(index)
 	for _, id := range r.members() {
-		r.post(id, func(o *replica) { o.askedForVote(r.id, term, index, logTerm) })
+		r.post(id, func(o *replica) { o.requestVote(r.id, term, index, logTerm) })
 	}
 	r.count()
 }
 
-// post sends a message to another member, if that is still there.
+// post sends a message to another member, if it still exists.
 func (r *replica) post(id uint32, do func(o *replica)) {
 	slot := r.cluster.slots[slotOf(id)]
 	if id == r.id {
@@ -194,9 +197,10 @@ func (r *replica) post(id uint32, do func(o *replica)) {
 	})
 }
 
-func (r *replica) askedForVote(from uint32, term, index, logTerm uint64) {
+// requestVote handles a vote request.
+func (r *replica) requestVote(from uint32, term, index, logTerm uint64) {
 	if term > r.term && (r.role == leader || r.leader >= 0 && r.clockNow()-r.heard < electionTimeout) {
-		return // someone leads: who was taken out, or was away, does not disturb
+		return // there is a leader: ignore removed and returning replicas
 	}
 	r.see(term)
 	mine := r.termAt(r.last())
@@ -204,7 +208,7 @@ func (r *replica) askedForVote(from uint32, term, index, logTerm uint64) {
 	yes := term == r.term && current && (r.vote == 0 || r.vote == from)
 	if yes {
 		r.vote = from
-		r.listen()
+		r.resetElection()
 	}
 	voter, now := r.id, r.term
 	r.post(from, func(o *replica) {
@@ -216,20 +220,21 @@ func (r *replica) askedForVote(from uint32, term, index, logTerm uint64) {
 	})
 }
 
-// see takes notice of a newer term.
+// see adopts a newer term.
 func (r *replica) see(term uint64) {
 	if term > r.term {
 		r.stepDown(term)
 	}
 }
 
+// stepDown makes the replica a follower.
 func (r *replica) stepDown(term uint64) {
 	if term > r.term {
 		r.term, r.vote = term, 0
 	}
 	if r.role == leader {
 		r.leader = -1
-		r.listen()
+		r.resetElection()
 	}
 	r.role, r.votes, r.peers = follower, nil, nil
 	if r.leadership != nil {
@@ -237,7 +242,7 @@ func (r *replica) stepDown(term uint64) {
 	}
 }
 
-// count makes a candidate the leader, if a majority has voted for it.
+// count makes a candidate the leader if a majority voted for it.
 func (r *replica) count() {
 	n := 0
 	for _, id := range r.members() {
@@ -256,7 +261,7 @@ func (r *replica) count() {
 	r.beginLeadership()
 }
 
-// apply runs what is committed through the machine.
+// apply applies committed entries to the machine.
 func (r *replica) apply() {
 	for r.applied < r.commit {
 		r.applied++
@@ -282,6 +287,7 @@ func (r *replica) apply() {
 	}
 }
 
+// execute applies the commands of one entry.
 func (r *replica) execute(e *entry, first bool) []machine.Result {
 	commands, err := machine.Decode(e.data)
 	if err != nil {
@@ -308,7 +314,7 @@ func (r *replica) execute(e *entry, first bool) []machine.Result {
 	return results
 }
 
-// compact replaces the log up to here by the state.
+// compact replaces the applied log by a snapshot.
 func (r *replica) compact() {
 	members := r.base.members
 	for i := r.base.index + 1; i <= r.applied; i++ {
@@ -321,7 +327,7 @@ func (r *replica) compact() {
 	r.base = image{index: r.applied, term: term, members: members, hash: r.hash, state: r.machine.Snapshot()}
 }
 
-// mix adds numbers to a hash (FNV-1a, a number at a time).
+// mix adds numbers to a hash (FNV-1a over 64-bit words).
 func mix(hash uint64, words ...uint64) uint64 {
 	for _, w := range words {
 		hash = (hash ^ w) * 1099511628211

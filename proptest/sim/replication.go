@@ -2,7 +2,7 @@ package sim
 
 import "slices"
 
-// append adds an entry to the log of a leader, and sends it to the others.
+// append appends an entry to the log of a leader and replicates it.
 func (r *replica) append(e entry) uint64 {
 	e.term = r.term
 	r.log = append(r.log, e)
@@ -12,18 +12,19 @@ func (r *replica) append(e entry) uint64 {
 	return index
 }
 
-// replicate sends every member what it has not.
+// replicate sends every member its missing entries.
 func (r *replica) replicate() {
 	for _, id := range r.members() {
 		if id != r.id {
-			r.feed(id)
+			r.replicateTo(id)
 		}
 	}
 }
 
-func (r *replica) feed(id uint32) {
+// replicateTo sends one member its missing entries, or a snapshot.
+func (r *replica) replicateTo(id uint32) {
 	p := &r.peers[slotOf(id)]
-	if p.id != id { // this slot has lost its data since
+	if p.id != id { // the slot has a new replica
 		*p = peer{id: id, next: r.last() + 1, heard: r.clockNow()}
 	}
 	term, commit, from := r.term, r.commit, r.id
@@ -38,8 +39,9 @@ func (r *replica) feed(id uint32) {
 	r.post(id, func(o *replica) { o.receive(from, term, prev, prevTerm, entries, commit) })
 }
 
-// obey is what every message of a leader begins with.
-func (r *replica) obey(from uint32, term uint64) bool {
+// acceptLeader handles the term of a leader's message. It reports false for a deposed
+// leader.
+func (r *replica) acceptLeader(from uint32, term uint64) bool {
 	if term < r.term {
 		return false
 	}
@@ -48,18 +50,18 @@ func (r *replica) obey(from uint32, term uint64) bool {
 		r.stepDown(term)
 	}
 	r.leader = slotOf(from)
-	r.listen()
+	r.resetElection()
 	return true
 }
 
-// receive takes entries of a leader. It never drops what agrees with them: an
-// older message may come late.
+// receive handles entries of a leader. It keeps entries that agree, since the message may
+// be old.
 func (r *replica) receive(from uint32, term, prev, prevTerm uint64, entries []entry, commit uint64) {
-	if !r.obey(from, term) {
+	if !r.acceptLeader(from, term) {
 		r.reply(from, term, false, 0)
 		return
 	}
-	if prev < r.base.index { // the beginning is in the snapshot
+	if prev < r.base.index { // the snapshot has the first entries
 		skip := min(r.base.index-prev, uint64(len(entries)))
 		entries = entries[skip:]
 		prev += skip
@@ -90,9 +92,9 @@ func (r *replica) receive(from uint32, term, prev, prevTerm uint64, entries []en
 	r.reply(from, term, true, match)
 }
 
-// install replaces everything by a leader's state.
+// install replaces log and state by a leader's snapshot.
 func (r *replica) install(from uint32, term uint64, s image) {
-	if !r.obey(from, term) {
+	if !r.acceptLeader(from, term) {
 		r.reply(from, term, false, 0)
 		return
 	}
@@ -103,6 +105,7 @@ func (r *replica) install(from uint32, term uint64, s image) {
 	r.reply(from, term, true, s.index)
 }
 
+// reply answers receive and install.
 func (r *replica) reply(to uint32, term uint64, ok bool, index uint64) {
 	from, now := r.id, r.term
 	r.post(to, func(o *replica) {
@@ -122,12 +125,12 @@ func (r *replica) reply(to uint32, term uint64, ok bool, index uint64) {
 			o.advance()
 		case index < p.next:
 			p.next = max(index, p.match) + 1
-			o.feed(from)
+			o.replicateTo(from)
 		}
 	})
 }
 
-// advance commits what a majority of the members has, if it is of this term.
+// advance commits the entries of this term that a majority of the members has.
 func (r *replica) advance() {
 	members := r.members()
 	for index := r.last(); index > r.commit && r.termAt(index) == r.term; index-- {
@@ -144,6 +147,6 @@ func (r *replica) advance() {
 		}
 	}
 	if r.role == leader && !r.changing() && !slices.Contains(r.members(), r.id) {
-		r.stepDown(r.term) // it was taken out
+		r.stepDown(r.term) // it was removed
 	}
 }

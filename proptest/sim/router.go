@@ -8,23 +8,22 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// router is a client of a service with both modes. It follows the topology of any
-// member, possibly an old one, and engine.Topology.Route decides which way a lock
-// goes.
+// router is a client of a service with both modes. It follows the topology of any member,
+// possibly an old one, and engine.Topology.Route selects the mode.
 type router struct {
 	*client
 	raft     *raftClient
 	redis    *redisClient
 	topology engine.Topology
-	stale    time.Duration // it hears of no newer topology until then
-	asking   bool
+	stale    time.Duration // it receives no newer topology until then
+	loading  bool
 }
 
 var _ service = (*router)(nil)
 
 func newRouter(c *client) *router {
 	r := &router{client: c, raft: &raftClient{client: c}}
-	r.redis = &redisClient{client: c, outdated: r.look, authorize: r.authorize}
+	r.redis = &redisClient{client: c, outdated: r.load, authorize: r.authorize}
 	return r
 }
 
@@ -45,23 +44,23 @@ func (r *router) route(name fencing.Resource) (engine.Mode, error) {
 }
 
 func (r *router) start() {
-	r.topology, r.asking = engine.Topology{}, false
+	r.topology, r.loading = engine.Topology{}, false
 	r.raft.start()
 	r.follow()
 }
 
-// follow asks some member for its topology now and then.
+// follow loads the topology periodically.
 func (r *router) follow() {
-	r.look()
+	r.load()
 	r.w.timer(r.process, 200*time.Millisecond+r.w.random(time.Second), r.follow)
 }
 
-// look asks once.
-func (r *router) look() {
-	if r.asking || r.w.now < r.stale {
+// load loads the topology from a random member.
+func (r *router) load() {
+	if r.loading || r.w.now < r.stale {
 		return
 	}
-	r.asking = true
+	r.loading = true
 	at, life := r.w.cluster.slots[r.w.rng.IntN(len(r.w.cluster.slots))], r.life
 	r.w.send(r.process, at.process, false, func() {
 		t := at.replica.machine.Topology()
@@ -71,26 +70,26 @@ func (r *router) look() {
 			}
 		})
 	})
-	r.w.timer(r.process, 100*time.Millisecond, func() { r.asking = false })
+	r.w.timer(r.process, 100*time.Millisecond, func() { r.loading = false })
 }
 
-func (r *router) ask(a *attempt) {
+func (r *router) acquire(a *attempt) {
 	if a.over {
 		return
 	}
 	switch mode, err := r.route(a.name); {
-	case err != nil || r.topology.Version == 0: // it moves, or the efficiency mode is not ready
-		r.look()
-		r.w.timer(r.process, 50*time.Millisecond+r.w.random(200*time.Millisecond), func() { r.ask(a) })
+	case err != nil || r.topology.Version == 0: // it migrates, or the efficiency mode is not ready
+		r.load()
+		r.w.timer(r.process, 50*time.Millisecond+r.w.random(200*time.Millisecond), func() { r.acquire(a) })
 	case mode == engine.Efficiency:
-		r.redis.ask(a)
+		r.redis.acquire(a)
 	default:
-		r.raft.ask(a)
+		r.raft.acquire(a)
 	}
 }
 
 func (r *router) release(a *attempt) {
-	if _, ok := a.session.(*round); ok {
+	if _, ok := a.state.(*round); ok {
 		r.redis.release(a)
 		return
 	}
@@ -98,7 +97,7 @@ func (r *router) release(a *attempt) {
 }
 
 func (r *router) sent(a *attempt) engine.Instant {
-	if _, ok := a.session.(*round); ok {
+	if _, ok := a.state.(*round); ok {
 		return r.redis.sent(a)
 	}
 	return r.raft.sent(a)

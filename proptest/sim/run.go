@@ -15,29 +15,29 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Report property.Report
-	// Hash is of all events: the same Plan has the same.
+	// Hash covers all events: it is the same for the same Plan.
 	Hash uint64
-	// Events are the whole story, if it was asked for.
+	// Events is the whole history, with WithEvents.
 	Events []property.Event
-	// Bad are the broken promises, in the order in which they were broken.
+	// Bad lists the violations, in order.
 	Bad []error
-	// History is the beginning of what clients saw of the data, if asked for.
+	// History is the beginning of the operations on the data, with WithHistory.
 	History []linear.Op
 }
 
-// Option asks for more than the figures.
+// Option requests more than the figures.
 type Option func(*record)
 
 // WithEvents keeps all events.
 func WithEvents() Option { return func(r *record) { r.keep = true } }
 
-// WithHistory keeps what clients saw of each lock's data, up to some operations.
+// WithHistory keeps the operations of clients on each lock's data, up to a number.
 func WithHistory(operations int) Option { return func(r *record) { r.history = operations } }
 
-// record notes what happened.
+// record is the recording of a run.
 type record struct {
 	hash    uint64
 	keep    bool
@@ -61,14 +61,14 @@ func text(s string) uint64 {
 	return hash
 }
 
-func (r *record) broken(err error) { r.bad = append(r.bad, err) }
+func (r *record) violated(err error) { r.bad = append(r.bad, err) }
 
-// grace is how long there may be no progress after everything is healed: time
-// for elections, for leases of the dead to run out, for a node's clock that was
-// set back to catch up.
+// grace is the time in which there must be progress after all faults are repaired:
+// elections, the expiry of leases of crashed clients, and the catching up of a clock that
+// was set back take time.
 const grace = 3 * time.Minute
 
-// Run lets a plan happen.
+// Run executes a plan.
 func Run(plan Plan, options ...Option) *Result {
 	w := &World{plan: plan, rng: rand.New(rand.NewPCG(plan.Seed, 7)), checker: property.NewChecker(plan.Setting.String()),
 		record: &record{},
@@ -76,13 +76,13 @@ func Run(plan Plan, options ...Option) *Result {
 	for _, option := range options {
 		option(w.record)
 	}
-	w.live()
+	w.simulate()
 	return w.finish()
 }
 
-// live lets everything happen. That the code under test panics is a violation
-// like any other, and the end.
-func (w *World) live() {
+// simulate executes the plan. A panic of the code under test is a violation and ends the
+// run.
+func (w *World) simulate() {
 	defer func() {
 		if p := recover(); p != nil {
 			w.violation(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
@@ -100,12 +100,11 @@ func (w *World) live() {
 		w.emit(property.Event{Kind: property.Served})
 	}
 	if what := w.unfinished(); what != "" {
-		w.violation(fmt.Errorf("every change ends: %s is unfinished %v after everything was healed", what, grace))
+		w.violation(fmt.Errorf("every change completes: %s is unfinished %v after all faults were repaired", what, grace))
 	}
 }
 
-// populate brings everybody in: the nodes first, so that their numbers are their
-// places.
+// populate creates all processes, nodes first, so that their numbers are their indexes.
 func (w *World) populate() {
 	for i := range w.plan.Locks {
 		w.locks = append(w.locks, fencing.Resource("lock/"+strconv.Itoa(i+1)))
@@ -114,7 +113,7 @@ func (w *World) populate() {
 	if w.plan.Setting != Standalone {
 		w.checker.Log = true
 		w.cluster = newCluster(w)
-		w.after(time.Second, func() { w.cluster.setUp(w.beginnings()) })
+		w.after(time.Second, func() { w.cluster.setUp(w.initialCommands()) })
 	}
 	servers := w.plan.Redises
 	if w.plan.Setting == Standalone {
@@ -144,7 +143,7 @@ func (w *World) populate() {
 	}
 }
 
-// finish compares what the storage holds, and adds everything up.
+// finish checks the final data and builds the result.
 func (w *World) finish() *Result {
 	for _, name := range w.locks {
 		w.emit(property.Event{Kind: property.Found, Who: w.store.name, Resource: name, Version: w.store.data[name].version})
@@ -153,27 +152,27 @@ func (w *World) finish() *Result {
 	report.Seeds = []uint64{w.plan.Seed}
 	bad := w.record.bad
 	for _, v := range report.Violations[min(len(report.Violations), len(bad)-len(w.bad)):] {
-		bad = append(bad, errors.New(v)) // what was owed at the end
+		bad = append(bad, errors.New(v)) // found at the end
 	}
 	for _, err := range w.bad {
 		report.Violations = append(report.Violations, err.Error())
 	}
 	if w.plan.Synchronous() && report.Overlaps > 0 {
-		err := fmt.Errorf("M2: %d times two clients believed to hold one lock, though nobody paused and all clocks were right", report.Overlaps)
+		err := fmt.Errorf("M2: two clients held one lock %d times, although no client paused and all clocks were right", report.Overlaps)
 		bad = append(bad, err)
 		report.Violations = append(report.Violations, err.Error())
 	}
 	return &Result{Report: report, Hash: w.record.hash, Events: w.record.events, Bad: bad, History: w.history()}
 }
 
-// servedLock notes a grant after everything is healed.
+// servedLock records a grant after all faults were repaired.
 func (w *World) servedLock(a *attempt) {
-	if a.asked >= w.plan.Length {
+	if a.requested >= w.plan.Length {
 		w.served[a.lock] = true
 	}
 }
 
-// clientKey is how the judge knows an attempt of a client.
+// clientKey returns the identity of an attempt for the property checker.
 func (w *World) clientKey(number int, nonce engine.Nonce) property.Attempt {
 	return property.Attempt(w.processes[number].name[len("client "):] + "/" + strconv.FormatUint(uint64(nonce), 10))
 }

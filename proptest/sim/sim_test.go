@@ -23,18 +23,18 @@ import (
 )
 
 var (
-	only    = flag.Uint64("sim.seed", 0, "run this seed alone, and tell its whole story")
-	profile = flag.String("sim.profile", "", "run only faults of this profile")
-	many    = flag.Int("sim.runs", 6, "how many seeds to run, before they are scaled by "+property.ScaleVariable)
+	only    = flag.Uint64("sim.seed", 0, "run only this seed, and write its whole history")
+	profile = flag.String("sim.profile", "", "inject only faults of this profile")
+	many    = flag.Int("sim.runs", 6, "number of seeds, multiplied by "+property.ScaleVariable)
 )
 
-// TestSeeds runs random plans. A plain go test makes a few; make prop many.
+// TestSeeds runs random plans: a few in a plain go test, many in make prop.
 func TestSeeds(t *testing.T) {
 	if *only != 0 {
-		one(t, Random(*only, Profiles[*profile]...))
+		runOne(t, Random(*only, Profiles[*profile]...))
 		return
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little lives long here
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most objects are short-lived
 	first, runs := property.FirstSeed(), property.Budget(*many)
 	var total [settings]property.Report
 	var mu sync.Mutex
@@ -61,30 +61,29 @@ func TestSeeds(t *testing.T) {
 		require.NoError(t, property.Publish(*r))
 	}
 	if n := undecided.Load(); n > 0 {
-		t.Logf("%d histories were too hard for the checker of linearizability", n)
+		t.Logf("the linearizability of %d histories is undecided", n)
 	}
 }
 
-// TestSeedsThatFailed runs again what has failed once, here or in a soak.
+// TestSeedsThatFailed repeats seeds that failed once, here or in a soak.
 func TestSeedsThatFailed(t *testing.T) {
 	for seed, why := range map[uint64]string{
-		70372: "a leader that did not know it was deposed stood for election, and went on to append",
+		70372: "a deposed leader that did not know it started an election and appended entries",
 	} {
 		require.Empty(t, Run(Random(seed)).Bad, why)
 	}
 }
 
-// sampled is how many runs there are to one whose history is checked for
-// linearizability, too, and recorded how many operations on a lock are.
+// Two of every sampled runs are also checked for linearizability, with recorded
+// operations per lock.
 const (
 	sampled  = 50
 	recorded = 120
 )
 
-// judged runs a plan with some operations on each lock recorded, and adds the
-// second opinion on them to what is broken. If that is what is broken, it is
-// drawn to page, unless that is nil.
-func judged(plan Plan, operations int, page io.Writer, options ...Option) (result *Result, undecided bool) {
+// runChecked runs a plan and checks the recorded operations for linearizability. A
+// violation is drawn to page, unless that is nil.
+func runChecked(plan Plan, operations int, page io.Writer, options ...Option) (result *Result, undecided bool) {
 	result = Run(plan, append(options, WithHistory(operations))...)
 	switch err := linear.Check(result.History, 20*time.Second, page); {
 	case errors.Is(err, linear.ErrTimeout):
@@ -101,35 +100,34 @@ func runSeed(t *testing.T, plan Plan, undecided *atomic.Int64) property.Report {
 	if plan.Seed%sampled < 2 {
 		operations = recorded
 	}
-	result, unknown := judged(plan, operations, nil)
+	result, unknown := runChecked(plan, operations, nil)
 	if unknown {
 		undecided.Add(1)
 	}
 	if len(result.Bad) > 0 {
-		told, _ := story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)
-		t.Errorf("%v\n%s\nfailed after %d runs", result.Bad[0], told+again(plan), plan.Seed-property.FirstSeed()+1)
+		where, _ := writeHistory(t, fmt.Sprintf("seed-%d", plan.Seed), plan)
+		t.Errorf("%v\n%s\nfailed after %d runs", result.Bad[0], where+replayCommand(plan), plan.Seed-property.FirstSeed()+1)
 	}
 	return result.Report
 }
 
-// one runs a plan and leaves its story. Whatever runSeed may have found fails here,
+// runOne runs a plan and writes its history. Everything that fails in runSeed fails here,
 // too.
-func one(t *testing.T, plan Plan) {
-	told, result := story(t, fmt.Sprintf("seed-%d", plan.Seed), plan)
-	t.Log(told)
+func runOne(t *testing.T, plan Plan) {
+	where, result := writeHistory(t, fmt.Sprintf("seed-%d", plan.Seed), plan)
+	t.Log(where)
 	t.Log(result.Report)
 	require.Empty(t, result.Bad)
 }
 
-// story runs a plan again, since that gives the same, and writes down all that
-// happens up to the first broken promise, or to the end: as a text, and the end
-// of it as a picture. FaultKind only the second opinion finds has no one event that
-// breaks it, and a page of its own.
-func story(t require.TestingT, name string, plan Plan) (told string, result *Result) {
+// writeHistory runs a plan again and writes its events up to the first violation, or all,
+// as text, and the last of them as a diagram. A linearizability violation has no single
+// event; it gets a page of its own.
+func writeHistory(t require.TestingT, name string, plan Plan) (where string, result *Result) {
 	dir := filepath.Join(os.TempDir(), "leased-sim-"+name)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	var page bytes.Buffer
-	result, undecided := judged(plan, recorded, &page, WithEvents())
+	result, undecided := runChecked(plan, recorded, &page, WithEvents())
 	events := result.Events
 	var bad []*property.Violation
 	var v *property.Violation
@@ -142,7 +140,7 @@ func story(t require.TestingT, name string, plan Plan) (told string, result *Res
 			}
 		}
 	}
-	text, err := os.Create(filepath.Join(dir, "story.txt"))
+	text, err := os.Create(filepath.Join(dir, "history.txt"))
 	require.NoError(t, err)
 	defer text.Close()
 	fmt.Fprintf(text, "%+v\n\n", plan)
@@ -150,36 +148,36 @@ func story(t require.TestingT, name string, plan Plan) (told string, result *Res
 		fmt.Fprintln(text, e)
 	}
 	for _, err := range result.Bad {
-		fmt.Fprintln(text, "BROKEN", err)
+		fmt.Fprintln(text, "VIOLATION", err)
 	}
-	picture, err := os.Create(filepath.Join(dir, "story.html"))
+	picture, err := os.Create(filepath.Join(dir, "history.html"))
 	require.NoError(t, err)
 	defer picture.Close()
 	const drawn = 400
 	require.NoError(t, timeline.Write(picture, fmt.Sprintf("simulator, %s", name), events[max(0, len(events)-drawn):], bad...))
-	told = fmt.Sprintf("the story is in %s and %s", text.Name(), picture.Name())
+	where = fmt.Sprintf("the history is in %s and %s", text.Name(), picture.Name())
 	if undecided {
-		told += "\nthe history was too hard for the checker of linearizability"
+		where += "\nits linearizability is undecided"
 	}
 	if page.Len() > 0 {
 		file := filepath.Join(dir, "linear.html")
 		require.NoError(t, os.WriteFile(file, page.Bytes(), 0o644))
-		told += "\nwhat clients saw, as far as it can be explained, is in " + file
+		where += "\nthe longest linearizable parts are in " + file
 	}
-	return told, result
+	return where, result
 }
 
-// again is how to see a seed again.
-func again(plan Plan) string {
+// replayCommand returns the command that repeats a seed.
+func replayCommand(plan Plan) string {
 	command := fmt.Sprintf("go test ./proptest/sim -run 'TestSeeds$' -sim.seed=%d", plan.Seed)
 	if *profile != "" {
 		command += " -sim.profile=" + *profile
 	}
-	return "\nthe same again: " + command
+	return "\nrepeat with: " + command
 }
 
-// TestASeedReplays: the same plan gives the same history, to the last event.
-func TestASeedReplays(t *testing.T) {
+// The same plan produces the same history, to the last event.
+func TestSeedsReplay(t *testing.T) {
 	hashes := map[uint64]bool{}
 	for seed := range uint64(6) {
 		plan := Random(1000 + seed)
@@ -189,26 +187,26 @@ func TestASeedReplays(t *testing.T) {
 		require.Equal(t, first.Report, second.Report)
 		hashes[first.Hash] = true
 	}
-	require.Len(t, hashes, 6, "other seeds give other histories")
+	require.Len(t, hashes, 6, "different seeds produce different histories")
 }
 
-// FaultKind only the checker of linearizability can see is found again by whoever
-// runs the seed alone, and is in its story. The storage here counts a write whose
-// value it loses, so that no promise that rests on versions is broken.
-func TestTheSecondOpinionIsFoundAgain(t *testing.T) {
+// A violation that only the linearizability checker finds is reproduced by running the
+// seed alone. The storage here confirms a write whose value it loses, which violates no
+// property of versions.
+func TestLinearizabilityViolationsReplay(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	plan := crowd(1, []FaultKind{PauseAtStep})
+	plan := contended(1, []FaultKind{PauseAtStep})
 	plan.Flaws = Flaws{LosesValues: true}
-	require.Empty(t, Run(plan).Bad, "the judge sees nothing")
-	result, _ := judged(plan, recorded, nil)
+	require.Empty(t, Run(plan).Bad, "the property checker reports nothing")
+	result, _ := runChecked(plan, recorded, nil)
 	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNotLinearizable)
 
-	told, result := story(t, "second-opinion", plan)
+	where, result := writeHistory(t, "linearizability", plan)
 	require.ErrorIs(t, errors.Join(result.Bad...), linear.ErrNotLinearizable)
-	dir := filepath.Join(os.TempDir(), "leased-sim-second-opinion")
-	text, err := os.ReadFile(filepath.Join(dir, "story.txt"))
+	dir := filepath.Join(os.TempDir(), "leased-sim-linearizability")
+	text, err := os.ReadFile(filepath.Join(dir, "history.txt"))
 	require.NoError(t, err)
-	require.Contains(t, string(text), "BROKEN "+linear.ErrNotLinearizable.Error())
-	require.Contains(t, told, filepath.Join(dir, "linear.html"))
+	require.Contains(t, string(text), "VIOLATION "+linear.ErrNotLinearizable.Error())
+	require.Contains(t, where, filepath.Join(dir, "linear.html"))
 	require.FileExists(t, filepath.Join(dir, "linear.html"))
 }

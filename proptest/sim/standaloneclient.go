@@ -12,18 +12,18 @@ import (
 const (
 	// standaloneVersion is the version of a fleet without a service.
 	standaloneVersion = 1
-	// joinTimeout is how long a client leaves the recovery of a node to another
-	// one that has begun it, beyond the quarantine.
+	// joinTimeout is the time, beyond the quarantine, for which a client leaves the
+	// recovery of a node to another client.
 	joinTimeout = 10 * time.Second
 )
 
-// standalone is a client of a fleet without a service: it also recovers nodes that
-// lost their state, as redlockadapter's keeper does.
+// standaloneClient is a client of a fleet without a service. Like redlockadapter, it also
+// recovers nodes that lost their state.
 type standaloneClient struct {
 	*redisClient
-	joins   map[string]string // by life of a server: the join nonce that this client put there
-	count   int
-	looking bool
+	joins      map[string]string // by server life: the join nonce that this client put there
+	count      int
+	recovering bool
 }
 
 func newStandaloneClient(c *client) *standaloneClient {
@@ -36,7 +36,7 @@ func newStandaloneClient(c *client) *standaloneClient {
 
 func (c *standaloneClient) fleet() string { return c.w.fleetOf(c.w.redises...).Fingerprint() }
 
-// initStandalone makes voters of new servers, as redlockadapter.Init does.
+// initStandalone initializes new servers, like redlockadapter.Init.
 func (w *World) initStandalone() {
 	fleet := w.fleetOf(w.redises...).Fingerprint()
 	for _, s := range w.redises {
@@ -47,27 +47,27 @@ func (w *World) initStandalone() {
 }
 
 func (c *standaloneClient) start() {
-	c.joins, c.looking = map[string]string{}, false
+	c.joins, c.recovering = map[string]string{}, false
 	c.patrol()
 }
 
-// patrol looks for lost nodes now and then, and has idle records removed.
+// patrol recovers nodes and sweeps idle records periodically.
 func (c *standaloneClient) patrol() {
 	c.w.timer(c.process, 500*time.Millisecond+c.w.random(2*time.Second), c.patrol)
 	for _, s := range c.w.redises {
 		send(c.w, c.process, s, true, func(n *redisnode.Node, now int64) bool {
-			n.Sweep(now, 3*c.policy.TTL.Milliseconds()) // in production it is a day
+			n.Sweep(now, 3*c.policy.TTL.Milliseconds()) // a day in production
 			return true
 		}, nil)
 	}
-	if c.looking {
+	if c.recovering {
 		return
 	}
-	c.looking = true
+	c.recovering = true
 	c.w.queryReports(c.process, c.w.redises, func(all []nodeReport) { c.recoverFrom(all, 0) })
 }
 
-// recoverFrom recovers the nodes that lost their state, one after the other.
+// recoverFrom recovers the nodes that lost their state, one by one.
 func (c *standaloneClient) recoverFrom(all []nodeReport, from int) {
 	for i := from; i < len(all); i++ {
 		if all[i].Reached && all[i].Live == nil {
@@ -75,11 +75,11 @@ func (c *standaloneClient) recoverFrom(all []nodeReport, from int) {
 			return
 		}
 	}
-	c.looking = false
+	c.recovering = false
 }
 
-// recover gives an empty node a fresh range: above everything that a quorum
-// reports, asked after the join nonce was put on the node.
+// recover assigns an empty node a new range, above the reports that a quorum gives after
+// the join nonce was put on the node.
 func (c *standaloneClient) recover(s *redisServer, present string, done func()) {
 	life := s.lifeName()
 	if join := c.joins[life]; join != "" && join == present {
@@ -118,7 +118,7 @@ func (c *standaloneClient) initialise(s *redisServer, join string, done func()) 
 	})
 }
 
-// reserve has a quorum remember the floor that a node is about to start from.
+// reserve stores the floor of a recovering node on a quorum.
 func (c *standaloneClient) reserve(floor fencing.Token, from, agreed int, then func(reserved bool)) {
 	if from == len(c.w.redises) {
 		then(agreed > len(c.w.redises)/2)
@@ -134,7 +134,7 @@ func (c *standaloneClient) reserve(floor fencing.Token, from, agreed int, then f
 	})
 }
 
-// makeVoter initialises a node.
+// makeVoter initializes a node.
 func (c *standaloneClient) makeVoter(s *redisServer, join string, floor fencing.Token, done func()) {
 	call(c.w, c.process, s, true, func(n *redisnode.Node, now int64) redisnode.Reply {
 		return n.Init(now, redisnode.Range{Join: join, Version: standaloneVersion, Fleet: c.fleet(), Member: s.address, Floor: floor,

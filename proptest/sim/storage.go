@@ -9,8 +9,7 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// storage is the data, and the production fence in front of it. Whatever it
-// does in one task is atomic.
+// storage is the data behind a production fence. One task is one atomic step.
 type storage struct {
 	*process
 	w     *World
@@ -36,12 +35,12 @@ func newStorage(w *World) *storage {
 // enter raises the mark before a holder reads.
 func (s *storage) enter(name fencing.Resource, token fencing.Token) bool {
 	if s.w.plan.Flaws.NoEnter {
-		return true // nobody asked the fence
+		return true // the fence is not used
 	}
 	return s.admit(property.Event{Kind: property.Entered, Resource: name, Token: token}, s.fence.Enter(name, token))
 }
 
-// admit tells what the fence has said.
+// admit records the decision of the fence.
 func (s *storage) admit(e property.Event, err error) bool {
 	e.Who = s.name
 	var stale *fencing.StaleError
@@ -56,10 +55,10 @@ func (s *storage) admit(e property.Event, err error) bool {
 		s.w.emit(e)
 		return false
 	}
-	panic(fmt.Errorf("the gate, at mark %d: %w", s.fence.Mark(e.Resource), err)) // tokens never jump this far
+	panic(fmt.Errorf("gate at mark %d: %w", s.fence.Mark(e.Resource), err)) // no token jumps this far
 }
 
-// write is check and write in one step, and then answers.
+// write checks the token and writes in one step.
 func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, value uint64, answer func(applied bool)) {
 	e := property.Event{Who: s.name, Kind: property.Wrote, Resource: name, Token: token, Op: op, Seen: seen}
 	if !s.admit(property.Event{Resource: name, Token: token, Op: op}, s.fence.Admit(name, token)) {
@@ -76,7 +75,7 @@ func (s *storage) write(name fencing.Resource, token fencing.Token, op, seen, va
 		s.w.emit(e)
 		answer(true)
 	}
-	if s.w.plan.Flaws.TornGate { // the check was one step, the write is another
+	if s.w.plan.Flaws.TornGate { // check and write are two steps
 		s.w.timer(s.process, s.w.random(300*time.Millisecond), apply)
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// World lets things happen, one after the other, in the order of their time.
+// World is the simulation: it executes tasks in the order of their time.
 type World struct {
 	plan    Plan
 	rng     *rand.Rand
@@ -19,53 +19,53 @@ type World struct {
 	record  *record
 	net     network
 
-	processes []*process // all, by number
+	processes []*process // by number
 	clients   []*client
 	store     *storage
 	cluster   *cluster // unless Standalone
 	redises   []*redisServer
-	crashes   []crashing // of the leader, that wait for an action
+	crashes   []crashing // of the leader, at a later action
 	locks     []fencing.Resource
 
 	healed bool
-	served []bool // by lock, since healed
+	served []bool // by lock: granted since healed
 	ops    uint64
-	bad    []error // violations that are not the judge's
+	bad    []error // violations that the property checker does not see
 	linear []linear.Op
 }
 
-// party is whoever can be paused, cut off, or crash: a client, a node, the
-// storage.
+// process is a client, a node or the storage: it can be paused, crash or lose its
+// connections.
 type process struct {
 	number  int
 	name    string
 	clock   clock
-	life    int // grows when it crashes: what it had in mind is void
+	life    int // incremented by a crash, which cancels its tasks
 	down    bool
 	paused  bool
-	backlog []task // what has come due while it stood still
+	backlog []task // due while it was paused
 }
 
-// task is something that happens to a party.
+// task is a step of a process.
 type task struct {
-	whose *process // nil for nobody's
-	life  int      // of whose, when it was planned; -1 if it outlives a crash
+	owner *process // nil for a task of the simulator
+	life  int      // of the owner when it was scheduled; -1 if it survives a crash
 	do    func()
 }
 
-// when is the moment of a task, and where it is kept. It has no pointers: moving
-// it costs little.
-type when struct {
+// taskTime is the time of a task and its index. It has no pointers, so that moving it is
+// cheap.
+type taskTime struct {
 	at    time.Duration
 	seq   uint64
-	place int
+	index int
 }
 
-// taskQueue is a heap of moments, the earliest first, and the tasks.
+// taskQueue is a heap of task times, the earliest first, and the tasks.
 type taskQueue struct {
-	heap  []when
+	heap  []taskTime
 	tasks []task
-	free  []int // places
+	free  []int // unused indexes of tasks
 	seq   uint64
 }
 
@@ -75,15 +75,15 @@ func (a *taskQueue) less(i, j int) bool {
 }
 
 func (a *taskQueue) push(at time.Duration, t task) {
-	place := len(a.tasks)
+	index := len(a.tasks)
 	if n := len(a.free); n > 0 {
-		place, a.free = a.free[n-1], a.free[:n-1]
-		a.tasks[place] = t
+		index, a.free = a.free[n-1], a.free[:n-1]
+		a.tasks[index] = t
 	} else {
 		a.tasks = append(a.tasks, t)
 	}
 	a.seq++
-	a.heap = append(a.heap, when{at, a.seq, place})
+	a.heap = append(a.heap, taskTime{at, a.seq, index})
 	for i := len(a.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
 		if !a.less(i, parent) {
@@ -113,9 +113,9 @@ func (a *taskQueue) pop() (time.Duration, task) {
 		h[i], h[child] = h[child], h[i]
 		i = child
 	}
-	t := a.tasks[first.place]
-	a.tasks[first.place] = task{}
-	a.free = append(a.free, first.place)
+	t := a.tasks[first.index]
+	a.tasks[first.index] = task{}
+	a.free = append(a.free, first.index)
 	return first.at, t
 }
 
@@ -128,17 +128,17 @@ func (w *World) newProcess(name string) *process {
 	return p
 }
 
-// later plans something that nobody can stop.
+// after schedules a task of the simulator.
 func (w *World) after(d time.Duration, do func()) { w.schedule(d, nil, -1, do) }
 
-// timer plans something of a party's own, which a crash makes void.
+// timer schedules a task of a process, which a crash cancels.
 func (w *World) timer(p *process, d time.Duration, do func()) { w.schedule(d, p, p.life, do) }
 
 func (w *World) schedule(d time.Duration, p *process, life int, do func()) {
-	w.queue.push(w.now+max(0, d), task{whose: p, life: life, do: do})
+	w.queue.push(w.now+max(0, d), task{owner: p, life: life, do: do})
 }
 
-// run lets things happen until true time end, or until done says so.
+// run executes tasks until the simulated time end, or until done.
 func (w *World) run(end time.Duration, done func() bool) {
 	for len(w.queue.heap) > 0 && w.queue.heap[0].at <= end && !done() {
 		at, t := w.queue.pop()
@@ -148,7 +148,7 @@ func (w *World) run(end time.Duration, done func() bool) {
 }
 
 func (w *World) execute(t task) {
-	if p := t.whose; p != nil {
+	if p := t.owner; p != nil {
 		switch {
 		case t.life >= 0 && t.life != p.life || p.down:
 			return
@@ -160,7 +160,7 @@ func (w *World) execute(t task) {
 	t.do()
 }
 
-// pause lets a party stand still for a while.
+// pause pauses a process for a while.
 func (w *World) pause(p *process, d time.Duration, why string) {
 	if p.paused || p.down {
 		return
@@ -178,33 +178,33 @@ func (w *World) resume(p *process) {
 	w.emit(property.Event{Kind: property.Resumed, Who: p.name})
 	backlog := p.backlog
 	p.backlog = nil
-	for _, t := range backlog { // in the order in which it came
+	for _, t := range backlog { // in their order
 		w.queue.push(w.now, t)
 	}
 }
 
-// crash makes a party forget what it had in mind.
+// crash cancels the tasks of a process.
 func (w *World) crash(p *process) {
 	w.resume(p)
 	p.life++
 }
 
-// tell passes an event on to the judge and to the record.
+// emit records an event and checks it.
 func (w *World) emit(e property.Event) {
 	e.At = w.now
 	w.record.add(e)
 	if err := w.checker.Observe(e); err != nil {
-		w.record.broken(err)
+		w.record.violated(err)
 	}
 }
 
-// wrong notes a broken promise that the judge cannot see.
+// violation records a violation that the property checker does not see.
 func (w *World) violation(err error) {
 	w.bad = append(w.bad, err)
-	w.record.broken(err)
+	w.record.violated(err)
 }
 
-// up to d, at random.
+// random returns a random duration below d.
 func (w *World) random(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
