@@ -7,9 +7,9 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Clock is a engine.Clock for tests: the monotonic clock, which in a synctest
-// bubble is the bubble's, and beside it a boot-time clock that goes on while
-// the machine is suspended.
+// Clock is an engine.Clock for tests: the monotonic clock, which is virtual in a
+// synctest bubble, and a boot-time clock that also runs while the machine is
+// suspended.
 type Clock struct {
 	start     engine.Instant
 	suspended atomic.Int64
@@ -25,13 +25,12 @@ func (c *Clock) Now() engine.Instant {
 	return engine.NewInstant(running.Time(), boot)
 }
 
-// Suspend lets d pass as if the machine had slept: timers and the monotonic
-// clock do not notice it, the boot-time clock does.
+// Suspend advances only the boot-time clock by d, as if the machine had been
+// suspended. Timers and the monotonic clock do not notice.
 func (c *Clock) Suspend(d time.Duration) { c.suspended.Add(int64(d)) }
 
-// StoppedClock is a engine.Clock that stands still until a test moves it, as
-// between a question and its answer: what was read before and what after is told
-// apart, however fast the service is.
+// StoppedClock is an engine.Clock that stands still until a test moves it, for example
+// between a request and its answer, so that readings before and after differ.
 type StoppedClock struct {
 	start engine.Instant
 	moved atomic.Int64
@@ -40,8 +39,8 @@ type StoppedClock struct {
 // NewStoppedClock returns a StoppedClock that was never moved.
 func NewStoppedClock() *StoppedClock { return &StoppedClock{start: engine.SystemClock().Now()} }
 
-// Now is how far the clock was moved.
+// Now returns the start plus the time by which the clock was moved.
 func (c *StoppedClock) Now() engine.Instant { return c.start.Add(time.Duration(c.moved.Load())) }
 
-// Move lets d pass.
+// Move advances the clock by d.
 func (c *StoppedClock) Move(d time.Duration) { c.moved.Add(int64(d)) }

@@ -1,8 +1,8 @@
-// Package leasetest is for tests of engines: the conformance suite that every
-// engine passes, and clocks that can be suspended or set.
+// Package leasetest tests engines: it has the conformance suite that every engine
+// passes, and clocks that a test can suspend or stop.
 //
 // It does not test speed, and it does not replace the tests of an engine's own
 // faults: package proptest and the engines have those.
 //
-// The nouns: [Subject], [Run], [Clock], [StoppedClock].
+// The types: [Subject] and [Run] (the suite), [Clock], [StoppedClock].
 package leasetest

@@ -15,50 +15,59 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Subject is a service under test.
+// Subject is an engine under test.
 type Subject struct {
-	// Backend returns one more way to the service, as another process would
-	// have. The locks that the suite uses are new each time.
+	// Backend returns another backend on the same service, as another process
+	// would have. The suite uses new locks in each test.
 	Backend func() engine.Backend
 	// Mode is the mode of these locks.
 	Mode engine.Mode
-	// TTL is how long the suite's leases last. Short, since some tests wait for
-	// one to run out; long against the time of a request.
+	// TTL is the TTL of the suite's leases. Some tests wait for up to two TTLs.
+	// With real servers use 10 s or more and InParallel: a loaded machine may
+	// delay a renewal by seconds.
 	TTL time.Duration
-	// Clock is where the suite's clients read the time. Nil is the system's.
+	// Clock is the clock of the suite's clients. Nil is the system clock.
 	Clock engine.Clock
-	// FIFO says that waiters of different clients are served in their order.
+	// FIFO says that waiters of different clients are granted in order.
 	FIFO bool
-	// Unsupported lists what the service refuses with engine.ErrUnsupported.
+	// Unsupported lists the features that the engine refuses with
+	// engine.ErrUnsupported.
 	Unsupported []Feature
 }
 
-// Feature is something that a backend may refuse.
+// Feature is something that an engine may refuse.
 type Feature string
 
-// The features that a backend may refuse.
+// The features that an engine may refuse.
 const (
 	FeatureShared  Feature = "shared"
 	FeaturePermits Feature = "permits"
 	FeatureSets    Feature = "sets"
 )
 
-// RunOption changes how the suite runs.
+// RunOption configures Run.
 type RunOption func(*runner)
 
-// InBubble runs each test in a synctest bubble of its own, for services that
-// live in memory: time is virtual there.
+// InBubble runs each test in a synctest bubble of its own, in virtual time, for
+// engines that live in memory.
 func InBubble() RunOption {
 	return func(r *runner) { r.bubble = true }
 }
 
-type runner struct {
-	open   func(t *testing.T) Subject
-	bubble bool
+// InParallel runs the tests of the suite in parallel, for engines with real servers.
+// The open function of Run is then called concurrently.
+func InParallel() RunOption {
+	return func(r *runner) { r.parallel = true }
 }
 
-// Run checks that a backend keeps the contract of package lease. open is called
-// at the beginning of each test.
+type runner struct {
+	open     func(t *testing.T) Subject
+	bubble   bool
+	parallel bool
+}
+
+// Run checks that an engine keeps the contract of package engine. It calls open at the
+// beginning of each test.
 func Run(t *testing.T, open func(t *testing.T) Subject, options ...RunOption) {
 	r := &runner{open: open}
 	for _, option := range options {
@@ -67,6 +76,9 @@ func Run(t *testing.T, open func(t *testing.T) Subject, options ...RunOption) {
 	for _, group := range [][]conformance{grantTests, waitTests, lossTests, kindTests, sessionTests} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
+				if r.parallel {
+					t.Parallel()
+				}
 				if r.bubble {
 					synctest.Test(t, func(t *testing.T) { c.run(newFixture(t, r.open(t))) })
 				} else {
@@ -83,10 +95,10 @@ type conformance struct {
 	run  func(f *fixture)
 }
 
-// patience ends a test that hangs. It is no measure of speed.
-const patience = 2 * time.Minute
+// testTimeout ends a test that waits for something that does not happen.
+const testTimeout = 2 * time.Minute
 
-// fixture is what a test works with: a service, and names that nobody uses.
+// fixture is an engine and lock names that no other test uses.
 type fixture struct {
 	*testing.T
 	Subject
@@ -97,15 +109,15 @@ type fixture struct {
 var fixtures atomic.Int64
 
 func newFixture(t *testing.T, s Subject) *fixture {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return &fixture{T: t, Subject: s, ctx: ctx, prefix: fmt.Sprintf("leasetest/%s/%d/", engine.NewSessionID().String()[:8], fixtures.Add(1))}
 }
 
-// name is a resource of this test alone.
+// name returns a resource of this test.
 func (f *fixture) name(s string) fencing.Resource { return fencing.Resource(f.prefix + s) }
 
-// client returns a client of its own process, closed at the end of the test.
+// client returns a client on a backend of its own. It is closed at the end of the test.
 func (f *fixture) client(options ...lease.Option) *lease.Client {
 	f.Helper()
 	defaults := []lease.Option{lease.WithPolicies(engine.Policy{TTL: f.TTL})}
@@ -115,14 +127,14 @@ func (f *fixture) client(options ...lease.Option) *lease.Client {
 	c, err := lease.New(f.Backend(), append(defaults, options...)...)
 	require.NoError(f, err)
 	f.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		require.NoError(f, c.Close(ctx))
 	})
 	return c
 }
 
-// acquire takes a lease that must be granted.
+// acquire acquires a lease that must be granted.
 func (f *fixture) acquire(c *lease.Client, r fencing.Resource, options ...lease.AcquireOption) *lease.Lease {
 	f.Helper()
 	l, err := c.Acquire(f.ctx, r, options...)
@@ -133,30 +145,41 @@ func (f *fixture) acquire(c *lease.Client, r fencing.Resource, options ...lease.
 	return l
 }
 
-// release gives a lease back, which must be confirmed.
+// release releases a lease. The service must confirm it.
 func (f *fixture) release(l *lease.Lease) {
 	f.Helper()
 	require.NoError(f, l.Release(f.ctx))
 }
 
-// requireHeld checks that the lock cannot be taken now.
+// requireHeld checks that the lock cannot be acquired now.
 func (f *fixture) requireHeld(c *lease.Client, r fencing.Resource, options ...lease.AcquireOption) {
 	f.Helper()
 	_, err := c.TryAcquire(f.ctx, r, options...)
 	require.ErrorIs(f, err, engine.ErrHeld)
 }
 
-// wait returns when done is closed.
+// wait waits until done is closed.
 func (f *fixture) wait(done <-chan struct{}) {
 	f.Helper()
 	select {
 	case <-done:
 	case <-f.ctx.Done():
-		require.FailNow(f, "the test has waited for too long")
+		require.FailNow(f, "nothing happened within the time limit of the test")
 	}
 }
 
-// pending is an Acquire that is under way on another goroutine.
+// receive returns the next value of a channel.
+func receive[T any](f *fixture, values <-chan T) (value T) {
+	f.Helper()
+	select {
+	case value = <-values:
+	case <-f.ctx.Done():
+		require.FailNow(f, "nothing happened within the time limit of the test")
+	}
+	return value
+}
+
+// pending is an Acquire on another goroutine.
 type pending struct {
 	f      *fixture
 	lease  *lease.Lease
@@ -165,7 +188,7 @@ type pending struct {
 	cancel context.CancelFunc
 }
 
-// start begins an Acquire by a client of its own and returns when it waits.
+// start starts an Acquire of another client and returns when it waits for the lock.
 func (f *fixture) start(r fencing.Resource, options ...lease.AcquireOption) *pending {
 	f.Helper()
 	waiting := make(chan struct{}, 100)
@@ -187,7 +210,7 @@ func (f *fixture) start(r fencing.Resource, options ...lease.AcquireOption) *pen
 	return p
 }
 
-// granted returns the lease once the Acquire has been granted.
+// granted waits for the grant and returns the lease.
 func (p *pending) granted() *lease.Lease {
 	p.f.Helper()
 	p.f.wait(p.done)

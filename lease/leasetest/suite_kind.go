@@ -11,8 +11,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// refuses checks that a service which does not support a feature says so, and
-// reports whether that was all there is to test.
+// refuses reports whether the engine does not support a feature, and checks that it
+// says so.
 func (f *fixture) refuses(feature Feature, options ...lease.AcquireOption) bool {
 	f.Helper()
 	if !slices.Contains(f.Unsupported, feature) {
@@ -20,7 +20,7 @@ func (f *fixture) refuses(feature Feature, options ...lease.AcquireOption) bool 
 	}
 	_, err := f.client().Acquire(f.ctx, f.name("a"), options...)
 	require.ErrorIs(f, err, engine.ErrUnsupported)
-	require.ErrorContains(f, err, "correctness", "the error must name the mode that can")
+	require.ErrorContains(f, err, "correctness", "the error names the mode that supports it")
 	return true
 }
 
@@ -145,7 +145,7 @@ var kindTests = []conformance{
 		}
 		f.requireHeld(b, f.name("x"), lease.WithSet(f.name("c")))
 		x := f.acquire(b, f.name("x"))
-		require.NoError(f, x.Err(), "what could not be had together is not held in part")
+		require.NoError(f, x.Err(), "a set that was not granted is not held in part")
 
 		overlapping := f.start(f.name("c"), lease.WithSet(f.name("d")))
 		f.release(l)

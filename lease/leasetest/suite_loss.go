@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +15,7 @@ var lossTests = []conformance{
 	{"loss by expiry", func(f *fixture) {
 		l := f.acquire(f.client(), f.name("a"), lease.WithoutRenewal())
 		next := f.start(f.name("a")).granted()
-		require.ErrorIs(f, l.Err(), engine.ErrExpired, "the holder gives up before the next one is let in")
+		require.ErrorIs(f, l.Err(), engine.ErrExpired, "the holder gives up before the next holder is granted")
 		require.ErrorIs(f, l.Err(), engine.ErrLost)
 		f.wait(l.Done())
 		require.ErrorIs(f, context.Cause(l.Context()), engine.ErrExpired)
@@ -25,13 +26,13 @@ var lossTests = []conformance{
 		f.requireHeld(f.client(), f.name("a"))
 	}},
 	{"renewal keeps a lease", func(f *fixture) {
-		const enough = 9 // keep-alives at a third of the TTL: three TTLs
+		const enough = 4 // keep-alives at a third of the TTL: longer than the TTL
 		renewed := make(chan error, 1000)
 		c := f.client(lease.WithHooks(lease.Hooks{Renewed: func(r lease.Renewal) { renewed <- r.Err }}))
 		l := f.acquire(c, f.name("a"))
 		first := l.Deadline()
 		for range enough {
-			require.NoError(f, <-renewed)
+			require.NoError(f, receive(f, renewed))
 		}
 		require.NoError(f, l.Err())
 		require.True(f, l.Deadline().After(first))
@@ -40,16 +41,36 @@ var lossTests = []conformance{
 	{"renewal by hand", func(f *fixture) {
 		c := f.client()
 		l := f.acquire(c, f.name("a"), lease.WithoutRenewal())
-		for range 3 {
+		for range 4 { // longer than the TTL in all
 			first := l.Deadline()
-			short := f.acquire(c, f.name("b"), lease.WithoutRenewal(), lease.WithTTL(f.TTL/2))
+			short := f.acquire(c, f.name("b"), lease.WithoutRenewal(), lease.WithTTL(f.TTL/3))
 			f.wait(short.Done())
 			require.NoError(f, l.Renew(f.ctx))
 			require.True(f, l.Deadline().After(first))
 		}
 		require.NoError(f, l.Err(), "renewed for longer than its TTL")
 		f.wait(l.Done())
-		require.ErrorIs(f, l.Err(), engine.ErrExpired, "it ends all the same, if nobody renews it again")
+		require.ErrorIs(f, l.Err(), engine.ErrExpired, "the lease ends if it is not renewed again")
+	}},
+	{"renewal ends with the release", func(f *fixture) {
+		const ttls = 2 // of this test: the client keeps an unused session for one of them
+		ttl := f.TTL / ttls
+		renewed := make(chan struct{}, 1000)
+		c := f.client(lease.WithHooks(lease.Hooks{Renewed: func(lease.Renewal) { renewed <- struct{}{} }}))
+		l := f.acquire(c, f.name("a"), lease.WithTTL(ttl))
+		receive(f, renewed)
+		f.release(l)
+		f.acquire(f.client(), f.name("a"))
+		for n := 0; ; n++ {
+			quiet := time.NewTimer(ttl)
+			select {
+			case <-renewed:
+				require.Less(f, n, 9, "the client goes on renewing after the release of its only lease")
+			case <-quiet.C:
+				return
+			}
+			quiet.Stop()
+		}
 	}},
 	{"break", func(f *fixture) {
 		operator := f.client()

@@ -9,7 +9,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// session opens a session below any Client.
+// session opens a session of the engine, without a Client.
 func (f *fixture) session(b engine.Backend) engine.Session {
 	f.Helper()
 	clock := f.Clock
@@ -23,7 +23,7 @@ func (f *fixture) session(b engine.Backend) engine.Session {
 }
 
 func (f *fixture) request(nonce engine.Nonce) engine.Request {
-	return engine.Request{Nonce: nonce, Resources: []fencing.Resource{f.name("a")}, Holder: "below the client"}
+	return engine.Request{Nonce: nonce, Resources: []fencing.Resource{f.name("a")}, Holder: "suite"}
 }
 
 var sessionTests = []conformance{
@@ -33,7 +33,7 @@ var sessionTests = []conformance{
 		require.NoError(f, err)
 		again, err := s.Acquire(f.ctx, f.request(1))
 		require.NoError(f, err)
-		require.Equal(f, first.Token, again.Token, "asked twice, granted once")
+		require.Equal(f, first.Token, again.Token, "a repeated attempt has one grant")
 		_, err = s.Acquire(f.ctx, f.request(2))
 		require.ErrorIs(f, err, engine.ErrHeld)
 		require.NoError(f, s.Release(f.ctx, 1))
@@ -41,7 +41,7 @@ var sessionTests = []conformance{
 		require.NoError(f, err)
 		require.True(f, third.Token.Newer(first.Token))
 	}},
-	{"a grant says since when it counts", func(f *fixture) {
+	{"a grant has a time", func(f *fixture) {
 		clock := f.Clock
 		if clock == nil {
 			clock = engine.SystemClock()
@@ -50,14 +50,14 @@ var sessionTests = []conformance{
 		grant, err := s.Acquire(f.ctx, f.request(1))
 		require.NoError(f, err)
 		require.False(f, grant.Sent.IsZero())
-		require.GreaterOrEqual(f, clock.Now().Since(grant.Sent), 0*f.TTL, "not from the future")
+		require.GreaterOrEqual(f, clock.Now().Since(grant.Sent), 0*f.TTL, "the time is not in the future")
 	}},
 	{"a late acquire after its release", func(f *fixture) {
 		b := f.Backend()
 		s, other := f.session(b), f.session(b)
-		require.NoError(f, s.Release(f.ctx, 1), "given up before it was ever asked")
+		require.NoError(f, s.Release(f.ctx, 1), "released before the acquire")
 		_, err := s.Acquire(f.ctx, f.request(1))
-		require.Error(f, err, "the attempt has ended: a late copy must not be granted")
+		require.Error(f, err, "a late copy of an ended attempt must not be granted")
 
 		grant, err := s.Acquire(f.ctx, f.request(2))
 		require.NoError(f, err)
@@ -65,7 +65,7 @@ var sessionTests = []conformance{
 		_, err = s.Acquire(f.ctx, f.request(2))
 		require.Error(f, err)
 		next, err := other.Acquire(f.ctx, f.request(1))
-		require.NoError(f, err, "nobody holds it")
+		require.NoError(f, err, "the lock is free")
 		require.True(f, next.Token.Newer(grant.Token))
 	}},
 	{"release names the attempt", func(f *fixture) {
@@ -79,6 +79,23 @@ var sessionTests = []conformance{
 		require.NoError(f, s.Release(f.ctx, 1), "released twice")
 		_, err = s.Acquire(f.ctx, f.request(2))
 		require.ErrorIs(f, err, engine.ErrHeld, "a second release must not free another session's lock")
+	}},
+	{"a released attempt is not renewed", func(f *fixture) {
+		b := f.Backend()
+		s, other := f.session(b), f.session(b)
+		_, err := s.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err)
+		require.NoError(f, s.Release(f.ctx, 1))
+		_, err = s.Renew(f.ctx)
+		require.NoError(f, err)
+		next, err := other.Acquire(f.ctx, f.request(1))
+		require.NoError(f, err, "the renewal must not take the lock back")
+		_, err = s.Renew(f.ctx)
+		require.NoError(f, err)
+		status, err := b.Inspect(f.ctx, f.name("a"))
+		require.NoError(f, err)
+		require.Len(f, status.Holders, 1)
+		require.Equal(f, next.Token, status.Holders[0].Token)
 	}},
 	{"close frees a session", func(f *fixture) {
 		b := f.Backend()

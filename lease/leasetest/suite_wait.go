@@ -24,7 +24,7 @@ var waitTests = []conformance{
 	}},
 	{"waiters are served in order", func(f *fixture) {
 		if !f.FIFO {
-			return // the order across clients is then no promise
+			return // the engine does not promise an order across clients
 		}
 		l := f.acquire(f.client(), f.name("a"))
 		var waiters []*pending
@@ -76,7 +76,7 @@ var waitTests = []conformance{
 			}
 		}
 		wg.Wait()
-		require.Len(f, tokens, clients*workers*rounds, "nobody starves")
+		require.Len(f, tokens, clients*workers*rounds, "every acquire is granted")
 		require.IsIncreasing(f, tokens)
 	}},
 	{"cancellation while waiting", func(f *fixture) {
@@ -94,7 +94,7 @@ var waitTests = []conformance{
 		waiter := f.start(f.name("a"), lease.WithWaitLimit(f.TTL/2))
 		f.wait(waiter.done)
 		require.ErrorIs(f, waiter.err, engine.ErrHeld)
-		require.NotErrorIs(f, waiter.err, context.DeadlineExceeded, "it was no context that ended")
+		require.NotErrorIs(f, waiter.err, context.DeadlineExceeded, "no context ended")
 		f.release(l)
 		f.acquire(f.client(), f.name("a"))
 	}},
@@ -140,16 +140,20 @@ var waitTests = []conformance{
 
 		last := fencing.None
 		for range 4 {
-			now := <-terms
+			now := receive(f, terms)
 			require.True(f, now.token.Newer(last))
 			last = now.token
 			for {
-				if l := <-seen; l.Token == now.token {
+				if l := receive(f, seen); l.Token == now.token {
 					require.Equal(f, fmt.Sprint("candidate ", now.candidate), l.Holder)
 					break
 				}
 			}
-			stepDown <- struct{}{}
+			select {
+			case stepDown <- struct{}{}:
+			case <-f.ctx.Done():
+				require.FailNow(f, "the leader does not step down")
+			}
 		}
 		cancel()
 		wg.Wait()
