@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"fmt"
+	"go/ast"
 	"path"
 	"regexp"
 	"slices"
@@ -21,11 +22,12 @@ var (
 	fenced   = regexp.MustCompile("(?ms)^```.*?^```")
 	testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
 	codePath = regexp.MustCompile("`((?:[\\w-]+/)+[\\w.-]+\\.(?:go|lua|proto|txtar|md|yaml))`")
+	codeName = regexp.MustCompile("`([\\w/.-]+\\.go):(\\w+(?:\\.\\w+)?)`")
 	docPath  = regexp.MustCompile(`\bdocs/[A-Za-z0-9_/.-]+\.md\b`)
 )
 
 // checkLinks checks what documents point at: the files and headings of relative
-// links, files and tests by name, and in Go comments the documents themselves.
+// links, files, functions and tests by name, and in Go comments the documents themselves.
 func checkLinks(t *tree) ([]breach, error) {
 	var breaches []breach
 	tests := t.testNames()
@@ -53,6 +55,11 @@ func checkLinks(t *tree) ([]breach, error) {
 					report(m[0], "there is no file %s", p)
 				}
 			}
+			for _, m := range codeName.FindAllStringSubmatchIndex(text, -1) {
+				if file, name := text[m[2]:m[3]], text[m[4]:m[5]]; !t.declares(file, name) {
+					report(m[0], "%s declares no function %s", file, name)
+				}
+			}
 			for _, m := range testName.FindAllStringSubmatchIndex(text, -1) {
 				if test := text[m[2]:m[3]]; !tests[test] {
 					report(m[0], "there is no test %s", test)
@@ -68,6 +75,21 @@ func (t *tree) hasSuffix(p string) bool {
 	for name := range t.files {
 		if name == p || strings.HasSuffix(name, "/"+p) {
 			return true
+		}
+	}
+	return false
+}
+
+// declares reports whether a Go file declares a function, or a method as Type.Name.
+func (t *tree) declares(file, name string) bool {
+	for _, f := range t.code {
+		if f.path != file {
+			continue
+		}
+		for _, decl := range f.syntax.Decls {
+			if d, ok := decl.(*ast.FuncDecl); ok && (d.Recv == nil && d.Name.Name == name || d.Recv != nil && receiver(d)+"."+d.Name.Name == name) {
+				return true
+			}
 		}
 	}
 	return false
@@ -141,8 +163,8 @@ var linksSamples = []sample{
 		name: "links that lead somewhere",
 		files: map[string]string{
 			"README.md":       lines("[a](docs/A.md#two-words-here), [b](docs/), [c](https://example.com/x), [d](#top)", "# Top", "```", "[x](nowhere)", "```"),
-			"docs/A.md":       lines("# Two words, here!", "[up](../README.md), `TestA`, `go test -run TestZ`, `lease/a.go`, `docs/A.md`, `a/b.txt`"),
-			"lease/a.go":      lines("package lease", "// See docs/A.md."),
+			"docs/A.md":       lines("# Two words, here!", "[up](../README.md), `TestA`, `go test -run TestZ`, `lease/a.go`, `docs/A.md`, `a/b.txt`, `lease/a.go:f`, `lease/a.go:T.M`"),
+			"lease/a.go":      lines("package lease", "// See docs/A.md.", "type T int", "func (*T) M() {}", "func f() {}"),
 			"lease/a_test.go": lines("package lease", "func TestA(t *testing.T) {}"),
 		},
 	},
@@ -150,8 +172,8 @@ var linksSamples = []sample{
 		name: "links that lead nowhere",
 		files: map[string]string{
 			"README.md":  lines("[a](docs/B.md)", "", "[b](docs/A.md#three) and [c](#top)"),
-			"docs/A.md":  lines("# Two", "See `TestB` and `lease/b.go`."),
-			"lease/a.go": lines("package lease", "// See docs/B.md."),
+			"docs/A.md":  lines("# Two", "See `TestB` and `lease/b.go`.", "`lease/a.go:M`, `lease/a.go:U.M`, `lease/b.go:f`"),
+			"lease/a.go": lines("package lease", "// See docs/B.md.", "type T int", "func (T) M() {}"),
 		},
 		want: []string{
 			"README.md:1 leads to docs/B.md, which does not exist",
@@ -159,6 +181,9 @@ var linksSamples = []sample{
 			"README.md:3 docs/A.md has no heading #three",
 			"docs/A.md:2 there is no file lease/b.go",
 			"docs/A.md:2 there is no test TestB",
+			"docs/A.md:3 lease/a.go declares no function M",
+			"docs/A.md:3 lease/a.go declares no function U.M",
+			"docs/A.md:3 lease/b.go declares no function f",
 			"lease/a.go:2 there is no docs/B.md",
 		},
 	},
