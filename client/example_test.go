@@ -43,5 +43,5 @@ func ExampleWithRedis() {
 	})
 	_, err := client.Dial(context.Background(), nil, redisOptions)
 	fmt.Println(err)
-	// Output: invalid request: there are no endpoints; give the address of a member, as "127.0.0.1:7420"
+	// Output: invalid request: there are no endpoints; give the address of a member, such as "127.0.0.1:7420"
 }

@@ -3,8 +3,10 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -24,17 +26,28 @@ import (
 )
 
 const (
-	// patience ends a test that hangs. It is no measure of speed.
-	patience = 2 * time.Minute
-	// ttl is that of leases which the tests do not wait for.
+	// testTimeout ends a test that waits for something that does not happen.
+	testTimeout = 2 * time.Minute
+	// ttl is the TTL of leases whose expiry the tests do not wait for.
 	ttl = 30 * time.Second
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func patient(t testing.TB) context.Context {
+// TestMain runs more tests at a time than there are processors, because the tests
+// mostly wait for servers and for leases to end.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// bounded returns a context that ends a test that hangs.
+func bounded(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -42,7 +55,7 @@ func patient(t testing.TB) context.Context {
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	ctx := patient(t)
+	ctx := bounded(t)
 	for !holds() {
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -83,7 +96,7 @@ func (m *member) stop(t testing.TB) {
 	})
 }
 
-// service is a service with both modes: locks that begin with "fast/" are in
+// service is a service with both modes: locks whose names begin with "fast/" are in
 // efficiency mode.
 type service struct {
 	testing.TB
@@ -91,7 +104,7 @@ type service struct {
 	redis   []*testserver.RedisServer
 }
 
-// fleetOf is the fleet of some servers.
+// fleetOf returns the fleet of these servers.
 func fleetOf(servers []*testserver.RedisServer) engine.Fleet {
 	fleet := engine.Fleet{Namespace: "test", MaxTTL: time.Minute}
 	for _, s := range servers {
@@ -118,11 +131,11 @@ func startService(t testing.TB, size int) *service {
 	eventually(t, "a leader", first.node.Leads)
 	for n := 2; n <= size; n++ {
 		m := startMember(t, "n"+string(rune('0'+n)), fleet)
-		require.NoError(t, m.server.Join(patient(t), first.server.Address()))
+		require.NoError(t, m.server.Join(bounded(t), first.server.Address()))
 		s.members = append(s.members, m)
 	}
 	s.setPolicy(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency, TTL: ttl}, true)
-	s.settled()
+	s.awaitMigrations()
 	return s
 }
 
@@ -137,15 +150,15 @@ func (s *service) endpoints() (addresses []string) {
 
 func (s *service) setPolicy(p engine.Policy, now bool) {
 	s.Helper()
-	_, err := s.leader().SetPolicy(patient(s), p, 0, now)
+	_, err := s.leader().SetPolicy(bounded(s), p, 0, now)
 	require.NoError(s, err)
 }
 
-// settled returns when nothing moves at any member.
-func (s *service) settled() {
+// awaitMigrations waits until no migration is under way at any member.
+func (s *service) awaitMigrations() {
 	s.Helper()
 	for _, m := range s.members {
-		eventually(s, "the topology is settled", func() bool {
+		eventually(s, "no migration is under way", func() bool {
 			topology := m.node.Topology()
 			for _, p := range topology.Policies.All() {
 				if p.Next != engine.AnyMode {
@@ -157,13 +170,13 @@ func (s *service) settled() {
 	}
 }
 
-// move changes the mode of the locks that begin with "fast/" or another prefix.
-func (s *service) move(prefix string, to engine.Mode, now bool) {
+// migrate changes the mode of the locks with a prefix.
+func (s *service) migrate(prefix string, to engine.Mode, now bool) {
 	s.Helper()
 	s.setPolicy(engine.Policy{Prefix: prefix, Mode: to, TTL: ttl}, now)
 }
 
-// lines is a log that can be read.
+// lines is a log that the test reads.
 type lines struct {
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -181,24 +194,24 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.log.String(), text)
 }
 
-// dial connects a client, closed at the end of the test, and returns its log.
+// dial returns a client and its log. The client is closed at the end of the test.
 func (s *service) dial(options ...client.Option) (*lease.Client, *lines) {
 	s.Helper()
 	log := &lines{}
 	c := s.open(append([]client.Option{client.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}, options...)...)
-	s.Cleanup(func() { require.NoError(s, c.Close(patient(s))) })
+	s.Cleanup(func() { require.NoError(s, c.Close(bounded(s))) })
 	return c, log
 }
 
-// open connects a client.
+// open returns a client.
 func (s *service) open(options ...client.Option) *lease.Client {
 	s.Helper()
-	c, err := client.Dial(patient(s), s.endpoints(), append([]client.Option{client.WithLogger(quiet)}, options...)...)
+	c, err := client.Dial(bounded(s), s.endpoints(), append([]client.Option{client.WithLogger(quiet)}, options...)...)
 	require.NoError(s, err)
 	return c
 }
 
-// counted is the options of a client whose connections to Redis are counted.
+// counted returns an option that counts the connections to Redis.
 func counted(n *int, mu *sync.Mutex) client.Option {
 	return client.WithRedis(func(string) *redis.Options {
 		return &redis.Options{Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -212,7 +225,7 @@ func counted(n *int, mu *sync.Mutex) client.Option {
 
 var errCut = &net.OpError{Op: "dial", Err: net.UnknownNetworkError("cut off")}
 
-// cutOff is a client that cannot reach Redis.
+// cutOff is the option of a client that cannot reach Redis.
 var cutOff = client.WithRedis(func(string) *redis.Options {
 	return &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errCut }}
 })

@@ -40,8 +40,8 @@ var lossTests = []conformance{
 	}},
 	{"renewal by hand", func(f *fixture) {
 		c := f.client()
-		l := f.acquire(c, f.name("a"), lease.WithoutRenewal())
-		for range 4 { // longer than the TTL in all
+		l := f.acquire(c, f.name("a"), lease.WithoutRenewal(), lease.WithTTL(2*f.TTL/3))
+		for range 3 { // longer than the TTL in all
 			first := l.Deadline()
 			short := f.acquire(c, f.name("b"), lease.WithoutRenewal(), lease.WithTTL(f.TTL/3))
 			f.wait(short.Done())

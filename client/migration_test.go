@@ -23,11 +23,11 @@ type pending struct {
 	done  chan struct{}
 }
 
-// start begins an Acquire, and returns when the lock's other waiters see it.
+// start starts an Acquire and returns when the lock has a waiter.
 func start(t *testing.T, c *lease.Client, name fencing.Resource) *pending {
 	t.Helper()
 	p := &pending{t: t, done: make(chan struct{})}
-	ctx := patient(t)
+	ctx := bounded(t)
 	go func() {
 		defer close(p.done)
 		p.lease, p.err = c.Acquire(ctx, name)
@@ -46,46 +46,48 @@ func (p *pending) granted() *lease.Lease {
 	return p.lease
 }
 
-// TestMoveToCorrectness: a waiter follows its lock, a holder is told why it has lost
-// it, and tokens grow.
-func TestMoveToCorrectness(t *testing.T) {
+// TestMigrationToCorrectness checks that a waiter follows its lock, that the holder
+// loses it with the reason, and that tokens grow.
+func TestMigrationToCorrectness(t *testing.T) {
+	t.Parallel()
 	s := startService(t, 1)
 	holder, _ := s.dial()
 	for name, c := range map[fencing.Resource]*lease.Client{"fast/same": holder, "fast/other": first(s.dial()), "fast/through": first(s.dial(client.WithoutRedis()))} {
-		s.move("fast/", engine.Efficiency, true)
-		s.settled()
-		held, err := holder.Acquire(patient(t), name, lease.WithoutRenewal()) // so that no renewal tells
+		s.migrate("fast/", engine.Efficiency, true)
+		s.awaitMigrations()
+		held, err := holder.Acquire(bounded(t), name, lease.WithoutRenewal()) // so that no renewal reports the loss
 		require.NoError(t, err)
 		require.Equal(t, engine.Efficiency, held.Mode())
 		waiting := start(t, c, name)
-		s.move("fast/", engine.Correctness, true)
+		s.migrate("fast/", engine.Correctness, true)
 		<-held.Done()
-		require.ErrorIs(t, held.Err(), engine.ErrTaken)
+		require.ErrorIs(t, held.Err(), lease.ErrTaken)
 		require.ErrorContains(t, held.Err(), "correctness")
 		next := waiting.granted()
 		require.Equal(t, engine.Correctness, next.Mode())
 		require.True(t, next.Token().Newer(held.Token()))
-		require.NoError(t, next.Release(patient(t)))
+		require.NoError(t, next.Release(bounded(t)))
 	}
 }
 
-// TestMoveToEfficiency: a holder keeps its lock until it releases it, then a waiter
-// gets it in the other mode.
-func TestMoveToEfficiency(t *testing.T) {
+// TestMigrationToEfficiency checks that a holder keeps its lock until it releases it and
+// that waiters then get the lock in the other mode.
+func TestMigrationToEfficiency(t *testing.T) {
+	t.Parallel()
 	s := startService(t, 1)
 	holder, _ := s.dial()
 	other, _ := s.dial(client.WithoutRedis())
-	held, err := holder.Acquire(patient(t), "slow/a")
+	held, err := holder.Acquire(bounded(t), "slow/a")
 	require.NoError(t, err)
-	kept, err := holder.Acquire(patient(t), "elsewhere")
+	kept, err := holder.Acquire(bounded(t), "elsewhere")
 	require.NoError(t, err)
 	waiting, through := start(t, holder, "slow/a"), start(t, other, "slow/a")
-	s.move("slow/", engine.Efficiency, false)
-	_, err = other.TryAcquire(patient(t), "slow/b")
-	require.ErrorIs(t, err, engine.ErrUnavailable)
+	s.migrate("slow/", engine.Efficiency, false)
+	_, err = other.TryAcquire(bounded(t), "slow/b")
+	require.ErrorIs(t, err, lease.ErrUnavailable)
 	require.ErrorContains(t, err, "moving")
-	require.NoError(t, held.Renew(patient(t)), "a holder keeps its lock")
-	require.NoError(t, held.Release(patient(t)))
+	require.NoError(t, held.Renew(bounded(t)), "a holder keeps its lock")
+	require.NoError(t, held.Release(bounded(t)))
 	last := held.Token()
 	for range 2 {
 		var next *lease.Lease
@@ -100,31 +102,34 @@ func TestMoveToEfficiency(t *testing.T) {
 		require.Equal(t, engine.Efficiency, next.Mode())
 		require.True(t, next.Token().Newer(last))
 		last = next.Token()
-		require.NoError(t, next.Release(patient(t)))
+		require.NoError(t, next.Release(bounded(t)))
 	}
-	require.NoError(t, kept.Err(), "a lock that does not move is not touched")
+	require.NoError(t, kept.Err(), "a lock that does not migrate keeps its holder")
 }
 
-// TestMoveNow breaks the holder in correctness mode.
-func TestMoveNow(t *testing.T) {
+// TestMigrationNow checks that a migration without waiting breaks the holder.
+func TestMigrationNow(t *testing.T) {
+	t.Parallel()
 	s := startService(t, 1)
 	c, _ := s.dial()
-	held, err := c.Acquire(patient(t), "slow/a")
+	held, err := c.Acquire(bounded(t), "slow/a")
 	require.NoError(t, err)
-	s.move("slow/", engine.Efficiency, true)
+	s.migrate("slow/", engine.Efficiency, true)
 	<-held.Done()
-	require.ErrorIs(t, held.Err(), engine.ErrLost)
-	next, err := c.Acquire(patient(t), "slow/a")
+	require.ErrorIs(t, held.Err(), lease.ErrLost)
+	next, err := c.Acquire(bounded(t), "slow/a")
 	require.NoError(t, err)
 	require.Equal(t, engine.Efficiency, next.Mode())
 	require.True(t, next.Token().Newer(held.Token()))
 }
 
-// TestMovesUnderLoad: several clients, several ways, both directions.
-func TestMovesUnderLoad(t *testing.T) {
+// TestMigrationsUnderLoad migrates a lock back and forth while clients use it directly
+// and through the service.
+func TestMigrationsUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := startService(t, 2)
 	clients := []*lease.Client{first(s.dial()), first(s.dial()), first(s.dial(client.WithoutRedis()))}
-	ctx, cancel := context.WithCancel(patient(t))
+	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
 	var (
 		mu     sync.Mutex
@@ -163,12 +168,12 @@ func TestMovesUnderLoad(t *testing.T) {
 			mode = engine.Efficiency
 		}
 		before := granted(mode)
-		s.move("fast/", mode, i%4 < 2)
+		s.migrate("fast/", mode, i%4 < 2)
 		if i%4 < 2 || mode == engine.Efficiency {
 			eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 			continue
 		}
-		_, err := s.leader().SetPolicy(patient(t), engine.Policy{Prefix: "fast/", Mode: mode, TTL: ttl}, 0, true) // do not wait for the longest TTL
+		_, err := s.leader().SetPolicy(bounded(t), engine.Policy{Prefix: "fast/", Mode: mode, TTL: ttl}, 0, true) // do not wait for the longest TTL
 		require.NoError(t, err)
 		eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 	}
@@ -184,35 +189,33 @@ func TestMovesUnderLoad(t *testing.T) {
 
 func first(c *lease.Client, _ *lines) *lease.Client { return c }
 
-// gate lets connections through until it is shut.
-type gate struct {
+// breaker is a dialer that can cut all connections.
+type breaker struct {
 	mu    sync.Mutex
 	isCut bool
 	conns []net.Conn
 }
 
-func newGate() *gate { return &gate{} }
-
-func (g *gate) option() client.Option {
+func (b *breaker) option() client.Option {
 	return client.WithRedis(func(string) *redis.Options {
 		return &redis.Options{Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.isCut {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.isCut {
 				return nil, errCut
 			}
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			g.conns = append(g.conns, conn)
+			b.conns = append(b.conns, conn)
 			return conn, err
 		}}
 	})
 }
 
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.isCut = true
-	for _, conn := range g.conns {
+func (b *breaker) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isCut = true
+	for _, conn := range b.conns {
 		_ = conn.Close()
 	}
 }
