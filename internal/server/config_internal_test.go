@@ -5,14 +5,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
 
-// A member that chooses no clock has the one that goes on in suspend: by the other
-// it would count the time of leases on Redis wrongly after it slept.
-func TestAMemberCountsSuspendUnlessToldOtherwise(t *testing.T) {
-	c, err := Config{Node: &raftstore.Node{}, Feed: NewFeed()}.filled()
+// The default clock counts the time that the machine was suspended. With the other
+// clock, a member would miscount the TTLs of leases on Redis after a suspend.
+func TestDefaultClockCountsSuspend(t *testing.T) {
+	c, err := Config{Node: &raftstore.Node{}, Hub: watch.NewHub()}.filled()
 	require.NoError(t, err)
 	require.Equal(t, engine.SystemClock(), c.Clock)
 	require.NotEqual(t, engine.MonotonicClock(), c.Clock)

@@ -18,17 +18,17 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// BenchmarkRemote measures what a client gets from a member in another process:
-// acquire and release of a lock of its own for each caller, over the session
-// stream and with unary calls. One operation is an acquire or a release.
+// BenchmarkRemote measures acquire and release at a member in another process, over
+// the session stream and with unary calls. Each caller has a lock of its own. One
+// operation is an acquire or a release.
 //
 //	go test -run '^$' -bench Remote ./internal/server
 func BenchmarkRemote(b *testing.B) {
-	c := startCluster(b, 1)
+	c := startCluster(b, 1, engine.Fleet{})
 	address := c.members[0].spec.API
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
-			session, err := client(b, []string{address}).Open(patient(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: engine.MaxTTL})
+			session, err := newClient(b, []string{address}).Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: engine.MaxTTL})
 			require.NoError(b, err)
 			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
 				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
@@ -39,7 +39,7 @@ func BenchmarkRemote(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("unary/callers=%d", callers), func(b *testing.B) {
 			api := pb.NewLeaseServiceClient(dial(b, address))
-			session, err := api.OpenSession(patient(b), &pb.OpenSessionRequest{Ttl: engine.MaxTTL.String()})
+			session, err := api.OpenSession(testContext(b), &pb.OpenSessionRequest{Ttl: engine.MaxTTL.String()})
 			require.NoError(b, err)
 			measure(b, c.members[0].command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
 				if _, err := api.Acquire(ctx, &pb.AcquireRequest{Resource: name, SessionId: session.SessionId, Nonce: uint64(nonce)}); err != nil {
@@ -52,18 +52,18 @@ func BenchmarkRemote(b *testing.B) {
 	}
 }
 
-// BenchmarkRemoteEfficiency is BenchmarkRemote for locks in efficiency mode on five
-// Redis servers, through a follower.
+// BenchmarkRemoteEfficiency measures locks in efficiency mode on five Redis servers,
+// through a follower.
 //
 //	go test -run '^$' -bench RemoteEfficiency ./internal/server
 func BenchmarkRemoteEfficiency(b *testing.B) {
-	c := startClusterOn(b, 3, fleetOf(startRedis(b, 5), longTTL))
-	setMode(b, c.leader().spec.API, "bench/", engine.Efficiency)
+	c := startClusterWithRedis(b, 3, fleetOf(startRedis(b, 5), longTTL))
+	setMode(b, c.awaitLeader().spec.API, "bench/", engine.Efficiency)
 	c.awaitApplied("bench/", engine.Efficiency)
 	follower := c.follower()
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("stream/callers=%d", callers), func(b *testing.B) {
-			session, err := client(b, []string{follower.spec.API}).Efficiency().Open(patient(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
+			session, err := newClient(b, []string{follower.spec.API}).Efficiency().Open(testContext(b), engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
 			require.NoError(b, err)
 			measure(b, follower.command.Process.Pid, callers, func(ctx context.Context, nonce engine.Nonce, name string) error {
 				if _, err := session.Acquire(ctx, engine.Request{Nonce: nonce, Resources: []fencing.Resource{fencing.Resource(name)}}); err != nil {
@@ -75,14 +75,14 @@ func BenchmarkRemoteEfficiency(b *testing.B) {
 	}
 }
 
-// measure has so many callers make b.N pairs of operations together. What the
-// processors have worked for an operation, in client and server together, says
-// more than its time on a machine that has other things to do.
+// measure makes callers run b.N pairs of operations together. It also reports the
+// processor time of client and server for an operation, which says more than the
+// duration on a busy machine.
 func measure(b *testing.B, server, callers int, pair func(ctx context.Context, nonce engine.Nonce, name string) error) {
 	b.Helper()
 	var next atomic.Int64
 	var work sync.WaitGroup
-	before := worked(b, os.Getpid()) + worked(b, server)
+	before := processorTime(b, os.Getpid()) + processorTime(b, server)
 	b.ResetTimer()
 	for i := range callers {
 		work.Go(func() {
@@ -100,16 +100,15 @@ func measure(b *testing.B, server, callers int, pair func(ctx context.Context, n
 	}
 	work.Wait()
 	b.StopTimer()
-	b.ReportMetric(float64((worked(b, os.Getpid())+worked(b, server)-before).Microseconds())/float64(2*b.N), "cpu-us/op")
+	b.ReportMetric(float64((processorTime(b, os.Getpid())+processorTime(b, server)-before).Microseconds())/float64(2*b.N), "cpu-us/op")
 	b.ReportMetric(float64(2*b.N)/b.Elapsed().Seconds(), "ops/s")
 	b.ReportMetric(float64(b.Elapsed().Microseconds())*float64(callers)/float64(2*b.N), "us/op")
 }
 
-// worked is the time that a process has had a processor; 0 where that is not
-// told.
-func worked(b *testing.B, pid int) time.Duration {
+// processorTime returns the processor time of a process, or 0 where it is not known.
+func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
-	const tick = 10 * time.Millisecond // of every Linux that Go runs on
+	const tick = 10 * time.Millisecond // on every Linux that Go supports
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0

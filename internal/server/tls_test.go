@@ -23,7 +23,7 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// certificate is a self-signed one for loopback, and who trusts it.
+// certificate returns a self-signed certificate for loopback, and a pool that trusts it.
 func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -40,16 +40,16 @@ func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// TestTLS: gRPC, HTTP/1.1, and a client that would rather speak HTTP/2, on one
-// port.
+// With TLS, one port serves gRPC, HTTP/1.1 and clients that prefer HTTP/2.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	own, pool := certificate(t)
-	s := startOne(t, func(c *server.Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{own}} })
+	s := startServer(t, func(c *server.Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{own}} })
 
-	backend := client(t, []string{s.Address()}, remote.WithTLS(&tls.Config{RootCAs: pool}))
-	session, err := backend.Open(patient(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
+	backend := newClient(t, []string{s.Address()}, remote.WithTLS(&tls.Config{RootCAs: pool}))
+	session, err := backend.Open(testContext(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Minute})
 	require.NoError(t, err)
-	require.NoError(t, session.Close(patient(t)))
+	require.NoError(t, session.Close(testContext(t)))
 
 	for _, protocols := range [][]string{{"http/1.1"}, {"h2", "http/1.1"}, nil} {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, NextProtos: protocols}, ForceAttemptHTTP2: len(protocols) == 2}
@@ -61,13 +61,14 @@ func TestTLS(t *testing.T) {
 		transport.CloseIdleConnections()
 	}
 
-	_, err = client(t, []string{s.Address()}, remote.WithTimeout(time.Second)).Inspect(patient(t), "a")
-	require.ErrorIs(t, err, engine.ErrUnavailable, "without TLS nobody gets in, and nothing has happened")
-	_, err = client(t, []string{s.Address()}, remote.WithTimeout(time.Second), remote.WithTLS(&tls.Config{})).Inspect(patient(t), "a")
-	require.ErrorIs(t, err, engine.ErrUnavailable, "nor does a client talk to a server that it does not know")
+	_, err = newClient(t, []string{s.Address()}, remote.WithTimeout(time.Second)).Inspect(testContext(t), "a")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "the port serves TLS only")
+	_, err = newClient(t, []string{s.Address()}, remote.WithTimeout(time.Second), remote.WithTLS(&tls.Config{})).Inspect(testContext(t), "a")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "the client does not trust the certificate")
 }
 
 func TestAddresses(t *testing.T) {
+	t.Parallel()
 	secure := &tls.Config{}
 	require.NoError(t, server.CheckAddress("127.0.0.1:7420", nil))
 	require.NoError(t, server.CheckAddress("[::1]:7420", nil))
@@ -84,12 +85,13 @@ func TestAddresses(t *testing.T) {
 	require.NoError(t, err)
 	defer listener.Close()
 	_, err = server.New(server.Config{Node: node, Hub: watch.NewHub()}, listener)
-	require.ErrorIs(t, err, server.ErrConfig, "the server refuses it too")
+	require.ErrorIs(t, err, server.ErrConfig)
 }
 
-// TestGarbage: who speaks neither protocol is refused, and others are served on.
+// Connections with neither protocol are closed, and do not disturb others.
 func TestGarbage(t *testing.T) {
-	s := startOne(t)
+	t.Parallel()
+	s := startServer(t)
 	for _, text := range []string{"", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense nonsense nonsense", "GET", "\x16\x03\x01nonsense\r\n\r\n"} {
 		conn, err := net.Dial("tcp", s.Address())
 		require.NoError(t, err)
@@ -97,6 +99,5 @@ func TestGarbage(t *testing.T) {
 		require.NoError(t, err)
 		conn.Close()
 	}
-	code, answer := post(t, s.Address(), "/v1/acquire", `{"resource":"a"}`)
-	require.Equal(t, http.StatusOK, code, answer)
+	mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a"}`)
 }

@@ -17,7 +17,6 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
@@ -25,15 +24,15 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// startGuarded starts a server with one user, and returns its secret.
-func startGuarded(t *testing.T) (*server.Server, *auth.Users, string) {
+// startWithUser starts a server with the user alice, and returns her secret.
+func startWithUser(t *testing.T) (*server.Server, *auth.Users, string) {
 	t.Helper()
 	text := secret.New()
 	users := auth.NewUsers([]auth.User{{Name: "alice", Hash: secret.HashOf(text)}})
-	return startOne(t, func(c *server.Config) { c.Users = users }), users, text
+	return startServer(t, func(c *server.Config) { c.Users = users }), users, text
 }
 
-// dialAs is a connection that shows a secret, none if it is empty.
+// dialAs connects with a secret, or without one if it is empty.
 func dialAs(t *testing.T, address, text string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, secret.DialOptions(nil, text)...)
@@ -42,27 +41,27 @@ func dialAs(t *testing.T, address, text string) *grpc.ClientConn {
 	return conn
 }
 
-// send makes an HTTP call with a header, none if it is empty.
+// send makes an HTTP call with an Authorization header, unless it is empty.
 func send(t *testing.T, request *http.Request, authorization string) *http.Response {
 	t.Helper()
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
-	response, err := http.DefaultClient.Do(request.WithContext(patient(t)))
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	t.Cleanup(func() { response.Body.Close() })
 	return response
 }
 
-// TestEveryMethodAsksWhoCalls: by gRPC, every method but health is refused
-// without a secret, and nothing has happened.
-func TestEveryMethodAsksWhoCalls(t *testing.T) {
-	s, _, text := startGuarded(t)
+// Every gRPC method but health needs the secret of a user.
+func TestMethodsNeedSecret(t *testing.T) {
+	t.Parallel()
+	s, _, text := startWithUser(t)
 	for _, service := range []grpc.ServiceDesc{pb.LeaseService_ServiceDesc, pb.PolicyService_ServiceDesc, pb.RedisService_ServiceDesc, pb.ClusterService_ServiceDesc} {
-		for _, shown := range []string{"", secret.New()} {
-			conn := dialAs(t, s.Address(), shown)
+		for _, wrong := range []string{"", secret.New()} {
+			conn := dialAs(t, s.Address(), wrong)
 			for _, m := range service.Methods {
-				err := conn.Invoke(patient(t), "/"+service.ServiceName+"/"+m.MethodName, &pb.HealthRequest{}, &pb.HealthResponse{})
+				err := conn.Invoke(testContext(t), "/"+service.ServiceName+"/"+m.MethodName, &pb.HealthRequest{}, &pb.HealthResponse{})
 				if m.MethodName == "Health" {
 					require.NoError(t, err)
 					continue
@@ -71,26 +70,27 @@ func TestEveryMethodAsksWhoCalls(t *testing.T) {
 				require.ErrorIs(t, wire.FromStatus(err), wire.ErrUnauthenticated)
 			}
 			for _, m := range service.Streams {
-				stream, err := conn.NewStream(patient(t), &m, "/"+service.ServiceName+"/"+m.StreamName)
+				stream, err := conn.NewStream(testContext(t), &m, "/"+service.ServiceName+"/"+m.StreamName)
 				require.NoError(t, err)
 				err = stream.RecvMsg(&pb.SessionResponse{})
 				require.Equal(t, codes.Unauthenticated, status.Code(err), m.StreamName)
 			}
 		}
 	}
-	_, err := grpc_health_v1.NewHealthClient(dialAs(t, s.Address(), "")).Check(patient(t), &grpc_health_v1.HealthCheckRequest{})
+	_, err := grpc_health_v1.NewHealthClient(dialAs(t, s.Address(), "")).Check(testContext(t), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
-	_, err = pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Acquire(patient(t), &pb.AcquireRequest{Resource: "a"})
+	_, err = pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Acquire(testContext(t), &pb.AcquireRequest{Resource: "a"})
 	require.NoError(t, err)
 }
 
-// TestHTTPAsksWhoCalls: the same over HTTP. That a member has forwarded a call is
-// no proof of anything.
-func TestHTTPAsksWhoCalls(t *testing.T) {
-	s, _, text := startGuarded(t)
+// Every HTTP call but health needs the secret of a user, also one with the header of
+// a forwarded call.
+func TestHTTPNeedsSecret(t *testing.T) {
+	t.Parallel()
+	s, _, text := startWithUser(t)
 	for name, header := range map[string]string{
-		"no secret": "", "another secret": secret.Header(secret.New()), "no kind": text, "basic": "Basic " + text,
-		"a hash": secret.Header("sha256:00"), "a password": secret.Header("hunter2"), "nothing": "Bearer ",
+		"no secret": "", "unknown secret": secret.Header(secret.New()), "no scheme": text, "basic": "Basic " + text,
+		"hash": secret.Header("sha256:00"), "password": secret.Header("hunter2"), "empty": "Bearer ",
 	} {
 		for _, path := range []string{"/v1/acquire", "/v1/watch", "/v1/save-snapshot", "/v1/status", "/v1/none", "/leased.v1.LeaseService/Acquire"} {
 			for _, by := range []string{"", "n2"} {
@@ -104,7 +104,7 @@ func TestHTTPAsksWhoCalls(t *testing.T) {
 				answer, err := io.ReadAll(response.Body)
 				require.NoError(t, err)
 				require.Contains(t, string(answer), `"code":"unauthenticated"`)
-				require.Contains(t, string(answer), "leased user add", "it says what to do")
+				require.Contains(t, string(answer), "leased user add")
 				require.NotContains(t, string(answer), text)
 			}
 		}
@@ -117,52 +117,52 @@ func TestHTTPAsksWhoCalls(t *testing.T) {
 	require.Equal(t, http.StatusOK, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"a"}`), secret.Header(text)).StatusCode)
 }
 
-// TestRemovedUser: the next call of a removed user is refused, and what it has
-// under way ends: its session stream, its watches, a call that waits. A user that
-// stays notices nothing.
+// When a user is removed, its session stream, its watches and its waiting calls end,
+// and its next call is rejected. Other users are not disturbed.
 func TestRemovedUser(t *testing.T) {
-	s, users, text := startGuarded(t)
-	stays := secret.New()
-	alice, bob := auth.User{Name: "alice", Hash: secret.HashOf(text)}, auth.User{Name: "bob", Hash: secret.HashOf(stays)}
+	t.Parallel()
+	s, users, text := startWithUser(t)
+	bobs := secret.New()
+	alice, bob := auth.User{Name: "alice", Hash: secret.HashOf(text)}, auth.User{Name: "bob", Hash: secret.HashOf(bobs)}
 	users.Replace([]auth.User{alice, bob})
 
 	open := func(text string) pb.LeaseService_SessionClient {
-		stream, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Session(patient(t))
+		stream, err := pb.NewLeaseServiceClient(dialAs(t, s.Address(), text)).Session(testContext(t))
 		require.NoError(t, err)
 		id := engine.NewSessionID()
 		require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 1, Session: id[:],
-			Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(time.Minute)}}}}}))
+			Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(10 * time.Minute)}}}}}))
 		answer, err := stream.Recv()
 		require.NoError(t, err)
 		require.Nil(t, answer.Answers[0].Error)
 		return stream
 	}
-	removed, kept := open(text), open(stays)
+	removed, kept := open(text), open(bobs)
 	watch := send(t, newPost(t, s.Address(), "/v1/watch", `{"resource":"a"}`), secret.Header(text))
 	lines := bufio.NewReader(watch.Body)
 	line, err := lines.ReadString('\n')
 	require.NoError(t, err)
 	require.Contains(t, line, "synced")
-	require.Equal(t, http.StatusOK, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"b","ttl":"10m"}`), secret.Header(stays)).StatusCode)
+	require.Equal(t, http.StatusOK, send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"b","ttl":"10m"}`), secret.Header(bobs)).StatusCode)
 	waits := make(chan error, 1)
 	waiter := pb.NewLeaseServiceClient(dialAs(t, s.Address(), text))
-	ctx := patient(t)
+	ctx := testContext(t)
 	go func() {
 		_, err := waiter.Acquire(ctx, &pb.AcquireRequest{Resource: "b", Wait: "10m"})
 		waits <- err
 	}()
-	reader := pb.NewLeaseServiceClient(dialAs(t, s.Address(), stays))
-	eventually(t, "it waits", func() bool {
+	reader := pb.NewLeaseServiceClient(dialAs(t, s.Address(), bobs))
+	eventually(t, "the call waits", func() bool {
 		status, err := reader.Inspect(ctx, &pb.InspectRequest{Resource: "b"})
 		return err == nil && len(status.Lock.Waiters) == 1
 	})
 
 	users.Replace([]auth.User{bob})
 	_, err = removed.Recv()
-	require.Error(t, err, "the stream goes on")
+	require.Error(t, err, "the stream ends")
 	last, err := io.ReadAll(lines)
 	require.NoError(t, err, "the watch ends")
-	require.Contains(t, string(last), `"code":"uncertain","message":`, "and says so")
+	require.Contains(t, string(last), `"code":"uncertain","message":`)
 	require.Contains(t, string(last), "user alice was removed")
 	require.ErrorIs(t, wire.FromStatus(<-waits), engine.ErrUncertain)
 	_, err = waiter.Inspect(ctx, &pb.InspectRequest{Resource: "a"})
@@ -170,55 +170,56 @@ func TestRemovedUser(t *testing.T) {
 
 	id := engine.NewSessionID()
 	require.NoError(t, kept.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 2, Session: id[:],
-		Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(time.Minute)}}}}}))
+		Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(10 * time.Minute)}}}}}))
 	_, err = kept.Recv()
-	require.NoError(t, err, "who stays is not disturbed")
+	require.NoError(t, err)
 }
 
-// TestClientWithASecret: the Go client shows it on its stream and beside it, and
-// says at once what is wrong with it.
-func TestClientWithASecret(t *testing.T) {
-	s, users, text := startGuarded(t)
-	backend := client(t, []string{s.Address()}, remote.WithSecret(text))
+// The Go client sends its secret with all calls. A wrong secret fails at once, without
+// retries.
+func TestClientSendsSecret(t *testing.T) {
+	t.Parallel()
+	s, users, text := startWithUser(t)
+	backend := newClient(t, []string{s.Address()}, remote.WithSecret(text))
 	locks, err := lease.New(backend)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = locks.Close(context.Background()) })
-	held, err := locks.Acquire(patient(t), "a")
+	held, err := locks.Acquire(testContext(t), "a")
 	require.NoError(t, err)
-	_, err = backend.Inspect(patient(t), "a")
+	_, err = backend.Inspect(testContext(t), "a")
 	require.NoError(t, err)
-	require.NoError(t, held.Release(patient(t)))
+	require.NoError(t, held.Release(testContext(t)))
 
 	for _, options := range [][]remote.Option{nil, {remote.WithSecret(secret.New())}} {
-		stranger := client(t, []string{s.Address()}, options...)
-		_, err = stranger.Inspect(patient(t), "a")
+		wrong := newClient(t, []string{s.Address()}, options...)
+		_, err = wrong.Inspect(testContext(t), "a")
 		require.ErrorIs(t, err, wire.ErrUnauthenticated)
-		locks, err := lease.New(stranger)
+		locks, err := lease.New(wrong)
 		require.NoError(t, err)
-		_, err = locks.Acquire(context.Background(), "a") // without a limit: it must not wait
+		_, err = locks.Acquire(context.Background(), "a") // no deadline: the call must not wait
 		require.ErrorIs(t, err, wire.ErrUnauthenticated)
 		require.ErrorIs(t, err, engine.ErrInvalid)
-		require.NotErrorIs(t, err, engine.ErrUncertain, "the stream was refused at the door")
-		require.ErrorIs(t, stranger.Watch(patient(t), "a", func(engine.Status) {}), wire.ErrUnauthenticated)
-		require.NoError(t, locks.Close(patient(t)))
+		require.NotErrorIs(t, err, engine.ErrUncertain, "the service rejected the stream")
+		require.ErrorIs(t, wrong.Watch(testContext(t), "a", func(engine.Status) {}), wire.ErrUnauthenticated)
+		require.NoError(t, locks.Close(testContext(t)))
 	}
 	users.Replace(nil)
-	_, err = backend.Inspect(patient(t), "a")
+	_, err = backend.Inspect(testContext(t), "a")
 	require.ErrorIs(t, err, wire.ErrUnauthenticated)
 }
 
-// TestOnlyMembersSayWhereMembersAre: who can say where the API of a member is
-// gets the secrets that are shown there. A user who is no member cannot, by any
-// way; what is no business of members stays open to it.
-func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
-	s, users, alice := startGuarded(t)
+// Calls that can redirect the secrets of members and clients to another address need
+// the account of a member. Other calls do not.
+func TestMemberCallsNeedMemberAccount(t *testing.T) {
+	t.Parallel()
+	s, users, alice := startWithUser(t)
 	member := secret.New()
 	users.Replace([]auth.User{{Name: "alice", Hash: secret.HashOf(alice)}, {Name: "members", Hash: secret.HashOf(member), Member: true}})
 	evil := freePort(t)
 	as := func(text string) pb.ClusterServiceClient {
 		return pb.NewClusterServiceClient(dialAs(t, s.Address(), text))
 	}
-	ctx := patient(t)
+	ctx := testContext(t)
 	for name, call := range map[string]func(pb.ClusterServiceClient) error{
 		"announce": func(c pb.ClusterServiceClient) error {
 			_, err := c.Announce(ctx, &pb.AnnounceRequest{Id: "n1", ApiAddress: evil})
@@ -248,7 +249,7 @@ func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
 			return err
 		},
 	} {
-		require.ErrorContains(t, call(as(alice)), "is for the account of a member", name)
+		require.ErrorContains(t, call(as(alice)), "requires a member account", name)
 		body := `{"id":"n1","raftAddress":"` + evil + `","apiAddress":"` + evil + `"}`
 		for _, by := range []string{"", "n2"} {
 			request := newPost(t, s.Address(), "/v1/"+name, body)
@@ -262,7 +263,7 @@ func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, status.Members, 1)
 	_, err = as(alice).Transfer(ctx, &pb.TransferRequest{})
-	require.ErrorContains(t, err, "there is no other member that votes", "an operator may still ask for it")
+	require.ErrorContains(t, err, "there is no other voter", "an operator may call it")
 
 	_, err = as(member).AddLearner(ctx, &pb.AddLearnerRequest{Id: "n2", RaftAddress: evil, ApiAddress: "http://" + evil + "/x"})
 	require.ErrorContains(t, err, "must be host:port")
@@ -270,21 +271,22 @@ func TestOnlyMembersSayWhereMembersAre(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReloadMemberByMember: while members read their users again one after the
-// other, a client gets in where it is known, and fails when all have refused.
-func TestReloadMemberByMember(t *testing.T) {
-	old, _, _ := startGuarded(t)
-	reloaded, _, text := startGuarded(t)
+// While members reload their users one after the other, a client uses a member that
+// knows it, and fails when all members reject it.
+func TestClientTriesMembersThatKnowIt(t *testing.T) {
+	t.Parallel()
+	old, _, _ := startWithUser(t)
+	reloaded, _, text := startWithUser(t)
 	endpoints := []string{old.Address(), reloaded.Address()}
-	_, err := client(t, endpoints, remote.WithSecret(text)).Inspect(patient(t), "a")
+	_, err := newClient(t, endpoints, remote.WithSecret(text)).Inspect(testContext(t), "a")
 	require.NoError(t, err)
-	locks, err := lease.New(client(t, endpoints, remote.WithSecret(text)))
+	locks, err := lease.New(newClient(t, endpoints, remote.WithSecret(text)))
 	require.NoError(t, err)
-	held, err := locks.Acquire(patient(t), "a")
+	held, err := locks.Acquire(testContext(t), "a")
 	require.NoError(t, err)
-	require.NoError(t, held.Release(patient(t)))
-	require.NoError(t, locks.Close(patient(t)))
-	nobody := client(t, endpoints, remote.WithSecret(secret.New()))
-	_, err = nobody.Inspect(context.Background(), "a") // without a limit: it must not wait
+	require.NoError(t, held.Release(testContext(t)))
+	require.NoError(t, locks.Close(testContext(t)))
+	nobody := newClient(t, endpoints, remote.WithSecret(secret.New()))
+	_, err = nobody.Inspect(context.Background(), "a") // no deadline: the call must not wait
 	require.ErrorIs(t, err, wire.ErrUnauthenticated)
 }

@@ -24,23 +24,23 @@ var (
 	start = engine.NewInstant(time.Unix(1000, 0), time.Hour)
 )
 
-// ready is the state of a log whose fleet serves, at a version.
+// ready returns the state of a log whose fleet serves, at a version.
 func ready(version uint64) machine.Efficiency {
 	return machine.Efficiency{Version: version, Fleet: three, Ready: true, Ceiling: 3 * jump, Assigned: three.Addresses}
 }
 
-// voter is a node with a version, where the log wants it otherwise.
+// voter returns a node with a version that otherwise meets the goal.
 func voter(version uint64) fleet.Node {
 	return fleet.Node{Report: recovery.Report{Reached: true, Live: &recovery.State{Version: version, Fleet: three.Fingerprint(), Ceiling: 3 * jump}}}
 }
 
-// empty is a node that lost everything.
+// empty returns a node that lost its data.
 func empty() fleet.Node { return fleet.Node{Report: recovery.Report{Reached: true}} }
 
-// lost is a node that cannot be reached.
+// lost returns a node that cannot be reached.
 func lost() fleet.Node { return fleet.Node{} }
 
-// former is an empty node with the remains of a former life.
+// former returns an empty node that still has the data from before a restart.
 func former(version uint64, ceiling fencing.Token) fleet.Node {
 	return fleet.Node{Report: recovery.Report{Reached: true, Former: &recovery.State{Version: version, Ceiling: ceiling}}}
 }
@@ -61,29 +61,29 @@ func TestPlanStep(t *testing.T) {
 		}
 		return s
 	}
-	move := func(m machine.Move) func(*machine.Efficiency) {
+	migrating := func(m machine.Move) func(*machine.Efficiency) {
 		return func(s *machine.Efficiency) { s.Moves = []machine.Move{m} }
 	}
 	now := func(m machine.Move) machine.Move { m.Now = true; return m }
 	restored := func(s *machine.Efficiency) { s.Ready, s.Restored = false, true }
 	fresh := machine.Efficiency{Version: 1, Fleet: three, Fresh: true}
 	for _, c := range []struct {
-		name    string
-		state   machine.Efficiency
-		nodes   []fleet.Node
-		want    []fleet.Kind
-		moves   string
-		waiting string
+		name      string
+		state     machine.Efficiency
+		nodes     []fleet.Node
+		want      []fleet.Kind
+		migration string
+		waiting   string
 	}{
 		{name: "no fleet", state: machine.Efficiency{Version: 3}},
-		{name: "all well", state: ready(7), nodes: []fleet.Node{voter(7), voter(7), voter(7)}},
+		{name: "all nodes at the goal", state: ready(7), nodes: []fleet.Node{voter(7), voter(7), voter(7)}},
 		{name: "another service uses the nodes", state: ready(7), nodes: []fleet.Node{voter(6), empty(), voter(9)},
-			waiting: "the Redis nodes to be left alone: another service uses them under the same namespace; give one of the services another namespace"},
-		{name: "nodes behind", state: ready(7), nodes: []fleet.Node{voter(6), voter(7), lost()}, want: []fleet.Kind{fleet.Advance}},
+			waiting: "another service to stop using the Redis nodes under the same namespace; give one of the services another namespace"},
+		{name: "a node behind", state: ready(7), nodes: []fleet.Node{voter(6), voter(7), lost()}, want: []fleet.Kind{fleet.Advance}},
 		{name: "an empty node", state: ready(7), nodes: []fleet.Node{empty(), voter(7), voter(7)}, want: []fleet.Kind{fleet.Join}},
 		{name: "all empty at once", state: ready(7), nodes: []fleet.Node{empty(), empty(), empty()}, want: []fleet.Kind{fleet.Join, fleet.Join, fleet.Join}},
 		{name: "a first fleet", state: fresh, nodes: []fleet.Node{empty(), empty(), lost()}, want: []fleet.Kind{fleet.Reconcile},
-			waiting: "2 of 3 Redis nodes have reported how far tokens had come, 2 are needed"},
+			waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed"},
 		{name: "a first fleet that is reconciled", state: with(fresh, func(s *machine.Efficiency) { s.ReconcileVersion = 1 }),
 			nodes: []fleet.Node{empty(), empty(), lost()}, want: []fleet.Kind{fleet.Join, fleet.Join},
 			waiting: "0 of 3 Redis nodes have the new version, 2 are needed"},
@@ -91,24 +91,24 @@ func TestPlanStep(t *testing.T) {
 			nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishReconcile},
 			waiting: "2 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "restored, nodes without evidence", state: with(ready(7), restored), nodes: []fleet.Node{empty(), empty(), voter(9)},
-			waiting: "1 of 3 Redis nodes have reported how far tokens had come, 2 are needed; if the others are lost, 'leased redis init --floor' goes on without them"},
-		{name: "restored, remains count", state: with(ready(7), restored, move(leaving)), nodes: []fleet.Node{former(8, jump), empty(), voter(9)},
-			want: []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported how far tokens had come, 2 are needed",
-			moves: "efficiency mode to be ready: 2 of 3 Redis nodes have reported how far tokens had come, 2 are needed"},
-		{name: "to correctness, before a quorum", state: with(ready(7), move(leaving)), nodes: []fleet.Node{voter(7), voter(6), lost()},
-			want: []fleet.Kind{fleet.Advance}, moves: "1 of 3 Redis nodes have the new version, 2 are needed"},
-		{name: "to correctness, leases live", state: with(ready(7), move(leaving)), nodes: []fleet.Node{voter(7), voter(7), lost()},
-			moves: "leases of the efficiency mode to end, 1m0s left"},
-		{name: "to correctness, now", state: with(ready(7), move(now(leaving))), nodes: []fleet.Node{voter(7), voter(7), lost()},
+			waiting: "1 of 3 Redis nodes have reported their tokens, 2 are needed; if the others are lost, provide a floor with 'leased redis init --floor'"},
+		{name: "restored, data from before a restart counts", state: with(ready(7), restored, migrating(leaving)), nodes: []fleet.Node{former(8, jump), empty(), voter(9)},
+			want: []fleet.Kind{fleet.Reconcile}, waiting: "2 of 3 Redis nodes have reported their tokens, 2 are needed",
+			migration: "efficiency mode to be ready: 2 of 3 Redis nodes have reported their tokens, 2 are needed"},
+		{name: "to correctness, before a quorum", state: with(ready(7), migrating(leaving)), nodes: []fleet.Node{voter(7), voter(6), lost()},
+			want: []fleet.Kind{fleet.Advance}, migration: "1 of 3 Redis nodes have the new version, 2 are needed"},
+		{name: "to correctness, leases live", state: with(ready(7), migrating(leaving)), nodes: []fleet.Node{voter(7), voter(7), lost()},
+			migration: "leases in efficiency mode to end, 1m0s left"},
+		{name: "to correctness, now", state: with(ready(7), migrating(now(leaving))), nodes: []fleet.Node{voter(7), voter(7), lost()},
 			want: []fleet.Kind{fleet.FinishMigration}},
-		{name: "to correctness, now, before a quorum", state: with(ready(7), move(now(leaving))), nodes: []fleet.Node{voter(7), lost(), lost()},
-			moves: "1 of 3 Redis nodes have the new version, 2 are needed"},
-		{name: "to efficiency, held", state: with(ready(7), move(machine.Move{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7, Holders: 3})),
-			nodes: []fleet.Node{voter(7), voter(7), voter(7)}, moves: "3 holders to release"},
-		{name: "to efficiency", state: with(ready(7), move(coming)), nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishMigration}},
-		{name: "to efficiency, floor on too few", state: with(ready(7), move(coming), func(s *machine.Efficiency) { s.Floor = 5 }),
+		{name: "to correctness, now, before a quorum", state: with(ready(7), migrating(now(leaving))), nodes: []fleet.Node{voter(7), lost(), lost()},
+			migration: "1 of 3 Redis nodes have the new version, 2 are needed"},
+		{name: "to efficiency, held", state: with(ready(7), migrating(machine.Move{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7, Holders: 3})),
+			nodes: []fleet.Node{voter(7), voter(7), voter(7)}, migration: "3 holders to release"},
+		{name: "to efficiency", state: with(ready(7), migrating(coming)), nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishMigration}},
+		{name: "to efficiency, floor on too few", state: with(ready(7), migrating(coming), func(s *machine.Efficiency) { s.Floor = 5 }),
 			nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.Advance, fleet.Advance},
-			moves: "0 of 3 Redis nodes have the new version, 2 are needed"},
+			migration: "0 of 3 Redis nodes have the new version, 2 are needed"},
 		{name: "to efficiency, without a fleet", state: machine.Efficiency{Version: 7, Moves: []machine.Move{coming}}, want: []fleet.Kind{fleet.FinishMigration}},
 		{name: "another fleet, before a quorum", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }),
 			nodes: []fleet.Node{voter(7), voter(6), lost()}, want: []fleet.Kind{fleet.Advance},
@@ -117,20 +117,20 @@ func TestPlanStep(t *testing.T) {
 			nodes: []fleet.Node{voter(7), voter(7), lost()}, waiting: "leases of the old fleet to end, 1m0s left"},
 		{name: "another fleet, now", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion, s.NextNow = other, 7, true }),
 			nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishFleet}},
-		{name: "another fleet, the old one gone", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion, s.NextForce, s.NextNow = other, 7, true, true }),
+		{name: "another fleet, the old one lost", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion, s.NextForce, s.NextNow = other, 7, true, true }),
 			nodes: []fleet.Node{lost(), lost(), lost()}, want: []fleet.Kind{fleet.FinishFleet}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			step := fleet.NewPlan().Step(c.state, c.nodes, start)
 			require.Equal(t, c.want, kinds(step))
-			require.Equal(t, c.moves, step.Migrations["p/"])
+			require.Equal(t, c.migration, step.Migrations["p/"])
 			require.Equal(t, c.waiting, step.Waiting)
 		})
 	}
 }
 
-// TestPlanWaitsForLeases: a move waits one maximal TTL from the moment at which a
-// quorum refuses older versions, and a new leader waits again.
+// A migration waits one maximal TTL from the time when a quorum rejects older
+// versions, and a new leader waits again.
 func TestPlanWaitsForLeases(t *testing.T) {
 	state := ready(7)
 	state.Moves = []machine.Move{{Prefix: "p/", From: engine.Efficiency, To: engine.Correctness, Version: 7}}
@@ -139,16 +139,16 @@ func TestPlanWaitsForLeases(t *testing.T) {
 	require.Equal(t, []fleet.Kind{fleet.Advance, fleet.Advance}, kinds(step))
 	met := start.Add(time.Hour)
 	require.Empty(t, kinds(plan.Step(state, nodes, met)))
-	require.Equal(t, "leases of the efficiency mode to end, 1s left", plan.Step(state, nodes, met.Add(maxTTL-time.Millisecond)).Migrations["p/"])
+	require.Equal(t, "leases in efficiency mode to end, 1s left", plan.Step(state, nodes, met.Add(maxTTL-time.Millisecond)).Migrations["p/"])
 	require.Equal(t, []fleet.Kind{fleet.FinishMigration}, kinds(plan.Step(state, nodes, met.Add(maxTTL))))
-	require.Empty(t, kinds(fleet.NewPlan().Step(state, nodes, met.Add(maxTTL))), "a new leader does not know since when")
+	require.Empty(t, kinds(fleet.NewPlan().Step(state, nodes, met.Add(maxTTL))), "a new leader does not know that time")
 
-	state.Moves[0].Version, state.Version = 9, 9 // aborted and begun again
+	state.Moves[0].Version, state.Version = 9, 9 // aborted and started again
 	require.NotContains(t, kinds(plan.Step(state, nodes, met.Add(maxTTL))), fleet.FinishMigration)
 }
 
-// TestPlanRecovers: join, then the range, then the initialisation, each only when
-// the one before has happened to the server that runs now.
+// An empty node joins, gets a range of tokens and is initialised, in this order, and
+// from the start again if it restarts.
 func TestPlanRecovers(t *testing.T) {
 	state, plan := ready(7), fleet.NewPlan()
 	joined := func(join string, quarantine time.Duration) []fleet.Node {
@@ -159,20 +159,20 @@ func TestPlanRecovers(t *testing.T) {
 	require.Equal(t, []fleet.Kind{fleet.Join}, kinds(plan.Step(state, joined("", 0), start)))
 	plan.Joined("a:1", "j1")
 	step := plan.Step(state, joined("j1", maxTTL), start)
-	require.Empty(t, kinds(step), "a range is assigned when the quarantine is over")
+	require.Empty(t, kinds(step), "the quarantine is not over")
 	require.Equal(t, "quarantine of Redis node a:1, 1m0s left", step.Waiting)
 	require.True(t, step.Busy)
-	require.Equal(t, []fleet.Kind{fleet.Join}, kinds(plan.Step(state, joined("", 0), start)), "it restarted again")
+	require.Equal(t, []fleet.Kind{fleet.Join}, kinds(plan.Step(state, joined("", 0), start)), "the node restarted again")
 	plan.Joined("a:1", "j2")
 	require.Equal(t, []fleet.Kind{fleet.Assign}, kinds(plan.Step(state, joined("j2", 0), start)))
 	plan.Assigned("a:1", machine.Range{Floor: 3 * jump, Ceiling: 4 * jump, Version: 7})
 	state.Ceiling = 4 * jump
 	require.Equal(t, []fleet.Kind{fleet.Advance, fleet.Advance, fleet.Initialise}, kinds(plan.Step(state, joined("j2", 0), start)),
-		"the others get the new ceiling first")
+		"the other nodes get the new ceiling first")
 	plan.Wait("a:1", start.Add(time.Second))
 	require.NotContains(t, kinds(plan.Step(state, joined("j2", 0), start)), fleet.Initialise)
 	require.Contains(t, kinds(plan.Step(state, joined("j2", 0), start.Add(time.Second))), fleet.Initialise)
-	require.Contains(t, kinds(plan.Step(state, joined("j3", 0), start.Add(time.Second))), fleet.Join, "another leader has joined it")
+	require.Contains(t, kinds(plan.Step(state, joined("j3", 0), start.Add(time.Second))), fleet.Join, "another leader made it join")
 
 	restored := state
 	restored.Ready, restored.Restored, restored.Version = false, true, 1<<33
@@ -181,7 +181,7 @@ func TestPlanRecovers(t *testing.T) {
 	require.Contains(t, kinds(plan.Step(restored, joined("j2", 0), start)), fleet.Join, "the log has forgotten the range")
 }
 
-// TestPlanFirstRange: the first node of a fleet has nothing to forget.
+// A node that never voted has forgotten nothing, and needs no quarantine.
 func TestPlanFirstRange(t *testing.T) {
 	state, plan := ready(7), fleet.NewPlan()
 	state.Assigned = []string{"b:1", "c:1"}
@@ -192,7 +192,7 @@ func TestPlanFirstRange(t *testing.T) {
 	require.Equal(t, []fleet.Kind{fleet.Assign}, kinds(plan.Step(state, []fleet.Node{n, voter(7), voter(7)}, start)))
 }
 
-// TestPlanRaisesTheCeiling: long before a node reaches it.
+// The Plan raises the ceiling long before a node reaches it.
 func TestPlanRaisesTheCeiling(t *testing.T) {
 	busy := voter(7)
 	busy.Live.Max = 3*jump - jump/2 + 1

@@ -24,7 +24,7 @@ func (r *Router) Acquire(ctx context.Context, request *engine.Request, try func(
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		var moving *engine.MigratingError
+		var migrating *engine.MigratingError
 		switch now, _ := r.Redis.Backend(); {
 		case mode == engine.Efficiency && now != nil && now != connected:
 			// The fleet has changed: leases of the old fleet are void.
@@ -34,8 +34,8 @@ func (r *Router) Acquire(ctx context.Context, request *engine.Request, try func(
 			if err := r.WaitTopology(ctx, topology.Version); err != nil {
 				return err
 			}
-		case request.Wait && errors.Is(err, engine.ErrUnavailable) && (!routed || errors.As(err, &moving)):
-			// The locks are in a migration, or efficiency mode is not ready.
+		case request.Wait && errors.Is(err, engine.ErrUnavailable) && (!routed || errors.As(err, &migrating)):
+			// The locks migrate, or efficiency mode is not ready.
 			if _, ended := r.Node.NextTopology(ctx, topology.Version); ended != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,7 +10,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// sessionStream is a client's stream, without the client.
+// sessionStream is a session stream without a client.
 type sessionStream struct {
 	t      testing.TB
 	id     engine.SessionID
@@ -18,12 +19,12 @@ type sessionStream struct {
 
 func openStream(t testing.TB, address string, id engine.SessionID) *sessionStream {
 	t.Helper()
-	stream, err := pb.NewLeaseServiceClient(dial(t, address)).Session(patient(t))
+	stream, err := pb.NewLeaseServiceClient(dial(t, address)).Session(testContext(t))
 	require.NoError(t, err)
 	return &sessionStream{t: t, id: id, stream: stream}
 }
 
-// do is one operation: its answer, and the code of its error.
+// do runs one operation, and returns its answer and the code of its error.
 func (s *sessionStream) do(op *pb.Operation) (*pb.Answer, string) {
 	s.t.Helper()
 	op.Session = s.id[:]
@@ -56,18 +57,49 @@ func (s *sessionStream) acquire(nonce uint64, name string) string {
 	return code
 }
 
-// A session has ended, and its client has not heard of it. Then a copy of the
-// request that opened it arrives: on another stream, or late on its own.
-func TestALateOpenHidesNoEnd(t *testing.T) {
-	s := startOne(t)
-	for name, sameStream := range map[string]bool{"on its own stream": true, "on another stream": false} {
+// A stream serves only sessions that were opened on it, and answers all operations of
+// one message.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	const many = 200
+	s := openStream(t, startServer(t).Address(), engine.NewSessionID())
+	require.Equal(t, "invalid", s.renew(), "the session is not open")
+	_, code := s.attach()
+	require.Equal(t, "expired", code, "attach never opens a session")
+	require.Empty(t, s.open())
+	require.Equal(t, "invalid", s.acquire(0, "a"), "nonce 0")
+
+	var operations []*pb.Operation
+	for i := range many {
+		operations = append(operations, &pb.Operation{Id: uint64(100 + i), Session: s.id[:],
+			Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: uint64(i + 1), Resources: []string{fmt.Sprint("lock ", i)}}}})
+	}
+	require.NoError(t, s.stream.Send(&pb.SessionRequest{Operations: operations}))
+	tokens := map[uint64]bool{}
+	for len(tokens) < many {
+		message, err := s.stream.Recv()
+		require.NoError(t, err)
+		for _, a := range message.Answers {
+			require.Nil(t, a.Error)
+			tokens[a.Token] = true
+		}
+	}
+}
+
+// A session has ended, and its client does not know it yet. A late copy of the
+// request that opened the session does not hide the end, neither on the same stream
+// nor on another.
+func TestLateOpenDoesNotHideEnd(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for name, sameStream := range map[string]bool{"same stream": true, "another stream": false} {
 		t.Run(name, func(t *testing.T) {
 			id := engine.NewSessionID()
 			client := openStream(t, s.Address(), id)
 			require.Empty(t, client.open())
-			require.Empty(t, client.open(), "a copy while it lives is nothing")
+			require.Empty(t, client.open(), "the session is open")
 			require.Empty(t, client.acquire(1, name))
-			_, err := pb.NewLeaseServiceClient(dial(t, s.Address())).CloseSession(patient(t), &pb.CloseSessionRequest{SessionId: id.String()})
+			_, err := pb.NewLeaseServiceClient(dial(t, s.Address())).CloseSession(testContext(t), &pb.CloseSessionRequest{SessionId: id.String()})
 			require.NoError(t, err)
 
 			late := client
@@ -76,15 +108,15 @@ func TestALateOpenHidesNoEnd(t *testing.T) {
 			}
 			code := late.open()
 			require.Equal(t, sameStream, code == "expired", code)
-			require.Equal(t, "expired", client.renew(), "it is told now")
+			require.Equal(t, "expired", client.renew())
 			require.Equal(t, "expired", client.acquire(2, name+" 2"))
 			_, code = client.attach()
-			require.Equal(t, "expired", code, "nor does it find it on this stream")
+			require.Equal(t, "expired", code)
 
 			next := openStream(t, s.Address(), id)
 			answer, code := next.attach()
 			require.Empty(t, code)
-			require.Empty(t, answer.Holds, "on a new one it sees that it holds nothing")
+			require.Empty(t, answer.Holds, "a new stream shows that the session holds nothing")
 			require.Empty(t, next.renew())
 		})
 	}

@@ -11,8 +11,9 @@ import (
 )
 
 func TestAcquireRenewRelease(t *testing.T) {
-	s := startOne(t)
-	code, first := post(t, s.Address(), "/leased.v1.LeaseService/Acquire", `{"resource":"a","ttl":"10s","holder":"me","metadata":{"k":"v"}}`)
+	t.Parallel()
+	s := startServer(t)
+	code, first := post(t, s.Address(), "/leased.v1.LeaseService/Acquire", `{"resource":"a","ttl":"1m","holder":"me","metadata":{"k":"v"}}`)
 	require.Equal(t, http.StatusOK, code, first)
 	require.Equal(t, "correctness", first["mode"])
 	require.IsType(t, 0.0, first["token"], "a token is a JSON number")
@@ -22,72 +23,88 @@ func TestAcquireRenewRelease(t *testing.T) {
 	require.Equal(t, "held", refused["code"])
 	require.NotEmpty(t, refused["hint"])
 
-	named := fmt.Sprintf(`{"resource":"a","token":%v}`, first["token"])
-	code, renewed := post(t, s.Address(), "/v1/renew", named)
-	require.Equal(t, http.StatusOK, code, renewed)
+	renewed := mustPost(t, s.Address(), "/v1/renew", leaseName(first))
 	require.Equal(t, []any{first["token"]}, renewed["tokens"])
-	code, renewed = post(t, s.Address(), "/v1/renew", fmt.Sprintf(`{"sessionId":%q}`, first["sessionId"]))
-	require.Equal(t, http.StatusOK, code, renewed)
+	mustPost(t, s.Address(), "/v1/renew", fmt.Sprintf(`{"sessionId":%q}`, first["sessionId"]))
 
-	_, inspected := post(t, s.Address(), "/v1/inspect", `{"resource":"a"}`)
+	inspected := mustPost(t, s.Address(), "/v1/inspect", `{"resource":"a"}`)
 	holder := inspected["lock"].(map[string]any)["holders"].([]any)[0].(map[string]any)
 	require.Equal(t, "me", holder["holder"])
 	require.Equal(t, map[string]any{"k": "v"}, holder["metadata"])
 
-	code, released := post(t, s.Address(), "/v1/release", named)
-	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, true, released["released"])
-	_, released = post(t, s.Address(), "/v1/release", named)
-	require.Empty(t, released, "released twice")
-	code, renewed = post(t, s.Address(), "/v1/renew", named)
+	require.Equal(t, true, mustPost(t, s.Address(), "/v1/release", leaseName(first))["released"])
+	require.Empty(t, mustPost(t, s.Address(), "/v1/release", leaseName(first)), "it was released before")
+	code, renewed = post(t, s.Address(), "/v1/renew", leaseName(first))
 	require.Equal(t, http.StatusNotFound, code)
 	require.Equal(t, "not-held", renewed["code"])
 	code, renewed = post(t, s.Address(), "/v1/renew", fmt.Sprintf(`{"sessionId":%q}`, first["sessionId"]))
-	require.Equal(t, http.StatusGone, code, "the session of one lease ends with it")
+	require.Equal(t, http.StatusGone, code, "the session of a single lease ends with it")
 	require.Equal(t, "expired", renewed["code"])
 
-	_, second := post(t, s.Address(), "/v1/acquire", `{"resource":"a"}`)
+	second := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a"}`)
 	require.Greater(t, second["token"], first["token"])
 }
 
-// TestWaiting: a call that waits keeps its session alive for longer than its TTL,
-// and is granted in the end.
-func TestWaiting(t *testing.T) {
-	s := startOne(t)
-	_, first := post(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"1s"}`) // it expires
-	code, second := post(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"200ms","wait":"30s"}`)
-	require.Equal(t, http.StatusOK, code, second)
+// A call that waits keeps its session alive for longer than the TTL.
+func TestWaitKeepsSessionAlive(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	first := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"15s"}`) // it expires
+	second := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"10s","wait":"2m"}`)
 	require.Greater(t, second["token"], first["token"])
 }
 
-// TestCallerLeaves: who hangs up while waiting leaves nothing behind.
-func TestCallerLeaves(t *testing.T) {
-	s := startOne(t)
-	post(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"1m"}`)
+// A caller that disconnects while it waits leaves nothing behind.
+func TestCallerDisconnects(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"5m"}`)
 	ctx, cancel := context.WithCancel(context.Background())
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Address()+"/v1/acquire", strings.NewReader(`{"resource":"a","ttl":"1m","wait":"1m"}`))
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/json")
+	request := newPost(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"5m","wait":"5m"}`).WithContext(ctx)
 	done := make(chan error, 1)
 	go func() {
 		_, err := http.DefaultClient.Do(request)
 		done <- err
 	}()
 	waiters := func() int {
-		_, inspected := post(t, s.Address(), "/v1/inspect", `{"resource":"a"}`)
+		inspected := mustPost(t, s.Address(), "/v1/inspect", `{"resource":"a"}`)
 		list, _ := inspected["lock"].(map[string]any)["waiters"].([]any)
 		return len(list)
 	}
-	eventually(t, "it waits", func() bool { return waiters() == 1 })
+	eventually(t, "the call waits", func() bool { return waiters() == 1 })
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	eventually(t, "it has left the queue", func() bool { return waiters() == 0 })
+	eventually(t, "the call has left the queue", func() bool { return waiters() == 0 })
+}
+
+// Only a lease that was held is reported as released, also by session and nonce.
+func TestReleaseReportsHeldLeases(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	opened := mustPost(t, s.Address(), "/v1/open-session", `{"ttl":"5m"}`)
+	acquire := func(resource string, nonce int) (int, map[string]any) {
+		return post(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":%q,"sessionId":%q,"nonce":%d}`, resource, opened["sessionId"], nonce))
+	}
+	release := func(nonce int) any {
+		return mustPost(t, s.Address(), "/v1/release", fmt.Sprintf(`{"sessionId":%q,"nonce":%d}`, opened["sessionId"], nonce))["released"]
+	}
+	for nonce, name := range map[int]string{1: "a", 2: "b"} {
+		code, granted := acquire(name, nonce)
+		require.Equal(t, http.StatusOK, code, granted)
+	}
+	require.Nil(t, release(3), "there is no such attempt")
+	require.Equal(t, true, release(1))
+	require.Nil(t, release(1), "it was released before")
+	require.Equal(t, true, release(2))
+	code, refused := acquire("c", 3)
+	require.Equal(t, http.StatusConflict, code, "a released attempt is not granted: %v", refused)
 }
 
 func TestBadRequests(t *testing.T) {
-	s := startOne(t)
+	t.Parallel()
+	s := startServer(t)
 	for _, c := range []struct{ name, path, body, says string }{
-		{"no resource", "/v1/acquire", `{}`, "resource must be given"},
+		{"no resource", "/v1/acquire", `{}`, "acquire needs resource"},
 		{"unknown field", "/v1/acquire", `{"resuorce":"a"}`, "resuorce"},
 		{"bad ttl", "/v1/acquire", `{"resource":"a","ttl":"soon"}`, "soon"},
 		{"ttl out of bounds", "/v1/acquire", `{"resource":"a","ttl":"1ms"}`, "ttl (1ms) must be from"},
@@ -95,15 +112,15 @@ func TestBadRequests(t *testing.T) {
 		{"bad mode", "/v1/acquire", `{"resource":"a","mode":"strong"}`, "strong"},
 		{"shared permits", "/v1/acquire", `{"resource":"a","shared":true,"permits":2}`, "exclude each other"},
 		{"large nonce", "/v1/acquire", `{"resource":"a","sessionId":"00000000000000000000000000000000","nonce":4294967296}`, "below 2^32"},
-		{"renew what", "/v1/renew", `{}`, "renew needs"},
-		{"release what", "/v1/release", `{"resource":"a"}`, "release needs"},
-		{"break what", "/v1/break", `{"resource":"a"}`, "needs the token"},
-		{"watch what", "/v1/watch", `{}`, "watch needs"},
+		{"renew without a name", "/v1/renew", `{}`, "renew needs"},
+		{"release without a name", "/v1/release", `{"resource":"a"}`, "release needs"},
+		{"break without a token", "/v1/break", `{"resource":"a"}`, "needs the token"},
+		{"watch without a name", "/v1/watch", `{}`, "watch needs"},
 		{"large page", "/v1/list", `{"pageSize":100000}`, "pageSize"},
 		{"policy without mode", "/v1/set-policy", `{"policy":{"prefix":"a"}}`, "efficiency"},
-		{"lock-delay with efficiency", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"efficiency","lockDelay":"1s"}}`, "lock-delay (1s) is for correctness mode"},
+		{"lock-delay with efficiency", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"efficiency","lockDelay":"1s"}}`, "lock-delay (1s)"},
 		{"next is not for callers", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"correctness","next":"efficiency"}}`, "set by the service"},
-		{"abort nothing", "/v1/abort-migration", `{"prefix":"a"}`, `no move of "a" is under way; see 'leased policy show'`},
+		{"abort without a migration", "/v1/abort-migration", `{"prefix":"a"}`, `"a"`},
 		{"even fleet", "/v1/set-fleet", `{"fleet":{"namespace":"n","maxTtl":"1m","addresses":["a:1","b:1"]}}`, "use an odd number"},
 		{"no fleet", "/v1/set-fleet", `{"fleet":{}}`, "fleet.addresses is empty"},
 		{"floor 0", "/v1/provide-floor", `{}`, "floor (0) must be from 1"},
@@ -122,37 +139,38 @@ func TestBadRequests(t *testing.T) {
 	response, err := http.Post("http://"+s.Address()+"/v1/acquire", "text/plain", strings.NewReader(`{"resource":"a"}`))
 	require.NoError(t, err)
 	defer response.Body.Close()
-	require.Equal(t, http.StatusBadRequest, response.StatusCode, "a page of a stranger can send text, not JSON")
+	require.Equal(t, http.StatusBadRequest, response.StatusCode, "a page of another site can send text, but not JSON")
 }
 
-// TestEfficiencyWithoutRedis: the error says what is missing.
+// An efficiency policy without Redis nodes is rejected, with the reason.
 func TestEfficiencyWithoutRedis(t *testing.T) {
-	s := startOne(t)
+	t.Parallel()
+	s := startServer(t)
 	code, answer := post(t, s.Address(), "/v1/set-policy", `{"policy":{"prefix":"fast/","mode":"efficiency"}}`)
 	require.Equal(t, http.StatusNotImplemented, code)
 	require.Contains(t, answer["message"], "Redis")
 }
 
 func TestPolicyVersions(t *testing.T) {
-	s := startOne(t)
-	code, first := post(t, s.Address(), "/v1/set-policy", `{"policy":{"prefix":"a/","mode":"correctness","ttl":"3s"}}`)
-	require.Equal(t, http.StatusOK, code, first)
+	t.Parallel()
+	s := startServer(t)
+	mustPost(t, s.Address(), "/v1/set-policy", `{"policy":{"prefix":"a/","mode":"correctness","ttl":"13s"}}`)
 	code, answer := post(t, s.Address(), "/v1/set-policy", `{"policy":{"prefix":"b/","mode":"correctness"},"version":999}`)
 	require.Equal(t, http.StatusConflict, code)
 	require.Equal(t, "outdated", answer["code"])
-	_, lease := post(t, s.Address(), "/v1/acquire", `{"resource":"a/x"}`)
-	require.Equal(t, "3s", lease["ttl"], "the policy's ttl")
+	granted := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a/x"}`)
+	require.Equal(t, "13s", granted["ttl"], "the TTL of the policy")
 	code, answer = post(t, s.Address(), "/v1/delete-policy", `{"prefix":"c/"}`)
 	require.Equal(t, http.StatusBadRequest, code, answer)
 }
 
-// TestStrangersInABrowser: a page of another site cannot make a browser call the
-// API, also where no content type is asked for.
-func TestStrangersInABrowser(t *testing.T) {
-	s := startOne(t)
+// A page of another site cannot make a browser call the API, not even a call that
+// needs no content type.
+func TestCrossSiteRequests(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
 	for header, value := range map[string]string{"Origin": "http://example.com", "Sec-Fetch-Site": "cross-site"} {
-		request, err := http.NewRequest(http.MethodPost, "http://"+s.Address()+"/v1/restore-snapshot", strings.NewReader("x"))
-		require.NoError(t, err)
+		request := newPost(t, s.Address(), "/v1/restore-snapshot", "x")
 		request.Header.Set(header, value)
 		response, err := http.DefaultClient.Do(request)
 		require.NoError(t, err)

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,8 +21,12 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// envMember makes the test binary a member: its value is a memberSpec as JSON.
+// envMember makes the test binary run as a member. Its value is a memberSpec as JSON.
 const envMember = "LEASED_TEST_MEMBER"
+
+// parallelTests is the number of tests that run at the same time. They mostly wait,
+// so that it is larger than the number of processors.
+const parallelTests = "8"
 
 func TestMain(m *testing.M) {
 	if spec := os.Getenv(envMember); spec != "" {
@@ -30,24 +36,29 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", parallelTests); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
-// memberSpec is what a member's process is started with.
+// memberSpec configures the process of a member.
 type memberSpec struct {
 	ID, Dir, Raft, API string
-	Join               string       // the API of a member, empty to begin a cluster
-	Redis              engine.Fleet // of the efficiency mode
+	Join               string       // the API address of a member, empty to start a cluster
+	Redis              engine.Fleet // of efficiency mode
 }
 
-// runMember is the process of a member. It ends with its parent, by a signal, or
-// by the death of its node.
+// runMember is the process of a member. It ends with its parent, by a signal, or when
+// its node fails.
 func runMember(text string) error {
 	var spec memberSpec
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return err
 	}
-	go func() { // the pipe ends with the parent
+	go func() { // the pipe is closed when the parent ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
@@ -57,17 +68,16 @@ func runMember(text string) error {
 	if err != nil {
 		return err
 	}
-	config := server.Config{Node: node, Hub: hub, Redis: spec.Redis, Logger: quiet}
 	listener, err := net.Listen("tcp", spec.API)
 	if err != nil {
 		return err
 	}
-	s, err := server.New(config, listener)
+	s, err := server.New(server.Config{Node: node, Hub: hub, Redis: spec.Redis, Logger: quiet}, listener)
 	if err != nil {
 		return err
 	}
 	switch {
-	case len(node.Members()) > 0: // it has been here before
+	case len(node.Members()) > 0: // a restart
 	case spec.Join == "":
 		err = node.Bootstrap()
 	default:
@@ -106,14 +116,14 @@ func (m *member) start() {
 	eventually(m.t, "member "+m.spec.ID+" answers", func() bool { return m.status() != nil })
 }
 
-// kill ends the process as a power cut would.
+// kill ends the process without a warning.
 func (m *member) kill() {
 	_ = m.command.Process.Kill()
 	_ = m.command.Wait()
 	m.stdin.Close()
 }
 
-// status is what the member says of itself, nil if it does not answer.
+// status returns the member's Status, or nil if it does not answer.
 func (m *member) status() map[string]any {
 	response, err := http.Post("http://"+m.spec.API+"/v1/status", "application/json", nil)
 	if err != nil {
@@ -134,15 +144,11 @@ type cluster struct {
 }
 
 // startCluster starts members that join the first.
-func startCluster(t testing.TB, size int, redis ...engine.Fleet) *cluster {
+func startCluster(t testing.TB, size int, redis engine.Fleet) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
-	var fleet engine.Fleet
-	if len(redis) > 0 {
-		fleet = redis[0]
-	}
 	for i := range size {
-		m := &member{t: t, spec: memberSpec{ID: fmt.Sprint("n", i+1), Dir: t.TempDir(), Raft: freePort(t), API: freePort(t), Redis: fleet}}
+		m := &member{t: t, spec: memberSpec{ID: fmt.Sprint("n", i+1), Dir: t.TempDir(), Raft: freePort(t), API: freePort(t), Redis: redis}}
 		if i > 0 {
 			m.spec.Join = c.members[0].spec.API
 		}
@@ -167,7 +173,7 @@ func startCluster(t testing.TB, size int, redis ...engine.Fleet) *cluster {
 	return c
 }
 
-// leader is the member that serves, nil if there is none.
+// leader returns the member that serves as the leader, or nil if there is none.
 func (c *cluster) leader() *member {
 	for _, m := range c.members {
 		if s := m.status(); s != nil && s["serves"] == true {
@@ -177,11 +183,19 @@ func (c *cluster) leader() *member {
 	return nil
 }
 
-// follower is a member that knows a leader and is not it.
+// awaitLeader waits for a leader.
+func (c *cluster) awaitLeader() *member {
+	c.t.Helper()
+	var leader *member
+	eventually(c.t, "there is a leader", func() bool { leader = c.leader(); return leader != nil })
+	return leader
+}
+
+// follower returns a member that knows the leader and is not the leader.
 func (c *cluster) follower() *member {
 	c.t.Helper()
 	var follower *member
-	eventually(c.t, "a follower that knows its leader", func() bool {
+	eventually(c.t, "a follower knows the leader", func() bool {
 		for _, m := range c.members {
 			if s := m.status(); s != nil && s["serves"] != true && s["leaderApiAddress"] != nil {
 				follower = m
@@ -201,7 +215,49 @@ func (c *cluster) endpoints() []string {
 	return list
 }
 
-// freePort is a loopback address that was free a moment ago.
+// killLeaders kills leaders until stop is closed. After each number of rounds with
+// short pauses it pauses for longer than quiet. A client must be able to renew in a
+// short pause.
+func (c *cluster) killLeaders(stop <-chan struct{}, rounds int, quiet time.Duration) (kills int) {
+	for n := 1; ; n++ {
+		kills += c.killLeader(stop)
+		pause := 1500 * time.Millisecond
+		if n%rounds == 0 {
+			pause = quiet + 2*time.Second
+		}
+		select {
+		case <-time.After(pause):
+		case <-stop:
+			return kills
+		}
+	}
+}
+
+// killLeader kills the leader, restarts it when another member leads, and returns
+// when it knows the new leader. It returns the number of killed leaders.
+func (c *cluster) killLeader(stop <-chan struct{}) int {
+	until := func(holds func() bool) bool {
+		for !holds() {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-stop:
+				return false
+			}
+		}
+		return true
+	}
+	var leader *member
+	if !until(func() bool { leader = c.leader(); return leader != nil }) {
+		return 0
+	}
+	leader.kill()
+	until(func() bool { return c.leader() != nil })
+	leader.start()
+	until(func() bool { return leader.status()["leaderApiAddress"] != nil })
+	return 1
+}
+
+// freePort returns a loopback address that was free a moment ago.
 func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
