@@ -158,7 +158,8 @@ func (c *cluster) expendable(s *slot) bool {
 // stops serving, all sessions end, floor, versions and incarnations move above those of
 // both states, and the new state is a log entry. With known false, the backup is restored
 // to a new cluster: only the Redis nodes know later tokens and versions, so the backup
-// must have the current fleet.
+// must have the current fleet, and the nodes must know the current version: a log that
+// was restored and not reconciled has published versions that they do not know.
 func (c *cluster) restore(known bool) bool {
 	r := c.runningLeader()
 	if r == nil || c.backup == nil || r.flight != nil {
@@ -169,11 +170,11 @@ func (c *cluster) restore(known bool) bool {
 		panic(err)
 	}
 	p, fleet := r.machine, m.Topology().Fleet
-	if !known && !fleet.IsZero() && fleet.Equal(p.Topology().Fleet) {
+	if !known && !fleet.IsZero() && fleet.Equal(p.Topology().Fleet) && !p.Efficiency().Restored {
 		p = machine.New()
 	}
 	m.Apply(&machine.EndSessions{Above: r.machine.Order()})
-	m.Apply(&machine.MarkRestored{Version: p.Version(), Ceiling: p.Ceiling()})
+	m.Apply(&machine.MarkRestored{Version: p.Version(), Ceiling: p.Ceiling(), Fleet: p.Topology().Fleet})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.LastToken() > have {
 		by += p.LastToken() - have
