@@ -15,8 +15,8 @@ import (
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
-// One client serves locks of both modes. The program needs a service: see
-// examples/client, which runs against `make run`.
+// One client serves locks of both modes. The program examples/client runs against the
+// service that `make run` starts.
 func ExampleDial() {
 	ctx := context.Background()
 	locks, err := client.Dial(ctx, []string{"10.0.0.1:7420", "10.0.0.2:7420", "10.0.0.3:7420"})
@@ -24,7 +24,7 @@ func ExampleDial() {
 		log.Fatal(err)
 	}
 	defer locks.Close(ctx)
-	gate := memgate.New[int](fencing.Rule{})
+	gate := memgate.New[int](fencing.Rule{MaxJump: fencing.DefaultMaxJump})
 	err = locks.Do(ctx, "account/7", func(ctx context.Context, l *lease.Lease) error {
 		if err := gate.Enter(ctx, l.GateResource(), l.Token()); err != nil {
 			return err

@@ -1,4 +1,6 @@
-// Package examples holds programs to read and to run, each in a folder of its
-// own. All but client use a lock service in the memory of one process, so that each
-// is a single command; client dials the service of `make run`.
+// Package examples holds programs to read and run, each in a folder of its own.
+//
+// They do not show the gates of real storages: docs/GATES.md does. The program client
+// dials the service that `make run` starts. The others use locks in memory, so that
+// each runs by one command.
 package examples

@@ -13,27 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shown finds the examples in the README: a command line, and what it prints.
+// shown finds the examples in the README: a command line and its output.
 var shown = regexp.MustCompile("(?m)^```(?:console|text)\n\\$ (go run \\./examples/\\w+)\n((?s:.*?))```$")
 
-// The program for a service must work with the one that `make run` starts.
-func TestTheClientRuns(t *testing.T) {
+// TestClient runs the program of the README against the service that `make run` starts.
+func TestClient(t *testing.T) {
 	program, err := os.ReadFile("client/main.go")
 	require.NoError(t, err)
 	require.Contains(t, string(program), devAddress)
 	require.Equal(t, "correctness mode, the balance is 50\n", runProgram(t, string(program)))
 }
 
-// devAddress is where `make run` serves.
+// devAddress is the API address of `make run`.
 const devAddress = "127.0.0.1:7420"
 
-// runProgram runs a program, with a service if it needs one, and returns what it
-// prints.
+// runProgram runs a program with a service of its own and returns its output.
 func runProgram(t *testing.T, program string) string {
 	t.Helper()
-	if strings.Contains(program, devAddress) {
-		program = strings.ReplaceAll(program, devAddress, startService(t))
-	}
+	program = strings.ReplaceAll(program, devAddress, startService(t))
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 	out, err := exec.Command("go", "run", file).CombinedOutput()
@@ -41,8 +38,8 @@ func runProgram(t *testing.T, program string) string {
 	return string(out)
 }
 
-// startService runs what `make run` runs, at addresses of its own, and returns that of
-// the API.
+// startService runs the command of `make run` at free addresses, and returns the
+// address of its API.
 func startService(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "leased")
@@ -60,7 +57,7 @@ func startService(t *testing.T) string {
 		_, _ = io.Copy(io.Discard, stdout)
 		_ = service.Wait()
 	})
-	_, err = stdout.Read(make([]byte, 1)) // it greets when it is ready
+	_, err = stdout.Read(make([]byte, 1)) // it prints its first line when it is ready
 	require.NoError(t, err, "%s", &log)
 	return api
 }
@@ -73,8 +70,9 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// Every example must print what the README says, to the letter.
-func TestExamplesRunAsTheREADMEShows(t *testing.T) {
+// TestExamplesPrintWhatTheReadmeShows runs every example of the README and compares its
+// output.
+func TestExamplesPrintWhatTheReadmeShows(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
 	examples := shown.FindAllStringSubmatch(string(readme), -1)

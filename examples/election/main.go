@@ -1,8 +1,8 @@
-// Command election shows leader election: candidates campaign, one leads, steps
-// down, and campaigns again, while an observer is told who leads.
+// Command election shows leader election: candidates campaign, one leads, steps down
+// and campaigns again, while an observer follows the leader.
 //
-// A leader that was paused does not know yet that it leads no more: what it
-// writes must carry its token to a gate. See guardedwrite.
+// A leader that was paused does not know that it was replaced: its writes must carry
+// its token to a gate. `leased demo pause` shows why.
 package main
 
 import (
@@ -37,8 +37,8 @@ func run(ctx context.Context, out io.Writer) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { observe(ctx, service, seen) })
 
-	// Ann campaigns first, and Ben once she leads. Who steps down queues behind
-	// who waits, so they take turns.
+	// Ann campaigns first, and Ben when she leads. A leader that steps down queues
+	// behind the candidates that wait, so the two alternate.
 	won, stepDown, queued := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	for _, name := range []string{"ann", "ben"} {
 		c, err := lease.New(service, lease.WithName(name),
@@ -75,7 +75,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// campaign leads until told to step down, again and again.
+// campaign leads until it has to step down, and campaigns again.
 func campaign(ctx context.Context, c *lease.Client, won chan<- struct{}, stepDown <-chan struct{}) {
 	_ = c.Elect(ctx, "leader", func(ctx context.Context, _ *lease.Lease) error {
 		select {

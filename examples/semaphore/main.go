@@ -1,6 +1,6 @@
-// Command semaphore shows permits: ten jobs share three slots. Each job works
-// under the token of its permit, and guards its writes under the name of its
-// slot, since holders of different slots do not exclude each other.
+// Command semaphore shows permits: ten jobs share three slots. Each job guards its
+// writes under the name of its slot, because holders of different slots do not exclude
+// each other.
 package main
 
 import (
@@ -46,7 +46,7 @@ func run(ctx context.Context, out io.Writer) error {
 		failed       error
 		wg           sync.WaitGroup
 	)
-	allBusy := make(chan struct{}) // the first three wait here for each other
+	allBusy := make(chan struct{}) // the first three jobs wait for each other
 	enter := func(by int) {
 		mu.Lock()
 		defer mu.Unlock()

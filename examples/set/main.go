@@ -1,6 +1,6 @@
-// Command set shows a set of resources taken all or none, under one token: a
-// transfer between two accounts. Transfers in both directions run at once and
-// cannot deadlock, since a set waits for all of its resources together.
+// Command set shows a lease on a set of resources, all or none, under one token: a
+// transfer between two accounts. Transfers in both directions run at the same time and
+// cannot deadlock, because a set waits for all of its resources together.
 package main
 
 import (

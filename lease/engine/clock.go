@@ -2,56 +2,54 @@ package engine
 
 import "time"
 
-// Clock is where a Client reads the time that has passed. It is injected, so
-// that tests can pause, drift and suspend it. All methods may be called
-// concurrently.
+// Clock provides the time to clients and engines. It is injected, so that tests can
+// pause, drift and suspend it. All methods may be called concurrently.
 type Clock interface {
-	// Now is the present moment. Only differences of two readings of one Clock
-	// mean anything.
+	// Now returns the current Instant. Only differences between two readings of the
+	// same Clock are meaningful.
 	Now() Instant
 }
 
-// Instant is a moment, read on two clocks: one that stops while the machine is
-// suspended, and one that does not. Of the two the more pessimistic counts.
+// Instant is a reading of two clocks: one that stops while the machine is suspended,
+// and one that does not. The more pessimistic of the two counts.
 type Instant struct {
 	running time.Time     // with Go's monotonic reading
-	boot    time.Duration // since the machine started, suspended or not; 0 where unknown
+	boot    time.Duration // since the machine started, including suspend; 0 if unknown
 }
 
-// NewInstant makes an Instant from both readings. boot is the time since any
-// fixed moment on a clock that also runs in suspend.
+// NewInstant returns an Instant with both readings. boot is the time since a fixed
+// moment, on a clock that also advances during suspend.
 func NewInstant(running time.Time, boot time.Duration) Instant {
 	return Instant{running: running, boot: boot}
 }
 
-// IsZero reports whether i is no moment at all.
+// IsZero reports whether i is the zero Instant.
 func (i Instant) IsZero() bool { return i == Instant{} }
 
-// Since is how much time has passed from earlier to i, by the clock that says
-// more.
+// Since returns the time from earlier to i, by the clock on which it is longer.
 func (i Instant) Since(earlier Instant) time.Duration {
 	return max(i.running.Sub(earlier.running), i.boot-earlier.boot)
 }
 
-// Until is how much time is left from i to later, by the clock that says less.
+// Until returns the time from i to later, by the clock on which it is shorter.
 func (i Instant) Until(later Instant) time.Duration {
 	return min(later.running.Sub(i.running), later.boot-i.boot)
 }
 
-// Add is i moved by d.
+// Add returns the Instant i+d.
 func (i Instant) Add(d time.Duration) Instant {
 	return Instant{running: i.running.Add(d), boot: i.boot + d}
 }
 
-// Time is i as a wall-clock time, for people and for contexts.
+// Time returns i as a wall-clock time, for people and for contexts.
 func (i Instant) Time() time.Time { return i.running }
 
-// SystemClock reads CLOCK_MONOTONIC and, on Linux, CLOCK_BOOTTIME, which goes
-// on while the machine is suspended.
+// SystemClock returns a Clock that reads CLOCK_MONOTONIC and, on Linux,
+// CLOCK_BOOTTIME, which also advances while the machine is suspended.
 func SystemClock() Clock { return systemClock{} }
 
-// MonotonicClock reads only the clock that stops in suspend. It is for tests:
-// in a synctest bubble it is the bubble's clock.
+// MonotonicClock returns a Clock that reads only the clock that stops during suspend.
+// It is for tests: in a synctest bubble it is the bubble's clock.
 func MonotonicClock() Clock { return monotonicClock{} }
 
 type systemClock struct{}

@@ -8,8 +8,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// A reading of Go's clock that has a monotonic part is compared by that part
-// alone: whoever sets the clock of the machine changes no difference.
+// Go compares times with a monotonic reading by that reading alone, so setting the
+// machine's clock does not change a difference.
 func TestClocksCannotBeSet(t *testing.T) {
 	for name, clock := range map[string]engine.Clock{"system": engine.SystemClock(), "monotonic": engine.MonotonicClock()} {
 		require.Contains(t, clock.Now().Time().String(), " m=", name)

@@ -43,8 +43,8 @@ func TestSystemClockRuns(t *testing.T) {
 	require.Less(t, clock.Now().Since(first), time.Hour)
 }
 
-// In a bubble time stands still for the monotonic clock, so what moves is the
-// clock that goes on in suspend.
+// In a synctest bubble the monotonic clock does not advance, so only the clock that
+// includes suspend does.
 func TestSystemClockReadsAClockThatRunsInSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, monotonic := engine.SystemClock(), engine.MonotonicClock()
@@ -54,7 +54,7 @@ func TestSystemClockReadsAClockThatRunsInSuspend(t *testing.T) {
 	})
 }
 
-// moves reports whether the clock shows a later time within many readings.
+// moves reports whether the clock advances within many readings.
 func moves(clock engine.Clock) bool {
 	first := clock.Now()
 	for range 1_000_000 {

@@ -1,16 +1,16 @@
-// Package engine is the contract between package lease and what provides leases:
-// memory, Redis, Raft or a remote service.
+// Package engine is the contract between package lease and the engines that provide
+// leases: memory, Redis, Raft and a remote service.
 //
-// A program that only takes leases needs package lease. This package does not
-// keep leases alive, retry or wait for a service: package lease does.
+// A program that only acquires leases needs package lease. This package does not keep
+// leases alive, retry or wait for a service: package lease does.
 //
 // The nouns, in reading order:
 //
 //   - [Backend], [Session]: what an engine implements.
-//   - [Request], [Nonce], [Grant]: what an engine is asked, and its answer.
+//   - [Request], [Nonce], [Grant]: a request to an engine, and its answer.
 //   - [Status], [Party]: the holders and waiters of a lock.
-//   - [Mode], [Policy], [Policies]: how strong a lock is, and its timings.
-//   - [Topology], [Fleet]: what a service publishes for both modes;
-//     [Topology.Route] decides which mode serves a request.
-//   - [Clock], [Instant]: the time by which a lease ends.
+//   - [Mode], [Policy], [Policies]: the strength of a lock, and its timings.
+//   - [Topology], [Fleet]: what a service publishes; [Topology.Route] returns the mode
+//     that serves a request.
+//   - [Clock], [Instant]: the time.
 package engine

@@ -7,57 +7,57 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// What a caller can act on. Match with errors.Is.
+// Errors that a caller can act on. Match them with errors.Is.
 var (
-	// ErrHeld: not granted, because others hold the lock or wait before us.
+	// ErrHeld: not granted, because others hold the lock or are ahead in the queue.
 	// Wait, or try again later.
 	ErrHeld = errors.New("lock is held")
 
-	// ErrLost: the lease has ended other than by Release. Stop writing; the
-	// next Acquire gets a new token. The three errors below match it too.
+	// ErrLost: the lease has ended without a Release. Stop writing; the next Acquire
+	// gets a new token. The three errors below match it too.
 	ErrLost = errors.New("lease is lost")
-	// ErrNotHeld: the service knows of no such lease.
+	// ErrNotHeld: the service has no such lease.
 	ErrNotHeld = lossError("lease is not held")
-	// ErrExpired: the time of the lease has run out.
+	// ErrExpired: the lease was not renewed in time.
 	ErrExpired = lossError("lease has expired")
-	// ErrTaken: someone else holds the lock now, or an operator has broken it.
+	// ErrTaken: another client holds the lock now, or an operator broke the lease.
 	ErrTaken = lossError("lease was taken away")
 
 	// ErrReleased: the holder has released the lease.
 	ErrReleased = errors.New("lease is released")
 
-	// ErrUnavailable: the service could not be asked, and this call has done
-	// nothing. Trying again is safe.
+	// ErrUnavailable: the service could not serve the call, which had no effect.
+	// Trying again is safe.
 	ErrUnavailable = errors.New("lock service is unavailable")
 	// ErrUncertain: the request may or may not have taken effect. It is never
-	// returned for a refusal. Trying again with the same nonce finds out.
+	// returned for a refusal. Trying again with the same nonce gives the outcome.
 	ErrUncertain = errors.New("outcome is uncertain")
 
-	// ErrModeMismatch: the caller's idea of the lock's mode is not the lock's.
-	// The error is a *ModeError.
+	// ErrModeMismatch: the lock does not have the mode that the caller expects. The
+	// error is a *ModeError.
 	ErrModeMismatch = errors.New("lock has another mode")
-	// ErrUnsupported: this backend cannot give what was asked with sound
-	// tokens. The error names one that can.
+	// ErrUnsupported: this mode does not support the request. The error names one
+	// that does.
 	ErrUnsupported = errors.New("not supported in this mode")
 	// ErrInvalid: the request breaks a rule, which the error names.
 	ErrInvalid = errors.New("invalid request")
 )
 
-// lossError is one way to lose a lease; each matches ErrLost.
+// lossError is a cause of a lost lease. Each matches ErrLost.
 type lossError string
 
-// Error is the text.
+// Error returns the text.
 func (e lossError) Error() string { return string(e) }
 
-// Is makes every loss match ErrLost.
+// Is makes errors.Is match ErrLost.
 func (e lossError) Is(target error) bool { return target == ErrLost }
 
-// ModeError says that a lock has another mode than the caller expects. It
-// matches ErrModeMismatch.
+// ModeError reports that a lock has another mode than the caller expects. It matches
+// ErrModeMismatch.
 type ModeError struct {
 	Resource fencing.Resource
-	Want     Mode // what the caller expects
-	Have     Mode // what the lock has
+	Want     Mode // the mode that the caller expects
+	Have     Mode // the mode of the lock
 }
 
 // Error names both modes and what to do.

@@ -2,21 +2,22 @@ package engine
 
 import "fmt"
 
-// Mode is how strong a lock is. It belongs to the lock: all who want it must
-// have the same idea of it, and a Backend refuses those who have another.
+// Mode is the strength of a lock. It belongs to the lock: a Backend refuses a caller
+// that expects another mode.
 type Mode uint8
 
 const (
-	// AnyMode is no expectation: whatever mode the lock has.
+	// AnyMode means that the caller accepts either mode.
 	AnyMode Mode = iota
-	// Efficiency is Redlock over independent Redis masters: fast, and in rare
-	// cases two clients hold the lock at once. Tokens are sound all the same.
+	// Efficiency is Redlock over independent Redis masters. It is fast, but in rare
+	// cases two clients hold the lock at the same time. Tokens are still unique and
+	// increasing.
 	Efficiency
-	// Correctness is a grant in a Raft log: one holder, by log order.
+	// Correctness grants by entries in a Raft log: one holder, by log order.
 	Correctness
 )
 
-// ParseMode reads "efficiency" or "correctness".
+// ParseMode parses "efficiency" or "correctness".
 func ParseMode(s string) (Mode, error) {
 	switch s {
 	case "efficiency":
@@ -27,7 +28,7 @@ func ParseMode(s string) (Mode, error) {
 	return AnyMode, fmt.Errorf("%w: mode %q, use \"efficiency\" or \"correctness\"", ErrInvalid, s)
 }
 
-// String is the word that ParseMode reads, or "any".
+// String returns the text that ParseMode parses, or "any".
 func (m Mode) String() string {
 	switch m {
 	case AnyMode:
@@ -40,7 +41,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
-// MarshalText writes the word. AnyMode is empty.
+// MarshalText returns the text of m. AnyMode is empty.
 func (m Mode) MarshalText() ([]byte, error) {
 	switch m {
 	case AnyMode:
@@ -51,7 +52,7 @@ func (m Mode) MarshalText() ([]byte, error) {
 	return nil, fmt.Errorf("%w: %s", ErrInvalid, m)
 }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the text of MarshalText.
 func (m *Mode) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*m = AnyMode
@@ -65,19 +66,19 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Kind is how a lease shares its resource with others.
+// Kind says whether a lease shares its resource with others.
 type Kind uint8
 
 const (
-	// Exclusive leases share with nobody.
+	// Exclusive leases do not share.
 	Exclusive Kind = iota
-	// Shared leases share with other Shared ones: readers.
+	// Shared leases share with other Shared leases, for readers.
 	Shared
-	// Permit leases share with as many others as there are slots: a semaphore.
+	// Permit leases share a number of slots, as a semaphore.
 	Permit
 )
 
-// String is the word for k.
+// String returns the name of k.
 func (k Kind) String() string {
 	switch k {
 	case Exclusive:

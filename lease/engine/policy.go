@@ -9,40 +9,38 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// The timings of a lock whose policy does not say otherwise, and the limits of
-// those that do.
+// Default and limits of the TTL of a lock.
 const (
 	DefaultTTL = 10 * time.Second
 	MinTTL     = 10 * time.Millisecond
 	MaxTTL     = 24 * time.Hour
 )
 
-// Policy says of the locks whose names begin with Prefix which mode they have
-// and what their timings are. Of several policies the one with the longest
-// Prefix decides. A zero field takes its default.
+// Policy sets the mode and the timings of all locks whose names begin with Prefix.
+// The policy with the longest matching Prefix applies. A zero field has its default.
 type Policy struct {
-	// Prefix selects the names. The empty one selects all.
+	// Prefix selects the locks. The empty prefix selects all.
 	Prefix string
 	// Mode is the mode of these locks; AnyMode leaves it to the service.
 	Mode Mode
-	// Next is the mode that these locks are moving to; AnyMode while they are not
-	// moving. A moving lock is not granted. Only the service sets it.
+	// Next is the mode that these locks are migrating to, or AnyMode. A lock in a
+	// migration is not granted. Only the service sets it.
 	Next Mode
-	// TTL is how long a lease lasts when it is not renewed. Default: DefaultTTL.
+	// TTL is the time that a lease lasts without a renewal. Default: DefaultTTL.
 	TTL time.Duration
 	// Renew is the time between two renewals. Default: a third of TTL, so that
 	// two attempts may fail.
 	Renew time.Duration
-	// Drift is what the holder gives up early because its clock and the
-	// service's may run at different rates. Default: TTL/100 + 2ms.
+	// Drift is the time by which the holder gives up early, because its clock and
+	// the service's may run at different rates. Default: TTL/100 + 2ms.
 	Drift time.Duration
-	// LockDelay keeps a lock closed for a while after its holder was lost, not
-	// after it was released: time for a paused holder's last writes to arrive
-	// where there is no gate. Enforced by the service. Default: none.
+	// LockDelay is the time for which a lock is not granted after its holder was
+	// lost. It does not apply after a release. It gives a paused holder's last writes
+	// time to arrive where there is no gate. The service enforces it. Default: none.
 	LockDelay time.Duration
 }
 
-// Filled is p with every zero timing replaced by its default.
+// Filled returns p with defaults for all timings that are zero.
 func (p Policy) Filled() Policy {
 	if p.TTL == 0 {
 		p.TTL = DefaultTTL
@@ -56,8 +54,8 @@ func (p Policy) Filled() Policy {
 	return p
 }
 
-// Validate reports the first rule that p breaks, defaults filled in. The error
-// is a *PolicyError; where a relation is broken it names both fields.
+// Validate returns the first rule that p, with its defaults, breaks. The error is a
+// *PolicyError. If a relation is broken, it names both fields.
 func (p Policy) Validate() error {
 	f := p.Filled()
 	broken := func(field string, value any, other string, otherValue any, rule string) error {
@@ -83,7 +81,7 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// PolicyError says which rule a Policy breaks. It matches ErrInvalid.
+// PolicyError reports a rule that a Policy breaks. It matches ErrInvalid.
 type PolicyError struct {
 	Prefix            string
 	Field, Value      string
@@ -109,7 +107,8 @@ type Policies struct {
 	byPrefix []Policy // the longest prefix first, then by name
 }
 
-// NewPolicies checks and collects policies. Two for one prefix are an error.
+// NewPolicies validates policies and returns them as a set. It refuses two policies
+// with the same prefix.
 func NewPolicies(policies ...Policy) (Policies, error) {
 	var set Policies
 	for _, p := range policies {
@@ -124,10 +123,10 @@ func NewPolicies(policies ...Policy) (Policies, error) {
 	return set, nil
 }
 
-// For is the policy of a resource, with defaults filled in.
+// For returns the policy of a resource, with its defaults.
 func (s Policies) For(resource fencing.Resource) Policy { return s.Match(resource).Filled() }
 
-// Match returns the policy with the longest matching prefix as it was given, the
+// Match returns the policy with the longest matching prefix, without defaults, or the
 // zero Policy if there is none.
 func (s Policies) Match(resource fencing.Resource) Policy {
 	for _, p := range s.byPrefix {
@@ -141,8 +140,8 @@ func (s Policies) Match(resource fencing.Resource) Policy {
 // All returns the policies, the longest prefix first.
 func (s Policies) All() []Policy { return slices.Clone(s.byPrefix) }
 
-// With is s with p added, or put in the place of the one for the same prefix.
-// The caller has validated p.
+// With returns s with p added. A policy with the same prefix is replaced. The caller
+// has validated p.
 func (s Policies) With(p Policy) Policies {
 	i, found := s.search(p.Prefix)
 	next := slices.Clone(s.byPrefix)
@@ -154,7 +153,7 @@ func (s Policies) With(p Policy) Policies {
 	return Policies{byPrefix: next}
 }
 
-// Without is s less the policy for prefix, and whether there was one.
+// Without returns s without the policy for prefix, and whether there was one.
 func (s Policies) Without(prefix string) (Policies, bool) {
 	i, found := s.search(prefix)
 	if !found {

@@ -30,7 +30,7 @@ func NewSessionID() SessionID {
 	return id
 }
 
-// ParseSessionID reads what String writes.
+// ParseSessionID parses the text of String.
 func ParseSessionID(s string) (SessionID, error) {
 	raw, err := hex.DecodeString(s)
 	if err != nil || len(raw) != len(SessionID{}) {
@@ -39,13 +39,13 @@ func ParseSessionID(s string) (SessionID, error) {
 	return SessionID(raw), nil
 }
 
-// String is 32 hexadecimal digits.
+// String returns 32 hexadecimal digits.
 func (id SessionID) String() string { return hex.EncodeToString(id[:]) }
 
-// MarshalText writes what String does.
+// MarshalText returns the text of String.
 func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads what ParseSessionID does.
+// UnmarshalText parses the text of String.
 func (id *SessionID) UnmarshalText(text []byte) error {
 	parsed, err := ParseSessionID(string(text))
 	if err != nil {
@@ -55,34 +55,34 @@ func (id *SessionID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Nonce is the identity of one attempt to acquire, within its session. A client
-// counts them up from 1 and never uses one twice. Together with the random
-// SessionID it is unique in the world. It is not a fencing token.
+// Nonce identifies an acquisition attempt within its session. A client counts from 1
+// and never uses a nonce twice. Together with the random SessionID it is globally
+// unique. It is not a fencing token.
 type Nonce uint64
 
-// Request is what a Backend is asked for.
+// Request is a request for a lease.
 //
 // Invariants, checked by Validate:
-//  1. Resources are 1 to MaxResources valid names, in ascending order, no two
-//     alike;
+//  1. Resources are 1 to MaxResources valid names, in ascending order, without
+//     duplicates;
 //  2. Permits is 1 to MaxPermits for Kind Permit, which has one resource; else 0;
 //  3. Nonce is not 0.
 type Request struct {
 	Nonce     Nonce
 	Resources []fencing.Resource // all or none, under one token
 	Kind      Kind
-	Permits   int  // how many may hold at once, for Kind Permit
-	Mode      Mode // what the caller expects
+	Permits   int  // the number of slots, for Kind Permit
+	Mode      Mode // the mode that the caller expects
 	Wait      bool // queue for a lock that is not free
 	Holder    string
 	Metadata  map[string]string
-	// Queued, if not nil, is called at most once, when the attempt has to wait.
-	// It may be called from any goroutine and must not block.
+	// Queued, if not nil, is called at most once, when the attempt is queued. It may
+	// be called from any goroutine and must not block.
 	Queued func()
 }
 
-// Validate reports the first rule that r breaks, as an error that matches
-// ErrInvalid or fencing.ErrInvalidResource.
+// Validate returns the first rule that r breaks, as an error that matches ErrInvalid
+// or fencing.ErrInvalidResource.
 func (r *Request) Validate() error {
 	if r.Nonce == 0 {
 		return fmt.Errorf("%w: nonce 0", ErrInvalid)
@@ -106,7 +106,7 @@ func (r *Request) Validate() error {
 	return validateMetadata(r.Metadata)
 }
 
-// ValidateHolder checks the name that a client gives itself.
+// ValidateHolder validates the name of a holder.
 func ValidateHolder(name string) error {
 	switch {
 	case name == "":
@@ -164,7 +164,7 @@ func validateMetadata(metadata map[string]string) error {
 	return nil
 }
 
-// SortedSet returns the resources in ascending order, each once.
+// SortedSet returns the resources in ascending order, without duplicates.
 func SortedSet(resources []fencing.Resource) []fencing.Resource {
 	sorted := slices.Clone(resources)
 	slices.Sort(sorted)

@@ -13,22 +13,21 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Topology says how locks are provided: which lock has which mode, and which
-// Redis nodes serve the efficiency mode. A service changes it as a whole, with a
-// new Version each time.
+// Topology is what a service publishes to clients: the policies, and the Redis nodes
+// that serve efficiency mode. Every change has a new Version.
 type Topology struct {
 	// Version grows with every change. Redis nodes refuse calls under a version
 	// older than the newest that they have seen.
 	Version  uint64
 	Policies Policies
-	// Fleet is the Redis nodes of the efficiency mode; zero if there are none.
+	// Fleet has the Redis nodes of efficiency mode. It is zero if there are none.
 	Fleet Fleet
-	// Ready: locks of the efficiency mode may be granted. It is false while a
-	// restored log catches up with what the Redis nodes know.
+	// Ready is true if locks in efficiency mode may be granted. It is false while a
+	// restored log catches up with the Redis nodes.
 	Ready bool
 }
 
-// TopologySource provides the topology as far as a process knows it.
+// TopologySource provides the newest topology that a process knows.
 type TopologySource interface {
 	// Topology returns the newest topology that is known.
 	Topology() Topology
@@ -50,8 +49,8 @@ func (t Topology) ModeOf(name fencing.Resource) (Mode, error) {
 	return p.Mode, nil
 }
 
-// Route decides which mode serves a request. All its locks must have that mode,
-// and it must be the one that the caller expects, if any.
+// Route returns the mode that serves a request. All its locks must have that mode. If
+// the caller expects a mode, it must be the same.
 func (t Topology) Route(request *Request) (Mode, error) {
 	route := AnyMode
 	for _, name := range request.Resources {
@@ -78,7 +77,7 @@ func (t Topology) Route(request *Request) (Mode, error) {
 		return AnyMode, fmt.Errorf("%w: lock %q is in efficiency mode, and the service has no Redis nodes; "+
 			"set them with 'leased redis fleet set', or change the lock's policy", ErrUnsupported, string(request.Resources[0]))
 	case !t.Ready:
-		return AnyMode, fmt.Errorf("%w: efficiency mode is not ready: the service has not yet heard from a quorum of the Redis nodes; "+
+		return AnyMode, fmt.Errorf("%w: efficiency mode is not ready: a quorum of the Redis nodes has not reported yet; "+
 			"see 'leased redis status'", ErrUnavailable)
 	}
 	return route, nil
@@ -103,7 +102,7 @@ func (e *MigratingError) Is(target error) bool { return target == ErrUnavailable
 // Fleet is a set of independent Redis masters. All processes that share locks
 // must name the same fleet.
 type Fleet struct {
-	// Namespace is the beginning of every key.
+	// Namespace is the prefix of every key.
 	Namespace string
 	// Addresses are host:port, in any order.
 	Addresses []string
@@ -115,9 +114,9 @@ type Fleet struct {
 // IsZero reports whether there are no nodes.
 func (f Fleet) IsZero() bool { return len(f.Addresses) == 0 }
 
-// Fingerprint identifies the fleet by its members. A node votes for one fleet
-// only, so two processes with different ideas of the fleet cannot both be granted
-// a lock.
+// Fingerprint identifies the fleet by its members. A node votes for one fleet only, so
+// two processes that are configured with different fleets cannot both be granted a
+// lock.
 func (f Fleet) Fingerprint() string {
 	members := slices.Sorted(slices.Values(f.Addresses))
 	sum := sha256.Sum256([]byte(strings.Join(members, "\n")))
@@ -130,8 +129,8 @@ func (f Fleet) Equal(other Fleet) bool {
 		f.Fingerprint() == other.Fingerprint()
 }
 
-// Validate reports the first rule that a fleet breaks. A fleet without members
-// is valid: there is no efficiency mode then.
+// Validate returns the first rule that a fleet breaks. A fleet without members is
+// valid: there is no efficiency mode then.
 func (f Fleet) Validate() error {
 	if f.IsZero() {
 		return nil
