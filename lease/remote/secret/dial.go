@@ -13,15 +13,15 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// scheme is that of the header.
+// scheme is the authentication scheme of the header.
 const scheme = "Bearer "
 
-// Header is the value of the header "Authorization".
+// Header returns the value of the header "Authorization".
 func Header(secret string) string { return scheme + secret }
 
-// DialOptions are the options of gRPC for connections with this TLS, none if it
-// is nil, that send a secret with each call, none if it is empty. Without TLS a
-// connection that leaves the machine fails before the secret is sent.
+// DialOptions returns gRPC options for connections that use this TLS configuration
+// (nil: no TLS) and send this secret with each call (empty: none). Without TLS, a
+// connection to another machine fails before the secret is sent.
 func DialOptions(config *tls.Config, secret string) []grpc.DialOption {
 	var options []grpc.DialOption
 	switch {
@@ -29,7 +29,7 @@ func DialOptions(config *tls.Config, secret string) []grpc.DialOption {
 		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	case secret == "":
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	default: // a proxy on this machine would pass the secret on
+	default: // a proxy on this machine would forward the secret
 		options = append(options, grpc.WithTransportCredentials(within{insecure.NewCredentials()}), grpc.WithNoProxy())
 	}
 	if secret != "" {
@@ -38,8 +38,8 @@ func DialOptions(config *tls.Config, secret string) []grpc.DialOption {
 	return options
 }
 
-// CheckAddress refuses to send a secret without TLS to an address that is seen
-// to be of another machine. Of a host's name only the connection shows that.
+// CheckAddress refuses to send a secret without TLS to an IP address of another
+// machine. For a host name, only the connection shows the address.
 func CheckAddress(address string, config *tls.Config, secret string) error {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
@@ -67,13 +67,13 @@ func refuse(address string) error {
 		"name the authority of the service's certificates (tls-ca)", wire.ErrUnauthenticated, address)
 }
 
-// within are connections without TLS that do not leave the machine.
+// within provides connections without TLS that do not leave the machine.
 type within struct {
 	credentials.TransportCredentials
 }
 
-// ClientHandshake looks where the connection has got to: what a name stood for
-// before does not count.
+// ClientHandshake checks the address of the connection itself, not the name that was
+// resolved before.
 func (w within) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if err := CheckConn(conn); err != nil {
 		return nil, nil, err
@@ -81,24 +81,24 @@ func (w within) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net
 	return conn, stayed{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}, nil
 }
 
-// Clone keeps the check.
+// Clone returns the same check.
 func (w within) Clone() credentials.TransportCredentials {
 	return within{w.TransportCredentials.Clone()}
 }
 
-// stayed marks a connection that was looked at.
+// stayed marks a connection that was checked.
 type stayed struct {
 	credentials.CommonAuthInfo
 }
 
-// AuthType is for gRPC.
+// AuthType implements credentials.AuthInfo.
 func (stayed) AuthType() string { return "loopback" }
 
 // bearer sends a secret with each call.
 type bearer string
 
-// GetRequestMetadata refuses connections that others can read, also those of a
-// caller who has brought its own way to connect.
+// GetRequestMetadata refuses connections that others can read, including those of a
+// caller's own dialer.
 func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	info, _ := credentials.RequestInfoFromContext(ctx)
 	if _, local := info.AuthInfo.(stayed); !local {

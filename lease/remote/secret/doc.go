@@ -1,10 +1,8 @@
-// Package secret is how a caller of the API proves who it is: a long random
-// string, sent with each call as "Authorization: Bearer SECRET".
+// Package secret creates and sends the secrets that authenticate callers of the API: a
+// secret is a long random string, sent with each call as "Authorization: Bearer SECRET".
 //
-// What it does not give: a secret is as good as the way it takes. It proves
-// nothing about the service, which is what certificates are for, and whoever has
-// read it is its owner. So it is sent over TLS, or to the machine itself, and
-// nowhere else.
+// A secret does not authenticate the service; certificates do that. Anyone who has read
+// it can use it, so it is sent only over TLS or to the machine itself.
 //
-// A secret has nothing to do with a fencing token, which is no secret at all.
+// A secret is unrelated to a fencing token, which is not secret.
 package secret

@@ -12,34 +12,34 @@ import (
 )
 
 const (
-	// prefix begins every secret, so that people and scanners know one when
-	// they see it in the wrong place.
+	// prefix begins every secret, so that people and scanners recognize one in the
+	// wrong place.
 	prefix = "leased_"
-	// size is that of the random part in bytes: nobody guesses 256 bits.
+	// size is the length of the random part in bytes. 256 bits cannot be guessed.
 	size = 32
 )
 
-// ErrForm: a text is no secret that New has made.
+// ErrForm means that a text does not have the form of a secret from New.
 var ErrForm = errors.New("not a secret of `leased user add`")
 
-// ErrPath: a secret was given where the name of its file belongs.
+// ErrPath means that a secret was given instead of the name of its file.
 var ErrPath = errors.New("the name of a file is needed here, and this is a secret itself (not shown); write it into a file, and name that")
 
-// Hash is what a service keeps of a secret.
+// Hash is the hash of a secret that a service stores.
 //
-// It is a plain SHA-256. The slow functions for passwords make guessing
-// expensive; what is guessed here are 256 random bits, and Check lets nothing
-// else be a secret, so there is nothing to make more expensive than it is.
+// It is a plain SHA-256. Slow hashes for passwords make guessing expensive. A secret has
+// 256 random bits, and Check refuses anything else, so guessing is infeasible anyway.
 type Hash [sha256.Size]byte
 
-// New makes a secret.
+// New returns a new secret.
 func New() string {
 	random := make([]byte, size)
-	_, _ = rand.Read(random) // it never fails: see its documentation
+	_, _ = rand.Read(random) // never fails, see its documentation
 	return prefix + hex.EncodeToString(random)
 }
 
-// Check refuses what New cannot have made. The error does not repeat the text.
+// Check returns an error if New cannot have created the text. The error does not
+// contain the text.
 func Check(text string) error {
 	digits, ok := strings.CutPrefix(text, prefix)
 	if !ok || len(digits) != hex.EncodedLen(size) || strings.ToLower(digits) != digits {
@@ -51,21 +51,21 @@ func Check(text string) error {
 	return nil
 }
 
-// HashOf is the hash of a secret.
+// HashOf returns the hash of a secret.
 func HashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
 
-// inside is a secret, or most of one, inside of a text. A file may well be called
-// leased_members.
+// inside matches a secret, or most of one, inside a text. It does not match file names
+// such as leased_members.
 var inside = regexp.MustCompile(prefix + `[0-9A-Fa-f]{16,}`)
 
-// In reports whether a text has a secret in it.
+// In reports whether a text contains a secret.
 func In(text string) bool { return inside.MatchString(text) }
 
-// Hide is a text for a message or a log: without the secrets in it.
+// Hide returns a text without the secrets in it, for messages and logs.
 func Hide(text string) string { return inside.ReplaceAllString(text, "(a secret, not shown)") }
 
-// CheckPath refuses a secret where the name of a file belongs. The error does not
-// repeat it, as that of a file that does not exist would.
+// CheckPath returns an error if a file name is a secret. Unlike the error of a missing
+// file, it does not contain the name.
 func CheckPath(path string) error {
 	if In(path) {
 		return ErrPath
@@ -73,7 +73,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// ReadFile reads a file that has a secret and nothing else.
+// ReadFile reads a file that contains only a secret.
 func ReadFile(path string) (string, error) {
 	if err := CheckPath(path); err != nil {
 		return "", fmt.Errorf("read the secret: %w", err)

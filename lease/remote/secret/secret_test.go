@@ -42,7 +42,7 @@ func TestForm(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// What is shown to people has no secret in it, wherever it was given.
+// Texts for people contain no secret, wherever it was given.
 func TestSecretsAreNotShown(t *testing.T) {
 	text := secret.New()
 	for _, given := range []string{text, text + "\n", "./" + text, text[:40], strings.ToUpper(text[7:])} {
@@ -72,13 +72,13 @@ func TestCheckAddress(t *testing.T) {
 	require.NotContains(t, err.Error(), text)
 }
 
-// elsewhere is a connection that seems to lead to another machine.
+// elsewhere is a connection whose peer has the address of another machine.
 type elsewhere struct{ net.Conn }
 
 func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7420} }
 
-// TestNotSentInTheClear: a secret is not sent over a connection that others can
-// read, whatever name it was asked for by, and whoever made it.
+// A secret is not sent over a connection that others can read, regardless of the host
+// name and of the dialer.
 func TestNotSentInTheClear(t *testing.T) {
 	seen := make(chan []string, 1)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

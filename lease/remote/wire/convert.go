@@ -10,7 +10,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// ModeText is the word for a mode, empty for AnyMode.
+// ModeText returns the text of a mode, empty for AnyMode.
 func ModeText(m engine.Mode) string {
 	if m == engine.AnyMode {
 		return ""
@@ -18,7 +18,7 @@ func ModeText(m engine.Mode) string {
 	return m.String()
 }
 
-// ParseMode reads what ModeText writes.
+// ParseMode parses the text of ModeText.
 func ParseMode(s string) (engine.Mode, error) {
 	if s == "" {
 		return engine.AnyMode, nil
@@ -26,7 +26,7 @@ func ParseMode(s string) (engine.Mode, error) {
 	return engine.ParseMode(s)
 }
 
-// DurationText is a duration as the API writes it; 0 is empty.
+// DurationText returns a duration in the format of the API; 0 is empty.
 func DurationText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -34,7 +34,8 @@ func DurationText(d time.Duration) string {
 	return d.String()
 }
 
-// ParseDuration reads a duration of the API. field names it in the error.
+// ParseDuration parses a duration in the format of the API. field is its name in the
+// error.
 func ParseDuration(field, s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -46,7 +47,8 @@ func ParseDuration(field, s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Resources reads names into the order that a Request wants.
+// Resources returns names as resources, sorted and without duplicates, as a Request
+// requires.
 func Resources(names ...string) []fencing.Resource {
 	resources := make([]fencing.Resource, 0, len(names))
 	for _, name := range names {
@@ -56,7 +58,7 @@ func Resources(names ...string) []fencing.Resource {
 	return slices.Compact(resources)
 }
 
-// names is the other way.
+// names returns resources as strings.
 func names(resources []fencing.Resource) []string {
 	list := make([]string, len(resources))
 	for i, r := range resources {
@@ -65,13 +67,13 @@ func names(resources []fencing.Resource) []string {
 	return list
 }
 
-// FromRequest is a request for the stream.
+// FromRequest converts a request to a message of the stream.
 func FromRequest(r *engine.Request) *pb.AcquireCall {
 	return &pb.AcquireCall{Nonce: uint64(r.Nonce), Resources: names(r.Resources), Mode: ModeText(r.Mode), Wait: r.Wait,
 		Holder: r.Holder, Metadata: r.Metadata, Shared: r.Kind == engine.Shared, Permits: int32(r.Permits)}
 }
 
-// ToRequest is a request from the stream, not validated.
+// ToRequest converts a message of the stream to a request. It does not validate it.
 func ToRequest(c *pb.AcquireCall) (engine.Request, error) {
 	mode, err := ParseMode(c.Mode)
 	if err != nil {
@@ -95,7 +97,7 @@ func LeaseKind(shared bool, permits int32) (engine.Kind, error) {
 	return engine.Exclusive, nil
 }
 
-// FromStatusOf is the status of a lock as a message.
+// FromStatusOf converts the status of a lock to a message.
 func FromStatusOf(s engine.Status) *pb.Lock {
 	lock := &pb.Lock{Resource: string(s.Resource), Mode: ModeText(s.Mode), Delayed: s.Delayed}
 	for i := range s.Holders {
@@ -107,13 +109,13 @@ func FromStatusOf(s engine.Status) *pb.Lock {
 	return lock
 }
 
-// FromParty is a holder or waiter as a message.
+// FromParty converts a holder or waiter to a message.
 func FromParty(p *engine.Party) *pb.Party {
 	return &pb.Party{Holder: p.Holder, SessionId: p.Session.String(), Nonce: uint64(p.Nonce), Kind: p.Kind.String(), Slot: int32(p.Slot),
 		Token: uint64(p.Token), Metadata: p.Metadata, TtlLeft: DurationText(p.TTL)}
 }
 
-// ToStatusOf is the other way.
+// ToStatusOf converts a message to the status of a lock.
 func ToStatusOf(lock *pb.Lock) (engine.Status, error) {
 	mode, err := ParseMode(lock.GetMode())
 	if err != nil {
@@ -139,7 +141,7 @@ func toParties(list []*pb.Party) ([]engine.Party, error) {
 	return parties, nil
 }
 
-// ToParty reads a holder or waiter.
+// ToParty converts a message to a holder or waiter.
 func ToParty(p *pb.Party) (engine.Party, error) {
 	id, err := engine.ParseSessionID(p.SessionId)
 	if err != nil {

@@ -35,10 +35,10 @@ const (
 	CodeInternal        = "internal"
 )
 
-// The exit codes of the commands. Except for the first two they are high, so that
-// they seldom collide with those of a command under `leased run`.
+// The exit codes of the commands. Except for the first two they are high, so that they
+// rarely collide with those of a command under `leased run`.
 const (
-	ExitError       = 1   // failed for a reason that has no code of its own
+	ExitError       = 1   // any other failure
 	ExitUsage       = 2   // the command line, the configuration or the request is wrong
 	ExitHeld        = 120 // others hold the lock
 	ExitLost        = 121 // the lease was lost, or is not held

@@ -9,13 +9,13 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// FromPolicy is a policy as a message.
+// FromPolicy converts a policy to a message.
 func FromPolicy(p engine.Policy) *pb.Policy {
 	return &pb.Policy{Prefix: p.Prefix, Mode: ModeText(p.Mode), Next: ModeText(p.Next), Ttl: DurationText(p.TTL), Renew: DurationText(p.Renew),
 		Drift: DurationText(p.Drift), LockDelay: DurationText(p.LockDelay)}
 }
 
-// ToPolicy is the other way. The policy is valid.
+// ToPolicy converts a message to a policy and validates it.
 func ToPolicy(m *pb.Policy) (p engine.Policy, err error) {
 	p.Prefix = m.GetPrefix()
 	if p.Mode, err = engine.ParseMode(m.GetMode()); err != nil {
@@ -35,7 +35,7 @@ func ToPolicy(m *pb.Policy) (p engine.Policy, err error) {
 	return p, p.Validate()
 }
 
-// FromFleet is a Redis fleet as a message, nil if it has no nodes.
+// FromFleet converts a Redis fleet to a message, nil if it has no nodes.
 func FromFleet(f engine.Fleet) *pb.RedisFleet {
 	if f.IsZero() {
 		return nil
@@ -43,7 +43,7 @@ func FromFleet(f engine.Fleet) *pb.RedisFleet {
 	return &pb.RedisFleet{Namespace: f.Namespace, Addresses: slices.Clone(f.Addresses), MaxTtl: DurationText(f.MaxTTL)}
 }
 
-// ToFleet is the other way. The fleet is valid.
+// ToFleet converts a message to a Redis fleet and validates it.
 func ToFleet(m *pb.RedisFleet) (engine.Fleet, error) {
 	if len(m.GetAddresses()) == 0 {
 		return engine.Fleet{}, nil
@@ -56,7 +56,7 @@ func ToFleet(m *pb.RedisFleet) (engine.Fleet, error) {
 	return f, f.Validate()
 }
 
-// FromTopology is a topology as a message.
+// FromTopology converts a topology to a message.
 func FromTopology(t engine.Topology) *pb.Topology {
 	m := &pb.Topology{Version: t.Version, Fleet: FromFleet(t.Fleet), Ready: t.Ready}
 	for _, p := range t.Policies.All() {
@@ -65,7 +65,7 @@ func FromTopology(t engine.Topology) *pb.Topology {
 	return m
 }
 
-// ToTopology is the other way. Its policies and its fleet are valid.
+// ToTopology converts a message to a topology and validates its policies and fleet.
 func ToTopology(m *pb.Topology) (engine.Topology, error) {
 	policies := make([]engine.Policy, 0, len(m.GetPolicies()))
 	for _, p := range m.GetPolicies() {

@@ -55,13 +55,14 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, "x", leader.Leader)
 }
 
-// TestUncertainWins: what may have happened is never told as a refusal.
+// TestUncertainWins checks that an outcome that may have happened is never reported as a
+// refusal.
 func TestUncertainWins(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("%w, then %w", engine.ErrUncertain, engine.ErrUnavailable),
 		fmt.Errorf("%w, then %w", engine.ErrUncertain, wire.ErrUnauthenticated),
 		fmt.Errorf("%w: %w", engine.ErrUncertain, context.Canceled),
-		errors.New("something that nobody has thought of"),
+		errors.New("an unexpected error"),
 	} {
 		back := wire.ToError(wire.FromError(err))
 		require.ErrorIs(t, back, engine.ErrUncertain)
