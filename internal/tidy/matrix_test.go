@@ -37,11 +37,11 @@ var matrix = []place{
 	{folder: "fencing"},
 
 	// The contract between callers and engines.
-	{folder: "lease/engine", ours: []string{"fencing"}},
+	{folder: "lease/engine", ours: []string{"fencing"}, inTests: []string{"lease", "lease/memory"}},
 
 	// The client API. It imports no engine; its tests import the memory engine.
 	{folder: "lease", ours: []string{"fencing", "lease/engine"},
-		inTests: []string{"lease/leasetest", "lease/memory", "raftstore/machine"}},
+		inTests: []string{"lease/leasetest", "lease/memory", "storagegate/memgate"}},
 	{folder: "lease/leasetest", ours: []string{"fencing", "lease", "lease/engine"}, theirs: testLibraries},
 	{folder: "lease/memory", ours: []string{"fencing", "lease/engine", "raftstore/machine"},
 		inTests: []string{"lease/leasetest", "lease"}},
