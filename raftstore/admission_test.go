@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -19,6 +20,11 @@ import (
 // restart starts a node of the cluster again, where it was.
 func (c *cluster) restart(i int) *Node {
 	c.t.Helper()
+	if old, ok := c.configs[i].Transport.(*raft.InmemTransport); ok { // it buffers requests that a stopped node must not receive
+		_, transport := raft.NewInmemTransportWithTimeout(old.LocalAddr(), 100*time.Millisecond)
+		c.inmem[i], c.configs[i].Transport = transport, transport
+		c.heal()
+	}
 	c.nodes[i] = openNode(c.t, c.configs[i])
 	return c.nodes[i]
 }
@@ -44,54 +50,54 @@ func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, 
 }
 
 func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			c, knows, behind, emptied, s, first := emptiedVoter(t, kind)
-			ctx := testContext(t)
-			eventually(t, "its vote is asked for", func() bool {
-				return c.nodes[emptied].admission.refused.Load() >= 3 || c.nodes[behind].Leads() || c.nodes[emptied].Leads()
-			})
-			if c.nodes[behind].Leads() || c.nodes[emptied].Leads() { // what would come of it
-				s, err := c.backend().Open(ctx, s.(*Session).config)
-				require.NoError(t, err)
-				grant, err := s.Acquire(ctx, lockRequest(2, "a"))
-				require.Failf(t, "a leader was elected that does not know a committed entry", "token %d, then %d (%v)", first.Token, grant.Token, err)
-			}
-
-			c.restart(knows)
-			leader := c.leader()
-			require.Equal(t, c.nodes[knows], leader, "only it has the entry")
-			again, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(1, "a"))
-			require.NoError(t, err)
-			require.Equal(t, first.Token, again.Token)
-
-			id := c.nodes[emptied].ID()
-			err = c.nodes[emptied].Join(ctx, leader)
-			require.ErrorIs(t, err, ErrForgotten)
-			require.ErrorContains(t, err, "leased cluster remove "+id)
-			require.NoError(t, leader.Remove(ctx, id))
-			require.NoError(t, c.nodes[emptied].Join(ctx, leader))
-			_, voter := leader.voter(id)
-			require.True(t, voter)
-			c.agree()
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c, knows, behind, emptied, s, first := emptiedVoter(t, kind)
+		ctx := testContext(t)
+		eventually(t, "its vote is asked for", func() bool {
+			return c.nodes[emptied].admission.refused.Load() >= 3 || c.nodes[behind].Leads() || c.nodes[emptied].Leads()
 		})
-	}
+		if c.nodes[behind].Leads() || c.nodes[emptied].Leads() { // what would come of it
+			s, err := c.backend().Open(ctx, s.(*Session).config)
+			require.NoError(t, err)
+			grant, err := s.Acquire(ctx, lockRequest(2, "a"))
+			require.Failf(t, "a leader was elected that does not know a committed entry", "token %d, then %d (%v)", first.Token, grant.Token, err)
+		}
+
+		c.restart(knows)
+		leader := c.leader()
+		require.Equal(t, c.nodes[knows].ID(), leader.ID(), "only it has the entry")
+		again, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		require.Equal(t, first.Token, again.Token)
+
+		id := c.nodes[emptied].ID()
+		err = c.nodes[emptied].Join(ctx, leader)
+		require.ErrorIs(t, err, ErrForgotten)
+		require.ErrorContains(t, err, "leased cluster remove "+id)
+		require.NoError(t, leader.Remove(ctx, id))
+		require.NoError(t, c.nodes[emptied].Join(ctx, leader))
+		_, voter := leader.voter(id)
+		require.True(t, voter)
+		c.agree()
+	})
 }
 
 // With its folder a node may stop, move and join again as it likes.
 func TestAVoterThatRemembersKeepsItsVote(t *testing.T) {
-	c := startDisk(t, 3, DefaultLogStore)
-	ctx := testContext(t)
-	s := openSession(t, c.backend(), time.Hour)
-	leader := slices.Index(c.nodes, c.leader())
-	moved, closed := (leader+1)%3, (leader+2)%3
-	require.NoError(t, c.nodes[moved].Close())
-	c.configs[moved].Address = "127.0.0.1:0"
-	c.restart(moved)
-	require.NoError(t, c.nodes[moved].Join(ctx, c.leader()))
-	require.NoError(t, c.nodes[closed].Close())
-	_, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(1, "a"))
-	require.NoError(t, err, "its vote counts at the new address")
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 3, DefaultLogStore)
+		ctx := testContext(t)
+		s := openSession(t, c.backend(), time.Hour)
+		leader := slices.Index(c.nodes, c.leader())
+		moved, closed := (leader+1)%3, (leader+2)%3
+		require.NoError(t, c.nodes[moved].Close())
+		_, c.configs[moved].Transport = raft.NewInmemTransport("elsewhere")
+		c.restart(moved)
+		require.NoError(t, c.nodes[moved].Join(ctx, c.leader()))
+		require.NoError(t, c.nodes[closed].Close())
+		_, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err, "its vote counts at the new address")
+	})
 }
 
 // What an emptied voter would acknowledge could be overruled by a leader that
@@ -139,17 +145,20 @@ func TestANodeThatBeganAnewFollowsNobody(t *testing.T) {
 }
 
 func TestAFolderWithoutItsVotesIsRefused(t *testing.T) {
-	c := startDisk(t, 1, logstore.WAL)
-	_, err := c.nodes[0].SaveSnapshot(testContext(t), io.Discard)
-	require.NoError(t, err)
-	require.NoError(t, c.nodes[0].Close())
-	require.NoError(t, os.RemoveAll(filepath.Join(c.configs[0].Dir, "wal")))
-	_, err = Open(c.configs[0])
-	require.ErrorIs(t, err, ErrForgotten)
-	require.ErrorContains(t, err, "join again")
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 1, logstore.WAL)
+		_, err := c.nodes[0].SaveSnapshot(testContext(t), io.Discard)
+		require.NoError(t, err)
+		require.NoError(t, c.nodes[0].Close())
+		require.NoError(t, os.RemoveAll(filepath.Join(c.configs[0].Dir, "wal")))
+		_, err = Open(c.configs[0])
+		require.ErrorIs(t, err, ErrForgotten)
+		require.ErrorContains(t, err, "join again")
+	})
 }
 
 func TestAnEmptiedProcessDoesNotVote(t *testing.T) {
+	t.Parallel()
 	ps := startProcesses(t, 3, DefaultLogStore)
 	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -75,8 +76,8 @@ func retry(ctx context.Context, call func() error) error {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// diskConfig is a node on a real disk and a free loopback port.
-func diskConfig(t testing.TB, id string, kind logstore.Kind) Config {
+// tcpConfig configures a node with a folder of its own on a free loopback port.
+func tcpConfig(t testing.TB, id string, kind logstore.Kind) Config {
 	return Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", LogStore: kind, Logger: quiet,
 		Fatal: func(err error) { t.Errorf("node %s ended: %v", id, err) }}
 }
@@ -98,12 +99,12 @@ type cluster struct {
 	inmem   []*raft.InmemTransport // of memory clusters
 }
 
-// startDisk starts a cluster on real disks and loopback TCP.
-func startDisk(t testing.TB, size int, kind logstore.Kind, change ...func(*Config)) *cluster {
+// startTCP starts a cluster on real folders and loopback TCP, in real time.
+func startTCP(t testing.TB, size int, kind logstore.Kind, change ...func(*Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	for i := range size {
-		config := diskConfig(t, fmt.Sprintf("n%d", i), kind)
+		config := tcpConfig(t, fmt.Sprintf("n%d", i), kind)
 		for _, f := range change {
 			f(&config)
 		}
@@ -120,22 +121,48 @@ func startMemory(t testing.TB, size int, change ...func(*Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	for i := range size {
-		id := fmt.Sprintf("n%d", i)
-		_, transport := raft.NewInmemTransportWithTimeout(raft.ServerAddress(id), 100*time.Millisecond)
-		c.inmem = append(c.inmem, transport)
-		config := Config{ID: id, Transport: transport, Storage: MemoryStorage(), Logger: quiet, Clock: engine.MonotonicClock(),
-			Fatal: func(err error) { t.Errorf("node %s ended: %v", id, err) }}
-		for _, f := range change {
-			f(&config)
-		}
-		c.configs = append(c.configs, config)
-	}
-	c.heal()
-	for _, config := range c.configs {
-		c.nodes = append(c.nodes, openNode(t, config))
+		c.add(fmt.Sprintf("n%d", i), change...)
 	}
 	c.bootstrap()
 	return c
+}
+
+// startDisk starts a cluster on real folders without a network, for bubbles.
+func startDisk(t testing.TB, size int, kind logstore.Kind, change ...func(*Config)) *cluster {
+	t.Helper()
+	return startMemory(t, size, append([]func(*Config){onDisk(t, kind)}, change...)...)
+}
+
+// onDisk gives a node a folder of its own.
+func onDisk(t testing.TB, kind logstore.Kind) func(*Config) {
+	return func(c *Config) { c.Storage, c.Dir, c.LogStore = nil, t.TempDir(), kind }
+}
+
+// add opens another node, connected to the others in memory. It belongs to no
+// cluster yet.
+func (c *cluster) add(id string, change ...func(*Config)) *Node {
+	c.t.Helper()
+	config := Config{ID: id, Storage: MemoryStorage(), Logger: quiet, Clock: engine.MonotonicClock(),
+		Fatal: func(err error) { c.t.Errorf("node %s ended: %v", id, err) }}
+	_, transport := raft.NewInmemTransportWithTimeout(raft.ServerAddress(id), 100*time.Millisecond)
+	config.Transport = transport
+	for _, f := range change {
+		f(&config)
+	}
+	c.inmem, c.configs = append(c.inmem, transport), append(c.configs, config)
+	c.heal()
+	c.nodes = append(c.nodes, openNode(c.t, config))
+	return c.nodes[len(c.nodes)-1]
+}
+
+// eachKind runs a test in virtual time for every kind of log store.
+func eachKind(t *testing.T, run func(t *testing.T, kind logstore.Kind)) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { run(t, kind) })
+		})
+	}
 }
 
 // bootstrap begins a cluster with the first node and has the others join.

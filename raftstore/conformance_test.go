@@ -7,38 +7,30 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
-	"github.com/leased-project/leased/raftstore/logstore"
 )
 
+// TestConformance runs the suite of all engines in virtual time: on log stores in
+// real folders, and in memory, where nothing but the protocol can be at fault.
 func TestConformance(t *testing.T) {
-	for _, on := range []struct {
-		kind logstore.Kind
-		size int
-	}{{logstore.WAL, 1}, {logstore.WAL, 3}, {logstore.Bolt, 1}, {logstore.Bolt, 3}} {
-		t.Run(fmt.Sprintf("%s, %d nodes", on.kind, on.size), func(t *testing.T) {
-			c := startDisk(t, on.size, on.kind)
+	run := func(name string, size int, start func(t testing.TB) *cluster) {
+		t.Run(fmt.Sprintf("%s, %d nodes", name, size), func(t *testing.T) {
+			t.Parallel()
 			leasetest.Run(t, func(t *testing.T) leasetest.Subject {
+				c := start(t)
 				return leasetest.Subject{
 					Backend: func() engine.Backend { return c.backend() },
 					Mode:    engine.Correctness,
-					TTL:     700 * time.Millisecond,
+					TTL:     10 * time.Second,
+					Clock:   engine.MonotonicClock(),
 					FIFO:    true,
 				}
-			})
-			c.agree()
+			}, leasetest.InBubble())
 		})
 	}
-}
-
-func TestConformanceInVirtualTime(t *testing.T) {
-	leasetest.Run(t, func(t *testing.T) leasetest.Subject {
-		c := startMemory(t, 3)
-		return leasetest.Subject{
-			Backend: func() engine.Backend { return c.backend() },
-			Mode:    engine.Correctness,
-			TTL:     10 * time.Second,
-			Clock:   engine.MonotonicClock(),
-			FIFO:    true,
+	run("memory", 3, func(t testing.TB) *cluster { return startMemory(t, 3) })
+	for _, kind := range kinds {
+		for _, size := range []int{1, 3} {
+			run(string(kind), size, func(t testing.TB) *cluster { return startDisk(t, size, kind) })
 		}
-	}, leasetest.InBubble())
+	}
 }

@@ -23,6 +23,7 @@ func TestDiskErrorsEndTheProcess(t *testing.T) {
 			{"fsync,fdatasync", "EIO"}, {"fsync,fdatasync", "ENOSPC"}, {"pwrite64,fallocate,ftruncate", "ENOSPC"},
 		} {
 			t.Run(fmt.Sprintf("%s %s of %s", kind, fault.code, fault.calls), func(t *testing.T) {
+				t.Parallel()
 				p := newProcess(t, "p0", kind)
 				p.start(tracer, "-f", "-qq", "-o", "/dev/null", "-e", "trace="+fault.calls, "-e", "inject="+fault.calls+":error="+fault.code+":when=60+")
 				ps := &processes{t: t, all: []*process{p}}
@@ -42,6 +43,7 @@ func TestFullDiskEndsTheProcess(t *testing.T) {
 		logstore.WAL:  "66m", // of which a segment takes 64, used or not
 	} {
 		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
 			p := newProcess(t, "p0", kind)
 			require.NoError(t, syscall.Mount("tmpfs", p.spec.Dir, "tmpfs", 0, "size="+size), "run as root, with the right to mount")
 			t.Cleanup(func() {

@@ -50,7 +50,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 	var engines []*raft.Raft
 	var servers []raft.Server
 	for i := range 3 {
-		c := diskConfig(b, fmt.Sprintf("bare%d", i), kind)
+		c := tcpConfig(b, fmt.Sprintf("bare%d", i), kind)
 		patient(&c)
 		c = c.filled()
 		storage, err := openDisk(c)
@@ -166,7 +166,7 @@ func BenchmarkService(b *testing.B) {
 	for _, kind := range kinds {
 		for _, callers := range []int{1, 16, 256} {
 			b.Run(fmt.Sprintf("%s/callers=%d", kind, callers), func(b *testing.B) {
-				c := startDisk(b, 3, kind, patient)
+				c := startTCP(b, 3, kind, patient)
 				operate := locks(b, c, callers)
 				before := c.leader().Status().Chain.Index
 				load(b, callers, operate)
@@ -208,7 +208,7 @@ func BenchmarkRatio(b *testing.B) {
 	for _, kind := range kinds {
 		b.Run(string(kind), func(b *testing.B) {
 			leader := bareEngine(b, kind)
-			c := startDisk(b, 3, kind, patient)
+			c := startTCP(b, 3, kind, patient)
 			one, many := locks(b, c, 1), locks(b, c, 256)
 			var rates, packed, p50s, bares, services []float64
 			b.ResetTimer()

@@ -112,9 +112,13 @@ func (l *ledger) work(ps *processes, w *worker, stop <-chan struct{}) error {
 	}
 }
 
-func TestKillTheLeaderTwentyTimes(t *testing.T) {
-	t.Run(string(logstore.WAL), func(t *testing.T) { killLeaders(t, logstore.WAL, 20) })
-	t.Run(string(logstore.Bolt), func(t *testing.T) { killLeaders(t, logstore.Bolt, 10) })
+func TestKillTheLeader(t *testing.T) {
+	for kind, kills := range map[logstore.Kind]int{logstore.WAL: 12, logstore.Bolt: 6} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			killLeaders(t, kind, kills)
+		})
+	}
 }
 
 // killLeaders kills one leader after the other while clients take locks, half
@@ -169,6 +173,7 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 }
 
 func TestPausedLeaderProcess(t *testing.T) {
+	t.Parallel()
 	ps := startProcesses(t, 3, DefaultLogStore)
 	mine, other := engine.NewSessionID(), engine.NewSessionID()
 	for _, id := range []engine.SessionID{mine, other} {
@@ -199,6 +204,7 @@ func TestPausedLeaderProcess(t *testing.T) {
 }
 
 func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
+	t.Parallel()
 	ps := startProcesses(t, 3, DefaultLogStore)
 	id := engine.NewSessionID()
 	_, err := ps.ask(call{Op: "open", Session: id})

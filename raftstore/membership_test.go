@@ -22,43 +22,44 @@ import (
 )
 
 func TestJoinLeaveAndTransfer(t *testing.T) {
-	c := startDisk(t, 1, DefaultLogStore)
-	ctx := testContext(t)
-	s := openSession(t, c.backend(), time.Hour)
-	first, err := s.Acquire(ctx, lockRequest(1, "a"))
-	require.NoError(t, err)
-	for i := 1; i < 3; i++ {
-		n := openNode(t, diskConfig(t, fmt.Sprintf("n%d", i), DefaultLogStore))
-		require.ErrorIs(t, n.Join(ctx, n), engine.ErrUnavailable, "it leads nothing")
-		require.NoError(t, n.Join(ctx, c.nodes[0]))
-		c.nodes = append(c.nodes, n)
-	}
-	for _, m := range c.nodes[0].Members() {
-		require.True(t, m.Voter, m.ID)
-	}
-	c.agree()
-
-	old := c.leader()
-	require.NoError(t, old.Transfer(ctx, ""))
-	eventually(t, "another leader", func() bool { next := c.leader(); return next != old && !old.Leads() })
-	second, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(2, "b"))
-	require.NoError(t, err)
-	require.True(t, second.Token.Newer(first.Token))
-	require.ErrorIs(t, old.Transfer(ctx, ""), engine.ErrUnavailable)
-
-	require.NoError(t, old.Close())
-	require.NoError(t, c.leader().Remove(ctx, old.ID()), "a dead peer is removed")
-	require.Len(t, c.leader().Members(), 2)
-	require.ErrorIs(t, c.leader().Transfer(ctx, "nobody"), engine.ErrInvalid)
-	leader := c.leader() // it serves on
-	for _, n := range c.nodes {
-		if n != leader && n != old {
-			require.NoError(t, n.Leave(ctx, leader))
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 1, DefaultLogStore)
+		ctx := testContext(t)
+		s := openSession(t, c.backend(), time.Hour)
+		first, err := s.Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		for i := 1; i < 3; i++ {
+			n := c.add(fmt.Sprintf("n%d", i), onDisk(t, DefaultLogStore))
+			require.ErrorIs(t, n.Join(ctx, n), engine.ErrUnavailable, "it leads nothing")
+			require.NoError(t, n.Join(ctx, c.nodes[0]))
 		}
-	}
-	require.Len(t, leader.Members(), 1)
-	_, err = openSameSession(t, &cluster{t: t, nodes: []*Node{leader}}, s).Acquire(ctx, lockRequest(3, "c"))
-	require.NoError(t, err)
+		for _, m := range c.nodes[0].Members() {
+			require.True(t, m.Voter, m.ID)
+		}
+		c.agree()
+
+		old := c.leader()
+		require.NoError(t, old.Transfer(ctx, ""))
+		eventually(t, "another leader", func() bool { next := c.leader(); return next != old && !old.Leads() })
+		second, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(2, "b"))
+		require.NoError(t, err)
+		require.True(t, second.Token.Newer(first.Token))
+		require.ErrorIs(t, old.Transfer(ctx, ""), engine.ErrUnavailable)
+
+		require.NoError(t, old.Close())
+		require.NoError(t, c.leader().Remove(ctx, old.ID()), "a dead peer is removed")
+		require.Len(t, c.leader().Members(), 2)
+		require.ErrorIs(t, c.leader().Transfer(ctx, "nobody"), engine.ErrInvalid)
+		leader := c.leader() // it serves on
+		for _, n := range c.nodes {
+			if n != leader && n != old {
+				require.NoError(t, n.Leave(ctx, leader))
+			}
+		}
+		require.Len(t, leader.Members(), 1)
+		_, err = openSameSession(t, &cluster{t: t, nodes: []*Node{leader}}, s).Acquire(ctx, lockRequest(3, "c"))
+		require.NoError(t, err)
+	})
 }
 
 func TestStopHandsOver(t *testing.T) {
@@ -74,65 +75,69 @@ func TestStopHandsOver(t *testing.T) {
 }
 
 func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
-	c := startDisk(t, 1, DefaultLogStore)
-	ctx := testContext(t)
-	leader := c.leader()
-	s := openSession(t, c.backend(), time.Hour)
-	for nonce := range engine.Nonce(2 * maxLag) {
-		_, err := s.Acquire(ctx, lockRequest(nonce+1, "a"))
-		require.True(t, err == nil || nonce > 0)
-	}
-	// An address where nobody listens: it never catches up.
-	index, err := leader.AddLearner(ctx, Joiner{ID: "late", Address: freePort(t)})
-	require.NoError(t, err)
-	require.Positive(t, index)
-	require.ErrorIs(t, leader.Promote(ctx, "late", 0), ErrBehind)
-	require.ErrorIs(t, leader.Promote(ctx, "unknown", index), engine.ErrInvalid)
-	members := leader.Members()
-	require.Len(t, members, 2)
-	require.False(t, members[1].Voter)
-	_, err = s.Acquire(ctx, lockRequest(1, "a"))
-	require.NoError(t, err, "a learner that is dead costs no majority")
-	require.NoError(t, leader.Remove(ctx, "late"))
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 1, DefaultLogStore)
+		ctx := testContext(t)
+		leader := c.leader()
+		s := openSession(t, c.backend(), time.Hour)
+		for nonce := range engine.Nonce(2 * maxLag) {
+			_, err := s.Acquire(ctx, lockRequest(nonce+1, "a"))
+			require.True(t, err == nil || nonce > 0)
+		}
+		// Nobody listens at its address: it never catches up.
+		index, err := leader.AddLearner(ctx, Joiner{ID: "late", Address: "nowhere"})
+		require.NoError(t, err)
+		require.Positive(t, index)
+		require.ErrorIs(t, leader.Promote(ctx, "late", 0), ErrBehind)
+		require.ErrorIs(t, leader.Promote(ctx, "unknown", index), engine.ErrInvalid)
+		members := leader.Members()
+		require.Len(t, members, 2)
+		require.False(t, members[1].Voter)
+		_, err = s.Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err, "a learner that is dead costs no majority")
+		require.NoError(t, leader.Remove(ctx, "late"))
+	})
 }
 
 func TestStatusShowsTheLagOfEachMember(t *testing.T) {
-	c := startDisk(t, 3, DefaultLogStore, patient)
-	ctx := testContext(t)
-	s := openSession(t, c.backend(), time.Hour)
-	c.agree()
-	leader := c.leader()
-	lags := func() map[string]Member {
-		found := map[string]Member{}
-		for _, m := range leader.Status().Members {
-			found[m.ID] = m
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 3, DefaultLogStore)
+		ctx := testContext(t)
+		s := openSession(t, c.backend(), time.Hour)
+		c.agree()
+		leader := c.leader()
+		lags := func() map[string]Member {
+			found := map[string]Member{}
+			for _, m := range leader.Status().Members {
+				found[m.ID] = m
+			}
+			return found
 		}
-		return found
-	}
-	eventually(t, "all have everything", func() bool {
-		for _, m := range lags() {
-			if !m.LagKnown || m.Lag > 0 {
-				return false
+		eventually(t, "all have everything", func() bool {
+			for _, m := range lags() {
+				if !m.LagKnown || m.Lag > 0 {
+					return false
+				}
+			}
+			return true
+		})
+		var behind *Node
+		for _, n := range c.nodes {
+			if n != leader {
+				behind = n
+				require.False(t, n.Status().Members[0].LagKnown, "a follower does not know")
 			}
 		}
-		return true
-	})
-	var behind *Node
-	for _, n := range c.nodes {
-		if n != leader {
-			behind = n
-			require.False(t, n.Status().Members[0].LagKnown, "a follower does not know")
+		require.NoError(t, behind.Close())
+		for nonce := range engine.Nonce(10) {
+			_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
+			require.NoError(t, err)
 		}
-	}
-	require.NoError(t, behind.Close())
-	for nonce := range engine.Nonce(10) {
-		_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
-		require.NoError(t, err)
-	}
-	found := lags()
-	require.GreaterOrEqual(t, found[behind.ID()].Lag, uint64(10))
-	require.True(t, found[behind.ID()].LagKnown)
-	require.Zero(t, found[leader.ID()].Lag)
+		found := lags()
+		require.GreaterOrEqual(t, found[behind.ID()].Lag, uint64(10))
+		require.True(t, found[behind.ID()].LagKnown)
+		require.Zero(t, found[leader.ID()].Lag)
+	})
 }
 
 func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
@@ -153,7 +158,7 @@ func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
 		"deadline":   {func(c *Config) { c.StoreDeadline = time.Millisecond }, "heartbeat"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := diskConfig(t, "n", DefaultLogStore)
+			config := tcpConfig(t, "n", DefaultLogStore)
 			c.change(&config)
 			_, err := Open(config)
 			require.ErrorIs(t, err, ErrConfig)
@@ -189,10 +194,11 @@ func authority(t *testing.T) (pool *x509.CertPool, issue func() tls.Certificate)
 
 func TestPeersWithCertificates(t *testing.T) {
 	pool, issue := authority(t)
-	c := startDisk(t, 3, DefaultLogStore, func(c *Config) {
+	t.Parallel()
+	c := startTCP(t, 3, DefaultLogStore, patient, func(c *Config) {
 		c.TLS = &tls.Config{Certificates: []tls.Certificate{issue()}, ClientCAs: pool, RootCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	})
-	s := openSession(t, c.backend(), time.Hour)
+	s := retrying{openSession(t, c.backend(), time.Hour)}
 	_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 	require.NoError(t, err)
 	c.agree()

@@ -12,43 +12,47 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/logstore"
 )
 
 // A lost member comes back with its folder, which it must not, and its log is
 // longer than that of the one that was recovered. What it has must not stand in
 // for what the cluster has since decided: the floor.
 func TestTheFloorOfARecoveryOutlivesAnOldFolder(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			c := startDisk(t, 3, kind)
-			ctx := testContext(t)
-			s := openSession(t, c.backend(), time.Hour)
-			c.agree()
-			behind, ahead := 2, 1
-			if c.leader() == c.nodes[behind] {
-				behind, ahead = 1, 2
-			}
-			require.NoError(t, c.nodes[behind].Close())
-			for nonce := range engine.Nonce(20) {
-				_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
-				require.NoError(t, err)
-			}
-			for i, n := range c.nodes {
-				if i != behind {
-					require.NoError(t, n.Close())
-				}
-			}
-			floor, err := Recover(c.configs[behind])
+	t.Parallel() // in real time: snapshots are named by the millisecond
+	run := func(t *testing.T, kind logstore.Kind) {
+		t.Parallel()
+		c := startDisk(t, 3, kind)
+		ctx := testContext(t)
+		s := retrying{openSession(t, c.backend(), time.Hour)}
+		c.agree()
+		behind, ahead := 2, 1
+		if c.leader() == c.nodes[behind] {
+			behind, ahead = 1, 2
+		}
+		require.NoError(t, c.nodes[behind].Close())
+		for nonce := range engine.Nonce(20) {
+			_, err := s.Acquire(ctx, lockRequest(nonce+1, fencing.Resource(fmt.Sprint("lock ", nonce))))
 			require.NoError(t, err)
+		}
+		for i, n := range c.nodes {
+			if i != behind {
+				require.NoError(t, n.Close())
+			}
+		}
+		floor, err := Recover(c.configs[behind])
+		require.NoError(t, err)
 
-			recovered := openNode(t, c.configs[behind])
-			alone := &cluster{t: t, nodes: []*Node{recovered}}
-			alone.leader()
-			old := openNode(t, c.configs[ahead])
-			_, err = recovered.AddLearner(ctx, Joiner{ID: old.ID(), Address: old.Address()})
-			require.NoError(t, err)
-			eventually(t, "the floor", func() bool { return old.Status().LastToken >= floor })
-		})
+		recovered := c.restart(behind)
+		alone := &cluster{t: t, nodes: []*Node{recovered}}
+		alone.leader()
+		old := c.restart(ahead)
+		_, err = recovered.AddLearner(ctx, Joiner{ID: old.ID(), Address: old.Address()})
+		require.NoError(t, err)
+		eventually(t, "the floor", func() bool { return old.Status().LastToken >= floor })
+	}
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) { run(t, kind) })
 	}
 }
 
@@ -90,10 +94,12 @@ func TestARestoreThatLosesItsLeaderIsInDoubt(t *testing.T) {
 }
 
 func TestAMemberThatNeverCaughtUpIsNotRecovered(t *testing.T) {
-	c := startDisk(t, 1, DefaultLogStore)
-	openSession(t, c.backend(), time.Hour)
-	require.NoError(t, c.nodes[0].storage.Stable.SetUint64(keyCatchUp, 1000))
-	require.NoError(t, c.nodes[0].Close())
-	_, err := Recover(c.configs[0])
-	require.ErrorIs(t, err, ErrForgotten)
+	synctest.Test(t, func(t *testing.T) {
+		c := startDisk(t, 1, DefaultLogStore)
+		openSession(t, c.backend(), time.Hour)
+		require.NoError(t, c.nodes[0].storage.Stable.SetUint64(keyCatchUp, 1000))
+		require.NoError(t, c.nodes[0].Close())
+		_, err := Recover(c.configs[0])
+		require.ErrorIs(t, err, ErrForgotten)
+	})
 }

@@ -13,35 +13,34 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/logstore"
 )
 
 // reopen stops a node of a disk cluster and starts it again on its folder.
 func (c *cluster) reopen(i int) {
 	c.t.Helper()
 	require.NoError(c.t, c.nodes[i].Close())
-	c.nodes[i] = openNode(c.t, c.configs[i])
+	c.restart(i)
 }
 
 func TestNodeComesBackWithEverything(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			c := startDisk(t, 1, kind)
-			s := openSession(t, c.backend(), time.Hour)
-			first, err := s.Acquire(testContext(t), lockRequest(1, "a"))
-			require.NoError(t, err)
-			before := c.nodes[0].Status()
-			require.ErrorIs(t, c.nodes[0].Bootstrap(), ErrBootstrapped)
-			c.reopen(0)
-			c.leader()
-			after := c.nodes[0].Status()
-			require.Equal(t, before.LastToken, after.LastToken)
-			require.Equal(t, before.Counts, after.Counts)
-			require.Greater(t, after.Generation, before.Generation)
-			again, err := openSameSession(t, c, s).Acquire(testContext(t), lockRequest(1, "a"))
-			require.NoError(t, err)
-			require.Equal(t, first.Token, again.Token)
-		})
-	}
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 1, kind)
+		s := openSession(t, c.backend(), time.Hour)
+		first, err := s.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		before := c.nodes[0].Status()
+		require.ErrorIs(t, c.nodes[0].Bootstrap(), ErrBootstrapped)
+		c.reopen(0)
+		c.leader()
+		after := c.nodes[0].Status()
+		require.Equal(t, before.LastToken, after.LastToken)
+		require.Equal(t, before.Counts, after.Counts)
+		require.Greater(t, after.Generation, before.Generation)
+		again, err := openSameSession(t, c, s).Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		require.Equal(t, first.Token, again.Token)
+	})
 }
 
 // openSameSession is the session of a client that has found the cluster again.
@@ -53,59 +52,57 @@ func openSameSession(t *testing.T, c *cluster, s engine.Session) engine.Session 
 }
 
 func TestSnapshotSaveInspectRestore(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			c := startDisk(t, 3, kind, func(c *Config) { c.HeartbeatTimeout = 2 * time.Second })
-			ctx := testContext(t)
-			lost := make(chan engine.Nonce, 100)
-			s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock(),
-				Lost: func(nonce engine.Nonce, _ error) { lost <- nonce }})
-			require.NoError(t, err)
-			kept, err := s.Acquire(ctx, lockRequest(1, "kept"))
-			require.NoError(t, err)
-			var saved bytes.Buffer
-			info, err := c.leader().SaveSnapshot(ctx, &saved)
-			require.NoError(t, err)
-			require.Equal(t, kept.Token, info.LastToken)
-			require.Equal(t, 1, info.Counts.Holders)
-			inspected, err := InspectSnapshot(bytes.NewReader(saved.Bytes()))
-			require.NoError(t, err)
-			require.Equal(t, info, inspected)
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind)
+		ctx := testContext(t)
+		lost := make(chan engine.Nonce, 100)
+		s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock(),
+			Lost: func(nonce engine.Nonce, _ error) { lost <- nonce }})
+		require.NoError(t, err)
+		kept, err := s.Acquire(ctx, lockRequest(1, "kept"))
+		require.NoError(t, err)
+		var saved bytes.Buffer
+		info, err := c.leader().SaveSnapshot(ctx, &saved)
+		require.NoError(t, err)
+		require.Equal(t, kept.Token, info.LastToken)
+		require.Equal(t, 1, info.Counts.Holders)
+		inspected, err := InspectSnapshot(bytes.NewReader(saved.Bytes()))
+		require.NoError(t, err)
+		require.Equal(t, info, inspected)
 
-			later, err := s.Acquire(ctx, lockRequest(2, "later"))
-			require.NoError(t, err)
-			floor, err := c.leader().RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, floor, later.Token+fencing.FloorStep)
-			var told []engine.Nonce
-			for len(told) < 2 {
-				select {
-				case nonce := <-lost:
-					told = append(told, nonce)
-				case <-ctx.Done():
-					require.FailNow(t, "not told", "only %v", told)
-				}
+		later, err := s.Acquire(ctx, lockRequest(2, "later"))
+		require.NoError(t, err)
+		floor, err := c.leader().RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, floor, later.Token+fencing.FloorStep)
+		var told []engine.Nonce
+		for len(told) < 2 {
+			select {
+			case nonce := <-lost:
+				told = append(told, nonce)
+			case <-ctx.Done():
+				require.FailNow(t, "not told", "only %v", told)
 			}
-			require.ElementsMatch(t, []engine.Nonce{1, 2}, told, "whoever holds is told")
-			_, err = s.Renew(ctx)
-			require.ErrorIs(t, err, engine.ErrExpired)
-			_, err = s.Acquire(ctx, lockRequest(3, "later"))
-			require.ErrorIs(t, err, engine.ErrExpired)
-			require.Zero(t, c.leader().Status().Counts, "nobody holds anything")
-			next, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(3, "later"))
-			require.NoError(t, err)
-			require.Greater(t, next.Token, floor, "no token of the forgotten time comes again")
-			c.agree()
-			for i := range c.nodes {
-				c.reopen(i)
-			}
-			c.leader()
-			fourth, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(4, "d"))
-			require.NoError(t, err)
-			require.Greater(t, fourth.Token, next.Token)
-			c.agree()
-		})
-	}
+		}
+		require.ElementsMatch(t, []engine.Nonce{1, 2}, told, "whoever holds is told")
+		_, err = s.Renew(ctx)
+		require.ErrorIs(t, err, engine.ErrExpired)
+		_, err = s.Acquire(ctx, lockRequest(3, "later"))
+		require.ErrorIs(t, err, engine.ErrExpired)
+		require.Zero(t, c.leader().Status().Counts, "nobody holds anything")
+		next, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(3, "later"))
+		require.NoError(t, err)
+		require.Greater(t, next.Token, floor, "no token of the forgotten time comes again")
+		c.agree()
+		for i := range c.nodes {
+			c.reopen(i)
+		}
+		c.leader()
+		fourth, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(4, "d"))
+		require.NoError(t, err)
+		require.Greater(t, fourth.Token, next.Token)
+		c.agree()
+	})
 }
 
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
@@ -135,62 +132,58 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 }
 
 func TestRecoveryFromALostMajority(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			c := startDisk(t, 3, kind, func(c *Config) { c.HeartbeatTimeout = 2 * time.Second })
-			ctx := testContext(t)
-			s := openSession(t, c.backend(), time.Hour)
-			held, err := s.Acquire(ctx, lockRequest(1, "a"))
-			require.NoError(t, err)
-			c.agree()
-			for _, n := range c.nodes {
-				require.NoError(t, n.Close())
-			}
-			floor, err := Recover(c.configs[2])
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, floor, held.Token+fencing.FloorStep)
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind)
+		ctx := testContext(t)
+		s := openSession(t, c.backend(), time.Hour)
+		held, err := s.Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		c.agree()
+		for _, n := range c.nodes {
+			require.NoError(t, n.Close())
+		}
+		floor, err := Recover(c.configs[2])
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, floor, held.Token+fencing.FloorStep)
 
-			survivor := openNode(t, c.configs[2])
-			alone := &cluster{t: t, nodes: []*Node{survivor}}
-			alone.leader()
-			require.Len(t, survivor.Members(), 1)
-			found := openSameSession(t, alone, s)
-			require.Zero(t, survivor.Status().Counts.Holders, "what it had may have passed on")
-			require.NotEqual(t, s.(*Session).Incarnation(), found.(*Session).Incarnation())
-			again, err := found.Acquire(ctx, lockRequest(1, "a"))
-			require.NoError(t, err)
-			require.Greater(t, again.Token, floor)
+		survivor := c.restart(2)
+		alone := &cluster{t: t, nodes: []*Node{survivor}}
+		alone.leader()
+		require.Len(t, survivor.Members(), 1)
+		found := openSameSession(t, alone, s)
+		require.Zero(t, survivor.Status().Counts.Holders, "what it had may have passed on")
+		require.NotEqual(t, s.(*Session).Incarnation(), found.(*Session).Incarnation())
+		again, err := found.Acquire(ctx, lockRequest(1, "a"))
+		require.NoError(t, err)
+		require.Greater(t, again.Token, floor)
 
-			fresh := openNode(t, diskConfig(t, "fresh", kind))
-			require.NoError(t, fresh.Join(ctx, survivor))
-			alone.nodes = append(alone.nodes, fresh)
-			alone.agree()
-		})
-	}
+		fresh := c.add("fresh", onDisk(t, kind))
+		require.NoError(t, fresh.Join(ctx, survivor))
+		alone.nodes = append(alone.nodes, fresh)
+		alone.agree()
+	})
 }
 
 func TestLogIsCompacted(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			c := startDisk(t, 1, kind, func(c *Config) { c.SnapshotEntries, c.SnapshotInterval = 20, 10*time.Millisecond })
-			s := openSession(t, c.backend(), time.Hour)
-			for i := range 100 {
-				_, err := s.Acquire(testContext(t), lockRequest(engine.Nonce(i+1), fencing.Resource(fmt.Sprint("lock ", i))))
-				require.NoError(t, err)
-			}
-			eventually(t, "a shorter log", func() bool {
-				first, err := c.nodes[0].storage.Log.FirstIndex()
-				require.NoError(t, err)
-				return first > 1
-			})
-			before := c.nodes[0].Status()
-			c.reopen(0)
-			c.leader()
-			after := c.nodes[0].Status()
-			require.Equal(t, before.LastToken, after.LastToken)
-			require.Equal(t, before.Counts, after.Counts)
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 1, kind, func(c *Config) { c.SnapshotEntries, c.SnapshotInterval = 20, 10*time.Millisecond })
+		s := openSession(t, c.backend(), time.Hour)
+		for i := range 100 {
+			_, err := s.Acquire(testContext(t), lockRequest(engine.Nonce(i+1), fencing.Resource(fmt.Sprint("lock ", i))))
+			require.NoError(t, err)
+		}
+		eventually(t, "a shorter log", func() bool {
+			first, err := c.nodes[0].storage.Log.FirstIndex()
+			require.NoError(t, err)
+			return first > 1
 		})
-	}
+		before := c.nodes[0].Status()
+		c.reopen(0)
+		c.leader()
+		after := c.nodes[0].Status()
+		require.Equal(t, before.LastToken, after.LastToken)
+		require.Equal(t, before.Counts, after.Counts)
+	})
 }
 
 // brokenSnapshots cannot be begun.
@@ -203,7 +196,10 @@ func (b *brokenSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Conf
 	return nil, b.err
 }
 
+// The engine never completes the future of a snapshot that fails, so this runs in
+// real time.
 func TestFailedSnapshotEndsTheNode(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("no space left on device")
 	ended := make(chan error, 1)
 	c := startMemory(t, 1, func(c *Config) {
