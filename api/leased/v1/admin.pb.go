@@ -33,7 +33,7 @@ type Policy struct {
 	Ttl   string `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	Renew string `protobuf:"bytes,4,opt,name=renew,proto3" json:"renew,omitempty"`
 	Drift string `protobuf:"bytes,5,opt,name=drift,proto3" json:"drift,omitempty"`
-	// For correctness mode only.
+	// In correctness mode only.
 	LockDelay string `protobuf:"bytes,6,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
 	// The mode that the locks are migrating to; set by the service.
 	Next          string `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
@@ -125,8 +125,8 @@ type SetPolicyRequest struct {
 	Policy *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	// If not 0, the policies must have this version, or the call fails with "outdated".
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Do not wait for leases to end: break those in correctness mode, and skip the
-	// wait for those in efficiency mode. Their writes are fenced either way.
+	// Do not wait for leases to end: break those in correctness mode, and do not wait for
+	// those in efficiency mode. Gates reject their late writes either way.
 	Now           bool `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -447,7 +447,7 @@ type Migration struct {
 	Now     bool   `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`
 	// What it is waiting for, as text; only the leader knows.
 	WaitingFor string `protobuf:"bytes,6,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
-	// Locks in correctness mode that are still held.
+	// The number of locks in correctness mode that are still held.
 	Holders       int32 `protobuf:"varint,7,opt,name=holders,proto3" json:"holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -570,7 +570,7 @@ func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
 
 type ListPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The longest prefix first.
+	// Sorted by the length of the prefix, longest first.
 	Policies      []*Policy    `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
 	Version       uint64       `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	Migrations    []*Migration `protobuf:"bytes,3,rep,name=migrations,proto3" json:"migrations,omitempty"`
@@ -671,7 +671,7 @@ type Topology struct {
 	Version  uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	Policies []*Policy              `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`
 	Fleet    *RedisFleet            `protobuf:"bytes,3,opt,name=fleet,proto3" json:"fleet,omitempty"`
-	// Locks in efficiency mode may be granted.
+	// Whether locks in efficiency mode may be granted.
 	Ready         bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -947,7 +947,7 @@ type SetFleetRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Fleet   *RedisFleet            `protobuf:"bytes,1,opt,name=fleet,proto3" json:"fleet,omitempty"`
 	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Do not wait until the leases of the old fleet have ended.
+	// Do not wait for the leases of the old fleet to end.
 	Now bool `protobuf:"varint,3,opt,name=now,proto3" json:"now,omitempty"`
 	// The old fleet is gone for good: change the fleet although a quorum of the old one
 	// is unreachable. If the old fleet still runs, the holder of an old lease may get a
@@ -1192,7 +1192,7 @@ type StatusResponse struct {
 	LastIndex        uint64 `protobuf:"varint,10,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`
 	CommitIndex      uint64 `protobuf:"varint,11,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"`
 	AppliedIndex     uint64 `protobuf:"varint,12,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
-	// Members with the same chainIndex must have the same chainHash.
+	// Members with the same chain_index must have the same chain_hash.
 	ChainIndex uint64    `protobuf:"varint,13,opt,name=chain_index,json=chainIndex,proto3" json:"chain_index,omitempty"`
 	ChainHash  string    `protobuf:"bytes,14,opt,name=chain_hash,json=chainHash,proto3" json:"chain_hash,omitempty"`
 	LastToken  uint64    `protobuf:"varint,15,opt,name=last_token,json=lastToken,proto3" json:"last_token,omitempty"`
@@ -1392,6 +1392,7 @@ func (x *StatusResponse) GetVersion() string {
 	return ""
 }
 
+// Member is a member of the Raft cluster.
 type Member struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1479,6 +1480,7 @@ func (x *Member) GetLag() uint64 {
 	return 0
 }
 
+// RedisNode is the state of one Redis node.
 type RedisNode struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
@@ -2309,6 +2311,7 @@ func (x *Chunk) GetData() []byte {
 	return nil
 }
 
+// SnapshotInfo describes a snapshot.
 type SnapshotInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`

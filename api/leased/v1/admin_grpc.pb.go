@@ -40,10 +40,12 @@ type PolicyServiceClient interface {
 	// its progress. The current leader completes it. Until then the locks are not
 	// granted.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
-	// DeletePolicy removes the policy for a prefix, under the same rules.
+	// DeletePolicy removes the policy for a prefix. Like SetPolicy it may start a
+	// migration.
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
 	// AbortMigration ends the migration of a prefix. Its locks keep their mode.
 	AbortMigration(ctx context.Context, in *AbortMigrationRequest, opts ...grpc.CallOption) (*AbortMigrationResponse, error)
+	// ListPolicies returns all policies and the running migrations.
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
 	// WatchTopology sends the policies and the Redis fleet as this member has applied
 	// them, and again after each change. It needs no leader.
@@ -129,10 +131,12 @@ type PolicyServiceServer interface {
 	// its progress. The current leader completes it. Until then the locks are not
 	// granted.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
-	// DeletePolicy removes the policy for a prefix, under the same rules.
+	// DeletePolicy removes the policy for a prefix. Like SetPolicy it may start a
+	// migration.
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
 	// AbortMigration ends the migration of a prefix. Its locks keep their mode.
 	AbortMigration(context.Context, *AbortMigrationRequest) (*AbortMigrationResponse, error)
+	// ListPolicies returns all policies and the running migrations.
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
 	// WatchTopology sends the policies and the Redis fleet as this member has applied
 	// them, and again after each change. It needs no leader.

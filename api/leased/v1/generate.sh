@@ -1,6 +1,6 @@
 #!/bin/sh
-# Generates the Go code of the API. It needs protoc (Debian: protobuf-compiler);
-# the two plugins are built from the versions that tools/go.mod names.
+# Generate the Go code of the API. This needs protoc (Debian: protobuf-compiler);
+# the script builds the two plugins in the versions of tools/go.mod.
 set -eu
 cd "$(dirname "$0")/../../.."
 plugins=$(mktemp -d)

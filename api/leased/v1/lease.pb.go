@@ -37,7 +37,7 @@ const (
 
 type OpenSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the session lasts without a renewal. Default: "10s".
+	// The time that the session lasts without a renewal. Default: "10s".
 	Ttl string `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Chosen by a caller that wants to repeat the call: opening an open session
 	// returns it. Default: a new id.
@@ -227,13 +227,13 @@ type AcquireRequest struct {
 	// The lock. Use resources instead to acquire a set, all or none, under one token.
 	Resource  string   `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Resources []string `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty"`
-	// An open session, for locks in correctness mode. Empty opens one for this
-	// lease alone.
+	// An open session, for locks in correctness mode. If it is empty, the service opens
+	// one for this lease alone.
 	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// How long the lease lasts without a renewal. Default: the TTL of the lock's
 	// policy. Not allowed with sessionId, because the session has its own.
 	Ttl string `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// How long to wait for a lock that is not free. Empty or "0s" does not wait.
+	// The time to wait for a lock that is not free. Empty or "0s" means not to wait.
 	Wait string `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// The mode that the caller expects. If the lock has another mode, the Error
 	// "mode-mismatch" names both.
@@ -365,7 +365,7 @@ type AcquireResponse struct {
 	// The first of the resources.
 	Resource  string   `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Resources []string `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty"`
-	// The fencing token: send it with each write.
+	// The fencing token. Send it with each write.
 	Token     uint64 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
 	SessionId string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Nonce     uint64 `protobuf:"varint,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -374,7 +374,7 @@ type AcquireResponse struct {
 	// How long the lease lasts without a renewal, counted from before the request was
 	// sent; after a wait, from when the response was sent at the earliest.
 	Ttl string `protobuf:"bytes,8,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// The number of the permit, from 1.
+	// The number of the permit, starting at 1.
 	Slot          int32 `protobuf:"varint,9,opt,name=slot,proto3" json:"slot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -810,7 +810,7 @@ type Lock struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Mode     string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
-	// In the order of their tokens.
+	// Sorted by token.
 	Holders []*Party `protobuf:"bytes,3,rep,name=holders,proto3" json:"holders,omitempty"`
 	// In queue order, as far as the service knows it.
 	Waiters []*Party `protobuf:"bytes,4,rep,name=waiters,proto3" json:"waiters,omitempty"`
@@ -991,7 +991,7 @@ func (x *Party) GetTtlLeft() string {
 
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "efficiency" or "correctness" lists locks of that mode only.
+	// Lists only locks in this mode. Empty lists both modes.
 	Mode   string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// At most 1000. Default: 100.
@@ -1391,7 +1391,7 @@ func (x *SessionRequest) GetOperations() []*Operation {
 	return nil
 }
 
-// Operation is one call. Operations of one message run concurrently.
+// Operation is one call. The operations of a message run concurrently.
 type Operation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Chosen by the client, unique among the unanswered operations of the stream.
@@ -1647,6 +1647,7 @@ func (x *AttachCall) GetTtlNanos() int64 {
 	return 0
 }
 
+// AcquireCall requests a lock.
 type AcquireCall struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Nonce     uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -1898,10 +1899,11 @@ func (x *RenewCall) GetLeases() []*HeldLease {
 	return nil
 }
 
+// ReleaseCall ends an attempt and its lease.
 type ReleaseCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Nonce uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// Set if the lease is in efficiency mode.
+	// Set for a lease in efficiency mode.
 	Lease         *HeldLease `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1951,6 +1953,7 @@ func (x *ReleaseCall) GetLease() *HeldLease {
 	return nil
 }
 
+// CloseCall closes the session.
 type CloseCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2044,8 +2047,9 @@ func (x *SessionResponse) GetNotices() []*Notice {
 type Answer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Error *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"` // unset if it succeeded
-	// Of an acquire.
+	// Unset if the operation succeeded.
+	Error *Error `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// For an acquire.
 	Token uint64 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
 	Mode  string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	Slot  int32  `protobuf:"varint,5,opt,name=slot,proto3" json:"slot,omitempty"`
@@ -2055,7 +2059,7 @@ type Answer struct {
 	Holds []*Hold `protobuf:"bytes,7,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Of an acquire in efficiency mode: the identity of the attempt on the Redis nodes.
 	Name string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
-	// Of a renew in efficiency mode: the leases that are lost.
+	// For a renew in efficiency mode: the lost leases.
 	Lost          []*Notice `protobuf:"bytes,9,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2281,7 +2285,7 @@ type Error struct {
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// What to do next.
 	Hint string `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"`
-	// Of "mode-mismatch".
+	// For "mode-mismatch".
 	Resource     string `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
 	ExpectedMode string `protobuf:"bytes,5,opt,name=expected_mode,json=expectedMode,proto3" json:"expected_mode,omitempty"`
 	Mode         string `protobuf:"bytes,6,opt,name=mode,proto3" json:"mode,omitempty"`

@@ -59,7 +59,7 @@ type LeaseServiceClient interface {
 	// for its ttl. Leases in efficiency mode have no session: each is renewed by
 	// resource and token.
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error)
-	// CloseSession ends a session and releases everything in it.
+	// CloseSession ends a session and releases its leases.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
 	// Acquire acquires a lock. Without sessionId it opens a session for this lease
 	// alone, with the given ttl. If the lock is not free it returns the Error "held",
@@ -73,9 +73,9 @@ type LeaseServiceClient interface {
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Inspect returns the holders and waiters of a lock.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
-	// List returns the locks in use whose names begin with a prefix, page by page.
-	// Locks in efficiency mode are read from the Redis nodes. With mode
-	// "efficiency" it needs no leader.
+	// List returns the locks in use whose names start with a prefix, in pages. It reads
+	// locks in efficiency mode from the Redis nodes. With mode "efficiency" it needs no
+	// leader.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Watch streams the events of a lock, or of all locks with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.
@@ -224,7 +224,7 @@ type LeaseServiceServer interface {
 	// for its ttl. Leases in efficiency mode have no session: each is renewed by
 	// resource and token.
 	OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error)
-	// CloseSession ends a session and releases everything in it.
+	// CloseSession ends a session and releases its leases.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
 	// Acquire acquires a lock. Without sessionId it opens a session for this lease
 	// alone, with the given ttl. If the lock is not free it returns the Error "held",
@@ -238,9 +238,9 @@ type LeaseServiceServer interface {
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Inspect returns the holders and waiters of a lock.
 	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)
-	// List returns the locks in use whose names begin with a prefix, page by page.
-	// Locks in efficiency mode are read from the Redis nodes. With mode
-	// "efficiency" it needs no leader.
+	// List returns the locks in use whose names start with a prefix, in pages. It reads
+	// locks in efficiency mode from the Redis nodes. With mode "efficiency" it needs no
+	// leader.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Watch streams the events of a lock, or of all locks with a prefix, until the
 	// caller ends the call. Over HTTP each Event is a line of JSON.
