@@ -13,7 +13,7 @@ import (
 	"github.com/leased-project/leased/storagegate/gatetest"
 )
 
-// BenchmarkBolt measures one durable write with and without a gate.
+// BenchmarkBolt compares a durable write with and without a gate.
 // Run with: go test -run '^$' -bench . ./storagegate/boltgate
 func BenchmarkBolt(b *testing.B) {
 	db := open(b, filepath.Join(b.TempDir(), "gate.db"), false)

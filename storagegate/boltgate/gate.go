@@ -11,47 +11,47 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// Bucket is the name of the bucket that holds the marks: the name of the
-// resource as key, eight bytes of the mark, largest first, as value.
+// Bucket is the name of the bucket with the marks. The key is the resource, and
+// the value is the mark as a big-endian 64-bit integer.
 const Bucket = "leased_marks"
 
-// Gate gates transactions of a bbolt database. bbolt has one writer at a time,
-// and that is the lock that check and write share.
+// Gate gates transactions of a bbolt database. bbolt runs one read-write
+// transaction at a time, so check and write are atomic.
 type Gate struct {
 	storagegate.Monitor
 	db   *bolt.DB
 	rule fencing.Rule
-	// turn is held by the writer, so that those who wait for it can stop
-	// waiting. bbolt's own lock cannot be given up.
-	turn chan struct{}
+	// writer is full while a write runs. Unlike bbolt's own lock, a wait for it
+	// can be cancelled.
+	writer chan struct{}
 }
 
 var _ storagegate.Gate[*bolt.Tx] = (*Gate)(nil)
 
 // New returns a gate over db. The zero Rule has no bound on the jump.
 func New(db *bolt.DB, rule fencing.Rule) *Gate {
-	return &Gate{db: db, rule: rule, turn: make(chan struct{}, 1)}
+	return &Gate{db: db, rule: rule, writer: make(chan struct{}, 1)}
 }
 
 // Do implements storagegate.Gate. write must not commit or roll back, and must
-// leave Bucket alone. Waiting for another writer of this gate ends with the
-// context; waiting for a writer outside it does not.
+// not change Bucket. The context ends a wait for another write of this gate, but
+// not a wait for a transaction outside the gate.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *bolt.Tx) error) error {
-	if err := valid(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
-	case g.turn <- struct{}{}:
+	case g.writer <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-g.turn }()
+	defer func() { <-g.writer }()
 	committing := false
 	err := g.db.Update(func(tx *bolt.Tx) error {
-		if err := ctx.Err(); err != nil { // bbolt's own lock may have taken long
+		if err := ctx.Err(); err != nil { // the wait for bbolt's own lock may have been long
 			return err
 		}
 		if err := g.admit(tx, resource, token); err != nil {
@@ -72,8 +72,8 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	return g.Record(resource, token, err)
 }
 
-// admit applies the rule inside the transaction, and raises the mark. A
-// holder's later writes find it raised already and leave its page alone.
+// admit applies the rule in the transaction and raises the mark. It does not write
+// the mark again for later writes of a holder.
 func (g *Gate) admit(tx *bolt.Tx, resource fencing.Resource, token fencing.Token) error {
 	marks := tx.Bucket([]byte(Bucket))
 	mark, err := read(marks, resource)
@@ -85,7 +85,7 @@ func (g *Gate) admit(tx *bolt.Tx, resource fencing.Resource, token fencing.Token
 	}
 	if marks == nil {
 		if marks, err = tx.CreateBucket([]byte(Bucket)); err != nil {
-			return fmt.Errorf("make the bucket of the marks: %w", err)
+			return fmt.Errorf("create the bucket for marks: %w", err)
 		}
 	}
 	if err := marks.Put([]byte(resource), binary.BigEndian.AppendUint64(nil, uint64(token))); err != nil {
@@ -99,11 +99,7 @@ func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fenci
 	if token != fencing.None {
 		return g.Do(ctx, resource, token, func(*bolt.Tx) error { return nil })
 	}
-	mark, err := g.Mark(ctx, resource)
-	if err != nil {
-		return err
-	}
-	return g.Record(resource, token, g.rule.Enter(resource, mark, token))
+	return storagegate.RefuseTokenless(ctx, g, resource)
 }
 
 // Mark implements storagegate.Gate.
@@ -131,17 +127,8 @@ func read(marks *bolt.Bucket, resource fencing.Resource) (fencing.Token, error) 
 		return fencing.None, nil
 	}
 	if len(value) != 8 || fencing.Token(binary.BigEndian.Uint64(value)) > fencing.MaxToken {
-		return fencing.None, fmt.Errorf("read the mark of %q: %w: bucket %s holds %x; was it written by something else?",
+		return fencing.None, fmt.Errorf("read the mark of %q: %w: bucket %s contains %x, which is not a mark; find out which program wrote it",
 			string(resource), fencing.ErrInvalidToken, Bucket, value)
 	}
 	return fencing.Token(binary.BigEndian.Uint64(value)), nil
-}
-
-// valid checks what no mark has to be read for.
-func valid(resource fencing.Resource, token fencing.Token) error {
-	if err := resource.Validate(); err != nil {
-		return err
-	}
-	_, err := token.Value()
-	return err
 }

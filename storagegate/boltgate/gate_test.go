@@ -1,13 +1,10 @@
 package boltgate_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -25,14 +22,14 @@ const envPath = "BOLTGATE_TEST_PATH"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(envPath); path != "" {
-		standStill(path) // never returns
+		pausedChild(path) // does not return
 	}
 	os.Exit(m.Run())
 }
 
 var contents = []byte("contents")
 
-// put stores an empty text too: bbolt cannot tell a nil value from a missing one.
+// put writes the value of a resource.
 func put(_ context.Context, tx *bolt.Tx, resource fencing.Resource, value string) error {
 	b, err := tx.CreateBucketIfNotExists(contents)
 	if err != nil {
@@ -61,8 +58,8 @@ func open(t testing.TB, path string, noSync bool) *bolt.DB {
 	return db
 }
 
-// TestGate opens the file once, as bbolt demands; the handles are two gates
-// over it, with their own view of whose turn it is.
+// TestGate opens the file once, as bbolt requires. The handles are gates over the
+// same database.
 func TestGate(t *testing.T) {
 	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
 		db := open(t, filepath.Join(t.TempDir(), "gate.db"), true)
@@ -72,47 +69,47 @@ func TestGate(t *testing.T) {
 	})
 }
 
-func TestWaitingEndsWithTheContext(t *testing.T) {
+func TestWaitEndsWithTheContext(t *testing.T) {
 	gate := boltgate.New(open(t, filepath.Join(t.TempDir(), "gate.db"), true), fencing.Rule{})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := gate.Do(t.Context(), "door", 1, func(*bolt.Tx) error {
+	err := gate.Do(t.Context(), "orders", 1, func(*bolt.Tx) error {
 		cancel()
-		return gate.Enter(ctx, "door", 2) // would wait for ever
+		return gate.Enter(ctx, "orders", 2) // would deadlock
 	})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestAStrangeMarkIsNotGuessedAt(t *testing.T) {
+func TestInvalidMarkIsAnError(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "gate.db"), true)
 	for _, value := range [][]byte{{}, {1}, binary.BigEndian.AppendUint64(nil, 1<<63)} {
 		require.NoError(t, db.Update(func(tx *bolt.Tx) error {
 			b, err := tx.CreateBucketIfNotExists([]byte(boltgate.Bucket))
 			require.NoError(t, err)
-			return b.Put([]byte("door"), value)
+			return b.Put([]byte("orders"), value)
 		}))
-		require.ErrorIs(t, boltgate.New(db, fencing.Rule{}).Enter(t.Context(), "door", 5), fencing.ErrInvalidToken)
+		require.ErrorIs(t, boltgate.New(db, fencing.Rule{}).Enter(t.Context(), "orders", 5), fencing.ErrInvalidToken)
 	}
 }
 
-// endsInCommit is a context that ends once the gate has looked at it for the
-// last time before the commit.
+// endsInCommit is a context that ends after the gate has checked it for the last
+// time before the commit.
 type endsInCommit struct {
 	context.Context
-	written, looked *bool
+	written, checked *bool
 }
 
 func (c endsInCommit) Err() error {
-	if *c.looked {
+	if *c.checked {
 		return context.Canceled
 	}
-	*c.looked = *c.written
+	*c.checked = *c.written
 	return nil
 }
 
-// TestAFailedCommitIsUncertain takes the file away from under bbolt, so that its
-// commit fails, and nobody can say how much of it is on disk.
-func TestAFailedCommitIsUncertain(t *testing.T) {
-	for _, name := range []string{"context lives", "context ends in the commit"} {
+// TestFailedCommitIsUncertain closes the file under bbolt, so that the commit
+// fails and it is unknown how much of it is on disk.
+func TestFailedCommitIsUncertain(t *testing.T) {
+	for _, name := range []string{"context does not end", "context ends during the commit"} {
 		t.Run(name, func(t *testing.T) {
 			var file *os.File
 			db, err := bolt.Open(filepath.Join(t.TempDir(), "gate.db"), 0o600, &bolt.Options{
@@ -123,84 +120,72 @@ func TestAFailedCommitIsUncertain(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = db.Close() })
 			gate := boltgate.New(db, fencing.Rule{})
-			require.NoError(t, gate.Enter(t.Context(), "door", 1))
+			require.NoError(t, gate.Enter(t.Context(), "orders", 1))
 
-			written, looked := false, false
+			written, checked := false, false
 			ctx := t.Context()
-			if name != "context lives" {
-				ctx = endsInCommit{ctx, &written, &looked}
+			if name != "context does not end" {
+				ctx = endsInCommit{ctx, &written, &checked}
 			}
-			err = gate.Do(ctx, "door", 2, func(tx *bolt.Tx) error {
+			err = gate.Do(ctx, "orders", 2, func(tx *bolt.Tx) error {
 				written = true
-				return errors.Join(put(ctx, tx, "door", "maybe"), file.Close())
+				return errors.Join(put(ctx, tx, "orders", "maybe"), file.Close())
 			})
 			require.ErrorIs(t, err, storagegate.ErrUncertain)
 			require.ErrorIs(t, err, os.ErrClosed)
-			require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts(), "an unknown outcome is no decision")
+			require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts(), "an unknown outcome is not a decision")
 		})
 	}
 }
 
-// A write that fails before the commit has a known outcome, also if it fails
-// because its bucket is not there.
-func TestAMissingBucketIsNotUncertain(t *testing.T) {
+// A write that fails before the commit has a known outcome, even if it fails
+// because a bucket is missing.
+func TestMissingBucketIsNotUncertain(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "gate.db"), true)
 	gate := boltgate.New(db, fencing.Rule{})
-	mark, err := gate.Mark(t.Context(), "door")
-	require.NoError(t, err, "no bucket of marks yet")
+	mark, err := gate.Mark(t.Context(), "orders")
+	require.NoError(t, err, "there is no bucket for marks yet")
 	require.Equal(t, fencing.None, mark)
-	err = gate.Do(t.Context(), "door", 2, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("accounts")) })
+	err = gate.Do(t.Context(), "orders", 2, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("accounts")) })
 	require.ErrorIs(t, err, bolterrors.ErrBucketNotFound)
 	require.NotErrorIs(t, err, storagegate.ErrUncertain)
-	require.NoError(t, gate.Enter(t.Context(), "door", 1), "and left no mark")
+	require.NoError(t, gate.Enter(t.Context(), "orders", 1), "the failed write must not leave a mark")
 }
 
-// TestKilledBetweenCheckAndCommit kills a real process there, and opens the
-// file that it leaves behind.
+// TestKilledBetweenCheckAndCommit kills a process there and opens the file that
+// it leaves.
 func TestKilledBetweenCheckAndCommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gate.db")
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), envPath+"="+path)
-	child.Stderr = os.Stderr
-	output, err := child.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
-	line, err := bufio.NewReader(output).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "standing still\n", line)
-	require.NoError(t, child.Process.Kill())
-	_ = child.Wait()
+	gatetest.KillPaused(t, "orders", 3, envPath+"="+path)
 
 	db := open(t, path, false)
 	gate := boltgate.New(db, fencing.Rule{})
-	mark, err := gate.Mark(t.Context(), "door")
+	mark, err := gate.Mark(t.Context(), "orders")
 	require.NoError(t, err)
-	value, err := get(db)(t.Context(), "door")
+	value, err := get(db)(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, fencing.Token(1), mark)
 	require.Equal(t, "one", value)
-	require.NoError(t, gate.Enter(t.Context(), "door", 2))
+	require.NoError(t, gate.Enter(t.Context(), "orders", 2))
 }
 
-// standStill is the child: it commits one write and stops in the next.
-func standStill(path string) {
+// pausedChild commits one write and pauses in the next.
+func pausedChild(path string) {
 	ctx := context.Background()
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
 		panic(err)
 	}
 	gate := boltgate.New(db, fencing.Rule{})
-	write := func(value string, then func()) func(tx *bolt.Tx) error {
-		return func(tx *bolt.Tx) error {
-			defer then()
-			return put(ctx, tx, "door", value)
-		}
-	}
-	if err := gate.Do(ctx, "door", 1, write("one", func() {})); err != nil {
+	err = gate.Do(ctx, "orders", 1, func(tx *bolt.Tx) error { return put(ctx, tx, "orders", "one") })
+	if err != nil {
 		panic(err)
 	}
-	panic(gate.Do(ctx, "door", 3, write("three", func() {
-		fmt.Println("standing still")
-		select {}
-	})))
+	panic(gate.Do(ctx, "orders", 3, func(tx *bolt.Tx) error {
+		if err := put(ctx, tx, "orders", "three"); err != nil {
+			return err
+		}
+		gatetest.PauseForKill()
+		return nil
+	}))
 }

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// disk is what a gate changes on disk, one method for each step whose order
-// matters. Tests watch it, and die at each of its steps.
+// disk has one method for each change on disk whose order matters. Tests record
+// the changes and kill the process at each of them.
 type disk interface {
-	// create makes an empty file, in place of what a dead writer left there.
+	// create creates an empty file and replaces one that a crashed writer left.
 	create(path string) (handle, error)
 	rename(from, to string) error
 	// syncDir makes the names in a folder durable.
@@ -24,12 +24,12 @@ type handle interface {
 	Sync() error
 }
 
-// osDisk is the real one.
+// osDisk is the disk of the operating system.
 type osDisk struct{}
 
 func (osDisk) create(path string) (handle, error) {
-	// A new file, so that a writer that lost its lock cannot go on writing into
-	// one that has been given its name since.
+	// Create a new file, so that a writer that lost its lock cannot write into the
+	// file of the next writer.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (osDisk) syncDir(path string) error {
 	return d.Sync()
 }
 
-// writeSynced writes a whole file and makes its content durable.
+// writeSynced writes a file and makes its content durable.
 func writeSynced(d disk, path string, content []byte) error {
 	f, err := d.create(path)
 	if err != nil {

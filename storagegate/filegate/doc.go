@@ -1,22 +1,22 @@
-// Package filegate gates the replacement of files.
+// Package filegate is a gate for replacing files.
 //
-// What it does not give: it needs a local file system where rename is atomic
-// and flock works between processes; network file systems often lack one of
-// them. Removing files in the folder .leased takes the protection away: a lock
-// that was removed is noticed before the first change, a mark is not. It guards only replacements made through it: any program can still
-// write to the file. And mark and data are two files, so a failure or a crash
-// between them can leave the mark raised and the data as it was. That refuses
-// older holders early, and is never unsafe: data newer than its mark cannot
-// exist, whatever step the writer dies at.
+// Limits: it needs a local file system with atomic rename and with flock between
+// processes; network file systems often lack one of them. It guards only
+// replacements that go through it: any program can still write to the files.
+// Removing files in the folder .leased removes the protection: a gate detects a
+// removed lock before it changes anything, but not a removed mark. Mark and data
+// are two files, so a crash between them can leave the mark raised and the data
+// unchanged. That refuses older holders early and is safe: at no step of a write
+// can the data be newer than its mark.
 //
-// A folder holds one plain file for each resource, which any program can read,
-// and a folder .leased beside them with the marks and the locks. A write holds
-// the lock of its resource and goes through these steps:
+// A folder contains one plain file for each resource, which any program can
+// read, and the folder .leased with marks and locks. A write locks its resource
+// and does these steps:
 //
-//  1. the new content to a temporary file, and fsync;
-//  2. if the mark rises: the mark to a temporary file, fsync, rename, fsync of
-//     the folder, so that no later step can reach the disk before the mark;
-//  3. rename of the new content over the old, and fsync of the folder.
+//  1. write the new content to a temporary file, and fsync it;
+//  2. if the mark rises, write the mark to a temporary file, fsync it, rename it
+//     and fsync the folder, so that no later step reaches the disk before it;
+//  3. rename the new content over the old, and fsync the folder.
 //
-// The nouns, in reading order: [Gate]; [File], what a write works with.
+// Types, in reading order: [Gate]; [File], the replacement that a write prepares.
 package filegate

@@ -11,8 +11,8 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// File is the replacement that a write prepares. What is written to it becomes
-// the new content of the file, all at once, when the write has returned nil.
+// File is the replacement that a write prepares. The data written to it replaces
+// the content of the file atomically after the write has returned nil.
 type File struct {
 	disk            disk
 	path, temporary string
@@ -21,7 +21,7 @@ type File struct {
 
 var _ io.Writer = (*File)(nil)
 
-// Current is the content that is about to be replaced, nil if there is none.
+// Current returns the content to be replaced, or nil if there is no file.
 func (f *File) Current() ([]byte, error) {
 	content, err := os.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,12 +30,12 @@ func (f *File) Current() ([]byte, error) {
 	return content, err
 }
 
-// Write adds to the new content. To make the file empty, write an empty slice.
+// Write appends to the new content. To empty the file, write an empty slice.
 func (f *File) Write(p []byte) (int, error) {
 	if f.next == nil {
 		next, err := f.disk.create(f.temporary)
 		if err != nil {
-			return 0, fmt.Errorf("make the temporary file: %w", err)
+			return 0, fmt.Errorf("create the temporary file: %w", err)
 		}
 		f.next = next
 		if old, err := os.Stat(f.path); err == nil {
@@ -47,7 +47,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.next.Write(p)
 }
 
-// finish brings the new content to the disk, under its temporary name.
+// finish makes the new content durable under its temporary name.
 func (f *File) finish() error {
 	if f.next == nil {
 		return nil
@@ -58,8 +58,8 @@ func (f *File) finish() error {
 	return nil
 }
 
-// replace gives the new content its name, if there is any. After a rename that
-// did not reach the disk nobody knows which content a crash would leave.
+// replace renames the new content over the old, if there is new content. If the
+// rename does not reach the disk, the content after a crash is uncertain.
 func (f *File) replace() error {
 	if f.next == nil {
 		return nil

@@ -2,73 +2,73 @@ package filegate
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/internal/filename"
 )
 
-// marksFolder is the folder of marks, locks and temporary files. No resource
-// has this name: a leading dot is escaped.
+// marksFolder contains marks, locks and temporary files. No resource has this
+// file name, because a leading dot is escaped.
 const marksFolder = ".leased"
 
-// Gate gates the files of one folder. Any number of processes may open gates on
+// Gate gates the files of one folder. Any number of processes can open a Gate on
 // the same folder.
 type Gate struct {
 	storagegate.Monitor
 	dir  string
 	rule fencing.Rule
 	disk disk
-	// durable has, by resource, the token of a mark that is known to be on disk.
+	// durable maps a resource to a token whose mark is known to be on disk.
 	durable sync.Map
 }
 
 var _ storagegate.Gate[*File] = (*Gate)(nil)
 
-// New returns a gate over the files in dir, and makes the folder if it does not
-// exist. The zero Rule has no bound on the jump.
+// New returns a gate for the files in dir and creates the folder if it is
+// missing. The zero Rule has no bound on the jump.
 func New(dir string, rule fencing.Rule) (*Gate, error) {
 	return newGate(dir, rule, osDisk{})
 }
 
 func newGate(dir string, rule fencing.Rule, d disk) (*Gate, error) {
 	if err := os.MkdirAll(filepath.Join(dir, marksFolder), 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of the marks: %w", err)
+		return nil, fmt.Errorf("create the folder for marks: %w", err)
 	}
-	// The folders themselves must be on disk before anything in them is.
+	// The folders must be on disk before their content.
 	for _, folder := range []string{dir, filepath.Dir(filepath.Clean(dir))} {
 		if err := d.syncDir(folder); err != nil {
-			return nil, fmt.Errorf("make the folder of the marks: %w", err)
+			return nil, fmt.Errorf("create the folder for marks: %w", err)
 		}
 	}
 	return &Gate{dir: dir, rule: rule, disk: d}, nil
 }
 
-// Path is where the file of the resource is. Readers may open it at any time,
-// and find the whole content of one write.
+// Path returns the path of the resource's file. Readers can open it at any time
+// and find the complete content of one write.
 func (g *Gate) Path(resource fencing.Resource) string {
-	return filepath.Join(g.dir, escape(resource))
+	return filepath.Join(g.dir, filename.Escape(resource))
 }
 
-// beside is the path of a file that belongs to the resource.
-func (g *Gate) beside(resource fencing.Resource, kind string) string {
-	return filepath.Join(g.dir, marksFolder, escape(resource)+kind)
+// internal returns the path of a file in the marks folder that belongs to the
+// resource.
+func (g *Gate) internal(resource fencing.Resource, kind string) string {
+	return filepath.Join(g.dir, marksFolder, filename.Escape(resource)+kind)
 }
 
-// Do implements storagegate.Gate. What write puts into the file replaces the
-// content when Do returns nil; if write puts in nothing, the content stays. If
-// the disk fails after the mark was raised, Do returns the error, the content
-// is as it was and the mark stays raised.
+// Do implements storagegate.Gate. The data that write writes to file replaces the
+// content. If write writes nothing, the content stays. If the disk fails after
+// the mark was raised, Do returns the error, the content is unchanged and the
+// mark stays raised.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(file *File) error) error {
-	if err := valid(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	held, err := lock(ctx, g.beside(resource, ".lock"))
+	held, err := lock(ctx, g.internal(resource, ".lock"))
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,10 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 }
 
 func (g *Gate) locked(ctx context.Context, lock *held, resource fencing.Resource, token fencing.Token, write func(file *File) error) error {
-	mark, err := g.readMark(resource)
-	if err != nil {
+	if _, err := g.admit(resource, token); err != nil {
 		return err
 	}
-	if err := g.rule.Admit(resource, mark, token); err != nil {
-		return err
-	}
-	file := &File{disk: g.disk, path: g.Path(resource), temporary: g.beside(resource, ".new")}
+	file := &File{disk: g.disk, path: g.Path(resource), temporary: g.internal(resource, ".new")}
 	defer file.close()
 	if err := write(file); err != nil {
 		return err
@@ -95,7 +91,13 @@ func (g *Gate) locked(ctx context.Context, lock *held, resource fencing.Resource
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if mark, err = g.again(lock, resource, token); err != nil {
+	// The write may have taken long, and a lock whose file was removed protects
+	// nothing. So check again before the first change.
+	mark, err := g.admit(resource, token)
+	if err == nil {
+		err = lock.check()
+	}
+	if err != nil {
 		return err
 	}
 	switch {
@@ -104,7 +106,7 @@ func (g *Gate) locked(ctx context.Context, lock *held, resource fencing.Resource
 			return err
 		}
 	case token != fencing.None && !g.isDurable(resource, token):
-		// Who raised it may have died before the name of the mark was on disk.
+		// The process that raised the mark may have crashed before it was on disk.
 		if err := g.disk.syncDir(filepath.Join(g.dir, marksFolder)); err != nil {
 			return fmt.Errorf("make the mark of %q durable: %w", string(resource), err)
 		}
@@ -113,15 +115,11 @@ func (g *Gate) locked(ctx context.Context, lock *held, resource fencing.Resource
 	return file.replace()
 }
 
-// again checks before the first change what was checked before the write, which
-// may have taken long: a lock protects nothing once its file was removed.
-func (g *Gate) again(lock *held, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
-	mark, err = g.readMark(resource)
+// admit applies the rule to the mark on disk and returns that mark.
+func (g *Gate) admit(resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
+	mark, err = readMark(g.internal(resource, ".mark"), resource)
 	if err == nil {
 		err = g.rule.Admit(resource, mark, token)
-	}
-	if err == nil {
-		err = lock.still()
 	}
 	return mark, err
 }
@@ -132,14 +130,13 @@ func (g *Gate) isDurable(resource fencing.Resource, token fencing.Token) bool {
 	return ok && known.(fencing.Token) >= token
 }
 
-// raise stores the mark, durably, before the data that it stands for.
+// raise makes the mark durable.
 func (g *Gate) raise(resource fencing.Resource, token fencing.Token) error {
-	temporary := g.beside(resource, ".newmark")
-	text := token.String() + "\n" + string(resource) + "\n"
-	if err := writeSynced(g.disk, temporary, []byte(text)); err != nil {
+	temporary := g.internal(resource, ".newmark")
+	if err := writeSynced(g.disk, temporary, markText(resource, token)); err != nil {
 		return fmt.Errorf("raise the mark of %q: %w", string(resource), err)
 	}
-	if err := g.disk.rename(temporary, g.beside(resource, ".mark")); err != nil {
+	if err := g.disk.rename(temporary, g.internal(resource, ".mark")); err != nil {
 		return fmt.Errorf("raise the mark of %q: %w", string(resource), err)
 	}
 	if err := g.disk.syncDir(filepath.Join(g.dir, marksFolder)); err != nil {
@@ -154,11 +151,7 @@ func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fenci
 	if token != fencing.None {
 		return g.Do(ctx, resource, token, func(*File) error { return nil })
 	}
-	mark, err := g.Mark(ctx, resource)
-	if err != nil {
-		return err
-	}
-	return g.Record(resource, token, g.rule.Enter(resource, mark, token))
+	return storagegate.RefuseTokenless(ctx, g, resource)
 }
 
 // Mark implements storagegate.Gate.
@@ -169,28 +162,5 @@ func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Tok
 	if err := ctx.Err(); err != nil {
 		return fencing.None, err
 	}
-	return g.readMark(resource)
-}
-
-// readMark reads the two lines of a mark: the token and the name. The name
-// shows an operator whose mark it is, and a file that was moved here.
-func (g *Gate) readMark(resource fencing.Resource) (fencing.Token, error) {
-	path := g.beside(resource, ".mark")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fencing.None, nil
-	}
-	if err != nil {
-		return fencing.None, fmt.Errorf("read the mark of %q: %w", string(resource), err)
-	}
-	return parseMark(path, string(text), resource)
-}
-
-// valid checks what no mark has to be read for.
-func valid(resource fencing.Resource, token fencing.Token) error {
-	if err := resource.Validate(); err != nil {
-		return err
-	}
-	_, err := token.Value()
-	return err
+	return readMark(g.internal(resource, ".mark"), resource)
 }

@@ -1,7 +1,6 @@
 package filegate
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,8 @@ import (
 	"github.com/leased-project/leased/storagegate/gatetest"
 )
 
-// The tests start themselves as other processes; envChild says what to do there.
+// The tests run this program again as child processes. envChild is the role of
+// the child.
 const (
 	envChild = "FILEGATE_TEST_CHILD"
 	envDir   = "FILEGATE_TEST_DIR"
@@ -33,17 +33,17 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(envChild) {
 	case "":
 		os.Exit(m.Run())
-	case "stand still":
-		childStandsStill()
-	case "die":
-		childDies()
-	case "add":
-		childAdds()
+	case "pause":
+		pausedChild()
+	case "be killed":
+		killedChild()
+	case "append":
+		appendingChild()
 	}
 	os.Exit(0)
 }
 
-// child prepares this program as another process that holds the token.
+// child returns a command that runs this program as a holder of the token.
 func child(dir, role string, resource fencing.Resource, token fencing.Token, more ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), envChild+"="+role, envDir+"="+dir), more...)
@@ -58,7 +58,7 @@ func must(err error) {
 	}
 }
 
-// inChild opens the gate that the parent means.
+// inChild opens the gate of the parent.
 func inChild(d disk) (*Gate, fencing.Resource, fencing.Token) {
 	resource, token, err := fencing.FromEnviron()
 	must(err)
@@ -89,28 +89,20 @@ type subject struct {
 
 // Crash kills a real process between check and commit.
 func (s subject) Crash(t testing.TB, resource fencing.Resource, token fencing.Token, value string) {
-	cmd := child(s.dir, "stand still", resource, token, envValue+"="+value)
-	output, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	line, err := bufio.NewReader(output).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "standing still\n", line)
-	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
+	gatetest.KillPaused(t, resource, token, envChild+"=pause", envDir+"="+s.dir, envValue+"="+value)
 }
 
-func childStandsStill() {
+func pausedChild() {
 	gate, resource, token := inChild(osDisk{})
 	must(gate.Do(context.Background(), resource, token, func(file *File) error {
 		must(put(context.Background(), file, resource, os.Getenv(envValue)))
-		fmt.Println("standing still")
-		select {}
+		gatetest.PauseForKill()
+		return nil
 	}))
 }
 
-// unsynced spares the suite's thousands of writes the wait for the disk; what
-// the waits are for is tested below.
+// unsynced does not wait for the disk, which the suite does not need. Other tests
+// check that the gate waits for it.
 type unsynced struct{ osDisk }
 
 func (u unsynced) create(path string) (handle, error) {
@@ -135,8 +127,8 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestProcessesDoNotLoseUpdates lets real processes add to one file, each under
-// a newer token than the one before.
+// TestProcessesDoNotLoseUpdates runs several processes that append to one file,
+// each with its own token.
 func TestProcessesDoNotLoseUpdates(t *testing.T) {
 	dir := t.TempDir()
 	const children = 6
@@ -144,7 +136,7 @@ func TestProcessesDoNotLoseUpdates(t *testing.T) {
 	cmds := make([]*exec.Cmd, children)
 	for i := range cmds {
 		outputs[i] = &strings.Builder{}
-		cmds[i] = child(dir, "add", "door", fencing.Token(i+1))
+		cmds[i] = child(dir, "append", "orders", fencing.Token(i+1))
 		cmds[i].Stdout = outputs[i]
 		require.NoError(t, cmds[i].Start())
 	}
@@ -155,22 +147,22 @@ func TestProcessesDoNotLoseUpdates(t *testing.T) {
 		require.NoError(t, err)
 		want.WriteString(strings.Repeat(fmt.Sprintf("%d ", i+1), passed))
 	}
-	content, err := os.ReadFile(filepath.Join(dir, "door"))
+	content, err := os.ReadFile(filepath.Join(dir, "orders"))
 	require.NoError(t, err)
 	require.Equal(t, want.String(), string(content))
-	require.Contains(t, string(content), strings.Repeat(fmt.Sprintf("%d ", children), adds), "the newest is never refused")
+	require.Contains(t, string(content), strings.Repeat(fmt.Sprintf("%d ", children), appends), "the newest token must not be refused")
 }
 
-const adds = 20
+const appends = 20
 
-// childAdds adds its token to the file until it is refused, and says how often
-// it could.
-func childAdds() {
+// appendingChild appends its token to the file until it is refused, and prints the
+// number of writes.
+func appendingChild() {
 	gate, resource, token := inChild(osDisk{})
 	ctx := context.Background()
 	passed := 0
 	err := gate.Enter(ctx, resource, token)
-	for range adds {
+	for range appends {
 		if err != nil {
 			break
 		}
@@ -189,12 +181,12 @@ func childAdds() {
 	fmt.Print(passed)
 }
 
-func TestFileKeepsWhatIsNotReplaced(t *testing.T) {
+func TestWriteWithoutDataKeepsTheFile(t *testing.T) {
 	gate, err := New(t.TempDir(), fencing.Rule{})
 	require.NoError(t, err)
-	path := gate.Path("door")
+	path := gate.Path("orders")
 	require.NoError(t, os.WriteFile(path, []byte("before the gate"), 0o640))
-	require.NoError(t, gate.Do(t.Context(), "door", 1, func(file *File) error {
+	require.NoError(t, gate.Do(t.Context(), "orders", 1, func(file *File) error {
 		content, err := file.Current()
 		require.NoError(t, err)
 		require.Equal(t, "before the gate", string(content))
@@ -202,43 +194,26 @@ func TestFileKeepsWhatIsNotReplaced(t *testing.T) {
 	}))
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, "before the gate", string(content), "nothing written, nothing replaced")
+	require.Equal(t, "before the gate", string(content), "a write without data must not replace the file")
 
-	require.NoError(t, gate.Do(t.Context(), "door", 1, func(file *File) error {
+	require.NoError(t, gate.Do(t.Context(), "orders", 1, func(file *File) error {
 		_, err := file.Write(nil)
 		return err
 	}))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
-	require.Zero(t, info.Size(), "an empty slice makes it empty")
-	require.Equal(t, fs.FileMode(0o640), info.Mode().Perm(), "permissions stay")
+	require.Zero(t, info.Size(), "an empty slice empties the file")
+	require.Equal(t, fs.FileMode(0o640), info.Mode().Perm(), "permissions must not change")
 }
 
-func TestADamagedMarkStopsWrites(t *testing.T) {
+func TestDamagedMarkRefusesWrites(t *testing.T) {
 	gate, err := New(t.TempDir(), fencing.Rule{})
 	require.NoError(t, err)
-	require.NoError(t, gate.Enter(t.Context(), "door", 5))
-	for _, text := range []string{"", "5", "5\nwindow\n", "x\ndoor\n", "-1\ndoor\n", "9007199254740992\ndoor\n"} {
-		require.NoError(t, os.WriteFile(gate.beside("door", ".mark"), []byte(text), 0o600))
-		err := gate.Do(t.Context(), "door", 6, func(*File) error { return errors.New("must not run") })
+	require.NoError(t, gate.Enter(t.Context(), "orders", 5))
+	for _, text := range []string{"", "5", "5\ninvoices\n", "x\norders\n", "-1\norders\n", "9007199254740992\norders\n"} {
+		require.NoError(t, os.WriteFile(gate.internal("orders", ".mark"), []byte(text), 0o600))
+		err := gate.Do(t.Context(), "orders", 6, func(*File) error { return errors.New("must not run") })
 		require.ErrorIs(t, err, ErrDamaged, "%q", text)
 	}
 	require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts())
-}
-
-func TestNamesOfFiles(t *testing.T) {
-	for resource, want := range map[fencing.Resource]string{
-		"orders-42.json": "orders-42.json",
-		"a/b":            "a%2fb",
-		"A":              "%41",
-		"..":             "%2e.",
-		".leased":        "%2eleased",
-		"100%":           "100%25",
-		fencing.Resource(strings.Repeat("x", 200)): strings.Repeat("x", 200),
-	} {
-		require.Equal(t, want, escape(resource))
-	}
-	long := escape(fencing.Resource(strings.Repeat("x", 201)))
-	require.Equal(t, 65, len(long))
-	require.True(t, strings.HasPrefix(long, "~"), "which no escaped name begins with")
 }

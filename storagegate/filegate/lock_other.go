@@ -7,14 +7,14 @@ import (
 	"errors"
 )
 
-// lock fails where there is no flock: without it two processes could write at
-// the same time.
+// lock fails on systems without flock, where two processes could write at the
+// same time.
 func lock(context.Context, string) (*held, error) {
-	return nil, errors.New("take the lock: this system has no flock; use another gate")
+	return nil, errors.New("lock the resource: this system has no flock; use another gate")
 }
 
-// held is a lock that was taken; there is none.
+// held is not used on these systems.
 type held struct{}
 
 func (*held) release()     {}
-func (*held) still() error { return ErrLockRemoved }
+func (*held) check() error { return ErrLockRemoved }

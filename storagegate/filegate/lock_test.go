@@ -14,10 +14,10 @@ import (
 	"github.com/leased-project/leased/storagegate/filegate"
 )
 
-// TestRemovedLockLetsNothingStalePass removes the file of the lock while a
-// holder writes, and has a newer one complete meanwhile.
-func TestRemovedLockLetsNothingStalePass(t *testing.T) {
-	for name, newer := range map[string]fencing.Token{"newer holder": 34, "the same holder": 33, "nobody": 0} {
+// TestStaleWriteIsRefusedAfterTheLockIsRemoved removes the lock file during a
+// write, and meanwhile completes a write of another holder.
+func TestStaleWriteIsRefusedAfterTheLockIsRemoved(t *testing.T) {
+	for name, newer := range map[string]fencing.Token{"newer holder": 34, "the same holder": 33, "no other holder": 0} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			old, err := filegate.New(dir, fencing.Rule{})
@@ -62,9 +62,8 @@ func TestRemovedLockLetsNothingStalePass(t *testing.T) {
 	}
 }
 
-// TestNobodyComesBetweenCheckAndWrite has another handle wait in vain while a
-// write is under way.
-func TestNobodyComesBetweenCheckAndWrite(t *testing.T) {
+// TestWriteLocksTheResource tries to enter from another handle during a write.
+func TestWriteLocksTheResource(t *testing.T) {
 	dir := t.TempDir()
 	gate, err := filegate.New(dir, fencing.Rule{})
 	require.NoError(t, err)

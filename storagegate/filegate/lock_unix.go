@@ -12,19 +12,18 @@ import (
 	"time"
 )
 
-// How long a waiting writer sleeps between two looks at the lock. The system
-// call that waits cannot be given up when the context ends.
+// How long a waiting writer sleeps between two attempts to lock. The system call
+// that waits for a lock cannot be cancelled.
 const (
 	firstWait   = 100 * time.Microsecond
 	longestWait = 10 * time.Millisecond
 )
 
-// lock takes the lock of a resource against every other process, and against
-// other goroutines of this one: each call opens the file anew, and flock tells
-// open files apart. The system drops the lock when the process dies. The file
-// stays: removing it would let two writers lock two different files. If somebody
-// else removes it, the lock counts only as long as it is on the file that has
-// the name.
+// lock locks a resource against other processes and against other goroutines of
+// this process: each call opens the file again, and flock locks open files. The
+// system releases the lock when the process ends. The file is never removed,
+// because two writers could then lock two different files. If something else
+// removes it, the lock is valid only while path names the locked file.
 func lock(ctx context.Context, path string) (*held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -32,14 +31,14 @@ func lock(ctx context.Context, path string) (*held, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 		if err != nil {
-			return nil, fmt.Errorf("open the lock: %w", err)
+			return nil, fmt.Errorf("open the lock file: %w", err)
 		}
 		if err := wait(ctx, f); err != nil {
 			_ = f.Close()
 			return nil, err
 		}
 		h := &held{file: f, path: path}
-		err = h.still()
+		err = h.check()
 		if err == nil {
 			return h, nil
 		}
@@ -50,7 +49,7 @@ func lock(ctx context.Context, path string) (*held, error) {
 	}
 }
 
-// held is a lock that was taken.
+// held is a locked file.
 type held struct {
 	file *os.File
 	path string
@@ -58,23 +57,23 @@ type held struct {
 
 func (h *held) release() { _ = h.file.Close() }
 
-// still returns an error if the file that is locked has lost its name.
-func (h *held) still() error {
+// check returns ErrLockRemoved if path does not name the locked file any more.
+func (h *held) check() error {
 	locked, err := h.file.Stat()
 	if err != nil {
-		return fmt.Errorf("look at the lock: %w", err)
+		return fmt.Errorf("check the lock file: %w", err)
 	}
 	named, err := os.Stat(h.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(locked, named) {
 		return ErrLockRemoved
 	}
 	if err != nil {
-		return fmt.Errorf("look at the lock: %w", err)
+		return fmt.Errorf("check the lock file: %w", err)
 	}
 	return nil
 }
 
-// wait waits for the lock on an open file.
+// wait locks an open file.
 func wait(ctx context.Context, f *os.File) error {
 	pause := firstWait
 	for {
@@ -83,7 +82,7 @@ func wait(ctx context.Context, f *os.File) error {
 			return nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return fmt.Errorf("take the lock: %w", err)
+			return fmt.Errorf("lock the lock file: %w", err)
 		}
 		timer := time.NewTimer(pause)
 		select {

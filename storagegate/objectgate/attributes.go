@@ -14,36 +14,36 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// Attributes are what an object carries beside its data. A gated write keeps
-// them, and may change them: see [Tx.Attributes]. An empty text means that the
-// object does not have the attribute.
+// Attributes are the attributes of an object. A gated write keeps them and can
+// change them: see [Tx.Attributes]. An empty string means that the object does not
+// have the attribute.
 type Attributes struct {
 	ContentType        string
 	ContentEncoding    string
 	ContentLanguage    string
 	ContentDisposition string
 	CacheControl       string
-	// Expires is the text of the header, which need not be a date.
+	// Expires is the value of the header, which need not be a date.
 	Expires         string
 	WebsiteRedirect string
-	// StorageClass is such as STANDARD_IA.
+	// StorageClass is a name such as STANDARD_IA.
 	StorageClass string
-	// Metadata is the user's own. Names that begin with "leased-" are the
-	// gate's, and are not stored.
+	// Metadata is the user-defined metadata. Names that start with "leased-" are
+	// reserved for the gate and are not stored.
 	Metadata map[string]string
 }
 
-// encryption is how the store encrypts the object. It is kept as it is.
+// encryption is the server-side encryption of the object. A write keeps it.
 type encryption struct {
 	mode      types.ServerSideEncryption
 	key       *string
 	bucketKey *bool
 }
 
-// reserved reports whether a name of metadata belongs to the gate.
+// reserved reports whether a metadata name belongs to the gate.
 func reserved(name string) bool { return strings.HasPrefix(strings.ToLower(name), "leased-") }
 
-// attributesOf reads what HEAD has told.
+// attributesOf returns the attributes in a response to HEAD.
 func attributesOf(head *s3.HeadObjectOutput) Attributes {
 	a := Attributes{
 		ContentType:        aws.ToString(head.ContentType),
@@ -64,8 +64,8 @@ func attributesOf(head *s3.HeadObjectOutput) Attributes {
 	return a
 }
 
-// apply sets what a write sends. What is no field of the request becomes an
-// option of it.
+// apply sets the attributes of a write. It returns options for attributes that
+// have no field in the request.
 func (o *object) apply(in *s3.PutObjectInput) (options []func(*s3.Options)) {
 	a := o.attributes
 	for _, field := range []struct {
@@ -85,14 +85,14 @@ func (o *object) apply(in *s3.PutObjectInput) (options []func(*s3.Options)) {
 	in.Metadata = map[string]string{}
 	maps.Copy(in.Metadata, a.Metadata)
 	maps.DeleteFunc(in.Metadata, func(name, _ string) bool { return reserved(name) })
-	if a.Expires != "" { // the request has a date for it, and the text may be none
+	if a.Expires != "" { // the field of the request is a date, and the value may be something else
 		options = append(options, s3.WithAPIOptions(smithyhttp.SetHeaderValue("Expires", a.Expires)))
 	}
 	return options
 }
 
-// readTags asks for the tags of the object, if it has any: HEAD tells only how
-// many.
+// readTags reads the tags of the object, if it has any. HEAD returns only their
+// number.
 func (g *Gate) readTags(ctx context.Context, key string, o *object) error {
 	if o.tagCount == 0 {
 		return nil
@@ -102,7 +102,7 @@ func (g *Gate) readTags(ctx context.Context, key string, o *object) error {
 		return errChanged
 	}
 	if err != nil {
-		return fmt.Errorf("read the tags of object %s, which a write has to keep: %w", key, err)
+		return fmt.Errorf("read the tags of object %s, which the write must keep: %w", key, err)
 	}
 	tags := url.Values{}
 	for _, tag := range out.TagSet {

@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/storagegate/objectgate"
 )
 
-// kept are the headers of an object that a write past the gate has stored.
+// kept are the headers of an object that was written without the gate.
 var kept = map[string]string{
 	"Content-Type":                    "text/plain; charset=utf-8",
 	"Content-Encoding":                "br",
@@ -32,7 +32,7 @@ var kept = map[string]string{
 
 const tags = "empty=&owner=a+%2B+b%3Dc"
 
-// putRaw stores an object past the gate, with all that kept names.
+// putRaw writes an object without the gate, with the headers of kept.
 func putRaw(t *testing.T, bucket, key, content string) {
 	t.Helper()
 	_, err := client(t, nil).PutObject(t.Context(), &s3.PutObjectInput{
@@ -48,7 +48,7 @@ func putRaw(t *testing.T, bucket, key, content string) {
 	require.NoError(t, err)
 }
 
-// requireKept compares the headers and tags of an object with what is wanted.
+// requireKept compares the headers and tags of an object with the expected ones.
 func requireKept(t *testing.T, bucket, key string, want map[string]string) {
 	t.Helper()
 	raw, wire := &faultyWire{}, http.Header{}
@@ -67,7 +67,7 @@ func requireKept(t *testing.T, bucket, key string, want map[string]string) {
 	require.Equal(t, map[string]string{"owner": "a + b=c", "empty": ""}, found)
 }
 
-// To enter raises the mark and must change nothing else, however often.
+// Enter raises the mark and must not change anything else.
 func TestEnterKeepsTheObject(t *testing.T) {
 	name := bucket(t)
 	gate := objectgate.New(client(t, nil), name, fencing.Rule{}, objectgate.Prefix("shop/"))
@@ -82,8 +82,8 @@ func TestEnterKeepsTheObject(t *testing.T) {
 	}
 }
 
-// A write changes the attributes that it names, and keeps the others.
-func TestWriteChangesTheAttributesItNames(t *testing.T) {
+// A write changes the attributes that it sets and keeps the others.
+func TestWriteChangesOnlyTheAttributesItSets(t *testing.T) {
 	name, raw := bucket(t), client(t, nil)
 	gate := objectgate.New(raw, name, fencing.Rule{})
 	key := objectgate.Key(orders)
@@ -109,7 +109,7 @@ func TestWriteChangesTheAttributesItNames(t *testing.T) {
 	require.Equal(t, "{}", string(data))
 }
 
-// Nobody can write a mark by way of the metadata.
+// A write cannot set a mark through the metadata.
 func TestMetadataCannotForgeAMark(t *testing.T) {
 	gate := objectgate.New(client(t, nil), bucket(t), fencing.Rule{})
 	forge := func(tx *objectgate.Tx) error {
@@ -124,10 +124,10 @@ func TestMetadataCannotForgeAMark(t *testing.T) {
 	holds(t, gate, 5, "data")
 }
 
-// The server of these tests has one storage class and no encryption, so this
-// one looks at what is sent: what HEAD has told goes into the write.
-func TestClassAndEncryptionAreSentAgain(t *testing.T) {
-	told := map[string]string{
+// The test server has one storage class and no encryption, so this test checks the
+// request: the write must send the attributes that HEAD returned.
+func TestStorageClassAndEncryptionAreKept(t *testing.T) {
+	returned := map[string]string{
 		"X-Amz-Storage-Class":                             "STANDARD_IA",
 		"X-Amz-Server-Side-Encryption":                    "aws:kms",
 		"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id":     "key-1",
@@ -136,7 +136,7 @@ func TestClassAndEncryptionAreSentAgain(t *testing.T) {
 	var sent http.Header
 	wire := &faultyWire{
 		onHead: func(answer *http.Response) {
-			for name, value := range told {
+			for name, value := range returned {
 				answer.Header.Set(name, value)
 			}
 		},
@@ -148,7 +148,7 @@ func TestClassAndEncryptionAreSentAgain(t *testing.T) {
 	name := bucket(t)
 	putRaw(t, name, objectgate.Key(orders), "data")
 	require.NoError(t, objectgate.New(client(t, wire), name, fencing.Rule{}).Enter(t.Context(), orders, 1))
-	for header, value := range told {
+	for header, value := range returned {
 		require.Equal(t, value, sent.Get(header), header)
 	}
 }

@@ -9,10 +9,11 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/internal/filename"
 )
 
-// Gate guards objects in one bucket. Gates of any number of processes may share
-// it. All methods may be called concurrently.
+// Gate guards the objects of one bucket. Any number of processes can use gates on
+// the same bucket. All methods are safe for concurrent use.
 type Gate struct {
 	storagegate.Monitor
 	client Client
@@ -23,17 +24,23 @@ type Gate struct {
 
 var _ storagegate.Gate[*Tx] = (*Gate)(nil)
 
-// Option changes a Gate.
+// Option configures a Gate.
 type Option func(*Gate)
 
-// Keys sets the function that names the object of a resource. Two resources
-// must never have the same object.
+// Keys sets the function that returns the key of a resource's object. Two
+// resources must never have the same key.
 func Keys(key func(fencing.Resource) string) Option { return func(g *Gate) { g.key = key } }
 
-// Prefix puts a text such as "orders/" in front of the keys that Key makes.
+// Prefix adds a prefix such as "orders/" to the keys that Key returns.
 func Prefix(prefix string) Option {
 	return Keys(func(resource fencing.Resource) string { return prefix + Key(resource) })
 }
+
+// Key is the default key of a resource: its name with all bytes except lower case
+// letters, digits, "-", "_" and inner dots escaped as %xx, because some stores
+// keep objects as files. A name that becomes too long is replaced by "~" and its
+// SHA-256.
+func Key(resource fencing.Resource) string { return filename.Escape(resource) }
 
 // New returns a Gate that applies rule to the objects of bucket.
 func New(client Client, bucket string, rule fencing.Rule, options ...Option) *Gate {
@@ -44,19 +51,19 @@ func New(client Client, bucket string, rule fencing.Rule, options ...Option) *Ga
 	return g
 }
 
-// Tx is one write. It replaces the data of an object, or leaves it as it is.
+// Tx is one write. It replaces the data of an object or keeps it.
 type Tx struct {
 	gate   *Gate
-	ctx    context.Context // of Do, which hands the Tx out and takes it back
+	ctx    context.Context // of Do; the Tx is not used after Do returns
 	key    string
 	object *object
 	data   []byte
 	wrote  bool
-	err    error
+	err    error // of a failed Read; the write then fails
 }
 
-// Read returns the data that the write is going to replace, nil if there is
-// none yet.
+// Read returns the data that the write will replace, or nil if there is none. If
+// Read fails, the whole write fails.
 func (tx *Tx) Read() ([]byte, error) {
 	data, err := tx.gate.get(tx.ctx, tx.key, tx.object)
 	if err != nil {
@@ -65,18 +72,18 @@ func (tx *Tx) Read() ([]byte, error) {
 	return data, err
 }
 
-// Write sets the data that replaces what is there.
+// Write sets the new data.
 func (tx *Tx) Write(data []byte) { tx.data, tx.wrote = data, true }
 
-// Attributes are what the object carries beside its data, for the write to look
-// at and to change. What it leaves alone stays as it is: mind the encoding when
-// the data changes.
+// Attributes returns the attributes of the object. The write can change them;
+// attributes that it does not change are kept. Adapt ContentEncoding if the
+// encoding of the data changes.
 func (tx *Tx) Attributes() *Attributes { return &tx.object.attributes }
 
-// Do admits token and stores what write has handed to tx, in one conditional
-// write. If somebody else writes at the same time, write runs again.
+// Do implements storagegate.Gate with one conditional write. If the object changes
+// in between, write runs again.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *Tx) error) error {
-	if err := check(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
 	return g.try(ctx, resource, func(key string, now *object) error {
@@ -90,7 +97,7 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 		if tx.err != nil {
 			return tx.err
 		}
-		if !tx.wrote { // the mark is to be raised all the same
+		if !tx.wrote { // raise the mark and keep the data
 			data, err := tx.Read()
 			if err != nil {
 				return err
@@ -101,9 +108,9 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	})
 }
 
-// Enter raises the mark to token. It rewrites the object with the data it has.
+// Enter implements storagegate.Gate. It rewrites the object with its current data.
 func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if err := check(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
 	return g.try(ctx, resource, func(key string, now *object) error {
@@ -118,17 +125,17 @@ func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fenci
 	})
 }
 
-// Mark is the newest token admitted for the resource, None if there is none.
+// Mark implements storagegate.Gate.
 func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
-	now, err := g.see(ctx, resource)
+	now, err := g.look(ctx, resource)
 	if err != nil {
 		return fencing.None, err
 	}
 	return now.mark, nil
 }
 
-// Read returns the data of the resource, past the gate, nil if there is none.
-// An object that the gate only entered has data of length 0.
+// Read returns the data of the resource, or nil if there is no object. A resource
+// that was only entered has empty data.
 func (g *Gate) Read(ctx context.Context, resource fencing.Resource) (data []byte, err error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
@@ -140,7 +147,8 @@ func (g *Gate) Read(ctx context.Context, resource fencing.Resource) (data []byte
 	return data, err
 }
 
-func (g *Gate) see(ctx context.Context, resource fencing.Resource) (*object, error) {
+// look returns the current state of the object, without its content.
+func (g *Gate) look(ctx context.Context, resource fencing.Resource) (*object, error) {
 	if err := resource.Validate(); err != nil {
 		return nil, err
 	}
@@ -150,7 +158,7 @@ func (g *Gate) see(ctx context.Context, resource fencing.Resource) (*object, err
 	return g.head(ctx, g.key(resource))
 }
 
-// raise commits a swap under token and reports the decision.
+// raise commits a swap with token and records the decision.
 func (g *Gate) raise(ctx context.Context, resource fencing.Resource, token fencing.Token, key string, s *swap) error {
 	s.nonce, s.mark = newNonce(), token
 	if err := g.readTags(ctx, key, s.base); err != nil {
@@ -162,13 +170,13 @@ func (g *Gate) raise(ctx context.Context, resource fencing.Resource, token fenci
 	return g.Record(resource, token, nil)
 }
 
-// try looks at the object and runs step, again and again while others change
-// the object in between.
+// try looks at the object and runs step. It repeats that while others change the
+// object in between.
 func (g *Gate) try(ctx context.Context, resource fencing.Resource, step func(key string, now *object) error) error {
 	const longest = 100 * time.Millisecond
 	key := g.key(resource)
 	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
-		now, err := g.see(ctx, resource)
+		now, err := g.look(ctx, resource)
 		if err == nil {
 			err = step(key, now)
 		}
@@ -184,12 +192,4 @@ func (g *Gate) try(ctx context.Context, resource fencing.Resource, step func(key
 			return context.Cause(ctx)
 		}
 	}
-}
-
-func check(resource fencing.Resource, token fencing.Token) error {
-	if err := resource.Validate(); err != nil {
-		return err
-	}
-	_, err := token.Value()
-	return err
 }

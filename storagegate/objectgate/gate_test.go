@@ -49,8 +49,8 @@ func holds(t *testing.T, gate *objectgate.Gate, mark fencing.Token, value string
 	require.Equal(t, value, string(data))
 }
 
-// To enter does not change the data, and the ETag of equal content is equal. A
-// writer that read before must be refused all the same.
+// Enter does not change the data, and equal content has an equal ETag. A writer
+// that read the ETag before must be refused nevertheless.
 func TestEnterChangesTheETag(t *testing.T) {
 	name := bucket(t)
 	gate := objectgate.New(client(t, nil), name, fencing.Rule{})
@@ -74,11 +74,42 @@ func TestReadModifyWrite(t *testing.T) {
 			return err
 		}))
 	}
-	require.NoError(t, gate.Do(t.Context(), orders, 2, func(*objectgate.Tx) error { return nil }), "a write of nothing raises the mark")
+	require.NoError(t, gate.Do(t.Context(), orders, 2, func(*objectgate.Tx) error { return nil }), "a write without data raises the mark")
 	holds(t, gate, 2, "xxx")
 }
 
-// A bucket that is not there is an error to tell, and no reason to try again.
+// Read must not return empty data if the store refuses the request.
+func TestReadReturnsStorageErrors(t *testing.T) {
+	name := bucket(t)
+	require.NoError(t, write(t, objectgate.New(client(t, nil), name, fencing.Rule{}), 1, "data"))
+	denied := objectgate.New(client(t, &faultyWire{denyGet: true}), name, fencing.Rule{})
+	data, err := denied.Read(t.Context(), orders)
+	require.ErrorContains(t, err, "AccessDenied")
+	require.ErrorContains(t, err, objectgate.Key(orders))
+	require.Nil(t, data)
+}
+
+// A write whose read failed would replace data that it has not seen. It must fail
+// even if its function ignores the error.
+func TestWriteThatIgnoresAReadErrorFails(t *testing.T) {
+	name := bucket(t)
+	sound := objectgate.New(client(t, nil), name, fencing.Rule{})
+	require.NoError(t, write(t, sound, 1, "data"))
+	wire := &faultyWire{denyGet: true}
+	gate := objectgate.New(client(t, wire), name, fencing.Rule{})
+	err := gate.Do(t.Context(), orders, 2, func(tx *objectgate.Tx) error {
+		old, _ := tx.Read()
+		tx.Write(append(old, " and more"...))
+		return nil
+	})
+	require.ErrorContains(t, err, "AccessDenied")
+	require.NotErrorIs(t, err, storagegate.ErrUncertain)
+	require.Zero(t, wire.puts)
+	require.Zero(t, gate.Counts())
+	holds(t, sound, 1, "data")
+}
+
+// A missing bucket is an error, not a reason to retry.
 func TestMissingBucketIsAnError(t *testing.T) {
 	gate := objectgate.New(client(t, nil), "no-such-bucket", fencing.Rule{})
 	for _, err := range []error{write(t, gate, 1, "data"), gate.Enter(t.Context(), orders, 1)} {
@@ -89,8 +120,8 @@ func TestMissingBucketIsAnError(t *testing.T) {
 }
 
 func TestKey(t *testing.T) {
-	require.Equal(t, "orders%2F42", objectgate.Key(orders))
-	require.Equal(t, "%2E%2E", objectgate.Key(".."))
+	require.Equal(t, "orders%2f42", objectgate.Key(orders))
+	require.Equal(t, "%2e.", objectgate.Key(".."))
 	long := objectgate.Key(fencing.Resource(strings.Repeat("é", 256)))
 	require.True(t, strings.HasPrefix(long, "~"))
 	require.Len(t, long, 65)
@@ -98,19 +129,19 @@ func TestKey(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	name := bucket(t)
-	for range 2 { // the object may exist already
+	for range 2 { // the second time the object exists
 		require.NoError(t, objectgate.New(client(t, nil), name, fencing.Rule{}).Verify(t.Context(), "probe"))
 	}
-	for _, deaf := range []string{"If-Match", "If-None-Match"} {
+	for _, ignored := range []string{"If-Match", "If-None-Match"} {
 		wire := &faultyWire{onPut: func(_ int, r *http.Request, forward func() (*http.Response, error)) (*http.Response, error) {
-			if r.Header.Get(deaf) == "" {
+			if r.Header.Get(ignored) == "" {
 				return forward()
 			}
-			// A store that takes no notice of the condition, and writes.
+			// A store that ignores the condition and writes.
 			return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{"Etag": {`"x"`}}, Body: http.NoBody, Request: r}, nil
 		}}
 		err := objectgate.New(client(t, wire), name, fencing.Rule{}).Verify(t.Context(), "probe")
-		require.ErrorContains(t, err, "takes no notice", deaf)
+		require.ErrorContains(t, err, "ignores", ignored)
 	}
 }
 

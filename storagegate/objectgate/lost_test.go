@@ -16,7 +16,7 @@ import (
 
 type forward = func() (*http.Response, error)
 
-// lossy returns a gate behind a faulty network, and one with a good one.
+// lossy returns a gate behind a faulty network and one behind a sound network.
 func lossy(t *testing.T, onPut func(n int, r *http.Request, forward forward) (*http.Response, error)) (faulty, sound *objectgate.Gate, wire *faultyWire) {
 	t.Helper()
 	name := bucket(t)
@@ -32,9 +32,9 @@ func drop(resp *http.Response, err error) (*http.Response, error) {
 	return nil, errLine
 }
 
-func TestLostAnswerIsFoundInTheObject(t *testing.T) {
+func TestLostResponseIsFoundInTheObject(t *testing.T) {
 	for name, answer := range map[string]func(*http.Response, error) (*http.Response, error){
-		"dead line": drop,
+		"broken connection": drop,
 		"status 500": func(resp *http.Response, err error) (*http.Response, error) {
 			drop(resp, err)
 			return &http.Response{StatusCode: 500, Status: "500", Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<Error><Code>InternalError</Code></Error>"))}, nil
@@ -45,7 +45,7 @@ func TestLostAnswerIsFoundInTheObject(t *testing.T) {
 			require.NoError(t, write(t, gate, 1, "one"))
 			require.NoError(t, write(t, gate, 2, "two"))
 			require.NoError(t, gate.Enter(t.Context(), orders, 3))
-			require.Equal(t, 3, wire.puts, "each was sent once")
+			require.Equal(t, 3, wire.puts, "each write must be sent once")
 			holds(t, sound, 3, "two")
 			require.Equal(t, storagegate.Counts{Admitted: 3}, gate.Counts())
 		})
@@ -64,9 +64,8 @@ func TestLostRequestIsSentAgain(t *testing.T) {
 	holds(t, sound, 2, "two")
 }
 
-// A request that the network held back must not land after its caller was told
-// what became of it.
-func TestDelayedRequestCannotLandLater(t *testing.T) {
+// A delayed request must not be executed after its caller got the outcome.
+func TestDelayedRequestIsNotExecutedLater(t *testing.T) {
 	for name, before := range map[string]bool{"first write": false, "over an object": true} {
 		t.Run(name, func(t *testing.T) {
 			var held forward
@@ -95,9 +94,9 @@ func TestDelayedRequestCannotLandLater(t *testing.T) {
 	}
 }
 
-// The write landed, its answer was lost, and a newer holder wrote before the
-// gate could look. To say "nothing was written" would be wrong.
-func TestWriteThatWasOverwrittenIsStillFound(t *testing.T) {
+// The write was executed, its response was lost, and a newer holder wrote before
+// the gate checked the outcome. The gate must not report "nothing was written".
+func TestOverwrittenWriteIsFound(t *testing.T) {
 	var sound *objectgate.Gate
 	gate, sound, _ := lossy(t, func(n int, _ *http.Request, forward forward) (*http.Response, error) {
 		resp, err := drop(forward())
@@ -108,8 +107,8 @@ func TestWriteThatWasOverwrittenIsStillFound(t *testing.T) {
 	holds(t, sound, 2, "new")
 }
 
-// The write did not land, and a newer holder wrote in its place.
-func TestWriteThatNeverLandedIsRefused(t *testing.T) {
+// The write was not executed, and a newer holder wrote instead.
+func TestLostWriteIsRefusedAfterANewerOne(t *testing.T) {
 	for name, before := range map[string]bool{"first write": false, "over an object": true} {
 		t.Run(name, func(t *testing.T) {
 			var sound *objectgate.Gate
@@ -126,8 +125,8 @@ func TestWriteThatNeverLandedIsRefused(t *testing.T) {
 	}
 }
 
-// So many others wrote meanwhile that the object has forgotten.
-func TestForgottenWriteIsUncertain(t *testing.T) {
+// Others wrote so often meanwhile that the object does not contain the nonce.
+func TestWriteWithoutNonceIsUncertain(t *testing.T) {
 	var sound *objectgate.Gate
 	gate, sound, _ := lossy(t, func(_ int, _ *http.Request, forward forward) (*http.Response, error) {
 		resp, err := drop(forward())
@@ -140,7 +139,7 @@ func TestForgottenWriteIsUncertain(t *testing.T) {
 	require.Zero(t, gate.Counts())
 }
 
-func TestStoreThatIsGoneIsUncertain(t *testing.T) {
+func TestUnreachableStoreIsUncertain(t *testing.T) {
 	var wire *faultyWire
 	gate, sound, wire := lossy(t, func(_ int, _ *http.Request, forward forward) (*http.Response, error) {
 		wire.cut()
@@ -150,7 +149,7 @@ func TestStoreThatIsGoneIsUncertain(t *testing.T) {
 	holds(t, sound, 1, "one")
 }
 
-// A caller that gives up while its write is under way is still told the truth.
+// A caller that cancels during its write gets the true outcome.
 func TestCancelledDuringTheWrite(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	gate, sound, _ := lossy(t, func(_ int, _ *http.Request, forward forward) (*http.Response, error) {
@@ -158,7 +157,7 @@ func TestCancelledDuringTheWrite(t *testing.T) {
 		cancel()
 		return resp, err
 	})
-	require.NoError(t, gate.Do(ctx, orders, 1, func(tx *objectgate.Tx) error { tx.Write([]byte("one")); return nil }), "it was written")
+	require.NoError(t, gate.Do(ctx, orders, 1, func(tx *objectgate.Tx) error { tx.Write([]byte("one")); return nil }), "the write was executed")
 	holds(t, sound, 1, "one")
 
 	ctx, cancel = context.WithCancel(t.Context())
@@ -167,5 +166,5 @@ func TestCancelledDuringTheWrite(t *testing.T) {
 		return nil, errLine
 	})
 	err := gate.Do(ctx, orders, 1, func(tx *objectgate.Tx) error { tx.Write([]byte("one")); return nil })
-	require.ErrorIs(t, err, storagegate.ErrUncertain, "it may still be on its way")
+	require.ErrorIs(t, err, storagegate.ErrUncertain, "the request may still be on its way")
 }

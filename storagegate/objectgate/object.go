@@ -19,7 +19,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Client is what the gate needs of *s3.Client.
+// Client has the methods of *s3.Client that the gate uses.
 type Client interface {
 	HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
 	GetObjectTagging(context.Context, *s3.GetObjectTaggingInput, ...func(*s3.Options)) (*s3.GetObjectTaggingOutput, error)
@@ -31,24 +31,24 @@ const (
 	markKey    = "leased-mark"   // metadata: the mark, decimal
 	writesKey  = "leased-writes" // metadata: the nonces of the last writes, newest first
 	linePrefix = "leased:1 "
-	// remembered is how many writes an object remembers. One that is older than
-	// that cannot be found again after a lost answer.
+	// remembered is how many nonces of writes an object keeps. An older write
+	// cannot be found again after a lost response.
 	remembered = 8
 )
 
-// object is what one request saw of an object, its content aside.
+// object is the state of an object, without its content, in one response.
 type object struct {
 	exists     bool
 	etag       string
 	mark       fencing.Token
-	writes     []string // nonces, newest first; none if the gate never wrote it
+	writes     []string // nonces, newest first; empty if the gate never wrote the object
 	attributes Attributes
 	encryption encryption
 	tagCount   int32
 	tags       string // as a query, set by readTags
 }
 
-// gated reports whether the content begins with the gate's line.
+// gated reports whether the content starts with the line of the gate.
 func (o *object) gated() bool { return len(o.writes) > 0 }
 
 func newNonce() string {
@@ -57,7 +57,8 @@ func newNonce() string {
 	return base64.RawURLEncoding.EncodeToString(random[:])
 }
 
-func understand(head *s3.HeadObjectOutput) (*object, error) {
+// parse returns the object that a response to HEAD describes.
+func parse(head *s3.HeadObjectOutput) (*object, error) {
 	o := &object{exists: true, etag: aws.ToString(head.ETag), attributes: attributesOf(head), tagCount: aws.ToInt32(head.TagCount),
 		encryption: encryption{head.ServerSideEncryption, head.SSEKMSKeyId, head.BucketKeyEnabled}}
 	for name, value := range head.Metadata {
@@ -65,7 +66,7 @@ func understand(head *s3.HeadObjectOutput) (*object, error) {
 		case markKey:
 			mark, err := fencing.ParseToken(value)
 			if err != nil {
-				return nil, fmt.Errorf("read the mark: %w; was it written by something else?", err)
+				return nil, fmt.Errorf("read the mark in the metadata: %w; find out which program wrote the object", err)
 			}
 			o.mark = mark
 		case writesKey:
@@ -75,19 +76,19 @@ func understand(head *s3.HeadObjectOutput) (*object, error) {
 	return o, nil
 }
 
-// head looks at an object. One that is not there is no error.
+// head returns the state of an object. A missing object is not an error.
 func (g *Gate) head(ctx context.Context, key string) (*object, error) {
 	out, err := g.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &g.bucket, Key: &key})
 	if statusOf(err) == http.StatusNotFound {
 		return &object{attributes: Attributes{Metadata: map[string]string{}}}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at object %s: %w", key, err)
+		return nil, fmt.Errorf("read the metadata of object %s: %w", key, err)
 	}
-	return understand(out)
+	return parse(out)
 }
 
-// get reads the data of an object, on condition that it is still o.
+// get reads the data of an object, on condition that its state is still o.
 func (g *Gate) get(ctx context.Context, key string, o *object) ([]byte, error) {
 	if !o.exists {
 		return nil, nil
@@ -107,28 +108,28 @@ func (g *Gate) get(ctx context.Context, key string, o *object) ([]byte, error) {
 	return o.data(content)
 }
 
-// data takes the gate's line off.
+// data removes the line of the gate from the content.
 func (o *object) data(content []byte) ([]byte, error) {
 	if !o.gated() {
 		return content, nil
 	}
 	line, data, ok := bytes.Cut(content, []byte("\n"))
 	if !ok || !bytes.HasPrefix(line, []byte(linePrefix)) {
-		return nil, errors.New("the object's metadata says that it is gated, but its content does not begin so; was it written by something else?")
+		return nil, errors.New("the metadata says that the object is gated, but its content does not start with the line of the gate; find out which program wrote the object")
 	}
 	return data, nil
 }
 
 // swap is one conditional write.
 type swap struct {
-	base  *object // what must still be there
+	base  *object // the state that the object must still have
 	nonce string
 	mark  fencing.Token
 	data  []byte
 }
 
-// put tries the swap once. The SDK must not try again by itself: a second try
-// is refused after a first that has written.
+// put sends the swap once. The SDK must not retry it: if the first request has
+// written, the condition of the second fails.
 func (g *Gate) put(ctx context.Context, key string, s *swap) error {
 	in := &s3.PutObjectInput{Bucket: &g.bucket, Key: &key,
 		Body: bytes.NewReader(slices.Concat([]byte(linePrefix), []byte(s.nonce), []byte("\n"), s.data))}
@@ -147,7 +148,7 @@ func (g *Gate) put(ctx context.Context, key string, s *swap) error {
 	return err
 }
 
-// statusOf is the status that the store answered with, 0 if it did not.
+// statusOf returns the status of the store's response, or 0 without a response.
 func statusOf(err error) int {
 	var response *awshttp.ResponseError
 	if errors.As(err, &response) {

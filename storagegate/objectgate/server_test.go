@@ -3,9 +3,11 @@ package objectgate_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,9 +19,9 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-// The tests run against versitygw, a real S3 server that keeps objects as files
-// and checks conditions under a lock for each object. It is built from source,
-// at the version that testdata/versitygw/go.mod names.
+// The tests run against versitygw, an S3 server that keeps objects as files and
+// checks conditions under a lock for each object. It is built from source, at the
+// version in testdata/versitygw/go.mod.
 var store = testserver.Shared{Start: func() (*testserver.Server, error) {
 	return testserver.StartVersityGW(filepath.Join("testdata", "versitygw"))
 }}
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 // buckets numbers the buckets of all tests.
 var buckets atomic.Int64
 
-// bucket makes an empty one.
+// bucket creates an empty bucket.
 func bucket(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("bucket-%d", buckets.Add(1))
@@ -42,7 +44,7 @@ func bucket(t testing.TB) string {
 	return name
 }
 
-// client is an S3 client whose requests pass through wire, if that is not nil.
+// client returns an S3 client. If wire is not nil, it carries the requests.
 func client(t testing.TB, wire *faultyWire) *s3.Client {
 	t.Helper()
 	url := "http://" + store.Get(t).Addr
@@ -56,21 +58,23 @@ func client(t testing.TB, wire *faultyWire) *s3.Client {
 	return s3.New(options)
 }
 
-// faultyWire is the network between the gate and the store. The test decides
-// what becomes of a write.
+// faultyWire is the network between the gate and the store. Its hooks decide what
+// happens to a request.
 type faultyWire struct {
 	mu    sync.Mutex
 	puts  int
 	onPut func(n int, r *http.Request, forward func() (*http.Response, error)) (*http.Response, error)
-	// onHead, if set, sees every answer to HEAD, and may change it.
-	onHead func(answer *http.Response)
-	down   bool
+	// onHead, if set, can change every response to HEAD.
+	onHead func(response *http.Response)
+	// denyGet answers every GET with 403.
+	denyGet bool
+	down    bool
 }
 
-// RoundTrip carries a request, or does not.
+// RoundTrip forwards a request, unless a hook prevents it.
 func (w *faultyWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
-	down, onPut, onHead := w.down, w.onPut, w.onHead
+	down, onPut, onHead, denyGet := w.down, w.onPut, w.onHead, w.denyGet
 	n := w.puts
 	if r.Method == http.MethodPut {
 		w.puts++
@@ -83,11 +87,14 @@ func (w *faultyWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	case r.Method == http.MethodPut && onPut != nil:
 		return onPut(n, r, forward)
 	case r.Method == http.MethodHead && onHead != nil:
-		answer, err := forward()
+		response, err := forward()
 		if err == nil {
-			onHead(answer)
+			onHead(response)
 		}
-		return answer, err
+		return response, err
+	case r.Method == http.MethodGet && denyGet:
+		return &http.Response{StatusCode: http.StatusForbidden, Status: "403 Forbidden", Header: http.Header{}, Request: r,
+			Body: io.NopCloser(strings.NewReader("<Error><Code>AccessDenied</Code></Error>"))}, nil
 	}
 	return forward()
 }
@@ -98,4 +105,4 @@ func (w *faultyWire) cut() {
 	w.down = true
 }
 
-var errLine = errors.New("the line is dead")
+var errLine = errors.New("the connection is broken")

@@ -11,32 +11,32 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// errChanged says that the object is not what it was, and nothing was written.
+// errChanged means that the object has changed and nothing was written.
 var errChanged = errors.New("the object has changed")
 
 const (
-	// swapTries is how often a swap without an answer is tried.
+	// swapTries is how often a swap is sent if there is no response.
 	swapTries = 4
-	// grace is how long a caller that has given up waits to learn what became
-	// of its write.
-	grace = 10 * time.Second
+	// checkTimeout limits the check of a write without a response. It also applies
+	// if the caller's context has ended.
+	checkTimeout = 10 * time.Second
 )
 
-// commit makes the swap. It returns nil when the write is in the store,
-// errChanged when it is not and never will be, ErrUncertain when nobody can
-// say, and any other error when the store has refused it.
+// commit executes the swap. It returns nil if the write is in the store,
+// errChanged if it is not and never will be, ErrUncertain if that is unknown, and
+// any other error if the store has refused it.
 func (g *Gate) commit(ctx context.Context, key string, s *swap) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var lost error // of the first try that was not answered
+	var lost error // of the first request without a response
 	for range swapTries {
 		err := g.put(ctx, key, s)
 		switch status := statusOf(err); {
 		case err == nil:
 			return nil
 		case lost == nil && (status == http.StatusPreconditionFailed || status == http.StatusConflict ||
-			status == http.StatusNotFound && s.base.exists): // else it is the bucket that is not there
+			status == http.StatusNotFound && s.base.exists): // otherwise the bucket is missing
 			return errChanged
 		case lost == nil && status >= 400 && status < 500 && status != http.StatusRequestTimeout:
 			return fmt.Errorf("write object %s: %w", key, err)
@@ -44,14 +44,14 @@ func (g *Gate) commit(ctx context.Context, key string, s *swap) error {
 		if lost == nil {
 			lost = err
 		}
-		// The object has changed if this try, or one before, has come through:
-		// its line is never the same twice. If it has not changed, a try may
-		// still be on its way; to try again ends that, since only one can win.
-		landed, changed, err := g.look(ctx, key, s)
+		// If one of the requests has written, the object has changed, because every
+		// write has a unique line. If the object is unchanged, a request may still
+		// be on its way. Send the swap again: only one of the requests can succeed.
+		written, changed, err := g.outcome(ctx, key, s)
 		switch {
 		case err != nil:
-			return fmt.Errorf("write object %s: %w: %w; to find out failed too: %w", key, storagegate.ErrUncertain, lost, err)
-		case landed:
+			return fmt.Errorf("write object %s: %w: %w; the check of the outcome failed too: %w", key, storagegate.ErrUncertain, lost, err)
+		case written:
 			return nil
 		case changed:
 			return errChanged
@@ -59,14 +59,14 @@ func (g *Gate) commit(ctx context.Context, key string, s *swap) error {
 			return fmt.Errorf("write object %s: %w: %w", key, storagegate.ErrUncertain, lost)
 		}
 	}
-	return fmt.Errorf("write object %s: %w: %d tries were not answered: %w", key, storagegate.ErrUncertain, swapTries, lost)
+	return fmt.Errorf("write object %s: %w: no response to %d requests: %w", key, storagegate.ErrUncertain, swapTries, lost)
 }
 
-// look reads what became of a swap without an answer: landed, if it is in the
-// store or was before others wrote; changed, if others wrote in its place; and
-// neither, if all is as before.
-func (g *Gate) look(ctx context.Context, key string, s *swap) (landed, changed bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+// outcome checks a swap without a response. written means that it was executed,
+// even if others have written since. changed means that others have written
+// instead. Neither means that the object is unchanged.
+func (g *Gate) outcome(ctx context.Context, key string, s *swap) (written, changed bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	now, err := g.head(ctx, key)
 	if err != nil {
@@ -82,5 +82,5 @@ func (g *Gate) look(ctx context.Context, key string, s *swap) (landed, changed b
 	case !s.base.gated() && now.gated() && len(now.writes) < remembered:
 		return false, true, nil // all writes ever are known
 	}
-	return false, false, errors.New("the object has forgotten, or something else has written it")
+	return false, false, errors.New("the object does not contain the nonce of the write any more, or another program has written it")
 }
