@@ -115,21 +115,18 @@ func (b *Backend) Sweep(ctx context.Context) error {
 // quorumError explains why fewer than a quorum of the nodes succeeded. errs has an entry
 // for each node.
 func (b *Backend) quorumError(errs []error) error {
-	succeeded, empty := 0, 0
+	succeeded := 0
 	var reasons []error
 	for i, err := range errs {
-		switch {
-		case err == nil:
+		if err == nil {
 			succeeded++
-			continue
-		case errors.Is(err, scripts.ErrEmpty):
-			empty++
+		} else {
+			reasons = append(reasons, fmt.Errorf("%s: %w", b.nodes[i].Addr(), err))
 		}
-		reasons = append(reasons, fmt.Errorf("%s: %w", b.nodes[i].Addr(), err))
 	}
 	err := fmt.Errorf("%w: %d of %d Redis nodes agreed, %d are needed; see 'leased redis status': %w",
 		engine.ErrUnavailable, succeeded, len(b.nodes), b.quorum, errors.Join(reasons...))
-	if b.config.Topology == nil && succeeded+empty >= b.quorum && b.stateIsLost() {
+	if b.config.Topology == nil && b.stateIsLost() {
 		return fmt.Errorf("%w: %w", ErrNoState, err)
 	}
 	return err
