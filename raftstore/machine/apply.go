@@ -32,8 +32,8 @@ func (c *Expire) apply(m *Machine) Result {
 	return m.endSession(m.incarnate(c.Session, c.Incarnation), EventExpired)
 }
 
-// incarnate is a session, if it is still the one that was opened as this
-// incarnation. Whoever asks for anything in a session goes through here.
+// incarnate returns a session if it still is this incarnation, else nil. Every command
+// of a session goes through incarnate.
 func (m *Machine) incarnate(id engine.SessionID, incarnation uint64) *session {
 	if s := m.sessions[id]; s != nil && s.incarnation == incarnation {
 		return s
@@ -66,11 +66,11 @@ func (c *Acquire) apply(m *Machine) Result {
 		permits: q.Permits, holder: q.Holder, metadata: q.Metadata}
 	granted := m.grantable(r)
 	if !granted && !q.Wait {
-		s.ended.add(uint64(q.Nonce)) // else a late copy of this one could be granted
+		s.ended.add(uint64(q.Nonce)) // otherwise a late copy of this attempt could be granted
 		return Result{Code: Held}
 	}
 	s.requests[r.nonce] = r
-	if granted { // it need not queue
+	if granted { // it does not queue
 		for _, name := range r.resources {
 			m.lock(name)
 		}
@@ -126,7 +126,7 @@ func (c *EndDelay) apply(m *Machine) Result {
 	return Result{Code: Done}
 }
 
-// openLock ends the lock-delay of a lock.
+// openLock ends the lock delay of a lock.
 func (m *Machine) openLock(name fencing.Resource, l *lock) {
 	l.delay = 0
 	m.events = append(m.events, Event{Type: EventOpened, Resources: []fencing.Resource{name}, Mode: m.modeOf(name)})
@@ -141,8 +141,8 @@ func (c *RaiseFloor) apply(m *Machine) Result {
 	return Result{Code: Done, Token: m.lastToken}
 }
 
-// orderStep is how far EndSessions moves the orders, and with them the
-// incarnations: further than they can have come since the log was rolled back.
+// orderStep is the step by which EndSessions raises the order, and with it the
+// incarnations. It exceeds what they can have advanced since the log was rolled back.
 const orderStep = 1 << 32
 
 func (c *EndSessions) apply(m *Machine) Result {
@@ -155,14 +155,14 @@ func (c *EndSessions) apply(m *Machine) Result {
 	return Result{Code: Done}
 }
 
-// checkModes reports whether all the locks of a request are of the correctness
-// mode, which is the one that this machine grants, and none of them is moving.
-// An attempt that is refused because of a move has not ended: it may be made
-// again when the move is complete.
+// checkModes reports whether all locks of a request are in correctness mode, which this
+// machine grants, and none of them is in a migration. An attempt that is refused
+// because of a migration has not ended: it may be repeated when the migration is
+// complete.
 //
-// After the log was rolled back, a lock of the correctness mode may have been one
-// of the efficiency mode since, with tokens that only the Redis nodes know of. So
-// none is granted before the log has caught up with them.
+// In a log that was rolled back, a lock in correctness mode may have been in efficiency
+// mode in the meantime, with tokens that only the Redis nodes know. So no lock is
+// granted before the log has caught up with the nodes.
 func (m *Machine) checkModes(q *engine.Request) (Result, bool) {
 	if m.restored && !m.fleet.IsZero() {
 		return Result{Code: NotReady, Resource: q.Resources[0]}, false
@@ -179,7 +179,7 @@ func (m *Machine) checkModes(q *engine.Request) (Result, bool) {
 	return Result{}, true
 }
 
-// outcome is what the proposer of a live request is told, however often.
+// outcome returns the result of a live request.
 func (m *Machine) outcome(r *request) Result {
 	if r.token == fencing.None {
 		return Result{Code: Queued}
@@ -187,7 +187,7 @@ func (m *Machine) outcome(r *request) Result {
 	return Result{Code: Granted, Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0])}
 }
 
-// grantable is the one grant rule.
+// grantable reports whether a request can be granted. It is the only grant rule.
 func (m *Machine) grantable(r *request) bool {
 	if m.lastToken == fencing.MaxToken {
 		return false
@@ -200,7 +200,7 @@ func (m *Machine) grantable(r *request) bool {
 	return true
 }
 
-// grant makes a request a holder. It has been taken out of the queues.
+// grant makes a request a holder. The request is not in a queue any more.
 func (m *Machine) grant(r *request) {
 	if r.kind == engine.Permit {
 		r.slot = m.locks[r.resources[0]].freeSlot(r.permits)
@@ -215,7 +215,7 @@ func (m *Machine) grant(r *request) {
 	m.emit(EventGranted, r)
 }
 
-// dequeue takes a waiter out of its queues.
+// dequeue removes a waiter from its queues.
 func (m *Machine) dequeue(r *request) {
 	m.waiters--
 	for _, name := range r.resources {
@@ -224,9 +224,9 @@ func (m *Machine) dequeue(r *request) {
 	}
 }
 
-// free ends an attempt: its request leaves all its locks. A holder that did not
-// release by itself leaves a lock-delay behind, where the policy says so. The
-// caller then calls grantWaiters for the resources.
+// free ends an attempt and removes its request from all its locks. If the holder did
+// not release the lease itself, a lock delay begins where the policy has one. The caller
+// then calls grantWaiters for the resources.
 func (m *Machine) free(r *request, how EventType) {
 	if r.token == fencing.None {
 		how = EventCancelled
@@ -244,7 +244,7 @@ func (m *Machine) free(r *request, how EventType) {
 	r.session.ended.add(uint64(r.nonce))
 }
 
-// remove takes a request out of all its locks and out of its session.
+// remove removes a request from all its locks and from its session.
 func (m *Machine) remove(r *request, how EventType) {
 	if r.token == fencing.None {
 		m.waiters--
@@ -265,8 +265,8 @@ func (m *Machine) delayEvent(name fencing.Resource, l *lock) Event {
 		Delay: m.lockDelay(name)}
 }
 
-// grantWaiters grants what has become grantable on these resources. Only readers
-// can pass a waiter that must go on waiting, and only if it is a reader too.
+// grantWaiters grants the requests that have become grantable on these resources. Only a
+// reader can overtake a waiter that keeps waiting, and only if that is a reader too.
 func (m *Machine) grantWaiters(resources []fencing.Resource) {
 	for _, name := range resources {
 		l := m.locks[name]
@@ -300,8 +300,8 @@ func (m *Machine) endSession(s *session, how EventType) Result {
 	return Result{Code: Done}
 }
 
-// endSessions frees all that these sessions have: first what they wait for, lest
-// one is granted something on its way out, and told so.
+// endSessions ends all requests of these sessions. It ends the waiters first, so that no
+// request of an ending session is granted.
 func (m *Machine) endSessions(sessions []*session, how EventType) {
 	var touched []fencing.Resource
 	for _, waiting := range []bool{true, false} {
@@ -320,7 +320,7 @@ func (m *Machine) endSessions(sessions []*session, how EventType) {
 	m.grantFreed(touched)
 }
 
-// grantFreed is grantWaiters for resources in any order, some perhaps twice.
+// grantFreed is grantWaiters for resources in any order, possibly with duplicates.
 func (m *Machine) grantFreed(resources []fencing.Resource) {
 	slices.Sort(resources)
 	m.grantWaiters(slices.Compact(resources))

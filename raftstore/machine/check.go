@@ -9,8 +9,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// check reports the first invariant of Machine that does not hold. It guards
-// what comes from a snapshot, and the tests call it after every command.
+// check returns the first invariant of Machine that does not hold. Restore calls it, and
+// the tests call it after every command.
 func (m *Machine) check() error {
 	if err := m.checkTopology(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (m *Machine) check() error {
 			return fmt.Errorf("lock %q: %w", string(name), err)
 		}
 		if m.modeOf(name) != engine.Correctness {
-			return fmt.Errorf("lock %q is in use and of the efficiency mode", string(name))
+			return fmt.Errorf("lock %q is in use and in efficiency mode", string(name))
 		}
 		if l.delay > m.order || orders[l.delay] {
 			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
@@ -62,9 +62,9 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 		case (r.slot != 0) != (r.kind == engine.Permit && r.token != fencing.None) || r.slot > r.permits:
 			return fmt.Errorf("attempt %d has the slot %d of %d", r.nonce, r.slot, r.permits)
 		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != engine.Correctness }):
-			return fmt.Errorf("attempt %d has a lock of the efficiency mode", r.nonce)
+			return fmt.Errorf("attempt %d has a lock in efficiency mode", r.nonce)
 		case r.token == fencing.None && slices.ContainsFunc(r.resources, m.isMoving):
-			return fmt.Errorf("attempt %d waits for a lock that is moving", r.nonce)
+			return fmt.Errorf("attempt %d waits for a lock in a migration", r.nonce)
 		}
 		orders[r.order] = true
 		tokens[r.token] = true

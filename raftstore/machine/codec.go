@@ -10,11 +10,11 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// ErrMalformed says that bytes are no encoding of what they should be.
+// ErrMalformed means that bytes are not a valid encoding.
 var ErrMalformed = errors.New("malformed encoding")
 
-// writer appends the one encoding that each value has: there is no second way
-// to write a number, an order or a set, so equal states are equal bytes.
+// writer appends encodings. Each value has exactly one encoding, so equal states have
+// equal bytes.
 type writer struct{ data []byte }
 
 func (w *writer) byte(b byte)         { w.data = append(w.data, b) }
@@ -50,12 +50,12 @@ func (w *writer) metadata(metadata map[string]string) {
 	}
 }
 
-// reader takes an encoding apart. The first fault is kept in err, and from then
-// on everything reads as zero, so that a decoder checks once at its end.
+// reader decodes an encoding. It keeps the first error in err and then returns zero
+// values, so that a decoder checks for errors once, at its end.
 type reader struct {
 	data []byte
 	err  error
-	last string // that sameText has read
+	last string // read by sameText
 }
 
 func (r *reader) fail(format string, args ...any) {
@@ -110,14 +110,13 @@ func (r *reader) max(limit uint64) uint64 {
 	return n
 }
 
-// count reads how many items follow. Each takes at least one byte, so that no
-// count can make the decoder reserve more than it was given.
+// count reads the number of items that follow. Each takes at least one byte, so that no
+// count can make the decoder allocate more than the size of its input.
 func (r *reader) count() int { return int(r.max(uint64(len(r.data)))) }
 
 func (r *reader) text() string { return string(r.take(r.count())) }
 
-// sameText reads a text that is often the same as the one before: it is kept
-// once then.
+// sameText reads a text that often equals the previous one, and then shares its memory.
 func (r *reader) sameText() string {
 	if b := r.take(r.count()); string(b) != r.last {
 		r.last = string(b)
@@ -144,7 +143,7 @@ func (r *reader) resources() []fencing.Resource {
 	return names
 }
 
-// peekCount is what count will return.
+// peekCount returns what count will return.
 func (r *reader) peekCount() int {
 	ahead := *r
 	return ahead.count()
@@ -168,7 +167,7 @@ func (r *reader) metadata() map[string]string {
 	return metadata
 }
 
-// end checks that nothing is left.
+// end checks that no bytes are left.
 func (r *reader) end() error {
 	if len(r.data) > 0 {
 		r.fail("%d bytes too many", len(r.data))

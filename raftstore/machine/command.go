@@ -8,91 +8,89 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Command is one change that is asked of the machine. Commands come from
-// Decode, or have passed Validate: the machine does not check them again.
+// Command is a change of the machine's state. Commands come from Decode or have passed
+// Validate; the machine does not validate them again.
 type Command interface {
 	apply(m *Machine) Result
 	encode(w *writer)
 	validate() error
 }
 
-// Lead is the first command of a new leader. It raises the generation, after
-// which no expiry that an earlier leader decided on has any effect.
+// Lead is the first command of a new leader. It raises the generation, so that expiries
+// proposed by earlier leaders have no effect.
 type Lead struct{}
 
-// OpenSession makes a session known. Opened twice it is the same session.
+// OpenSession opens a session. Opening an open session has no effect.
 //
-// A new session has an incarnation, which the Result names. A late copy of this
-// command, applied after the session has ended, opens another incarnation, and
-// commands that name the first have no effect on it.
+// The Result has the incarnation of the session. A late copy of this command, applied
+// after the session has ended, opens another incarnation. Commands that name the first
+// incarnation have no effect on it.
 type OpenSession struct {
 	Session engine.SessionID
 	TTL     time.Duration
 }
 
-// CloseSession ends a session at its client's wish: what it holds is released,
-// and what it waits for is cancelled.
+// CloseSession ends a session on behalf of its client. Its leases are released, and its
+// waiting requests are cancelled.
 type CloseSession struct {
 	Session     engine.SessionID
 	Incarnation uint64
 }
 
-// Acquire asks for a grant. It is known by Session and Request.Nonce: applied
-// twice it has one outcome. Request.Mode, if set, must be the lock's.
+// Acquire requests a grant. Session and Request.Nonce identify the attempt: applied
+// twice, it has one outcome. Request.Mode, if set, must be the lock's mode.
 type Acquire struct {
 	Session     engine.SessionID
 	Incarnation uint64
 	Request     engine.Request
 }
 
-// Release ends an attempt whatever its state: it leaves the queue, or frees
-// what it was granted. Applied twice it is a no-op. An attempt that is not
-// known yet is ended too: its Acquire may still be on the way.
+// Release ends an attempt: it leaves the queue, or its grant is released. Applied twice,
+// it is a no-op. It also ends an unknown attempt, whose Acquire may arrive later.
 type Release struct {
 	Session     engine.SessionID
 	Incarnation uint64
 	Nonce       engine.Nonce
 }
 
-// Expire ends a session whose time has passed on the leader's clock. It counts
-// only in the generation in which it was decided.
+// Expire ends a session whose TTL has passed on the leader's clock. It has an effect only
+// in the generation of the leader that proposed it.
 type Expire struct {
 	Session     engine.SessionID
 	Incarnation uint64
 	Generation  uint64
 }
 
-// Break takes one grant away from its holder, by order of an operator.
+// Break ends one grant on behalf of an operator.
 type Break struct {
 	Resource fencing.Resource
 	Token    fencing.Token
 }
 
-// EndDelay opens a lock whose lock-delay has passed on the leader's clock. Like
-// Expire it counts only in its generation, and only for the delay it names.
+// EndDelay ends a lock delay that has passed on the leader's clock. Like Expire, it has
+// an effect only in its generation, and only on the delay that it names.
 type EndDelay struct {
 	Resource   fencing.Resource
 	Delay      uint64
 	Generation uint64
 }
 
-// RaiseFloor makes all later tokens of this machine larger than By plus the
-// largest one that either mode can have granted, as far as the log knows. It is
-// applied after anything that may have rolled the log back.
+// RaiseFloor makes all later tokens of this machine larger than By plus the largest
+// token that either mode can have granted, as far as the log knows. It is applied after
+// every operation that may have rolled the log back.
 type RaiseFloor struct {
 	By fencing.Token
 }
 
-// EndSessions ends every session, and with it every lease: what they hold may
-// have been released since, and what they have released may be held by others.
-// Like RaiseFloor it follows whatever may have rolled the log back. No later
-// incarnation is one that was given before, neither by this machine nor by one
-// that has come as far as Above.
+// EndSessions ends every session, and with it every lease: a lease may have been released
+// since, and a released lock may be held by others. Like RaiseFloor, it is applied after
+// every operation that may have rolled the log back. No later incarnation was used
+// before, neither by this machine nor by one whose order had reached Above.
 type EndSessions struct {
 	Above uint64
 }
 
-// Validate reports the first rule that a command breaks.
+// Validate returns the first rule that a command breaks.
 func Validate(c Command) error { return c.validate() }
 
 func (c *Lead) validate() error { return nil }

@@ -6,8 +6,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// commandVersion is the first byte of every encoded batch. A machine refuses
-// versions it does not know: guessing would make replicas differ.
+// commandVersion is the first byte of every encoded batch. A machine refuses unknown
+// versions, because guessing would make replicas differ.
 const commandVersion = 3
 
 // The operation codes of the log.
@@ -36,12 +36,12 @@ const (
 	opSetMemberAPI
 )
 
-// Encode writes commands as one entry of the log. They are applied in order.
+// Encode encodes commands as one log entry. They are applied in order.
 func Encode(commands ...Command) []byte {
 	return AppendEncoded(make([]byte, 0, 64*len(commands)+8), commands...)
 }
 
-// AppendEncoded appends what Encode returns to data.
+// AppendEncoded appends the result of Encode to data.
 func AppendEncoded(data []byte, commands ...Command) []byte {
 	w := &writer{data: data}
 	w.byte(commandVersion)
@@ -52,8 +52,8 @@ func AppendEncoded(data []byte, commands ...Command) []byte {
 	return w.data
 }
 
-// Decode reads what Encode wrote, and checks every command. It never panics,
-// and whatever it accepts encodes to the same bytes again.
+// Decode decodes the result of Encode and validates every command. It never panics, and
+// everything that it accepts encodes to the same bytes again.
 func Decode(data []byte) ([]Command, error) {
 	r := &reader{data: data}
 	if version := r.byte(); r.err == nil && version != commandVersion {
@@ -75,15 +75,15 @@ func Decode(data []byte) ([]Command, error) {
 	return commands, r.end()
 }
 
-// slab has room for the commands of which an entry has many: one allocation
-// for a number of them. Nobody keeps a command after it was applied.
+// slab allocates many frequent commands at once. No command is kept after it was
+// applied.
 type slab struct {
 	acquires []Acquire
 	releases []Release
-	left     int // how many commands are still to come
+	left     int // the number of commands left
 }
 
-// slabSize bounds what is reserved for commands that may be of another kind.
+// slabSize limits the allocation, because the commands may be of another kind.
 const slabSize = 32
 
 func (s *slab) acquire() *Acquire {

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// tokenStep is the size of a range of tokens, and how far tokens move where
-	// something may have been forgotten.
+	// tokenStep is the size of a range of tokens, and the step by which tokens are
+	// raised when something may have been forgotten.
 	tokenStep fencing.Token = 1 << 32
-	// versionStep is how far versions move when the log was rolled back: further
-	// than they can have come since.
+	// versionStep is the step by which versions are raised after the log was rolled
+	// back. It exceeds what they can have advanced since.
 	versionStep = 1 << 32
 )
 
-// efficiency is what the log knows of the Redis nodes. It is the authority on
-// their tokens: no node accepts one above ceiling.
+// efficiency is the state of the Redis nodes according to the log. The log is the
+// authority on their tokens: no node accepts a token above ceiling.
 type efficiency struct {
 	fleet       engine.Fleet
 	nextFleet   engine.Fleet
-	nextVersion uint64 // under which the change to nextFleet began; 0 if there is none
+	nextVersion uint64 // that started the change to nextFleet; 0 if there is none
 	nextNow     bool
 	nextForce   bool
 
@@ -33,55 +33,53 @@ type efficiency struct {
 	assigned       []string // members that got a range in this fleet, in ascending order
 }
 
-// Efficiency is what the log knows of the efficiency mode.
+// Efficiency is the state of efficiency mode according to the log.
 type Efficiency struct {
-	// Version is that of the topology. Every Redis node should reach it.
+	// Version is the version of the topology. Every Redis node should reach it.
 	Version uint64
 	Fleet   engine.Fleet
-	// Next is the fleet of a change that is under way, NextVersion the version
-	// under which it began; 0 if there is none.
+	// Next is the fleet of a change in progress, NextVersion the version that started
+	// it; 0 if there is none.
 	Next               engine.Fleet
 	NextVersion        uint64
 	NextNow, NextForce bool
-	// Floor and Ceiling bound the tokens that the Redis nodes may accept: every
-	// node should reach both.
+	// Floor and Ceiling limit the tokens that the Redis nodes may accept. Every node
+	// should reach both.
 	Floor, Ceiling fencing.Token
-	// Fresh: the log has never assigned a range and was never rolled back, so that
-	// a Redis node without any data has nothing to report.
+	// Fresh: the log has never assigned a range and was never rolled back, so a Redis
+	// node without data has nothing to report.
 	Fresh bool
-	// Ready: the log knows of everything that the Redis nodes can have accepted.
+	// Ready: the log knows everything that the Redis nodes can have accepted.
 	Ready bool
-	// Restored: the log was rolled back, and is not Ready since.
+	// Restored: the log was rolled back and has not been Ready since.
 	Restored bool
-	// ReconcileVersion is the version of the Reconcile that waits for its
-	// FinishReconcile; 0 if there is none. Without one, and not Ready, no range is
-	// assigned.
+	// ReconcileVersion is the version of a Reconcile without its FinishReconcile; 0 if
+	// there is none. If it is 0 and the log is not Ready, no range is assigned.
 	ReconcileVersion uint64
 	// Assigned are the members that got a range in this fleet.
 	Assigned []string
-	// Moves are the changes of mode that are under way.
+	// Moves are the migrations in progress.
 	Moves []Move
 }
 
-// Range is the tokens that were assigned to a Redis node: those above Floor, up
-// to Ceiling.
+// Range has the tokens that were assigned to a Redis node: above Floor, up to Ceiling.
 type Range struct {
 	Floor, Ceiling fencing.Token
-	// Version is the present one. The node must not come back with an older one.
+	// Version is the current version. The node must not start with an older one.
 	Version uint64
 	// First: the member had no range in this fleet before.
 	First bool
 }
 
-// Efficiency returns what the log knows of the efficiency mode.
+// Efficiency returns the state of efficiency mode according to the log.
 func (m *Machine) Efficiency() Efficiency {
 	return Efficiency{Version: m.version, Fleet: m.fleet, Next: m.nextFleet, NextVersion: m.nextVersion, NextNow: m.nextNow,
 		NextForce: m.nextForce, Floor: m.floor, Ceiling: m.ceiling, Fresh: !m.used, Ready: m.ready, Restored: m.restored,
 		ReconcileVersion: m.reconciled, Assigned: slices.Clone(m.assigned), Moves: m.Moves()}
 }
 
-// Topology returns how locks are provided. While the fleet changes it is not
-// Ready: a node of the old fleet would accept calls under the present version.
+// Topology returns the topology. It is not Ready while the fleet changes: a node of the
+// old fleet would accept calls under the current version.
 func (m *Machine) Topology() engine.Topology {
 	return engine.Topology{Version: m.version, Policies: m.policies, Fleet: m.fleet, Ready: m.ready && m.nextVersion == 0}
 }
@@ -89,8 +87,7 @@ func (m *Machine) Topology() engine.Topology {
 // Ceiling returns the largest token that the Redis nodes may accept.
 func (m *Machine) Ceiling() fencing.Token { return m.ceiling }
 
-// MemberAPI returns where the API of a member is reached, "" if that is not
-// known.
+// MemberAPI returns the API address of a member, or "" if it is unknown.
 func (m *Machine) MemberAPI(id string) string { return m.memberAPI[id] }
 
 func (c *SetFleet) apply(m *Machine) Result {
@@ -108,7 +105,7 @@ func (c *SetFleet) apply(m *Machine) Result {
 			m.clearNextFleet()
 			m.version++
 		}
-	case m.fleet.IsZero() || !m.ready && !m.restored: // nothing was ever granted on it
+	case m.fleet.IsZero() || !m.ready && !m.restored: // it never granted a lock
 		m.version++
 		m.clearNextFleet()
 		m.fleet, m.assigned, m.reconciled = c.Fleet, nil, 0
@@ -125,7 +122,7 @@ func (m *Machine) clearNextFleet() {
 
 func (c *FinishFleet) apply(m *Machine) Result {
 	switch {
-	case m.nextVersion == 0 && c.Version <= m.version: // finished before, or taken back
+	case m.nextVersion == 0 && c.Version <= m.version: // already finished, or cancelled
 		return Result{Code: Done, Version: m.version}
 	case m.nextVersion != c.Version:
 		return Result{Code: Outdated, Version: m.version}
@@ -133,9 +130,9 @@ func (c *FinishFleet) apply(m *Machine) Result {
 	m.fleet, m.assigned = m.nextFleet, nil
 	m.clearNextFleet()
 	m.version++
-	// Nodes that were in this fleet before still have its state, and would go on
-	// below the tokens that the fleet in between has granted. Others may have been
-	// used without this log. So the log reconciles with the new fleet first.
+	// Nodes that were in this fleet before still have its state and would continue
+	// below the tokens of the fleet in between. Other nodes may have been used without
+	// this log. So the log reconciles with the new fleet first.
 	m.floor = m.ceiling
 	m.ready, m.reconciled = false, 0
 	return Result{Code: Done, Version: m.version}
@@ -145,7 +142,7 @@ func (c *AssignRange) apply(m *Machine) Result {
 	switch {
 	case !slices.Contains(m.fleet.Addresses, c.Member):
 		return Result{Code: Outdated, Version: m.version}
-	case !m.ready && m.reconciled == 0: // the ceiling may be one that the log has forgotten
+	case !m.ready && m.reconciled == 0: // the log may have forgotten its ceiling
 		return Result{Code: NotReady, Version: m.version}
 	case m.ceiling > fencing.MaxToken-tokenStep:
 		return Result{Code: Exhausted, Version: m.version}
@@ -174,14 +171,14 @@ func (c *Reconcile) apply(m *Machine) Result {
 		if top > fencing.MaxToken-4*tokenStep {
 			return Result{Code: Exhausted, Version: m.version}
 		}
-		// The lastToken of a log that was forgotten may be a step above the ceiling
-		// that its nodes report.
+		// The lastToken of a forgotten log may be one step above the ceiling that its
+		// nodes report.
 		m.floor = top + 2*tokenStep
 		m.ceiling = m.floor + tokenStep
 		m.lastToken = m.ceiling + tokenStep
 	}
 	m.version = max(m.version, c.Version) + 1
-	if m.restored { // clients may know later versions than the nodes
+	if m.restored { // clients may know newer versions than the nodes
 		m.version += versionStep
 	}
 	m.reconciled = m.version
@@ -190,13 +187,13 @@ func (c *Reconcile) apply(m *Machine) Result {
 
 func (c *FinishReconcile) apply(m *Machine) Result {
 	switch {
-	case m.ready && c.Version <= m.version: // finished before
+	case m.ready && c.Version <= m.version: // already finished
 		return Result{Code: Done, Version: m.version}
 	case m.reconciled == 0 || c.Version < m.reconciled || c.Version > m.version:
 		return Result{Code: Outdated, Version: m.version}
 	}
 	m.ready, m.restored, m.reconciled = true, false, 0
-	// From now on any member may have voted, also one that never needed a range.
+	// From now on any member may have voted, even one that never needed a range.
 	m.assigned, m.used = slices.Sorted(slices.Values(m.fleet.Addresses)), m.used || !m.fleet.IsZero()
 	m.version++
 	return Result{Code: Done, Version: m.version}

@@ -7,12 +7,12 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// session is one incarnation of a client's session. Its requests are holders and waiters; of the
-// attempts that have ended it remembers only the numbers, so that a late copy
-// of one is not taken for a new one.
+// session is one incarnation of a client's session. Its requests are holders and
+// waiters. Of ended attempts it keeps only the nonces, so that a late copy of an attempt
+// is not treated as a new one.
 type session struct {
 	id          engine.SessionID
-	incarnation uint64 // which of the sessions that had this id
+	incarnation uint64 // unique among all sessions
 	ttlNanos    int64
 	requests    map[engine.Nonce]*request
 	ended       spans
@@ -22,7 +22,7 @@ type session struct {
 type request struct {
 	session   *session
 	nonce     engine.Nonce
-	order     uint64 // in which requests were applied
+	order     uint64 // the order in which requests were applied
 	resources []fencing.Resource
 	kind      engine.Kind
 	permits   int
@@ -32,23 +32,22 @@ type request struct {
 	metadata  map[string]string
 }
 
-// lock is a resource that someone holds or wants, or that is delayed. There is
-// none for a resource that nobody uses: tokens are global, so that nothing has
-// to be remembered of it.
+// lock is a resource with holders, waiters or a lock delay. There is none for an unused
+// resource: tokens are global, so nothing about it has to be remembered.
 type lock struct {
 	holders []*request  // in the order of their tokens
-	queue   []*request  // in their order
-	delay   uint64      // not 0 while a lock-delay runs: its number
-	first   [1]*request // where the only holder of most locks is kept
+	queue   []*request  // in ascending order
+	delay   uint64      // the number of the running lock delay, or 0
+	first   [1]*request // storage for the only holder that most locks have
 }
 
 func (l *lock) unused() bool { return len(l.holders) == 0 && len(l.queue) == 0 && l.delay == 0 }
 
-// compatible reports whether two requests may hold one resource side by side,
-// as far as their kinds go.
+// compatible reports whether requests of these kinds may hold a resource at the same
+// time.
 func compatible(a, b engine.Kind) bool { return a == b && a != engine.Exclusive }
 
-// freeSlot is the lowest slot that no holder has, 0 if all of permits are taken.
+// freeSlot returns the lowest slot that no holder has, or 0 if all slots are taken.
 func (l *lock) freeSlot(permits int) int {
 	taken := make([]bool, min(permits, len(l.holders)+1)+1)
 	for _, h := range l.holders {
@@ -59,14 +58,14 @@ func (l *lock) freeSlot(permits int) int {
 	return slices.Index(taken[1:], false) + 1
 }
 
-// admits reports whether r may hold this lock beside its holders and before its
-// later waiters. Permits queue strictly, since they compete for slots; readers
-// pass readers.
+// admits reports whether r may hold this lock together with its holders and before its
+// later waiters. Permits are granted strictly in order, because they compete for slots.
+// Readers overtake readers.
 func (l *lock) admits(r *request) bool {
 	if l.delay != 0 {
 		return false
 	}
-	if len(l.holders) > 0 && !compatible(l.holders[0].kind, r.kind) { // all are of one kind
+	if len(l.holders) > 0 && !compatible(l.holders[0].kind, r.kind) { // all holders have the same kind
 		return false
 	}
 	if r.kind == engine.Permit && l.freeSlot(r.permits) == 0 {
@@ -88,7 +87,7 @@ func remove(list []*request, r *request) []*request {
 	if i < 0 {
 		return list
 	}
-	if i == 0 { // the usual case, without moving the rest
+	if i == 0 { // the usual case, without shifting the rest
 		list[0] = nil
 		return list[1:]
 	}

@@ -13,21 +13,21 @@ import (
 // Machine is the replicated state. It is not safe for concurrent use.
 //
 // Invariants, checked by check:
-//  1. every holder has a token, at most lastToken, that no other has;
+//  1. every holder has a unique token, at most lastToken;
 //  2. holders of one lock are of one kind, which is not exclusive if there are
 //     several; permits have different slots;
 //  3. waiters are in ascending order, and none of them could be granted;
 //  4. a lock has holders, waiters or a delay;
 //  5. an attempt that has ended is not live;
-//  6. every policy names a mode; all locks in use are of the correctness mode,
-//     and nobody waits for one that is moving;
-//  7. a policy has a next mode if and only if there is a move for its prefix;
-//  8. every token that the log has handed to the Redis nodes is at most ceiling,
-//     and floor is at most ceiling.
+//  6. every policy names a mode; all locks in use are in correctness mode, and a lock
+//     in a migration has no waiters;
+//  7. a policy has a next mode if and only if there is a migration for its prefix;
+//  8. every token that the log has assigned to the Redis nodes is at most ceiling, and
+//     floor is at most ceiling.
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
-	order      uint64 // the last one given to a request, a delay or an incarnation
+	order      uint64 // the last number given to a request, a delay or an incarnation
 	policies   engine.Policies
 	version    uint64            // of the topology: policies, moves, fleet and readiness
 	moves      map[string]*move  // by the prefix of their policy
@@ -37,9 +37,9 @@ type Machine struct {
 	locks    map[fencing.Resource]*lock
 	names    names // of locks
 
-	holders, waiters int // how many requests are which
+	holders, waiters int // the number of requests of each kind
 
-	events []Event // of the command that is being applied
+	events []Event // of the current command
 }
 
 // New returns an empty machine.
@@ -48,21 +48,20 @@ func New() *Machine {
 		moves: map[string]*move{}, memberAPI: map[string]string{}}
 }
 
-// Apply changes the state as the command says. The events are valid until the
-// next Apply.
+// Apply applies a command. The events are valid until the next Apply.
 func (m *Machine) Apply(c Command) (Result, []Event) {
 	clear(m.events)
 	m.events = m.events[:0]
 	return c.apply(m), m.events
 }
 
-// Generation is the number of leaders so far.
+// Generation returns the number of leaderships so far.
 func (m *Machine) Generation() uint64 { return m.generation }
 
-// LastToken is the largest token that was granted or skipped.
+// LastToken returns the largest token that was granted or skipped.
 func (m *Machine) LastToken() fencing.Token { return m.lastToken }
 
-// Order is the largest number that was given to a request, a delay or an
+// Order returns the largest number that was given to a request, a delay or an
 // incarnation.
 func (m *Machine) Order() uint64 { return m.order }
 
@@ -72,14 +71,14 @@ func (m *Machine) Policies() (engine.Policies, uint64) { return m.policies, m.ve
 // Version returns the version of the topology.
 func (m *Machine) Version() uint64 { return m.version }
 
-// SessionInfo is what a session was opened with. The zero SessionInfo is of none.
+// SessionInfo has the TTL and the incarnation of a session. It is zero if there is no
+// such session.
 type SessionInfo struct {
 	TTL         time.Duration
 	Incarnation uint64
 }
 
-// Sessions returns every session: what a new leader needs to
-// give each its time again.
+// Sessions returns all sessions. A new leader gives each its full TTL again.
 func (m *Machine) Sessions() map[engine.SessionID]SessionInfo {
 	all := make(map[engine.SessionID]SessionInfo, len(m.sessions))
 	for _, id := range m.sessionIDs() {
@@ -88,7 +87,7 @@ func (m *Machine) Sessions() map[engine.SessionID]SessionInfo {
 	return all
 }
 
-// SessionInfo returns that of one session, zero if there is none.
+// SessionInfo returns the SessionInfo of one session, zero if there is none.
 func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 	if s := m.sessions[id]; s != nil {
 		return SessionInfo{TTL: time.Duration(s.ttlNanos), Incarnation: s.incarnation}
@@ -96,7 +95,7 @@ func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 	return SessionInfo{}
 }
 
-// Delays returns, as events, the lock-delays that run.
+// Delays returns the running lock delays, as events.
 func (m *Machine) Delays() []Event {
 	var delays []Event
 	for _, name := range sortedKeys(m.locks) {
@@ -107,7 +106,7 @@ func (m *Machine) Delays() []Event {
 	return delays
 }
 
-// Inspect tells who holds a lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (m *Machine) Inspect(resource fencing.Resource) engine.Status {
 	status := engine.Status{Resource: resource, Mode: m.modeOf(resource)}
 	l := m.locks[resource]
@@ -129,13 +128,12 @@ func (r *request) party() engine.Party {
 		Token: r.token, Metadata: maps.Clone(r.metadata)}
 }
 
-// modeOf returns the mode of a lock: the old one while it is moving.
+// modeOf returns the mode of a lock. During a migration it is the old mode.
 func (m *Machine) modeOf(resource fencing.Resource) engine.Mode {
 	return modeOf(m.policies.For(resource))
 }
 
-// modeOf returns the mode of a policy. Without one a lock is of the correctness
-// mode.
+// modeOf returns the mode of a policy. A lock without a policy is in correctness mode.
 func modeOf(p engine.Policy) engine.Mode {
 	if p.Mode != engine.AnyMode {
 		return p.Mode
@@ -173,6 +171,6 @@ func requestsOf(s *session) []*request {
 	return slices.SortedFunc(maps.Values(s.requests), func(a, b *request) int { return cmp.Compare(a.order, b.order) })
 }
 
-// sortedKeys is the only way to walk a map in this package, besides the two
-// functions above: in ascending order.
+// sortedKeys returns the keys of a map in ascending order. It and the two functions
+// above are the only ways to iterate over a map in this package.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -8,35 +8,34 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// move is a change of mode that is under way. Its locks are those whose longest
-// matching policy is the one for its prefix; they are not granted in either mode.
-// The policy's entry has the old mode as Mode and the new one as Next.
+// move is a migration in progress. It affects the locks whose longest matching policy is
+// the one for its prefix. They are not granted in either mode. The policy has the old
+// mode as Mode and the new mode as Next.
 type move struct {
-	version uint64 // under which it began
+	version uint64 // that started it
 	now     bool
-	delete  bool          // the policy goes away when the move is complete
-	target  engine.Policy // the policy after the move, unless delete
-	before  engine.Policy // the policy before the move, if there was one
-	existed bool          // there was one
+	delete  bool          // the policy is removed when the migration is complete
+	target  engine.Policy // the policy after the migration, unless delete
+	before  engine.Policy // the policy before the migration, if existed
+	existed bool          // there was a policy before
 }
 
-// Move describes a change of mode that is under way.
+// Move describes a migration in progress.
 type Move struct {
 	Prefix   string
 	From, To engine.Mode
-	// Version is the one under which the move began. No Redis node that has
-	// reached it accepts calls under policies from before the move.
+	// Version is the version that started the migration. A Redis node that has reached
+	// it refuses calls under older policies.
 	Version uint64
 	// Now: do not wait for leases to end.
 	Now bool
-	// Delete: the policy goes away when the move is complete.
+	// Delete: the policy is removed when the migration is complete.
 	Delete bool
-	// Holders is how many of the moving locks are still held, or closed by a
-	// lock-delay.
+	// Holders is the number of affected locks that are still held or delayed.
 	Holders int
 }
 
-// Moves returns the moves that are under way, by prefix.
+// Moves returns the migrations in progress, by prefix.
 func (m *Machine) Moves() []Move {
 	var moves []Move
 	for _, prefix := range sortedKeys(m.moves) {
@@ -93,7 +92,7 @@ func (c *DeletePolicy) apply(m *Machine) Result {
 		return Result{Code: Done, Version: m.version}
 	}
 	parent := m.parent(c.Prefix)
-	if parent.Next != engine.AnyMode { // its locks would join a move that began without them
+	if parent.Next != engine.AnyMode { // its locks would join a migration that started without them
 		return m.movingResult(parent.Prefix)
 	}
 	to := modeOf(parent)
@@ -107,15 +106,15 @@ func (c *DeletePolicy) apply(m *Machine) Result {
 	return m.beginMove(c.Prefix, moving, &move{delete: true, before: entry, existed: true}, c.Now)
 }
 
-// movingEntry returns the entry of a policy whose locks move from a mode to the
-// policy's. It has no lock-delay, which the efficiency mode does not know.
+// movingEntry returns the policy of locks that migrate from a mode to the mode of p. It
+// has no lock delay, which efficiency mode does not support.
 func movingEntry(p engine.Policy, from engine.Mode) engine.Policy {
 	p.Mode, p.Next, p.LockDelay = from, p.Mode, 0
 	return p
 }
 
-// beginMove stops grants of the locks of a prefix in both modes. Tokens of the
-// efficiency mode will be above all that this machine has granted until now.
+// beginMove stops grants of the locks of a prefix in both modes. Later tokens of
+// efficiency mode are above all tokens that this machine has granted.
 func (m *Machine) beginMove(prefix string, entry engine.Policy, mv *move, now bool) Result {
 	if entry.Next == engine.Efficiency {
 		top := max(m.ceiling, m.lastToken)
@@ -137,7 +136,7 @@ func (m *Machine) beginMove(prefix string, entry engine.Policy, mv *move, now bo
 	return Result{Code: Done, Version: m.version}
 }
 
-// hasten sets now on a move that is under way.
+// hasten sets now on a migration in progress.
 func (m *Machine) hasten(prefix string, mv *move, now bool) {
 	if !now || mv.now {
 		return
@@ -166,7 +165,7 @@ func (c *AbortMove) apply(m *Machine) Result {
 func (c *FinishMove) apply(m *Machine) Result {
 	mv := m.moves[c.Prefix]
 	switch {
-	case mv == nil && c.Version <= m.version: // finished before, or aborted
+	case mv == nil && c.Version <= m.version: // already finished, or aborted
 		return Result{Code: Done, Version: m.version}
 	case mv == nil || mv.version != c.Version:
 		return Result{Code: Outdated, Version: m.version}
@@ -177,7 +176,7 @@ func (c *FinishMove) apply(m *Machine) Result {
 			return Result{Code: Busy, Resource: closed[0], Version: m.version}
 		}
 	} else {
-		if !m.ready && !m.fleet.IsZero() { // the ceiling may be one that a rolled back log has forgotten
+		if !m.ready && !m.fleet.IsZero() { // a log that was rolled back may have forgotten its ceiling
 			return Result{Code: NotReady, Version: m.version}
 		}
 		m.lastToken = max(m.lastToken, m.ceiling)
@@ -192,9 +191,9 @@ func (c *FinishMove) apply(m *Machine) Result {
 	return Result{Code: Done, Version: m.version}
 }
 
-// leaveTo removes the policy for a prefix, if its locks keep the given mode
-// without it. Else, since the policy above it has changed or is moving, the
-// prefix keeps a policy with that mode.
+// leaveTo removes the policy for a prefix if its locks have the given mode without it.
+// Otherwise the parent policy has changed or is migrating, and the prefix keeps a policy
+// with that mode.
 func (m *Machine) leaveTo(prefix string, mode engine.Mode) {
 	if above := m.parent(prefix); above.Next == engine.AnyMode && modeOf(above) == mode {
 		m.policies, _ = m.policies.Without(prefix)
@@ -203,8 +202,8 @@ func (m *Machine) leaveTo(prefix string, mode engine.Mode) {
 	m.policies = m.policies.With(engine.Policy{Prefix: prefix, Mode: mode})
 }
 
-// cancelWaiters tells everyone who waits for a lock of a moving prefix. Their
-// attempts have not ended: they may be made again.
+// cancelWaiters removes all waiters for locks of a migrating prefix. Their attempts have
+// not ended and may be repeated.
 func (m *Machine) cancelWaiters(prefix string) {
 	var freed []fencing.Resource
 	for _, name := range m.locksOf(prefix) {
@@ -217,8 +216,8 @@ func (m *Machine) cancelWaiters(prefix string) {
 	m.grantFreed(freed)
 }
 
-// breakHolders ends the leases and lock-delays of a moving prefix. No lock-delay
-// begins: the operator said now.
+// breakHolders ends the leases and lock delays of a migrating prefix. No lock delay
+// begins, because the operator requested no wait.
 func (m *Machine) breakHolders(prefix string) {
 	var freed []fencing.Resource
 	for _, name := range m.locksOf(prefix) {
@@ -248,7 +247,7 @@ func (m *Machine) locksOf(prefix string) (list []fencing.Resource) {
 	return list
 }
 
-// closedLocks returns those that are held or closed by a lock-delay.
+// closedLocks returns the locks of locksOf that are held or delayed.
 func (m *Machine) closedLocks(prefix string) (list []fencing.Resource) {
 	for _, name := range m.locksOf(prefix) {
 		if l := m.locks[name]; len(l.holders) > 0 || l.delay != 0 {
@@ -274,8 +273,8 @@ func (m *Machine) entry(prefix string) engine.Policy {
 	return p
 }
 
-// parent returns the policy that the locks of a prefix have without one of their
-// own; the zero Policy if there is none.
+// parent returns the policy that applies to the locks of a prefix without the policy for
+// that prefix, or the zero Policy.
 func (m *Machine) parent(prefix string) engine.Policy {
 	for _, p := range m.policies.All() { // the longest prefix first
 		if p.Prefix != prefix && strings.HasPrefix(prefix, p.Prefix) {
@@ -285,7 +284,7 @@ func (m *Machine) parent(prefix string) engine.Policy {
 	return engine.Policy{}
 }
 
-// movingResult refuses a change of a policy because of a move.
+// movingResult refuses a change of a policy because of a migration.
 func (m *Machine) movingResult(prefix string) Result {
 	entry := m.entry(prefix)
 	return Result{Code: Moving, Mode: entry.Mode, Next: entry.Next, Version: m.version}
@@ -296,8 +295,8 @@ func (m *Machine) isMoving(name fencing.Resource) bool {
 	return m.policies.For(name).Next != engine.AnyMode
 }
 
-// lockDelay returns how long a lock stays closed after its holder was lost. While
-// it moves that is as before the move.
+// lockDelay returns the lock delay of a lock. During a migration it is the delay from
+// before the migration.
 func (m *Machine) lockDelay(name fencing.Resource) time.Duration {
 	return m.delayBefore(m.policies.For(name))
 }

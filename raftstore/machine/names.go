@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// maxBlock is how many names a block has room for.
+	// maxBlock is the capacity of a block.
 	maxBlock = 256
-	// maxFresh is how many names may wait to be put in order.
+	// maxFresh is the maximum number of names that are not sorted yet.
 	maxFresh = 1024
 )
 
-// names has the names of the locks in use in ascending order, so that a page of
-// List need not look at all of them. It is no part of the state.
+// names is a sorted index of the locks in use, so that a page of List does not visit all
+// locks. It is not part of the replicated state.
 //
-// Most locks are gone soon after they were made. So names are put in order late,
-// many at once, and only those that are still in use; and names that are not
-// are taken out when someone comes by, or when there are too many of them.
+// Most locks exist only for a short time. So names are sorted late, many at a time, and
+// only if they are still in use. Names of unused locks are removed when a page reaches
+// them, or when there are too many.
 type names struct {
-	blocks [][]fencing.Resource // in order, none empty; some names may be gone
-	fresh  []fencing.Resource   // not in the blocks yet, in no order
+	blocks [][]fencing.Resource // in order, none empty; some names may be unused
+	fresh  []fencing.Resource   // not in the blocks yet, unsorted
 }
 
-// add takes the name of a new lock.
+// add adds the name of a new lock.
 func (n *names) add(name fencing.Resource, locks map[fencing.Resource]*lock) {
 	n.fresh = append(n.fresh, name)
 	if len(n.fresh) >= maxFresh {
@@ -33,7 +33,7 @@ func (n *names) add(name fencing.Resource, locks map[fencing.Resource]*lock) {
 	}
 }
 
-// order puts the fresh names into their places.
+// order moves the fresh names into the blocks.
 func (n *names) order(locks map[fencing.Resource]*lock) {
 	n.fresh = inUse(n.fresh, locks)
 	slices.Sort(n.fresh)
@@ -47,9 +47,9 @@ func (n *names) order(locks map[fencing.Resource]*lock) {
 	}
 }
 
-// tighten writes the blocks anew. It comes when they are less than a quarter
-// full of names in use, and leaves them three quarters full: the names that
-// went in between pay for it.
+// tighten rebuilds the blocks when less than a quarter of their capacity is in use, and
+// leaves them three quarters full. Its cost is amortized over the names removed in
+// between.
 func (n *names) tighten(locks map[fencing.Resource]*lock) {
 	old := n.blocks
 	n.blocks = nil
@@ -65,7 +65,7 @@ func (n *names) tighten(locks map[fencing.Resource]*lock) {
 	}
 }
 
-// insert puts a name into its block, unless it is there.
+// insert adds a name to its block, unless it is already there.
 func (n *names) insert(name fencing.Resource) {
 	if len(n.blocks) == 0 {
 		n.blocks = append(n.blocks, make([]fencing.Resource, 0, maxBlock))
@@ -78,7 +78,7 @@ func (n *names) insert(name fencing.Resource) {
 	n.blocks[i] = slices.Insert(n.blocks[i], at, name)
 	if block := n.blocks[i]; len(block) == maxBlock {
 		half := maxBlock / 2
-		if at == maxBlock-1 { // they come in order, as those with numbers do: leave full blocks behind
+		if at == maxBlock-1 { // names that arrive in order, such as numbered ones, leave full blocks behind
 			half = at
 		}
 		n.blocks = slices.Insert(n.blocks, i+1, append(make([]fencing.Resource, 0, maxBlock), block[half:]...))
@@ -87,8 +87,8 @@ func (n *names) insert(name fencing.Resource) {
 	}
 }
 
-// block is where a name is or belongs: the last block that begins at or before
-// it, else the first.
+// block returns the block of a name: the last block that begins at or before it, else the
+// first.
 func (n *names) block(name fencing.Resource) int {
 	i, found := slices.BinarySearchFunc(n.blocks, name, func(block []fencing.Resource, name fencing.Resource) int {
 		if len(block) == 0 {
@@ -102,11 +102,11 @@ func (n *names) block(name fencing.Resource) int {
 	return i
 }
 
-// page is the first names in use that begin with prefix and come after the name
-// after, limit of them at most.
+// page returns the first names in use that begin with prefix and come after the name
+// after, at most limit of them.
 func (n *names) page(prefix string, after fencing.Resource, limit int, locks map[fencing.Resource]*lock) (page []fencing.Resource) {
 	n.order(locks)
-	first := max(fencing.Resource(prefix), after+"\x00") // nothing is between after and that
+	first := max(fencing.Resource(prefix), after+"\x00") // the successor of after
 	for i := n.block(first); i < len(n.blocks); {
 		block := inUse(n.blocks[i], locks)
 		n.blocks[i] = block
@@ -126,7 +126,7 @@ func (n *names) page(prefix string, after fencing.Resource, limit int, locks map
 	return page
 }
 
-// inUse takes the names out that no lock has.
+// inUse removes the names of unused locks.
 func inUse(list []fencing.Resource, locks map[fencing.Resource]*lock) []fencing.Resource {
 	return slices.DeleteFunc(list, func(name fencing.Resource) bool { return locks[name] == nil })
 }

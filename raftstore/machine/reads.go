@@ -8,9 +8,9 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// List tells of the locks in use whose names begin with prefix and come after
-// the name after, in ascending order, limit of them at most. The last name is
-// where the next page begins.
+// List returns the locks in use whose names begin with prefix and come after the name
+// after, in ascending order, at most limit of them. The next page begins after the last
+// name.
 func (m *Machine) List(prefix string, after fencing.Resource, limit int) []engine.Status {
 	var list []engine.Status
 	for _, name := range m.names.page(prefix, after, limit, m.locks) {
@@ -26,8 +26,8 @@ type Request struct {
 	Party     engine.Party
 }
 
-// Session tells of a session and everything in it, in the order in which it was
-// asked for. ok is false if there is no such session.
+// Session returns the TTL and the requests of a session, in the order of the requests. ok
+// is false if there is no such session.
 func (m *Machine) Session(id engine.SessionID) (ttl time.Duration, requests []Request, ok bool) {
 	s := m.sessions[id]
 	if s == nil {
@@ -39,8 +39,8 @@ func (m *Machine) Session(id engine.SessionID) (ttl time.Duration, requests []Re
 	return time.Duration(s.ttlNanos), requests, true
 }
 
-// Attempt is what has become of an attempt: Granted, Queued, Ended if it has
-// ended or is not known, or NoSession.
+// Attempt returns the outcome of an attempt: Granted, Queued, Ended if it has ended or is
+// unknown, or NoSession.
 func (m *Machine) Attempt(id engine.SessionID, incarnation uint64, nonce engine.Nonce) Result {
 	s := m.incarnate(id, incarnation)
 	if s == nil {
@@ -52,8 +52,8 @@ func (m *Machine) Attempt(id engine.SessionID, incarnation uint64, nonce engine.
 	return Result{Code: Ended}
 }
 
-// Routable tells whether the locks may be granted here: Done, or Moving or
-// WrongMode for the first that may not.
+// Routable reports whether this machine may grant the locks: it returns Done, or Moving
+// or WrongMode for the first lock that it may not grant.
 func (m *Machine) Routable(resources []fencing.Resource) Result {
 	if result, ok := m.checkModes(&engine.Request{Resources: resources}); !ok {
 		return result
@@ -61,12 +61,12 @@ func (m *Machine) Routable(resources []fencing.Resource) Result {
 	return Result{Code: Done}
 }
 
-// Counts is how much the machine holds.
+// Counts has the sizes of the machine's state.
 type Counts struct {
 	Sessions, Locks, Holders, Waiters int
 }
 
-// Count tells how much the machine holds.
+// Count returns the sizes of the machine's state.
 func (m *Machine) Count() Counts {
 	return Counts{Sessions: len(m.sessions), Locks: len(m.locks), Holders: m.holders, Waiters: m.waiters}
 }

@@ -17,27 +17,27 @@ const (
 	Done Code = iota + 1
 	// Granted: the request holds its resources; Token, Slot and Mode are set.
 	Granted
-	// Queued: the request waits. An Event says when it is granted.
+	// Queued: the request is in the queue. An Event reports its grant.
 	Queued
-	// Held: the request would have to wait and does not want to.
+	// Held: the lock is not free, and the request does not wait.
 	Held
-	// Ended: the attempt was released, or refused, before.
+	// Ended: the attempt was released or refused earlier.
 	Ended
-	// NoSession: the session has ended, or never was. That another incarnation
-	// has its id by now makes no difference.
+	// NoSession: the session has ended or never existed. A later incarnation with the
+	// same id does not count.
 	NoSession
-	// WrongMode: the lock's mode, in Mode, is not the one that the request
-	// expects, or not the correctness mode.
+	// WrongMode: the lock's mode, in Mode, is not the mode that the request expects, or
+	// is not correctness.
 	WrongMode
 	// NotHeld: there is no such holder.
 	NotHeld
-	// Outdated: the command is of another generation, delay or version.
+	// Outdated: the command names another generation, delay or version.
 	Outdated
-	// Busy: locks that are moving to the efficiency mode are still held.
+	// Busy: locks that migrate to efficiency mode are still held.
 	Busy
 	// Exhausted: there are no tokens left.
 	Exhausted
-	// Moving: a lock, or a policy, is moving from Mode to Next.
+	// Moving: a lock, or a policy, is migrating from Mode to Next.
 	Moving
 	// NotReady: the log has not caught up with the Redis nodes.
 	NotReady
@@ -47,7 +47,7 @@ var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", 
 	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
 	Moving: "moving", NotReady: "not ready"}
 
-// String is the word for c.
+// String returns the name of c.
 func (c Code) String() string {
 	if int(c) < len(codeNames) && codeNames[c] != "" {
 		return codeNames[c]
@@ -55,8 +55,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("code(%d)", uint8(c))
 }
 
-// Result is what the proposer of a command is told. It is the same on every
-// replica.
+// Result is the answer to the proposer of a command. It is the same on every replica.
 type Result struct {
 	Code       Code
 	Token      fencing.Token    // of Granted
@@ -65,40 +64,40 @@ type Result struct {
 	Next       engine.Mode      // of Moving
 	Resource   fencing.Resource // of WrongMode, Moving and Busy: the lock
 	Generation uint64           // of Lead
-	Version    uint64           // the version now, of commands that change the topology
+	Version    uint64           // the new version, of commands that change the topology
 	Range      *Range           // of AssignRange
 
-	Incarnation uint64 // of OpenSession: which session it is
+	Incarnation uint64 // of OpenSession
 }
 
-// EventType is what happened to a request, or to a lock.
+// EventType is the kind of an Event.
 type EventType uint8
 
 // The types of an Event.
 const (
-	// EventQueued: a request waits.
+	// EventQueued: a request was queued.
 	EventQueued EventType = iota + 1
-	// EventGranted: a request holds its resources, at once or after waiting.
+	// EventGranted: a request was granted, at once or after waiting.
 	EventGranted
-	// EventReleased: a holder has released.
+	// EventReleased: a holder released its grant.
 	EventReleased
-	// EventCancelled: a waiter has left, its session has ended, or a lock that it
-	// wants is moving.
+	// EventCancelled: a waiter left the queue, its session ended, or one of its locks
+	// started a migration.
 	EventCancelled
-	// EventExpired: a holder's session has expired.
+	// EventExpired: a holder's session expired.
 	EventExpired
-	// EventBroken: an operator has taken a grant away, or moved its lock at once.
+	// EventBroken: an operator broke a grant, or migrated its lock without waiting.
 	EventBroken
-	// EventDelayed: a lock is closed for Delay, until EndDelay with DelayID.
+	// EventDelayed: a lock is not granted for Delay, until EndDelay with DelayID.
 	EventDelayed
-	// EventOpened: the lock-delay of a lock is over.
+	// EventOpened: the lock delay of a lock is over.
 	EventOpened
 )
 
 var eventNames = [...]string{EventQueued: "queued", EventGranted: "granted", EventReleased: "released", EventCancelled: "cancelled",
 	EventExpired: "expired", EventBroken: "broken", EventDelayed: "delayed", EventOpened: "opened"}
 
-// String is the word for t.
+// String returns the name of t.
 func (t EventType) String() string {
 	if int(t) < len(eventNames) && eventNames[t] != "" {
 		return eventNames[t]
@@ -106,8 +105,7 @@ func (t EventType) String() string {
 	return fmt.Sprintf("event(%d)", uint8(t))
 }
 
-// Event is something that others than the proposer want to know: a waiter that
-// its turn has come, a holder that it was broken, whoever watches the lock.
+// Event is a change that is reported to waiters, holders and watchers of a lock.
 // Resources are shared with the machine and must not be changed.
 type Event struct {
 	Type      EventType

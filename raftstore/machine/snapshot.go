@@ -12,11 +12,11 @@ import (
 // snapshotVersion is the first byte of every snapshot.
 const snapshotVersion = 3
 
-// maxCount is more than any counter of a machine can reach in its life, and so
-// far below the largest number that counting on from it cannot overflow.
+// maxCount exceeds what any counter of a machine can reach, and is so far below the
+// largest number that counting from it cannot overflow.
 const maxCount = 1 << 62
 
-// Snapshot writes the whole state. Equal machines write equal bytes.
+// Snapshot encodes the whole state. Equal machines have equal snapshots.
 func (m *Machine) Snapshot() []byte {
 	w := &writer{}
 	w.byte(snapshotVersion)
@@ -61,10 +61,9 @@ func (w *writer) session(s *session) {
 	}
 }
 
-// Restore reads what Snapshot wrote. Bytes that are no snapshot, or one of a
-// state that no machine can be in, are refused with ErrMalformed. A copy that may
-// be older than what was granted since needs RaiseFloor, EndSessions and
-// MarkRestored before the first grant.
+// Restore decodes a snapshot. It refuses bytes that are not a snapshot of a valid state
+// with ErrMalformed. A snapshot that may be older than later grants needs RaiseFloor,
+// EndSessions and MarkRestored before the first grant.
 func Restore(data []byte) (*Machine, error) {
 	r := &reader{data: data}
 	if version := r.byte(); r.err == nil && version != snapshotVersion {
@@ -107,8 +106,7 @@ func Restore(data []byte) (*Machine, error) {
 	return m, nil
 }
 
-// restoreSessions also rebuilds the locks, which are the requests seen from the
-// other side.
+// restoreSessions decodes the sessions and rebuilds the locks from their requests.
 func (m *Machine) restoreSessions(r *reader) {
 	var requests []*request
 	var last engine.SessionID

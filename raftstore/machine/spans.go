@@ -2,13 +2,12 @@ package machine
 
 import "slices"
 
-// span is the numbers from lo to hi, both included.
+// span is the range of numbers from lo to hi, inclusive.
 type span struct{ lo, hi uint64 }
 
-// spans is a set of numbers, kept as spans in ascending order that neither
-// touch nor overlap. The attempts of a session are numbered one after the
-// other, so a session that has ended millions of them keeps about as many spans
-// as it has live ones.
+// spans is a set of numbers, stored as spans in ascending order that neither touch nor
+// overlap. The attempts of a session have consecutive numbers, so a session with millions
+// of ended attempts has about as many spans as live attempts.
 type spans []span
 
 // has reports whether n is in the set.
@@ -17,7 +16,7 @@ func (s spans) has(n uint64) bool {
 	return i > 0 && s[i-1].hi >= n
 }
 
-// add puts n into the set.
+// add adds n to the set.
 func (s *spans) add(n uint64) {
 	i := s.after(n)
 	old := *s
@@ -39,7 +38,7 @@ func (s *spans) add(n uint64) {
 	}
 }
 
-// after is the index of the first span that begins above n.
+// after returns the index of the first span that begins above n.
 func (s spans) after(n uint64) int {
 	i, found := slices.BinarySearchFunc(s, n, func(x span, n uint64) int {
 		switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// checkTopology reports the first invariant that policies, moves, the fleet or
-// the members break.
+// checkTopology returns the first invariant that policies, migrations, the fleet or the
+// members break.
 func (m *Machine) checkTopology() error {
 	moving := 0
 	for _, p := range m.policies.All() {
@@ -21,11 +21,11 @@ func (m *Machine) checkTopology() error {
 		}
 		moving++
 		if err := m.checkMove(p, m.moves[p.Prefix]); err != nil {
-			return fmt.Errorf("move of %q: %w", p.Prefix, err)
+			return fmt.Errorf("migration of %q: %w", p.Prefix, err)
 		}
 	}
 	if moving != len(m.moves) {
-		return fmt.Errorf("%d moves, but %d policies are moving", len(m.moves), moving)
+		return fmt.Errorf("%d migrations, but %d policies are migrating", len(m.moves), moving)
 	}
 	if err := m.checkFleet(); err != nil {
 		return err
@@ -38,13 +38,13 @@ func (m *Machine) checkTopology() error {
 	return nil
 }
 
-// checkMove compares a move with the entry of its policy.
+// checkMove compares a migration with its policy.
 func (m *Machine) checkMove(entry engine.Policy, mv *move) error {
 	switch {
 	case mv == nil:
 		return fmt.Errorf("is missing")
 	case entry.Next == entry.Mode:
-		return fmt.Errorf("goes to the mode that the locks have")
+		return fmt.Errorf("leads to the mode that the locks have")
 	case mv.version == 0 || mv.version > m.version:
 		return fmt.Errorf("began with version %d of %d", mv.version, m.version)
 	case mv.delete && !mv.existed:
@@ -54,7 +54,7 @@ func (m *Machine) checkMove(entry engine.Policy, mv *move) error {
 	case mv.existed && ((&SetPolicy{Policy: mv.before}).validate() != nil || mv.before.Prefix != entry.Prefix || mv.before.Mode != entry.Mode):
 		return fmt.Errorf("began with the policy %+v", mv.before)
 	case entry.Next == engine.Efficiency && mv.now && len(m.closedLocks(entry.Prefix)) > 0:
-		return fmt.Errorf("locks are held, though their holders were broken")
+		return fmt.Errorf("locks are held although their holders were broken")
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (m *Machine) checkFleet() error {
 	case m.floor > m.ceiling || m.ceiling > fencing.MaxToken:
 		return fmt.Errorf("floor %d, ceiling %d", m.floor, m.ceiling)
 	case m.ready && (m.restored || m.reconciled != 0):
-		return fmt.Errorf("the efficiency mode is ready and waits for the Redis nodes")
+		return fmt.Errorf("efficiency mode is ready and waits for the Redis nodes")
 	case m.restored && !m.used:
 		return fmt.Errorf("a log that was rolled back is fresh")
 	case len(m.assigned) > 0 && !m.used:

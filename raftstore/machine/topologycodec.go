@@ -2,8 +2,7 @@ package machine
 
 import "github.com/leased-project/leased/lease/engine"
 
-// decodeTopologyCommand reads the commands that change policies, fleet and
-// members.
+// decodeTopologyCommand decodes the commands that change policies, fleet and members.
 func decodeTopologyCommand(r *reader, op byte) Command {
 	switch op {
 	case opSetPolicy:

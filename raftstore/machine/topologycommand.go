@@ -8,20 +8,20 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// SetPolicy adds a policy or replaces the one for its prefix. If Version is not
-// 0 it must be the present version. A policy that changes the mode of its locks
-// begins a move. Now breaks the holders of locks that move to the efficiency
-// mode, and lets the leader skip the wait of the other direction.
+// SetPolicy adds a policy or replaces the one for its prefix. If Version is not 0, it must
+// be the current version. A policy that changes the mode of its locks starts a migration.
+// Now breaks the holders of locks that migrate to efficiency mode, and lets the leader
+// skip the wait of a migration to correctness mode.
 //
-// Given again during the move it may change the policy's timings or set Now, but
-// not the direction: that needs AbortMove.
+// Applied again during the migration, it may change the policy's timings or set Now. It
+// cannot change the direction: that needs AbortMove.
 type SetPolicy struct {
 	Policy  engine.Policy
 	Version uint64
 	Now     bool
 }
 
-// DeletePolicy removes the policy for a prefix. Version and Now are as in
+// DeletePolicy removes the policy for a prefix. Version and Now have the meaning of
 // SetPolicy.
 type DeletePolicy struct {
 	Prefix  string
@@ -29,24 +29,24 @@ type DeletePolicy struct {
 	Now     bool
 }
 
-// AbortMove ends the move of a prefix. Its locks keep the mode that they had.
+// AbortMove ends the migration of a prefix. Its locks keep their old mode.
 type AbortMove struct {
 	Prefix string
 }
 
-// FinishMove completes the move of a prefix that began with Version: its locks
-// have the new mode. Applied twice it is a no-op.
+// FinishMove completes the migration of a prefix that Version started. Its locks then
+// have the new mode. Applied twice, it is a no-op.
 type FinishMove struct {
 	Prefix  string
 	Version uint64
 }
 
-// SetFleet sets the Redis nodes of the efficiency mode. If there was no fleet,
-// or no lock was ever granted on it, that takes effect at once; else it begins a
-// change, during which no efficiency lock is granted, until FinishFleet. The
-// present fleet ends a change that was begun. If Version is not 0 it must be the
-// present version. Now lets the leader skip the wait for leases of the old fleet,
-// Force the preparation of its nodes.
+// SetFleet sets the Redis nodes of efficiency mode. If there was no fleet, or no lock was
+// ever granted on it, it takes effect at once. Otherwise it starts a change that
+// FinishFleet completes; meanwhile no lock in efficiency mode is granted. Setting the
+// current fleet cancels a change in progress. If Version is not 0, it must be the current
+// version. Now lets the leader skip the wait for leases of the old fleet. Force lets it
+// skip the preparation of the old nodes.
 type SetFleet struct {
 	Fleet   engine.Fleet
 	Version uint64
@@ -54,16 +54,16 @@ type SetFleet struct {
 	Force   bool
 }
 
-// FinishFleet completes the change of fleet that began with Version. Every later
-// token of the efficiency mode is above the present ceiling, and none is granted
-// before FinishReconcile. Applied twice it is a no-op.
+// FinishFleet completes the change of fleet that Version started. Every later token of
+// efficiency mode is above the current ceiling, and none is granted before
+// FinishReconcile. Applied twice, it is a no-op.
 type FinishFleet struct {
 	Version uint64
 }
 
-// AssignRange assigns a fresh range of tokens to a Redis node that has no state.
-// No other node, and no later AssignRange, gets any of these tokens. Join is the
-// nonce on the node that the range is for.
+// AssignRange assigns a fresh range of tokens to a Redis node without state. No other
+// node and no later AssignRange gets any of these tokens. Join is the join nonce on the
+// node.
 type AssignRange struct {
 	Member string
 	Join   string
@@ -74,44 +74,42 @@ type RaiseCeiling struct {
 	To fencing.Token
 }
 
-// Reconcile moves the log past the largest version and ceiling that the Redis
-// nodes, or an operator, report. It is for a log that was rolled back, or that
-// meets a fleet for the first time.
+// Reconcile moves the log past the largest version and ceiling that the Redis nodes, or an
+// operator, report. It is for a log that was rolled back or that uses a fleet for the
+// first time.
 type Reconcile struct {
 	Version uint64
 	Ceiling fencing.Token
 }
 
-// FinishReconcile lets efficiency locks be granted, once a quorum of the Redis
-// nodes has reached Version, which is at least that of the Reconcile.
+// FinishReconcile allows grants in efficiency mode, after a quorum of the Redis nodes has
+// reached Version, which is at least the version of the Reconcile.
 type FinishReconcile struct {
 	Version uint64
 }
 
-// MarkRestored follows anything that may have rolled the log back. It stops
-// efficiency locks until the log is reconciled with the Redis nodes. Versions go
-// on far above both the present one and Version, so that no version that was
-// forgotten is used for other policies. Ceiling is the largest one known. Fleet, if
-// it is known, is the present one: it does not go back with the log, since its
-// nodes do not.
+// MarkRestored is applied after every operation that may have rolled the log back. It stops
+// grants in efficiency mode until the log is reconciled with the Redis nodes. Versions
+// continue far above both the current one and Version, so that no forgotten version is
+// used for other policies. Ceiling is the largest known ceiling. Fleet, if known, is the
+// current fleet: it is not rolled back with the log, because its nodes are not.
 type MarkRestored struct {
 	Version uint64
 	Ceiling fencing.Token
 	Fleet   engine.Fleet
 }
 
-// SetMemberAPI records where the API of a member is reached; an empty Address
-// removes the record.
+// SetMemberAPI sets the API address of a member. An empty Address removes it.
 type SetMemberAPI struct {
 	ID      string
 	Address string
 }
 
 const (
-	// maxVersion is the largest version that may come from outside. The Redis
-	// nodes compare versions as doubles.
+	// maxVersion is the largest version in a command. The Redis nodes compare versions
+	// as doubles.
 	maxVersion = 1 << 52
-	// maxText bounds join nonces, and the names and addresses of members.
+	// maxText limits join nonces, and the names and addresses of members.
 	maxText = 1024
 )
 
@@ -133,7 +131,7 @@ func (c *FinishMove) validate() error { return validVersion(c.Version) }
 
 func (c *SetFleet) validate() error { return validateFleet(c.Fleet) }
 
-// validateFleet also makes sure that there is one way to write "no fleet".
+// validateFleet validates a fleet. "No fleet" has exactly one encoding.
 func validateFleet(f engine.Fleet) error {
 	if f.IsZero() && (f.Namespace != "" || f.MaxTTL != 0) {
 		return fmt.Errorf("%w: a fleet without Redis nodes has no namespace and no longest TTL", engine.ErrInvalid)
@@ -181,7 +179,7 @@ func (c *SetMemberAPI) validate() error {
 	return nil
 }
 
-// validVersion refuses 0, which no change has.
+// validVersion refuses 0, which is the version of no change.
 func validVersion(version uint64) error {
 	if version == 0 {
 		return fmt.Errorf("%w: version 0", engine.ErrInvalid)

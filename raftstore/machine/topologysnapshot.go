@@ -1,7 +1,7 @@
 package machine
 
-// topology writes the moves, the efficiency mode and the members' addresses. The
-// policies and their version are written before.
+// topology encodes the migrations, efficiency mode and the members' addresses. The
+// policies and their version are encoded before.
 func (w *writer) topology(m *Machine) {
 	w.int(len(m.moves))
 	for _, prefix := range sortedKeys(m.moves) {
@@ -39,7 +39,7 @@ func (w *writer) topology(m *Machine) {
 	}
 }
 
-// restoreTopology reads what topology wrote. check looks at what it means.
+// restoreTopology decodes the result of topology. check validates it.
 func (m *Machine) restoreTopology(r *reader) {
 	last := ""
 	for i := range r.count() {
