@@ -73,14 +73,15 @@ func execute(root *cobra.Command, args []string) int {
 }
 
 // explain returns the exit code and the hint for an error. An error with a code of
-// its own, and one from outside the service, says itself what to do.
+// its own, an invalid request and an error from outside the service say themselves
+// what to do.
 func explain(err error) (code int, hint string) {
 	var coded *codeError
 	if errors.As(err, &coded) {
 		return coded.code, ""
 	}
 	kind := wire.KindOf(err)
-	if kind.Code == wire.CodeInternal {
+	if kind.Code == wire.CodeInternal || kind.Exit == wire.ExitUsage {
 		return kind.Exit, ""
 	}
 	return kind.Exit, kind.Hint

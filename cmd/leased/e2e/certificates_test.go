@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// authority signs the certificates of a test.
+// authority is the CA of a test.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -62,7 +62,7 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return path
 }
 
-// issue writes a certificate for an address, and returns its serial number.
+// issue writes a certificate for an address and returns its serial number.
 func (a *authority) issue(name, ip string) (serial int64) {
 	a.t.Helper()
 	a.last++
@@ -77,14 +77,14 @@ func (a *authority) issue(name, ip string) (serial int64) {
 	return a.last
 }
 
-// flags are those of a server, or of a client that shows a certificate.
+// flags returns the TLS flags of a server, or of a client with a certificate.
 func (a *authority) flags(name string) []string {
 	return []string{"--tls-cert=" + filepath.Join(a.dir, name+".pem"), "--tls-key=" + filepath.Join(a.dir, name+".key"), a.ca()}
 }
 
 func (a *authority) ca() string { return "--tls-ca=" + filepath.Join(a.dir, "ca.pem") }
 
-// alsoTrust adds another authority to the file of this one.
+// alsoTrust adds another CA to the file of this one.
 func (a *authority) alsoTrust(other *authority) {
 	a.t.Helper()
 	text, err := os.ReadFile(filepath.Join(other.dir, "ca.pem"))

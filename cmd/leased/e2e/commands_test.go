@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Policies are set, listed and deleted; the locks follow.
+// Policies are set, shown and deleted, and apply to locks.
 func TestPolicyCommands(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
 	require.Contains(t, must(t, env, leased, "policy", "set", "job/*", "--mode=correctness", "--ttl=42s"), "locks job/* have mode correctness")
@@ -30,9 +31,9 @@ func TestPolicyCommands(t *testing.T) {
 	require.Contains(t, out, "leased redis fleet set")
 }
 
-// A policy keeps what a command does not give, and all locks are asked for with a
-// star.
+// `policy set` keeps the fields that are not given, and needs a star for all locks.
 func TestPolicySetKeepsTheRest(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
 	must(t, env, leased, "policy", "set", "job/*", "--mode=correctness", "--ttl=42s", "--lock-delay=3s")
@@ -40,23 +41,25 @@ func TestPolicySetKeepsTheRest(t *testing.T) {
 	require.Regexp(t, `job/\* +correctness +42s +5s +- +3s`, must(t, env, leased, "policy", "show"))
 	out, code := call(t, env, leased, "policy", "set", "", "--mode=correctness")
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, "say '*' for all")
+	require.Contains(t, out, "give '*'")
 	must(t, env, leased, "policy", "set", "*", "--mode=correctness")
 }
 
-// Ctrl-C ends the waiting for a lock with the code that a shell expects.
+// Ctrl-C ends the wait for a lock with the exit code that a shell expects.
 func TestAcquireIsInterrupted(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
 	tokenOf(t, env, "job/1", "--ttl=1m")
 	p := start(t, env, leased, "acquire", "job/1", "--wait=1m")
-	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "inspect", "job/1"), "waits, 1.") }, "for it to wait")
+	eventually(t, func() bool { return strings.Contains(must(t, env, leased, "inspect", "job/1"), "waiter 1") }, "for a waiter")
 	p.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code())
 }
 
-// A new member that found nobody joins when it is told where.
+// A new member that found no cluster joins on command.
 func TestClusterJoin(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	other := freeAddr(t)
 	start(t, nil, leased, "serve", "--id=two", "--data="+filepath.Join(t.TempDir(), "two"), "--listen="+other, "--raft-listen=127.0.0.1:0",
@@ -71,11 +74,12 @@ func TestClusterJoin(t *testing.T) {
 	require.Regexp(t, `(?m)^two +follower +yes .* `+other, out)
 	out, code = call(t, endpoint(other), leased, "cluster", "join", api)
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, "belongs to a cluster of 2 already")
+	require.Contains(t, out, "already belongs to a cluster of 2")
 }
 
-// All members are shown with their APIs, whichever is asked.
+// Every member knows the API addresses of all members.
 func TestStatusShowsAllAPIs(t *testing.T) {
+	t.Parallel()
 	c := startTrio(t)
 	for _, api := range c.apis {
 		eventually(t, func() bool {
@@ -93,28 +97,30 @@ func TestStatusShowsAllAPIs(t *testing.T) {
 	}
 }
 
-// What a cluster of one cannot do is refused, and changes nothing.
-func TestAloneNobodyTakesOver(t *testing.T) {
+// A single member rejects commands that need more members, and keeps leading.
+func TestCommandsOnSingleMember(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
 	for want, args := range map[string][]string{
-		"nobody can take over":          {"cluster", "transfer"},
-		`there is no member "x"`:        {"cluster", "remove", "x"},
-		"is the only member that votes": {"cluster", "remove", "one"},
-		"belongs to a cluster of 1":     {"cluster", "join", api},
-		"resource must be given":        {"acquire", ""},
-		"is for correctness mode":       {"policy", "set", "x*", "--mode=efficiency", "--lock-delay=1s"},
-		"must be from 10ms to 24h0m0s":  {"acquire", "x", "--ttl=1ms"},
+		"nobody can take over":              {"cluster", "transfer"},
+		`there is no member "x"`:            {"cluster", "remove", "x"},
+		"is the only member that votes":     {"cluster", "remove", "one"},
+		"already belongs to a cluster of 1": {"cluster", "join", api},
+		"acquire needs resource":            {"acquire", ""},
+		"is for correctness mode":           {"policy", "set", "x*", "--mode=efficiency", "--lock-delay=1s"},
+		"must be from 10ms to 24h0m0s":      {"acquire", "x", "--ttl=1ms"},
 	} {
 		out, code := call(t, env, append([]string{leased}, args...)...)
 		require.Equal(t, 2, code, "%v: %s", args, out)
 		require.Contains(t, out, want)
 	}
-	require.Contains(t, must(t, env, leased, "cluster", "status", "--output=json"), `"generation": 1`, "leadership was given up to find out")
+	require.Contains(t, must(t, env, leased, "cluster", "status", "--output=json"), `"generation": 1`, "the member has lost leadership")
 }
 
-// Every command that prints something prints JSON when it is asked to.
+// Every command that prints something supports --output json.
 func TestJSONOfEveryCommand(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
 	file := filepath.Join(t.TempDir(), "snapshot")

@@ -14,8 +14,9 @@ import (
 
 const deploy = "../../../deploy"
 
-// The settings in deploy/ are accepted, and say what their comments say.
+// The settings in deploy/ are valid.
 func TestDeployedSettingsAreValid(t *testing.T) {
+	t.Parallel()
 	out := must(t, nil, leased, "serve", "--config="+filepath.Join(deploy, "leased.yaml"), "--print-config")
 	require.Contains(t, out, `listen: "0.0.0.0:7420"`)
 
@@ -32,7 +33,7 @@ func TestDeployedSettingsAreValid(t *testing.T) {
 		if strings.HasPrefix(name, "redis") {
 			continue
 		}
-		env := []string{"LEASED_DATA=/var/lib/leased"} // as the container file says
+		env := []string{"LEASED_DATA=/var/lib/leased"} // as in the Containerfile
 		for key, value := range service.Environment {
 			env = append(env, key+"="+value)
 		}
@@ -44,18 +45,19 @@ func TestDeployedSettingsAreValid(t *testing.T) {
 	}
 }
 
-// The certificates that deploy/certs makes let a member serve and a client in.
+// The certificates of deploy/certs work for a member and a client.
 func TestDeployedCertificatesWork(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must(t, nil, filepath.Join(deploy, "certs"), dir, "127.0.0.1")
-	must(t, nil, filepath.Join(deploy, "certs"), dir, "127.0.0.1", "localhost") // adds one, keeps the rest
+	must(t, nil, filepath.Join(deploy, "certs"), dir, "127.0.0.1", "localhost") // adds one and keeps the others
 	flags := func(name string) []string {
 		return []string{"--tls-ca=" + filepath.Join(dir, "ca.pem"), "--tls-cert=" + filepath.Join(dir, name+".pem"), "--tls-key=" + filepath.Join(dir, name+".key")}
 	}
 	api := freeAddr(t)
 	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0",
 		"--bootstrap-expect=1", "--tls-clients"}, flags("127.0.0.1")...)...)
-	p.says("leads")
+	p.says(leads)
 	must(t, endpoint(api), append(append([]string{leased, "run", "nightly"}, flags("client")...), "--", "true")...)
 	require.FileExists(t, filepath.Join(dir, "localhost.pem"))
 }

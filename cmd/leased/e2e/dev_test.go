@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -22,14 +21,14 @@ func dev(t *testing.T, data string, args ...string) (*process, string) {
 	api := freeAddr(t)
 	p := start(t, nil, append([]string{leased, "dev", "--data=" + data, "--listen=" + api, "--raft-listen=127.0.0.1:0"}, args...)...)
 	p.says("Ctrl-C stops everything")
-	t.Cleanup(func() { // its Redis servers write to the folder until they have ended
+	t.Cleanup(func() { // the Redis servers write to the folder until they exit
 		p.signal(syscall.SIGINT)
 		p.code()
 	})
 	return p, api
 }
 
-// answer is what the API says to an acquire.
+// answer is the response of the API to an acquire.
 type answer struct {
 	Resource, SessionID, Mode, TTL string
 	Token                          uint64
@@ -45,8 +44,9 @@ func post(t *testing.T, api, method, body string) (answer, error) {
 	return a, err
 }
 
-// The commands that dev prints work as printed.
-func TestDevPrintsWhatWorks(t *testing.T) {
+// The commands that dev prints work.
+func TestDevPrintsWorkingCommands(t *testing.T) {
+	t.Parallel()
 	p, api := dev(t, filepath.Join(t.TempDir(), "dev"))
 	var printed []string
 	for line := range strings.Lines(p.output.String()) {
@@ -55,15 +55,16 @@ func TestDevPrintsWhatWorks(t *testing.T) {
 		}
 	}
 	require.Len(t, printed, 3, p.output.String())
-	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `alice  is refused: stale fencing token`}
+	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `alice  is rejected: stale fencing token`}
 	for i, command := range printed {
 		require.Regexp(t, want[i], must(t, nil, "sh", "-c", command))
 	}
 	require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), "account/7: held, mode correctness")
 }
 
-// curl and the command line take, keep and give back the same locks.
-func TestDevByCurlAndCommandLine(t *testing.T) {
+// curl and the command line acquire, renew and release the same locks.
+func TestDevWithCurlAndCommands(t *testing.T) {
+	t.Parallel()
 	_, api := dev(t, filepath.Join(t.TempDir(), "dev"))
 	env := endpoint(api)
 	got, err := post(t, api, "Acquire", `{"resource":"account/7","ttl":"1m","holder":"curl"}`)
@@ -89,9 +90,10 @@ func TestDevByCurlAndCommandLine(t *testing.T) {
 	require.Contains(t, must(t, env, leased, "inspect", "account/7"), "free")
 }
 
-// Ctrl-C stops all that was started. The next start finds policies and locks
-// again; the Redis nodes are new, and their tokens larger.
-func TestDevStopsAndFindsItsDataAgain(t *testing.T) {
+// Ctrl-C stops everything. Policies and locks survive a restart; the Redis nodes are
+// new, with larger tokens.
+func TestDevRestart(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "dev")
 	p, api := dev(t, data, "--redis=server")
 	first, err := post(t, api, "Acquire", `{"resource":"account/7","ttl":"10m"}`)
@@ -109,7 +111,7 @@ func TestDevStopsAndFindsItsDataAgain(t *testing.T) {
 	require.Zero(t, p.code(), p.output.String())
 	for _, address := range append(addresses, api) {
 		_, err := net.Dial("tcp", address)
-		require.ErrorIs(t, err, syscall.ECONNREFUSED, "%s still answers", address)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED, "%s still accepts connections", address)
 	}
 
 	p, api = dev(t, data, "--redis=server")
@@ -125,24 +127,22 @@ func TestDevStopsAndFindsItsDataAgain(t *testing.T) {
 	require.Zero(t, p.code(), p.output.String())
 }
 
-// Without redis-server the embedded ones are used, and said to be a toy.
+// Without redis-server dev runs without efficiency mode and says what to install.
 func TestDevWithoutRedis(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir()
 	api := freeAddr(t)
 	p := start(t, []string{"PATH=" + path}, leased, "dev", "--data="+filepath.Join(path, "dev"), "--listen="+api, "--raft-listen=127.0.0.1:0")
-	p.says("5 embedded imitations of Redis, for trying out only (redis-server is not installed)")
+	p.says("efficiency mode: off: redis-server is not installed; on Debian or Ubuntu: apt-get install redis-server")
 	p.says("Ctrl-C stops everything")
 	defer func() { p.signal(syscall.SIGINT); p.code() }()
-	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")
-	must(t, endpoint(api), leased, "acquire", "fast/1")
-	require.Contains(t, must(t, endpoint(api), leased, "redis", "status"), "5 nodes")
-	_, err := os.Stat(filepath.Join(path, "dev", "raft"))
-	require.NoError(t, err)
+	must(t, endpoint(api), leased, "acquire", "job/1")
+	require.Contains(t, exits(t, 1, endpoint(api), leased, "redis", "status"), "leased redis fleet set")
 }
 
-// A second dev on the same folder would write to the files of the first one: it is
-// refused before it starts anything.
-func TestDevHasItsFolderAlone(t *testing.T) {
+// A second dev on the same folder fails before it starts anything.
+func TestDevLocksItsFolder(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "dev")
 	_, api := dev(t, data)
 	out, code := call(t, nil, leased, "dev", "--data="+data, "--listen="+freeAddr(t), "--raft-listen=127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 
 const root = "../../.."
 
-// blocks are the fenced blocks of a document in a language.
+// blocks returns the fenced code blocks of a document in a language.
 func blocks(t *testing.T, language, path string) (texts []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
@@ -25,7 +25,7 @@ func blocks(t *testing.T, language, path string) (texts []string) {
 	return texts
 }
 
-// The commands in the documents exist, with their flags.
+// The commands in the documents exist and have the given flags.
 func TestDocumentedCommandsExist(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -48,8 +48,8 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
-// The lines of docs/API.md about the efficiency mode work as printed; those about
-// the rest are run by internal/server.
+// The examples for efficiency mode in docs/API.md work; internal/server tests the
+// others.
 func TestDocumentedEfficiencyCalls(t *testing.T) {
 	t.Parallel()
 	_, flags := startRedis(t, 3, "1m")

@@ -1,11 +1,12 @@
 //go:build unix
 
-// Package e2e drives the real binary, as a person or a script does.
+// Package e2e tests the leased binary from the outside.
 package e2e
 
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -23,8 +24,12 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute // ends a test that hangs; no measure of speed
-	pace     = 20 * time.Millisecond
+	testTimeout  = 3 * time.Minute // ends a test that hangs
+	pollInterval = 20 * time.Millisecond
+	// parallel is the number of tests that run at once: they mostly wait.
+	parallel = "6"
+	// leads is in the log of a member that has become the leader.
+	leads = "leads"
 )
 
 // leased is the path of the binary, which TestMain builds once.
@@ -42,13 +47,15 @@ func TestMain(m *testing.M) {
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	code := 1
 	if err := build.Run(); err == nil {
+		flag.Parse()
+		_ = flag.Set("test.parallel", parallel)
 		code = m.Run()
 	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// transcript is what a process has printed.
+// transcript is the output of a process.
 type transcript struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -74,7 +81,7 @@ type process struct {
 	exited chan struct{}
 }
 
-// start runs a program, with more environment. It ends with the test.
+// start runs a program with additional environment variables. It ends with the test.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(args[0], args[1:]...), exited: make(chan struct{})}
@@ -88,7 +95,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 		p.signal(syscall.SIGKILL)
 		<-p.exited
 		if strings.Contains(p.output.String(), "DATA RACE") {
-			t.Errorf("the race detector has found something")
+			t.Errorf("the race detector has found a data race")
 		}
 		if t.Failed() {
 			t.Logf("%s:\n%s", strings.Join(args, " "), &p.output)
@@ -99,19 +106,31 @@ func start(t *testing.T, env []string, args ...string) *process {
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// says waits until the process has printed a text.
+// says waits until the process has printed a text. It fails if the process exits
+// without it.
 func (p *process) says(text string) {
 	p.t.Helper()
-	eventually(p.t, func() bool { return strings.Contains(p.output.String(), text) }, "to print %q; it printed:\n%s", text, &p.output)
+	var exited time.Time // the last output may arrive a moment after the exit
+	eventually(p.t, func() bool {
+		select {
+		case <-p.exited:
+			if exited.IsZero() {
+				exited = time.Now()
+			}
+		default:
+		}
+		return strings.Contains(p.output.String(), text) || !exited.IsZero() && time.Since(exited) > 5*time.Second
+	}, "for the process to print %q; it printed:\n%s", text, &p.output)
+	require.Contains(p.t, p.output.String(), text, "the process has exited")
 }
 
-// code waits for the end of the process.
+// code waits until the process exits and returns its exit code.
 func (p *process) code() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
-		require.Fail(p.t, "the process has not ended", "%s", &p.output)
+	case <-time.After(testTimeout):
+		require.Fail(p.t, "the process has not exited", "%s", &p.output)
 	}
 	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		return 128 + int(status.Signal())
@@ -119,22 +138,28 @@ func (p *process) code() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// eventually waits for a condition.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, condition func() bool, format string, args ...any) {
 	t.Helper()
-	limit := time.After(patience)
-	tick := time.NewTicker(pace)
+	limit := time.After(testTimeout)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for !condition() {
 		select {
 		case <-tick.C:
 		case <-limit:
-			require.Fail(t, "waited in vain "+fmt.Sprintf(format, args...))
+			require.Fail(t, "waited too long "+fmt.Sprintf(format, args...))
 		}
 	}
 }
 
-// call runs a program to its end, and returns its output and exit code.
+// lazy is a text that is evaluated when it is printed.
+type lazy func() string
+
+// String returns the text.
+func (l lazy) String() string { return l() }
+
+// call runs a program and returns its output and exit code.
 func call(t *testing.T, env []string, args ...string) (string, int) {
 	t.Helper()
 	p := start(t, env, args...)
@@ -142,9 +167,16 @@ func call(t *testing.T, env []string, args ...string) (string, int) {
 	return p.output.String(), code
 }
 
-// must runs a program that has to succeed. On a busy machine there may be one
-// election more: what has not happened, or can be done twice, is done again.
+// must runs a program that has to succeed.
 func must(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	return exits(t, 0, env, args...)
+}
+
+// exits runs a program that has to exit with a code, and returns its output. On a
+// busy machine an election may interfere: it retries commands that had no effect or
+// can be repeated.
+func exits(t *testing.T, want int, env []string, args ...string) string {
 	t.Helper()
 	const unavailable, uncertain = 122, 123
 	var out string
@@ -152,14 +184,14 @@ func must(t *testing.T, env []string, args ...string) string {
 	eventually(t, func() bool {
 		out, code = call(t, env, args...)
 		return code != unavailable && (code != uncertain || args[1] != "cluster" && args[1] != "policy")
-	}, "for the end of elections")
-	require.Zero(t, code, "%s:\n%s", strings.Join(args, " "), out)
+	}, "for a leader; %s printed:\n%s", strings.Join(args, " "), lazy(func() string { return out }))
+	require.Equal(t, want, code, "%s:\n%s", strings.Join(args, " "), out)
 	return out
 }
 
-// freeAddr is a loopback address that nobody listens at right now. It is not one
-// of those that the kernel gives to connections: another process could get it
-// before the server does, or while a killed server is started again.
+// freeAddr returns a loopback address that no process listens on right now. It is
+// outside the range of ephemeral ports: the kernel could assign such a port to a
+// connection before the server uses it, or while a killed server restarts.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -173,12 +205,12 @@ func freeAddr(t *testing.T) string {
 	return ""
 }
 
-// endpoint is the environment of a client.
+// endpoint returns the environment of a client.
 func endpoint(addresses ...string) []string {
 	return []string{"LEASED_ENDPOINT=" + strings.Join(addresses, ",")}
 }
 
-// single starts a cluster of one, and returns its API.
+// single starts a single member and returns its API address.
 func single(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
 	api := freeAddr(t)
@@ -188,18 +220,19 @@ func single(t *testing.T, args ...string) (*process, string) {
 	return p, api
 }
 
-// healthy waits until the service can be used through a member.
+// healthy waits until the members report that they are healthy.
 func healthy(t *testing.T, apis ...string) {
 	t.Helper()
 	for _, api := range apis {
-		eventually(t, func() bool { return curl(t, "http://"+api+"/healthz", "") == nil }, "for the API at %s to be well", api)
+		eventually(t, func() bool { return curl(t, "http://"+api+"/healthz", "") == nil }, "for the API at %s to be healthy", api)
 	}
 }
 
-// curl sends a body, or nothing, and fails unless the answer is good.
+// curl sends a request with or without a body, and fails unless the response is
+// successful.
 func curl(t *testing.T, url, body string, output ...*string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	args := []string{"-sS", "--fail-with-body", url}
 	if body != "" {
@@ -212,7 +245,7 @@ func curl(t *testing.T, url, body string, output ...*string) error {
 	return err
 }
 
-// witness is a pipe that a command and all its descendants have open.
+// witness is a named pipe that a command and all its descendants have open.
 type witness struct {
 	t    *testing.T
 	path string
@@ -226,25 +259,25 @@ func newWitness(t *testing.T) *witness {
 	return w
 }
 
-// stubborn is a script that ignores SIGTERM, as does its child, with the witness
-// open.
+// stubborn returns a script that ignores SIGTERM, as does its child, and keeps the
+// pipe open.
 func (w *witness) stubborn() string {
 	return `trap "" TERM HUP INT; exec 9>` + w.path + `; (sleep 1000; :) & echo working >&9; sleep 1000; :`
 }
 
-// awaitStart waits until the command works.
+// awaitStart waits until the command runs.
 func (w *witness) awaitStart() {
 	w.t.Helper()
 	var err error
 	w.file, err = os.Open(w.path) // returns when the other end is open too
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = w.file.Close() })
-	require.NoError(w.t, w.file.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(w.t, w.file.SetReadDeadline(time.Now().Add(testTimeout)))
 	_, err = w.file.Read(make([]byte, len("working\n")))
 	require.NoError(w.t, err)
 }
 
-// dead reports whether nobody has the pipe open any more.
+// dead reports whether all processes have closed the pipe.
 func (w *witness) dead() bool {
 	w.t.Helper()
 	raw, err := w.file.SyscallConn()

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startFastTrio starts three members with Redis nodes.
-func startFastTrio(t *testing.T, maxTTL string) *trio {
+// startTrioWithRedis starts three members with three Redis nodes.
+func startTrioWithRedis(t *testing.T, maxTTL string) *trio {
 	t.Helper()
 	_, flags := startRedis(t, 3, maxTTL)
 	c := newTrio(t)
@@ -30,17 +30,16 @@ func startFastTrio(t *testing.T, maxTTL string) *trio {
 	return c
 }
 
-// Any member serves a lock in efficiency mode with what Acquire answered, also
-// while the cluster has no leader.
+// Every member serves locks in efficiency mode, even while there is no leader.
 func TestEfficiencyAtAnyMember(t *testing.T) {
 	t.Parallel()
-	c := startFastTrio(t, "5m")
+	c := startTrioWithRedis(t, "5m")
 	env := c.env()
 	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
 	leader := c.leader()
 	first, second := c.apis[(leader+1)%3], c.apis[(leader+2)%3]
 	for _, api := range c.apis {
-		take(t, api, "report/warm") // each has heard of the policy
+		take(t, api, "report/warm") // waits until each member has applied the policy
 	}
 
 	got, err := post(t, first, "Acquire", `{"resource":"report/1","ttl":"5m","holder":"ann"}`)
@@ -54,12 +53,12 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 	refused, err := post(t, second, "Acquire", `{"resource":"report/1"}`)
 	require.Error(t, err)
 	require.Equal(t, "held", refused.Code)
-	require.Regexp(t, fmt.Sprintf(`holds +ann +%d `, got.Token), must(t, endpoint(second), leased, "inspect", "report/1"))
+	require.Regexp(t, fmt.Sprintf(`holder +ann +%d `, got.Token), must(t, endpoint(second), leased, "inspect", "report/1"))
 	_, err = post(t, c.apis[leader], "Release", lease)
 	require.NoError(t, err)
 	require.Contains(t, must(t, endpoint(first), leased, "inspect", "report/1"), "report/1: free")
 
-	// One member is left: there is no leader, and the mode goes on.
+	// One member is left: there is no leader, and efficiency mode still works.
 	for _, i := range []int{leader, (leader + 2) % 3} {
 		c.servers[i].signal(syscall.SIGKILL)
 		c.servers[i].code()
@@ -71,8 +70,8 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 	require.Regexp(t, `report/2 +efficiency +ben +`+token, must(t, alone, leased, "list", "--mode=efficiency"))
 	out, code := call(t, c.env(), leased, "list")
 	require.Equal(t, 122, code, out)
-	require.Contains(t, out, "does not lead, and knows no leader", "it counts more than that the others are down")
-	require.Contains(t, out, "`leased list --mode efficiency` needs no leader")
+	require.Contains(t, out, "leader", "the answer of a member matters more than unreachable members")
+	require.Contains(t, out, "`leased list --mode efficiency` works without a leader")
 	watch.says(`"holder":"ben"`)
 	must(t, alone, leased, "renew", "report/2", "--token="+token)
 	must(t, alone, leased, "break", "report/2", "--token="+token)
@@ -81,10 +80,10 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 	must(t, alone, leased, "run", "report/2", "--no-wait", "--no-redis", "--", "true")
 }
 
-// A leader that stops releases nothing: a lease in efficiency mode goes on.
+// A leader that stops does not release leases in efficiency mode.
 func TestStopReleasesNothing(t *testing.T) {
 	t.Parallel()
-	c := startFastTrio(t, "5m")
+	c := startTrioWithRedis(t, "5m")
 	env := c.env()
 	must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
 	token := tokenOf(t, env, "report/1", "--ttl=5m", "--holder=ann")
@@ -93,19 +92,18 @@ func TestStopReleasesNothing(t *testing.T) {
 	require.Zero(t, c.servers[old].code())
 	c.leader()
 	require.Regexp(t, `report/1 +efficiency +ann +`+token, must(t, env, leased, "list"))
-	_, code := call(t, env, leased, "acquire", "report/1")
-	require.Equal(t, 120, code)
+	exits(t, 120, env, leased, "acquire", "report/1")
 	must(t, env, leased, "renew", "report/1", "--token="+token)
 	must(t, env, leased, "release", "report/1", "--token="+token)
 	require.Contains(t, must(t, env, leased, "inspect", "report/1"), "report/1: free")
 }
 
-// A mode changes under load, back and forth: jobs go on, one after the other, with
-// growing tokens over both modes. The command prints what it waits for, and follows
-// the move to the next leader.
-func TestModeChangesUnderLoad(t *testing.T) {
+// The mode changes back and forth under load: jobs continue one at a time, with
+// growing tokens across both modes. The command prints what it waits for, and follows
+// the migration to the next leader.
+func TestMigrationUnderLoad(t *testing.T) {
 	t.Parallel()
-	c := startFastTrio(t, "10s")
+	c := startTrioWithRedis(t, "10s")
 	env := c.env()
 	dir := t.TempDir()
 	journal, counter := filepath.Join(dir, "journal"), filepath.Join(dir, "counter")
@@ -129,21 +127,21 @@ func TestModeChangesUnderLoad(t *testing.T) {
 	}
 	progress := func() {
 		before := done.Load()
-		eventually(t, func() bool { return done.Load() >= before+3 || t.Failed() }, "for jobs to go on")
+		eventually(t, func() bool { return done.Load() >= before+3 || t.Failed() }, "for the jobs to continue")
 	}
 	progress()
 	for _, mode := range []string{"efficiency", "correctness", "efficiency"} {
-		mover := start(t, env, leased, "policy", "set", "report/*", "--mode="+mode)
+		migration := start(t, env, leased, "policy", "set", "report/*", "--mode="+mode)
 		if mode == "correctness" {
-			mover.says("report/* is moving from efficiency to correctness; waiting for: leases of the efficiency mode to end")
-			killed := c.leader() // in the middle of the move: the next leader completes it
+			migration.says("report/* is migrating from efficiency to correctness; waiting for: ")
+			killed := c.leader() // the next leader completes the migration
 			c.servers[killed].signal(syscall.SIGKILL)
 			c.servers[killed].code()
 		}
-		require.Zero(t, mover.code(), &mover.output)
-		require.Contains(t, mover.output.String(), "locks report/* have mode "+mode)
+		require.Zero(t, migration.code(), &migration.output)
+		require.Contains(t, migration.output.String(), "locks report/* have mode "+mode)
 		require.Contains(t, must(t, env, leased, "inspect", "report/load"), "mode "+mode)
-		require.NotContains(t, must(t, env, leased, "policy", "show"), "moving")
+		require.NotContains(t, must(t, env, leased, "policy", "show"), "migrating")
 		progress()
 	}
 	stop()
@@ -151,49 +149,48 @@ func TestModeChangesUnderLoad(t *testing.T) {
 	checkJournal(t, journal, counter, int(done.Load()))
 }
 
-// A move waits for holders, shows so, and can be aborted or hurried. An interrupt
-// leaves it running.
-func TestMoveIsAbortedAndHurried(t *testing.T) {
+// A migration waits for holders, and can be canceled, or completed with --now. An
+// interrupt of the command does not cancel it.
+func TestMigrationIsCanceledOrForced(t *testing.T) {
 	t.Parallel()
 	_, flags := startRedis(t, 3, "10s")
 	_, api := single(t, flags...)
 	env := endpoint(api)
 	token := tokenOf(t, env, "report/1", "--ttl=10m", "--holder=ann")
 
-	mover := start(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
-	mover.says("report/* is moving from correctness to efficiency; waiting for:")
+	migration := start(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	migration.says("report/* is migrating from correctness to efficiency; waiting for:")
 	out, code := call(t, env, leased, "acquire", "report/2")
 	require.Equal(t, 122, code, out)
-	require.Contains(t, out, "is moving from correctness to efficiency")
+	require.Contains(t, out, "from correctness to efficiency")
 	shown := must(t, env, leased, "policy", "show", "report/*")
-	require.Regexp(t, `report/\* +correctness, moving to efficiency`, shown)
+	require.Regexp(t, `report/\* +correctness, migrating to efficiency`, shown)
 	require.Contains(t, shown, "holder")
 	out, code = call(t, env, leased, "policy", "set", "report/*", "--mode=correctness")
 	require.Equal(t, 2, code, out)
 	require.Contains(t, out, "abort")
 	must(t, env, leased, "policy", "set", "report/*", "--abort")
-	require.Equal(t, 1, mover.code(), &mover.output)
-	require.Contains(t, mover.output.String(), "aborted")
+	require.Equal(t, 1, migration.code(), &migration.output)
+	require.Contains(t, migration.output.String(), "was canceled")
 	require.Contains(t, must(t, env, leased, "inspect", "report/1"), "ann", "the holder keeps its lease")
 	must(t, env, leased, "run", "report/2", "--", "true")
 	out, code = call(t, env, leased, "policy", "set", "report/*", "--abort")
 	require.Equal(t, 2, code, out)
 
-	mover = start(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
-	mover.says("waiting for")
-	mover.signal(syscall.SIGINT)
-	require.Equal(t, 128+int(syscall.SIGINT), mover.code())
-	require.Contains(t, mover.output.String(), "the move of report/* goes on; see `leased policy show 'report/*'`")
-	require.Contains(t, must(t, env, leased, "policy", "show"), "moving")
+	migration = start(t, env, leased, "policy", "set", "report/*", "--mode=efficiency")
+	migration.says("waiting for")
+	migration.signal(syscall.SIGINT)
+	require.Equal(t, 128+int(syscall.SIGINT), migration.code())
+	require.Contains(t, migration.output.String(), "the migration of report/* continues; see `leased policy show 'report/*'`")
+	require.Contains(t, must(t, env, leased, "policy", "show"), "migrating")
 	out = must(t, env, leased, "policy", "set", "report/*", "--mode=efficiency", "--now")
 	require.Contains(t, out, "locks report/* have mode efficiency")
-	_, code = call(t, env, leased, "renew", "report/1", "--token="+token)
-	require.Equal(t, 121, code, "the holder has lost its lease")
+	exits(t, 121, env, leased, "renew", "report/1", "--token="+token)
 	fast := tokenOf(t, env, "report/1", "--ttl=10s", "--mode=efficiency")
 	require.Greater(t, len(fast), len(token)-1)
 
 	out = must(t, env, leased, "policy", "set", "report/*", "--mode=correctness", "--no-wait")
-	require.Contains(t, out, "is moving from efficiency to correctness")
-	eventually(t, func() bool { return !strings.Contains(must(t, env, leased, "policy", "show"), "moving") }, "for the end of the move")
+	require.Contains(t, out, "is migrating from efficiency to correctness")
+	eventually(t, func() bool { return !strings.Contains(must(t, env, leased, "policy", "show"), "migrating") }, "for the end of the migration")
 	require.Contains(t, must(t, env, leased, "policy", "delete", "report/*"), "deleted the policy of report/*")
 }

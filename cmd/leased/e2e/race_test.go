@@ -2,5 +2,5 @@
 
 package e2e
 
-// The binary is built with the race detector where the tests are.
+// The binary is built with the race detector if the tests are.
 func init() { buildFlags = append(buildFlags, "-race") }

@@ -16,11 +16,11 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-// startSecureRedis starts nodes that want TLS with client certificates, and an ACL
-// user with the rights of docs/OPERATIONS.md. They answer on a second port.
+// startSecureRedis starts nodes that require TLS with client certificates, and an ACL
+// user with the permissions in docs/OPERATIONS.md. It returns their TLS addresses.
 func startSecureRedis(t *testing.T, a *authority, n int) (addresses []string) {
 	t.Helper()
-	rights := aclOf(t)
+	permissions := aclOf(t)
 	file := func(name string) string { return filepath.Join(a.dir, name) }
 	for range n {
 		_, port, err := net.SplitHostPort(freeAddr(t))
@@ -30,8 +30,8 @@ func startSecureRedis(t *testing.T, a *authority, n int) (addresses []string) {
 			testserver.RedisConfig("tls-auth-clients", "yes"))
 		admin := redis.NewClient(&redis.Options{Addr: node.Addr})
 		setUser := []any{"ACL", "SETUSER", "leased", "on", ">hunter2"}
-		for _, right := range rights {
-			setUser = append(setUser, right)
+		for _, permission := range permissions {
+			setUser = append(setUser, permission)
 		}
 		require.NoError(t, admin.Do(t.Context(), setUser...).Err())
 		require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "default", "off").Err())
@@ -41,7 +41,7 @@ func startSecureRedis(t *testing.T, a *authority, n int) (addresses []string) {
 	return addresses
 }
 
-// aclOf reads the rights of the ACL user from the document.
+// aclOf reads the permissions of the ACL user from the document.
 func aclOf(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/OPERATIONS.md")
@@ -52,9 +52,9 @@ func aclOf(t *testing.T) []string {
 	return strings.Fields(strings.ReplaceAll(line, "'", ""))
 }
 
-// The service and its clients reach Redis with TLS, a certificate, an ACL user
-// and a password of a file or of the environment. Those without are refused, and
-// use the service.
+// The service and its clients connect to Redis with TLS, a certificate, an ACL user
+// and a password from a file or the environment. Clients without them use the
+// service.
 func TestRedisWithTLSAndUser(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -73,7 +73,7 @@ func TestRedisWithTLSAndUser(t *testing.T) {
 	serve := []string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
 	out, code := call(t, nil, serve...)
 	require.Equal(t, 1, code, out)
-	require.Contains(t, out, "read redis-password-file: open "+password+".other", "a node's own setting is used")
+	require.Contains(t, out, "read redis-password-file: open "+password+".other", "the option of the single node was not used")
 	require.NoError(t, os.WriteFile(password+".other", []byte("hunter2\n"), 0o600))
 	p := start(t, nil, serve...)
 	healthy(t, api)
@@ -87,17 +87,17 @@ func TestRedisWithTLSAndUser(t *testing.T) {
 	require.Regexp(t, `^token \d+, password unset\n$`, direct)
 	through := must(t, env, leased, "run", "report/1", "--", "sh", "-c", `echo "token $LEASED_TOKEN"`)
 	require.Regexp(t, `(?m)^token \d+$`, through)
-	require.Contains(t, through, "Redis", "it says that it uses the service")
+	require.Contains(t, through, "Redis", "the client does not report that it uses the service")
 	for _, text := range []string{p.output.String(), direct, through, must(t, nil, leased, "serve", "--config="+file, "--data=x", "--bootstrap-expect=1", "--print-config")} {
 		require.NotContains(t, text, "hunter2")
 	}
 }
 
-// A password in clear to another host is refused before anything is dialed, for
-// members, for clients, and for nodes that join the fleet later.
-func TestPasswordIsNotSentInClear(t *testing.T) {
+// Members and clients do not send a password unencrypted to another host, even if it
+// joins the fleet later. They do not connect to it at all.
+func TestPasswordIsNotSentUnencrypted(t *testing.T) {
 	t.Parallel()
-	const far = "192.0.2.1:6379" // nobody answers there, and a connection would hang
+	const far = "192.0.2.1:6379" // a connection to this address would hang
 	env := []string{"LEASED_REDIS_PASSWORD=hunter2"}
 	for _, args := range [][]string{
 		{"serve", "--data=" + t.TempDir(), "--bootstrap-expect=1", "--redis=" + far},
@@ -105,7 +105,7 @@ func TestPasswordIsNotSentInClear(t *testing.T) {
 	} {
 		out, code := call(t, env, append([]string{leased}, args...)...)
 		require.Equal(t, 2, code, out)
-		require.Contains(t, out, "the password is not sent in clear to Redis node "+far)
+		require.Contains(t, out, "the password would be sent unencrypted to Redis node "+far)
 		require.Contains(t, out, "redis-insecure")
 		require.NotContains(t, out, "hunter2")
 	}
@@ -116,9 +116,9 @@ func TestPasswordIsNotSentInClear(t *testing.T) {
 	healthy(t, api)
 	out, code := call(t, endpoint(api), leased, "redis", "fleet", "set", far)
 	require.Equal(t, 122, code, out)
-	require.Contains(t, out, "the password is not sent in clear to Redis node "+far)
+	require.Contains(t, out, "the password would be sent unencrypted to Redis node "+far)
 	must(t, endpoint(api), leased, "redis", "fleet", "set", far, "--no-wait", "--force")
 	eventually(t, func() bool {
-		return strings.Contains(must(t, endpoint(api), leased, "redis", "status"), "the password is not sent in clear to Redis node "+far)
+		return strings.Contains(must(t, endpoint(api), leased, "redis", "status"), "the password would be sent unencrypted to Redis node "+far)
 	}, "for the reason in the status")
 }

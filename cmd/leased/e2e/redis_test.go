@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-// startRedis starts n empty Redis nodes, and returns the flags that name them.
+// startRedis starts n empty Redis nodes and returns the flags of serve for them.
 func startRedis(t *testing.T, n int, maxTTL string, options ...testserver.RedisOption) (nodes []*testserver.RedisServer, flags []string) {
 	t.Helper()
 	for range n {
@@ -32,8 +32,8 @@ func addressesOf(nodes []*testserver.RedisServer) (addresses []string) {
 	return addresses
 }
 
-// fleetOf is what `leased redis status` says.
-type fleetOf struct {
+// fleetStatus is the output of `leased redis status`.
+type fleetStatus struct {
 	Fleet struct {
 		Namespace, MaxTTL string
 		Addresses         []string
@@ -49,15 +49,15 @@ type fleetOf struct {
 	ProposedFloor    uint64
 }
 
-func redisStatus(t *testing.T, env []string, flags ...string) (f fleetOf) {
+func redisStatus(t *testing.T, env []string, flags ...string) (f fleetStatus) {
 	t.Helper()
 	text := must(t, env, append([]string{leased, "redis", "status", "--output=json"}, flags...)...)
 	require.NoError(t, json.Unmarshal([]byte(text), &f), text)
 	return f
 }
 
-// votes is how many nodes vote.
-func (f fleetOf) votes() (n int) {
+// votes returns the number of nodes that vote.
+func (f fleetStatus) votes() (n int) {
 	for _, node := range f.Nodes {
 		if node.Error == "" && !node.Empty {
 			n++
@@ -66,12 +66,12 @@ func (f fleetOf) votes() (n int) {
 	return n
 }
 
-// awaitVotes waits until so many nodes vote.
+// awaitVotes waits until n nodes vote.
 func awaitVotes(t *testing.T, env []string, n int, flags ...string) {
 	t.Helper()
 	eventually(t, func() bool {
 		text, code := call(t, env, append([]string{leased, "redis", "status", "--output=json"}, flags...)...)
-		var f fleetOf
+		var f fleetStatus
 		return code == 0 && json.Unmarshal([]byte(text), &f) == nil && f.Ready && f.votes() == n
 	}, "for %d votes", n)
 }
@@ -90,9 +90,8 @@ func take(t *testing.T, api, resource string) uint64 {
 	return got.Token
 }
 
-// A file with an efficiency policy is all that it takes: new Redis nodes need no
-// step of their own. A node that was emptied comes back by itself, with tokens
-// above all others; so do all of them.
+// A policy in the file suffices to use new Redis nodes. Emptied nodes recover
+// automatically, one of them or all, with larger tokens.
 func TestPolicyFileAndLostNodes(t *testing.T) {
 	t.Parallel()
 	nodes, flags := startRedis(t, 3, "10s")
@@ -106,7 +105,7 @@ func TestPolicyFileAndLostNodes(t *testing.T) {
 	require.Contains(t, must(t, env, leased, "redis", "init"), "nothing to do")
 
 	require.NoError(t, nodes[0].Wipe())
-	require.Greater(t, take(t, api, "report/1"), first, "two of three go on")
+	require.Greater(t, take(t, api, "report/1"), first, "two of three nodes are a quorum")
 	require.NoError(t, nodes[0].Start())
 	awaitVotes(t, env, 3)
 	last := take(t, api, "report/1")
@@ -117,13 +116,13 @@ func TestPolicyFileAndLostNodes(t *testing.T) {
 	for _, n := range nodes {
 		require.NoError(t, n.Start())
 	}
-	require.Greater(t, take(t, api, "report/1"), last, "all of them had forgotten their tokens")
+	require.Greater(t, take(t, api, "report/1"), last, "all nodes had lost their tokens")
 	awaitVotes(t, env, 3)
 }
 
-// A member that cannot reach its Redis nodes serves the correctness mode, says
-// what is wrong, and serves the efficiency mode when they are there.
-func TestServeWithoutItsRedis(t *testing.T) {
+// A member that cannot reach its Redis nodes serves correctness mode, reports the
+// problem, and serves efficiency mode as soon as it can.
+func TestServeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	nodes, flags := startRedis(t, 3, "10s")
 	api := freeAddr(t)
@@ -162,9 +161,9 @@ func TestServeWithoutItsRedis(t *testing.T) {
 	require.Greater(t, take(t, api, "report/1"), before)
 }
 
-// The fleet changes by command, while locks are taken: tokens only grow, and the
-// old nodes grant nothing any more.
-func TestFleetChanges(t *testing.T) {
+// `redis fleet set` changes the fleet: tokens keep growing, and the old nodes grant
+// nothing.
+func TestFleetSet(t *testing.T) {
 	t.Parallel()
 	old, flags := startRedis(t, 3, "10s")
 	_, api := single(t, flags...)
@@ -180,21 +179,21 @@ func TestFleetChanges(t *testing.T) {
 	require.Equal(t, 122, code, out)
 	require.Contains(t, out, "nothing was changed")
 	require.Contains(t, out, "connection refused")
-	require.NotContains(t, must(t, env, leased, "redis", "fleet", "show"), "changing", "the old fleet serves")
+	require.NotContains(t, must(t, env, leased, "redis", "fleet", "show"), "changing", "the old fleet was stopped")
 	mixed := []string{old[0].Addr, next[0].Addr, next[1].Addr}
 	out = must(t, env, append([]string{leased, "redis", "fleet", "set"}, mixed...)...)
-	require.Contains(t, out, "3 Redis nodes serve the efficiency mode")
-	require.Contains(t, out, "changing to", "it prints its progress")
+	require.Contains(t, out, "3 Redis nodes serve efficiency mode")
+	require.Contains(t, out, "changing to", "the command prints its progress")
 	f := redisStatus(t, env)
 	require.ElementsMatch(t, mixed, f.Fleet.Addresses)
-	require.Equal(t, "10s", f.Fleet.MaxTTL, "it stays as it was")
+	require.Equal(t, "10s", f.Fleet.MaxTTL, "the longest TTL has changed")
 	second := take(t, api, "report/1")
 	require.Greater(t, second, first)
 	shown := must(t, env, leased, "redis", "fleet", "show")
 	require.Contains(t, shown, next[0].Addr)
 	require.NotContains(t, shown, old[1].Addr)
 
-	// The fleet is gone for good.
+	// The fleet is lost for good.
 	for _, n := range []*testserver.RedisServer{old[0], next[0], next[1]} {
 		n.Kill()
 	}
@@ -202,23 +201,24 @@ func TestFleetChanges(t *testing.T) {
 	p.says("changing to " + next[2].Addr)
 	p.signal(syscall.SIGINT)
 	require.Equal(t, 128+int(syscall.SIGINT), p.code())
-	require.Contains(t, p.output.String(), "the change of the fleet goes on")
+	require.Contains(t, p.output.String(), "the change of the fleet continues")
 	must(t, env, leased, "redis", "fleet", "set", next[2].Addr, "--now", "--force")
 	require.Greater(t, take(t, api, "report/1"), second)
 }
 
-// Nodes without a service are initialised directly; those of a service are not.
+// `redis init --redis` initializes nodes without a service, and rejects those of a
+// service.
 func TestStandaloneInit(t *testing.T) {
 	t.Parallel()
 	node := testserver.Redis(t)
 	target := "--redis=" + node.Addr
 	out := must(t, nil, leased, "redis", "init", target)
-	require.Contains(t, out, "leased redis init --redis "+node.Addr+" --floor 0", "it proposes a floor and changes nothing")
+	require.Contains(t, out, "leased redis init --redis "+node.Addr+" --floor 0", "the command proposes a floor")
 	out = must(t, nil, leased, "redis", "init", target, "--redis-namespace=other", "--redis-max-ttl=20s")
 	require.Contains(t, out, "leased redis init --redis "+node.Addr+" --redis-max-ttl 20s --redis-namespace other --floor 0")
-	require.Contains(t, must(t, nil, leased, "redis", "init", target, "--floor=41"), "initialised 1 Redis node: tokens are above 41")
+	require.Contains(t, must(t, nil, leased, "redis", "init", target, "--floor=41"), "initialized 1 Redis node: tokens are above 41")
 	out = must(t, nil, leased, "redis", "init", target)
-	require.Regexp(t, `--floor 4\d{9}`, out, "a later one must be above all that was granted")
+	require.Regexp(t, `--floor 4\d{9}`, out, "a later floor must be above all granted tokens")
 
 	nodes, flags := startRedis(t, 1, "10s")
 	_, api := single(t, flags...)
@@ -228,9 +228,9 @@ func TestStandaloneInit(t *testing.T) {
 	require.Contains(t, out, "belongs to a service")
 }
 
-// A restored service whose Redis nodes have forgotten everything waits for an
-// operator: the proposed floor is above all tokens that were granted.
-func TestFloorAfterARestore(t *testing.T) {
+// A restored service whose Redis nodes are empty waits for an operator. The proposed
+// floor is above all granted tokens.
+func TestFloorAfterRestore(t *testing.T) {
 	t.Parallel()
 	nodes, flags := startRedis(t, 3, "10s")
 	_, api := single(t, flags...)

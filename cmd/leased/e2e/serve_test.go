@@ -14,17 +14,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Strangers could reach the port: it is refused, with the key, value and rule.
-func TestServeRefusesToBeOpen(t *testing.T) {
+// Without TLS only loopback addresses are allowed.
+func TestServeNeedsTLSOrLoopback(t *testing.T) {
+	t.Parallel()
 	out, code := call(t, nil, leased, "serve", "--data="+t.TempDir(), "--bootstrap-expect=1", "--listen=0.0.0.0:0")
 	require.Equal(t, 2, code)
-	require.Contains(t, out, "listen (0.0.0.0:0, from --listen) must be a loopback address while there is no tls-cert")
+	require.Contains(t, out, "listen (0.0.0.0:0, from --listen) must be a loopback address without TLS")
 	out, code = call(t, []string{"LEASED_RAFT_LISTEN=0.0.0.0:0"}, leased, "serve", "--data="+t.TempDir(), "--bootstrap-expect=1")
 	require.Equal(t, 2, code)
 	require.Contains(t, out, "raft-listen (0.0.0.0:0, from LEASED_RAFT_LISTEN) must be a loopback address")
 }
 
 func TestPrintConfig(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "leased.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("data: /srv/leased\nbootstrap-expect: 1\n"), 0o600))
 	out := must(t, []string{"LEASED_ID=of-env"}, leased, "serve", "--config="+file, "--print-config", "--log-format=json")
@@ -34,9 +36,9 @@ func TestPrintConfig(t *testing.T) {
 	require.Contains(t, out, `listen: "127.0.0.1:7420" # default`)
 }
 
-// SIGHUP takes the new certificate and the new policies. With a bad file all
-// stays as it is.
+// SIGHUP reloads the certificate and the policies. An invalid file changes nothing.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	first := a.issue("server", "127.0.0.1")
 	file := filepath.Join(a.dir, "leased.yaml")
@@ -47,7 +49,7 @@ func TestReload(t *testing.T) {
 	api := freeAddr(t)
 	p := start(t, nil, append([]string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, a.flags("server")...)...)
-	p.says("leads")
+	p.says(leads)
 	policies := func() string {
 		out, _ := call(t, endpoint(api), leased, "policy", "show", a.ca())
 		return out
@@ -64,17 +66,18 @@ func TestReload(t *testing.T) {
 
 	write("never")
 	p.signal(syscall.SIGHUP)
-	p.says("nothing was reloaded")
+	p.says("reload failed")
 	require.Contains(t, policies(), "40s")
 	_, code := call(t, endpoint(api), leased, "list")
-	require.Equal(t, 122, code, "without the authority there is no connection")
+	require.Equal(t, 122, code, "a client without the CA was connected")
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.code())
 }
 
-// SIGHUP takes a new authority too: members and clients can change to it without
-// a stop of the service.
-func TestReloadAuthority(t *testing.T) {
+// SIGHUP reloads the CA: members and clients change to a new CA while the service
+// runs.
+func TestReloadCA(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t)
 	old, next := newAuthority(t), newAuthority(t)
 	old.issue("member", "127.0.0.1")
@@ -88,9 +91,9 @@ func TestReloadAuthority(t *testing.T) {
 		return call(t, c.env(), append([]string{leased, "cluster", "status"}, flags...)...)
 	}
 	eventually(t, func() bool { out, _ := status(old.flags("client")); return strings.Count(out, " yes ") == 3 }, "for three votes")
-	both := append(old.flags("client")[2:], next.flags("client")[:2]...) // trusts the old one, shows one of the next
+	both := append(old.flags("client")[2:], next.flags("client")[:2]...) // trusts the old CA, presents a certificate of the new one
 	_, code := status(both)
-	require.NotZero(t, code, "a stranger was let in")
+	require.NotZero(t, code, "a certificate of an unknown CA was accepted")
 
 	reload := func() {
 		for _, p := range c.servers {
@@ -121,27 +124,28 @@ func TestReloadAuthority(t *testing.T) {
 		}
 		return leader >= 0
 	}, "for a leader with the new certificate")
-	other := (leader + 1) % 3 // all of its connections are new
+	other := (leader + 1) % 3 // after a restart all of its connections are new
 	c.servers[other].signal(syscall.SIGKILL)
 	c.servers[other].code()
 	c.start(other)
 	eventually(t, func() bool {
 		out, _ := status(next.flags("client"))
 		return strings.Count(out, "follower") == 2
-	}, "for the member that came back")
+	}, "for the restarted member")
 }
 
-// serial is that of the certificate which an API shows.
+// serial returns the serial number of the certificate of an API.
 func serial(t *testing.T, api string) int64 {
 	t.Helper()
-	conn, err := tls.Dial("tcp", api, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // only its number is looked at
+	conn, err := tls.Dial("tcp", api, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test reads only the serial number
 	require.NoError(t, err)
 	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-// systemd is told when the service is ready, and when it stops.
+// The service notifies systemd when it is ready and when it stops.
 func TestServeNotifiesSystemd(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
@@ -161,39 +165,41 @@ func TestServeNotifiesSystemd(t *testing.T) {
 
 // A folder belongs to one member for ever.
 func TestAFolderHasOneMember(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir() + "/one"
 	args := []string{leased, "serve", "--data=" + dir, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
 	p := start(t, nil, append(args, "--id=one")...)
-	p.says("leads")
+	p.says(leads)
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.code())
 	out, code := call(t, nil, append(args, "--id=two")...)
 	require.NotZero(t, code)
-	require.Contains(t, out, `is that of member "one", and id is "two"`)
+	require.Contains(t, out, `belongs to member "one", but id is "two"`)
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestErrorsAndHints(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
-		"Start one with `leased dev`":               {"list", "--endpoint=127.0.0.1:1"},
-		"see `leased inspect --help`":               {"inspect"},
-		"then -- and a command":                     {"run", "nightly"},
-		"ttl (10ms) must be at least 1s":            {"run", "nightly", "--ttl=10ms", "--", "true"},
-		"output (xml) must be table or json":        {"list", "--output=xml"},
-		"mode must be given":                        {"policy", "set", "x*"},
-		"--abort cannot be combined with":           {"policy", "set", "x*", "--abort", "--mode=efficiency"},
-		"redis-user must be given together with":    {"run", "x", "--redis-user=u", "--", "true"},
-		"redis-tls-ca needs redis-tls (false)":      {"redis", "init", "--redis=127.0.0.1:1", "--redis-tls-ca=c"},
-		"token must be given":                       {"renew", "x"},
-		"unknown flag: --wat":                       {"list", "--wat"},
-		"unknown command \"lock\"":                  {"lock"},
-		"unknown command \"nope\"":                  {"cluster", "nope"},
-		"see `leased acquire --help`":               {"acquire"},
-		"accepts at most 1 arg(s)":                  {"list", "a", "b"},
-		"wait (1s) and no-wait exclude each other":  {"run", "x", "--wait=1s", "--no-wait", "--", "true"},
-		"read redis-password-file":                  {"run", "x", "--redis-password-file=/nonexistent", "--", "true"},
-		"the locks keep the mode they have":         {"policy", "set", "x*", "--abort", "--now"},
-		"shared and permits (2) exclude each other": {"run", "x", "--shared", "--permits=2", "--", "true"},
-		"endpoint (nonsense) must be host:port":     {"inspect", "x", "--endpoint=nonsense"},
+		"`leased dev` starts one":                       {"list", "--endpoint=127.0.0.1:1"},
+		"see `leased inspect --help`":                   {"inspect"},
+		"then -- and a command":                         {"run", "nightly"},
+		"ttl (10ms) must be at least 1s":                {"run", "nightly", "--ttl=10ms", "--", "true"},
+		"output (xml) must be table or json":            {"list", "--output=xml"},
+		"--mode is required":                            {"policy", "set", "x*"},
+		"--abort cannot be combined with":               {"policy", "set", "x*", "--abort", "--mode=efficiency"},
+		"redis-user must be given together with":        {"run", "x", "--redis-user=u", "--", "true"},
+		"redis-tls-ca needs redis-tls (false)":          {"redis", "init", "--redis=127.0.0.1:1", "--redis-tls-ca=c"},
+		"--token is required":                           {"renew", "x"},
+		"unknown flag: --wat":                           {"list", "--wat"},
+		"unknown command \"lock\"":                      {"lock"},
+		"unknown command \"nope\"":                      {"cluster", "nope"},
+		"see `leased acquire --help`":                   {"acquire"},
+		"accepts at most 1 arg(s)":                      {"list", "a", "b"},
+		"--wait (1s) and --no-wait cannot be combined":  {"run", "x", "--wait=1s", "--no-wait", "--", "true"},
+		"read redis-password-file":                      {"run", "x", "--redis-password-file=/nonexistent", "--", "true"},
+		"the locks keep their mode":                     {"policy", "set", "x*", "--abort", "--now"},
+		"--shared and --permits (2) cannot be combined": {"run", "x", "--shared", "--permits=2", "--", "true"},
+		"endpoint (nonsense) must be HOST:PORT":         {"inspect", "x", "--endpoint=nonsense"},
 	} {
 		out, code := call(t, nil, append([]string{leased}, args...)...)
 		require.Contains(t, out, want)
@@ -205,7 +211,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 	require.Contains(t, must(t, nil, leased, "completion", "bash"), "leased")
 
-	// A service that is not there does not hold a lock.
+	// An unreachable service is not reported as a held lock.
 	out, code := call(t, endpoint("127.0.0.1:1"), leased, "run", "x", "--wait=1s", "--", "true")
 	require.Equal(t, 122, code, out)
 	require.NotContains(t, out, "is held")

@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal is both ends of a terminal: what a person has, and what a
-// program has.
-func openTerminal(t *testing.T) (person, program *os.File) {
+// openTerminal returns both ends of a pseudo-terminal.
+func openTerminal(t *testing.T) (terminal, program *os.File) {
 	t.Helper()
-	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = person.Close() })
-	raw, err := person.SyscallConn()
+	t.Cleanup(func() { _ = terminal.Close() })
+	raw, err := terminal.SyscallConn()
 	require.NoError(t, err)
 	var number int
 	require.NoError(t, raw.Control(func(fd uintptr) {
@@ -30,13 +29,13 @@ func openTerminal(t *testing.T) (person, program *os.File) {
 	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = program.Close() })
-	return person, program
+	return terminal, program
 }
 
-// onTerminal starts a program in a session of its own, on a terminal.
+// onTerminal starts a program in its own session, on a pseudo-terminal.
 func onTerminal(t *testing.T, env []string, args ...string) (*process, *os.File) {
 	t.Helper()
-	person, program := openTerminal(t)
+	terminal, program := openTerminal(t)
 	p := &process{t: t, cmd: exec.Command(args[0], args[1:]...), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = program, program, program
@@ -45,7 +44,7 @@ func onTerminal(t *testing.T, env []string, args ...string) (*process, *os.File)
 	go func() {
 		buffer := make([]byte, 4096)
 		for {
-			n, err := person.Read(buffer)
+			n, err := terminal.Read(buffer)
 			_, _ = p.output.Write(buffer[:n])
 			if err != nil {
 				return
@@ -57,42 +56,44 @@ func onTerminal(t *testing.T, env []string, args ...string) (*process, *os.File)
 		p.signal(syscall.SIGKILL)
 		<-p.exited
 	})
-	return p, person
+	return p, terminal
 }
 
 // A command under `leased run` can read from the terminal, and gets its keys.
 // After it the terminal belongs to who had it.
-func TestRunOnATerminal(t *testing.T) {
+func TestRunOnTerminal(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	script := leased + ` run nightly -- sh -c 'trap "echo interrupted; exit 6" INT; echo ready; read line; echo "got $line"; while :; do sleep 0.05; done'; echo "code $?"; read line; echo "mine again: $line"`
-	p, person := onTerminal(t, endpoint(api), "sh", "-i", "-c", script)
+	p, terminal := onTerminal(t, endpoint(api), "sh", "-i", "-c", script)
 	p.says("ready")
-	_, err := person.WriteString("hello\n")
+	_, err := terminal.WriteString("hello\n")
 	require.NoError(t, err)
 	p.says("got hello")
-	_, err = person.WriteString("\x03") // Ctrl-C
+	_, err = terminal.WriteString("\x03") // Ctrl-C
 	require.NoError(t, err)
 	p.says("interrupted")
 	p.says("code 6")
-	_, err = person.WriteString("back\n")
+	_, err = terminal.WriteString("back\n")
 	require.NoError(t, err)
 	p.says("mine again: back")
 	require.Zero(t, p.code())
 }
 
-// Who waits sees on one line for whom, and where in the queue.
-func TestTheWaitingLine(t *testing.T) {
+// While it waits, `leased run` shows the holder and its position in the queue.
+func TestWaitingLine(t *testing.T) {
+	t.Parallel()
 	_, api := single(t)
 	env := endpoint(api)
 	holder := start(t, env, leased, "run", "nightly", "--holder=ann", "--", "sh", "-c", "echo ready; sleep 1000")
 	holder.says("ready")
 	first, _ := onTerminal(t, env, leased, "run", "nightly", "--holder=ben", "--", "true")
-	first.says("place 1 of 1 in the queue")
-	second, person := onTerminal(t, env, leased, "run", "nightly", "--holder=cat", "--", "true")
-	second.says("held by ann, token ")
-	second.says("place 2 of 2 in the queue")
-	first.says("place 1 of 2 in the queue")
-	_, err := person.WriteString("\x03")
+	first.says("number 1 of 1 in the queue")
+	second, terminal := onTerminal(t, env, leased, "run", "nightly", "--holder=cat", "--", "true")
+	second.says("held by ann with token ")
+	second.says("number 2 of 2 in the queue")
+	first.says("number 1 of 2 in the queue")
+	_, err := terminal.WriteString("\x03")
 	require.NoError(t, err)
 	require.Equal(t, 128+int(syscall.SIGINT), second.code())
 	holder.signal(syscall.SIGTERM)

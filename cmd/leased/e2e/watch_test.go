@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tokenOf takes a lock by command and returns its token as text.
+// tokenOf acquires a lock and returns its token as text.
 func tokenOf(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	var got struct{ Token json.Number }
@@ -20,9 +20,9 @@ func tokenOf(t *testing.T, env []string, args ...string) string {
 	return got.Token.String()
 }
 
-// A watch tells what happens and how it ended, each once, and goes on when the
-// leader is killed.
-func TestWatchGoesOnWithTheNextLeader(t *testing.T) {
+// A watch prints each event once, and continues when the leader is killed.
+func TestWatchContinuesWithNextLeader(t *testing.T) {
+	t.Parallel()
 	c := startTrio(t)
 	env := c.env()
 	all := start(t, env, leased, "watch", "job/*")
@@ -39,7 +39,7 @@ func TestWatchGoesOnWithTheNextLeader(t *testing.T) {
 
 	c.servers[c.leader()].signal(syscall.SIGKILL)
 	for _, p := range []*process{all, one} {
-		p.says("watching on as soon as there is a leader")
+		p.says("the watch continues when a leader is available")
 	}
 	must(t, env, leased, "release", "job/1", "--token="+first)
 	must(t, env, leased, "break", "job/2", "--token="+second)
@@ -50,7 +50,7 @@ func TestWatchGoesOnWithTheNextLeader(t *testing.T) {
 		return (strings.Contains(out, "released   job/1") || strings.Contains(out, "ended      job/1")) &&
 			(strings.Contains(out, "broken     job/2") || strings.Contains(out, "ended      job/2"))
 	}, "for the ends of two leases")
-	require.Equal(t, 1, strings.Count(all.output.String(), "granted    job/1"), "it was told twice")
+	require.Equal(t, 1, strings.Count(all.output.String(), "granted    job/1"), "the event was printed twice")
 	require.NotContains(t, all.output.String(), "expired")
 	require.NotContains(t, all.output.String(), "other/1")
 	for _, p := range []*process{all, one} {
@@ -59,20 +59,22 @@ func TestWatchGoesOnWithTheNextLeader(t *testing.T) {
 	}
 }
 
-// Without a service there is nothing to wait for.
+// A watch fails at once if the service cannot be reached.
 func TestWatchWithoutService(t *testing.T) {
+	t.Parallel()
 	out, code := call(t, endpoint("127.0.0.1:1"), leased, "watch", "job/*")
 	require.Equal(t, 122, code, out)
 }
 
-// A leader that is stopped, and so says nothing, does not keep a watch waiting.
-func TestWatchLeavesALeaderThatIsSilent(t *testing.T) {
+// A watch leaves a leader that is stopped and does not answer.
+func TestWatchLeavesStoppedLeader(t *testing.T) {
+	t.Parallel()
 	c := startTrio(t)
 	w := start(t, c.env(), leased, "watch", "job/*", "--output=json")
 	w.says(`"type":"synced"`)
 	old := c.leader()
 	c.servers[old].signal(syscall.SIGSTOP)
-	w.says("watching on as soon as there is a leader")
+	w.says("the watch continues when a leader is available")
 	tokenOf(t, c.env(), "job/1", "--holder=ann")
 	w.says(`"holder":"ann"`)
 }

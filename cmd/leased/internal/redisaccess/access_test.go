@@ -77,15 +77,15 @@ func TestRulesNameBothSettings(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for want, access := range map[string]redisaccess.Access{
-		"redis-password-file and LEASED_REDIS_PASSWORD cannot be combined":        {PasswordFile: "f", Password: "p"},
-		"redis-user must be given together with redis-password-file":              {User: "u"},
-		"redis-tls-cert must be given together with redis-tls-key":                {TLS: true, Cert: "c"},
-		"redis-tls-key must be given together with redis-tls-cert":                {TLS: true, Key: "k"},
-		"redis-tls-ca needs redis-tls (false) to be true":                         {CA: "c"},
-		"redis-tls-cert needs redis-tls (false) to be true":                       {Cert: "c", Key: "k"},
-		"read redis-password-file: open no-such-file":                             {PasswordFile: "no-such-file"},
-		"read redis-tls-ca: open no-such-file":                                    {TLS: true, CA: "no-such-file"},
-		"redis-tls-ca (" + empty + ") contains no PEM certificate":        {TLS: true, CA: empty},
+		"redis-password-file and LEASED_REDIS_PASSWORD cannot be combined":           {PasswordFile: "f", Password: "p"},
+		"redis-user must be given together with redis-password-file":                 {User: "u"},
+		"redis-tls-cert must be given together with redis-tls-key":                   {TLS: true, Cert: "c"},
+		"redis-tls-key must be given together with redis-tls-cert":                   {TLS: true, Key: "k"},
+		"redis-tls-ca needs redis-tls (false) to be true":                            {CA: "c"},
+		"redis-tls-cert needs redis-tls (false) to be true":                          {Cert: "c", Key: "k"},
+		"read redis-password-file: open no-such-file":                                {PasswordFile: "no-such-file"},
+		"read redis-tls-ca: open no-such-file":                                       {TLS: true, CA: "no-such-file"},
+		"redis-tls-ca (" + empty + ") contains no PEM certificate":                   {TLS: true, CA: empty},
 		"redis-password-file (" + empty + ") is empty; it must contain the password": {PasswordFile: empty},
 	} {
 		_, err := access.Options("127.0.0.1:1")
