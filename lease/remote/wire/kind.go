@@ -93,6 +93,8 @@ type Kind struct {
 var kinds = []Kind{
 	{CodeUncertain, engine.ErrUncertain, codes.Unknown, http.StatusGatewayTimeout, ExitUncertain,
 		"it may or may not have happened: inspect the lock, or repeat the same request (same session and nonce) to find out"},
+	{CodeUnauthenticated, ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
+		"authenticate with a secret from `leased user add`: the header \"Authorization: Bearer SECRET\", or for commands --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
 	{CodeModeMismatch, engine.ErrModeMismatch, codes.FailedPrecondition, http.StatusConflict, ExitRefused,
 		"request no mode to take the lock in the mode that it has, or change its policy with `leased policy set`"},
 	{CodeHeld, engine.ErrHeld, codes.FailedPrecondition, http.StatusConflict, ExitHeld,
@@ -119,8 +121,6 @@ var kinds = []Kind{
 		"try again when the member has caught up"},
 	{CodeNotLeader, ErrNotLeader, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
 		"send the request to the leader; if none is known, try again in a moment"},
-	{CodeUnauthenticated, ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
-		"authenticate with a secret from `leased user add`: the header \"Authorization: Bearer SECRET\", or for commands --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
 	{CodeUnreachable, ErrUnreachable, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
 		"check that the service runs and that the address is right; `leased dev` starts one, and commands take the address from --endpoint or LEASED_ENDPOINT"},
 	{CodeUnavailable, engine.ErrUnavailable, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
