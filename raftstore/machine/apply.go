@@ -170,7 +170,7 @@ func (m *Machine) checkModes(q *engine.Request) (Result, bool) {
 	for _, name := range q.Resources {
 		p := m.policies.For(name)
 		if p.Next != engine.AnyMode {
-			return Result{Code: Moving, Mode: p.Mode, Next: p.Next, Resource: name}, false
+			return Result{Code: Migrating, Mode: p.Mode, Next: p.Next, Resource: name}, false
 		}
 		if mode := modeOf(p); mode != engine.Correctness || q.Mode == engine.Efficiency {
 			return Result{Code: WrongMode, Mode: mode, Resource: name}, false

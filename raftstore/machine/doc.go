@@ -14,8 +14,8 @@
 //   - [Command]: [Lead], [OpenSession], [CloseSession], [Acquire], [Release],
 //     [Expire], [Break], [EndDelay] for locks; [RaiseFloor], [EndSessions],
 //     [MarkRestored] after a rollback of the log.
-//   - [Move]: a migration to another mode, by [SetPolicy], [DeletePolicy], [AbortMove],
-//     [FinishMove].
+//   - [Migration]: a migration to another mode, by [SetPolicy], [DeletePolicy], [AbortMigration],
+//     [FinishMigration].
 //   - [Efficiency]: the fleet and its tokens, by [SetFleet], [FinishFleet],
 //     [AssignRange], [RaiseCeiling], [Reconcile], [FinishReconcile].
 //   - [Result] and [Event]: the answer to the proposer, and the changes for everyone.

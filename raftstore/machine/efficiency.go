@@ -58,8 +58,8 @@ type Efficiency struct {
 	ReconcileVersion uint64
 	// Assigned are the members that got a range in this fleet.
 	Assigned []string
-	// Moves are the migrations in progress.
-	Moves []Move
+	// Migrations are the migrations in progress.
+	Migrations []Migration
 }
 
 // Range has the tokens that were assigned to a Redis node: above Floor, up to Ceiling.
@@ -75,7 +75,7 @@ type Range struct {
 func (m *Machine) Efficiency() Efficiency {
 	return Efficiency{Version: m.version, Fleet: m.fleet, Next: m.nextFleet, NextVersion: m.nextVersion, NextNow: m.nextNow,
 		NextForce: m.nextForce, Floor: m.floor, Ceiling: m.ceiling, Fresh: !m.used, Ready: m.ready, Restored: m.restored,
-		ReconcileVersion: m.reconciled, Assigned: slices.Clone(m.assigned), Moves: m.Moves()}
+		ReconcileVersion: m.reconciled, Assigned: slices.Clone(m.assigned), Migrations: m.Migrations()}
 }
 
 // Topology returns the topology. It is not Ready while the fleet changes: a node of the

@@ -246,7 +246,7 @@ func TestValidate(t *testing.T) {
 		write(ann, 1, "a", "a"), permit(ann, 1, 0, "a"), permit(ann, 1, engine.MaxPermits+1, "a"), free(ann, 0),
 		&Break{Resource: "a"}, &Break{Resource: "", Token: 1}, &EndDelay{Delay: 1}, mode("x", engine.AnyMode, 0),
 		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: -1}}, &RaiseFloor{By: fencing.MaxToken + 1},
-		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, Next: engine.Efficiency}}, &FinishMove{Prefix: "a"}, &FinishFleet{}, &FinishReconcile{},
+		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, Next: engine.Efficiency}}, &FinishMigration{Prefix: "a"}, &FinishFleet{}, &FinishReconcile{},
 		&SetFleet{Fleet: engine.Fleet{Namespace: "n"}}, &SetFleet{Fleet: engine.Fleet{Namespace: "n", Addresses: []string{"a:1", "b:1"}, MaxTTL: time.Second}},
 		&AssignRange{Member: "a:1"}, &AssignRange{Join: "j"}, &RaiseCeiling{To: fencing.MaxToken + 1}, &Reconcile{Ceiling: fencing.MaxToken + 1},
 		&Reconcile{Version: maxVersion + 1}, &MarkRestored{Version: maxCount}, &MarkRestored{Ceiling: fencing.MaxToken + 1}, &SetMemberAPI{Address: "a:1"},

@@ -52,7 +52,7 @@ func (m *Machine) Attempt(id engine.SessionID, incarnation uint64, nonce engine.
 	return Result{Code: Ended}
 }
 
-// Routable reports whether this machine may grant the locks: it returns Done, or Moving
+// Routable reports whether this machine may grant the locks: it returns Done, or Migrating
 // or WrongMode for the first lock that it may not grant.
 func (m *Machine) Routable(resources []fencing.Resource) Result {
 	if result, ok := m.checkModes(&engine.Request{Resources: resources}); !ok {

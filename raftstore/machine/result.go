@@ -37,15 +37,15 @@ const (
 	Busy
 	// Exhausted: there are no tokens left.
 	Exhausted
-	// Moving: a lock, or a policy, is migrating from Mode to Next.
-	Moving
+	// Migrating: a lock, or a policy, is migrating from Mode to Next.
+	Migrating
 	// NotReady: the log has not caught up with the Redis nodes.
 	NotReady
 )
 
 var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", Held: "held", Ended: "ended",
 	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
-	Moving: "moving", NotReady: "not ready"}
+	Migrating: "migrating", NotReady: "not ready"}
 
 // String returns the name of c.
 func (c Code) String() string {
@@ -60,9 +60,9 @@ type Result struct {
 	Code       Code
 	Token      fencing.Token    // of Granted
 	Slot       int              // of Granted
-	Mode       engine.Mode      // of Granted, WrongMode and Moving
-	Next       engine.Mode      // of Moving
-	Resource   fencing.Resource // of WrongMode, Moving and Busy: the lock
+	Mode       engine.Mode      // of Granted, WrongMode and Migrating
+	Next       engine.Mode      // of Migrating
+	Resource   fencing.Resource // of WrongMode, Migrating and Busy: the lock
 	Generation uint64           // of Lead
 	Version    uint64           // the new version, of commands that change the topology
 	Range      *Range           // of AssignRange

@@ -97,7 +97,7 @@ func showResult(r Result) string {
 	if r.Code == Busy {
 		text += " " + string(r.Resource)
 	}
-	if r.Code == Moving {
+	if r.Code == Migrating {
 		text += fmt.Sprintf(" %s to %s", r.Mode, r.Next)
 	}
 	if r.Range != nil {

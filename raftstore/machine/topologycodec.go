@@ -10,9 +10,9 @@ func decodeTopologyCommand(r *reader, op byte) Command {
 	case opDeletePolicy:
 		return &DeletePolicy{Prefix: r.text(), Version: r.uint(), Now: r.bool()}
 	case opAbortMove:
-		return &AbortMove{Prefix: r.text()}
+		return &AbortMigration{Prefix: r.text()}
 	case opFinishMove:
-		return &FinishMove{Prefix: r.text(), Version: r.uint()}
+		return &FinishMigration{Prefix: r.text(), Version: r.uint()}
 	case opSetFleet:
 		return &SetFleet{Fleet: r.fleet(), Version: r.uint(), Now: r.bool(), Force: r.bool()}
 	case opFinishFleet:
@@ -49,12 +49,12 @@ func (c *DeletePolicy) encode(w *writer) {
 	w.bool(c.Now)
 }
 
-func (c *AbortMove) encode(w *writer) {
+func (c *AbortMigration) encode(w *writer) {
 	w.byte(opAbortMove)
 	w.text(c.Prefix)
 }
 
-func (c *FinishMove) encode(w *writer) {
+func (c *FinishMigration) encode(w *writer) {
 	w.byte(opFinishMove)
 	w.text(c.Prefix)
 	w.uint(c.Version)

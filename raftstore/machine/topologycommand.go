@@ -14,7 +14,7 @@ import (
 // skip the wait of a migration to correctness mode.
 //
 // Applied again during the migration, it may change the policy's timings or set Now. It
-// cannot change the direction: that needs AbortMove.
+// cannot change the direction: that needs AbortMigration.
 type SetPolicy struct {
 	Policy  engine.Policy
 	Version uint64
@@ -29,14 +29,14 @@ type DeletePolicy struct {
 	Now     bool
 }
 
-// AbortMove ends the migration of a prefix. Its locks keep their old mode.
-type AbortMove struct {
+// AbortMigration ends the migration of a prefix. Its locks keep their old mode.
+type AbortMigration struct {
 	Prefix string
 }
 
-// FinishMove completes the migration of a prefix that Version started. Its locks then
+// FinishMigration completes the migration of a prefix that Version started. Its locks then
 // have the new mode. Applied twice, it is a no-op.
-type FinishMove struct {
+type FinishMigration struct {
 	Prefix  string
 	Version uint64
 }
@@ -125,9 +125,9 @@ func (c *SetPolicy) validate() error {
 
 func (c *DeletePolicy) validate() error { return nil }
 
-func (c *AbortMove) validate() error { return nil }
+func (c *AbortMigration) validate() error { return nil }
 
-func (c *FinishMove) validate() error { return validVersion(c.Version) }
+func (c *FinishMigration) validate() error { return validVersion(c.Version) }
 
 func (c *SetFleet) validate() error { return validateFleet(c.Fleet) }
 

@@ -32,7 +32,7 @@ func TestPolicies(t *testing.T) {
 			{expect(engine.Correctness, write(ann, 2, "a")), "granted #1", "ann/2 granted a #1"},
 			{mode("xx", engine.Correctness, 0), "done v2", ""}, // the longest prefix decides
 			{mode("x", engine.Efficiency, 0), "done v3", ""},
-			{&FinishMove{Prefix: "x", Version: 3}, "done v4", ""},
+			{&FinishMigration{Prefix: "x", Version: 3}, "done v4", ""},
 			{expect(engine.Correctness, write(ann, 3, "x1")), "wrong mode x1 is efficiency", ""},
 			{expect(engine.Efficiency, write(ann, 4, "x1")), "wrong mode x1 is efficiency", ""},
 			{write(ann, 5, "b", "x2"), "wrong mode x2 is efficiency", ""},
@@ -61,19 +61,19 @@ func TestMovesToEfficiency(t *testing.T) {
 			{try(write(eve, 1, "a2", "c")), "moving correctness to efficiency", ""},
 			{expect(engine.Efficiency, write(eve, 2, "a2")), "moving correctness to efficiency", ""},
 			{write(eve, 3, "c"), "granted #3", "eve/3 granted c #3"}, // others go on
-			{&FinishMove{Prefix: "a", Version: 2}, "busy a1 v2", ""},
-			{&FinishMove{Prefix: "a", Version: 1}, "outdated v2", ""},
-			{&FinishMove{Prefix: "b", Version: 3}, "outdated v2", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "busy a1 v2", ""},
+			{&FinishMigration{Prefix: "a", Version: 1}, "outdated v2", ""},
+			{&FinishMigration{Prefix: "b", Version: 3}, "outdated v2", ""},
 			{free(ann, 1), "done", "ann/1 released a1 #1"},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{write(bob, 1, "a1"), "wrong mode a1 is efficiency", ""},
 		}},
 		{"a waiter that was told may ask again, with the same attempt", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
 			{mode("a", engine.Efficiency, 0), "done v2", "bob/1 cancelled a1"},
-			{&AbortMove{Prefix: "a"}, "done v3", ""},
+			{&AbortMigration{Prefix: "a"}, "done v3", ""},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
 			{free(ann, 1), "done", "ann/1 released a1 #1, bob/1 granted a1 #2"},
 		}},
@@ -82,19 +82,19 @@ func TestMovesToEfficiency(t *testing.T) {
 			{write(bob, 1, "slow2"), "granted #2", "bob/1 granted slow2 #2"},
 			{&Break{Resource: "slow2", Token: 2}, "done", "bob/1 broken slow2 #2, slow2 delayed 6"},
 			{mode("slow", engine.Efficiency, 0), "done v2", ""},
-			{&FinishMove{Prefix: "slow", Version: 2}, "busy slow1 v2", ""},
+			{&FinishMigration{Prefix: "slow", Version: 2}, "busy slow1 v2", ""},
 			{now(mode("slow", engine.Efficiency, 0)), "done v3", "ann/1 broken slow1 #1, slow2 opened"},
 			{now(mode("slow", engine.Efficiency, 0)), "done v3", ""},
 			{write(ann, 1, "slow1"), "ended", ""},
-			{&FinishMove{Prefix: "slow", Version: 2}, "done v4", ""},
+			{&FinishMigration{Prefix: "slow", Version: 2}, "done v4", ""},
 		}},
 		{"a lock-delay keeps its lock from moving", []step{
 			{write(ann, 1, "slow1"), "granted #1", "ann/1 granted slow1 #1"},
 			{mode("slow", engine.Efficiency, 0), "done v2", ""},
 			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired slow1 #1, slow1 delayed 5"},
-			{&FinishMove{Prefix: "slow", Version: 2}, "busy slow1 v2", ""},
+			{&FinishMigration{Prefix: "slow", Version: 2}, "busy slow1 v2", ""},
 			{&EndDelay{Resource: "slow1", Delay: 5, Generation: 1}, "done", "slow1 opened"},
-			{&FinishMove{Prefix: "slow", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "slow", Version: 2}, "done v3", ""},
 		}},
 		{"a set leaves the queue of its other locks too", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
@@ -114,11 +114,11 @@ func TestMovesToEfficiency(t *testing.T) {
 			{write(ann, 2, "a/2"), "granted #2", "ann/2 granted a/2 #2"},
 			{now(mode("a", engine.Efficiency, 0)), "done v3", "ann/2 broken a/2 #2"},
 			{write(bob, 1, "a/1/x"), "queued", "bob/1 queued a/1/x"},
-			{&FinishMove{Prefix: "a", Version: 3}, "done v4", ""},
+			{&FinishMigration{Prefix: "a", Version: 3}, "done v4", ""},
 			{&DeletePolicy{Prefix: "a/1"}, "done v5", "bob/1 cancelled a/1/x"}, // now they follow
-			{&FinishMove{Prefix: "a/1", Version: 5}, "busy a/1/x v5", ""},
+			{&FinishMigration{Prefix: "a/1", Version: 5}, "busy a/1/x v5", ""},
 			{free(ann, 1), "done", "ann/1 released a/1/x #1"},
-			{&FinishMove{Prefix: "a/1", Version: 5}, "done v6", ""},
+			{&FinishMigration{Prefix: "a/1", Version: 5}, "done v6", ""},
 			{&DeletePolicy{Prefix: "a/1"}, "not held v6", ""},
 			{write(bob, 1, "a/1/x"), "wrong mode a/1/x is efficiency", ""},
 		}},
@@ -132,22 +132,22 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 		{"there and back", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{now(mode("a", engine.Efficiency, 0)), "done v2", "ann/1 broken a #1"},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{mode("a", engine.Correctness, 0), "done v4", ""},
 			{write(ann, 2, "a"), "moving efficiency to correctness", ""},
 			{write(ann, 3, "b"), "granted #2", "ann/3 granted b #2"},
-			{&FinishMove{Prefix: "a", Version: 4}, "done v5", ""},
+			{&FinishMigration{Prefix: "a", Version: 4}, "done v5", ""},
 			{write(ann, 2, "a"), "granted #4294967298", "ann/2 granted a #4294967298"},
 		}},
 		{"a range that was assigned meanwhile", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v4", ""},
 			{&Reconcile{}, "done v5", ""},
 			{&FinishReconcile{Version: 5}, "done v6", ""},
 			{mode("a", engine.Correctness, 0), "done v7", ""},
 			{&AssignRange{Member: "r1:1", Join: "j"}, "done (1, 2] v7", ""},
-			{&FinishMove{Prefix: "a", Version: 7}, "done v8", ""},
+			{&FinishMigration{Prefix: "a", Version: 7}, "done v8", ""},
 			{write(ann, 1, "a"), "granted #8589934593", "ann/1 granted a #8589934593"},
 		}},
 		{"no tokens left for the other mode", []step{
@@ -157,19 +157,19 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 		}},
 		{"not while the ceiling may be a forgotten one", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v4", ""},
 			{mode("a", engine.Correctness, 0), "done v5", ""},
-			{&FinishMove{Prefix: "a", Version: 5}, "not ready v5", ""},
+			{&FinishMigration{Prefix: "a", Version: 5}, "not ready v5", ""},
 			{&Reconcile{Ceiling: 7 << 32}, "done v6", ""},
-			{&FinishMove{Prefix: "a", Version: 5}, "not ready v6", ""},
+			{&FinishMigration{Prefix: "a", Version: 5}, "not ready v6", ""},
 			{&FinishReconcile{Version: 6}, "done v7", ""},
-			{&FinishMove{Prefix: "a", Version: 5}, "done v8", ""},
+			{&FinishMigration{Prefix: "a", Version: 5}, "done v8", ""},
 			{write(ann, 1, "a"), "granted #47244640257", "ann/1 granted a #47244640257"}, // above 11 << 32
 		}},
 	})
 	m := played(t, &RaiseFloor{By: 10}, mode("a", engine.Efficiency, 0))
-	require.Equal(t, Efficiency{Version: 1, Floor: 10, Ceiling: 10 + 1<<32, Fresh: true, Moves: []Move{
+	require.Equal(t, Efficiency{Version: 1, Floor: 10, Ceiling: 10 + 1<<32, Fresh: true, Migrations: []Migration{
 		{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 1}}}, m.Efficiency())
 }
 
@@ -181,17 +181,17 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 			{mode("a", engine.Correctness, 0), "moving correctness to efficiency v2", ""},
 			{&DeletePolicy{Prefix: "a"}, "moving correctness to efficiency v2", ""},
 			{&SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency, TTL: time.Hour}}, "done v3", ""},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v4", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v4", ""},
 		}},
 		{"a deletion that is under way", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{&DeletePolicy{Prefix: "a"}, "done v4", ""},
 			{&DeletePolicy{Prefix: "a"}, "done v4", ""},
 			{&DeletePolicy{Prefix: "a", Now: true}, "done v5", ""},
 			{mode("a", engine.Efficiency, 0), "moving efficiency to correctness v5", ""},
 			{mode("a", engine.Correctness, 0), "done v6", ""}, // keep the policy after all
-			{&FinishMove{Prefix: "a", Version: 4}, "done v7", ""},
+			{&FinishMigration{Prefix: "a", Version: 4}, "done v7", ""},
 			{&DeletePolicy{Prefix: "a"}, "done v8", ""},
 		}},
 		{"no lock joins a move that began without it", []step{
@@ -202,32 +202,32 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 			{write(ann, 1, "a/2"), "granted #1", "ann/1 granted a/2 #1"},
 			{mode("a/3", engine.Efficiency, 0), "done v5", ""},
 			{write(ann, 2, "a/3"), "moving correctness to efficiency", ""},
-			{&FinishMove{Prefix: "a", Version: 3}, "done v6", ""},
+			{&FinishMigration{Prefix: "a", Version: 3}, "done v6", ""},
 			{write(ann, 2, "a/3"), "moving correctness to efficiency", ""},
 		}},
 		{"an aborted move leaves the old mode, whatever happened above it", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{mode("a/1", engine.Correctness, 0), "done v4", ""},
 			{mode("a", engine.Correctness, 0), "done v5", ""},
-			{&FinishMove{Prefix: "a", Version: 5}, "done v6", ""},
-			{&AbortMove{Prefix: "a/1"}, "done v7", ""},
+			{&FinishMigration{Prefix: "a", Version: 5}, "done v6", ""},
+			{&AbortMigration{Prefix: "a/1"}, "done v7", ""},
 			{write(ann, 1, "a/1"), "wrong mode a/1 is efficiency", ""},
-			{&AbortMove{Prefix: "a/1"}, "not held v7", ""},
+			{&AbortMigration{Prefix: "a/1"}, "not held v7", ""},
 		}},
 		{"a deletion ends with the mode that it moved to, whatever happened above it", []step{
 			{mode("a/1", engine.Efficiency, 0), "done v2", ""},
-			{&FinishMove{Prefix: "a/1", Version: 2}, "done v3", ""},
+			{&FinishMigration{Prefix: "a/1", Version: 2}, "done v3", ""},
 			{&DeletePolicy{Prefix: "a/1"}, "done v4", ""},
 			{mode("a", engine.Efficiency, 0), "done v5", ""},
-			{&FinishMove{Prefix: "a", Version: 5}, "done v6", ""},
-			{&FinishMove{Prefix: "a/1", Version: 4}, "done v7", ""},
+			{&FinishMigration{Prefix: "a", Version: 5}, "done v6", ""},
+			{&FinishMigration{Prefix: "a/1", Version: 4}, "done v7", ""},
 			{write(ann, 1, "a/1"), "granted #8589934593", "ann/1 granted a/1 #8589934593"},
 		}},
 		{"an aborted move of a new prefix leaves nothing behind", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{&AbortMove{Prefix: "a"}, "done v3", ""},
-			{&FinishMove{Prefix: "a", Version: 2}, "done v3", ""}, // too late, and without effect
+			{&AbortMigration{Prefix: "a"}, "done v3", ""},
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""}, // too late, and without effect
 			{&DeletePolicy{Prefix: "a"}, "not held v3", ""},
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 		}},
@@ -240,23 +240,23 @@ func TestMoveIsShown(t *testing.T) {
 	target := engine.Policy{Prefix: "a", Mode: engine.Efficiency, TTL: time.Minute}
 	m := played(t, &Lead{}, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: before},
 		as(1, write(ann, 1, "a1", "b")), as(1, write(ann, 2, "a2")), as(1, write(ann, 3, "b2")), &SetPolicy{Policy: target})
-	require.Equal(t, []Move{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Holders: 2}}, m.Moves())
+	require.Equal(t, []Migration{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Holders: 2}}, m.Migrations())
 	require.Equal(t, engine.Policy{Prefix: "a", Mode: engine.Correctness, Next: engine.Efficiency, TTL: time.Minute}, m.Topology().Policies.All()[0])
 	_, err := m.Topology().ModeOf("a7")
 	require.Equal(t, &engine.MigratingError{Resource: "a7", From: engine.Correctness, To: engine.Efficiency}, err)
 	other, err := Restore(m.Snapshot())
 	require.NoError(t, err)
 
-	m.Apply(&AbortMove{Prefix: "a"})
-	require.Empty(t, m.Moves())
+	m.Apply(&AbortMigration{Prefix: "a"})
+	require.Empty(t, m.Migrations())
 	require.Equal(t, []engine.Policy{before}, m.Topology().Policies.All())
 
 	other.Apply(&SetPolicy{Policy: target, Now: true})
-	require.Equal(t, []Move{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Now: true}}, other.Moves())
-	other.Apply(&FinishMove{Prefix: "a", Version: 2})
+	require.Equal(t, []Migration{{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 2, Now: true}}, other.Migrations())
+	other.Apply(&FinishMigration{Prefix: "a", Version: 2})
 	require.Equal(t, []engine.Policy{target}, other.Topology().Policies.All())
 	other.Apply(&DeletePolicy{Prefix: "a"})
-	require.Equal(t, []Move{{Prefix: "a", From: engine.Efficiency, To: engine.Correctness, Version: 5, Delete: true}}, other.Moves())
-	require.Equal(t, Moving, other.Routable([]fencing.Resource{"b", "a1"}).Code)
+	require.Equal(t, []Migration{{Prefix: "a", From: engine.Efficiency, To: engine.Correctness, Version: 5, Delete: true}}, other.Migrations())
+	require.Equal(t, Migrating, other.Routable([]fencing.Resource{"b", "a1"}).Code)
 	require.Equal(t, Done, other.Routable([]fencing.Resource{"b"}).Code)
 }

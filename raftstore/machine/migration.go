@@ -20,8 +20,8 @@ type move struct {
 	existed bool          // there was a policy before
 }
 
-// Move describes a migration in progress.
-type Move struct {
+// Migration describes a migration in progress.
+type Migration struct {
 	Prefix   string
 	From, To engine.Mode
 	// Version is the version that started the migration. A Redis node that has reached
@@ -35,12 +35,12 @@ type Move struct {
 	Holders int
 }
 
-// Moves returns the migrations in progress, by prefix.
-func (m *Machine) Moves() []Move {
-	var moves []Move
+// Migrations returns the migrations in progress, by prefix.
+func (m *Machine) Migrations() []Migration {
+	var moves []Migration
 	for _, prefix := range sortedKeys(m.moves) {
 		mv, entry := m.moves[prefix], m.entry(prefix)
-		moves = append(moves, Move{Prefix: prefix, From: entry.Mode, To: entry.Next, Version: mv.version, Now: mv.now,
+		moves = append(moves, Migration{Prefix: prefix, From: entry.Mode, To: entry.Next, Version: mv.version, Now: mv.now,
 			Delete: mv.delete, Holders: len(m.closedLocks(prefix))})
 	}
 	return moves
@@ -146,7 +146,7 @@ func (m *Machine) hasten(prefix string, mv *move, now bool) {
 	m.breakHolders(prefix)
 }
 
-func (c *AbortMove) apply(m *Machine) Result {
+func (c *AbortMigration) apply(m *Machine) Result {
 	mv := m.moves[c.Prefix]
 	if mv == nil {
 		return Result{Code: NotHeld, Version: m.version}
@@ -162,7 +162,7 @@ func (c *AbortMove) apply(m *Machine) Result {
 	return Result{Code: Done, Version: m.version}
 }
 
-func (c *FinishMove) apply(m *Machine) Result {
+func (c *FinishMigration) apply(m *Machine) Result {
 	mv := m.moves[c.Prefix]
 	switch {
 	case mv == nil && c.Version <= m.version: // already finished, or aborted
@@ -287,7 +287,7 @@ func (m *Machine) parent(prefix string) engine.Policy {
 // movingResult refuses a change of a policy because of a migration.
 func (m *Machine) movingResult(prefix string) Result {
 	entry := m.entry(prefix)
-	return Result{Code: Moving, Mode: entry.Mode, Next: entry.Next, Version: m.version}
+	return Result{Code: Migrating, Mode: entry.Mode, Next: entry.Next, Version: m.version}
 }
 
 // isMoving reports whether a lock is changing its mode.
