@@ -7,17 +7,16 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// clock is the clock of one machine. It runs at its own rate, can be set, and
-// can stand still while real time goes on.
+// clock is the clock of one host. It has its own rate, and can be set and stopped.
 type clock struct {
 	mu      sync.Mutex
-	read    time.Time // of the bubble, when passed was right
+	read    time.Time // time of the bubble at the last update
 	passed  time.Duration
-	boot    time.Duration // goes on while the machine is suspended
+	boot    time.Duration // continues while the host is suspended
 	rate    float64
-	own     float64 // the rate that it began with
+	own     float64 // the initial rate
 	stopped bool
-	deep    bool // stopped, and nothing on the machine notices
+	deep    bool // boot is stopped, too
 	start   time.Time
 }
 
@@ -28,7 +27,7 @@ func newClock(rate float64) *clock {
 	return &clock{read: now, start: now, rate: rate, own: rate}
 }
 
-// advance brings the readings up to the bubble's time. The caller holds mu.
+// advance updates the readings to the time of the bubble. The caller holds mu.
 func (c *clock) advance() {
 	now := time.Now()
 	step := time.Duration(float64(now.Sub(c.read)) * c.rate)
@@ -49,10 +48,10 @@ func (c *clock) Now() engine.Instant {
 	return engine.NewInstant(c.start.Add(c.passed), c.boot)
 }
 
-// Time is what a wall clock on the machine shows.
+// Time returns the wall clock of the host.
 func (c *clock) Time() time.Time { return c.Now().Time() }
 
-// jump sets the clock by d, forward or back.
+// jump moves the clock by d, forward or back.
 func (c *clock) jump(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,9 +60,8 @@ func (c *clock) jump(d time.Duration) {
 	c.boot += d
 }
 
-// setRate makes the clock run faster or slower than time. It reports whether one
-// that runs right, or at its own rate, goes wrong by that: not one that stands,
-// nor one that is wrong already.
+// setRate changes the rate of the clock. It reports whether a sound clock became unsound:
+// not one that is stopped or already unsound.
 func (c *clock) setRate(rate float64) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,8 +71,8 @@ func (c *clock) setRate(rate float64) (changed bool) {
 	return changed
 }
 
-// stop makes the clock stand still, as in a suspend. Deep: also the one that
-// should go on in suspend. It reports whether the clock ran.
+// stop stops the clock, as in a suspend; with deep also the reading that continues in a
+// suspend. It reports whether the clock was running.
 func (c *clock) stop(deep bool) (ran bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +82,7 @@ func (c *clock) stop(deep bool) (ran bool) {
 	return ran
 }
 
-// resume lets it run again, from where it stood.
+// resume restarts the clock.
 func (c *clock) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,27 +14,27 @@ import (
 	raftreplica "github.com/leased-project/leased/raftstore/replica"
 )
 
-// patience ends a run that hangs. It is virtual, and no measure of speed.
-const patience = 10 * time.Minute
+// runTimeout ends a run that hangs, in virtual time.
+const runTimeout = 10 * time.Minute
 
-// member is a place for a node: its disk stays when the node crashes.
+// member is a host: its disk survives a crash of its node.
 type member struct {
-	name string
-	busy chan struct{} // held by the one fault that changes disk and node
-	disk *disk
-	wire *wire
-	node *raftstore.Node // nil while it is down
+	name      string
+	busy      chan struct{} // held by the fault that changes disk and node
+	disk      *disk
+	transport *memTransport
+	node      *raftstore.Node // nil while it is down
 }
 
-// cluster is nodes of the product on an in-memory network.
+// cluster is a cluster of raftstore nodes on an in-memory network.
 type cluster struct {
-	story   *story
-	witness *witness
-	network *network
-	diary   *diary
-	config  raftstore.Config
+	history     *history
+	logObserver *logObserver
+	network     *network
+	logBuffer   *logBuffer
+	config      raftstore.Config
 
-	leaving chan struct{} // held while a member is out of the cluster
+	leaving chan struct{} // held while a member is removed
 
 	mu      sync.Mutex
 	members []*member
@@ -42,16 +42,16 @@ type cluster struct {
 	work    sync.WaitGroup
 }
 
-// view is the nodes that clients can ask.
+// view is the set of nodes that clients can reach.
 type view struct {
 	nodes   []*raftstore.Node
 	backend *raftstore.Backend
 }
 
-// startCluster starts a cluster of some size: one node begins, the others join.
-func startCluster(s *story, size int, seed uint64) (*cluster, error) {
-	d := &diary{}
-	c := &cluster{story: s, witness: newWitness(s), network: newNetwork(seed), diary: d, leaving: make(chan struct{}, 1),
+// startCluster starts a cluster: one node bootstraps, the others join.
+func startCluster(s *history, size int, seed uint64) (*cluster, error) {
+	d := &logBuffer{}
+	c := &cluster{history: s, logObserver: newLogObserver(s), network: newNetwork(seed), logBuffer: d, leaving: make(chan struct{}, 1),
 		config: raftstore.Config{Logger: d.logger(), Clock: engine.MonotonicClock(),
 			SnapshotEntries: 64, SnapshotInterval: 10 * time.Second}}
 	for i := range size {
@@ -65,7 +65,7 @@ func startCluster(s *story, size int, seed uint64) (*cluster, error) {
 	if err := first.Bootstrap(); err != nil {
 		return c, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	defer cancel()
 	for _, m := range c.members[1:] {
 		if err := c.join(ctx, m); err != nil {
@@ -75,39 +75,39 @@ func startCluster(s *story, size int, seed uint64) (*cluster, error) {
 	return c, nil
 }
 
-// open starts the node of a member, on what its disk has. One that ends at once,
-// because its disk is too slow, is started again.
+// open starts the node of a member from its disk. A node that ends at once, because its
+// disk is too slow, is started again.
 func (c *cluster) open(m *member) error {
 	for range 100 {
-		node, wire, err := c.start(m)
+		node, transport, err := c.start(m)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", m.name, err)
 		}
 		if node != nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			m.node, m.wire = node, wire
-			return c.look()
+			m.node, m.transport = node, transport
+			return c.refresh()
 		}
-		c.network.unplug(wire)
+		c.network.detach(transport)
 		wait(context.Background(), time.Second)
 	}
-	return fmt.Errorf("open %s: it never starts", m.name)
+	return fmt.Errorf("open %s: the node does not start", m.name)
 }
 
-// start makes one try. The node is nil if it ended, and with it the goroutine
-// that started it, as a process would.
-func (c *cluster) start(m *member) (*raftstore.Node, *wire, error) {
+// start starts the node once. The node is nil if it ended during the start, which ends
+// the goroutine, like a process.
+func (c *cluster) start(m *member) (*raftstore.Node, *memTransport, error) {
 	config := c.config
-	config.ID, config.Storage, config.Observer = m.name, m.disk.open(), &replica{c.witness, m.name}
-	wire := c.network.plug(m.name)
-	config.Transport = wire
+	config.ID, config.Storage, config.Observer = m.name, m.disk.open(), &replica{c.logObserver, m.name}
+	transport := c.network.attach(m.name)
+	config.Transport = transport
 	config.Fatal = func(err error) {
 		var diverged *raftreplica.DivergenceError
 		if errors.As(err, &diverged) {
-			c.story.broken("%v", err)
+			c.history.broken("%v", err)
 		}
-		c.network.unplug(wire)
+		c.network.detach(transport)
 	}
 	var node *raftstore.Node
 	var err error
@@ -117,11 +117,11 @@ func (c *cluster) start(m *member) (*raftstore.Node, *wire, error) {
 		node, err = raftstore.Open(config)
 	}()
 	<-ended
-	return node, wire, err
+	return node, transport, err
 }
 
-// look makes a new view. The caller holds mu.
-func (c *cluster) look() error {
+// refresh makes a new view. The caller holds mu.
+func (c *cluster) refresh() error {
 	v := &view{}
 	for _, m := range c.members {
 		if m.node != nil {
@@ -129,7 +129,7 @@ func (c *cluster) look() error {
 		}
 	}
 	if len(v.nodes) == 0 {
-		return nil // clients go on with the old ones, in vain
+		return nil // clients keep the old nodes
 	}
 	var err error
 	v.backend, err = raftstore.NewBackend(v.nodes...) // as in the server: clients try again
@@ -137,7 +137,7 @@ func (c *cluster) look() error {
 	return err
 }
 
-// nodes are those that are up.
+// nodes returns the nodes that are up.
 func (c *cluster) nodes() []*raftstore.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *cluster) nodes() []*raftstore.Node {
 	return up
 }
 
-// leader is a node that leads, nil if there is none.
+// leader returns a node that leads, or nil.
 func (c *cluster) leader() *raftstore.Node {
 	nodes := c.nodes()
 	if i := slices.IndexFunc(nodes, (*raftstore.Node).Leads); i >= 0 {
@@ -159,8 +159,7 @@ func (c *cluster) leader() *raftstore.Node {
 	return nil
 }
 
-// crash ends a node as a loss of power does: nothing more leaves it or reaches
-// its disk.
+// crash ends a node like a power loss: it sends nothing more and writes nothing more.
 func (c *cluster) crash(m *member) {
 	c.mu.Lock()
 	node := m.node
@@ -169,12 +168,12 @@ func (c *cluster) crash(m *member) {
 	if node == nil {
 		return
 	}
-	c.network.unplug(m.wire)
+	c.network.detach(m.transport)
 	m.disk.crash()
-	_ = node.Close() // what it would still write is lost
+	_ = node.Close() // its last writes are lost
 }
 
-// revive opens a node again that has ended by itself. The caller holds m.
+// revive restarts a node that ended by itself. The caller holds m.
 func (c *cluster) revive(m *member) error {
 	if m.node.Failure() == nil {
 		return nil
@@ -183,16 +182,16 @@ func (c *cluster) revive(m *member) error {
 	return c.open(m)
 }
 
-// join brings a member into the cluster, again and again until it is in.
+// join adds a member to the cluster, with retries.
 func (c *cluster) join(ctx context.Context, m *member) error {
-	return c.insist(ctx, func(leader *raftstore.Node) error {
+	return c.retryOnLeader(ctx, func(leader *raftstore.Node) error {
 		if err := c.revive(m); err != nil {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		err := m.node.Join(limited, leader)
-		if errors.Is(err, engine.ErrInvalid) { // it has begun to join under a leader that was deposed: once more
+		if errors.Is(err, engine.ErrInvalid) { // it began to join under a deposed leader: start over
 			c.crash(m)
 			m.disk = newDisk()
 			return errors.Join(c.open(m), leader.Remove(limited, m.name), err)
@@ -201,45 +200,43 @@ func (c *cluster) join(ctx context.Context, m *member) error {
 	})
 }
 
-// remove takes a member out of the cluster.
+// remove removes a member from the cluster.
 func (c *cluster) remove(ctx context.Context, m *member) error {
-	return c.insist(ctx, func(leader *raftstore.Node) error {
+	return c.retryOnLeader(ctx, func(leader *raftstore.Node) error {
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		return leader.Remove(limited, m.name)
 	})
 }
 
-// settle waits until every node has what is committed, and knows that all of
-// them vote. The engine refuses
-// to elect a node that the voter does not know as one yet: if the others that
-// know of a promotion lose their data before all do, nobody can ever be elected.
-// The caller holds mine.
-func (c *cluster) settle(ctx context.Context, mine *member) error {
+// waitForVoters waits until every node has applied all committed entries and knows all
+// voters. A node does not vote for one that it does not know as a voter: if the nodes that
+// know a promotion lose their data first, no leader can be elected. The caller holds mine.
+func (c *cluster) waitForVoters(ctx context.Context, mine *member) error {
 	for ctx.Err() == nil {
 		if err := c.revive(mine); err != nil {
 			return err
 		}
-		settled, commit := 0, uint64(0)
+		ready, commit := 0, uint64(0)
 		if leader := c.leader(); leader != nil {
 			commit = leader.Status().Commit
 		}
 		for _, n := range c.nodes() {
 			members := n.Members()
 			if commit > 0 && n.Status().Applied >= commit && len(members) == len(c.members) && !slices.ContainsFunc(members, func(m raftstore.Member) bool { return !m.Voter }) {
-				settled++
+				ready++
 			}
 		}
-		if settled == len(c.members) {
+		if ready == len(c.members) {
 			return nil
 		}
 		wait(ctx, 200*time.Millisecond)
 	}
-	return fmt.Errorf("not all nodes know of each other by the end: %w", context.Cause(ctx))
+	return fmt.Errorf("wait for all voters: %w", context.Cause(ctx))
 }
 
-// insist is an operator who tries until it works.
-func (c *cluster) insist(ctx context.Context, do func(leader *raftstore.Node) error) error {
+// retryOnLeader repeats an operation on the current leader until it succeeds.
+func (c *cluster) retryOnLeader(ctx context.Context, do func(leader *raftstore.Node) error) error {
 	err := errors.New("no leader")
 	for ctx.Err() == nil {
 		if leader := c.leader(); leader != nil {
@@ -249,11 +246,11 @@ func (c *cluster) insist(ctx context.Context, do func(leader *raftstore.Node) er
 		}
 		wait(ctx, 200*time.Millisecond)
 	}
-	return fmt.Errorf("not done by the end: %w (last: %w)", context.Cause(ctx), err)
+	return fmt.Errorf("no success on a leader: %w (last error: %w)", context.Cause(ctx), err)
 }
 
-// agree waits until all nodes stand at one entry, and tells their histories. One
-// that stays behind for minutes after the last fault is replaced, and said to be.
+// agree waits until all nodes have applied the same entries, and records their hashes. A
+// node that stays behind for minutes after the last fault is replaced and reported.
 func (c *cluster) agree(ctx context.Context) error {
 	for tries := 0; ; tries++ {
 		var indexes []uint64
@@ -264,10 +261,10 @@ func (c *cluster) agree(ctx context.Context) error {
 			break
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the nodes stand at %v\n%s", indexes, c.state())
+			return fmt.Errorf("the nodes are at indexes %v\n%s", indexes, c.state())
 		}
 		if tries == 3000 { // five minutes
-			c.leaveBehind(ctx, slices.Min(indexes))
+			c.replaceLagging(ctx, slices.Min(indexes))
 		}
 		wait(ctx, 100*time.Millisecond)
 	}
@@ -275,26 +272,26 @@ func (c *cluster) agree(ctx context.Context) error {
 	return nil
 }
 
-// leaveBehind replaces the nodes that stand where others do not.
-func (c *cluster) leaveBehind(ctx context.Context, index uint64) {
-	fmt.Fprintf(os.Stderr, "a node stays at %d, and nobody knows why:\n%s", index, c.state())
+// replaceLagging replaces the nodes that are stuck at an index.
+func (c *cluster) replaceLagging(ctx context.Context, index uint64) {
+	fmt.Fprintf(os.Stderr, "a node is stuck at index %d for unknown reasons:\n%s", index, c.state())
 	for _, n := range c.nodes() {
 		if m := c.named(n.ID()); n.Status().Chain.Index == index {
 			m.busy <- struct{}{}
-			c.replace(ctx, m, "left-behind")
+			c.replace(ctx, m, "lagging")
 			<-m.busy
 		}
 	}
 }
 
-// applied tells how far every node is.
+// applied records the chain hash of every node.
 func (c *cluster) applied() {
 	for _, n := range c.nodes() {
-		c.witness.applied(n)
+		c.logObserver.applied(n)
 	}
 }
 
-// close ends all nodes.
+// close stops all nodes.
 func (c *cluster) close() {
 	c.work.Wait()
 	for _, n := range c.nodes() {

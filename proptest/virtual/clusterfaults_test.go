@@ -8,40 +8,40 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-// nodeFaults are what can happen to a cluster.
-var nodeFaults = []string{"isolate-leader", "isolate", "mute", "deaf", "split", "slow-network", "crash", "crash-all",
+// nodeFaults are the faults of a cluster.
+var nodeFaults = []string{"isolate-leader", "isolate", "no-outbound", "no-inbound", "split", "slow-network", "crash", "crash-all",
 	"crash-empty", "slow-disk", "transfer", "leave"}
 
-// ways are the directions between one node and all others.
-func (c *cluster) ways(name string, out, in bool) (ways []way) {
+// links returns the links between one node and all others.
+func (c *cluster) links(name string, out, in bool) (links []link) {
 	for _, m := range c.members {
 		if m.name == name {
 			continue
 		}
 		if out {
-			ways = append(ways, way{name, m.name})
+			links = append(links, link{name, m.name})
 		}
 		if in {
-			ways = append(ways, way{m.name, name})
+			links = append(links, link{m.name, name})
 		}
 	}
-	return ways
+	return links
 }
 
-// split are the ways between two parts of the cluster.
-func (c *cluster) split(mask int) (ways []way) {
+// split returns the links between two parts of the cluster.
+func (c *cluster) split(mask int) (links []link) {
 	for i, a := range c.members {
 		for j, b := range c.members {
 			if mask>>i&1 != mask>>j&1 {
-				ways = append(ways, way{a.name, b.name})
+				links = append(links, link{a.name, b.name})
 			}
 		}
 	}
-	return ways
+	return links
 }
 
-// strike makes something happen to the cluster, and returns when it is over.
-func (c *cluster) strike(ctx context.Context, f fault) {
+// inject injects a fault into the cluster, and returns when it is over.
+func (c *cluster) inject(ctx context.Context, f fault) {
 	m := c.members[f.target%len(c.members)]
 	if f.kind == "isolate-leader" || f.kind == "transfer" {
 		if leader := c.leader(); leader != nil {
@@ -51,27 +51,27 @@ func (c *cluster) strike(ctx context.Context, f fault) {
 	c.applied()
 	switch f.kind {
 	case "isolate", "isolate-leader":
-		c.sever(f, m, c.ways(m.name, true, true))
-	case "mute": // it hears, and nobody hears it
-		c.sever(f, m, c.ways(m.name, true, false))
-	case "deaf":
-		c.sever(f, m, c.ways(m.name, false, true))
+		c.cutLinks(f, m, c.links(m.name, true, true))
+	case "no-outbound":
+		c.cutLinks(f, m, c.links(m.name, true, false))
+	case "no-inbound":
+		c.cutLinks(f, m, c.links(m.name, false, true))
 	case "split":
-		c.sever(f, m, c.split(f.dice))
+		c.cutLinks(f, m, c.split(f.random))
 	case "slow-network":
-		mend, worse := c.network.hamper(c.ways(m.name, true, true), time.Duration(f.dice)*8*time.Millisecond, f.dice%60)
-		c.story.count(f, m.name, worse && f.lasts > 0)
+		mend, worse := c.network.degrade(c.links(m.name, true, true), time.Duration(f.random)*8*time.Millisecond, f.random%60)
+		c.history.count(f, m.name, worse && f.lasts > 0)
 		wait(ctx, f.lasts)
 		mend()
 	default:
-		c.strikeMember(ctx, m, f)
+		c.injectMember(ctx, m, f)
 	}
 	c.applied()
 }
 
-func (c *cluster) sever(f fault, m *member, ways []way) {
-	mend, torn := c.network.sever(ways)
-	c.story.count(f, m.name, torn && f.lasts > 0)
+func (c *cluster) cutLinks(f fault, m *member, links []link) {
+	mend, effective := c.network.cutLinks(links)
+	c.history.count(f, m.name, effective && f.lasts > 0)
 	wait(context.Background(), f.lasts)
 	mend()
 }
@@ -85,8 +85,8 @@ func (c *cluster) named(name string) *member {
 	return nil
 }
 
-// strikeMember is for faults that open and close nodes: one at a time for each.
-func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
+// injectMember injects a fault that opens and closes nodes, one at a time per node.
+func (c *cluster) injectMember(ctx context.Context, m *member, f fault) {
 	var struck []*member
 	for _, one := range c.members {
 		if one != m && f.kind != "crash-all" {
@@ -102,12 +102,12 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 	if len(struck) == 0 {
 		return
 	}
-	if f.kind == "leave" || f.kind == "crash-empty" { // a majority keeps its data, or nothing is promised
+	if f.kind == "leave" || f.kind == "crash-empty" { // a majority must keep its data
 		c.leaving <- struct{}{}
 		defer func() { <-c.leaving }()
-		c.must(c.settle(ctx, m))
+		c.must(c.waitForVoters(ctx, m))
 	}
-	c.story.count(f, m.name, m.suffers(f))
+	c.history.count(f, m.name, m.suffers(f))
 	switch f.kind {
 	case "crash", "crash-all":
 		for _, one := range struck {
@@ -117,45 +117,45 @@ func (c *cluster) strikeMember(ctx context.Context, m *member, f fault) {
 		for _, one := range struck {
 			c.must(c.open(one))
 		}
-	case "slow-disk": // beyond the node's own deadline it ends
-		m.disk.setSlow(time.Duration(f.dice*f.dice) * time.Millisecond)
+	case "slow-disk": // the node ends when a write exceeds its deadline
+		m.disk.setSlow(time.Duration(f.random*f.random) * time.Millisecond)
 		wait(ctx, f.lasts)
 		m.disk.setSlow(0)
-		wait(ctx, 2*raftstore.DefaultStoreDeadline) // a write that began late may still end the node
-	case "transfer": // not beside a crash: the engine then never answers (hashicorp/raft 498), which a bubble cannot bear
-		_ = m.node.Transfer(ctx, "") // if it fails it leads on, or another does
-	case "crash-empty": // as it happens: it is back on an empty disk before anyone knows
+		wait(ctx, 2*raftstore.DefaultStoreDeadline) // a late write may still end the node
+	case "transfer": // not during a crash: the engine may never answer (hashicorp/raft 498)
+		_ = m.node.Transfer(ctx, "") // after a failure this or another node leads
+	case "crash-empty": // it restarts with an empty disk before it is removed
 		c.crash(m)
 		wait(ctx, f.lasts)
 		c.reset(ctx, m)
-	case "leave": // it is stopped then, and its folder emptied
+	case "leave": // it is removed, then its disk is emptied
 		c.must(c.remove(ctx, m))
 		wait(ctx, f.lasts)
 		c.reset(ctx, m)
 	}
 }
 
-// suffers reports whether a fault that opens or closes nodes changes anything:
-// all do but a disk that is no slower, and a leader that does not lead.
+// suffers reports whether a fault has an effect: not a disk that is no slower, nor a
+// transfer from a node that does not lead.
 func (m *member) suffers(f fault) bool {
 	switch f.kind {
 	case "slow-disk":
-		return f.dice > 0 && f.lasts > 0
+		return f.random > 0 && f.lasts > 0
 	case "transfer":
 		return m.node.Leads()
 	}
 	return true
 }
 
-// must tells of something that has to work in the end.
+// must records the failure of an operation that has to succeed.
 func (c *cluster) must(err error) {
 	if err != nil {
-		c.story.broken("%v", err)
+		c.history.broken("%v", err)
 	}
 }
 
-// supervise opens nodes again that have ended by themselves, until ctx ends, and
-// replaces those that the engine has brought into a loop.
+// supervise restarts nodes that ended by themselves, and replaces nodes in a snapshot
+// loop, until ctx ends.
 func (c *cluster) supervise(ctx context.Context) {
 	made := map[*disk]int{}
 	for ctx.Err() == nil {
@@ -184,24 +184,24 @@ func (c *cluster) supervise(ctx context.Context) {
 	}
 }
 
-// loopSnapshots is how many snapshots a second are no coincidence.
+// loopSnapshots is the number of snapshots per second that indicates a loop.
 const loopSnapshots = 50
 
-// replace is what an operator does with a node that is sent the same snapshot
-// again and again: the engine keeps an entry of a former leader right behind it,
-// and refuses what comes instead (hashicorp/raft 697).
+// replace replaces a node, like an operator. A node may receive the same snapshot for
+// ever: the engine keeps an entry of a former leader behind it and refuses the next one
+// (hashicorp/raft 697).
 func (c *cluster) replace(ctx context.Context, m *member, fault string) {
 	select {
 	case c.leaving <- struct{}{}:
 		defer func() { <-c.leaving }()
 	default:
-		return // another is out: later
+		return // another member is removed: retry later
 	}
-	c.story.fault(fault, m.name)
+	c.history.fault(fault, m.name)
 	c.reset(ctx, m)
 }
 
-// reset empties a member that is down or of no use, and brings it back.
+// reset restarts a member with an empty disk and joins it again.
 func (c *cluster) reset(ctx context.Context, m *member) {
 	c.crash(m)
 	m.disk = newDisk()
@@ -210,20 +210,20 @@ func (c *cluster) reset(ctx context.Context, m *member) {
 	c.must(c.join(ctx, m))
 }
 
-// restore takes a snapshot, lets time pass, and puts the cluster back to it.
+// restore saves a snapshot, waits, and restores it.
 func (c *cluster) restore(ctx context.Context, after time.Duration) {
 	var saved bytes.Buffer
-	c.must(c.insist(ctx, func(leader *raftstore.Node) error {
+	c.must(c.retryOnLeader(ctx, func(leader *raftstore.Node) error {
 		saved.Reset()
 		_, err := leader.SaveSnapshot(ctx, &saved)
 		return err
 	}))
 	wait(ctx, after)
-	c.story.fault("restore", "cluster")
-	c.must(c.insist(ctx, func(leader *raftstore.Node) error {
-		c.witness.expectRestore(leader.ID())
+	c.history.fault("restore", "cluster")
+	c.must(c.retryOnLeader(ctx, func(leader *raftstore.Node) error {
+		c.logObserver.expectRestore(leader.ID())
 		_, err := leader.RestoreSnapshot(ctx, bytes.NewReader(saved.Bytes()))
-		c.witness.expectRestore("")
+		c.logObserver.expectRestore("")
 		return err
 	}))
 }

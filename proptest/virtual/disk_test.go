@@ -10,10 +10,10 @@ import (
 	"github.com/leased-project/leased/raftstore"
 )
 
-var errCrashed = errors.New("the machine has crashed")
+var errCrashed = errors.New("the host has crashed")
 
-// disk is what a node keeps: it outlives the node. A write can take long, and
-// after a crash nothing more of the node's earlier life reaches it.
+// disk is the disk of a host, which survives a crash of its node. A write can be slow.
+// Writes of a crashed node fail.
 type disk struct {
 	*raftstore.Storage
 	snapshots snapshots
@@ -25,14 +25,14 @@ type disk struct {
 
 func newDisk() *disk { return &disk{Storage: raftstore.MemoryStorage()} }
 
-// setSlow makes every write take so long.
+// setSlow sets the duration of every write.
 func (d *disk) setSlow(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.slow = by
 }
 
-// crash ends the present life.
+// crash makes the writes of the running node fail.
 func (d *disk) crash() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,22 +40,22 @@ func (d *disk) crash() {
 	d.slow = 0
 }
 
-// open begins a life.
+// open returns the storage of a new node.
 func (d *disk) open() *raftstore.Storage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := &head{disk: d, life: d.life}
+	h := &handle{disk: d, life: d.life}
 	return &raftstore.Storage{Log: &diskLog{d.Log, h}, Stable: &diskStable{d.Stable, h}, Snapshots: &diskSnapshots{&d.snapshots, h}, Close: func() error { return nil }}
 }
 
-// head is the way of one life to the disk.
-type head struct {
+// handle is the access of one node to the disk.
+type handle struct {
 	disk *disk
 	life int
 }
 
-// write does what changes the disk, if the life lasts.
-func (h *head) write(do func() error) error {
+// write changes the disk, unless the node has crashed.
+func (h *handle) write(do func() error) error {
 	h.disk.mu.Lock()
 	slow := h.disk.slow
 	h.disk.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *head) write(do func() error) error {
 
 type diskLog struct {
 	raft.LogStore
-	head *head
+	handle *handle
 }
 
 // StoreLog appends an entry.
@@ -80,25 +80,25 @@ func (l *diskLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log
 
 // StoreLogs appends entries.
 func (l *diskLog) StoreLogs(logs []*raft.Log) error {
-	return l.head.write(func() error { return l.LogStore.StoreLogs(logs) })
+	return l.handle.write(func() error { return l.LogStore.StoreLogs(logs) })
 }
 
 // DeleteRange removes entries.
 func (l *diskLog) DeleteRange(low, high uint64) error {
-	return l.head.write(func() error { return l.LogStore.DeleteRange(low, high) })
+	return l.handle.write(func() error { return l.LogStore.DeleteRange(low, high) })
 }
 
 type diskStable struct {
 	raft.StableStore
-	head *head
+	handle *handle
 }
 
-// Set keeps a value.
+// Set stores a value.
 func (s *diskStable) Set(key, value []byte) error {
-	return s.head.write(func() error { return s.StableStore.Set(key, value) })
+	return s.handle.write(func() error { return s.StableStore.Set(key, value) })
 }
 
-// SetUint64 keeps a number.
+// SetUint64 stores a number.
 func (s *diskStable) SetUint64(key []byte, value uint64) error {
-	return s.head.write(func() error { return s.StableStore.SetUint64(key, value) })
+	return s.handle.write(func() error { return s.StableStore.SetUint64(key, value) })
 }

@@ -1,35 +1,34 @@
-// Package virtual runs the product itself under faults, in virtual time: hours
-// of a cluster in seconds.
+// Package virtual runs whole clusters under faults in virtual time: hours of a cluster in
+// seconds.
 //
-// What it does not give: a seed that replays. The schedule of faults is drawn by
-// rapid and can be run again and shortened; which goroutine runs first within a
-// moment is not. Nor real disks, sockets and processes.
+// A run cannot be replayed exactly. rapid draws and shrinks the schedule of faults, but
+// the order of goroutines at one moment is not controlled. Disks, sockets and processes
+// are not real.
 //
-// Each history is a bubble of testing/synctest. In it run
+// Each run is a bubble of testing/synctest. It contains
 //
-//   - the correctness mode: raftstore nodes with the engine hashicorp/raft, on
-//     its in-memory transport, with a log in memory that outlives a node;
+//   - the correctness mode: raftstore nodes with hashicorp/raft on its in-memory
+//     transport, and a log in memory that survives a node;
 //   - the efficiency mode: redlockadapter with go-redis and the Lua scripts, on
 //     miniredis;
-//   - lease.Client, each with a clock of its own, and memgate in front of what
-//     they change.
+//   - lease.Client instances, each with a clock of its own, and memgate in front of the
+//     data that they change.
 //
-// Virtual are all timers, timeouts, deadlines and delays of these, and the
-// clocks of clients and Redis servers, which can be set, stopped and made to run
-// at another rate. The nodes of the correctness mode read the bubble's clock;
-// they are not given one that runs wrong. Replaced are network, disk, and what a
-// Redis server says of itself (INFO), which miniredis does not know.
-// Unlike in Redis, a clock of miniredis that is set back makes no key live
-// longer. A process is paused at its border: it says and hears nothing, though
-// its timers fire.
+// All timers and timeouts are virtual, and so are the clocks of clients and Redis
+// servers, which faults can set, stop and speed up. The nodes of the correctness mode
+// read the clock of the bubble. Network, disk and the INFO of a Redis server are
+// replaced. Unlike in Redis, setting the clock of miniredis back does not prolong keys. A
+// paused process sends and receives nothing, although its timers fire.
 //
-// A bubble has three rules that shape the code. Time stands still while anyone
-// waits for a mutex, so that no lock of the product may be a mutex that is held
-// over I/O. Every goroutine must end, so that leadership is not transferred
-// beside a crash: the engine may then never answer (hashicorp/raft 498). Timers
-// belong to a bubble, so that pools of them are emptied between two.
+// A bubble imposes three rules. Time stands still while a goroutine waits for a mutex, so
+// production code must not hold a mutex during I/O. Every goroutine must end, so
+// leadership is not transferred during a crash: the engine may then never answer
+// (hashicorp/raft 498). Timers belong to a bubble, so pools of them are emptied between
+// runs.
 //
-// The nouns, in reading order: story, which tells package property what happens;
-// process and worker, who use leases; registers, what they change; cluster,
-// network, disk and witness; fleet, cable and weather; fault.
+// Files, in reading order: correctness_test.go and efficiency_test.go, the tests;
+// history_test.go, the recorded history; process_test.go and worker_test.go, the clients;
+// register_test.go, the data; cluster_test.go, network_test.go, disk_test.go and
+// logobserver_test.go, the Raft cluster; redisfleet_test.go and link_test.go, the Redis
+// servers and their connections; faults_test.go and clusterfaults_test.go, the faults.
 package virtual

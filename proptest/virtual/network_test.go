@@ -12,117 +12,115 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// rpcTimeout is after what time a node gives a call to a peer up.
+// rpcTimeout bounds a call to a peer.
 const rpcTimeout = 100 * time.Millisecond
 
 var errNoAnswer = errors.New("no answer")
 
-// way is one direction between two nodes.
-type way struct{ from, to string }
+// link is one direction between two nodes.
+type link struct{ from, to string }
 
-// network carries calls between nodes. Each direction can be cut, made slow or
-// made to lose messages by itself, so that a call can be carried out and its
-// answer lost.
+// network delivers calls between nodes. Each direction can be cut, delayed or lossy by
+// itself, so that a call may be executed and its answer lost.
 type network struct {
-	mu    sync.Mutex
-	wires map[string]*wire // of the nodes that are up
-	cut   map[way]int      // by how many faults
-	slow  map[way]time.Duration
-	lossy map[way]int // percent
-	dice  *rand.Rand
+	mu         sync.Mutex
+	transports map[string]*memTransport // of the nodes that are up
+	cut        map[link]int             // number of faults that cut it
+	slow       map[link]time.Duration
+	lossy      map[link]int // percent
+	random     *rand.Rand
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{wires: map[string]*wire{}, cut: map[way]int{}, slow: map[way]time.Duration{}, lossy: map[way]int{},
-		dice: rand.New(rand.NewPCG(seed, 1))}
+	return &network{transports: map[string]*memTransport{}, cut: map[link]int{}, slow: map[link]time.Duration{}, lossy: map[link]int{},
+		random: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// wire is a transport.Transport on the engine's in-memory transport.
-type wire struct {
+// memTransport is a transport.Transport on the engine's in-memory transport.
+type memTransport struct {
 	*raft.InmemTransport
 	network *network
 	name    string
 }
 
-var _ transport.Transport = (*wire)(nil)
+var _ transport.Transport = (*memTransport)(nil)
 
-// plug connects a node that is opened, in the place of an earlier life of it.
-func (n *network) plug(name string) *wire {
+// attach connects a started node, in place of its predecessor.
+func (n *network) attach(name string) *memTransport {
 	_, inmem := raft.NewInmemTransportWithTimeout(raft.ServerAddress(name), rpcTimeout)
-	w := &wire{InmemTransport: inmem, network: n, name: name}
+	w := &memTransport{InmemTransport: inmem, network: n, name: name}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for other, peer := range n.wires {
+	for other, peer := range n.transports {
 		if other != name {
 			peer.Connect(raft.ServerAddress(name), inmem)
 			inmem.Connect(raft.ServerAddress(other), peer.InmemTransport)
 		}
 	}
-	n.wires[name] = w
+	n.transports[name] = w
 	return w
 }
 
-// unplug cuts a node off that crashes.
-func (n *network) unplug(w *wire) {
+// detach disconnects a crashed node.
+func (n *network) detach(w *memTransport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.wires[w.name] != w {
+	if n.transports[w.name] != w {
 		return
 	}
-	delete(n.wires, w.name)
-	for _, peer := range n.wires {
+	delete(n.transports, w.name)
+	for _, peer := range n.transports {
 		peer.Disconnect(raft.ServerAddress(w.name))
 	}
 	w.DisconnectAll()
 }
 
-// open reports whether messages of two nodes that are up take a way. The caller
-// holds mu.
-func (n *network) open(w way) bool {
-	return n.cut[w] == 0 && n.wires[w.from] != nil && n.wires[w.to] != nil
+// open reports whether a link is usable and both nodes are up. The caller holds mu.
+func (n *network) open(w link) bool {
+	return n.cut[w] == 0 && n.transports[w.from] != nil && n.transports[w.to] != nil
 }
 
-// sever cuts some ways, and returns what mends them, and whether one was open.
-func (n *network) sever(ways []way) (mend func(), torn bool) {
+// cutLinks cuts links. It returns a function that repairs them, and whether one was open.
+func (n *network) cutLinks(links []link) (mend func(), effective bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, w := range ways {
-		torn = torn || n.open(w)
+	for _, w := range links {
+		effective = effective || n.open(w)
 		n.cut[w]++
 	}
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		for _, w := range ways {
+		for _, w := range links {
 			n.cut[w]--
 		}
-	}, torn
+	}, effective
 }
 
-// hamper makes some ways slow and lossy, until mended. It reports whether one
-// that is open got worse.
-func (n *network) hamper(ways []way, delay time.Duration, lossy int) (mend func(), worse bool) {
+// degrade makes links slow and lossy until mend is called. It reports whether an open
+// link got worse.
+func (n *network) degrade(links []link, delay time.Duration, lossy int) (mend func(), worse bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, w := range ways {
+	for _, w := range links {
 		worse = worse || n.open(w) && (delay > n.slow[w] || lossy > n.lossy[w])
 		n.slow[w], n.lossy[w] = delay, lossy
 	}
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		for _, w := range ways {
+		for _, w := range links {
 			delete(n.slow, w)
 			delete(n.lossy, w)
 		}
 	}, worse
 }
 
-// pass takes a message along a way.
-func (n *network) pass(w way) error {
+// pass delivers a message.
+func (n *network) pass(w link) error {
 	n.mu.Lock()
-	lost := n.cut[w] > 0 || n.dice.IntN(100) < n.lossy[w]
-	delay := time.Duration(n.dice.Int64N(int64(n.slow[w] + time.Millisecond)))
+	lost := n.cut[w] > 0 || n.random.IntN(100) < n.lossy[w]
+	delay := time.Duration(n.random.Int64N(int64(n.slow[w] + time.Millisecond)))
 	n.mu.Unlock()
 	if lost {
 		<-time.After(rpcTimeout)
@@ -132,38 +130,38 @@ func (n *network) pass(w way) error {
 	return nil
 }
 
-// call takes a request to a peer, and its answer back.
-func (w *wire) call(target raft.ServerAddress, do func() error) error {
-	if err := w.network.pass(way{w.name, string(target)}); err != nil {
+// call delivers a request and its answer.
+func (w *memTransport) call(target raft.ServerAddress, do func() error) error {
+	if err := w.network.pass(link{w.name, string(target)}); err != nil {
 		return err
 	}
 	if err := do(); err != nil {
 		return err
 	}
-	return w.network.pass(way{string(target), w.name})
+	return w.network.pass(link{string(target), w.name})
 }
 
 // AppendEntries carries entries and heartbeats.
-func (w *wire) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (w *memTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.AppendEntries(id, target, args, resp) })
 }
 
 // RequestVote carries a request for a vote.
-func (w *wire) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (w *memTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.RequestVote(id, target, args, resp) })
 }
 
-// RequestPreVote carries the question whether a vote would be given.
-func (w *wire) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+// RequestPreVote carries a pre-vote request.
+func (w *memTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.RequestPreVote(id, target, args, resp) })
 }
 
-// InstallSnapshot carries a state.
-func (w *wire) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+// InstallSnapshot carries a snapshot.
+func (w *memTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return w.call(target, func() error { return w.InmemTransport.InstallSnapshot(id, target, args, resp, data) })
 }
 
-// TimeoutNow carries the order to stand for election.
-func (w *wire) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+// TimeoutNow carries the request to start an election.
+func (w *memTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	return w.call(target, func() error { return w.InmemTransport.TimeoutNow(id, target, args, resp) })
 }

@@ -15,45 +15,45 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// process is one program that uses leases: a client of the product, its clock,
-// and the border that all it says and hears crosses. A paused process says and
-// hears nothing. Its timers fire, but nothing that they do can leave it.
+// process is a program that uses leases: a lease.Client, its clock, and the boundary that
+// all its messages cross. A paused process sends and receives nothing. Its timers fire
+// without effect on others.
 type process struct {
-	story  *story
-	name   string
-	number int
-	clock  *clock
-	client *lease.Client
-	// rename is how the judge knows a grant.
+	history *history
+	name    string
+	number  int
+	clock   *clock
+	client  *lease.Client
+	// rename returns the identity of a grant for the property checker.
 	rename func(property.Attempt, fencing.Token) property.Attempt
-	// disconnect ends its way to the service.
+	// disconnect closes its connection to the service.
 	disconnect func()
-	post       *post // nil if what it says arrives at once
+	delivery   *delivery // nil for direct calls
 
 	mu     sync.Mutex
-	paused chan struct{} // closed when it goes on; nil while it runs
+	paused chan struct{} // closed on resume; nil while it runs
 	held   map[held]property.Attempt
 	ended  map[property.Attempt]bool
-	gone   bool           // nobody is left to hear of anything
-	work   sync.WaitGroup // of the service only while not gone
+	gone   bool           // it is closed
+	work   sync.WaitGroup // no new work once gone
 }
 
-// held is how a lease is found again.
+// held identifies a lease.
 type held struct {
 	resource fencing.Resource
 	token    fencing.Token
 }
 
-// newProcess starts a process. connect is its way to the service.
-func newProcess(s *story, number int, rate float64, connect func(*process) (engine.Backend, error), policy engine.Policy) (*process, error) {
-	p := &process{story: s, name: fmt.Sprint("client ", number), number: number, clock: newClock(rate),
+// newProcess starts a process. connect returns its backend.
+func newProcess(s *history, number int, rate float64, connect func(*process) (engine.Backend, error), policy engine.Policy) (*process, error) {
+	p := &process{history: s, name: fmt.Sprint("client ", number), number: number, clock: newClock(rate),
 		held: map[held]property.Attempt{}, ended: map[property.Attempt]bool{},
 		rename: func(a property.Attempt, _ fencing.Token) property.Attempt { return a }}
 	backend, err := connect(p)
 	if err != nil {
 		return nil, err
 	}
-	p.client, err = lease.New(border{backend, p}, lease.WithClock(p.clock), lease.WithPolicies(policy), lease.WithName(p.name))
+	p.client, err = lease.New(boundary{backend, p}, lease.WithClock(p.clock), lease.WithPolicies(policy), lease.WithName(p.name))
 	return p, err
 }
 
@@ -70,7 +70,7 @@ func (p *process) step() {
 	}
 }
 
-// pause makes the process stand still. It reports whether it ran before.
+// pause pauses the process. It reports whether the process was running.
 func (p *process) pause() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *process) pause() bool {
 		return false
 	}
 	p.paused = make(chan struct{})
-	p.story.tell(property.Event{Kind: property.Paused, Who: p.name})
+	p.history.record(property.Event{Kind: property.Paused, Who: p.name})
 	return true
 }
 
@@ -86,33 +86,33 @@ func (p *process) resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.paused != nil {
-		p.story.tell(property.Event{Kind: property.Resumed, Who: p.name})
+		p.history.record(property.Event{Kind: property.Resumed, Who: p.name})
 		close(p.paused)
 		p.paused = nil
 	}
 }
 
-// told notes a grant that has crossed the border.
-func (p *process) told(attempt property.Attempt, name fencing.Resource, token fencing.Token) {
+// acquired records a grant that the process received.
+func (p *process) acquired(attempt property.Attempt, name fencing.Resource, token fencing.Token) {
 	attempt = p.rename(attempt, token)
 	p.mu.Lock()
 	p.held[held{name, token}] = attempt
 	p.mu.Unlock()
-	p.story.tell(property.Event{Kind: property.Acquired, Who: p.name, Resource: name, Attempt: attempt, Token: token})
+	p.history.record(property.Event{Kind: property.Acquired, Who: p.name, Resource: name, Attempt: attempt, Token: token})
 }
 
-// begin notes that work begins, and reports false if it is over already.
+// begin records the start of work under a lease. It reports false if the lease has ended.
 func (p *process) begin(name fencing.Resource, token fencing.Token) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended[p.held[held{name, token}]] {
 		return false
 	}
-	p.story.begins(name, token)
+	p.history.begins(name, token)
 	return true
 }
 
-// over tells, once, that the process works under a grant no more.
+// over records, once, that the process stops working under a grant.
 func (p *process) over(name fencing.Resource, token fencing.Token) {
 	p.mu.Lock()
 	attempt, known := p.held[held{name, token}]
@@ -120,13 +120,13 @@ func (p *process) over(name fencing.Resource, token fencing.Token) {
 	p.ended[attempt] = true
 	p.mu.Unlock()
 	if first {
-		p.story.ends(name, token)
-		p.story.tell(property.Event{Kind: property.Ended, Who: p.name, Resource: name, Attempt: attempt, Token: token})
+		p.history.ends(name, token)
+		p.history.record(property.Event{Kind: property.Ended, Who: p.name, Resource: name, Attempt: attempt, Token: token})
 	}
 }
 
-// hear takes news from the service, which must not be blocked by a pause.
-func (p *process) hear(news func()) {
+// receive handles a notification of the service, which a pause must not block.
+func (p *process) receive(news func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.gone {
@@ -134,7 +134,7 @@ func (p *process) hear(news func()) {
 	}
 }
 
-// close ends the client. What it could not tell the service runs out.
+// close closes the client. Unreleased leases expire.
 func (p *process) close() error {
 	p.resume()
 	p.clock.resume()
@@ -149,23 +149,23 @@ func (p *process) close() error {
 		p.disconnect()
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s cannot be closed: %w", p.name, err)
+		return fmt.Errorf("close %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// border is a engine.Backend as a process sees it.
-type border struct {
+// boundary is the backend of a process.
+type boundary struct {
 	engine.Backend
 	process *process
 }
 
 // Open starts a session.
-func (b border) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
-	s := &borderSession{process: b.process, id: config.ID, grants: map[engine.Nonce]held{}}
+func (b boundary) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
+	s := &boundarySession{process: b.process, id: config.ID, grants: map[engine.Nonce]held{}}
 	if lost := config.Lost; lost != nil {
 		config.Lost = func(nonce engine.Nonce, err error) {
-			b.process.hear(func() {
+			b.process.receive(func() {
 				b.process.step()
 				s.over(nonce)
 				lost(nonce, err)
@@ -182,15 +182,15 @@ func (b border) Open(ctx context.Context, config engine.SessionConfig) (engine.S
 	return s, nil
 }
 
-// Inspect tells who holds a lock.
-func (b border) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
+// Inspect returns holders and waiters.
+func (b boundary) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	b.process.step()
 	defer b.process.step()
 	return b.Backend.Inspect(ctx, resource)
 }
 
-// borderSession tells the judge what is asked for and granted.
-type borderSession struct {
+// boundarySession records requests and grants.
+type boundarySession struct {
 	process *process
 	id      engine.SessionID
 	inner   engine.Session
@@ -203,11 +203,11 @@ func attemptOf(id engine.SessionID, nonce engine.Nonce) property.Attempt {
 	return property.Attempt(fmt.Sprintf("%s:%d", id.String()[:12], nonce))
 }
 
-// Acquire asks for a grant.
-func (s *borderSession) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
+// Acquire requests a grant.
+func (s *boundarySession) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	p, name, attempt := s.process, request.Resources[0], attemptOf(s.id, request.Nonce)
 	p.step()
-	p.story.tell(property.Event{Kind: property.Requested, Who: p.name, Resource: name, Attempt: attempt})
+	p.history.record(property.Event{Kind: property.Requested, Who: p.name, Resource: name, Attempt: attempt})
 	grant, err := send(ctx, p, func(ctx context.Context) (engine.Grant, error) { return s.inner.Acquire(ctx, request) })
 	p.step()
 	switch {
@@ -215,15 +215,15 @@ func (s *borderSession) Acquire(ctx context.Context, request engine.Request) (en
 		s.mu.Lock()
 		s.grants[request.Nonce] = held{name, grant.Token}
 		s.mu.Unlock()
-		p.told(attempt, name, grant.Token)
+		p.acquired(attempt, name, grant.Token)
 	case errors.Is(err, engine.ErrHeld) && !errors.Is(err, engine.ErrUncertain) && ctx.Err() == nil:
-		p.story.tell(property.Event{Kind: property.Denied, Who: p.name, Resource: name, Attempt: attempt})
+		p.history.record(property.Event{Kind: property.Denied, Who: p.name, Resource: name, Attempt: attempt})
 	}
 	return grant, err
 }
 
-// over tells that a grant is used no more.
-func (s *borderSession) over(nonce engine.Nonce) {
+// over records that a grant is no longer used.
+func (s *boundarySession) over(nonce engine.Nonce) {
 	s.mu.Lock()
 	h, ok := s.grants[nonce]
 	s.mu.Unlock()
@@ -232,15 +232,15 @@ func (s *borderSession) over(nonce engine.Nonce) {
 	}
 }
 
-// Renew prolongs the session.
-func (s *borderSession) Renew(ctx context.Context) ([]engine.Nonce, error) {
+// Renew extends the session.
+func (s *boundarySession) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	s.process.step()
 	defer s.process.step()
 	return send(ctx, s.process, s.inner.Renew)
 }
 
 // Release ends an attempt.
-func (s *borderSession) Release(ctx context.Context, nonce engine.Nonce) error {
+func (s *boundarySession) Release(ctx context.Context, nonce engine.Nonce) error {
 	s.process.step()
 	s.over(nonce)
 	defer s.process.step()
@@ -249,7 +249,7 @@ func (s *borderSession) Release(ctx context.Context, nonce engine.Nonce) error {
 }
 
 // Close ends the session.
-func (s *borderSession) Close(ctx context.Context) error {
+func (s *boundarySession) Close(ctx context.Context) error {
 	s.process.step()
 	s.mu.Lock()
 	nonces := slices.Collect(maps.Keys(s.grants))

@@ -7,20 +7,20 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// rdb is a copy of a server's data, as a file on its disk would be.
+// rdb is a copy of a server's data, like an RDB file.
 type rdb struct {
 	hashes  map[string]map[string]string
 	strings map[string]string
 	sets    map[string]map[string]float64 // with scores
 }
 
-// copy returns the data as it is now.
+// copy returns the current data.
 func (s *redisServer) copy() rdb {
 	d := rdb{map[string]map[string]string{}, map[string]string{}, map[string]map[string]float64{}}
 	for _, key := range s.mini.Keys() {
 		switch s.mini.Type(key) {
 		case "hash":
-			fields, _ := s.mini.HKeys(key) // a key that is gone since is not in the copy
+			fields, _ := s.mini.HKeys(key) // an expired key is not copied
 			d.hashes[key] = map[string]string{}
 			for _, field := range fields {
 				d.hashes[key][field] = s.mini.HGet(key, field)
@@ -34,7 +34,7 @@ func (s *redisServer) copy() rdb {
 	return d
 }
 
-// putBack replaces the data of a server that is stopped.
+// putBack replaces the data of a stopped server.
 func (s *redisServer) putBack(d rdb) {
 	s.mini.FlushAll()
 	for key, fields := range d.hashes {
@@ -43,7 +43,7 @@ func (s *redisServer) putBack(d rdb) {
 		}
 	}
 	for key, value := range d.strings {
-		_ = s.mini.Set(key, value) // it fails for other types only
+		_ = s.mini.Set(key, value) // fails only for other types
 	}
 	for key, members := range d.sets {
 		for member, score := range members {
@@ -52,7 +52,7 @@ func (s *redisServer) putBack(d rdb) {
 	}
 }
 
-// top is the largest token that any life of the node has accepted, or its floor.
+// top returns the largest accepted token or floor of any life of the node.
 func (d rdb) top() (top fencing.Token) {
 	for key, fields := range d.hashes {
 		if !strings.HasSuffix(key, ":node") {

@@ -10,16 +10,16 @@ import (
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
-// registers is the storage: a version for each resource, behind the gate of the
-// product. It tells what it does in the order in which it does it.
+// registers is the storage: a version for each resource behind memgate. It records its
+// operations in order.
 type registers struct {
-	story *story
-	mu    sync.Mutex // so that telling and doing are one step
-	gate  *memgate.Gate[uint64]
+	history *history
+	mu      sync.Mutex // makes an operation and its record atomic
+	gate    *memgate.Gate[uint64]
 }
 
-func newRegisters(s *story) *registers {
-	return &registers{story: s, gate: memgate.New[uint64](fencing.Rule{})}
+func newRegisters(s *history) *registers {
+	return &registers{history: s, gate: memgate.New[uint64](fencing.Rule{})}
 }
 
 func (r *registers) event(kind property.Kind, name fencing.Resource, token fencing.Token) property.Event {
@@ -32,23 +32,23 @@ func (r *registers) enter(name fencing.Resource, token fencing.Token) error {
 	defer r.mu.Unlock()
 	err := r.gate.Enter(context.Background(), name, token)
 	if err == nil {
-		r.story.tell(r.event(property.Entered, name, token))
+		r.history.record(r.event(property.Entered, name, token))
 	}
 	return err
 }
 
-// read is the present version.
+// read returns the current version.
 func (r *registers) read(name fencing.Resource) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	version, _, err := r.gate.Get(context.Background(), name)
 	if err != nil {
-		panic(err) // it is memory, and the context never ends
+		panic(err) // memory does not fail
 	}
 	return version
 }
 
-// write puts version seen+1 in the place of whatever is there.
+// write sets the version to seen+1, whatever it is.
 func (r *registers) write(name fencing.Resource, token fencing.Token, op, seen uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,15 +62,15 @@ func (r *registers) write(name fencing.Resource, token fencing.Token, op, seen u
 	if errors.As(err, &stale) {
 		e.Kind = property.Stale
 	}
-	r.story.tell(e)
+	r.history.record(e)
 	return err
 }
 
-// found tells what is there at the end.
+// found records the final versions.
 func (r *registers) found(names []fencing.Resource) {
 	for _, name := range names {
 		e := r.event(property.Found, name, fencing.None)
 		e.Version = r.read(name)
-		r.story.tell(e)
+		r.history.record(e)
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshots keeps the last complete snapshot of a disk. The engine's own store in
-// memory shows one that is only begun, so that a crash at that moment would leave
-// a node that cannot start.
+// snapshots keeps the last complete snapshot of a disk. The engine's in-memory store also
+// lists incomplete ones, so that a node could not start after a crash.
 type snapshots struct {
 	mu   sync.Mutex
 	made int
@@ -20,17 +19,17 @@ type snapshots struct {
 	data []byte // nil if there is none
 }
 
-// count is how many were ever begun.
+// count returns the number of snapshots ever started.
 func (s *snapshots) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.made
 }
 
-// diskSnapshots is how one life of a node reaches them.
+// diskSnapshots is the access of one node to them.
 type diskSnapshots struct {
 	*snapshots
-	head *head
+	handle *handle
 }
 
 var _ raft.SnapshotStore = (*diskSnapshots)(nil)
@@ -44,7 +43,7 @@ func (s *diskSnapshots) Create(version raft.SnapshotVersion, index, term uint64,
 		Configuration: configuration, ConfigurationIndex: configurationIndex}}, nil
 }
 
-// List is the last one.
+// List returns the last one.
 func (s *diskSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +54,7 @@ func (s *diskSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{&meta}, nil
 }
 
-// Open reads it.
+// Open opens it.
 func (s *diskSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,22 +73,22 @@ type sink struct {
 	over  bool
 }
 
-// ID names it.
+// ID returns its id.
 func (s *sink) ID() string { return s.meta.ID }
 
-// Cancel gives it up.
+// Cancel discards it.
 func (s *sink) Cancel() error {
 	s.over = true
 	return nil
 }
 
-// Close makes it the last one, whole, if the life lasts.
+// Close makes it the last complete snapshot, unless the node has crashed.
 func (s *sink) Close() error {
 	if s.over {
 		return nil
 	}
 	s.over = true
-	return s.store.head.write(func() error {
+	return s.store.handle.write(func() error {
 		s.store.mu.Lock()
 		defer s.store.mu.Unlock()
 		s.meta.Size = int64(s.Len())

@@ -13,32 +13,32 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// habits are how the workers of a run behave.
-type habits struct {
-	resources []fencing.Resource
-	think     time.Duration // the longest time between two steps
-	lag       time.Duration // the longest way to the storage, mostly
-	stubborn  int           // percent of holds in which nobody looks whether the lease is lost
-	forget    int           // percent of leases that are neither renewed nor released
-	lose      int           // percent of answers of the storage that get lost
-	inspect   int           // percent of rounds that begin with a look at the lock
+// behavior is the behavior of the workers of a run.
+type behavior struct {
+	resources   []fencing.Resource
+	think       time.Duration // maximal time between two steps
+	lag         time.Duration // usual maximal delay to the storage
+	ignoresLoss int           // percent of leases whose worker ignores their loss
+	forget      int           // percent of leases that are neither renewed nor released
+	lose        int           // percent of lost answers of the storage
+	inspect     int           // percent of rounds that start with Inspect
 }
 
 // worker does read-modify-write under leases of its process.
 type worker struct {
 	*process
-	habits
+	behavior
 	storage *registers
-	dice    *rand.Rand
+	random  *rand.Rand
 }
 
 func (w *worker) some(most time.Duration) time.Duration {
-	return time.Duration(w.dice.Int64N(int64(most) + 1))
+	return time.Duration(w.random.Int64N(int64(most) + 1))
 }
 
-func (w *worker) chance(percent int) bool { return w.dice.IntN(100) < percent }
+func (w *worker) chance(percent int) bool { return w.random.IntN(100) < percent }
 
-// wait lets time pass, or less if ctx ends.
+// wait waits for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -49,9 +49,9 @@ func wait(ctx context.Context, d time.Duration) {
 // run works until ctx ends.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		name := w.resources[w.dice.IntN(len(w.resources))]
+		name := w.resources[w.random.IntN(len(w.resources))]
 		if w.chance(w.inspect) {
-			w.look(ctx, name)
+			w.inspectLock(ctx, name)
 		}
 		fixed := w.chance(w.forget)
 		var options []lease.AcquireOption
@@ -73,8 +73,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// hold works under a lease. It always enters before it reads; it does not
-// always look whether the lease is still its own.
+// hold works under a lease. It always enters before it reads; it does not always check
+// the lease.
 func (w *worker) hold(ctx context.Context, l *lease.Lease, forget bool) {
 	if l.Err() != nil || !w.begin(l.Resource(), l.Token()) {
 		return
@@ -83,13 +83,13 @@ func (w *worker) hold(ctx context.Context, l *lease.Lease, forget bool) {
 		w.step()
 		w.over(l.Resource(), l.Token())
 	})
-	stubborn := w.chance(w.stubborn)
-	alive := func() bool { w.step(); return ctx.Err() == nil && (stubborn || l.Err() == nil) }
+	ignoresLoss := w.chance(w.ignoresLoss)
+	alive := func() bool { w.step(); return ctx.Err() == nil && (ignoresLoss || l.Err() == nil) }
 	if alive() && w.enter(l) {
-		for n := 1 + w.dice.IntN(3); n > 0 && alive(); n-- {
+		for n := 1 + w.random.IntN(3); n > 0 && alive(); n-- {
 			seen, ok := w.read(l)
 			wait(l.Context(), w.some(w.think))
-			if stubborn {
+			if ignoresLoss {
 				wait(ctx, w.some(2*w.think))
 			}
 			if !ok || !alive() || !w.write(l, seen) {
@@ -99,18 +99,18 @@ func (w *worker) hold(ctx context.Context, l *lease.Lease, forget bool) {
 	}
 	w.step()
 	if forget && ctx.Err() == nil {
-		return // it runs out by itself, and the context then tells
+		return // it expires, which ends its context
 	}
 	stop()
 	w.over(l.Resource(), l.Token())
-	_ = l.Release(ctx) // if it fails the client tries again
+	_ = l.Release(ctx) // the client retries
 	w.step()
 }
 
-// exchange has the storage do something, at some time, and waits for the answer
-// for a while. It reports whether there was one.
+// exchange executes an operation on the storage after a delay and waits for the answer.
+// It reports whether the answer arrived.
 func (w *worker) exchange(do func()) (answered bool) {
-	there, back, lost := w.trip(), w.trip(), w.chance(w.lose)
+	there, back, lost := w.delay(), w.delay(), w.chance(w.lose)
 	done := make(chan struct{})
 	w.work.Go(func() {
 		wait(context.Background(), there)
@@ -129,8 +129,8 @@ func (w *worker) exchange(do func()) (answered bool) {
 	return answered
 }
 
-// trip is how long a message to or from the storage takes: sometimes very long.
-func (w *worker) trip() time.Duration {
+// delay returns the delay of a message to or from the storage, which is sometimes long.
+func (w *worker) delay() time.Duration {
 	if w.chance(2) {
 		return w.some(20 * time.Second)
 	}
@@ -138,12 +138,12 @@ func (w *worker) trip() time.Duration {
 }
 
 func (w *worker) op(l *lease.Lease, kind linear.Kind) linear.Op {
-	return linear.Op{Client: w.number, Resource: l.Resource(), Kind: kind, Token: l.Token(), Call: w.story.now()}
+	return linear.Op{Client: w.number, Resource: l.Resource(), Kind: kind, Token: l.Token(), Call: w.history.now()}
 }
 
-// note keeps an operation as the client saw it.
+// note records the outcome of an operation.
 func (w *worker) note(op linear.Op, answered bool, err error) {
-	op.Return = w.story.now()
+	op.Return = w.history.now()
 	var stale *fencing.StaleError
 	switch {
 	case !answered:
@@ -153,7 +153,7 @@ func (w *worker) note(op linear.Op, answered bool, err error) {
 	default:
 		op.Outcome = linear.Done
 	}
-	w.story.saw(op)
+	w.history.saw(op)
 }
 
 func (w *worker) enter(l *lease.Lease) bool {
@@ -180,14 +180,14 @@ func (w *worker) read(l *lease.Lease) (uint64, bool) {
 	return op.Value, answered
 }
 
-// write is false when the lease is of no more use: the write was refused, or
-// its outcome is open. A fence does not order one holder's own retries.
+// write reports false if the write was refused or its outcome is unknown. The lease must
+// not be used then: a fence does not order the retries of one holder.
 func (w *worker) write(l *lease.Lease, seen uint64) bool {
 	op := w.op(l, linear.Write)
 	op.Value = seen + 1
-	number := w.story.nextOp()
+	number := w.history.nextOp()
 	e := property.Event{Kind: property.Sent, Who: w.name, Resource: l.Resource(), Token: l.Token(), Op: number}
-	w.story.tell(e)
+	w.history.record(e)
 	result := make(chan error, 1)
 	answered := w.exchange(func() { result <- w.storage.write(l.Resource(), l.Token(), number, seen) })
 	if !answered {
@@ -200,20 +200,20 @@ func (w *worker) write(l *lease.Lease, seen uint64) bool {
 	if err != nil {
 		e.Kind = property.Rejected
 	}
-	w.story.tell(e)
+	w.history.record(e)
 	return err == nil
 }
 
-// look inspects the lock: what was told to anyone before it must show.
-func (w *worker) look(ctx context.Context, name fencing.Resource) {
-	before := w.story.largest(name)
+// inspectLock inspects the lock: the result must not be older than the last grant.
+func (w *worker) inspectLock(ctx context.Context, name fencing.Resource) {
+	before := w.history.largest(name)
 	status, err := w.client.Inspect(ctx, name)
 	if err != nil {
 		return
 	}
 	for _, holder := range status.Holders {
 		if status.Mode == engine.Correctness && holder.Token < before {
-			w.story.broken("%s was told that token %d holds %s, after token %d was granted", w.name, holder.Token, name, before)
+			w.history.broken("%s read that token %d holds %s after token %d was granted", w.name, holder.Token, name, before)
 		}
 	}
 }

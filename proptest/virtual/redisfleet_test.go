@@ -20,21 +20,20 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// quarantine is how long an emptied server is kept out.
+// quarantine is the time for which a recovered server does not vote.
 const quarantine = 10 * time.Second
 
 var errRefused = errors.New("connection refused")
 
-// redisServer is one Redis master: miniredis with a clock of its own. What it
-// says of itself is what the adapter asks a real one. Every restart is another
-// life, whatever data it finds.
+// redisServer is one Redis master: miniredis with a clock of its own and the INFO fields
+// that the adapter reads. Every restart is a new life, whatever data survives.
 type redisServer struct {
-	name    string
-	number  int
-	mini    *miniredis.Miniredis
-	clock   *clock
-	weather *weather
-	busy    chan struct{} // held by the one fault that stops or empties it
+	name       string
+	number     int
+	mini       *miniredis.Miniredis
+	clock      *clock
+	linkFaults *linkFaults
+	busy       chan struct{} // held by the fault that stops or empties it
 
 	mu    sync.Mutex
 	up    bool
@@ -43,14 +42,14 @@ type redisServer struct {
 
 func newRedisServer(number int, seed uint64) *redisServer {
 	s := &redisServer{name: fmt.Sprint("redis ", number), number: number, mini: miniredis.NewMiniRedis(), clock: newClock(1),
-		weather: &weather{dice: rand.New(rand.NewPCG(seed, uint64(number)))}, busy: make(chan struct{}, 1)}
+		linkFaults: &linkFaults{random: rand.New(rand.NewPCG(seed, uint64(number)))}, busy: make(chan struct{}, 1)}
 	s.mini.SetTime(s.clock.Time())
 	s.mini.ClockTTL(true)
 	s.start()
 	return s
 }
 
-// start lets clients in.
+// start accepts connections.
 func (s *redisServer) start() {
 	conn, err := s.mini.Dial() // starts it
 	if err != nil {
@@ -64,7 +63,7 @@ func (s *redisServer) start() {
 	s.lives++
 }
 
-// stop ends all connections.
+// stop closes all connections.
 func (s *redisServer) stop() {
 	s.mu.Lock()
 	s.up = false
@@ -72,15 +71,15 @@ func (s *redisServer) stop() {
 	s.mini.Close()
 }
 
-// runs reports whether clients are let in.
+// runs reports whether the server accepts connections.
 func (s *redisServer) runs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.up
 }
 
-// before sees every command before the server does. The clock is set when a
-// script begins: nothing else here depends on it.
+// before is called before every command. It sets the clock before a script: nothing else
+// depends on it.
 func (s *redisServer) before(c *server.Peer, command string, _ ...string) bool {
 	switch {
 	case command == "EVAL" || command == "EVALSHA":
@@ -101,7 +100,7 @@ func (s *redisServer) info() string {
 		"cluster_enabled:0\r\nrun_id:%s-life-%d\r\nmaster_replid:%040d\r\n", s.address(), s.lives, s.number+1)
 }
 
-// dial is how a process reaches the server.
+// dial connects a process to the server.
 func (s *redisServer) dial(p *process) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,23 +111,23 @@ func (s *redisServer) dial(p *process) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cable(p, s.weather, conn), nil
+	return connect(p, s.linkFaults, conn), nil
 }
 
-// fleet is the servers of a run.
+// fleet is the Redis servers of a run.
 type fleet struct {
-	story   *story
+	history *history
 	servers []*redisServer
-	without chan struct{} // one for each server that may be without its data
+	without chan struct{} // has room for each server that may lose its data
 	watcher *redlockadapter.Backend
 }
 
-func startFleet(s *story, size int, seed uint64) (*fleet, error) {
-	f := &fleet{story: s, without: make(chan struct{}, (size-1)/2)}
+func startFleet(s *history, size int, seed uint64) (*fleet, error) {
+	f := &fleet{history: s, without: make(chan struct{}, (size-1)/2)}
 	for i := range size {
 		f.servers = append(f.servers, newRedisServer(i, seed))
 	}
-	outsider := &process{story: s}
+	outsider := &process{history: s}
 	if err := redlockadapter.Init(context.Background(), f.config(outsider), fencing.None); err != nil {
 		return f, err
 	}
@@ -146,13 +145,13 @@ func (f *fleet) config(p *process) redlockadapter.Config {
 	return c
 }
 
-// connect gives a process a backend of its own.
+// connect returns a backend for a process.
 func (f *fleet) connect(p *process) (engine.Backend, error) {
 	b, err := redlockadapter.New(context.Background(), f.config(p))
 	if err != nil {
 		return nil, err
 	}
-	p.disconnect = func() { _ = b.Close(context.Background()) } // what it cannot tell runs out
+	p.disconnect = func() { _ = b.Close(context.Background()) } // unreleased leases expire
 	return b, nil
 }
 
@@ -164,10 +163,10 @@ func (f *fleet) recovered(ctx context.Context, number int) {
 		}
 		wait(ctx, time.Second)
 	}
-	f.story.broken("%s does not vote by the end", f.servers[number].name)
+	f.history.broken("%s was not recovered", f.servers[number].name)
 }
 
-// close ends the servers.
+// close stops the servers.
 func (f *fleet) close() {
 	if f.watcher != nil {
 		_ = f.watcher.Close(context.Background())
@@ -177,52 +176,51 @@ func (f *fleet) close() {
 	}
 }
 
-// redisFaults are what can happen to a fleet.
+// redisFaults are the faults of a fleet.
 var redisFaults = []string{"restart", "empty", "restart-empty", "restart-old", "redis-clock-jump", "redis-clock-day", "redis-clock-rate", "cut", "late", "lost-replies"}
 
-// strike makes something happen to a server, and returns when it is over.
-func (f *fleet) strike(ctx context.Context, one fault) {
+// inject injects a fault into a server, and returns when it is over.
+func (f *fleet) inject(ctx context.Context, one fault) {
 	number := one.target % len(f.servers)
 	s := f.servers[number]
 	up := s.runs()
 	seen := up && one.lasts > 0
 	switch one.kind {
 	case "redis-clock-jump":
-		by := time.Duration(one.dice-50) * time.Second
+		by := time.Duration(one.random-50) * time.Second
 		s.clock.jump(by)
-		f.story.count(one, s.name, up && by != 0)
-	case "redis-clock-day": // idle counters are forgotten
+		f.history.count(one, s.name, up && by != 0)
+	case "redis-clock-day": // idle counters expire
 		s.clock.jump(25 * time.Hour)
-		f.story.count(one, s.name, up)
+		f.history.count(one, s.name, up)
 	case "redis-clock-rate":
-		changed := s.clock.setRate(0.2 + float64(one.dice)/33)
-		f.story.count(one, s.name, changed && seen)
+		changed := s.clock.setRate(0.2 + float64(one.random)/33)
+		f.history.count(one, s.name, changed && seen)
 		wait(ctx, one.lasts)
 		s.clock.setRate(1)
 	case "cut":
-		release, held := s.weather.hold()
-		f.story.count(one, s.name, held && seen)
+		release, held := s.linkFaults.hold()
+		f.history.count(one, s.name, held && seen)
 		wait(ctx, one.lasts)
 		release()
 	case "late":
-		worse := s.weather.set(time.Duration(one.dice)*20*time.Millisecond, false)
-		f.story.count(one, s.name, worse && seen)
+		worse := s.linkFaults.set(time.Duration(one.random)*20*time.Millisecond, false)
+		f.history.count(one, s.name, worse && seen)
 		wait(ctx, one.lasts)
-		s.weather.set(0, false)
+		s.linkFaults.set(0, false)
 	case "lost-replies":
-		worse := s.weather.set(0, true)
-		f.story.count(one, s.name, worse && seen)
+		worse := s.linkFaults.set(0, true)
+		f.history.count(one, s.name, worse && seen)
 		wait(ctx, one.lasts)
-		s.weather.set(0, false)
+		s.linkFaults.set(0, false)
 	default:
-		f.strikeServer(ctx, number, one)
+		f.injectServer(ctx, number, one)
 	}
 }
 
-// strikeServer is for faults that restart or empty a server. No more than a
-// minority is without its data at a time, or nothing is promised without a
-// service: the others report how far tokens had come.
-func (f *fleet) strikeServer(ctx context.Context, number int, one fault) {
+// injectServer injects a fault that restarts or empties a server. At most a minority is
+// without its data at a time: a standalone fleet recovers from the reports of a quorum.
+func (f *fleet) injectServer(ctx context.Context, number int, one fault) {
 	s := f.servers[number]
 	select {
 	case s.busy <- struct{}{}:
@@ -240,9 +238,9 @@ func (f *fleet) strikeServer(ctx context.Context, number int, one fault) {
 	}
 	disk := s.copy()
 	if one.kind == "restart-old" {
-		wait(ctx, time.Duration(one.dice)*200*time.Millisecond)
+		wait(ctx, time.Duration(one.random)*200*time.Millisecond)
 	}
-	f.story.fault(one.kind, s.name)
+	f.history.fault(one.kind, s.name)
 	if one.kind == "empty" {
 		s.mini.FlushAll()
 	} else {
@@ -250,7 +248,7 @@ func (f *fleet) strikeServer(ctx context.Context, number int, one fault) {
 		switch {
 		case one.kind == "restart-empty":
 			s.mini.FlushAll()
-		case one.kind == "restart-old" && s.copy().top() < disk.top()+recovery.Jump/2: // else the copy lags by more than is promised
+		case one.kind == "restart-old" && s.copy().top() < disk.top()+recovery.Jump/2: // else the copy lags too far for a standalone recovery
 			s.putBack(disk)
 		}
 		wait(ctx, one.lasts)

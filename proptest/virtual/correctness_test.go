@@ -19,12 +19,12 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// resources of all runs.
+// resources are the locks of all runs.
 var resources = []fencing.Resource{"a", "b"}
 
-// crew is the processes of a run and their workers.
-type crew struct {
-	story     *story
+// workload is the processes of a run and their workers.
+type workload struct {
+	history   *history
 	storage   *registers
 	processes []*process
 	connect   func(*process) (engine.Backend, error)
@@ -35,33 +35,33 @@ type crew struct {
 	work   sync.WaitGroup
 }
 
-// start puts processes to work, each with some hands.
-func (c *crew) start(number, hands int, h habits, rates []float64, seed uint64) error {
+// start starts processes with some workers each.
+func (c *workload) start(number, workers int, h behavior, rates []float64, seed uint64) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	for i := range number {
-		p, err := newProcess(c.story, i, rates[i%len(rates)], c.connect, c.policy)
+		p, err := newProcess(c.history, i, rates[i%len(rates)], c.connect, c.policy)
 		if err != nil {
 			return err
 		}
 		c.add(p)
-		for j := range hands {
-			w := &worker{process: p, habits: h, storage: c.storage, dice: rand.New(rand.NewPCG(seed, uint64(hands*i+j)))}
+		for j := range workers {
+			w := &worker{process: p, behavior: h, storage: c.storage, random: rand.New(rand.NewPCG(seed, uint64(workers*i+j)))}
 			c.work.Go(func() { w.run(ctx) })
 		}
 	}
 	return nil
 }
 
-func (c *crew) add(p *process) {
+func (c *workload) add(p *process) {
 	if c.rename != nil {
 		p.rename = c.rename
 	}
 	c.processes = append(c.processes, p)
 }
 
-// stop ends the work.
-func (c *crew) stop() {
+// stop ends the workload.
+func (c *workload) stop() {
 	c.cancel()
 	for _, p := range c.processes {
 		p.resume()
@@ -69,46 +69,46 @@ func (c *crew) stop() {
 	c.work.Wait()
 	for _, p := range c.processes {
 		if err := p.close(); err != nil {
-			c.story.broken("%v", err)
+			c.history.broken("%v", err)
 		}
 	}
 }
 
-// serve shows that every lock can be had once nothing is broken any more.
-func (c *crew) serve() {
-	c.story.tell(property.Event{Kind: property.Healed})
-	p, err := newProcess(c.story, len(c.processes), 1, c.connect, c.policy)
+// serve checks that every lock is granted after all faults are repaired.
+func (c *workload) serve() {
+	c.history.record(property.Event{Kind: property.Healed})
+	p, err := newProcess(c.history, len(c.processes), 1, c.connect, c.policy)
 	if err != nil {
-		c.story.broken("%v", err)
+		c.history.broken("%v", err)
 		return
 	}
-	if p.post = nil; c.rename != nil {
+	if p.delivery = nil; c.rename != nil {
 		p.rename = c.rename
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	defer cancel()
 	all := true
 	for _, name := range append([]fencing.Resource{"unused"}, resources...) {
 		l, err := p.client.Acquire(ctx, name)
 		if err != nil {
 			all = false
-			c.story.broken("%s cannot be had after healing: %v", name, err)
+			c.history.broken("acquire %s after healing: %v", name, err)
 			continue
 		}
 		p.over(name, l.Token())
 		if err := l.Release(ctx); err != nil {
-			c.story.broken("%s cannot be released after healing: %v", name, err)
+			c.history.broken("release %s after healing: %v", name, err)
 		}
 	}
 	if all {
-		c.story.tell(property.Event{Kind: property.Served})
+		c.history.record(property.Event{Kind: property.Served})
 	}
 	if err := p.close(); err != nil {
-		c.story.broken("%v", err)
+		c.history.broken("%v", err)
 	}
 }
 
-// chosen: the command line says how many cases there are.
+// chosen reports whether the command line sets the number of cases.
 var chosen bool
 
 func TestMain(m *testing.M) {
@@ -117,16 +117,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// checks sets how many cases rapid makes, unless the command line does: few in
-// a plain go test, which has the race detector, and more where a report is
-// asked for.
+// checks sets the number of cases, unless the command line does: few in a plain go test,
+// which may use the race detector, and more in make prop.
 func checks(t *testing.T, plain, full int) {
 	t.Helper()
 	if chosen {
 		return
 	}
 	n := plain
-	if os.Getenv(property.ReportVariable) != "" {
+	if property.Full() {
 		n = full
 	}
 	before := flag.Lookup("rapid.checks").Value.String()
@@ -134,64 +133,62 @@ func checks(t *testing.T, plain, full int) {
 	t.Cleanup(func() { _ = flag.Set("rapid.checks", before) })
 }
 
-// history runs one history in a bubble, judges it, and adds its figures.
-func history(t *rapid.T, total *property.Report, setting string, run func(t *rapid.T, s *story)) {
-	var s *story
+// runHistory executes one run in a bubble, checks its history, and adds its figures.
+func runHistory(t *rapid.T, total *property.Report, setting string, run func(t *rapid.T, s *history)) {
+	var s *history
 	rapid.SyncTest(t, func(t *rapid.T) {
-		s = newStory(setting)
+		s = newHistory(setting)
 		run(t, s)
-		wait(context.Background(), time.Minute) // with the main goroutine time ends, also for those who only finish
+		wait(context.Background(), time.Minute) // time stops with the main goroutine, also for goroutines that still finish
 	})
-	if err := s.secondOpinion(); err != nil {
+	if err := s.checkLinearizability(); err != nil {
 		s.broken("%v", err)
 	}
-	report, wrong := s.verdict()
+	report, failure := s.result()
 	total.Add(report)
-	if wrong != "" {
-		t.Fatalf("%s", wrong)
+	if failure != "" {
+		t.Fatalf("%s", failure)
 	}
 }
 
-// publish prints the figures of a test.
+// publish logs and publishes the figures of a test.
 func publish(t *testing.T, total property.Report) {
 	t.Helper()
 	t.Log(total)
 	require.NoError(t, property.Publish(total))
 }
 
-// rough are the habits of those who do everything wrong but one thing: they
-// enter the gate before they read.
-var rough = habits{resources: resources, think: time.Second, lag: 50 * time.Millisecond, stubborn: 30, forget: 15, lose: 3, inspect: 20}
+// careless clients do everything wrong, except that they enter the gate before they read.
+var careless = behavior{resources: resources, think: time.Second, lag: 50 * time.Millisecond, ignoresLoss: 30, forget: 15, lose: 3, inspect: 20}
 
-// Everything may happen: no promise that rests on the log or on the gate is
-// broken by it.
+// No fault violates a property that depends on the log or on the gate.
 func TestCorrectnessUnderFaults(t *testing.T) {
 	checks(t, 20, 350)
 	total := property.Report{Setting: "virtual time, correctness"}
 	rapid.Check(t, func(t *rapid.T) {
-		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
+		runHistory(t, &total, total.Setting, func(t *rapid.T, s *history) {
 			size := rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "nodes")
 			ttl := rapid.SampledFrom([]time.Duration{time.Second, 4 * time.Second, 10 * time.Second}).Draw(t, "ttl")
 			seed := rapid.Uint64().Draw(t, "seed")
 			kinds := append(append([]string{"restore"}, nodeFaults...), clientFaults...)
 			faults := rapid.SliceOfN(faultOf(kinds, 12*time.Second), 4, 40).Draw(t, "faults")
-			runCluster(s, size, engine.Policy{TTL: ttl}, seed, faults, rough, []float64{1, 1.02, 0.98, 1.5})
+			runCluster(s, size, engine.Policy{TTL: ttl}, seed, faults, careless, []float64{1, 1.02, 0.98, 1.5})
 		})
 	})
 	publish(t, total)
 }
 
-// careful are the habits of those who stop when their lease has ended.
-var careful = habits{resources: resources, think: time.Second, lag: 20 * time.Millisecond, forget: 10, inspect: 20}
+// careful clients stop when their lease has ended.
+var careful = behavior{resources: resources, think: time.Second, lag: 20 * time.Millisecond, forget: 10, inspect: 20}
 
-// Clients whose clocks run with the service's, that are not paused and stop when
-// they are told, never work side by side, whatever happens to the service: a
-// failover may make a lease longer, never shorter.
+// Clients that are not paused, have sound clocks and stop at the end of their lease never
+// work at the same time, whatever happens to the service: a failover may prolong a lease,
+// never shorten it.
 func TestCorrectnessExcludes(t *testing.T) {
 	checks(t, 20, 350)
 	total := property.Report{Setting: "virtual time, correctness, sound clients"}
 	rapid.Check(t, func(t *rapid.T) {
-		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
+		runHistory(t, &total, total.Setting, func(t *rapid.T, s *history) {
 			size := rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "nodes")
 			ttl := rapid.SampledFrom([]time.Duration{time.Second, 4 * time.Second}).Draw(t, "ttl")
 			seed := rapid.Uint64().Draw(t, "seed")
@@ -203,8 +200,8 @@ func TestCorrectnessExcludes(t *testing.T) {
 	publish(t, total)
 }
 
-// runCluster lets a crew work on a cluster while faults happen.
-func runCluster(s *story, size int, policy engine.Policy, seed uint64, faults []fault, h habits, rates []float64) {
+// runCluster runs a workload on a cluster under faults.
+func runCluster(s *history, size int, policy engine.Policy, seed uint64, faults []fault, h behavior, rates []float64) {
 	s.checker.Log = true
 	c, err := startCluster(s, size, seed)
 	defer c.close()
@@ -212,28 +209,28 @@ func runCluster(s *story, size int, policy engine.Policy, seed uint64, faults []
 		s.broken("start: %v", err)
 		return
 	}
-	crew := &crew{story: s, storage: newRegisters(s), policy: policy, rename: c.witness.name,
+	workload := &workload{history: s, storage: newRegisters(s), policy: policy, rename: c.logObserver.name,
 		connect: func(p *process) (engine.Backend, error) {
-			p.post = &post{dice: rand.New(rand.NewPCG(seed, uint64(p.number))), lag: 5 * time.Millisecond}
-			return front{c}, nil
+			p.delivery = &delivery{random: rand.New(rand.NewPCG(seed, uint64(p.number))), lag: 5 * time.Millisecond}
+			return failoverBackend{c}, nil
 		}}
-	if err := crew.start(4, 2, h, rates, seed); err != nil {
+	if err := workload.start(4, 2, h, rates, seed); err != nil {
 		s.broken("start: %v", err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	c.work.Go(func() { c.supervise(ctx) })
-	for len(faults) > 0 { // a restore is done while nothing else is broken
+	for len(faults) > 0 { // a restore happens between other faults
 		n := 0
 		for n < len(faults) && faults[n].kind != "restore" {
 			n++
 		}
 		schedule(faults[:n], func(f fault) {
-			if p := crew.processes[f.target%len(crew.processes)]; slices.Contains(clientFaults, f.kind) {
-				strikeClient(p, f)
+			if p := workload.processes[f.target%len(workload.processes)]; slices.Contains(clientFaults, f.kind) {
+				injectClient(p, f)
 			} else {
-				c.strike(ctx, f)
+				c.inject(ctx, f)
 			}
 		})
 		if n < len(faults) {
@@ -242,9 +239,9 @@ func runCluster(s *story, size int, policy engine.Policy, seed uint64, faults []
 		}
 		faults = faults[n:]
 	}
-	crew.stop()
-	crew.serve()
-	crew.storage.found(resources)
+	workload.stop()
+	workload.serve()
+	workload.storage.found(resources)
 	if err := c.agree(ctx); err != nil {
 		s.broken("%v", err)
 	}

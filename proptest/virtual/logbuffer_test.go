@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// diary keeps the last lines that the nodes of a cluster have logged: a failure
-// may not come again, so it has to tell all that is known.
-type diary struct {
+// logBuffer keeps the last log lines of the nodes. A failure may not be reproducible, so
+// its report includes them.
+type logBuffer struct {
 	mu    sync.Mutex
 	lines [400]string
 	next  int
 }
 
-// Write is for a handler of slog, which writes one line at a time.
-func (d *diary) Write(line []byte) (int, error) {
+// Write takes one line of a slog handler.
+func (d *logBuffer) Write(line []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines[d.next%len(d.lines)] = string(line)
@@ -24,13 +24,13 @@ func (d *diary) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// logger writes into the diary, with the time of the bubble.
-func (d *diary) logger() *slog.Logger {
+// logger returns a logger that writes to the buffer.
+func (d *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(d, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// tail is what it has, the oldest line first.
-func (d *diary) tail() string {
+// tail returns the lines, the oldest first.
+func (d *logBuffer) tail() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all strings.Builder
@@ -40,11 +40,11 @@ func (d *diary) tail() string {
 	return all.String()
 }
 
-// state is all that the nodes say of themselves.
+// state returns the status and the last log lines of the nodes.
 func (c *cluster) state() string {
 	var all strings.Builder
 	for _, n := range c.nodes() {
 		fmt.Fprintf(&all, "%+v\n", n.Status())
 	}
-	return all.String() + c.diary.tail()
+	return all.String() + c.logBuffer.tail()
 }

@@ -15,53 +15,52 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// silent keeps go-redis from printing every connection that was cut.
+// silent keeps go-redis from logging every closed connection.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
 func init() {
 	redis.SetLogger(silent{})
-	debug.SetGCPercent(400) // scripts on miniredis make much garbage
+	debug.SetGCPercent(400) // scripts on miniredis allocate much
 }
 
-// Everything may happen, as long as a majority of the servers keep their data:
-// tokens keep their promise, and with them the gate. That two hold one lock at a
-// time is not promised here; how often it happens is printed.
+// As long as a quorum of the servers keeps its data, no fault violates a property of
+// tokens or of the gate. Overlapping holders are not excluded; their number is printed.
 func TestEfficiencyUnderFaults(t *testing.T) {
 	checks(t, 3, 16)
 	total := property.Report{Setting: "virtual time, efficiency"}
 	rapid.Check(t, func(t *rapid.T) {
 		forgetTimers()
-		history(t, &total, total.Setting, func(t *rapid.T, s *story) {
+		runHistory(t, &total, total.Setting, func(t *rapid.T, s *history) {
 			size := rapid.SampledFrom([]int{3, 3, 5}).Draw(t, "nodes")
 			ttl := rapid.SampledFrom([]time.Duration{time.Second, 4 * time.Second, 10 * time.Second}).Draw(t, "ttl")
 			seed := rapid.Uint64().Draw(t, "seed")
 			kinds := append(append([]string{}, redisFaults...), clientFaults...)
 			faults := rapid.SliceOfN(faultOf(kinds, 12*time.Second), 4, 40).Draw(t, "faults")
-			runFleet(s, size, engine.Policy{TTL: ttl}, seed, faults, rough, []float64{1, 1.02, 0.98, 1.5})
+			runFleet(s, size, engine.Policy{TTL: ttl}, seed, faults, careless, []float64{1, 1.02, 0.98, 1.5})
 		})
 	})
 	publish(t, total)
 }
 
-// forgetTimers empties pools of the libraries: go-redis keeps timers in one, and
-// a timer belongs to its bubble.
+// forgetTimers empties sync.Pools: go-redis keeps timers in one, and a timer belongs to its
+// bubble.
 func forgetTimers() {
-	runtime.GC() // what is in a pool outlives one collection
+	runtime.GC() // a pool survives one collection
 	runtime.GC()
 }
 
-// runFleet lets a crew work on Redis servers while faults happen.
-func runFleet(s *story, size int, policy engine.Policy, seed uint64, faults []fault, h habits, rates []float64) {
+// runFleet runs a workload on Redis servers under faults.
+func runFleet(s *history, size int, policy engine.Policy, seed uint64, faults []fault, h behavior, rates []float64) {
 	f, err := startFleet(s, size, seed)
 	defer f.close()
 	if err != nil {
 		s.broken("start: %v", err)
 		return
 	}
-	crew := &crew{story: s, storage: newRegisters(s), policy: policy, connect: f.connect}
-	if err := crew.start(3, 1, h, rates, seed); err != nil {
+	workload := &workload{history: s, storage: newRegisters(s), policy: policy, connect: f.connect}
+	if err := workload.start(3, 1, h, rates, seed); err != nil {
 		s.broken("start: %v", err)
 		return
 	}
@@ -69,12 +68,12 @@ func runFleet(s *story, size int, policy engine.Policy, seed uint64, faults []fa
 	defer cancel()
 	schedule(faults, func(one fault) {
 		if slices.Contains(clientFaults, one.kind) {
-			strikeClient(crew.processes[one.target%len(crew.processes)], one)
+			injectClient(workload.processes[one.target%len(workload.processes)], one)
 		} else {
-			f.strike(ctx, one)
+			f.inject(ctx, one)
 		}
 	})
-	crew.stop()
-	crew.serve()
-	crew.storage.found(resources)
+	workload.stop()
+	workload.serve()
+	workload.storage.found(resources)
 }
