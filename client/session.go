@@ -115,22 +115,12 @@ func (s *session) acquireCorrectness(ctx context.Context, request engine.Request
 	request.Nonce = at.nonce
 	grant, err := at.session.Acquire(ctx, request)
 	lost := errors.Is(err, engine.ErrLost)
-	s.leave(at, lost || err != nil && refusal(err))
+	s.leave(at, lost || engine.Refused(err))
 	if lost {
 		s.drop(at.session)
 		return engine.Grant{}, fmt.Errorf("%w: %s", engine.ErrUnavailable, err.Error())
 	}
 	return grant, err
-}
-
-// refusal reports whether err says that an attempt was not granted and never will be.
-func refusal(err error) bool {
-	for _, sentinel := range []error{engine.ErrHeld, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid} {
-		if errors.Is(err, sentinel) {
-			return !errors.Is(err, engine.ErrUncertain)
-		}
-	}
-	return false
 }
 
 // enter returns the attempt at the service, and opens a session there if there is none.

@@ -95,7 +95,7 @@ func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease
 		case errors.Is(err, engine.ErrLost):
 			k.endSession(err)
 			a.endAttempt(err)
-		case refusal(err):
+		case engine.Refused(err):
 			a.endAttempt(err)
 		}
 		return nil, err

@@ -46,19 +46,11 @@ var (
 	ErrClosed = errors.New("client is closed")
 )
 
-// refusal reports whether err says for certain that the attempt was not granted
-// and never will be, so that nothing has to be cleaned up. ErrUnavailable is not
-// a refusal: it describes one call, and an earlier call of the same attempt may
-// have been granted.
-func refusal(err error) bool {
-	return matches(err, ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid)
-}
-
 // final reports whether another attempt cannot help, even for a caller that is
 // willing to wait. An error that matches no sentinel is uncertain, so another
 // attempt is worthwhile.
 func final(err error) bool {
-	return refusal(err) || matches(err, fencing.ErrInvalidResource, ErrClosed)
+	return engine.Refused(err) || matches(err, fencing.ErrInvalidResource, ErrClosed)
 }
 
 // matches reports whether err is one of the sentinels and not uncertain.

@@ -101,7 +101,7 @@ func (k *keepAlive) endAttempt(nonce engine.Nonce, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.attempts, nonce)
-	if !refusal(err) {
+	if !engine.Refused(err) {
 		k.releaseLater(nonce)
 	}
 }

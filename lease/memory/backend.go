@@ -14,18 +14,18 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Memory is a engine.Backend in the memory of one process, on the state machine
-// of the correctness mode. Any number of Clients may share it.
+// Backend is an engine.Backend in the memory of one process, on the state machine of
+// correctness mode. Any number of Clients may share it.
 type Backend struct {
 	clock engine.Clock
 
-	mu       sync.Mutex
-	machine  *machine.Machine // to which all locks are of the correctness mode
-	policies engine.Policies  // with the modes that the locks have for clients
-	sessions map[engine.SessionID]*session
-	watchers map[*watcher]bool
-	fault    error
-	told     []func() // what to tell others once mu is free
+	mu        sync.Mutex
+	machine   *machine.Machine // all locks are in correctness mode for the machine
+	policies  engine.Policies  // with the modes that clients see
+	sessions  map[engine.SessionID]*session
+	watchers  map[*watcher]bool
+	fault     error
+	callbacks []func() // run when mu is released
 }
 
 var _ engine.Backend = (*Backend)(nil)
@@ -36,8 +36,8 @@ type watcher struct {
 	changed  chan struct{}
 }
 
-// New returns an empty Memory whose locks have these policies. Locks
-// without one are of the correctness mode.
+// New returns an empty Backend whose locks have these policies. A lock without a
+// policy is in correctness mode.
 func New(policies ...engine.Policy) (*Backend, error) {
 	m := &Backend{clock: engine.MonotonicClock(), machine: machine.New(),
 		sessions: map[engine.SessionID]*session{}, watchers: map[*watcher]bool{}}
@@ -49,8 +49,8 @@ func New(policies ...engine.Policy) (*Backend, error) {
 	return m, nil
 }
 
-// SetPolicy adds or replaces a policy, which must name a mode. A policy that
-// would change the mode of a lock in use is refused with engine.ErrHeld.
+// SetPolicy adds or replaces a policy, which must have a mode. It returns
+// engine.ErrHeld if the policy would change the mode of a lock in use.
 func (m *Backend) SetPolicy(p engine.Policy) error {
 	if err := machine.Validate(&machine.SetPolicy{Policy: p}); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (m *Backend) SetPolicy(p engine.Policy) error {
 	next := m.policies.With(p)
 	for _, used := range m.machine.List("", "", math.MaxInt) {
 		if modeOf(next, used.Resource) != modeOf(m.policies, used.Resource) {
-			return fmt.Errorf("%w: policy for %q would move %q, which is in use, to another mode", engine.ErrHeld, p.Prefix, string(used.Resource))
+			return fmt.Errorf("%w: policy for %q would change the mode of %q, which is in use", engine.ErrHeld, p.Prefix, string(used.Resource))
 		}
 	}
 	m.policies = next
@@ -77,8 +77,8 @@ func modeOf(policies engine.Policies, name fencing.Resource) engine.Mode {
 	return engine.Correctness
 }
 
-// checkModes reports whether all the locks of a request have the mode that it
-// expects, or at least the same one. The caller holds mu.
+// checkModes checks that all locks of a request have the same mode, and the one that
+// the caller expects. The caller holds mu.
 func (m *Backend) checkModes(request *engine.Request) error {
 	want := request.Mode
 	for _, name := range request.Resources {
@@ -93,15 +93,15 @@ func (m *Backend) checkModes(request *engine.Request) error {
 	return nil
 }
 
-// Fail makes every call return err, as if the service were out of reach, until
-// it is called with nil. Sessions go on running out.
+// Fail makes every call return err, as if the service could not be reached, until it is
+// called with nil. Sessions still expire.
 func (m *Backend) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fault = err
 }
 
-// ExpireAll ends every session, as if its time had run out.
+// ExpireAll ends every session, as if its TTL had passed.
 func (m *Backend) ExpireAll() {
 	m.mu.Lock()
 	defer m.unlock()
@@ -111,7 +111,7 @@ func (m *Backend) ExpireAll() {
 	}
 }
 
-// Open starts a session.
+// Open opens a session.
 func (m *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	sent := config.Clock.Now()
 	command := &machine.OpenSession{Session: config.ID, TTL: config.TTL}
@@ -124,17 +124,17 @@ func (m *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 		return nil, err
 	}
 	if s := m.sessions[config.ID]; s != nil {
-		s.prolong(sent)
+		s.extend(sent)
 		return s, nil
 	}
 	result := m.applyLocked(command)
 	s := &session{memory: m, config: config, incarnation: result.Incarnation, sent: sent, waiting: map[engine.Nonce]chan waitResult{}}
 	m.sessions[config.ID] = s
-	s.prolong(sent)
+	s.extend(sent)
 	return s, nil
 }
 
-// Inspect tells who holds the lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (m *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	m.mu.Lock()
 	defer m.unlock()
@@ -156,7 +156,7 @@ func (m *Backend) status(resource fencing.Resource) engine.Status {
 	return status
 }
 
-// Watch tells the status now and after each change.
+// Watch calls changed with the status of a lock, and again after each change.
 func (m *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	w := &watcher{resource: resource, changed: make(chan struct{}, 1)}
 	w.changed <- struct{}{}
@@ -182,7 +182,7 @@ func (m *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	}
 }
 
-// Break takes a lease away from its holder.
+// Break ends the lease with this token.
 func (m *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	command := &machine.Break{Resource: resource, Token: token}
 	if err := machine.Validate(command); err != nil {
@@ -199,7 +199,7 @@ func (m *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 	return nil
 }
 
-// ready is why a call cannot be served now. The caller holds mu.
+// ready returns an error if no call can be served now. The caller holds mu.
 func (m *Backend) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -207,13 +207,13 @@ func (m *Backend) ready(ctx context.Context) error {
 	return m.fault
 }
 
-// unlock frees mu, then tells others what has happened.
+// unlock releases mu, then runs the callbacks.
 func (m *Backend) unlock() {
-	told := m.told
-	m.told = nil
+	callbacks := m.callbacks
+	m.callbacks = nil
 	m.mu.Unlock()
-	for _, tell := range told {
-		tell()
+	for _, f := range callbacks {
+		f()
 	}
 }
 
@@ -223,16 +223,17 @@ func (m *Backend) apply(c machine.Command) machine.Result {
 	return m.applyLocked(c)
 }
 
-// applyLocked runs a command and passes its events on. The caller holds mu.
+// applyLocked applies a command and delivers its events. The caller holds mu.
 func (m *Backend) applyLocked(c machine.Command) machine.Result {
 	result, events := m.machine.Apply(c)
 	for _, e := range events {
-		m.pass(e)
+		m.deliver(e)
 	}
 	return result
 }
 
-func (m *Backend) pass(e machine.Event) {
+// deliver delivers an event to watchers and sessions. The caller holds mu.
+func (m *Backend) deliver(e machine.Event) {
 	for w := range m.watchers {
 		for _, name := range e.Resources {
 			if name == w.resource && len(w.changed) == 0 {
@@ -247,9 +248,9 @@ func (m *Backend) pass(e machine.Event) {
 	case machine.EventCancelled:
 		s.answer(e.Nonce, waitResult{err: engine.ErrExpired})
 	case machine.EventExpired:
-		m.told = append(m.told, func() { s.lost(e.Nonce, engine.ErrExpired) })
+		m.callbacks = append(m.callbacks, func() { s.lost(e.Nonce, engine.ErrExpired) })
 	case machine.EventBroken:
-		m.told = append(m.told, func() { s.lost(e.Nonce, fmt.Errorf("%w: broken by an operator", engine.ErrTaken)) })
+		m.callbacks = append(m.callbacks, func() { s.lost(e.Nonce, fmt.Errorf("%w: broken by an operator", engine.ErrTaken)) })
 	case machine.EventDelayed:
 		end := &machine.EndDelay{Resource: e.Resources[0], Delay: e.DelayID, Generation: m.machine.Generation()}
 		time.AfterFunc(e.Delay, func() { m.apply(end) })

@@ -9,14 +9,13 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// session is a engine.Session of Memory. Its fields are guarded by the
-// Memory's mu.
+// session is an engine.Session. The Backend's mu guards its fields.
 type session struct {
 	memory      *Backend
 	config      engine.SessionConfig
 	incarnation uint64
-	sent        engine.Instant // on the client's clock: before the last keep-alive was sent
-	deadline    engine.Instant // on the service's clock
+	sent        engine.Instant // by the client's clock, before the last keep-alive was sent
+	deadline    engine.Instant // by the service's clock
 	timer       *time.Timer
 	waiting     map[engine.Nonce]chan waitResult
 	over        bool
@@ -27,12 +26,9 @@ type waitResult struct {
 	err   error
 }
 
-// Acquire asks for a grant, and waits for it if the request says so.
+// Acquire requests a grant, and waits for it if the request says so.
 func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if err := request.Validate(); err != nil {
-		return engine.Grant{}, err
-	}
-	turn, result, mode, err := s.ask(ctx, request)
+	granted, result, mode, err := s.apply(ctx, request)
 	if err != nil {
 		return engine.Grant{}, err
 	}
@@ -43,7 +39,7 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		if request.Queued != nil {
 			request.Queued()
 		}
-		return s.await(ctx, request.Nonce, turn)
+		return s.await(ctx, request.Nonce, granted)
 	case machine.Held:
 		return engine.Grant{}, engine.ErrHeld
 	case machine.Ended:
@@ -54,8 +50,8 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	return engine.Grant{}, fmt.Errorf("%w: %s", engine.ErrUnavailable, result.Code)
 }
 
-// ask applies the request. If it is queued its turn comes on the channel.
-func (s *session) ask(ctx context.Context, request engine.Request) (chan waitResult, machine.Result, engine.Mode, error) {
+// apply applies the request. If it is queued, the channel delivers the outcome.
+func (s *session) apply(ctx context.Context, request engine.Request) (chan waitResult, machine.Result, engine.Mode, error) {
 	m := s.memory
 	m.mu.Lock()
 	defer m.unlock()
@@ -72,26 +68,26 @@ func (s *session) ask(ctx context.Context, request engine.Request) (chan waitRes
 	if result.Code != machine.Queued {
 		return nil, result, mode, nil
 	}
-	turn := make(chan waitResult, 1)
-	s.waiting[request.Nonce] = turn
-	return turn, result, mode, nil
+	granted := make(chan waitResult, 1)
+	s.waiting[request.Nonce] = granted
+	return granted, result, mode, nil
 }
 
-func (s *session) await(ctx context.Context, nonce engine.Nonce, turn chan waitResult) (engine.Grant, error) {
+func (s *session) await(ctx context.Context, nonce engine.Nonce, granted chan waitResult) (engine.Grant, error) {
 	select {
-	case result := <-turn:
+	case result := <-granted:
 		return s.stamp(result.grant), result.err
 	case <-ctx.Done():
 		s.memory.mu.Lock()
 		defer s.memory.mu.Unlock()
-		if s.waiting[nonce] == turn { // else it was asked again meanwhile
+		if s.waiting[nonce] == granted { // otherwise another call waits for the same attempt
 			delete(s.waiting, nonce)
 		}
 		return engine.Grant{}, ctx.Err()
 	}
 }
 
-// stamp says since when the grant is valid: as long as its session.
+// stamp sets the start of the grant's TTL, which is that of its session.
 func (s *session) stamp(g engine.Grant) engine.Grant {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
@@ -99,7 +95,7 @@ func (s *session) stamp(g engine.Grant) engine.Grant {
 	return g
 }
 
-// Renew gives the session its full time again.
+// Renew extends the session by its TTL.
 func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	m := s.memory
@@ -111,12 +107,12 @@ func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	if s.over {
 		return nil, engine.ErrExpired
 	}
-	s.prolong(sent)
+	s.extend(sent)
 	return nil, nil
 }
 
-// prolong restarts the clock of the session. The caller holds mu.
-func (s *session) prolong(sent engine.Instant) {
+// extend restarts the TTL of the session. The caller holds mu.
+func (s *session) extend(sent engine.Instant) {
 	s.sent = sent
 	s.deadline = s.memory.clock.Now().Add(s.config.TTL)
 	if s.timer == nil {
@@ -136,7 +132,7 @@ func (s *session) expire() {
 	}
 }
 
-// expireNow ends the session without asking the clock. The caller holds mu.
+// expireNow ends the session. The caller holds mu.
 func (s *session) expireNow() {
 	s.memory.applyLocked(&machine.Expire{Session: s.config.ID, Incarnation: s.incarnation, Generation: s.memory.machine.Generation()})
 	s.end()
@@ -159,7 +155,7 @@ func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	return nil
 }
 
-// Close ends the session and releases everything in it.
+// Close ends the session and releases every grant in it.
 func (s *session) Close(ctx context.Context) error {
 	m := s.memory
 	m.mu.Lock()
@@ -172,17 +168,17 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// end takes the session out of the books. The caller holds mu.
+// end removes the session. The caller holds mu.
 func (s *session) end() {
 	s.over = true
 	s.timer.Stop()
 	delete(s.memory.sessions, s.config.ID)
 }
 
-// answer tells a waiter the outcome. The caller holds mu.
+// answer delivers the outcome to a waiting Acquire. The caller holds mu.
 func (s *session) answer(nonce engine.Nonce, result waitResult) {
-	if turn := s.waiting[nonce]; turn != nil {
-		turn <- result
+	if granted := s.waiting[nonce]; granted != nil {
+		granted <- result
 		delete(s.waiting, nonce)
 	}
 }

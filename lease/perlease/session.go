@@ -157,15 +157,7 @@ func (s *Session) failed(a *attempt, err error) error {
 
 // certain reports whether err says that the call was not granted.
 func certain(err error) bool {
-	if errors.Is(err, engine.ErrUncertain) {
-		return false
-	}
-	for _, sentinel := range []error{engine.ErrHeld, engine.ErrModeMismatch, engine.ErrUnsupported, engine.ErrInvalid, engine.ErrUnavailable} {
-		if errors.Is(err, sentinel) {
-			return true
-		}
-	}
-	return false
+	return engine.Refused(err) || errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain)
 }
 
 // endedError is the error of an attempt that was released.

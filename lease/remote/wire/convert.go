@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -42,7 +41,7 @@ func ParseDuration(field, s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%w: %s %q, use a duration as \"10s\", \"1m30s\" or \"500ms\"", engine.ErrInvalid, field, s)
+		return 0, fmt.Errorf("%w: %s %q, use a duration such as \"10s\", \"1m30s\" or \"500ms\"", engine.ErrInvalid, field, s)
 	}
 	return d, nil
 }
@@ -50,12 +49,11 @@ func ParseDuration(field, s string) (time.Duration, error) {
 // Resources returns names as resources, sorted and without duplicates, as a Request
 // requires.
 func Resources(names ...string) []fencing.Resource {
-	resources := make([]fencing.Resource, 0, len(names))
-	for _, name := range names {
-		resources = append(resources, fencing.Resource(name))
+	resources := make([]fencing.Resource, len(names))
+	for i, name := range names {
+		resources[i] = fencing.Resource(name)
 	}
-	slices.Sort(resources)
-	return slices.Compact(resources)
+	return engine.SortedSet(resources)
 }
 
 // names returns resources as strings.

@@ -1,6 +1,9 @@
 // Package wire converts the types of package engine to messages of the API and back.
-// Client and server share it, so that an error means the same on both sides. Its
-// table of errors has the HTTP status, the exit code and the hint of every error.
+// Client and server share it, so that an error means the same on both sides.
 //
 // It does not validate requests: a server validates what it decodes.
+//
+// The files: kind.go (the table of errors with their codes, statuses and hints),
+// errors.go (errors as messages), convert.go, held.go and topology.go (requests,
+// statuses, leases, policies).
 package wire

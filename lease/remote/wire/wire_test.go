@@ -49,15 +49,15 @@ func TestErrors(t *testing.T) {
 	require.ErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("acquire: %w", move))), &moving)
 	require.Equal(t, move, moving)
 	require.ErrorAs(t, wire.FromStatus(wire.ToStatus(move)), &moving)
-	require.NotErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("%w, then %w", engine.ErrUncertain, move))), &moving, "it may have been granted")
+	require.NotErrorAs(t, wire.ToError(wire.FromError(fmt.Errorf("%w, then %w", engine.ErrUncertain, move))), &moving, "the attempt may have been granted")
 	var leader *wire.NotLeaderError
 	require.ErrorAs(t, wire.ToError(wire.FromError(&wire.NotLeaderError{Leader: "x", Text: "y"})), &leader)
 	require.Equal(t, "x", leader.Leader)
 }
 
-// TestUncertainWins checks that an outcome that may have happened is never reported as a
+// TestUncertainComesFirst checks that an outcome that may have happened is never reported as a
 // refusal.
-func TestUncertainWins(t *testing.T) {
+func TestUncertainComesFirst(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("%w, then %w", engine.ErrUncertain, engine.ErrUnavailable),
 		fmt.Errorf("%w, then %w", engine.ErrUncertain, wire.ErrUnauthenticated),
@@ -103,7 +103,7 @@ func TestPolicies(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p, back)
 	_, err = wire.ToPolicy(wire.FromPolicy(engine.Policy{Prefix: "x"}))
-	require.ErrorIs(t, err, engine.ErrInvalid, "a policy names a mode")
+	require.ErrorIs(t, err, engine.ErrInvalid, "a policy has a mode")
 	_, err = wire.ParseDuration("ttl", "ten seconds")
 	require.ErrorIs(t, err, engine.ErrInvalid)
 }
