@@ -20,8 +20,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// authority signs the certificates of one run. Members that do not listen on the
-// loopback interface insist on them.
+// authority is the certificate authority of one run. Members that do not listen on the
+// loopback interface require certificates.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
@@ -53,8 +53,7 @@ func (a *authority) template(name string) *x509.Certificate {
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour)}
 }
 
-// issue writes a certificate for an address, and returns the flags of a member
-// that uses it.
+// issue writes a certificate for an address and returns the flags of a member that uses it.
 func (a *authority) issue(name, ip string) ([]string, error) {
 	template := a.template(name)
 	template.IPAddresses = []net.IP{net.ParseIP(ip)}
@@ -78,7 +77,7 @@ func (a *authority) issue(name, ip string) ([]string, error) {
 	return []string{"--tls-cert=" + cert, "--tls-key=" + keyFile, "--tls-ca=" + a.ca()}, nil
 }
 
-// sign makes a key and its certificate, signed by itself if by is nil.
+// sign creates a key and its certificate, self-signed if by is nil.
 func sign(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -95,7 +94,7 @@ func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// trust is how a client checks the members.
+// trust returns the TLS configuration of a client.
 func trust(ca string) (*tls.Config, error) {
 	text, err := os.ReadFile(ca)
 	if err != nil {
@@ -103,7 +102,7 @@ func trust(ca string) (*tls.Config, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", ca)
+		return nil, fmt.Errorf("%s contains no certificate", ca)
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, nil
 }

@@ -18,32 +18,32 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// closeAfter is how long a history stays open after the last use of its locks: an
-// operation of a worker that was killed may still take effect.
+// closeAfter is the time for which a history stays open after the last use of its locks:
+// an operation of a killed worker may still take effect.
 const closeAfter = 4 * time.Second
 
 // checker collects histories, and checks each when it has ended.
 type checker struct {
 	world *world
 
-	mu      sync.Mutex
-	open    map[string]*history
-	closed  map[string]int64                               // the last row of the storage's log that was checked
-	faults  []property.Event                               // faults and repairs, in order
-	at      map[string]string                              // the history of a worker's last attempt
-	holds   map[string]map[property.Attempt]property.Event // leases of a worker
-	kinds   map[string]int
-	live    figures
-	grants  grants
-	mover   *mover
-	result  Result
-	cluster *property.Checker
-	waiting sync.WaitGroup // for histories that are being checked
-	failed  error
+	mu       sync.Mutex
+	open     map[string]*history
+	closed   map[string]int64                               // the last checked row of the storage's log
+	faults   []property.Event                               // faults and repairs, in order
+	at       map[string]string                              // the history of a worker's last attempt
+	holds    map[string]map[property.Attempt]property.Event // leases of a worker
+	kinds    map[string]int
+	live     figures
+	grants   grants
+	migrator *migrator
+	result   Result
+	cluster  *property.Checker
+	waiting  sync.WaitGroup // for histories that are being checked
+	failed   error
 }
 
-// figures are counted for the progress. They are the same as the property.Checker
-// counts in the end.
+// figures are counted for the progress. They equal the final figures of the property
+// checker.
 type figures struct {
 	operations, stale int
 	grants            map[string]int // by class
@@ -61,13 +61,13 @@ func newChecker(w *world) *checker {
 	return c
 }
 
-// read takes the events that a worker prints.
+// read reads the events that a worker prints.
 func (c *checker) read(r io.Reader) {
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return // a kill cut this line off: what it reports was not begun
+			return // truncated by a kill, before the operation began
 		}
 		var e property.Event
 		if err := json.Unmarshal(line, &e); err != nil {
@@ -110,7 +110,7 @@ func (c *checker) take(e property.Event) {
 	}
 }
 
-// add puts an event of a worker into a history, and counts it.
+// add adds an event of a worker to a history and counts it.
 func (c *checker) add(h *history, e property.Event) {
 	h.events = append(h.events, e)
 	switch {
@@ -123,8 +123,8 @@ func (c *checker) add(h *history, e property.Event) {
 	}
 }
 
-// happened takes a fault or a repair. A worker that was killed holds no lease any
-// more, and cannot report that.
+// happened takes a fault or a repair. A killed worker holds no leases and cannot report
+// their end.
 func (c *checker) happened(e property.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,14 +144,14 @@ func (c *checker) happened(e property.Event) {
 	clear(c.holds[e.Who])
 }
 
-// holding reports whether a worker holds a lock, as far as it has reported.
+// holding reports whether a worker holds a lock, according to its events.
 func (c *checker) holding(who string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.holds[who]) > 0
 }
 
-// violate adds a broken promise.
+// violate adds a violation.
 func (c *checker) violate(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,11 +190,11 @@ func (c *checker) closeOld(ctx context.Context) {
 	}
 }
 
-// close checks a history while the run goes on. If ctx ends it stays open.
+// close checks a history during the run. It stays open if ctx ends.
 func (c *checker) close(ctx context.Context, h *history) {
 	var rows, found []property.Event
 	var last int64
-	err := ask(ctx, func() (err error) {
+	err := retry(ctx, func() (err error) {
 		if rows, last, err = c.world.database.log(ctx, h.name+"/", 0, c.world.began+wallOffset()); err != nil {
 			return err
 		}
@@ -224,8 +224,7 @@ func (c *checker) close(ctx context.Context, h *history) {
 	})
 }
 
-// closeAll checks the open histories, and looks for writes that came too late to be
-// checked.
+// closeAll checks the open histories, and reports writes that came too late to be checked.
 func (c *checker) closeAll(ctx context.Context) {
 	c.mu.Lock()
 	rest := slices.Collect(maps.Values(c.open))
@@ -236,7 +235,7 @@ func (c *checker) closeAll(ctx context.Context) {
 	c.waiting.Wait()
 	for name, last := range c.closed {
 		var late []property.Event
-		err := ask(ctx, func() (err error) { late, _, err = c.world.database.log(ctx, name+"/", last, 0); return err })
+		err := retry(ctx, func() (err error) { late, _, err = c.world.database.log(ctx, name+"/", last, 0); return err })
 		if err != nil {
 			c.fail(err)
 			return
@@ -256,6 +255,6 @@ func (c *checker) progress() string {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, c.kinds[kind]))
 	}
 	return fmt.Sprintf("%5.0fs  %d operations  grants %d correctness %d efficiency %d switched  switches %d  stale %d  violations %d  %s", c.world.now().Seconds(),
-		c.live.operations, c.live.grants[correctness], c.live.grants[efficiency], c.live.grants[switched], c.mover.figures().Done, c.live.stale,
+		c.live.operations, c.live.grants[correctness], c.live.grants[efficiency], c.live.grants[switched], c.migrator.figures().Done, c.live.stale,
 		len(c.result.Violations), strings.Join(kinds, ", "))
 }

@@ -15,13 +15,13 @@ func monotonic() time.Duration { return clockTime(unix.CLOCK_MONOTONIC) }
 func clockTime(clock int32) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(clock, &t); err != nil {
-		panic(err) // no kernel is without these clocks
+		panic(err) // every kernel has these clocks
 	}
 	return time.Duration(t.Nano())
 }
 
-// wallOffset is the wall clock's time less the monotonic one. The storage's log has
-// the wall clock's. It is for pictures only.
+// wallOffset is the difference of wall clock and monotonic clock. The storage's log has
+// wall times, which are used in diagrams only.
 func wallOffset() time.Duration { return clockTime(unix.CLOCK_REALTIME) - monotonic() }
 
 // wait returns after d, or with false when ctx ends first.
@@ -36,9 +36,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ask repeats a call to a server that may be down until it succeeds. It returns the
+// retry repeats a call to a server that may be down until it succeeds. It returns the
 // last error after startLimit, or when ctx ends.
-func ask(ctx context.Context, do func() error) (err error) {
+func retry(ctx context.Context, do func() error) (err error) {
 	until(ctx, startLimit, func() bool { err = do(); return err == nil })
 	return err
 }

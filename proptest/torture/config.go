@@ -16,50 +16,50 @@ const (
 	maxWorkers     = 64
 )
 
-// Scenario is a set of faults.
+// Scenario selects the faults of a run.
 type Scenario string
 
 // The scenarios.
 const (
-	// Random breaks everything at random, and moves locks between the modes. It is
+	// Random injects all faults at random and migrates locks between the modes. It is
 	// the default.
 	Random Scenario = "random"
-	// Emptied empties all Redis nodes at once, again and again, at least
-	// LeastEmptied times. Every time the efficiency mode has to come back by itself.
+	// Emptied empties all Redis nodes at once, at least LeastEmptied times. The
+	// efficiency mode must recover automatically each time.
 	Emptied Scenario = "emptied"
-	// Leaderless kills one of three members and stops another. Locks in efficiency
-	// mode have to be granted all the time, directly and through the last member.
+	// Leaderless kills one of three members and pauses another. Locks in efficiency
+	// mode must still be granted, directly and through the last member.
 	Leaderless Scenario = "leaderless"
 )
 
-// Scenarios are all of them.
+// Scenarios lists all scenarios.
 var Scenarios = []Scenario{Random, Emptied, Leaderless}
 
-// LeastEmptied is how often the scenario Emptied empties all Redis nodes at least.
+// LeastEmptied is the least number of times that scenario Emptied empties all Redis nodes.
 const LeastEmptied = 5
 
-// Config says what to run.
+// Config configures a run.
 type Config struct {
-	// Scenario says what is broken. Default: Random.
+	// Scenario selects the faults. Default: Random.
 	Scenario Scenario
-	// Duration is how long faults last. Start and end of the run take a few seconds
-	// more.
+	// Duration is the time in which faults are injected. Start and end of the run take a
+	// few seconds more.
 	Duration time.Duration
-	// Switches is the least number of changes of mode in scenario Random: the run
-	// goes on until that many are complete.
+	// Switches is the least number of completed migrations in scenario Random. The run
+	// continues until then.
 	Switches int
-	// Seed decides what is broken, and when.
+	// Seed determines the sequence of faults.
 	Seed uint64
 	// Workers is the number of worker processes. Default: DefaultWorkers.
 	Workers int
-	// Member is the command line of a member, without settings. They are added as
-	// flags of `leased serve`.
+	// Member is the command line of a member. Settings are appended as flags of
+	// `leased serve`.
 	Member []string
 	// Worker is the command line of a process that calls Work.
 	Worker []string
 	// Dir is the folder of data and logs; it must exist.
 	Dir string
-	// Progress receives one line a second. Nil discards them.
+	// Progress receives one line per second. Nil discards them.
 	Progress io.Writer
 }
 
@@ -79,16 +79,16 @@ func (c *Config) validate() error {
 	case c.Duration <= 0:
 		return fmt.Errorf("duration (%v) must be above 0", c.Duration)
 	case c.Switches != 0 && c.Scenario != Random:
-		return fmt.Errorf("scenario %q changes no modes: switches (%d) must be 0", c.Scenario, c.Switches)
+		return fmt.Errorf("scenario %q has no migrations: switches (%d) must be 0", c.Scenario, c.Switches)
 	case c.Workers < 2 || c.Workers > maxWorkers:
-		return fmt.Errorf("workers (%d) must be from 2 to %d: one alone has no competitor", c.Workers, maxWorkers)
+		return fmt.Errorf("workers (%d) must be from 2 to %d: a single worker has no contention", c.Workers, maxWorkers)
 	case len(c.Member) == 0 || len(c.Worker) == 0 || c.Dir == "":
-		return errors.New("the command lines of members and workers, and a folder, must be given")
+		return errors.New("Member, Worker and Dir must be set")
 	}
 	return nil
 }
 
-// classes are the locks that workers use.
+// classes returns the classes of locks that workers use.
 func (c *Config) classes() []string {
 	if c.Scenario == Random {
 		return []string{correctness, efficiency, switched}

@@ -1,21 +1,21 @@
-// Package torture checks the promises with real processes: members of a cluster,
-// Redis nodes, a PostgreSQL behind a gate and workers that use them, while a nemesis
-// kills, stops, partitions and empties them and moves locks between the modes.
+// Package torture checks the guarantees with real processes: members of a cluster, Redis
+// nodes, a PostgreSQL behind a gate and workers that use them, while a nemesis kills,
+// pauses, partitions and empties them and migrates locks between the modes.
 //
-// What it does not give: a run that can be repeated. A seed repeats what the nemesis
-// tries and what the workers choose, not how the system schedules them. A loss of
-// power, a suspended machine and several hosts are not part of it; nor are faults of
-// the storage but its crash: the tests of the gates have those.
+// A run cannot be replayed. A seed determines the faults of the nemesis and the choices
+// of the workers, not their scheduling. Power loss, suspended hosts and several hosts are
+// not covered. The only fault of the storage is a crash; the tests of the gates have
+// others.
 //
-// A history has two sources. Each worker prints an event before each operation and
-// after its answer, with the time of the one clock that all processes of a machine
-// share. The storage keeps a log of every write and every mark, in the transaction
-// that made it. Locks are used for a while and then no more, so that a history ends
-// and can be checked while the next one goes on.
+// A history has two sources. Each worker prints an event before each operation and after
+// its answer, with the monotonic clock that all processes of a host share. The storage
+// logs every write and every mark in the transaction that made it. Each lock is used for a
+// limited time, so that its history can be checked while the run continues.
 //
-// It runs on Linux only. The nouns, in reading order: [Config], [Scenario] and [Run],
-// the whole; [Result], the figures; world, all processes that are started; network, by
-// which members are partitioned; holder, what a worker does ([Work] is its main
-// function); [Storage], where it writes; nemesis, which injects faults; mover, which
-// changes modes; checker, which collects histories; history, which is checked.
+// It runs on Linux only. Files, in reading order: config.go, run.go and result.go, the API
+// ([Config], [Run], [Result]); world.go, all processes of a run, with member.go,
+// redisnode.go, process.go, network.go and certificates.go; worker.go and holder.go, the
+// workers ([Work] is their main function); storage.go, [Storage]; nemesis.go, faults.go
+// and scenario.go, the faults; migration.go, migrations between the modes; checker.go,
+// history.go and overlap.go, the checks.
 package torture

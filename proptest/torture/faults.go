@@ -13,7 +13,7 @@ import (
 
 func (n *nemesis) workerFaults(workers []*worker) []fault {
 	any := func(r *rand.Rand) *worker { return workers[r.IntN(len(workers))] }
-	// A pause is worst for one that holds a lock.
+	// Prefer a worker that holds a lock.
 	holding := func(r *rand.Rand) *worker {
 		v := any(r)
 		for range 20 * len(workers) {
@@ -86,8 +86,8 @@ func (n *nemesis) memberFaults() []fault {
 	return all
 }
 
-// member chooses a member: mostly the leader. It first restarts members that have
-// ended by themselves, as a member does that was stopped during a write to disk.
+// member chooses a member, mostly the leader. It first restarts members that ended by
+// themselves, as after a pause during a write to disk.
 func (n *nemesis) member(ctx context.Context, r *rand.Rand) *member {
 	for _, m := range n.world.members {
 		if runs, expected := m.process.alive(); !runs {
@@ -111,8 +111,8 @@ func (n *nemesis) start(m *member) {
 	}
 }
 
-// back starts a member again, and mostly waits until it knows a leader, so that a
-// majority is up.
+// back restarts a member, and mostly waits until it knows a leader, so that a majority is
+// up.
 func (n *nemesis) back(ctx context.Context, r *rand.Rand, m *member) {
 	n.start(m)
 	if r.IntN(8) > 0 {
@@ -120,8 +120,8 @@ func (n *nemesis) back(ctx context.Context, r *rand.Rand, m *member) {
 	}
 }
 
-// partition cuts a member off: from the other members, from clients and Redis,
-// or from one of them only; in both directions or in one.
+// partition disconnects a member from the other members, from clients and Redis, or from
+// one of them, in one or both directions.
 func (n *nemesis) partition(ctx context.Context, r *rand.Rand, symmetric bool) {
 	m := n.member(ctx, r)
 	var others []int
@@ -160,8 +160,8 @@ func (n *nemesis) partition(ctx context.Context, r *rand.Rand, symmetric bool) {
 	}
 }
 
-// disk makes a member's disk fail or slow for a while. If it fails, the member
-// ends by itself, and is started again.
+// disk makes a member's disk fail or slow for a while. A member whose disk fails ends by
+// itself and is restarted.
 func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string) {
 	m := n.member(ctx, r)
 	const calls = "fsync,fdatasync"
@@ -177,10 +177,10 @@ func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string
 	until(ctx, some(r, 1*time.Second, 4*time.Second), func() bool { runs, _ := m.process.alive(); return !runs || len(ended) > 0 })
 	runs, _ := m.process.alive()
 	if runs && len(ended) > 0 {
-		n.wrong(fmt.Errorf("strace has let go of %s at once, so its disk was never broken: %w; allow ptrace, or take strace out of PATH", m.who(), <-ended))
+		n.wrong(fmt.Errorf("strace detached from %s at once, so no disk fault was injected: %w; allow ptrace, or remove strace from PATH", m.who(), <-ended))
 		return
 	}
-	_ = tracer.Process.Signal(syscall.SIGTERM) // it lets go of the member
+	_ = tracer.Process.Signal(syscall.SIGTERM) // it detaches from the member
 	<-ended
 	if runs, _ := m.process.alive(); !runs {
 		n.back(ctx, r, m)
@@ -188,7 +188,7 @@ func (n *nemesis) disk(ctx context.Context, r *rand.Rand, note, injection string
 }
 
 func (n *nemesis) redisFaults() []fault {
-	any := func(r *rand.Rand) *master { return n.world.masters[r.IntN(len(n.world.masters))] }
+	any := func(r *rand.Rand) *redisNode { return n.world.redisNodes[r.IntN(len(n.world.redisNodes))] }
 	all := []fault{
 		{25, func(ctx context.Context, r *rand.Rand) {
 			m := any(r)
@@ -209,15 +209,15 @@ func (n *nemesis) redisFaults() []fault {
 			m.server.Resume()
 		}},
 		{15, func(ctx context.Context, r *rand.Rand) { n.empty(ctx, any(r)) }},
-		{15, func(ctx context.Context, r *rand.Rand) { n.putBack(ctx, any(r)) }},
+		{15, func(ctx context.Context, r *rand.Rand) { n.restoreOldFolder(ctx, any(r)) }},
 		{4, func(ctx context.Context, _ *rand.Rand) { n.emptyAll(ctx) }},
 	}
-	if n.world.masters[0].clock != "" {
+	if n.world.redisNodes[0].clock != "" {
 		all = append(all, fault{25, func(ctx context.Context, r *rand.Rand) {
 			m := any(r)
-			n.report(m.who(), "redis clock moved")
-			// A lock that is granted while the clock is ahead is held for as long
-			// after the repair, if its holder is killed.
+			n.report(m.who(), "redis clock offset")
+			// A lock that is granted while the clock is ahead stays held for that
+			// time after the repair if its holder is killed.
 			by := some(r, time.Second, 15*time.Second)
 			if r.IntN(2) == 0 {
 				by = -3 * by
@@ -230,12 +230,12 @@ func (n *nemesis) redisFaults() []fault {
 	return all
 }
 
-// storageFaults keep the data that the storage has confirmed: a gate relies on that.
+// storageFaults keep confirmed data, which gates rely on.
 func (n *nemesis) storageFaults() []fault {
 	return []fault{{1, func(ctx context.Context, _ *rand.Rand) {
 		d := n.world.database
 		var gone func() bool
-		err := ask(ctx, func() (err error) { gone, err = d.crash(ctx); return err })
+		err := retry(ctx, func() (err error) { gone, err = d.crash(ctx); return err })
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -249,20 +249,20 @@ func (n *nemesis) storageFaults() []fault {
 	}}}
 }
 
-func (n *nemesis) clock(m *master, by time.Duration) {
-	if err := m.moveClock(by); err != nil {
+func (n *nemesis) clock(m *redisNode, by time.Duration) {
+	if err := m.setClockOffset(by); err != nil {
 		n.wrong(err)
 	}
 }
 
-func (n *nemesis) revive(ctx context.Context, m *master) {
-	if err := m.revive(ctx); err != nil && ctx.Err() == nil { // else heal tries again
+func (n *nemesis) revive(ctx context.Context, m *redisNode) {
+	if err := m.revive(ctx); err != nil && ctx.Err() == nil { // else heal retries
 		n.wrong(err)
 	}
 }
 
-// save keeps a copy of a killed node's folder.
-func (n *nemesis) save(m *master) {
+// save copies a killed node's folder.
+func (n *nemesis) save(m *redisNode) {
 	if err := m.server.Save(); err != nil {
 		n.wrong(err)
 		return
@@ -271,7 +271,7 @@ func (n *nemesis) save(m *master) {
 }
 
 // empty removes a node's data.
-func (n *nemesis) empty(ctx context.Context, m *master) {
+func (n *nemesis) empty(ctx context.Context, m *redisNode) {
 	if err := m.server.Wipe(); err != nil {
 		n.wrong(err)
 		return
@@ -280,8 +280,8 @@ func (n *nemesis) empty(ctx context.Context, m *master) {
 	n.revive(ctx, m)
 }
 
-// putBack restarts a node with a folder of an earlier time.
-func (n *nemesis) putBack(ctx context.Context, m *master) {
+// restoreOldFolder restarts a node with an older copy of its folder.
+func (n *nemesis) restoreOldFolder(ctx context.Context, m *redisNode) {
 	if !m.saved {
 		return
 	}
@@ -289,20 +289,20 @@ func (n *nemesis) putBack(ctx context.Context, m *master) {
 		n.wrong(err)
 		return
 	}
-	n.report(m.who(), "redis with an old folder")
+	n.report(m.who(), "redis restarted with old data")
 	n.revive(ctx, m)
 }
 
-// emptyAll removes the data of all nodes before the first of them starts again.
+// emptyAll removes the data of all nodes before it restarts the first.
 func (n *nemesis) emptyAll(ctx context.Context) {
-	for _, m := range n.world.masters {
+	for _, m := range n.world.redisNodes {
 		if err := m.server.Wipe(); err != nil {
 			n.wrong(err)
 			return
 		}
 	}
 	n.report("redis", "all redis emptied")
-	for _, m := range n.world.masters {
+	for _, m := range n.world.redisNodes {
 		n.revive(ctx, m)
 	}
 }

@@ -18,12 +18,12 @@ import (
 
 const (
 	linearLimit = 30 * time.Second
-	// mostViolations of one history are reported.
+	// mostViolations is the number of reported violations of one history.
 	mostViolations = 10
 	excerptEvents  = 30
 )
 
-// history is what happened to the locks of one class in one generation.
+// history is the history of the locks of one class in one generation.
 type history struct {
 	name       string // as "c/17"
 	class      string
@@ -66,16 +66,16 @@ func (h *history) during(faults []property.Event) []property.Event {
 type outcome struct {
 	report    property.Report
 	undecided bool           // whether it is linearizable
-	unpaused  int            // overlaps that no pause explains
+	unpaused  int            // overlaps without a pause
 	modes     map[string]int // grants by mode
 	sections  []timeline.Section
-	sample    *timeline.Section // a refusal, where nothing is wrong
+	sample    *timeline.Section // a refused write, if nothing is violated
 }
 
-// check checks the history against the promises. The property.Checker sees the events in
-// one possible order: clients and faults by time; then the log of the storage, in its
-// own order; then the answers of the storage. No promise of the gate depends on the
-// time, and no promise of the tokens on the storage.
+// check checks the history. The property checker gets the events in one possible order:
+// clients and faults by time; then the log of the storage, in its own order; then the
+// answers of the storage. No property of the gate depends on time, and no property of
+// tokens on the storage.
 func (h *history) check() outcome {
 	h.date()
 	var first, answers, stale []property.Event
@@ -102,11 +102,11 @@ func (h *history) check() outcome {
 			v.modes[e.Note]++
 		}
 	}
-	var broken []*property.Violation
+	var violations []*property.Violation
 	for _, e := range slices.Concat(first, h.rows, stale, answers, h.found) {
 		var violation *property.Violation
 		if errors.As(checker.Observe(e), &violation) {
-			broken = append(broken, violation)
+			violations = append(violations, violation)
 		}
 	}
 	v.report = checker.Report(true)
@@ -116,14 +116,14 @@ func (h *history) check() outcome {
 		v.report.Violations = append(v.report.Violations[:mostViolations], fmt.Sprintf("and %d more in %s", more, h.name))
 	}
 	h.linearize(&v)
-	story := slices.Concat(first, h.rows, stale, answers, h.found)
-	byTime(story)
-	v.draw(h.name, story, broken, stale)
+	all := slices.Concat(first, h.rows, stale, answers, h.found)
+	byTime(all)
+	v.draw(h.name, all, violations, stale)
 	return v
 }
 
-// date gives the rows of the storage a time by the clock of the clients: after the
-// operation was sent and before it was answered. The order of the rows is kept.
+// date sets the times of the storage's rows on the clock of the clients: after the
+// operation was sent and before it was answered. The rows keep their order.
 func (h *history) date() {
 	sent, answered := map[uint64]time.Duration{}, map[uint64]time.Duration{}
 	for _, e := range h.events {
@@ -145,7 +145,7 @@ func (h *history) date() {
 	}
 }
 
-// byTime sorts events. Those of one time stay in their order.
+// byTime sorts events by time. The sort is stable.
 func byTime(events []property.Event) {
 	slices.SortStableFunc(events, func(a, b property.Event) int { return cmp.Compare(a.At, b.At) })
 }
@@ -181,17 +181,17 @@ func (h *history) linearize(v *outcome) {
 	case errors.Is(err, linear.ErrTimeout):
 		v.undecided = true
 	case err != nil:
-		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: what clients saw of %s: %v", property.G2, h.name, err))
+		v.report.Violations = append(v.report.Violations, fmt.Sprintf("%s: operations on %s: %v", property.G2, h.name, err))
 	}
 }
 
-// draw chooses what the picture shows: the first violations, or else a refusal.
-func (v *outcome) draw(name string, story []property.Event, broken []*property.Violation, stale []property.Event) {
-	for _, b := range broken[:min(len(broken), 2)] {
-		v.sections = append(v.sections, timeline.Section{Title: name, Events: timeline.Excerpt(story, b.Event, excerptEvents), Bad: []*property.Violation{b}})
+// draw selects the sections of the diagram: the first violations, or else a refused write.
+func (v *outcome) draw(name string, all []property.Event, violations []*property.Violation, stale []property.Event) {
+	for _, b := range violations[:min(len(violations), 2)] {
+		v.sections = append(v.sections, timeline.Section{Title: name, Events: timeline.Excerpt(all, b.Event, excerptEvents), Bad: []*property.Violation{b}})
 	}
-	if len(broken) == 0 && len(stale) > 0 {
-		v.sample = &timeline.Section{Title: name, Note: "Nothing was broken. This is how a late write was refused.",
-			Events: timeline.Excerpt(story, stale[0], excerptEvents)}
+	if len(violations) == 0 && len(stale) > 0 {
+		v.sample = &timeline.Section{Title: name, Note: "No violation. This is a late write that was refused.",
+			Events: timeline.Excerpt(all, stale[0], excerptEvents)}
 	}
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// teller makes the events of a history, one a millisecond.
-type teller struct {
+// historyBuilder builds a history with one event per millisecond.
+type historyBuilder struct {
 	h   *history
 	now time.Duration
 }
 
-func (t *teller) event(kind property.Kind, who string, token fencing.Token, op, seen, version uint64, note string) {
+func (t *historyBuilder) event(kind property.Kind, who string, token fencing.Token, op, seen, version uint64, note string) {
 	t.now += time.Millisecond
 	t.h.events = append(t.h.events, property.Event{At: t.now, Kind: kind, Who: who, Resource: "c/1/0", Attempt: property.Attempt(who), Token: token, Op: op, Seen: seen, Version: version, Note: note})
 }
 
-func (t *teller) row(kind property.Kind, token fencing.Token, op, seen, version uint64) {
+func (t *historyBuilder) row(kind property.Kind, token fencing.Token, op, seen, version uint64) {
 	t.h.rows = append(t.h.rows, property.Event{At: t.now, Kind: kind, Who: storageName, Resource: "c/1/0", Token: token, Op: op, Seen: seen, Version: version})
 }
 
-// holds is a grant, an entry and a read.
-func (t *teller) holds(who string, token fencing.Token, op, version uint64) {
+// holds adds a grant, an Enter and a read.
+func (t *historyBuilder) holds(who string, token fencing.Token, op, version uint64) {
 	t.event(property.Requested, who, 0, 0, 0, 0, "")
 	t.event(property.Acquired, who, token, 0, 0, 0, "")
 	t.event(property.Sent, who, token, op, 0, 0, noteEnter)
@@ -38,8 +38,8 @@ func (t *teller) holds(who string, token fencing.Token, op, version uint64) {
 	t.event(property.Acknowledged, who, token, op+1, 0, version, noteRead)
 }
 
-// writes is a write that was applied.
-func (t *teller) writes(who string, token fencing.Token, op, version uint64) {
+// writes adds an applied write.
+func (t *historyBuilder) writes(who string, token fencing.Token, op, version uint64) {
 	t.event(property.Sent, who, token, op, version-1, version, "")
 	t.row(property.Wrote, token, op, version-1, version)
 	t.event(property.Acknowledged, who, token, op, version-1, version, "")
@@ -47,55 +47,55 @@ func (t *teller) writes(who string, token fencing.Token, op, version uint64) {
 
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
-		story  func(*teller)
-		breaks []string
+		build    func(*historyBuilder)
+		violates []string
 	}{
-		"a pause, and a refusal": {func(s *teller) {
+		"a late write that was refused": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
 			s.holds("b", 2, 20, 0)
 			s.writes("b", 2, 22, 1)
 			s.event(property.Sent, "a", 1, 12, 0, 1, "")
 			s.event(property.Rejected, "a", 1, 12, 0, 1, "")
 		}, nil},
-		"a write of a worker that was killed, applied later": {func(s *teller) {
+		"a late write of a killed worker": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
 			s.event(property.Sent, "a", 1, 12, 0, 1, "")
 			s.row(property.Wrote, 1, 12, 0, 1)
 			s.holds("b", 2, 20, 1)
 			s.writes("b", 2, 22, 2)
 		}, nil},
-		"a stale write that was applied": {func(s *teller) {
+		"a stale write that was applied": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
 			s.holds("b", 2, 20, 0)
 			s.writes("b", 2, 22, 1)
 			s.writes("a", 1, 12, 1)
-		}, []string{"G1", "acknowledged", "linearizable"}}, // the property.Checker takes it for not applied
-		"an answer without a write": {func(s *teller) {
+		}, []string{"G1", "acknowledged", "linearizable"}}, // the property checker treats it as not applied
+		"an answer without a write": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
 			s.event(property.Sent, "a", 1, 12, 0, 1, "")
 			s.event(property.Acknowledged, "a", 1, 12, 0, 1, "")
 		}, []string{"acknowledged"}},
-		"one token for two": {func(s *teller) {
+		"one token for two attempts": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
 			s.holds("b", 1, 20, 0)
 		}, []string{"T1"}},
-		"a token that went back": {func(s *teller) {
+		"a smaller token": {func(s *historyBuilder) {
 			s.holds("a", 2, 10, 0)
 			s.event(property.Requested, "b", 0, 0, 0, 0, "")
 			s.event(property.Acquired, "b", 1, 0, 0, 0, "")
 		}, []string{"T2"}},
-		"a read of the past": {func(s *teller) {
+		"a stale read": {func(s *historyBuilder) {
 			s.holds("a", 1, 10, 0)
 			s.writes("a", 1, 12, 1)
 			s.holds("b", 2, 20, 0)
 		}, []string{"linearizable"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &teller{h: newHistory("c/1")}
-			c.story(s)
+			s := &historyBuilder{h: newHistory("c/1")}
+			c.build(s)
 			v := s.h.check()
-			require.Len(t, v.report.Violations, len(c.breaks), "%v", v.report.Violations)
-			for i, part := range c.breaks {
+			require.Len(t, v.report.Violations, len(c.violates), "%v", v.report.Violations)
+			for i, part := range c.violates {
 				require.Contains(t, v.report.Violations[i], part)
 			}
 		})
@@ -109,8 +109,8 @@ func TestNames(t *testing.T) {
 	require.NoError(t, resourceName(efficiency, always, 0).Validate())
 }
 
-// A worker that was killed cannot say that its leases are over.
-func TestAKilledWorkerHoldsNothing(t *testing.T) {
+// A killed worker cannot report the end of its leases.
+func TestKilledWorkersHoldNothing(t *testing.T) {
 	c := newChecker(&world{})
 	c.take(property.Event{At: 1, Kind: property.Requested, Who: "a", Resource: "e/1/0", Attempt: "a1"})
 	c.take(property.Event{At: 2, Kind: property.Acquired, Who: "a", Resource: "e/1/0", Attempt: "a1", Token: 1})
@@ -121,8 +121,8 @@ func TestAKilledWorkerHoldsNothing(t *testing.T) {
 	require.Equal(t, map[string]int{"worker killed": 1}, c.kinds)
 }
 
-func TestOverlapsThatNoPauseExplains(t *testing.T) {
-	told := func(at time.Duration, who string) property.Event {
+func TestOverlapsWithoutAPause(t *testing.T) {
+	acquired := func(at time.Duration, who string) property.Event {
 		return property.Event{At: at * time.Second, Kind: property.Acquired, Who: who, Resource: "c/1/0", Attempt: property.Attempt(who)}
 	}
 	as := func(e property.Event, kind property.Kind) property.Event { e.Kind = kind; return e }
@@ -130,28 +130,28 @@ func TestOverlapsThatNoPauseExplains(t *testing.T) {
 		events []property.Event
 		want   int
 	}{
-		"one after the other": {[]property.Event{told(1, "a"), as(told(2, "a"), property.Ended), told(3, "b")}, 0},
-		"side by side":        {[]property.Event{told(1, "a"), told(3, "b")}, 1},
-		"while it is stopped": {[]property.Event{told(1, "a"), as(told(2, "a"), property.Paused), told(3, "b")}, 0},
-		"when it wakes up":    {[]property.Event{told(1, "a"), as(told(2, "a"), property.Paused), as(told(3, "a"), property.Resumed), told(3, "b")}, 0},
-		"long after that":     {[]property.Event{told(1, "a"), as(told(2, "a"), property.Paused), as(told(3, "a"), property.Resumed), told(9, "b")}, 1},
+		"sequential":        {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Ended), acquired(3, "b")}, 0},
+		"concurrent":        {[]property.Event{acquired(1, "a"), acquired(3, "b")}, 1},
+		"while paused":      {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused), acquired(3, "b")}, 0},
+		"at resume":         {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused), as(acquired(3, "a"), property.Resumed), acquired(3, "b")}, 0},
+		"long after resume": {[]property.Event{acquired(1, "a"), as(acquired(2, "a"), property.Paused), as(acquired(3, "a"), property.Resumed), acquired(9, "b")}, 1},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, unpaused(c.events)) })
 	}
 }
 
-func TestGrantsByWay(t *testing.T) {
+func TestGrantsByRoute(t *testing.T) {
 	g := &newChecker(&world{}).grants
 	see := func(at time.Duration, who string) { g.see(property.Event{At: at * time.Second, Who: who}) }
 	see(1, "worker 1")
-	require.Equal(t, Ways{}, g.figures(), "not watched yet")
+	require.Equal(t, Routes{}, g.figures(), "not counted yet")
 	require.True(t, g.since(0))
 	require.False(t, g.since(time.Second))
 	g.watch(2 * time.Second)
 	see(5, "worker 1")
 	see(6, "worker 2")
-	see(7, "worker 3") // every third goes through a member
-	want := Ways{Direct: Way{Grants: 2, Gap: 4 * time.Second}, Member: Way{Grants: 1, Gap: 5 * time.Second}}
+	see(7, "worker 3") // every third worker goes through a member
+	want := Routes{Direct: Route{Grants: 2, Gap: 4 * time.Second}, Member: Route{Grants: 1, Gap: 5 * time.Second}}
 	require.Equal(t, want, g.end(10*time.Second))
 	see(20, "worker 1")
 	require.Equal(t, want, g.figures())

@@ -21,7 +21,7 @@ import (
 
 // The timings of a holder.
 const (
-	// leaseTTL is short, so that a pause outlasts it.
+	// leaseTTL is short, so that pauses exceed it.
 	leaseTTL     = time.Second
 	dialLimit    = 10 * time.Second
 	acquireLimit = 4 * time.Second
@@ -39,28 +39,28 @@ const (
 // holder acquires locks, writes under them, and reports both.
 type holder struct {
 	name    string
-	life    string // distinguishes its attempts from those of a former process of this name
+	life    string // distinguishes its attempts from those of an earlier process of this name
 	client  *lease.Client
 	storage Storage
 	random  *rand.Rand
 	firstOp uint64
 
 	mu       sync.Mutex
-	tell     func(property.Event)
+	emit     func(property.Event)
 	log      io.Writer
 	ops      uint64
 	attempts int
 }
 
-// newHolder dials the service, and tries again until ctx ends: members may be down.
+// newHolder dials the service, with retries until ctx ends, since members may be down.
 // Close the holder when done.
-func newHolder(ctx context.Context, s Spec, storage Storage, log io.Writer, tell func(property.Event)) (*holder, error) {
+func newHolder(ctx context.Context, s Spec, storage Storage, log io.Writer, emit func(property.Event)) (*holder, error) {
 	config, err := trust(s.CA)
 	if err != nil {
 		return nil, err
 	}
 	h := &holder{name: s.Name, life: fmt.Sprintf("%s.%d", s.Name, s.Life), storage: storage,
-		random: rand.New(rand.NewPCG(s.Seed, uint64(s.Number)<<32|uint64(s.Life))), tell: tell, log: log,
+		random: rand.New(rand.NewPCG(s.Seed, uint64(s.Number)<<32|uint64(s.Life))), emit: emit, log: log,
 		firstOp: uint64(s.Number)<<44 | uint64(s.Life)<<24}
 	options := []client.Option{client.WithTLS(config), client.WithLeaseOptions(lease.WithName(s.Name)),
 		client.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}
@@ -84,13 +84,13 @@ func (h *holder) close() {
 	_ = h.client.Close(ctx)
 }
 
-// say reports an event with the time. The beginning of an operation is reported
+// record emits an event with the current time. The start of an operation is recorded
 // before it, its end after it.
-func (h *holder) say(e property.Event) {
+func (h *holder) record(e property.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e.At, e.Who = monotonic(), h.name
-	h.tell(e)
+	h.emit(e)
 }
 
 // attempt acquires a lock, writes under it and releases it. It reports whether all
@@ -100,43 +100,43 @@ func (h *holder) attempt(ctx context.Context, resource fencing.Resource) bool {
 	event := property.Event{Resource: resource, Attempt: property.Attempt(fmt.Sprintf("%s/%d", h.life, h.attempts))}
 	as := func(kind property.Kind) property.Event { e := event; e.Kind = kind; return e }
 	options := []lease.AcquireOption{lease.WithTTL(leaseTTL)}
-	leaves := h.random.IntN(20) == 0 // without a release
-	if leaves {
+	abandons := h.random.IntN(20) == 0 // does not release
+	if abandons {
 		options = append(options, lease.WithoutRenewal())
 	}
 	limited, cancel := context.WithTimeout(ctx, acquireLimit)
 	defer cancel()
-	h.say(as(property.Requested))
+	h.record(as(property.Requested))
 	l, err := h.client.Acquire(limited, resource, options...)
 	if err != nil {
 		if errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) {
-			h.say(as(property.Denied))
+			h.record(as(property.Denied))
 		}
 		h.note("%s: not granted: %v", resource, err)
 		return false
 	}
 	event.Token = l.Token()
-	told := as(property.Acquired)
-	told.Note = l.Mode().String()
-	h.say(told)
+	acquired := as(property.Acquired)
+	acquired.Note = l.Mode().String()
+	h.record(acquired)
 	var once sync.Once
-	end := func() { once.Do(func() { h.say(as(property.Ended)) }) }
-	stop := context.AfterFunc(l.Context(), end) // its own clock says that it is over
+	end := func() { once.Do(func() { h.record(as(property.Ended)) }) }
+	stop := context.AfterFunc(l.Context(), end) // at its local deadline
 	done := h.work(ctx, l)
 	end()
 	stop()
-	if !leaves {
+	if !abandons {
 		released, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 		defer cancel()
-		_ = l.Release(released) // it may be lost
+		_ = l.Release(released) // the release may be lost
 	}
 	return done
 }
 
-// work enters the gate, reads and writes a few times. A heedless holder never
-// looks at its lease again, as one that was paused right after it had looked.
+// work enters the gate, reads and writes a few times. A careless holder never checks its
+// lease again, like one that is paused right after the check.
 func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
-	heedless := h.random.IntN(2) == 0
+	careless := h.random.IntN(2) == 0
 	resource, token := l.GateResource(), l.Token()
 	if _, ok := h.operation(ctx, property.Event{Resource: resource, Token: token, Note: noteEnter}, func(ctx context.Context, _ uint64) (uint64, error) {
 		return 0, h.storage.Enter(ctx, resource, token)
@@ -150,7 +150,7 @@ func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 		return false
 	}
 	for range 1 + h.random.IntN(4) {
-		if !wait(ctx, time.Duration(h.random.Int64N(int64(thinkTime)))) || !heedless && l.Err() != nil {
+		if !wait(ctx, time.Duration(h.random.Int64N(int64(thinkTime)))) || !careless && l.Err() != nil {
 			return false
 		}
 		next := seen + 1
@@ -164,23 +164,23 @@ func (h *holder) work(ctx context.Context, l *lease.Lease) bool {
 	return true
 }
 
-// operation is one use of the storage. ok is false if it was refused, or if
-// nobody knows: then it is not said how it ended.
+// operation executes one operation on the storage. ok is false if it was refused or its
+// outcome is unknown; the latter is not recorded.
 func (h *holder) operation(ctx context.Context, e property.Event, do func(ctx context.Context, op uint64) (uint64, error)) (version uint64, ok bool) {
 	h.ops++
 	e.Op, e.Kind = h.firstOp|h.ops, property.Sent
-	h.say(e)
+	h.record(e)
 	limited, cancel := context.WithTimeout(ctx, storageLimit)
 	defer cancel()
 	version, err := do(limited, e.Op)
 	switch {
 	case err == nil:
 		e.Kind, e.Version = property.Acknowledged, version
-		h.say(e)
+		h.record(e)
 		return version, true
 	case errors.Is(err, fencing.ErrStale):
 		e.Kind = property.Rejected
-		h.say(e)
+		h.record(e)
 	}
 	h.note("%s: %v", e.Resource, err)
 	return 0, false

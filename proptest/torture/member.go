@@ -31,10 +31,10 @@ type member struct {
 	process   *process
 }
 
-// who is its name in histories.
+// who returns its name in histories.
 func (m *member) who() string { return "member " + m.name }
 
-// call connects to its API for one call.
+// call makes one call to its API.
 func (m *member) call(ctx context.Context, do func(context.Context, *grpc.ClientConn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
@@ -50,7 +50,7 @@ func (m *member) call(ctx context.Context, do func(context.Context, *grpc.Client
 	return do(ctx, conn)
 }
 
-// status asks it how it is doing.
+// status returns its status.
 func (m *member) status(ctx context.Context) (s *pb.StatusResponse, err error) {
 	err = m.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
 		s, err = pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
@@ -59,8 +59,7 @@ func (m *member) status(ctx context.Context) (s *pb.StatusResponse, err error) {
 	return s, err
 }
 
-// fleetReady reports whether locks in efficiency mode may be granted, as far as it
-// knows.
+// fleetReady reports whether the efficiency mode is ready, according to this member.
 func (m *member) fleetReady() bool {
 	ready := false
 	err := m.call(context.Background(), func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -84,21 +83,21 @@ func (m *member) revive() error {
 	return m.process.start()
 }
 
-// applied is the event of what it has applied.
+// applied returns the event with its chain hash.
 func (m *member) applied(s *pb.StatusResponse) (property.Event, error) {
 	e := property.Event{Kind: property.Applied, Who: m.who(), At: m.world.now(), Index: s.ChainIndex}
 	if len(s.ChainHash) < 16 {
-		return e, fmt.Errorf("member %s has hash %q", m.name, s.ChainHash)
+		return e, fmt.Errorf("member %s reports hash %q", m.name, s.ChainHash)
 	}
 	hash, err := strconv.ParseUint(s.ChainHash[:16], 16, 64)
 	e.Hash = hash
 	return e, err
 }
 
-// alarms are words that no member may ever print.
+// alarms are words that no member may log.
 var alarms = []string{"panic:", "DATA RACE", "fatal error:", "chain hash", "diverged"}
 
-// alarm is the first line of its log with such a word.
+// alarm returns the first line of its log with such a word, or "".
 func (m *member) alarm() string {
 	text, err := os.ReadFile(m.process.log)
 	if err != nil {
@@ -114,9 +113,8 @@ func (m *member) alarm() string {
 	return ""
 }
 
-// leader is the member that leads, or nil. All are asked at once, since one that is
-// stopped does not answer. A former leader may not know yet that it is one: the
-// newest term counts.
+// leader returns the leader, or nil. It asks all members concurrently, since a paused one
+// does not answer, and takes the highest term, since a deposed leader may not know it.
 func (w *world) leader(ctx context.Context) *member {
 	answers := make([]*pb.StatusResponse, len(w.members))
 	var wg sync.WaitGroup
@@ -139,7 +137,7 @@ func (w *world) leader(ctx context.Context) *member {
 	return leader
 }
 
-// atLeader makes a call that only the leader serves.
+// atLeader makes a call to the leader.
 func (w *world) atLeader(ctx context.Context, do func(context.Context, pb.PolicyServiceClient) error) error {
 	leader := w.leader(ctx)
 	if leader == nil {

@@ -13,27 +13,27 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// nemesis injects faults, one after the other in each part of the world, and
-// repairs each before the next.
+// nemesis injects faults into each part of the system, one after the other, and repairs
+// each before the next.
 type nemesis struct {
-	world  *world
-	mover  *mover
-	grants *grants
-	tell   func(property.Event)
-	broken func(string)      // adds a violation
-	wrong  func(error)       // ends the run: a fault could not be injected
-	holds  func(string) bool // whether a worker holds a lock
-	tracer string            // strace, if it is there
+	world    *world
+	migrator *migrator
+	grants   *grants
+	emit     func(property.Event)
+	broken   func(string)      // adds a violation
+	wrong    func(error)       // ends the run because a fault could not be injected
+	holds    func(string) bool // whether a worker holds a lock
+	tracer   string            // path of strace, or empty
 }
 
-// fault is one kind of fault, and how often it is chosen among the others.
+// fault is one kind of fault, with its weight.
 type fault struct {
 	weight int
 	do     func(ctx context.Context, r *rand.Rand)
 }
 
 func newNemesis(w *world, c *checker) *nemesis {
-	n := &nemesis{world: w, mover: newMover(w, c), grants: &c.grants, tell: c.happened, broken: c.violate, wrong: c.fail, holds: c.holding}
+	n := &nemesis{world: w, migrator: newMigrator(w, c), grants: &c.grants, emit: c.happened, broken: c.violate, wrong: c.fail, holds: c.holding}
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
 		w.without = append(w.without, "no disk errors: strace is missing (Debian: apt-get install strace)")
@@ -42,12 +42,11 @@ func newNemesis(w *world, c *checker) *nemesis {
 	return n
 }
 
-// run injects the faults of the scenario until ctx ends. The caller repairs what is
-// left broken then.
+// run injects the faults of the scenario until ctx ends. The caller repairs the last ones.
 func (n *nemesis) run(ctx context.Context) {
 	switch n.world.config.Scenario {
 	case Emptied:
-		n.emptyAgain(ctx)
+		n.emptyRepeatedly(ctx)
 	case Leaderless:
 		n.leaderless(ctx)
 	default:
@@ -55,10 +54,10 @@ func (n *nemesis) run(ctx context.Context) {
 	}
 }
 
-// random injects faults into all parts at random. Beyond the duration it goes on
-// until enough changes of mode are complete.
+// random injects faults into all parts at random. It continues beyond the duration until
+// enough migrations are complete.
 func (n *nemesis) random(ctx context.Context) {
-	if err := n.mover.prepare(ctx); err != nil {
+	if err := n.migrator.prepare(ctx); err != nil {
 		if ctx.Err() == nil {
 			n.wrong(fmt.Errorf("set the policy for %q: %w", switchedPrefix, err))
 		}
@@ -67,16 +66,16 @@ func (n *nemesis) random(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var parts sync.WaitGroup
-	parts.Go(func() { n.mover.run(ctx) })
+	parts.Go(func() { n.migrator.run(ctx) })
 	parts.Go(func() {
 		wait(ctx, n.world.config.Duration)
-		for n.mover.figures().Done < n.world.config.Switches && wait(ctx, 50*time.Millisecond) {
+		for n.migrator.figures().Done < n.world.config.Switches && wait(ctx, 50*time.Millisecond) {
 		}
 		stop()
 	})
 	half := len(n.world.workers) / 2
 	for i, part := range []struct {
-		pause  time.Duration // between two faults, on average
+		pause  time.Duration // average time between two faults
 		faults []fault
 	}{
 		{1200 * time.Millisecond, n.workerFaults(n.world.workers[:half])},
@@ -109,21 +108,21 @@ func choose(all []fault, r *rand.Rand) fault {
 	return all[0]
 }
 
-// some returns a random time between least and most.
+// some returns a random duration between least and most.
 func some(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)))
 }
 
-// report tells the checker of a fault.
+// report records a fault.
 func (n *nemesis) report(who, note string) {
-	n.tell(property.Event{Kind: property.Fault, At: n.world.now(), Who: who, Note: note})
+	n.emit(property.Event{Kind: property.Fault, At: n.world.now(), Who: who, Note: note})
 }
 
-// paused tells the checker that a process is stopped.
+// paused records that a process is paused.
 func (n *nemesis) paused(who, note string) {
-	n.tell(property.Event{Kind: property.Paused, At: n.world.now(), Who: who, Note: note})
+	n.emit(property.Event{Kind: property.Paused, At: n.world.now(), Who: who, Note: note})
 }
 
 func (n *nemesis) resumed(who string) {
-	n.tell(property.Event{Kind: property.Resumed, At: n.world.now(), Who: who})
+	n.emit(property.Event{Kind: property.Resumed, At: n.world.now(), Who: who})
 }

@@ -14,19 +14,17 @@ import (
 	"syscall"
 )
 
-// here is the place of workers, Redis and PostgreSQL in a network.
+// here is the host of workers, Redis and PostgreSQL in a network.
 const here = -1
 
-// nowhere is a hardware address that nobody has: what is sent there is lost, and
-// the sender does not hear of it.
+// nowhere is an unused hardware address: packets to it are lost silently.
 const nowhere = "02:00:00:00:00:01"
 
-// network is how members are reached. With namespaces each member has one of its
-// own, on a bridge, and the way from one to another can be cut in one direction.
-// Without them all are on the loopback interface.
+// network connects the members. With namespaces, each member has one on a bridge, and each
+// direction between two members can be cut. Without them all use the loopback interface.
 type network struct {
 	namespaces bool
-	why        string // there are none
+	why        string // why there are none
 	prefix     string // of the names
 	bridge     string
 	subnet     string // as "10.88.7."
@@ -34,7 +32,7 @@ type network struct {
 	cuts       map[[2]int]bool
 }
 
-// newNetwork makes a network for so many members, with namespaces if it can.
+// newNetwork creates a network, with namespaces if possible.
 func newNetwork(members int) *network {
 	n := &network{cuts: map[[2]int]bool{}}
 	if os.Geteuid() != 0 {
@@ -45,7 +43,7 @@ func newNetwork(members int) *network {
 		n.why = "no partitions: ip is missing (Debian: apt-get install iproute2)"
 		return n
 	}
-	// Another run may be under way: take a number that nobody uses.
+	// Use a free number, since another run may be active.
 	for range 50 {
 		k := rand.IntN(250) + 1
 		n.prefix, n.bridge, n.subnet = fmt.Sprintf("leased-t%d-", k), fmt.Sprintf("ltort%d", k), fmt.Sprintf("10.88.%d.", k)
@@ -85,7 +83,7 @@ func (n *network) build(members int) error {
 	return err
 }
 
-// attach makes the namespace of a member, with a cable to the bridge.
+// attach creates the namespace of a member, connected to the bridge.
 func (n *network) attach(i int) error {
 	name, outer := n.namespace(i), fmt.Sprintf("%s-%d", n.bridge, i)
 	for _, args := range [][]string{
@@ -106,14 +104,14 @@ func (n *network) attach(i int) error {
 
 func (n *network) remove(members int) {
 	for i := range members {
-		_ = ip("netns", "del", n.namespace(i)) // its cable goes with it
+		_ = ip("netns", "del", n.namespace(i)) // deletes its interface, too
 	}
 	_ = ip("link", "del", n.bridge)
 }
 
 func (n *network) namespace(i int) string { return fmt.Sprintf("%s%c", n.prefix, 'a'+i) }
 
-// address is that of a member, or of here.
+// address returns the address of a member, or of here.
 func (n *network) address(i int) string {
 	switch {
 	case n.subnet == "":
@@ -124,7 +122,7 @@ func (n *network) address(i int) string {
 	return fmt.Sprintf("%s%d", n.subnet, i+1)
 }
 
-// in is the command that runs args where member i lives.
+// in returns the command that runs args in the namespace of member i.
 func (n *network) in(i int, args []string) []string {
 	if !n.namespaces {
 		return args
@@ -132,7 +130,7 @@ func (n *network) in(i int, args []string) []string {
 	return append([]string{"ip", "netns", "exec", n.namespace(i)}, args...)
 }
 
-// cut loses everything that is sent from one place to another.
+// cut drops all packets from one host to another.
 func (n *network) cut(from, to int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,7 +138,7 @@ func (n *network) cut(from, to int) error {
 	return ip(n.neighbour(from, "replace", n.address(to), "lladdr", nowhere, "nud", "permanent")...)
 }
 
-// heal ends all cuts.
+// heal repairs all cuts.
 func (n *network) heal() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +152,7 @@ func (n *network) heal() error {
 	return errors.Join(errs...)
 }
 
-// neighbour is a command about what a place believes of another one.
+// neighbour returns an ip command for a neighbour entry of a host.
 func (n *network) neighbour(at int, command, address string, more ...string) []string {
 	args := append([]string{"neigh", command, address}, more...)
 	if at == here {
@@ -165,7 +163,7 @@ func (n *network) neighbour(at int, command, address string, more ...string) []s
 
 func ip(args ...string) error {
 	command := exec.Command("ip", args...)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is not for it
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ignore Ctrl-C of the terminal
 	out, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))

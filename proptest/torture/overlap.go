@@ -9,13 +9,13 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// unpaused counts the overlaps that no pause explains: a client is granted a lock
-// while a former holder, which is not stopped and was not resumed just now, has not
-// ended its lease. The events are sorted by time. In correctness mode there is none
-// while clocks run at one rate and every process runs in time; a busy machine delays
-// processes, so overlaps are counted and are no violation.
+// unpaused counts the overlaps without a pause: a client is granted a lock while the lease
+// of a former holder, which is not paused and was not resumed recently, has not ended. The
+// events are sorted by time. In correctness mode there are none while clocks run at the
+// same rate and no process is delayed. A busy host delays processes, so overlaps are
+// counted and are not violations.
 func unpaused(events []property.Event) int {
-	const awake = leaseTTL // by then a resumed holder has noticed that its lease is over
+	const awake = leaseTTL // a resumed holder has noticed the end of its lease by then
 	holders := map[fencing.Resource]map[property.Attempt]string{}
 	stopped, woken := map[string]bool{}, map[string]time.Duration{}
 	n := 0

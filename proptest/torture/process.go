@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// process is a program that can be stopped and restarted. Its methods are for one
-// goroutine at a time, except alive and signal.
+// process is a program that can be paused, killed and restarted. Its methods must not be
+// called concurrently, except alive and signal.
 type process struct {
 	name string
 	args []string
@@ -29,14 +29,14 @@ type process struct {
 	cmd     *exec.Cmd
 	input   io.Closer
 	exited  chan struct{}
-	expects bool // that it ends
+	expects bool // its end is expected
 }
 
 // start starts it.
 func (p *process) start() error {
 	log, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("start %s: the folder of this run was removed by somebody else, run it again: %w", p.name, err)
+		return fmt.Errorf("start %s: the folder of this run was removed by another process; start the run again: %w", p.name, err)
 	}
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (p *process) start() error {
 	p.mu.Unlock()
 	go func() {
 		if output != nil {
-			p.out(output) // all of it, before Wait closes the pipe
+			p.out(output) // completely, before Wait closes the pipe
 		}
 		_ = cmd.Wait()
 		close(exited)
@@ -81,7 +81,7 @@ func (p *process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd != nil {
-		_ = p.cmd.Process.Signal(s) // an error is that it has ended
+		_ = p.cmd.Process.Signal(s) // fails if it has ended
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *process) end(s syscall.Signal, limit time.Duration) {
 
 func (p *process) kill() { p.end(syscall.SIGKILL, time.Minute) }
 
-// finish closes the input of the process, upon which it ends.
+// finish closes the input of the process, which ends it.
 func (p *process) finish(limit time.Duration) {
 	p.mu.Lock()
 	if p.input != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/leased-project/leased/proptest/timeline"
 )
 
-// Figures are those of one class of locks.
+// Figures are the figures of one class of locks.
 type Figures struct {
 	Grants, Writes, Stale, Overlaps int
-	// Unpaused are the overlaps whose former holder was not paused.
+	// Unpaused is the number of overlaps whose former holder was not paused.
 	Unpaused int
 }
 
@@ -26,17 +26,17 @@ type Result struct {
 	property.Report
 	// Scenario is the one that was run.
 	Scenario Scenario
-	// Modes are the figures of the locks in each mode, by its name, and those of
-	// "switched" locks, which change their mode.
+	// Modes has the figures of the locks of each mode, and of "switched" locks, which
+	// are migrated.
 	Modes map[string]Figures
-	// Switches are the changes of mode.
+	// Switches has the figures of the migrations.
 	Switches Switches
-	// Ways are grants of locks in efficiency mode while there was no leader, or
-	// while all Redis nodes were emptied.
-	Ways Ways
-	// Linearizable histories, and those where the check took too long.
+	// Routes has the grants in efficiency mode while there was no leader, or while all
+	// Redis nodes were emptied.
+	Routes Routes
+	// Linearizable and Undecided are numbers of histories.
 	Linearizable, Undecided int
-	// Without are faults that could not be injected here, and why.
+	// Without lists faults that could not be injected, and why.
 	Without []string `json:",omitempty"`
 
 	sections []timeline.Section
@@ -79,10 +79,10 @@ func (r *Result) String() string {
 	var b strings.Builder
 	b.WriteString(r.Report.String())
 	if s := r.Switches; r.Scenario == Random {
-		fmt.Fprintf(&b, "  %d changes of mode, %d of them without waiting, median %v, slowest %v; %d aborted; grants of these locks %v\n",
+		fmt.Fprintf(&b, "  %d migrations, %d of them without waiting, median %v, slowest %v; %d aborted; grants of these locks %v\n",
 			s.Done, s.Now, s.Median.Round(time.Millisecond), s.Slowest.Round(time.Millisecond), s.Aborted, s.Grants)
 	} else {
-		for i, way := range []Way{r.Ways.Direct, r.Ways.Member} {
+		for i, way := range []Route{r.Routes.Direct, r.Routes.Member} {
 			fmt.Fprintf(&b, "  %s %s: %d grants in efficiency mode under the fault, longest gap %v\n", r.Scenario,
 				[]string{"directly", "through a member"}[i], way.Grants, way.Gap.Round(time.Millisecond))
 		}
@@ -98,11 +98,11 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// Picture draws the first violations, or else a refused write.
+// Picture writes a diagram of the first violations, or else of a refused write.
 func (r *Result) Picture(w io.Writer) error {
 	sections := r.sections
 	if len(sections) == 0 && r.sample != nil {
 		sections = []timeline.Section{*r.sample}
 	}
-	return timeline.WritePage(w, "leased torture, seed "+strings.Trim(fmt.Sprint(r.Seeds), "[]"), sections...)
+	return timeline.WritePage(w, "leased-torture, seed "+strings.Trim(fmt.Sprint(r.Seeds), "[]"), sections...)
 }

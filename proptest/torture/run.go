@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// healLimit is how long after the last fault a lock may take to be granted: a
-	// lock that was granted by a Redis node whose clock was ahead is held there until
-	// that time, and the machine may be busy.
+	// healLimit bounds the time until a lock is granted after the last fault: a lock that
+	// a Redis node granted while its clock was ahead stays held there, and the host may be
+	// busy.
 	healLimit = 2 * time.Minute
 )
 
@@ -35,9 +35,9 @@ func (v *worker) begin() error {
 	return v.process.start()
 }
 
-// Run starts all processes, injects faults, and checks the histories. The error says
-// that the run itself failed; broken promises are in the Result. If ctx ends, the
-// Result has what was checked until then.
+// Run starts all processes, injects faults, and checks the histories. An error means that
+// the run itself failed; violations are in the Result. If ctx ends, the Result covers what
+// was checked until then.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -53,30 +53,30 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	defer w.stop()
 	checker := newChecker(w)
 	n := newNemesis(w, checker)
-	checker.mover = n.mover
+	checker.migrator = n.migrator
 	for _, why := range w.without {
 		fmt.Fprintln(c.Progress, why)
 	}
 	if err := w.startWorkers(checker); err != nil {
 		return nil, err
 	}
-	broken, cancel := context.WithCancel(ctx)
+	faults, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go checker.attend(broken, cancel)
-	n.run(broken)
+	go checker.monitor(faults, cancel)
+	n.run(faults)
 	cancel()
-	if ctx.Err() == nil { // else all of it is about to be ended
+	if ctx.Err() == nil { // else all processes are stopped next
 		if err := w.heal(ctx); err != nil {
 			checker.fail(err)
 		}
 	}
 	if err := checker.failure(); err == nil && ctx.Err() == nil {
 		checker.end(ctx)
-		fmt.Fprintln(c.Progress, checker.progress()) // with what was done to see that all is right
+		fmt.Fprintln(c.Progress, checker.progress()) // including the final checks
 	}
 	result := checker.finish()
 	switch {
-	case ctx.Err() != nil: // what went wrong may have come of it
+	case ctx.Err() != nil: // other errors may follow from it
 		return result, context.Cause(ctx)
 	case checker.failure() != nil:
 		return result, checker.failure()
@@ -100,9 +100,9 @@ func (w *world) startWorkers(c *checker) error {
 // throughMember reports whether a worker has no connection to Redis: one in three.
 func throughMember(number int) bool { return number%3 == 0 }
 
-// attend prints progress, compares the members and checks histories that have ended,
-// until ctx ends. It stops the run on an error that is no broken promise.
-func (c *checker) attend(ctx context.Context, stop func()) {
+// monitor prints progress, compares the members and checks completed histories until ctx
+// ends. It stops the run on an error other than a violation.
+func (c *checker) monitor(ctx context.Context, stop func()) {
 	for tick := 1; wait(ctx, time.Second); tick++ {
 		fmt.Fprintln(c.world.config.Progress, c.progress())
 		c.closeOld(ctx)
@@ -130,31 +130,31 @@ func (c *checker) compare(ctx context.Context) bool {
 			continue
 		}
 		if e, err := m.applied(s); err == nil {
-			_ = c.cluster.Observe(e) // the report has it
+			_ = c.cluster.Observe(e) // it is in the report
 			indexes[e.Index]++
 		}
 	}
 	return len(indexes) == 1 && slices.Collect(maps.Values(indexes))[0] == len(c.world.members)
 }
 
-// end checks what must hold after the last fault: every change of mode ends, every
-// lock is granted, and the members are equal.
+// end checks what must hold after the last fault: every migration completes, every lock is
+// granted, and the members are equal.
 func (c *checker) end(ctx context.Context) {
 	for _, v := range c.world.workers {
 		v.process.finish(stopLimit)
 	}
-	fmt.Fprintf(c.world.config.Progress, "%5.0fs  the last fault is over; every lock must be granted again\n", c.world.now().Seconds())
+	fmt.Fprintf(c.world.config.Progress, "%5.0fs  all faults are repaired; every lock must be granted again\n", c.world.now().Seconds())
 	if c.world.config.Scenario == Random {
-		c.mover.finish(ctx)
+		c.migrator.finish(ctx)
 	}
 	healed := property.Event{Kind: property.Healed, At: c.world.now()}
-	log, err := os.Create(filepath.Join(c.world.config.Dir, "survivor.log"))
+	log, err := os.Create(filepath.Join(c.world.config.Dir, "final.log"))
 	if err != nil {
 		c.fail(err)
 		return
 	}
 	defer log.Close()
-	h, err := newHolder(ctx, Spec{Name: "survivor", Number: maxWorkers + 1, Life: 1, Seed: c.world.config.Seed, Endpoints: c.world.endpoints(), CA: c.world.authority.ca()},
+	h, err := newHolder(ctx, Spec{Name: "final", Number: maxWorkers + 1, Life: 1, Seed: c.world.config.Seed, Endpoints: c.world.endpoints(), CA: c.world.authority.ca()},
 		c.world.database, log, c.take)
 	if err != nil {
 		c.fail(err)
@@ -217,9 +217,9 @@ func (c *checker) finish() *Result {
 	}
 	r.Report.Add(cluster)
 	grants := r.Switches.Grants
-	r.Switches = c.mover.figures()
+	r.Switches = c.migrator.figures()
 	r.Switches.Grants = grants
-	r.Scenario, r.Ways = c.world.config.Scenario, c.grants.figures()
+	r.Scenario, r.Routes = c.world.config.Scenario, c.grants.figures()
 	r.Setting, r.Seeds, r.Time, r.Faults, r.Without = "real processes", []uint64{c.world.config.Seed}, c.world.now(), c.kinds, c.world.without
 	return r
 }

@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	// gapLimit is how long no lock in efficiency mode may be granted while there is
-	// no leader: the clients that go through members have to find the last one.
-	gapLimit = 15 * time.Second
-	gapEnds  = "locks in efficiency mode are granted without a leader"
-	// comesBack is how long the efficiency mode may take to come back after all
-	// nodes were emptied.
-	comesBack = time.Minute
-	backAgain = "the efficiency mode comes back after all Redis nodes lost their state"
+	// gapLimit bounds the time without a grant in efficiency mode while there is no
+	// leader: clients that go through members must find the last one.
+	gapLimit    = 15 * time.Second
+	gapProperty = "locks in efficiency mode are granted without a leader"
+	// recoveryLimit bounds the recovery of the efficiency mode after all nodes were
+	// emptied.
+	recoveryLimit    = time.Minute
+	recoveryProperty = "the efficiency mode recovers after all Redis nodes lost their state"
 )
 
-// Ways are the figures of locks in efficiency mode by the way of the request:
-// straight to Redis, or through a member.
-type Ways struct{ Direct, Member Way }
+// Routes has the figures of locks in efficiency mode by the route of the request: directly
+// to Redis, or through a member.
+type Routes struct{ Direct, Member Route }
 
-// Way is one of them.
-type Way struct {
+// Route has the figures of one route.
+type Route struct {
 	Grants int
 	// Gap is the longest time without a grant.
 	Gap time.Duration
 }
 
-// grants counts grants of locks in efficiency mode while it is watched.
+// grants counts grants in efficiency mode while watched.
 type grants struct {
 	throughMember func(who string) bool
 
 	mu       sync.Mutex
 	watched  bool
-	ways     [2]Way
+	routes   [2]Route
 	last     [2]time.Duration
-	lastSeen time.Duration // of any way, watched or not
+	lastSeen time.Duration // of any route, counted or not
 }
 
 // see takes the event of a grant in efficiency mode.
@@ -51,36 +51,36 @@ func (g *grants) see(e property.Event) {
 	defer g.mu.Unlock()
 	g.lastSeen = max(g.lastSeen, e.At)
 	if g.watched {
-		way := g.way(e.Who)
-		g.ways[way].Grants++
-		g.ways[way].Gap = max(g.ways[way].Gap, e.At-g.last[way])
-		g.last[way] = max(g.last[way], e.At)
+		route := g.route(e.Who)
+		g.routes[route].Grants++
+		g.routes[route].Gap = max(g.routes[route].Gap, e.At-g.last[route])
+		g.last[route] = max(g.last[route], e.At)
 	}
 }
 
-func (g *grants) way(who string) int {
+func (g *grants) route(who string) int {
 	if g.throughMember != nil && g.throughMember(who) {
 		return 1
 	}
 	return 0
 }
 
-// watch begins to count.
+// watch starts counting.
 func (g *grants) watch(now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.watched, g.ways, g.last = true, [2]Way{}, [2]time.Duration{now, now}
+	g.watched, g.routes, g.last = true, [2]Route{}, [2]time.Duration{now, now}
 }
 
-// end stops to count and returns the figures.
-func (g *grants) end(now time.Duration) Ways {
+// end stops counting and returns the figures.
+func (g *grants) end(now time.Duration) Routes {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.watched = false
-	for i := range g.ways {
-		g.ways[i].Gap = max(g.ways[i].Gap, now-g.last[i])
+	for i := range g.routes {
+		g.routes[i].Gap = max(g.routes[i].Gap, now-g.last[i])
 	}
-	return Ways{Direct: g.ways[0], Member: g.ways[1]}
+	return Routes{Direct: g.routes[0], Member: g.routes[1]}
 }
 
 // since reports whether a lock was granted after a time.
@@ -90,22 +90,22 @@ func (g *grants) since(at time.Duration) bool {
 	return g.lastSeen > at
 }
 
-// figures are those of the scenarios with one fault.
-func (g *grants) figures() Ways {
+// figures returns the figures of the last count.
+func (g *grants) figures() Routes {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return Ways{Direct: g.ways[0], Member: g.ways[1]}
+	return Routes{Direct: g.routes[0], Member: g.routes[1]}
 }
 
-// leaderless kills the leader and stops another member for the whole duration. A
-// member that is stopped accepts connections and answers nothing.
+// leaderless kills the leader and pauses another member for the whole duration. A paused
+// member accepts connections but does not answer.
 func (n *nemesis) leaderless(ctx context.Context) {
 	if !until(ctx, startLimit, func() bool { return n.grants.since(0) }) {
 		return
 	}
 	killed := n.world.leader(ctx)
 	if killed == nil {
-		n.wrong(fmt.Errorf("no member leads"))
+		n.wrong(fmt.Errorf("no leader was found"))
 		return
 	}
 	stopped := n.world.members[(killed.number+1)%len(n.world.members)]
@@ -115,22 +115,22 @@ func (n *nemesis) leaderless(ctx context.Context) {
 	stopped.process.signal(syscall.SIGSTOP)
 	n.grants.watch(n.world.now())
 	wait(ctx, n.world.config.Duration)
-	ways := n.grants.end(n.world.now())
+	routes := n.grants.end(n.world.now())
 	n.resumed(stopped.who())
 	stopped.process.signal(syscall.SIGCONT)
 	if ctx.Err() != nil {
 		return
 	}
-	for name, way := range map[string]Way{"directly": ways.Direct, "through a member": ways.Member} {
-		if way.Grants == 0 || way.Gap > gapLimit {
-			n.broken(fmt.Sprintf("%s: %s %d were granted in %v, and none for %v", gapEnds, name, way.Grants, n.world.config.Duration, way.Gap))
+	for name, route := range map[string]Route{"directly": routes.Direct, "through a member": routes.Member} {
+		if route.Grants == 0 || route.Gap > gapLimit {
+			n.broken(fmt.Sprintf("%s: %s, %d were granted in %v, with a gap of %v", gapProperty, name, route.Grants, n.world.config.Duration, route.Gap))
 		}
 	}
 }
 
-// emptyAgain empties all Redis nodes at once for as long as the duration says, and
-// often enough. Each time it waits until locks are granted again.
-func (n *nemesis) emptyAgain(ctx context.Context) {
+// emptyRepeatedly empties all Redis nodes at once, for the duration and at least
+// LeastEmptied times. It waits each time until locks are granted again.
+func (n *nemesis) emptyRepeatedly(ctx context.Context) {
 	n.grants.watch(n.world.now())
 	end := n.world.now() + n.world.config.Duration
 	for i := 0; i < LeastEmptied || n.world.now() < end; i++ {
@@ -139,8 +139,8 @@ func (n *nemesis) emptyAgain(ctx context.Context) {
 		}
 		n.emptyAll(ctx)
 		emptied := n.world.now()
-		if !until(ctx, comesBack, func() bool { return n.grants.since(emptied) }) && ctx.Err() == nil {
-			n.broken(fmt.Sprintf("%s: nothing was granted for %v", backAgain, comesBack))
+		if !until(ctx, recoveryLimit, func() bool { return n.grants.since(emptied) }) && ctx.Err() == nil {
+			n.broken(fmt.Sprintf("%s: nothing was granted for %v", recoveryProperty, recoveryLimit))
 			return
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
 
-// Write is one change of a guarded register, made from what was seen.
+// Write is one change of a guarded register, based on version Seen.
 type Write struct {
 	Op            uint64
 	Resource      fencing.Resource
@@ -27,20 +27,20 @@ type Write struct {
 	Seen, Version uint64
 }
 
-// Storage is where workers write: registers behind a gate. An error that matches
-// fencing.ErrStale is a refusal; any other leaves the outcome open.
+// Storage is the storage of the workers: registers behind a gate. An error that matches
+// fencing.ErrStale is a refusal; any other error leaves the outcome unknown.
 type Storage interface {
 	Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error
 	// Read needs no token.
 	Read(ctx context.Context, resource fencing.Resource) (version uint64, err error)
-	// Write sets the register, whatever it holds, and notes so in the log.
+	// Write sets the register unconditionally and logs it.
 	Write(ctx context.Context, w Write) error
 }
 
-// The register of a resource, and the log. Rows of one resource are numbered in
-// the order in which they take effect: whoever takes a number holds the lock on
-// the row of the mark, or of the register, until the commit. The trigger is a
-// witness of every change of a mark that is no part of the gate.
+// The registers and the log. Rows of one resource are numbered in the order in which they
+// take effect: a transaction that takes a number holds the row lock of the mark or of the
+// register until it commits. The trigger logs every change of a mark, independently of the
+// gate.
 const schema = `
 CREATE TABLE torture_register (resource text PRIMARY KEY, version bigint NOT NULL);
 CREATE TABLE torture_log (seq bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), resource text NOT NULL,
@@ -85,7 +85,7 @@ func (d *database) install(ctx context.Context) error {
 		return err
 	}
 	if _, err := d.pool.Exec(ctx, schema); err != nil {
-		return fmt.Errorf("make the registers: %w", err)
+		return fmt.Errorf("create the registers: %w", err)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (d *database) Read(ctx context.Context, resource fencing.Resource) (version
 	return version, err
 }
 
-// Write implements Storage, by one of the two ways that the gate has.
+// Write implements Storage, with one of the two methods of the gate.
 func (d *database) Write(ctx context.Context, w Write) error {
 	if rand.IntN(2) == 0 {
 		return d.gate.Batch(ctx, w.Resource, w.Token, func(b *pgx.Batch) {
@@ -112,7 +112,7 @@ func (d *database) Write(ctx context.Context, w Write) error {
 	return d.gate.Do(ctx, w.Resource, w.Token, func(tx pgxgate.Tx) error { return write(ctx, tx, w) })
 }
 
-// write sets the register and notes it.
+// write sets the register and logs it.
 func write(ctx context.Context, tx executor, w Write) error {
 	if _, err := tx.Exec(ctx, setRegister, string(w.Resource), int64(w.Version)); err != nil {
 		return err
@@ -125,9 +125,8 @@ type executor interface {
 	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
 }
 
-// log is what the storage did to the resources whose names begin with prefix,
-// after the row with number after, in its own order, and the number of the last
-// row. offset makes the storage's clock that of the events.
+// log returns the log of the resources with a prefix, after row number after, and the
+// number of the last row. offset converts the storage's times to those of the events.
 func (d *database) log(ctx context.Context, prefix string, after int64, offset time.Duration) (events []property.Event, last int64, err error) {
 	rows, err := d.pool.Query(ctx, `SELECT seq, (extract(epoch FROM at) * 1000000)::bigint, resource, op, token, seen, version
 		FROM torture_log WHERE resource LIKE $1 || '%' AND seq > $2 ORDER BY seq`, prefix, after)
@@ -151,7 +150,7 @@ func (d *database) log(ctx context.Context, prefix string, after int64, offset t
 	return events, last, rows.Err()
 }
 
-// found is what the registers hold.
+// found returns the contents of the registers.
 func (d *database) found(ctx context.Context, prefix string) (events []property.Event, err error) {
 	rows, err := d.pool.Query(ctx, `SELECT resource, version FROM torture_register WHERE resource LIKE $1 || '%' ORDER BY resource`, prefix)
 	if err != nil {
@@ -168,16 +167,15 @@ func (d *database) found(ctx context.Context, prefix string) (events []property.
 	return events, rows.Err()
 }
 
-// answers reports whether the server takes connections.
+// answers reports whether the server accepts connections.
 func (d *database) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, storageLimit)
 	defer cancel()
 	return d.pool.Ping(ctx) == nil
 }
 
-// crash kills one of the server's processes. To the server that is a sign that
-// the memory which all of them share may be broken: it ends them all, and begins
-// again from its log on disk. gone reports whether it has noticed.
+// crash kills one backend process. PostgreSQL then assumes corrupt shared memory, ends all
+// backends and recovers from its log on disk. gone reports whether the process has ended.
 func (d *database) crash(ctx context.Context) (gone func() bool, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -185,7 +183,7 @@ func (d *database) crash(ctx context.Context) (gone func() bool, err error) {
 	}
 	defer conn.Release()
 	defer conn.Conn().Close(context.Background())
-	if err := conn.Ping(ctx); err != nil { // it lives, so the number is its own
+	if err := conn.Ping(ctx); err != nil { // it is alive, so the process id is valid
 		return nil, err
 	}
 	p, err := os.FindProcess(int(conn.Conn().PgConn().PID()))
@@ -195,5 +193,5 @@ func (d *database) crash(ctx context.Context) (gone func() bool, err error) {
 	return func() bool { return p.Signal(syscall.Signal(0)) != nil }, p.Kill()
 }
 
-// storageName is what the storage is called in histories.
+// storageName is the name of the storage in histories.
 const storageName = "PostgreSQL"

@@ -21,13 +21,13 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// buildFlags are those that the program of the members is built with.
+// buildFlags are the build flags of the members.
 var buildFlags []string
 
-// This binary is also the workers, with storages that no program has.
+// TestMain also runs this binary as a worker, with a storage for tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "worker" {
-		if err := workOn(context.Background(), os.Stdin, os.Stdout, openSleepy); err != nil {
+		if err := workOn(context.Background(), os.Stdin, os.Stdout, openPausing); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programDir is the folder of the members' program once it is built.
+// programDir is the folder of the built program, or "".
 var programDir string
 
 var build = sync.OnceValues(func() (path string, err error) {
@@ -55,7 +55,7 @@ var build = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
-// program returns the path of the members' program, which is built once.
+// program builds the program of the members once and returns its path.
 func program(t *testing.T) string {
 	t.Helper()
 	path, err := build()
@@ -63,28 +63,25 @@ func program(t *testing.T) string {
 	return path
 }
 
-// ungatedVariable tells a worker of a test to write past the gate.
-const ungatedVariable = "LEASED_TORTURE_UNGATED"
-
-// sleepy is a storage whose worker is stopped now and then, at the worst moment: after
-// all checks, just before the write.
-type sleepy struct {
+// pausing is a storage that sometimes pauses its worker at the worst moment: after all
+// checks, just before the write.
+type pausing struct {
 	*database
 	ungated bool
 	writes  int
 }
 
-func openSleepy(s Spec) (Storage, error) {
+func openPausing(s Spec) (Storage, error) {
 	d, err := openDatabase(context.Background(), s.DSN)
-	return &sleepy{database: d, ungated: os.Getenv(ungatedVariable) != ""}, err
+	return &pausing{database: d, ungated: len(os.Args) > 2 && os.Args[2] == "ungated"}, err
 }
 
-func (s *sleepy) Write(ctx context.Context, w Write) error {
+func (s *pausing) Write(ctx context.Context, w Write) error {
 	if s.writes++; s.writes%8 == 0 {
-		if err := doze(); err != nil {
+		if err := pauseSelf(); err != nil {
 			return err
 		}
-		ctx = context.WithoutCancel(ctx) // the time that it slept does not count
+		ctx = context.WithoutCancel(ctx) // the pause must not consume the timeout
 	}
 	if !s.ungated {
 		return s.database.Write(ctx, w)
@@ -92,81 +89,83 @@ func (s *sleepy) Write(ctx context.Context, w Write) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return write(ctx, tx, w) })
 }
 
-// Enter of the one without a gate raises no mark.
-func (s *sleepy) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+// Enter raises no mark without a gate.
+func (s *pausing) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	if s.ungated {
 		return nil
 	}
 	return s.database.Enter(ctx, resource, token)
 }
 
-// doze stops this process for longer than a TTL. A child resumes it.
-func doze() error {
-	alarm := exec.Command("sh", "-c", fmt.Sprintf("sleep %.1f; kill -CONT %d", 2*leaseTTL.Seconds(), os.Getpid()))
-	if err := alarm.Start(); err != nil {
+// pauseSelf pauses this process for longer than a TTL. A child resumes it.
+func pauseSelf() error {
+	resumer := exec.Command("sh", "-c", fmt.Sprintf("sleep %.1f; kill -CONT %d", 2*leaseTTL.Seconds(), os.Getpid()))
+	if err := resumer.Start(); err != nil {
 		return err
 	}
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return alarm.Wait()
+	return resumer.Wait()
 }
 
-// sleep runs with workers of this binary, with other seeds until enough was seen.
-func sleep(t *testing.T, seen func(*Result) bool) *Result {
+// runUntil runs with workers of this binary, with new seeds until enough was seen.
+func runUntil(t *testing.T, seen func(*Result) bool, worker ...string) *Result {
 	t.Helper()
 	member := program(t)
 	for seed := uint64(1); ; seed++ {
 		var progress strings.Builder
 		r, err := Run(t.Context(), Config{Duration: 10 * time.Second, Seed: seed, Workers: 6, Dir: t.TempDir(), Progress: &progress,
-			Member: []string{member, "serve"}, Worker: []string{os.Args[0], "worker"}})
+			Member: []string{member, "serve"}, Worker: append([]string{os.Args[0], "worker"}, worker...)})
 		require.NoError(t, err, "%s", &progress)
 		t.Logf("%s%s", &progress, r)
 		lines := strings.Split(strings.TrimSpace(progress.String()), "\n")
 		require.Contains(t, lines[len(lines)-1], fmt.Sprintf("  %d operations  grants %d correctness %d efficiency %d switched  switches %d  stale %d  violations ",
 			r.Operations, r.Modes["correctness"].Grants, r.Modes["efficiency"].Grants, r.Modes["switched"].Grants, r.Switches.Done, r.Stale),
-			"the last line of the progress has the figures of the report")
+			"the last progress line must have the figures of the report")
 		if seen(r) || seed == 5 {
 			return r
 		}
 	}
 }
 
-// The negative control: the same workers, past the gate.
-func TestWithoutAGateUpdatesAreLost(t *testing.T) {
-	t.Setenv(ungatedVariable, "1")
-	r := sleep(t, func(r *Result) bool { return len(r.Violations) > 0 })
+// The negative control: the same workers bypass the gate.
+func TestUpdatesAreLostWithoutAGate(t *testing.T) {
+	t.Parallel()
+	r := runUntil(t, func(r *Result) bool { return len(r.Violations) > 0 }, "ungated")
 	require.NotEmpty(t, r.Violations)
 	require.Contains(t, strings.Join(r.Violations, "\n"), "G")
 	var page strings.Builder
 	require.NoError(t, r.Picture(&page))
-	require.Contains(t, page.String(), "Broken: G")
+	require.Contains(t, page.String(), "Violated: G")
 	require.Contains(t, page.String(), "circle class=\"wrote bad\"")
 }
 
-func TestWithAGateNothingIsLost(t *testing.T) {
-	r := sleep(t, func(r *Result) bool { return r.Stale > 0 || len(r.Violations) > 0 })
+func TestNoUpdateIsLostWithAGate(t *testing.T) {
+	t.Parallel()
+	r := runUntil(t, func(r *Result) bool { return r.Stale > 0 || len(r.Violations) > 0 })
 	require.Empty(t, r.Violations)
 	require.Positive(t, r.Stale, "late writes were refused")
 	require.NoError(t, r.Picture(io.Discard))
 }
 
-// Locks in efficiency mode need no leader: straight to Redis, and through the member
-// that is left. `leased torture --scenario leaderless --duration 1m` takes longer.
-func TestEfficiencyModeWithoutALeader(t *testing.T) {
+// Locks in efficiency mode are granted without a leader, directly and through the last
+// member. `leased-torture --scenario leaderless --duration 1m` is a longer run.
+func TestEfficiencyModeNeedsNoLeader(t *testing.T) {
+	t.Parallel()
 	r, err := Run(t.Context(), Config{Scenario: Leaderless, Duration: 10 * time.Second, Seed: 1, Workers: 6, Dir: t.TempDir(),
 		Member: []string{program(t), "serve"}, Worker: []string{os.Args[0], "worker"}})
 	require.NoError(t, err)
 	t.Log(r)
 	require.Empty(t, r.Violations)
-	require.Positive(t, r.Ways.Direct.Grants)
-	require.Positive(t, r.Ways.Member.Grants)
+	require.Positive(t, r.Routes.Direct.Grants)
+	require.Positive(t, r.Routes.Member.Grants)
 }
 
-// Nothing in a run removes its folder. If it is removed, the error says so.
-func TestAFolderThatWasRemovedIsSaidToBe(t *testing.T) {
+// The error of a run whose folder was removed says so.
+func TestRemovedFolderIsReported(t *testing.T) {
 	p := process{name: "worker 1", args: []string{"true"}, log: filepath.Join(t.TempDir(), "removed", "worker-1.log")}
-	require.ErrorContains(t, p.start(), "removed by somebody else")
+	require.ErrorContains(t, p.start(), "removed by another process")
 }
 
 func TestConfig(t *testing.T) {

@@ -16,12 +16,12 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// The classes of locks, and how locks are named. Those of one generation are used
-// for a while and then left; those of always are used now and then, in the whole run.
+// The classes and names of locks. Those of one generation are used for a limited time;
+// those of always are used in the whole run.
 const (
 	correctness = "c"
 	efficiency  = "e"
-	switched    = "s" // moved between the modes
+	switched    = "s" // migrated between the modes
 	always      = "always"
 
 	switchedPrefix = switched + "/"
@@ -30,18 +30,18 @@ const (
 	locksOfOne     = 3 // in each class and generation
 )
 
-// resourceName is the name of a lock.
+// resourceName returns the name of a lock.
 func resourceName(class, generation string, number int) fencing.Resource {
 	return fencing.Resource(fmt.Sprintf("%s/%s/%d", class, generation, number))
 }
 
-// historyOf is the history that a lock belongs to, as "c/17".
+// historyOf returns the history that a lock belongs to, as "c/17".
 func historyOf(resource fencing.Resource) string {
 	name := string(resource)
 	return name[:max(strings.LastIndexByte(name, '/'), 0)]
 }
 
-// Spec says what a worker does.
+// Spec configures a worker.
 type Spec struct {
 	Name         string
 	Number, Life int
@@ -50,23 +50,22 @@ type Spec struct {
 	CA, DSN      string
 	Began        time.Duration // of the run, on the monotonic clock
 	Classes      []string      // of the locks that it uses
-	// ThroughMember: it has no connection to Redis.
+	// ThroughMember disables direct connections to Redis.
 	ThroughMember bool
 }
 
-// specVariable is where a worker finds its Spec, as JSON.
+// specVariable is the environment variable with the Spec of a worker, as JSON.
 const specVariable = "LEASED_TORTURE_WORKER"
 
 func (s Spec) env() string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // it has only words and numbers
+		panic(err) // it has only strings and numbers
 	}
 	return specVariable + "=" + string(text)
 }
 
-// Work is the main function of a worker's process. It tells what it does on out,
-// until in ends.
+// Work is the main function of a worker process. It prints events to out until in ends.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	return workOn(ctx, in, out, func(s Spec) (Storage, error) { return openDatabase(ctx, s.DSN) })
 }
@@ -74,13 +73,13 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 func workOn(ctx context.Context, in io.Reader, out io.Writer, open func(Spec) (Storage, error)) error {
 	var s Spec
 	if err := json.Unmarshal([]byte(os.Getenv(specVariable)), &s); err != nil {
-		return fmt.Errorf("%s is not set: `leased torture` starts this command", specVariable)
+		return fmt.Errorf("%s is not set: only leased-torture starts this command", specVariable)
 	}
 	storage, err := open(s)
 	if err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(out) // one write a line: what was told survives a kill
+	encoder := json.NewEncoder(out) // one write per line, so that a kill loses no printed event
 	h, err := newHolder(ctx, s, storage, os.Stderr, func(e property.Event) { _ = encoder.Encode(e) })
 	if err != nil {
 		return err

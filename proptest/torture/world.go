@@ -20,34 +20,34 @@ import (
 const (
 	memberCount = 3
 	redisCount  = 5
-	// redisMaxTTL is the longest TTL of a lease in efficiency mode: a Redis node that
-	// has lost its state does not vote for that long.
+	// redisMaxTTL is the maximal TTL in efficiency mode, and the quarantine of a Redis node
+	// that lost its state.
 	redisMaxTTL = 2 * time.Second
 	startLimit  = 2 * time.Minute
 	stopLimit   = 20 * time.Second
 )
 
-// world is all processes of a run, and how they are reached.
+// world is all processes of a run.
 type world struct {
-	config    Config
-	began     time.Duration
-	network   *network
-	authority *authority
-	members   []*member
-	masters   []*master
-	postgres  *testserver.Server
-	database  *database
-	workers   []*worker
-	without   []string // faults that cannot be injected here, and why
+	config     Config
+	began      time.Duration
+	network    *network
+	authority  *authority
+	members    []*member
+	redisNodes []*redisNode
+	postgres   *testserver.Server
+	database   *database
+	workers    []*worker
+	without    []string // faults that cannot be injected, and why
 }
 
-// newWorld starts all processes but the workers. On an error none is left running.
+// newWorld starts all processes except the workers. On an error it stops all.
 func newWorld(ctx context.Context, c Config) (*world, error) {
 	w := &world{config: c, began: monotonic(), network: newNetwork(memberCount)}
 	if w.network.why != "" && !w.network.namespaces {
 		w.without = append(w.without, w.network.why)
 	}
-	for _, step := range []func(context.Context) error{w.startStorage, w.startMasters, w.startMembers} {
+	for _, step := range []func(context.Context) error{w.startStorage, w.startRedisNodes, w.startMembers} {
 		if err := step(ctx); err != nil {
 			w.stop()
 			return nil, err
@@ -56,7 +56,7 @@ func newWorld(ctx context.Context, c Config) (*world, error) {
 	return w, nil
 }
 
-// now returns the time since the beginning of the run.
+// now returns the time since the start of the run.
 func (w *world) now() time.Duration { return monotonic() - w.began }
 
 func (w *world) startStorage(ctx context.Context) (err error) {
@@ -69,23 +69,23 @@ func (w *world) startStorage(ctx context.Context) (err error) {
 	return w.database.install(ctx)
 }
 
-func (w *world) startMasters(context.Context) error {
+func (w *world) startRedisNodes(context.Context) error {
 	preload, why := fakeClock()
 	if why != "" {
 		w.without = append(w.without, why)
 	}
 	for i := range redisCount {
-		m, err := newMaster(w, i, preload)
+		m, err := newRedisNode(w, i, preload)
 		if err != nil {
 			return err
 		}
-		w.masters = append(w.masters, m)
+		w.redisNodes = append(w.redisNodes, m)
 	}
 	return nil
 }
 
-// policies are those of locks that keep their mode. The mover sets the policy of
-// the others, so that no new leader sets it back.
+// policies are the policies of locks that keep their mode. The migrator sets the policy of
+// the others, so that no new leader resets it.
 const policies = `policies:
   - prefix: "c/"
     mode: correctness
@@ -106,20 +106,20 @@ func (w *world) startMembers(ctx context.Context) error {
 	}
 	var err error
 	if w.authority, err = newAuthority(dir); err != nil {
-		return fmt.Errorf("make certificates: %w", err)
+		return fmt.Errorf("create certificates: %w", err)
 	}
 	var apis, redises []string
 	for i := range memberCount {
 		m := &member{world: w, number: i, name: string(rune('a' + i)), api: w.freeAddr(i, "7420"), raft: w.freeAddr(i, "7421")}
 		w.members, apis = append(w.members, m), append(apis, m.api)
 	}
-	for _, m := range w.masters {
+	for _, m := range w.redisNodes {
 		redises = append(redises, m.addr)
 	}
 	for i, m := range w.members {
 		certificate, err := w.authority.issue(m.name, w.network.address(i))
 		if err != nil {
-			return fmt.Errorf("make certificates: %w", err)
+			return fmt.Errorf("create certificates: %w", err)
 		}
 		args := append(append([]string{}, w.config.Member...), "--config="+settings, "--id="+m.name, "--data="+filepath.Join(dir, m.name),
 			"--listen="+m.api, "--raft-listen="+m.raft, "--bootstrap-expect=3", "--join="+strings.Join(apis, ","),
@@ -141,8 +141,8 @@ func (w *world) startMembers(ctx context.Context) error {
 	return nil
 }
 
-// freeAddr returns an address for member i: at this port if the member has a network
-// namespace, else at a free port outside the range of ephemeral ports.
+// freeAddr returns an address for member i: with this port in a network namespace, else
+// with a free port below the ephemeral ports.
 func (w *world) freeAddr(i int, port string) string {
 	if w.network.namespaces {
 		return net.JoinHostPort(w.network.address(i), port)
@@ -165,15 +165,14 @@ func (w *world) endpoints() []string {
 	return all
 }
 
-// heal repairs all faults. The nemesis must have ended. Once ctx has ended it does not
-// wait.
+// heal repairs all faults. The nemesis must have ended. It does not wait after ctx ends.
 func (w *world) heal(ctx context.Context) error {
 	var errs []error
 	if w.network.namespaces {
 		errs = append(errs, w.network.heal())
 	}
-	for _, m := range w.masters {
-		errs = append(errs, m.moveClock(0), m.revive(ctx))
+	for _, m := range w.redisNodes {
+		errs = append(errs, m.setClockOffset(0), m.revive(ctx))
 	}
 	for _, m := range w.members {
 		m.process.signal(syscall.SIGCONT)
@@ -183,12 +182,12 @@ func (w *world) heal(ctx context.Context) error {
 		v.process.signal(syscall.SIGCONT)
 	}
 	if !until(ctx, startLimit, func() bool { return w.database.answers(ctx) }) {
-		errs = append(errs, fmt.Errorf("%s has not come back within %v", storageName, startLimit))
+		errs = append(errs, fmt.Errorf("%s did not recover within %v", storageName, startLimit))
 	}
 	return errors.Join(errs...)
 }
 
-// stop ends all processes of the run.
+// stop stops all processes of the run.
 func (w *world) stop() {
 	for _, v := range w.workers {
 		v.process.kill()
@@ -198,7 +197,7 @@ func (w *world) stop() {
 			m.process.kill()
 		}
 	}
-	for _, m := range w.masters {
+	for _, m := range w.redisNodes {
 		m.server.Close()
 	}
 	if w.database != nil {

@@ -17,58 +17,58 @@ import (
 )
 
 const (
-	// switchLimit is how long a change of mode may take under faults.
+	// switchLimit bounds a migration under faults.
 	switchLimit = 2 * time.Minute
-	// switchPause is the time between two changes, on average.
-	switchPause = time.Second
-	switchEnds  = "every change of mode ends"
+	// switchPause is the average time between two migrations.
+	switchPause    = time.Second
+	switchProperty = "every migration completes"
 )
 
-// Switches are the figures of the changes of mode.
+// Switches are the figures of the migrations.
 type Switches struct {
-	// Done were completed, Now of them without waiting for leases to end.
+	// Done migrations were completed, Now of them without waiting for leases to end.
 	Done, Now int
-	// Aborted were taken back by AbortMove before they were complete.
+	// Aborted migrations were aborted before they were complete.
 	Aborted int
-	// Median and Slowest are times from the request to the end of a change.
+	// Median and Slowest are times from the request to the end of a migration.
 	Median, Slowest time.Duration
-	// Grants are those of the locks that change their mode, by mode.
+	// Grants of the migrated locks, by mode.
 	Grants map[string]int `json:",omitempty"`
 }
 
-// mover moves the locks whose names begin with the switched prefix between the
-// modes, as an operator does with `leased policy set`.
-type mover struct {
+// migrator migrates the locks with the switched prefix between the modes, like
+// `leased policy set`.
+type migrator struct {
 	world  *world
 	random *rand.Rand
-	tell   func(property.Event)
+	emit   func(property.Event)
 	broken func(string) // adds a violation
 
 	mu    sync.Mutex
-	mode  engine.Mode // that the locks have, or had before the change
+	mode  engine.Mode // of the locks; during a migration the old one
 	times []time.Duration
 	done  Switches
 }
 
-func newMover(w *world, c *checker) *mover {
-	return &mover{world: w, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), tell: c.happened, broken: c.violate, mode: engine.Correctness}
+func newMigrator(w *world, c *checker) *migrator {
+	return &migrator{world: w, random: rand.New(rand.NewPCG(w.config.Seed, 1<<32)), emit: c.happened, broken: c.violate, mode: engine.Correctness}
 }
 
-// prepare gives the locks their first mode.
-func (m *mover) prepare(ctx context.Context) error {
-	return ask(ctx, func() error { return m.set(ctx, m.mode, false) })
+// prepare sets the first mode of the locks.
+func (m *migrator) prepare(ctx context.Context) error {
+	return retry(ctx, func() error { return m.set(ctx, m.mode, false) })
 }
 
-// run changes the mode back and forth until ctx ends. A change that is under way
-// then is left to finish.
-func (m *mover) run(ctx context.Context) {
+// run migrates the locks back and forth until ctx ends. The last migration may be
+// incomplete then.
+func (m *migrator) run(ctx context.Context) {
 	for wait(ctx, time.Duration(m.random.Int64N(int64(2*switchPause)))) {
 		m.change(ctx)
 	}
 }
 
-// change makes one change, and waits for its end.
-func (m *mover) change(ctx context.Context) {
+// change makes one migration and waits for its end.
+func (m *migrator) change(ctx context.Context) {
 	m.mu.Lock()
 	from, to := m.mode, engine.Efficiency
 	m.mu.Unlock()
@@ -77,10 +77,10 @@ func (m *mover) change(ctx context.Context) {
 	}
 	now, abort := m.random.IntN(2) == 0, m.random.IntN(8) == 0
 	began := m.world.now()
-	m.tell(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix, Note: "move to " + to.String()})
+	m.emit(property.Event{Kind: property.Fault, At: began, Who: "policy of " + switchedPrefix, Note: "move to " + to.String()})
 	err := m.retry(ctx, func() error { return m.set(ctx, to, now) })
 	if err == nil && abort && wait(ctx, time.Duration(m.random.Int64N(int64(500*time.Millisecond)))) {
-		_ = m.abort(ctx) // it may be over
+		_ = m.abort(ctx) // it may be complete
 	}
 	if err == nil {
 		err = m.retry(ctx, func() error { return m.complete(ctx) })
@@ -89,7 +89,7 @@ func (m *mover) change(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		m.broken(fmt.Sprintf("%s: from %s to %s, begun at %v, was not complete after %v: %v", switchEnds, from, to, began, switchLimit, err))
+		m.broken(fmt.Sprintf("%s: from %s to %s, started at %v, is incomplete after %v: %v", switchProperty, from, to, began, switchLimit, err))
 		return
 	}
 	m.mu.Lock()
@@ -105,15 +105,15 @@ func (m *mover) change(ctx context.Context) {
 	m.times = append(m.times, m.world.now()-began)
 }
 
-// finish waits for a change that was under way when the faults ended.
-func (m *mover) finish(ctx context.Context) {
+// finish waits for a migration that was incomplete when the faults ended.
+func (m *migrator) finish(ctx context.Context) {
 	if err := m.retry(ctx, func() error { return m.complete(ctx) }); err != nil && ctx.Err() == nil {
-		m.broken(fmt.Sprintf("%s: not complete %v after the last fault: %v", switchEnds, switchLimit, err))
+		m.broken(fmt.Sprintf("%s: incomplete %v after the last fault: %v", switchProperty, switchLimit, err))
 	}
 }
 
-// figures are those until now.
-func (m *mover) figures() Switches {
+// figures returns the figures so far.
+func (m *migrator) figures() Switches {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.done
@@ -123,13 +123,13 @@ func (m *mover) figures() Switches {
 	return s
 }
 
-func (m *mover) retry(ctx context.Context, do func() error) (err error) {
+func (m *migrator) retry(ctx context.Context, do func() error) (err error) {
 	until(ctx, switchLimit, func() bool { err = do(); return err == nil })
 	return err
 }
 
-// set asks for a mode. It is idempotent.
-func (m *mover) set(ctx context.Context, mode engine.Mode, now bool) error {
+// set requests a mode. It is idempotent.
+func (m *migrator) set(ctx context.Context, mode engine.Mode, now bool) error {
 	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
 		_, err := policies.SetPolicy(ctx, &pb.SetPolicyRequest{Now: now,
 			Policy: &pb.Policy{Prefix: switchedPrefix, Mode: wire.ModeText(mode), Ttl: leaseTTL.String()}})
@@ -137,15 +137,15 @@ func (m *mover) set(ctx context.Context, mode engine.Mode, now bool) error {
 	})
 }
 
-func (m *mover) abort(ctx context.Context) error {
+func (m *migrator) abort(ctx context.Context) error {
 	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
 		_, err := policies.AbortMigration(ctx, &pb.AbortMigrationRequest{Prefix: switchedPrefix})
 		return err
 	})
 }
 
-// complete notes the mode, or returns what the change is waiting for.
-func (m *mover) complete(ctx context.Context) error {
+// complete stores the mode, or returns what the migration is waiting for.
+func (m *migrator) complete(ctx context.Context) error {
 	return m.world.atLeader(ctx, func(ctx context.Context, policies pb.PolicyServiceClient) error {
 		list, err := policies.ListPolicies(ctx, &pb.ListPoliciesRequest{})
 		if err != nil {

@@ -13,33 +13,33 @@ import (
 	"github.com/leased-project/leased/internal/testserver"
 )
 
-// master is one Redis.
-type master struct {
+// redisNode is one Redis server.
+type redisNode struct {
 	number int
 	server *testserver.RedisServer
 	addr   string // for members
-	clock  string // the file that moves its clock, or empty
-	saved  bool   // there is a copy of an older folder
+	clock  string // the file with its clock offset, or empty
+	saved  bool   // there is an older copy of its folder
 }
 
-// fakeClock is what to preload to move a server's clock, or why that cannot be.
-// The C library comes with it, so that the server takes its allocator:
-// libfaketime and jemalloc call each other in circles.
+// fakeClock returns the libraries to preload for a clock offset, or why there are none. The
+// C library is one of them, so that the server uses its allocator: libfaketime and jemalloc
+// call each other recursively.
 func fakeClock() (preload, why string) {
 	library, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	libc, _ := filepath.Glob("/lib/*/libc.so.6")
 	if len(library) == 0 || len(libc) == 0 {
-		return "", "no moved clocks: libfaketime is missing (Debian: apt-get install faketime)"
+		return "", "no clock offsets: libfaketime is missing (Debian: apt-get install faketime)"
 	}
 	return library[0] + ":" + libc[0], ""
 }
 
-func newMaster(w *world, number int, preload string) (*master, error) {
-	m := &master{number: number}
+func newRedisNode(w *world, number int, preload string) (*redisNode, error) {
+	m := &redisNode{number: number}
 	options := []testserver.RedisOption{testserver.RedisAppendOnly()}
 	if preload != "" {
 		m.clock = filepath.Join(w.config.Dir, fmt.Sprintf("redis-%d-clock", number))
-		if err := m.moveClock(0); err != nil {
+		if err := m.setClockOffset(0); err != nil {
 			return nil, err
 		}
 		options = append(options, testserver.RedisEnv("LD_PRELOAD", preload), testserver.RedisEnv("FAKETIME_TIMESTAMP_FILE", m.clock),
@@ -62,11 +62,11 @@ func newMaster(w *world, number int, preload string) (*master, error) {
 	return m, nil
 }
 
-// who is its name in histories.
-func (m *master) who() string { return fmt.Sprintf("redis %d", m.number+1) }
+// who returns its name in histories.
+func (m *redisNode) who() string { return fmt.Sprintf("redis %d", m.number+1) }
 
-// moveClock sets its clock off by some time.
-func (m *master) moveClock(by time.Duration) error {
+// setClockOffset sets the offset of its clock.
+func (m *redisNode) setClockOffset(by time.Duration) error {
 	if m.clock == "" {
 		return nil
 	}
@@ -76,9 +76,9 @@ func (m *master) moveClock(by time.Duration) error {
 	return os.Rename(m.clock+".new", m.clock)
 }
 
-// revive lets it go on, and starts it if it does not run. Another process may
-// have its port for a moment; once ctx has ended nobody waits for that.
-func (m *master) revive(ctx context.Context) error {
+// revive resumes it, and starts it if it does not run. It waits, until ctx ends, if another
+// process uses its port.
+func (m *redisNode) revive(ctx context.Context) error {
 	m.server.Resume()
 	if m.server.Pid() != 0 {
 		return nil
