@@ -11,17 +11,17 @@ import (
 	"github.com/leased-project/leased/lease/perlease"
 )
 
-// memory is an engine in the memory of the test: locks with a holder, a token and a
-// deadline, and waiters who look again after each change.
+// memory is an engine in memory: locks with a holder, a token and a deadline, and waiters
+// that check again after each change.
 type memory struct {
-	mu      sync.Mutex
-	last    fencing.Token
-	tries   int
-	locks   map[fencing.Resource]*record
-	changed chan struct{}
-	fault   error // of every call, nil for none
+	mu       sync.Mutex
+	last     fencing.Token
+	acquires int
+	locks    map[fencing.Resource]*record
+	changed  chan struct{}
+	fault    error // the error of every call, nil for none
 
-	acquired func(engine.Held) error // called before a grant is answered
+	acquired func(engine.Held) error // called before a grant is returned
 	renewing func(engine.Held) error
 	released []engine.Held
 }
@@ -44,7 +44,7 @@ func (m *memory) set(f func()) {
 	f()
 }
 
-func (m *memory) touch() {
+func (m *memory) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -101,9 +101,9 @@ func (m *memory) Acquire(ctx context.Context, session engine.SessionID, ttl time
 }
 
 func (m *memory) grant(session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
-	m.tries++
+	m.acquires++
 	m.last++
-	held := engine.Held{Name: fmt.Sprintf("%s.%d.%d", session, request.Nonce, m.tries), Session: session, Nonce: request.Nonce,
+	held := engine.Held{Name: fmt.Sprintf("%s.%d.%d", session, request.Nonce, m.acquires), Session: session, Nonce: request.Nonce,
 		Resources: request.Resources, Token: m.last, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
 	for _, name := range request.Resources {
 		m.locks[name] = &record{held: held, until: clock.Now().Add(ttl)}
@@ -161,11 +161,11 @@ func (m *memory) Release(_ context.Context, held engine.Held) error {
 			delete(m.locks, name)
 		}
 	}
-	m.touch()
+	m.notify()
 	return nil
 }
 
-// The rest makes it a engine.Backend, for the conformance suite.
+// The methods below make it an engine.Backend, for the conformance suite.
 
 func (m *memory) Open(_ context.Context, config engine.SessionConfig) (engine.Session, error) {
 	return perlease.NewSession(m, config), nil
@@ -212,6 +212,6 @@ func (m *memory) Break(_ context.Context, name fencing.Resource, token fencing.T
 	for _, name := range r.held.Resources {
 		delete(m.locks, name)
 	}
-	m.touch()
+	m.notify()
 	return nil
 }

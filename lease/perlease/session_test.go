@@ -31,25 +31,25 @@ func TestSessionConforms(t *testing.T) {
 	}, leasetest.InBubble())
 }
 
-// losses is what a session has told its holder.
+// losses records the losses that a session reports.
 type losses struct {
-	mu  sync.Mutex
-	why map[engine.Nonce]error
+	mu     sync.Mutex
+	errors map[engine.Nonce]error
 }
 
-func (l *losses) told(nonce engine.Nonce) error {
+func (l *losses) of(nonce engine.Nonce) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.why[nonce]
+	return l.errors[nonce]
 }
 
 func open(t *testing.T, m *memory) (*perlease.Session, *losses) {
 	t.Helper()
-	l := &losses{why: map[engine.Nonce]error{}}
+	l := &losses{errors: map[engine.Nonce]error{}}
 	s := perlease.NewSession(m, engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl, Clock: clock, Lost: func(nonce engine.Nonce, err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.why[nonce] = err
+		l.errors[nonce] = err
 	}})
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s, l
@@ -59,7 +59,7 @@ func request(nonce engine.Nonce, names ...fencing.Resource) engine.Request {
 	return engine.Request{Nonce: nonce, Resources: names}
 }
 
-func TestAnUnansweredAcquireIsEndedBeforeTheNext(t *testing.T) {
+func TestUnansweredAcquireIsReleasedBeforeTheNext(t *testing.T) {
 	m := newMemory()
 	s, _ := open(t, m)
 	m.acquired = func(engine.Held) error { return engine.ErrUncertain }
@@ -67,12 +67,12 @@ func TestAnUnansweredAcquireIsEndedBeforeTheNext(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrUncertain)
 	m.acquired = nil
 	grant, err := s.Acquire(t.Context(), request(1, "a"))
-	require.NoError(t, err, "its own unheard grant is not in the way")
+	require.NoError(t, err, "the earlier grant of the attempt does not block it")
 	require.Equal(t, fencing.Token(2), grant.Token)
 	require.Empty(t, m.released[0].Name)
 }
 
-func TestAnUnansweredAcquireIsEndedByItsRelease(t *testing.T) {
+func TestUnansweredAcquireIsReleasedByRelease(t *testing.T) {
 	m := newMemory()
 	s, _ := open(t, m)
 	m.acquired = func(engine.Held) error { return errors.New("connection reset") }
@@ -82,11 +82,11 @@ func TestAnUnansweredAcquireIsEndedByItsRelease(t *testing.T) {
 	m.fault = engine.ErrUnavailable
 	require.ErrorIs(t, s.Release(t.Context(), 1), engine.ErrUnavailable)
 	m.fault = nil
-	require.NoError(t, s.Release(t.Context(), 1), "a release that failed is tried again")
+	require.NoError(t, s.Release(t.Context(), 1), "a failed release can be repeated")
 	require.Empty(t, m.locks)
 }
 
-func TestALossOfTheEngineIsNoLossOfTheSession(t *testing.T) {
+func TestLossErrorOfTheEngineDoesNotEndTheSession(t *testing.T) {
 	m := newMemory()
 	s, _ := open(t, m)
 	m.fault = engine.ErrTaken
@@ -95,7 +95,7 @@ func TestALossOfTheEngineIsNoLossOfTheSession(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrUncertain)
 }
 
-func TestRenewReportsOnEach(t *testing.T) {
+func TestRenewReportsEachLease(t *testing.T) {
 	m := newMemory()
 	s, lost := open(t, m)
 	for nonce, name := range map[engine.Nonce]fencing.Resource{1: "a", 2: "b", 3: "c"} {
@@ -114,33 +114,33 @@ func TestRenewReportsOnEach(t *testing.T) {
 	failed, err := s.Renew(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []engine.Nonce{2}, failed)
-	require.ErrorIs(t, lost.told(3), engine.ErrTaken)
-	require.NoError(t, lost.told(2))
+	require.ErrorIs(t, lost.of(3), engine.ErrTaken)
+	require.NoError(t, lost.of(2))
 	require.ElementsMatch(t, []engine.Nonce{1, 2}, s.Nonces())
 
 	m.set(func() { m.fault = engine.ErrUnavailable }) // a release of the lost lease may be under way
 	_, err = s.Renew(t.Context())
-	require.ErrorIs(t, err, engine.ErrUnavailable, "nothing was renewed, and this is why")
+	require.ErrorIs(t, err, engine.ErrUnavailable, "no lease was renewed")
 	require.NotErrorIs(t, err, engine.ErrLost)
 }
 
-// A renewal that comes as the lease runs out must not take the lock anew.
-func TestALeaseWhoseTimeHasPassedIsNotRenewed(t *testing.T) {
+// TestExpiredLeaseIsNotRenewed checks that a late renewal does not take the lock again.
+func TestExpiredLeaseIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		s, lost := open(t, m)
 		_, err := s.Acquire(t.Context(), request(1, "a"))
 		require.NoError(t, err)
-		m.renewing = func(engine.Held) error { t.Error("it was asked for"); return nil }
+		m.renewing = func(engine.Held) error { t.Error("the engine was called"); return nil }
 		time.Sleep(ttl)
 		_, err = s.Renew(t.Context())
 		require.NoError(t, err)
-		require.ErrorIs(t, lost.told(1), engine.ErrExpired)
+		require.ErrorIs(t, lost.of(1), engine.ErrExpired)
 		synctest.Wait()
 	})
 }
 
-func TestAHolderOfAMovingLockHasTimeToFinish(t *testing.T) {
+func TestHolderOfAMigratingLockHasTimeToFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		s, lost := open(t, m)
@@ -152,18 +152,18 @@ func TestAHolderOfAMovingLockHasTimeToFinish(t *testing.T) {
 		time.Sleep(ttl / 2)
 		_, err = s.Renew(t.Context())
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		require.NoError(t, lost.told(1))
+		require.NoError(t, lost.of(1))
 		time.Sleep(ttl / 4)
 		_, err = s.Renew(t.Context())
 		require.NoError(t, err)
-		require.ErrorIs(t, lost.told(1), engine.ErrTaken)
-		require.ErrorContains(t, lost.told(1), "moving from efficiency to correctness")
+		require.ErrorIs(t, lost.of(1), engine.ErrTaken)
+		require.ErrorContains(t, lost.of(1), "moving from efficiency to correctness")
 		synctest.Wait()
-		require.Empty(t, m.locks, "and the lock is free")
+		require.Empty(t, m.locks, "the lock is free")
 	})
 }
 
-func TestAGrantAfterALongWaitIsRenewedFirst(t *testing.T) {
+func TestGrantAfterALongWaitIsRenewedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		holder, _ := open(t, m)
@@ -175,7 +175,7 @@ func TestAGrantAfterALongWaitIsRenewedFirst(t *testing.T) {
 		waiting.Wait = true
 		grant, err := s.Acquire(t.Context(), waiting)
 		require.NoError(t, err)
-		require.Equal(t, ttl, grant.Sent.Since(began), "its time counts from the renewal")
+		require.Equal(t, ttl, grant.Sent.Since(began), "the TTL starts with the renewal")
 
 		m.renewing = func(engine.Held) error { return engine.ErrTaken }
 		_, err = holder.Acquire(t.Context(), engine.Request{Nonce: 2, Resources: waiting.Resources, Wait: true})
@@ -184,7 +184,7 @@ func TestAGrantAfterALongWaitIsRenewedFirst(t *testing.T) {
 	})
 }
 
-func TestReleaseEndsAnAcquireUnderWay(t *testing.T) {
+func TestReleaseEndsAcquireUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		holder, _ := open(t, m)
@@ -214,15 +214,15 @@ func TestLoseAndWithdraw(t *testing.T) {
 		_, err := s.Acquire(t.Context(), request(nonce, name))
 		require.NoError(t, err)
 	}
-	tell := s.Lose(func(held engine.Held) error {
+	report := s.Lose(func(held engine.Held) error {
 		if held.Nonce == 1 {
 			return engine.ErrTaken
 		}
 		return nil
 	})
-	require.NoError(t, lost.told(1))
-	tell()
-	require.ErrorIs(t, lost.told(1), engine.ErrTaken)
+	require.NoError(t, lost.of(1))
+	report()
+	require.ErrorIs(t, lost.of(1), engine.ErrTaken)
 	require.Equal(t, []engine.Nonce{2}, s.Nonces())
 
 	s.Withdraw(2)
@@ -230,8 +230,8 @@ func TestLoseAndWithdraw(t *testing.T) {
 	require.False(t, s.Ended(2))
 	other := request(2, "other")
 	_, err := s.Acquire(t.Context(), other)
-	require.NoError(t, err, "it may be asked for again")
+	require.NoError(t, err, "the attempt may be repeated")
 	require.NoError(t, s.Close(t.Context()))
 	require.Empty(t, m.locks)
-	require.NoError(t, lost.told(2))
+	require.NoError(t, lost.of(2))
 }
