@@ -1703,7 +1703,7 @@ type AddLearnerRequest struct {
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RaftAddress string                 `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
 	ApiAddress  string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
-	// The node still has its log and its votes. A node with an empty data directory
+	// The node still has its log and its votes. A node with an empty data folder
 	// does not, and is refused while the cluster counts it as a voter.
 	Remembers     bool `protobuf:"varint,4,opt,name=remembers,proto3" json:"remembers,omitempty"`
 	unknownFields protoimpl.UnknownFields
