@@ -1,89 +1,94 @@
-# Two commands do everything: `make run` and `make test`. `make` alone lists the rest.
-# It needs Go, git and make; the tests bring what else they need.
+# `make run` starts the service, `make test` runs all tests, and `make` lists the rest.
+# They need Go, git and make; `make test` installs what else the tests need.
 
 GO          ?= go
 PKG         ?= ./...
 BENCH       ?= .
 FUZZTIME    ?= 20s
 DURATION    ?= 10m
-# Per package. Several run at once, since those with real servers mostly wait.
+# Timeout of the tests of one package. Three packages run at once, since tests
+# with servers mostly wait.
 TESTTIMEOUT ?= 15m
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-# staticcheck has a module of its own, so that go.mod stays free of it.
+# staticcheck has its own module, so that go.mod does not contain it.
 STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test quick fuzz bench prop soak shuffle mutants lint fmt clean deps gofmt vet staticcheck bench-module
+.PHONY: help build notice run test quick fuzz bench prop soak shuffle mutants lint fmt clean deps gofmt vet staticcheck bench-module
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Compile everything; programs go to bin/
-	$(GO) build ./...
-	@if [ -d cmd ]; then mkdir -p bin && set -x && $(GO) build -o bin/ ./cmd/...; fi
+build: ## Build the programs into bin/, for a release
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
+	@ls -l bin
 
-run: ## Run the main job: the whole service on this machine, to try it out
+run: ## Run the whole service on this machine, to try it out
 	$(GO) run ./cmd/leased dev
 
-test: deps lint bench-module ## Install what the tests need, check the code, run all tests with the race detector
+test: deps lint bench-module ## Run all checks and tests, with the race detector (installs missing servers)
 	CGO_ENABLED=1 $(GO) test -race -p 3 -timeout $(TESTTIMEOUT) $(PKG)
 	$(MAKE) prop
 
-quick: ## Run the tests that need no server, without the race detector
-	$(GO) test $$($(GO) list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' $(PKG) | \
-		grep -v /internal/testserver | cut -d ' ' -f 1)
+quick: ## Run the tests that start no server, in less than a minute
+	$(GO) test -vet=off $$(GO=$(GO) scripts/quick-packages) ./internal/tidy
 
-fuzz: ## Fuzz every target for FUZZTIME (20s each)
+fuzz: ## Fuzz every target for FUZZTIME (20s)
 	@grep -rHo --include='*_test.go' --exclude-dir=testdata --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | \
 	while IFS=: read -r file func; do \
 		set -- $(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"; \
 		echo "$$@"; "$$@" || exit 1; \
 	done
 
-bench: ## Run the Go benchmarks whose name matches BENCH (all)
+bench: ## Run the Go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG)
 
-prop: ## Hold the promises against the code with the larger budget, and print how much was checked; SEED=n for other seeds
+prop: ## Check the promises by simulation and print how much was checked (SEED=n for other seeds)
 	$(GO) run ./proptest/prop $(if $(SEED),-seed $(SEED))
 
-soak: deps ## The same with new seeds until DURATION (10m; 90s, 2h) has passed, with a leg of real processes
+soak: deps ## Check the promises with new seeds and real processes for DURATION (10m)
 	$(GO) run ./proptest/prop -duration $(DURATION) -seed $(or $(SEED),$$(date +%s))
 
 shuffle: deps ## Repeat all tests in random order until one fails
 	while CGO_ENABLED=1 $(GO) test -race -count=1 -shuffle=on -timeout 30m $(PKG); do :; done
 
-mutants: deps ## Break the code in every known way and see that a test notices; RUN=regexp for some
+mutants: deps ## Check that the tests catch every known bug (RUN=regexp for some of them)
 	$(GO) run ./proptest/mutants $(if $(RUN),-run '$(RUN)')
 
-lint: gofmt vet staticcheck ## Check format, go vet and staticcheck
+lint: gofmt vet staticcheck ## Run gofmt, go vet and staticcheck
+
+notice: ## Update NOTICE, the licences of the linked modules
+	GO=$(GO) scripts/notice > NOTICE.new && mv NOTICE.new NOTICE
 
 fmt: ## Format the code
 	"$$($(GO) env GOROOT)/bin/gofmt" -w .
 
-clean: ## Remove what make built
+clean: ## Remove build output
 	rm -rf bin out
 
-# The steps of the above.
+# Steps of the targets above.
 
 deps:
 	@scripts/install-test-deps
 
 gofmt:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
-	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi >&2
+	if [ -n "$$unformatted" ]; then echo "these files are not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi >&2
 
 vet:
 	$(GO) vet $(PKG)
 
 staticcheck:
 	@$(GO) $(STATICCHECK) -version >/dev/null || { \
-		echo "staticcheck cannot be built. It comes through the module proxy, GOPROXY=$$($(GO) env GOPROXY): is that within reach?" >&2; \
-		echo "Its version is in tools/go.mod; 'go -C tools mod download' fetches it for later use without a network." >&2; \
+		echo "staticcheck cannot be built; check that the module proxy GOPROXY=$$($(GO) env GOPROXY) can be reached" >&2; \
+		echo "'go -C tools mod download' downloads the version in tools/go.mod for later use without a network" >&2; \
 		exit 1; }
 	$(GO) $(STATICCHECK) $(PKG)
 
-# bench is a module of its own, which ./... does not reach.
+# bench is a separate module, which ./... does not include.
 bench-module:
 	@if [ -f bench/go.mod ]; then set -ex; \
 		cd bench; $(GO) vet ./...; $(GO) tool -modfile=../tools/go.mod staticcheck ./...; $(GO) test -timeout $(TESTTIMEOUT) ./...; \

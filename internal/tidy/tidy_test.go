@@ -15,6 +15,7 @@ import (
 var rules = []rule{
 	importsRule,
 	dependenciesRule,
+	noticeRule,
 	clockRule,
 	machineRule,
 	machineOrderRule,
