@@ -176,7 +176,7 @@ func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resour
 // Acquire requests a lease from the Redis nodes or through a member.
 func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	if b := e.backend(); b != nil {
-		held, _, err := b.Acquire(ctx, session, ttl, request)
+		held, err := b.Acquire(ctx, session, ttl, request)
 		if err == nil {
 			e.detouring.Store(false)
 			return held, nil

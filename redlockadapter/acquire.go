@@ -22,9 +22,9 @@ const (
 )
 
 // Acquire acquires a lease. Any process can renew and release it.
-func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, engine.Grant, error) {
+func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	if err := b.checkSupported(ttl, &request); err != nil {
-		return engine.Held{}, engine.Grant{}, err
+		return engine.Held{}, err
 	}
 	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
 	var a *attempt
@@ -35,9 +35,9 @@ func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl tim
 		a, err = b.acquireNow(ctx, want)
 	}
 	if err != nil {
-		return engine.Held{}, engine.Grant{}, err
+		return engine.Held{}, err
 	}
-	return a.Held, engine.Grant{Token: a.Token, Mode: engine.Efficiency, Sent: a.sent}, nil
+	return a.Held, nil
 }
 
 // checkSupported refuses requests that the efficiency mode does not support.

@@ -21,7 +21,6 @@ type attempt struct {
 	engine.Held
 	backend *Backend
 	call    scripts.Attempt
-	sent    engine.Instant // before the first send
 	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
 	decided  chan struct{} // closed with the decision
@@ -52,7 +51,6 @@ func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt 
 func (a *attempt) send(waiter, ticket string) {
 	r := a.call.Acquire(waiter, ticket)
 	r.Answer = a.answered
-	a.sent = engine.SystemClock().Now()
 	a.backend.sendAll(r)
 }
 

@@ -26,7 +26,7 @@ type Backend struct {
 	namespace   string       // the prefix of all keys
 	channel     string       // the prefix of wake-up channels
 	process     string       // identifies this process on the nodes
-	clock       engine.Clock // for timeouts and queues; leases use engine.SystemClock
+	clock       engine.Clock // for timeouts and queues
 	quorum      int
 	attempts    atomic.Uint64 // numbers the attempts of this process
 
@@ -44,7 +44,10 @@ type Backend struct {
 	sessions map[engine.SessionID]*session
 }
 
-var _ engine.Backend = (*Backend)(nil)
+var (
+	_ engine.Backend  = (*Backend)(nil)
+	_ perlease.Engine = (*Backend)(nil)
+)
 
 // wallClock returns the wall-clock time. Only the skew of servers and the order of
 // waiters depend on it.
@@ -151,15 +154,6 @@ type session struct {
 	id      engine.SessionID
 }
 
-// leases makes a Backend a perlease.Engine.
-type leases struct{ *Backend }
-
-// Acquire returns the lease alone: perlease counts its time from before the call.
-func (l leases) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
-	held, _, err := l.Backend.Acquire(ctx, session, ttl, request)
-	return held, err
-}
-
 // Open starts a session, or returns the one with this ID. It sends nothing to the nodes.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	if ctx.Err() != nil {
@@ -172,7 +166,7 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 	}
 	s := b.sessions[config.ID]
 	if s == nil {
-		s = &session{Session: perlease.NewSession(leases{b}, config), backend: b, id: config.ID}
+		s = &session{Session: perlease.NewSession(b, config), backend: b, id: config.ID}
 		b.sessions[config.ID] = s
 	}
 	return s, nil

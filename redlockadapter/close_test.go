@@ -40,7 +40,7 @@ func TestCloseLeaksNothing(t *testing.T) {
 		require.NoError(t, b.Close(ctx))
 		_, err = b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
 		require.ErrorIs(t, err, engine.ErrUnavailable)
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "b"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "b"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.NoError(t, b.Close(ctx), "closed twice")
 		waitFor(t, func() bool { return !strings.Contains(goroutines(), "redlockadapter.(") }, "a goroutine leaks")
@@ -52,7 +52,7 @@ func TestCloseLeaksNothing(t *testing.T) {
 		waitFor(t, func() bool { return infoField(t, c, "connected_clients") == "1" }, "a connection leaks")
 	}
 	b := f.backend(t)
-	held, _, err := b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
+	held, err := b.Acquire(ctx, engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err, "Close released the lease of the session")
 	require.NoError(t, b.Release(ctx, held))
 }

@@ -190,14 +190,14 @@ func newLocker(t testing.TB) *locker { return &locker{t: t, session: engine.NewS
 func (k *locker) try(b *redlockadapter.Backend) (fencing.Token, error) {
 	k.t.Helper()
 	k.nonce++
-	held, grant, err := b.Acquire(context.Background(), k.session, shortQuarantine, request(k.nonce, "locker"))
+	held, err := b.Acquire(context.Background(), k.session, shortQuarantine, request(k.nonce, "locker"))
 	if err != nil {
 		return fencing.None, err
 	}
-	require.True(k.t, grant.Token.Newer(k.last), "token %d after %d", grant.Token, k.last)
-	k.last = grant.Token
+	require.True(k.t, held.Token.Newer(k.last), "token %d after %d", held.Token, k.last)
+	k.last = held.Token
 	_ = b.Release(context.Background(), held)
-	return grant.Token, nil
+	return held.Token, nil
 }
 
 // acquire gets one grant, however long it takes.

@@ -26,7 +26,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 	for _, c := range proxies {
 		c.keep.Store(true)
 	}
-	_, _, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
+	_, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable, "two of three nodes did not answer")
 	for i, c := range proxies {
 		c.keep.Store(false)
@@ -35,7 +35,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 		require.Empty(t, f.record(t, i, "a")["nonce"])
 	}
 	require.Empty(t, f.record(t, 2, "a")["nonce"], "the attempt was withdrawn")
-	held, _, err := b.Acquire(testContext(t), session, longTTL, request(2, "a"))
+	held, err := b.Acquire(testContext(t), session, longTTL, request(2, "a"))
 	require.NoError(t, err)
 	require.NoError(t, b.Release(testContext(t), held))
 }
@@ -46,7 +46,7 @@ func TestLateRenewalIsRefused(t *testing.T) {
 	f := startFleet(t, 3).init(t)
 	proxies := f.withProxies(t, "renew", 0, 1)
 	b, other := f.backend(t), f.backend(t)
-	held, _, err := b.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
+	held, err := b.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err)
 	for _, c := range proxies {
 		c.keep.Store(true)
@@ -62,7 +62,7 @@ func TestLateRenewalIsRefused(t *testing.T) {
 		c.keep.Store(false)
 	}
 	require.ErrorIs(t, b.Renew(testContext(t), []Held{held})[0], engine.ErrLost, "the caller cannot renew it either")
-	_, grant, err := other.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
+	grant, err := other.Acquire(testContext(t), engine.NewSessionID(), longTTL, request(1, "a"))
 	require.NoError(t, err)
 	require.True(t, grant.Token.Newer(held.Token))
 }
@@ -77,7 +77,7 @@ func TestScriptsAreSentOnce(t *testing.T) {
 	for _, c := range proxies {
 		c.swallow.Store(true)
 	}
-	_, _, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
+	_, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	for i, c := range proxies {
 		require.EqualValues(t, 1, c.passed.Load())
@@ -85,7 +85,7 @@ func TestScriptsAreSentOnce(t *testing.T) {
 		waitFor(t, func() bool { r := f.record(t, i, "a"); return r["token"] != "" && r["nonce"] == "" },
 			"the accepted attempt is released over a new connection")
 	}
-	_, _, err = b.Acquire(testContext(t), session, longTTL, request(2, "a"))
+	_, err = b.Acquire(testContext(t), session, longTTL, request(2, "a"))
 	require.NoError(t, err)
 }
 
@@ -98,7 +98,7 @@ func TestPausedNodeResumes(t *testing.T) {
 	for _, s := range f.servers[:2] {
 		s.Pause()
 	}
-	_, _, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
+	_, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "2 are needed")
 	start := engine.SystemClock().Now()
@@ -116,7 +116,7 @@ func TestPausedNodeResumes(t *testing.T) {
 	nonce := engine.Nonce(1)
 	waitFor(t, func() bool {
 		nonce++
-		_, _, err = b.Acquire(testContext(t), session, longTTL, request(nonce, "a"))
+		_, err = b.Acquire(testContext(t), session, longTTL, request(nonce, "a"))
 		return err == nil
 	})
 	require.Less(t, engine.SystemClock().Now().Since(start), longTTL)

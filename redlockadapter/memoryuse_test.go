@@ -29,7 +29,7 @@ func TestMemoryPerLock(t *testing.T) {
 				defer func() { <-slots }()
 				r := request(engine.Nonce(i+1), fencing.Resource(fmt.Sprint(names, i)))
 				r.Holder = "worker-1"
-				if _, _, err := b.Acquire(ctx, session, time.Minute, r); err != nil {
+				if _, err := b.Acquire(ctx, session, time.Minute, r); err != nil {
 					t.Error(err)
 				}
 			})

@@ -28,7 +28,7 @@ func TestStandaloneProcessDoesNotRecoverNodesOfAService(t *testing.T) {
 		return s.Err == nil && s.Joining != ""
 	}, "the process has looked at the node")
 	waitFor(t, func() bool {
-		_, _, err := b.Acquire(testContext(t), engine.NewSessionID(), f.config.MaxTTL, request(1, "a"))
+		_, err := b.Acquire(testContext(t), engine.NewSessionID(), f.config.MaxTTL, request(1, "a"))
 		require.Error(t, err)
 		return b.NodeStatuses(testContext(t))[0].Quarantine == 0
 	}, "the quarantine is over")

@@ -28,7 +28,7 @@ func TestTokensAreExact(t *testing.T) {
 		}
 		for want := floor + 1; want <= min(floor+4, fencing.MaxToken); want++ {
 			nonce++
-			_, grant, err := b.Acquire(ctx, session, longTTL, request(nonce, "a", "b"))
+			grant, err := b.Acquire(ctx, session, longTTL, request(nonce, "a", "b"))
 			require.NoError(t, err)
 			require.Equal(t, want, grant.Token)
 			found, err := other.Find(ctx, "b", want)
@@ -43,7 +43,7 @@ func TestTokensAreExact(t *testing.T) {
 			require.NoError(t, other.Release(ctx, found))
 		}
 	}
-	_, _, err := b.Acquire(ctx, session, longTTL, request(nonce+1, "a"))
+	_, err := b.Acquire(ctx, session, longTTL, request(nonce+1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "ceiling")
 	_, err = redlockadapter.New(ctx, f.config)

@@ -48,25 +48,25 @@ func TestNodesRefuseOlderVersions(t *testing.T) {
 		stale.set(f, 4)
 		newer, older, alone := fresh.follow(t, f), stale.follow(t, f), f.backend(t)
 		ctx := t.Context()
-		held, _, err := older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
+		held, err := older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		require.EqualValues(t, 4, newer.NodeStatuses(ctx)[0].Report.Live.Version, "a larger version is adopted")
-		_, _, err = newer.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, err = newer.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.NoError(t, err)
 
-		_, _, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/3"))
+		_, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/3"))
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
 		require.ErrorIs(t, err, engine.ErrUnavailable, "nothing was changed")
 		err = older.Renew(ctx, []Held{held})[0]
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
 		require.NotErrorIs(t, err, engine.ErrLost, "it may be renewed under the newer version")
 		require.NoError(t, newer.Renew(ctx, []Held{held})[0])
-		_, _, err = alone.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/4"))
+		_, err = alone.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/4"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.ErrorContains(t, err, "belong to a service")
 
 		stale.set(f, 5)
-		_, _, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(3, "e/3"))
+		_, err = older.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(3, "e/3"))
 		require.NoError(t, err, "the topology was reloaded")
 	})
 }
@@ -79,7 +79,7 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
+		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		goal := recovery.Goal{Version: 3, Fleet: s.topology.Load().Fleet.Fingerprint(), Floor: 1000, Ceiling: 5000}
 		require.NoError(t, b.Advance(ctx, 0, goal))
@@ -87,12 +87,12 @@ func TestAdvanceEndsOlderVersions(t *testing.T) {
 		require.NoError(t, b.Advance(ctx, 1, goal))
 		require.NoError(t, b.Advance(ctx, 1, recovery.Goal{Version: 1, Fleet: goal.Fleet}), "nothing is lowered")
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], redlockadapter.ErrVersion)
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, redlockadapter.ErrVersion)
 		require.Error(t, b.Advance(ctx, 2, recovery.Goal{Version: 3, Fleet: "another"}))
 
 		s.set(f, 3)
-		_, grant, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		grant, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.NoError(t, err)
 		require.Greater(t, grant.Token, goal.Floor)
 	})
@@ -107,7 +107,7 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/migrating/1"))
+		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/migrating/1"))
 		require.NoError(t, err)
 		lost := make(chan error, 1)
 		session, err := b.Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: virtualTTL, Clock: f.clock,
@@ -117,20 +117,20 @@ func TestMigratingLockIsNotGranted(t *testing.T) {
 		require.NoError(t, err)
 
 		s.set(f, 3, engine.Policy{Prefix: "e/migrating/", Mode: engine.Efficiency, Next: engine.Correctness})
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/migrating/3"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/migrating/3"))
 		var moving *engine.MigratingError
 		require.ErrorAs(t, err, &moving)
 		require.ErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrTaken)
 		_, err = session.Renew(ctx)
 		require.NoError(t, err)
 		require.ErrorIs(t, lostError(t, lost), engine.ErrTaken)
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1", "e/migrating/1"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1", "e/migrating/1"))
 		require.ErrorAs(t, err, &moving, "a set with one such lock")
 
 		s.set(f, 4, engine.Policy{Prefix: "e/migrating/", Mode: engine.Correctness})
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/migrating/1"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/migrating/1"))
 		require.ErrorIs(t, err, engine.ErrModeMismatch)
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/1"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(2, "e/1"))
 		require.NoError(t, err, "other locks are not affected")
 	})
 }
@@ -143,13 +143,13 @@ func TestMigrationFailsWaiters(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		_, _, err := s.follow(t, f).Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
+		_, err := s.follow(t, f).Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		failed := make(chan error)
 		go func() {
 			r := request(1, "e/1")
 			r.Wait = true
-			_, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
+			_, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 			failed <- err
 		}()
 		advance(time.Second)
@@ -168,10 +168,10 @@ func TestFleetMustMatchTheTopology(t *testing.T) {
 		var s service
 		s.set(f, 2)
 		b, ctx := s.follow(t, f), t.Context()
-		held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
+		held, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/1"))
 		require.NoError(t, err)
 		s.set(&virtualFleet{nodes: f.nodes[:1]}, 3)
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.ErrorContains(t, err, "fleet has changed")
 		require.NotErrorIs(t, b.Renew(ctx, []Held{held})[0], engine.ErrLost)
@@ -179,7 +179,7 @@ func TestFleetMustMatchTheTopology(t *testing.T) {
 
 		s.set(f, 4)
 		s.topology.Load().Ready = false
-		_, _, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
+		_, err = b.Acquire(ctx, engine.NewSessionID(), virtualTTL, request(1, "e/2"))
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 	})
 }

@@ -21,8 +21,7 @@ import (
 func acquireWait(ctx context.Context, b *redlockadapter.Backend, resources ...fencing.Resource) (Held, error) {
 	r := request(1, resources...)
 	r.Wait = true
-	held, _, err := b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
-	return held, err
+	return b.Acquire(ctx, engine.NewSessionID(), virtualTTL, r)
 }
 
 // A release wakes one waiter, so the nodes get few calls, however many wait.

@@ -25,7 +25,8 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 	if err != nil {
 		return engine.Held{}, engine.Grant{}, err
 	}
-	return backend.Acquire(ctx, session, ttl, request)
+	held, err := backend.Acquire(ctx, session, ttl, request)
+	return held, engine.Grant{Token: held.Token, Mode: engine.Efficiency}, err
 }
 
 // renew extends leases and returns an error for each: nil, one that matches
@@ -102,15 +103,12 @@ func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources 
 // onlyLoss reduces an error that reports a lost lease to that: the cause of the
 // loss may match errors of an acquire, such as engine.ErrModeMismatch.
 func onlyLoss(err error) error {
-	if !errors.Is(err, engine.ErrLost) {
-		return err
-	}
-	for _, kind := range []error{engine.ErrExpired, engine.ErrNotHeld, engine.ErrTaken} {
+	for _, kind := range []error{engine.ErrExpired, engine.ErrNotHeld, engine.ErrTaken, engine.ErrLost} {
 		if errors.Is(err, kind) {
 			return &lossError{text: err.Error(), kind: kind}
 		}
 	}
-	return &lossError{text: err.Error(), kind: engine.ErrLost}
+	return err
 }
 
 // lossError reports a lost lease. It matches its kind and engine.ErrLost.
