@@ -63,7 +63,7 @@ func (r *router) Open(ctx context.Context, config engine.SessionConfig) (engine.
 // stale it waits a moment for a newer one and returns engine.ErrUnavailable: the next
 // try follows the lock to its new mode.
 func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	topology := s.router.Topology()
+	topology := s.router.service.Topology()
 	mode, err := topology.Route(&request)
 	var grant engine.Grant
 	switch {
@@ -104,10 +104,9 @@ func (s *session) acquireEfficiency(ctx context.Context, request engine.Request)
 // is not the loss of this session: its leases were reported, and the next try opens
 // another one.
 func (s *session) acquireCorrectness(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	if s.efficiency.Ended(request.Nonce) {
-		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
+	if err := s.efficiency.Withdraw(request.Nonce); err != nil {
+		return engine.Grant{}, err
 	}
-	s.efficiency.Withdraw(request.Nonce)
 	at, err := s.enter(ctx, request.Nonce)
 	if err != nil {
 		return engine.Grant{}, err

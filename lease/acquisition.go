@@ -24,26 +24,20 @@ type acquisition struct {
 
 // run learns the lock's policy, re-enters a lease of the same holder if there is
 // one, and otherwise asks the service. ctx ends when the caller no longer waits.
-func (a *acquisition) run(ctx context.Context) (*Lease, error) {
+func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
 	if err := a.learnPolicies(ctx); err != nil {
 		return nil, err
 	}
-	if !a.settings.reentrant {
-		return a.ask(ctx, nil)
+	var record *holderRecord
+	if a.settings.reentrant {
+		if record, err = a.client.holders.begin(ctx, a.settings); err != nil {
+			return nil, err
+		}
+		defer a.client.holders.end(record)
+		if l, err := a.client.holders.reenter(a.values, record, a.settings); l != nil || err != nil {
+			return l, err
+		}
 	}
-	record, err := a.client.holders.begin(ctx, a.settings)
-	if err != nil {
-		return nil, err
-	}
-	defer a.client.holders.end(record)
-	if l, err := a.client.holders.reenter(a.values, record, a.settings); l != nil || err != nil {
-		return l, err
-	}
-	return a.ask(ctx, record)
-}
-
-// ask asks the service until the outcome is certain.
-func (a *acquisition) ask(ctx context.Context, record *holderRecord) (l *Lease, err error) {
 	defer a.leave()
 	err = a.client.retry(ctx, a.again, func() error {
 		l, err = a.askOnce(ctx, record)

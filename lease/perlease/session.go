@@ -204,17 +204,14 @@ func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 	return nil
 }
 
-// Ended reports whether an attempt was released or lost within the last TTL.
-func (s *Session) Ended(nonce engine.Nonce) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended[nonce] || s.endedOld[nonce]
-}
-
 // Withdraw releases in the background what an attempt may hold here. Unlike after
-// Release, the attempt may be repeated.
-func (s *Session) Withdraw(nonce engine.Nonce) {
+// Release, the attempt may be repeated. It returns an error if the attempt has ended.
+func (s *Session) Withdraw(nonce engine.Nonce) error {
 	s.mu.Lock()
+	if s.ended[nonce] || s.endedOld[nonce] {
+		s.mu.Unlock()
+		return endedError(nonce)
+	}
 	a := s.attempts[nonce]
 	needed := a != nil && (a.granted || a.uncertain)
 	delete(s.attempts, nonce)
@@ -225,6 +222,7 @@ func (s *Session) Withdraw(nonce engine.Nonce) {
 	if needed {
 		s.releaseLater(a.held)
 	}
+	return nil
 }
 
 // end marks an attempt as ended. A late copy of its acquire is refused for at least
