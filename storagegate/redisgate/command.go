@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// oneKey has the commands of Redis that write their first argument, which is a
-// key, and touch no other key whatever their other arguments are. A command that
-// takes more keys could write past the fence of another resource, or delete or
-// lower a mark.
+// oneKey contains the Redis commands whose first argument is a key and that
+// access no other key. A command with more keys could bypass the fence of another
+// resource, or delete or lower a mark.
 var oneKey = commandSet(`
 	SET SETEX PSETEX SETNX SETRANGE GETSET GETDEL GETEX APPEND INCR INCRBY INCRBYFLOAT DECR DECRBY SETBIT BITFIELD
 	EXPIRE PEXPIRE EXPIREAT PEXPIREAT PERSIST RESTORE
@@ -18,8 +17,8 @@ var oneKey = commandSet(`
 	ZADD ZREM ZINCRBY ZPOPMIN ZPOPMAX ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREMRANGEBYLEX
 	XADD XDEL XTRIM XACK XSETID XCLAIM XAUTOCLAIM`)
 
-// keysOnly has the commands whose arguments are all keys: with one alone they
-// are harmless.
+// keysOnly contains the commands whose arguments are all keys. They are allowed
+// with one key.
 var keysOnly = commandSet(`DEL UNLINK`)
 
 func commandSet(names string) map[string]bool {
@@ -30,14 +29,15 @@ func commandSet(names string) map[string]bool {
 	return set
 }
 
-// checkCommand refuses what is not known to write one key. name is in upper case.
+// checkCommand refuses commands that may access more than one key. name is in
+// upper case.
 func checkCommand(name string, args int) error {
 	switch {
 	case oneKey[name], keysOnly[name] && args == 0:
 		return nil
 	case keysOnly[name]:
-		return fmt.Errorf("%s takes one key here; add the command once for each key", name)
+		return fmt.Errorf("%s is allowed with one key only; add the command once for each key", name)
 	}
-	return fmt.Errorf("%.40q is not a command that is known to write one key and no other; "+
-		"use those, or Gate.Run with a script whose keys are declared", name)
+	return fmt.Errorf("the command %.40q is not known to access exactly one key; "+
+		"use Gate.Run with a script that declares its keys", name)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/leased-project/leased/storagegate/redisgate"
 )
 
-// A command may write the key that was checked, and nothing else: not the mark,
-// and not what belongs to another resource.
-func TestCommandsOfSeveralKeysAreRefused(t *testing.T) {
+// A command must write only the checked key, neither the mark nor a key of another
+// resource.
+func TestCommandsWithSeveralKeysAreRefused(t *testing.T) {
 	client := empty(t)
 	const other = fencing.Resource("orders/43")
 	for _, options := range [][]redisgate.Option{nil, {redisgate.AnySlot()}} {

@@ -1,32 +1,32 @@
-// Package redisgate refuses stale writes to Redis: one Lua script checks the
-// token, writes and raises the mark.
+// Package redisgate is a gate for Redis. One Lua script checks the token, writes
+// and raises the mark.
 //
-// What it does not give:
+// Limits:
 //
-//   - A script is atomic to others, but it is not rolled back. If a command
-//     fails in the middle of several (a wrong type, say), those before it stay;
-//     the error then matches storagegate.ErrUncertain. One command alone is all
-//     or nothing.
-//   - The mark is as durable as the data, and in Redis that may be little. With
-//     asynchronous replication a failover can lose the last writes and their
-//     marks together, and a stale writer may then pass once more. Use append-only
-//     files with fsync, and WAIT where that is not enough.
+//   - A script is atomic for others, but it is not rolled back. If one of several
+//     commands fails (for example because of a wrong type), the commands before
+//     it remain, and the error matches storagegate.ErrUncertain. A single command
+//     is all or nothing.
+//   - The mark is only as durable as the data. With asynchronous replication, a
+//     failover can lose the last writes together with their marks, and a stale
+//     write may then be admitted. Use append-only files with fsync, and WAIT if
+//     that is not sufficient.
 //   - An eviction policy that drops keys without an expiry ("allkeys-...") drops
-//     marks, and so does FLUSHALL. [Gate.Verify] finds the first.
-//   - A client that spreads keys over servers that do not know each other has no
-//     place for a mark: a redis.Ring is refused.
-//   - A lost connection leaves the outcome unknown (storagegate.ErrUncertain).
-//     The gate never sends a write a second time, whatever MaxRetries of the
-//     client says: if the first one had written and a newer token came between,
+//     marks, and so does FLUSHALL. [Gate.Verify] detects the policy.
+//   - A client that distributes keys over independent servers has no place for a
+//     mark: a redis.Ring is refused.
+//   - After a lost connection the outcome is unknown (storagegate.ErrUncertain).
+//     The gate never sends a write twice, even if the client has MaxRetries: if
+//     the first request has written and a newer token was admitted in between,
 //     the second would be refused, and the refusal would claim that nothing was
-//     written. A holder's own retry passes; an append then lands twice.
-//   - A context that is cancelled or timed out stops go-redis from waiting only
-//     if ContextTimeoutEnabled is set, and never stops the server.
+//     written. The holder can retry itself, but an append is then applied twice.
+//   - go-redis stops waiting for a cancelled or expired context only if
+//     ContextTimeoutEnabled is set, and the server always completes the script.
 //
-// Data and mark must be in one slot, so that a cluster can hold them: every key
-// of a resource carries its name as hash tag ([Key]), or is its name. Tokens are
-// stored as decimal text and compared as numbers, which are exact up to 2^53.
+// Data and mark must be in one slot of a cluster: every key of a resource has the
+// resource as its hash tag ([Key]), or is the resource. Tokens are stored as
+// decimal text and compared as numbers, which are exact up to 2^53.
 //
-// The nouns, in reading order: [Gate]; [Tx], the commands of one write;
-// [Script], a write in Lua; [Key], the name of a key beside its mark.
+// Types, in reading order: [Gate]; [Tx], the commands of one write; [Script], a
+// write in Lua; [Key], the name of a key in the slot of its mark.
 package redisgate

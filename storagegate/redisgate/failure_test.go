@@ -2,6 +2,7 @@ package redisgate_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,11 +28,11 @@ func markOf(t *testing.T, gate *redisgate.Gate) fencing.Token {
 	return mark
 }
 
-func TestWriteThatFailsHereSendsNothing(t *testing.T) {
+func TestInvalidWriteIsNotSent(t *testing.T) {
 	client := empty(t)
 	gate := redisgate.New(client, fencing.Rule{})
-	mistake := errors.New("mistake")
-	require.ErrorIs(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Set(text, 1); return mistake }), mistake)
+	failure := errors.New("failure")
+	require.ErrorIs(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Set(text, 1); return failure }), failure)
 	require.ErrorContains(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Do("", text); tx.Set(text, 1); return nil }), "empty")
 	require.ErrorContains(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error {
 		tx.RPush(list, make([]any, 5000)...)
@@ -41,7 +42,7 @@ func TestWriteThatFailsHereSendsNothing(t *testing.T) {
 	require.Zero(t, gate.Counts())
 }
 
-// One command is all or nothing, and so is its mark.
+// A failed single command must not raise the mark.
 func TestFailedCommandLeavesTheMark(t *testing.T) {
 	client := empty(t)
 	gate := redisgate.New(client, fencing.Rule{})
@@ -51,15 +52,15 @@ func TestFailedCommandLeavesTheMark(t *testing.T) {
 	require.NoError(t, client.Set(t.Context(), text, "text", 0).Err())
 	require.ErrorContains(t, push(1), "WRONGTYPE")
 	require.NotErrorIs(t, push(1), storagegate.ErrUncertain)
-	require.Equal(t, fencing.None, markOf(t, gate), "not even the first mark may stay")
+	require.Equal(t, fencing.None, markOf(t, gate), "the first mark must be removed again")
 	require.NoError(t, gate.Enter(t.Context(), orders, 5))
 	require.ErrorContains(t, push(6), "WRONGTYPE")
 	require.Equal(t, fencing.Token(5), markOf(t, gate))
 	require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts())
 }
 
-// Redis does not roll back. The gate must not call that "nothing was written".
-func TestFailureInTheMiddleIsUncertain(t *testing.T) {
+// Redis does not roll back, so the gate must not report "nothing was written".
+func TestFailedSecondCommandIsUncertain(t *testing.T) {
 	client := empty(t)
 	gate := redisgate.New(client, fencing.Rule{})
 	err := gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error {
@@ -68,9 +69,9 @@ func TestFailureInTheMiddleIsUncertain(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, storagegate.ErrUncertain)
-	require.ErrorContains(t, err, "1 commands were carried out")
+	require.ErrorContains(t, err, "1 commands were executed")
 	require.Equal(t, "written", client.Get(t.Context(), text).Val())
-	require.Equal(t, fencing.Token(1), markOf(t, gate), "the token has written, so it must be the mark")
+	require.Equal(t, fencing.Token(1), markOf(t, gate), "the token has written and must be the mark")
 	require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts())
 }
 
@@ -95,25 +96,46 @@ func TestScriptReturnsItsValue(t *testing.T) {
 	require.Equal(t, fencing.Token(2), markOf(t, gate))
 	_, err := gate.Run(t.Context(), orders, 3, redisgate.NewScript("this is not Lua"), []string{text})
 	require.Error(t, err)
-	require.NotErrorIs(t, err, storagegate.ErrUncertain, "a script that does not compile does not run")
+	require.NotErrorIs(t, err, storagegate.ErrUncertain, "a script that does not compile is not run")
 	require.Equal(t, fencing.Token(2), markOf(t, gate))
 }
 
-func TestForeignMarkIsAnError(t *testing.T) {
+func TestScriptWithManyKeysAndNoArguments(t *testing.T) {
+	client := empty(t)
+	gate := redisgate.New(client, fencing.Rule{})
+	script := redisgate.NewScript(`
+		for i, key in ipairs(KEYS) do redis.call('SET', key, i) end
+		return #KEYS * 100 + #ARGV`)
+	for _, count := range []int{0, 1, 3, 4, 5, 20} {
+		var keys []string
+		for i := range count {
+			keys = append(keys, redisgate.Key(orders, fmt.Sprint(":", i)))
+		}
+		value, err := gate.Run(t.Context(), orders, 1, script, keys)
+		require.NoError(t, err, "%d keys", count)
+		require.Equal(t, int64(100*count), value, "%d keys", count)
+		for i, key := range keys {
+			require.Equal(t, fmt.Sprint(i+1), client.Get(t.Context(), key).Val())
+		}
+	}
+	require.Equal(t, fencing.Token(1), markOf(t, gate))
+}
+
+func TestInvalidMarkIsAnError(t *testing.T) {
 	client := empty(t)
 	gate := redisgate.New(client, fencing.Rule{})
 	require.NoError(t, client.Set(t.Context(), redisgate.MarkKey(orders), "hello", 0).Err())
-	require.ErrorContains(t, gate.Enter(t.Context(), orders, 1), "is no token")
+	require.ErrorContains(t, gate.Enter(t.Context(), orders, 1), "is not a token")
 	_, err := gate.Mark(t.Context(), orders)
 	require.ErrorIs(t, err, fencing.ErrInvalidToken)
 }
 
 // If the mark cannot be stored, nothing may be written.
-func TestMarkThatMayNotBeWritten(t *testing.T) {
+func TestUserWithoutAccessToMarksWritesNothing(t *testing.T) {
 	server := testserver.Redis(t)
 	admin := connect(t, server.Addr)
-	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "clerk", "on", "nopass", "+@all", "~{*", "%R~leased:mark:*").Err())
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "clerk", Password: "x"})
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "writer", "on", "nopass", "+@all", "~{*", "%R~leased:mark:*").Err())
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "writer", Password: "x"})
 	defer client.Close()
 	gate := redisgate.New(client, fencing.Rule{})
 	require.Error(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Set(text, "x"); return nil }))
@@ -121,21 +143,20 @@ func TestMarkThatMayNotBeWritten(t *testing.T) {
 	require.Zero(t, admin.DBSize(t.Context()).Val())
 }
 
-// The server is paused after it got the write. The client, which by default
-// tries again three times, must send it once, and the gate must not say that
-// nothing was written.
-func TestLostAnswerIsUncertainAndNotSentAgain(t *testing.T) {
+// The server is paused when it gets the write. The client retries three times by
+// default, but must send the write only once, and the outcome must be uncertain.
+func TestWriteWithoutReplyIsUncertainAndSentOnce(t *testing.T) {
 	server := testserver.Redis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: 50 * time.Millisecond, PoolSize: 8})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: 2 * time.Second, PoolSize: 8})
 	defer client.Close()
-	// Connections to try again on, since a new one gets no further than its
-	// greeting.
-	var greeted [8]*redis.Conn
-	for i := range greeted {
-		greeted[i] = client.Conn()
-		require.NoError(t, greeted[i].Ping(t.Context()).Err())
+	// Open connections for retries in advance, because the handshake of a new
+	// connection would fail while the server is paused.
+	var opened [8]*redis.Conn
+	for i := range opened {
+		opened[i] = client.Conn()
+		require.NoError(t, opened[i].Ping(t.Context()).Err())
 	}
-	for _, conn := range greeted {
+	for _, conn := range opened {
 		require.NoError(t, conn.Close()) // back to the pool
 	}
 	gate := redisgate.New(client, fencing.Rule{})
@@ -146,14 +167,14 @@ func TestLostAnswerIsUncertainAndNotSentAgain(t *testing.T) {
 	server.Pause()
 	require.ErrorIs(t, push(), storagegate.ErrUncertain)
 	server.Resume()
-	// What reached the server while it was paused, it handles in one go, before
-	// it answers a new connection.
-	patient := connect(t, server.Addr)
-	require.Equal(t, int64(2), patient.LLen(t.Context(), list).Val())
-	require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts(), "an unknown outcome is no decision")
+	// The server handles all requests that arrived while it was paused before it
+	// replies to a new connection.
+	fresh := connect(t, server.Addr)
+	require.Equal(t, int64(2), fresh.LLen(t.Context(), list).Val())
+	require.Equal(t, storagegate.Counts{Admitted: 1}, gate.Counts(), "an unknown outcome is not a decision")
 }
 
-func TestServerThatIsDownIsNotUncertain(t *testing.T) {
+func TestUnreachableServerIsNotUncertain(t *testing.T) {
 	server := testserver.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	defer client.Close()
@@ -163,7 +184,7 @@ func TestServerThatIsDownIsNotUncertain(t *testing.T) {
 	require.NotErrorIs(t, err, storagegate.ErrUncertain)
 }
 
-// Marks survive what the data survives.
+// Marks are as durable as the data.
 func TestMarkSurvivesAKill(t *testing.T) {
 	server := testserver.Redis(t, testserver.RedisAppendOnly())
 	client := connect(t, server.Addr)
@@ -174,6 +195,6 @@ func TestMarkSurvivesAKill(t *testing.T) {
 	require.NoError(t, set(34))
 	server.Kill()
 	require.NoError(t, server.Start())
-	require.ErrorIs(t, set(33), fencing.ErrStale, "the script must be sent anew, and the mark still be there")
+	require.ErrorIs(t, set(33), fencing.ErrStale, "the script must be sent again, and the mark must exist")
 	require.Equal(t, "34", client.Get(t.Context(), text).Val())
 }

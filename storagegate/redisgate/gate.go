@@ -12,30 +12,28 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// Gate guards keys of one Redis or Redis Cluster. Gates of any number of
-// processes may share it.
+// Gate guards the keys of one Redis server or Redis Cluster. Any number of
+// processes can use gates on the same server.
 type Gate struct {
 	storagegate.Monitor
 	client  redis.UniversalClient
 	rule    fencing.Rule
-	maxJump string // of rule, as scripts take it
+	maxJump string // rule.MaxJump as the argument of a script
 	anySlot bool
-	refused error // why the gate cannot be used, nil if it can
+	refused error // returned by every call if the gate cannot be used
 }
 
 var _ storagegate.Gate[*Tx] = (*Gate)(nil)
 
-// Option changes a Gate.
+// Option configures a Gate.
 type Option func(*Gate)
 
-// AnySlot allows keys that are not in the slot of their mark. It is for data on
-// a single server that already has its names; a cluster refuses such writes.
+// AnySlot allows keys outside the slot of their mark. Use it for existing key
+// names on a single server; a cluster refuses such writes.
 func AnySlot() Option { return func(g *Gate) { g.anySlot = true } }
 
-// New returns a Gate that applies rule to what it writes through client. It
-// does not connect; Verify does. A *redis.Ring cannot be gated, and every call
-// says so: when one of its servers is gone it moves the keys to another, which
-// does not have their marks.
+// New returns a Gate that applies rule to writes through client. It does not
+// connect; Verify does. If client is a *redis.Ring, every call returns ErrRing.
 func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Gate {
 	g := &Gate{client: client, rule: rule, maxJump: rule.MaxJump.String()}
 	if _, ok := client.(*redis.Ring); ok {
@@ -47,15 +45,15 @@ func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Ga
 	return g
 }
 
-// Verify asks the server whether a gate can rely on it: it must be a master,
-// and must not evict keys that have no expiry, as marks are.
+// Verify checks that the server is a master and does not evict keys without an
+// expiry, such as marks.
 func (g *Gate) Verify(ctx context.Context) error {
 	if g.refused != nil {
 		return g.refused
 	}
 	info, err := g.client.Info(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("ask Redis about itself: %w", err)
+		return fmt.Errorf("read the INFO of Redis: %w", err)
 	}
 	for line := range strings.Lines(info) {
 		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); {
@@ -68,10 +66,10 @@ func (g *Gate) Verify(ctx context.Context) error {
 	return nil
 }
 
-// Do admits token and runs the commands that write adds, in one script. An
-// error of write means that nothing was sent.
+// Do implements storagegate.Gate: it admits token and runs the commands that
+// write adds in one script. If write returns an error, nothing is sent.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *Tx) error) error {
-	if err := check(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
 	tx := Tx{resource: resource, anySlot: g.anySlot}
@@ -92,10 +90,10 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	return err
 }
 
-// Run admits token and runs a script of the caller with keys and args, as
-// KEYS[1] and ARGV[1] onward. It returns what the script returned.
+// Run admits token and runs a script of the caller. The script gets keys and args
+// as KEYS and ARGV. Run returns the result of the script.
 func (g *Gate) Run(ctx context.Context, resource fencing.Resource, token fencing.Token, script *Script, keys []string, args ...any) (any, error) {
-	if err := check(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
@@ -106,23 +104,19 @@ func (g *Gate) Run(ctx context.Context, resource fencing.Resource, token fencing
 	return g.run(ctx, script, resource, token, keys, args)
 }
 
-// Enter raises the mark to token and writes nothing else.
+// Enter implements storagegate.Gate.
 func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	if err := check(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
 	if token == fencing.None {
-		mark, err := g.Mark(ctx, resource)
-		if err != nil {
-			return err
-		}
-		return g.Record(resource, token, g.rule.Enter(resource, mark, token))
+		return storagegate.RefuseTokenless(ctx, g, resource)
 	}
 	_, err := g.run(ctx, enterScript, resource, token, nil, nil)
 	return err
 }
 
-// Mark is the newest token admitted for the resource, None if there is none.
+// Mark implements storagegate.Gate.
 func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	if err := resource.Validate(); err != nil {
 		return fencing.None, err
@@ -143,7 +137,7 @@ func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Tok
 	return fencing.ParseToken(text)
 }
 
-// run runs a script, records what it decided, and returns its value.
+// run runs a script, records its decision and returns its result.
 func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resource, token fencing.Token, keys []string, args []any) (any, error) {
 	if g.refused != nil {
 		return nil, g.refused
@@ -153,11 +147,11 @@ func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resourc
 		words = append(words, key)
 	}
 	words = append(append(words, token.String(), g.maxJump), args...)
-	answer, err := script.run(ctx, g.client, 1+len(keys), words)
+	reply, err := script.run(ctx, g.client, 1+len(keys), words)
 	if err != nil {
 		return nil, fmt.Errorf("write %q: %w", string(resource), err)
 	}
-	v := read(answer)
+	v := parseReply(reply)
 	switch v.kind {
 	case "stale":
 		return nil, g.Record(resource, token, &fencing.StaleError{Resource: resource, Token: token, Mark: v.mark})
@@ -171,11 +165,4 @@ func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resourc
 		return nil, fmt.Errorf("write %q: %w", string(resource), v.failed)
 	}
 	return v.value, nil
-}
-
-func check(resource fencing.Resource, token fencing.Token) error {
-	if err := resource.Validate(); err != nil {
-		return err
-	}
-	return fencing.Rule{}.Admit(resource, fencing.None, token)
 }

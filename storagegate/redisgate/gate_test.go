@@ -20,7 +20,7 @@ import (
 	"github.com/leased-project/leased/storagegate/redisgate"
 )
 
-// shared is one redis-server for all tests that do not stop it.
+// shared is the server of all tests that do not stop it.
 var shared = sync.OnceValues(func() (*testserver.RedisServer, error) { return testserver.StartRedis() })
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 	return client
 }
 
-// empty returns a client of the shared server, without data.
+// empty removes all data of the shared server and returns a client.
 func empty(t testing.TB) *redis.Client {
 	t.Helper()
 	server, err := shared()
@@ -48,7 +48,7 @@ func empty(t testing.TB) *redis.Client {
 	return client
 }
 
-// subject is a gate as the suite sees it. How it writes differs by kind.
+// subject is a gate as a gatetest.Subject. The kinds differ in how they write.
 type subject struct {
 	*redisgate.Gate
 	client redis.UniversalClient
@@ -123,7 +123,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// A cluster of one node refuses what is not in one slot, as a large one does.
+// A cluster of one node refuses keys in different slots, like a large cluster.
 func TestGateOnACluster(t *testing.T) {
 	server := testserver.Redis(t, testserver.RedisConfig("cluster-enabled", "yes"))
 	admin := connect(t, server.Addr)
@@ -146,16 +146,16 @@ func TestGateOnACluster(t *testing.T) {
 	}
 }
 
-// justBefore is a hook that runs something right before a script is sent.
-type justBefore struct{ run func() }
+// beforeScript is a hook that runs a function before each script is sent.
+type beforeScript struct{ run func() }
 
-func (h justBefore) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h beforeScript) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h justBefore) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h beforeScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (h justBefore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h beforeScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if strings.HasPrefix(cmd.Name(), "eval") {
 			h.run()
@@ -164,19 +164,19 @@ func (h justBefore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A newer holder enters at the last moment. Whatever the gate has asked before,
-// the check that counts must be the one in the script.
-func TestTheScriptChecks(t *testing.T) {
+// A newer holder enters immediately before the script is sent. The check must be in
+// the script.
+func TestScriptChecksTheToken(t *testing.T) {
 	client := empty(t)
 	newer := redisgate.New(connect(t, client.Options().Addr), fencing.Rule{})
-	client.AddHook(justBefore{func() { require.NoError(t, newer.Enter(t.Context(), "door", 2)) }})
+	client.AddHook(beforeScript{func() { require.NoError(t, newer.Enter(t.Context(), "orders", 2)) }})
 	gate := redisgate.New(client, fencing.Rule{})
-	err := gate.Do(t.Context(), "door", 1, func(tx *redisgate.Tx) error { tx.Set("door", "stale"); return nil })
+	err := gate.Do(t.Context(), "orders", 1, func(tx *redisgate.Tx) error { tx.Set("orders", "stale"); return nil })
 	require.ErrorIs(t, err, fencing.ErrStale)
-	require.ErrorIs(t, client.Get(t.Context(), "door").Err(), redis.Nil)
+	require.ErrorIs(t, client.Get(t.Context(), "orders").Err(), redis.Nil)
 }
 
-// Large tokens must be stored in full, not as 9.007199254741e+15.
+// Large tokens must be stored with all digits, not as 9.007199254741e+15.
 func TestMarkIsStoredExactly(t *testing.T) {
 	client := empty(t)
 	gate := redisgate.New(client, fencing.Rule{})
@@ -210,7 +210,7 @@ func TestKeysMustBeInTheSlotOfTheMark(t *testing.T) {
 		return gate.Do(t.Context(), "orders/42", 1, func(tx *redisgate.Tx) error { tx.Set(key, 1); return nil })
 	}
 	gate := redisgate.New(client, fencing.Rule{})
-	require.NoError(t, set(gate, "orders/42"), "the name itself")
+	require.NoError(t, set(gate, "orders/42"), "the resource itself")
 	require.NoError(t, set(gate, "{orders/42}:x"))
 	require.NoError(t, set(gate, "x:{orders/42}"))
 	require.ErrorContains(t, set(gate, "orders:42"), "slot")

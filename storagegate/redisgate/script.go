@@ -36,65 +36,66 @@ var (
 	writeScript = newScript(fenceLua + writeLua + undoLua)
 )
 
-// Script is a write in Lua, for [Gate.Run].
+// Script is a write in Lua for [Gate.Run].
 type Script struct {
 	source, digest string
 }
 
-// NewScript returns a gated script. body is Lua that reads KEYS and ARGV, calls
-// redis.call, and may return a value: what EVAL takes. It runs only if the token
-// passes. Numbers that it returns are cut to integers, as always in Redis.
+// NewScript returns a gated script. body is a Lua script as for EVAL: it uses KEYS
+// and ARGV, calls redis.call and can return a value. It runs only if the token is
+// admitted. As usual in Redis, returned numbers are truncated to integers.
 func NewScript(body string) *Script {
 	return newScript(fenceLua + strings.Replace(customLua, "\nBODY\n", "\n"+body+"\n", 1))
 }
 
 func newScript(source string) *Script {
-	sum := sha1.Sum([]byte(source)) // Redis names scripts by it
+	sum := sha1.Sum([]byte(source)) // Redis identifies scripts by it
 	return &Script{source: source, digest: hex.EncodeToString(sum[:])}
 }
 
-// once is a command that go-redis sends at most one time. A retry after a lost
-// connection could be refused although the first try has written.
-type once struct{ *redis.Cmd }
+// sendOnce is a command that go-redis does not retry. A retry after a lost
+// connection could be refused although the first request has written.
+type sendOnce struct{ *redis.Cmd }
 
-// NoRetry tells go-redis.
-func (once) NoRetry() bool { return true }
+// NoRetry makes go-redis send the command only once.
+func (sendOnce) NoRetry() bool { return true }
 
-// reserved is how many words in front of the keys belong to run.
+// reserved is the number of words before the keys: command, script and number of
+// keys.
 const reserved = 3
 
-// run sends the script by its digest, and with its text if the server does not
-// know it yet, which is found out before anything is written. words are what is
-// reserved, then the keys, of which there are count, and the arguments.
+// run sends the digest of the script, and its source if the server does not know
+// the digest. words starts with reserved elements, followed by count keys and the
+// arguments.
 func (s *Script) run(ctx context.Context, client redis.UniversalClient, count int, words []any) (any, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	words[0], words[1], words[2] = "EVALSHA", s.digest, count
-	answer, err := send(ctx, client, words)
+	reply, err := send(ctx, client, words)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		words[0], words[1] = "EVAL", s.source
-		answer, err = send(ctx, client, words)
+		reply, err = send(ctx, client, words)
 	}
-	return answer, outcome(err)
+	return reply, outcome(err)
 }
 
 func send(ctx context.Context, client redis.UniversalClient, words []any) (any, error) {
-	cmd := once{redis.NewCmd(ctx, words...)}
+	cmd := sendOnce{redis.NewCmd(ctx, words...)}
 	cmd.SetFirstKeyPos(reserved)
 	err := client.Process(ctx, cmd)
 	return cmd.Val(), err
 }
 
-// outcome says whether the server can have run the script. An answer of the
-// server itself, and a failure to reach it, mean that it has not.
+// outcome adds ErrUncertain to err if the server may have run the script. If the
+// server returned an error or could not be reached, the script did not run.
 func outcome(err error) error {
 	if err == nil {
 		return nil
 	}
-	var answer redis.Error
+	var reply redis.Error
 	var dial *net.OpError
-	if errors.As(err, &answer) || errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
+	if errors.As(err, &reply) || errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", storagegate.ErrUncertain, err)

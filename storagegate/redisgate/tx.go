@@ -8,13 +8,13 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// maxArgs is how many arguments one command may have: Lua passes them on its
+// maxArgs is the maximum number of arguments of a command. Lua passes them on its
 // stack, which is limited.
 const maxArgs = 4000
 
-// Tx collects the commands of one gated write. They run in the order in which
-// they were added, when the function that adds them has returned. A Tx cannot
-// read: enter the gate, read with the client, then write.
+// Tx collects the commands of one gated write. They run in the order in which they
+// were added, after the function that adds them has returned. A Tx cannot read:
+// enter the gate, read with the client, then write.
 type Tx struct {
 	resource fencing.Resource
 	anySlot  bool
@@ -24,20 +24,19 @@ type Tx struct {
 	err      error
 }
 
-// Do adds a command that writes one key, such as Do("ZADD", key, 1, "x"). The
-// key is always its first argument. Commands that take several keys, such as
-// RENAME, COPY or MSET, are refused, as is what this package does not know:
-// [Gate.Run] can do those, with a script.
+// Do adds a command that writes one key, such as Do("ZADD", key, 1, "x"). The key
+// is always the first argument. Commands with several keys, such as RENAME, COPY
+// or MSET, and unknown commands are refused; use a script and [Gate.Run] for them.
 func (tx *Tx) Do(command, key string, args ...any) {
 	command = strings.ToUpper(command)
 	switch {
 	case tx.err != nil:
 		return
 	case command == "":
-		tx.err = errors.New("the name of a command is empty")
+		tx.err = errors.New("the name of the command is empty")
 		return
 	case len(args) > maxArgs:
-		tx.err = fmt.Errorf("%s %q has %d arguments, at most %d are possible; use several commands", command, key, len(args), maxArgs)
+		tx.err = fmt.Errorf("%s %q has %d arguments, at most %d are allowed; use several commands", command, key, len(args), maxArgs)
 		return
 	}
 	if tx.err = checkCommand(command, len(args)); tx.err != nil {
@@ -63,10 +62,10 @@ func (tx *Tx) HSet(key string, fieldsAndValues ...any) { tx.Do("HSET", key, fiel
 // HDel deletes fields of a hash.
 func (tx *Tx) HDel(key string, fields ...any) { tx.Do("HDEL", key, fields...) }
 
-// LPush puts values in front of a list. It is not idempotent: see the package
-// comment on lost connections.
+// LPush prepends values to a list. It is not idempotent: see the package comment
+// on lost connections.
 func (tx *Tx) LPush(key string, values ...any) { tx.Do("LPUSH", key, values...) }
 
-// RPush puts values at the end of a list. It is not idempotent: see the package
-// comment on lost connections.
+// RPush appends values to a list. It is not idempotent: see the package comment on
+// lost connections.
 func (tx *Tx) RPush(key string, values ...any) { tx.Do("RPUSH", key, values...) }

@@ -1,12 +1,12 @@
--- Runs a script of the caller, in the place of the word on a line of its own;
--- fence.lua stands in front.
+-- Runs a script of the caller, which replaces the line BODY. fence.lua runs
+-- before it.
 -- KEYS[1]    the mark
 -- KEYS[2..]  the KEYS of the caller's script
 -- ARGV[1]    the token
 -- ARGV[2]    the largest jump
 -- ARGV[3..]  the ARGV of the caller's script
--- The answer is {"done", what the script returned} or {"raised", message}. The
--- mark stays raised in both cases: a script that fails may have written before.
+-- Returns {"done", result of the script} or {"raised", message}. The mark stays
+-- raised in both cases, because a failed script may have written.
 local function shift(list, from)
   local rest = {}
   for i = from, #list do rest[i - from + 1] = list[i] end

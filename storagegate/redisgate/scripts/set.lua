@@ -1,5 +1,5 @@
--- SET of one key without options, the most frequent write. fence.lua stands in
--- front, undo.lua behind. It does what write.lua does, in fewer steps.
+-- SET of one key without options, the most frequent write. fence.lua runs before
+-- it, undo.lua after it. It does the same as write.lua in fewer steps.
 -- KEYS[1]  the mark
 -- KEYS[2]  the key
 -- ARGV[1]  the token

@@ -1,8 +1,9 @@
--- The end of a script whose first command failed. Nothing was written, so the
--- mark is put back as fence.lua found it; nobody can have seen it in between.
+-- The end of a script whose first command failed. Nothing was written, so it
+-- restores the mark that fence.lua has read. The script is atomic, so no one has
+-- seen the raised mark.
 -- KEYS[1]  the mark
 -- ARGV[1]  the token
--- The script before it has set the local variable message.
+-- The script before it sets the local variable message.
 if mark ~= ARGV[1] then
   if mark then redis.call('SET', KEYS[1], mark) else redis.call('DEL', KEYS[1]) end
 end

@@ -1,12 +1,12 @@
--- Runs commands that each write one key. fence.lua stands in front, undo.lua
--- behind.
+-- Runs commands that each write one key. fence.lua runs before it, undo.lua after
+-- it.
 -- KEYS[1]    the mark
 -- KEYS[1+i]  the key of command i
 -- ARGV[1]    the token
 -- ARGV[2]    the largest jump
--- ARGV[3..]  for each command: its name, how many arguments follow, and those
--- If a command fails, the answer is {"failed", how many were carried out,
--- message}. The mark stays raised if any was: the token has then written.
+-- ARGV[3..]  for each command: its name, the number of arguments, the arguments
+-- If a command fails, it returns {"failed", number of executed commands, message}.
+-- The mark stays raised if a command was executed.
 local message
 local at = 3
 for i = 2, #KEYS do
