@@ -10,19 +10,18 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// admission keeps the peers of a node out until it is known what the node may
-// say to them.
+// admission rejects requests from the peers of a node until the node may answer them.
 //
-// A voter that has lost its folder has forgotten what it voted for and what it
-// said that it has. If it answered its peers it would be counted as the voter
-// that it was, and two of three could elect a leader without an entry that was
-// committed. The engine does not tell such a node from a new one, so here a
-// node on an empty folder hears nobody until it has begun a cluster itself, or
-// a leader has committed, after its start, that it has no vote.
+// A voter that lost its data folder has forgotten its votes and the entries that it
+// acknowledged. If it answered its peers, they would count it as before, and two of
+// three nodes could elect a leader that lacks a committed entry. The Raft library cannot
+// distinguish such a node from a new one. So a node with an empty folder answers no
+// peer until it has bootstrapped a cluster itself, or until a leader has committed,
+// after the start of the node, that the node has no vote.
 //
-// A node that is alone in its cluster hears nobody either: only it could have
-// let others in. Else one that began anew on its emptied folder would follow
-// the cluster that it was part of.
+// A node that is alone in its cluster answers no peer either, because only that node
+// could have admitted one. Otherwise a node that bootstrapped a new cluster on its
+// emptied folder would follow its old cluster.
 //
 // See docs/adr/0013-empty-node-is-not-admitted.md.
 type admission struct {
@@ -30,25 +29,25 @@ type admission struct {
 	node    *Node
 	heard   chan raft.RPC
 	stage   atomic.Int32
-	refused atomic.Int64 // requests that were not heard
-	counted atomic.Bool  // a vote was asked for: peers count on this node
+	refused atomic.Int64 // number of rejected requests
+	counted atomic.Bool  // a peer requested a vote: it counts this node as a voter
 }
 
-// The stages of an admission.
+// Stages of an admission.
 const (
 	forgotten int32 = iota // the folder is empty
 	alone                  // perhaps the only member
 	admitted
 )
 
-// newAdmission looks at what a node remembers. A term alone is nothing: it is
-// what a Bootstrap leaves that was interrupted. A folder with snapshots but
-// without terms has lost its votes, and is refused. A node that was catching up
-// goes on: it was let in since its folder was empty.
+// newAdmission determines the stage from the data folder. A term alone counts as empty:
+// an interrupted Bootstrap leaves one. It refuses a folder with snapshots but without
+// terms, which has lost its votes. A node that was catching up continues: it was admitted
+// after its folder was empty.
 func newAdmission(n *Node) (*admission, error) {
 	a := &admission{Transport: n.transport, node: n, heard: make(chan raft.RPC)}
 	term, err := n.storage.Stable.GetUint64([]byte("CurrentTerm"))
-	if err != nil && err.Error() != "not found" { // the engine's contract for a StableStore
+	if err != nil && err.Error() != "not found" { // the contract of raft.StableStore
 		return nil, fmt.Errorf("read term: %w", err)
 	}
 	last, err := n.storage.Log.LastIndex()
@@ -71,25 +70,25 @@ func newAdmission(n *Node) (*admission, error) {
 	return a, nil
 }
 
-// Consumer is where the engine takes requests from.
+// Consumer returns the channel with the admitted requests.
 func (a *admission) Consumer() <-chan raft.RPC { return a.heard }
 
-// remembers: the node has the log and the votes of its folder.
+// remembers reports whether the node still has its log and its votes.
 func (a *admission) remembers() bool { return a.stage.Load() != forgotten }
 
-// admit lets peers in, as far as they are members.
+// admit accepts requests from members.
 func (a *admission) admit() { a.stage.CompareAndSwap(forgotten, alone) }
 
-// follow lets peers in, whatever this node believes of itself meanwhile.
+// follow accepts requests from all peers, even if this node appears to be alone.
 func (a *admission) follow() { a.stage.Store(admitted) }
 
-// run passes requests on until the node stops.
+// run forwards requests until the node stops.
 func (a *admission) run() {
 	for {
 		select {
 		case rpc := <-a.Transport.Consumer():
 			if err := a.node.catchUp.finish(); err != nil {
-				a.node.logger.Error("cannot end catching up", "error", err)
+				a.node.logger.Error("cannot finish catching up", "error", err)
 			}
 			if !a.open() {
 				a.refuse(rpc)
@@ -106,7 +105,7 @@ func (a *admission) run() {
 	}
 }
 
-// open: requests may be heard.
+// open reports whether requests are accepted.
 func (a *admission) open() bool {
 	switch a.stage.Load() {
 	case admitted:
@@ -127,14 +126,14 @@ func (a *admission) refuse(rpc raft.RPC) {
 	switch rpc.Command.(type) {
 	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest:
 		if !a.counted.Swap(true) {
-			a.node.logger.Warn("peers count on the vote of this node, and it does not vote: it has lost its folder, or began another cluster; "+
+			a.node.logger.Warn("peers count this node as a voter, but it does not vote: it has lost its data folder, or bootstrapped another cluster; "+
 				"remove it from their cluster, empty its folder and join again", "id", a.node.ID())
 		}
 	}
-	go func() { // a snapshot is read to its end, or the connection is of no more use
+	go func() { // read a snapshot to its end, or the connection becomes unusable
 		if rpc.Reader != nil {
 			_, _ = io.Copy(io.Discard, rpc.Reader)
 		}
-		rpc.Respond(nil, fmt.Errorf("%w: node %s hears nobody before it has joined", ErrForgotten, a.node.ID()))
+		rpc.Respond(nil, fmt.Errorf("%w: node %s rejects requests before it has joined", ErrForgotten, a.node.ID()))
 	}()
 }

@@ -35,7 +35,7 @@ func (b *Backend) leader() (*Node, error) {
 	return nil, b.nodes[0].notLeader()
 }
 
-// Open starts a session, which is a *Session.
+// Open opens a session. The result is a *Session.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.open(ctx, config) })
 	if err != nil {
@@ -44,9 +44,9 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 	return s, nil
 }
 
-// Attach finds a session that is open, whoever has opened it, and renews it. It
-// never opens one: if there is none, or it ends meanwhile, that is
-// engine.ErrExpired. The TTL of config does not matter.
+// Attach returns an open session, no matter which process opened it, and renews it. It
+// never opens one: if there is none, or if it ends meanwhile, Attach returns
+// engine.ErrExpired. The TTL of config is ignored.
 func (b *Backend) Attach(ctx context.Context, config engine.SessionConfig) (*Session, error) {
 	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.attach(ctx, config.ID) })
 	if err != nil {
@@ -55,8 +55,8 @@ func (b *Backend) Attach(ctx context.Context, config engine.SessionConfig) (*Ses
 	return s, nil
 }
 
-// begin listens for losses, then has find open or find the session, then says
-// which incarnation it is that listens.
+// begin registers a listener for losses, opens or finds the session with find, and then
+// sets the incarnation of the listener.
 func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find func(*Node) (machine.SessionInfo, error)) (*Session, error) {
 	if config.Clock == nil {
 		config.Clock = engine.SystemClock()
@@ -86,8 +86,7 @@ func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find f
 	return s, nil
 }
 
-// identify says which incarnation of a session a listener is of, and tells it
-// what it has missed.
+// identify sets the incarnation of a listener and reports the losses that it has missed.
 func (n *Node) identify(id engine.SessionID, l *hub.Listener, incarnation uint64) {
 	var later []func()
 	n.fsm.Read(func(m *machine.Machine) { later = n.hub.Identify(id, l, incarnation, m) })
@@ -96,7 +95,7 @@ func (n *Node) identify(id engine.SessionID, l *hub.Listener, incarnation uint64
 	}
 }
 
-// Inspect returns who holds a lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
 	leader, err := b.leader()
 	if err != nil {
@@ -105,8 +104,8 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engin
 	return leader.Inspect(ctx, resource, Linearizable)
 }
 
-// Watch calls changed with the status now and after each change. It returns an
-// error when there is no leader.
+// Watch calls changed with the current status and after each change. It returns an error
+// if there is no leader.
 func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	w := hub.NewWatcher()
 	for _, n := range b.nodes {
@@ -126,8 +125,8 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	}
 }
 
-// Break takes a lease away from its holder. It returns engine.ErrNotHeld if the
-// lock has no holder with this token.
+// Break ends a lease on behalf of an operator. It returns engine.ErrNotHeld if the lock
+// has no holder with this token.
 func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	leader, err := b.leader()
 	if err != nil {

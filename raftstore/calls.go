@@ -11,10 +11,10 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// MaxPage is the largest page of List.
+// MaxPage is the maximum page size of List.
 const MaxPage = 1000
 
-// propose commits a command on this node, if it leads.
+// propose validates a command and commits it, if this node leads.
 func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, *leadership, error) {
 	if err := machine.Validate(c); err != nil {
 		return machine.Result{}, nil, err
@@ -27,9 +27,8 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 	return result, term, err
 }
 
-// open makes a session known, or finds it again and renews it. One that is open
-// with another time is not the caller's, or the caller would count on a time
-// that the service does not give.
+// open opens a session, or renews it if it is open. It refuses a session that is open with
+// another TTL, because the caller would rely on a TTL that the service does not use.
 func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.SessionInfo, error) {
 	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
 	if err != nil {
@@ -37,18 +36,18 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 	}
 	var found machine.SessionInfo
 	n.fsm.Read(func(m *machine.Machine) { found = m.SessionInfo(config.ID) })
-	if found.TTL != config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation { // else it has ended since
-		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; open it with that, or take a new session",
+	if found.TTL != config.TTL && found.TTL != 0 && found.Incarnation == result.Incarnation { // otherwise it has ended since
+		return machine.SessionInfo{}, fmt.Errorf("%w: session %s is open with a TTL of %v, not %v; use that TTL, or open a session with another id",
 			engine.ErrInvalid, config.ID, found.TTL, config.TTL)
 	}
 	err = n.extend(term, config.ID, result.Incarnation)
 	if err != nil && !errors.Is(err, engine.ErrLost) {
-		err = fmt.Errorf("%w: it is open, but perhaps not renewed: %w", engine.ErrUncertain, err)
+		err = fmt.Errorf("%w: the session is open, but perhaps not renewed: %w", engine.ErrUncertain, err)
 	}
 	return machine.SessionInfo{TTL: config.TTL, Incarnation: result.Incarnation}, err
 }
 
-// attach finds a session that is open, and renews it. It never opens one.
+// attach renews an open session. It never opens one.
 func (n *Node) attach(ctx context.Context, id engine.SessionID) (found machine.SessionInfo, err error) {
 	if err := n.read(ctx, Linearizable, func(m *machine.Machine) { found = m.SessionInfo(id) }); err != nil {
 		return machine.SessionInfo{}, err
@@ -59,7 +58,7 @@ func (n *Node) attach(ctx context.Context, id engine.SessionID) (found machine.S
 	return found, n.renew(ctx, id, found.Incarnation)
 }
 
-// acquire asks for a grant, and waits for it if the request says so.
+// acquire requests a grant, and waits for it if request.Wait is set.
 func (n *Node) acquire(ctx context.Context, id engine.SessionID, incarnation uint64, request engine.Request) (machine.Result, error) {
 	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Incarnation: incarnation, Request: request})
 	if err != nil || result.Code != machine.Queued || !request.Wait {
@@ -71,19 +70,19 @@ func (n *Node) acquire(ctx context.Context, id engine.SessionID, incarnation uin
 	return n.await(ctx, term, hub.Attempt{Session: id, Incarnation: incarnation, Nonce: request.Nonce}, request.Resources)
 }
 
-// await waits for the turn of an attempt that is in the queue. That this node
-// leads no more is no reason to leave the queue: the caller asks the next
-// leader with the same nonce, and finds its place.
+// await waits for the grant of a queued attempt. If this node loses its leadership, the
+// attempt stays in the queue: the caller repeats it at the next leader with the same
+// nonce and keeps its place.
 func (n *Node) await(ctx context.Context, term *leadership, a hub.Attempt, resources []fencing.Resource) (result machine.Result, err error) {
 	w := n.hub.Expect(a)
 	defer n.hub.Leave(a, w)
 	n.fsm.Read(func(m *machine.Machine) {
 		result = hub.OutcomeOf(m, a)
 		if routable := m.Routable(resources); result.Code == machine.Ended && routable.Code != machine.Done {
-			result = routable // a move took it out of the queue
+			result = routable // a migration removed it from the queue
 		}
 	})
-	if result.Code != machine.Queued { // its turn came before it was expected here
+	if result.Code != machine.Queued { // it was granted before this node waited for it
 		return result, nil
 	}
 	select {
@@ -92,15 +91,15 @@ func (n *Node) await(ctx context.Context, term *leadership, a hub.Attempt, resou
 	case <-ctx.Done():
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	case <-term.lost:
-		return machine.Result{}, fmt.Errorf("%w: the leader has changed, and the attempt waits on; ask again with the same nonce", engine.ErrUncertain)
+		return machine.Result{}, fmt.Errorf("%w: the leader has changed, and the attempt is still queued; repeat it with the same nonce", engine.ErrUncertain)
 	case <-n.stopped:
 		return machine.Result{}, ErrStopped
 	}
 }
 
-// barrier returns when everything that was committed before it was called has
-// been applied here. It is an entry of the log, shared by all who ask at that
-// time: an engine that only believes it leads cannot commit one.
+// barrier returns when this node has applied everything that was committed before the
+// call. It commits a log entry, shared with concurrent callers: a deposed leader cannot
+// commit one.
 func (n *Node) barrier(ctx context.Context) error {
 	term := n.leading.Load()
 	if term == nil {
@@ -110,19 +109,19 @@ func (n *Node) barrier(ctx context.Context) error {
 	return err
 }
 
-// Consistency is what a read may show.
+// Consistency is the consistency of a read.
 type Consistency uint8
 
 const (
-	// Linearizable shows everything that was acknowledged before the read
-	// began. It goes through the log.
+	// Linearizable reads include everything that was acknowledged before the read. They
+	// go through the log.
 	Linearizable Consistency = iota
-	// Stale shows what this replica has, however old that is. It needs no
+	// Stale reads return the state of this replica, which may be old. They need no
 	// leader.
 	Stale
 )
 
-// read looks at the machine.
+// read calls look with the machine, at the given consistency.
 func (n *Node) read(ctx context.Context, c Consistency, look func(m *machine.Machine)) error {
 	if c != Stale {
 		if err := n.barrier(ctx); err != nil {
@@ -133,7 +132,7 @@ func (n *Node) read(ctx context.Context, c Consistency, look func(m *machine.Mac
 	return nil
 }
 
-// Inspect tells who holds a lock and who waits for it.
+// Inspect returns the holders and waiters of a lock.
 func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consistency) (engine.Status, error) {
 	if err := resource.Validate(); err != nil {
 		return engine.Status{}, err
@@ -146,9 +145,9 @@ func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consist
 	return status, nil
 }
 
-// List tells of the locks in use whose names begin with prefix, in ascending
-// order, beginning after the name after. A page has at most limit of them, and
-// at most MaxPage; pages are read one by one, each at a moment of its own.
+// List returns the locks in use whose names begin with prefix and come after the name
+// after, in ascending order. A page has at most limit locks, and at most MaxPage. Each
+// page is a separate read.
 func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, limit int, c Consistency) ([]engine.Status, error) {
 	var list []engine.Status
 	if err := n.read(ctx, c, func(m *machine.Machine) { list = m.List(prefix, after, min(limit, MaxPage)) }); err != nil {
@@ -160,16 +159,14 @@ func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, 
 	return list, nil
 }
 
-// addTimes fills in the time that each holder has left, which only the leader
-// knows.
+// addTimes sets the remaining TTL of each holder, which only the leader knows.
 func (n *Node) addTimes(status *engine.Status) {
 	for i := range status.Holders {
 		status.Holders[i].TTL = n.leading.Load().left(status.Holders[i].Session)
 	}
 }
 
-// Session tells of a session and everything in it; engine.ErrNotHeld if there is
-// none.
+// Session returns the requests of a session, or engine.ErrNotHeld if there is none.
 func (n *Node) Session(ctx context.Context, id engine.SessionID, c Consistency) ([]machine.Request, error) {
 	var requests []machine.Request
 	var ok bool

@@ -11,42 +11,42 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// catchUp keeps a node that has joined from acting on what is past.
+// catchUp prevents a node that has joined from acting on an outdated configuration.
 //
-// A joiner replays the history of its cluster, and believes the configuration
-// that it has come to. One that began the cluster, or was its only member after
-// a recovery, and was then removed and emptied, comes by an entry that says that
-// it is the only voter: left alone at that moment it would elect itself. So
-// before it hears anybody a joiner notes on disk the index at which it was let
-// in. Until it has applied that entry it casts no vote, not even for itself,
-// does not serve, and does not stand for election.
+// A joining node replays the log of its cluster and acts on the configuration at its
+// position. A node that bootstrapped the cluster, or was its only member after a
+// recovery, and was then removed and emptied, replays an entry in which it is the only
+// voter. If it were disconnected at that moment, it would elect itself. So before it
+// answers any peer, a joining node writes the index at which it was admitted to disk.
+// Until it has applied that entry it does not vote, not even for itself, does not serve,
+// and starts no election.
 type catchUp struct {
 	node  *Node
 	mu    sync.Mutex    // held while until changes
-	until atomic.Uint64 // 0: it has caught up
+	until atomic.Uint64 // 0 if the node has caught up
 }
 
-// keyCatchUp is where the stable store has the index, beside term and vote.
+// keyCatchUp is the key of the index in the stable store, beside term and vote.
 var keyCatchUp = []byte("CatchUp")
 
-// calmTimeout keeps a node that may not vote from standing for election: each
-// try would raise its term, and depose the leader that it learns from.
+// calmTimeout prevents a node that may not vote from starting elections: each one would
+// raise its term and depose the leader that it learns from.
 const calmTimeout = 365 * 24 * time.Hour
 
-// load reads what the folder says.
+// load reads the index from disk.
 func (c *catchUp) load() error {
 	until, err := c.node.storage.Stable.GetUint64(keyCatchUp)
 	if err != nil && err.Error() != "not found" { // the engine's contract for a StableStore
-		return fmt.Errorf("read what to catch up with: %w", err)
+		return fmt.Errorf("read the index to catch up with: %w", err)
 	}
 	c.until.Store(until)
 	return nil
 }
 
-// pending: the node has not caught up.
+// pending reports whether the node has not caught up.
 func (c *catchUp) pending() bool { return c.until.Load() > 0 }
 
-// begin notes that the node was let in at an index.
+// begin records the index at which the node was admitted.
 func (c *catchUp) begin(index uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *catchUp) begin(index uint64) error {
 	return c.timeouts(calmTimeout)
 }
 
-// finish ends it when the node has applied the entry that let it in: from there
-// on it knows the members as well as any follower.
+// finish ends the catching up when the node has applied the entry that admitted it. From
+// then on it is an ordinary follower.
 func (c *catchUp) finish() error {
 	if !c.pending() {
 		return nil
@@ -74,13 +74,13 @@ func (c *catchUp) finish() error {
 	return c.timeouts(c.node.config.HeartbeatTimeout)
 }
 
-// note writes the index. A write that fails ends the node, as all do.
+// note writes the index. Like every failed write, a failure ends the node.
 func (c *catchUp) note(until uint64) error {
 	if until > 0 {
-		c.until.Store(math.MaxUint64) // until it is known what is on disk
+		c.until.Store(math.MaxUint64) // until the state on disk is known
 	}
 	if err := c.node.storage.Stable.SetUint64(keyCatchUp, until); err != nil {
-		err = fmt.Errorf("write what to catch up with: %w; the node ends and starts again from what is on disk", err)
+		err = fmt.Errorf("write the index to catch up with: %w; the node stops and must restart from disk", err)
 		c.node.die(err)
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *catchUp) note(until uint64) error {
 	return nil
 }
 
-// timeouts changes those of the running engine.
+// timeouts changes the timeouts of the running Raft library.
 func (c *catchUp) timeouts(d time.Duration) error {
 	now := c.node.raft.ReloadableConfig()
 	now.HeartbeatTimeout, now.ElectionTimeout = d, d
@@ -98,8 +98,8 @@ func (c *catchUp) timeouts(d time.Duration) error {
 	return nil
 }
 
-// ballot is the store of votes of a node that has none before it has caught up.
-// The engine votes, for others and for itself, only when the vote is written.
+// ballot is the stable store of a node that must not vote before it has caught up. The
+// Raft library votes, for others and for itself, only after it has written the vote.
 type ballot struct {
 	raft.StableStore
 	catchUp *catchUp
@@ -123,7 +123,7 @@ func (b ballot) Set(key, value []byte) error {
 	return b.StableStore.Set(key, value)
 }
 
-// CatchingUp reports whether the node has joined, and has not yet seen the entry
-// that let it in. What it knows of the members is then of the past. If it was
-// stopped meanwhile it joins again.
+// CatchingUp reports whether the node has joined but has not applied the entry that
+// admitted it. Its configuration is outdated until then. A node that was stopped while
+// catching up must join again.
 func (n *Node) CatchingUp() bool { return n.catchUp.pending() }

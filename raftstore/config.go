@@ -14,7 +14,7 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// The timings and limits of a node whose Config does not say otherwise.
+// Default timings and limits of a node.
 const (
 	DefaultHeartbeatTimeout = 500 * time.Millisecond
 	DefaultStoreDeadline    = 5 * time.Second
@@ -23,57 +23,56 @@ const (
 	DefaultSnapshotInterval = time.Minute
 )
 
-// Config is what a Node is opened with. A zero field takes its default.
+// Config configures a Node. A zero field has its default.
 type Config struct {
-	// ID is the name of the node, for ever.
+	// ID is the permanent name of the node.
 	ID string
-	// Dir is the folder of the node's log and snapshots, of this node alone.
+	// Dir is the data folder, with the log and the snapshots. No other node may use it.
 	Dir string
-	// Address is where the node listens for its peers. Without TLS it must be
-	// a loopback address: the engine's port knows no authentication.
+	// Address is the listen address for peers. Without TLS it must be a loopback
+	// address, because Raft connections have no authentication.
 	Address string
-	// Advertise is the address that peers reach the node at. Default: Address.
+	// Advertise is the address that peers use. Default: Address.
 	Advertise string
-	// TLS, if not nil, must ask for and verify the certificates of clients.
+	// TLS, if not nil, must require and verify client certificates.
 	TLS *tls.Config
 	// LogStore is the kind of the log on disk: logstore.WAL or logstore.Bolt. Open
 	// returns logstore.ErrKind on a folder of the other kind. Default:
 	// DefaultLogStore.
 	LogStore logstore.Kind
 
-	// HeartbeatTimeout is how long a follower waits for a sign of the leader
-	// before it stands for election. It must be longer than the slowest write
-	// to disk, since heartbeats queue behind writes. Default:
-	// DefaultHeartbeatTimeout.
+	// HeartbeatTimeout is the time without a heartbeat after which a follower starts an
+	// election. It must exceed the slowest write to disk, because heartbeats queue
+	// behind writes. Default: DefaultHeartbeatTimeout.
 	HeartbeatTimeout time.Duration
-	// StoreDeadline is how long a write to disk may take before the node ends.
-	// Default: DefaultStoreDeadline.
+	// StoreDeadline is the maximum time of a write to disk. A slower write ends the
+	// node. Default: DefaultStoreDeadline.
 	StoreDeadline time.Duration
-	// MaxPending is how many operations may wait for the log before callers
-	// are told ErrBusy. Default: DefaultMaxPending.
+	// MaxPending is the maximum number of operations that wait for the log. Further
+	// calls return ErrBusy. Default: DefaultMaxPending.
 	MaxPending int
-	// SnapshotEntries is after how many entries the log is replaced by a
-	// snapshot, SnapshotInterval how often that is looked at.
+	// SnapshotEntries is the number of entries after which a snapshot replaces the log.
+	// SnapshotInterval is the time between two checks.
 	SnapshotEntries  uint64
 	SnapshotInterval time.Duration
 
-	// Clock is where a leader reads how fresh its proof of leadership is.
-	// Default: lease.SystemClock.
+	// Clock measures the age of the leader's proof of leadership. Default:
+	// engine.SystemClock.
 	Clock engine.Clock
-	// Logger is told what happens. Default: slog.Default.
+	// Logger receives log messages. Default: slog.Default.
 	Logger *slog.Logger
-	// Fatal is called when the node must not go on: its disk failed or
-	// stalled, or it has diverged. Default: log the error and end the process.
+	// Fatal is called when the node must stop: its disk failed or stalled, or its state
+	// has diverged. Default: log the error and exit.
 	Fatal func(error)
 
-	// Transport and Storage replace network and disk, in tests.
+	// Transport and Storage replace network and disk in tests.
 	Transport transport.Transport
 	Storage   *Storage
-	// Observer, if not nil, sees what the machine does, in tests.
+	// Observer, if not nil, receives the changes of the machine, in tests.
 	Observer Observer
 }
 
-// Storage is where a node keeps its log, its votes and its snapshots.
+// Storage has the stores of a node: log, votes and snapshots.
 type Storage struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
@@ -81,14 +80,14 @@ type Storage struct {
 	Close     func() error
 }
 
-// MemoryStorage keeps everything in memory, for tests. A node that is opened
-// again with it finds what it had.
+// MemoryStorage returns a Storage in memory, for tests. A node that is opened again with
+// it has its old state.
 func MemoryStorage() *Storage {
 	store := raft.NewInmemStore()
 	return &Storage{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore(), Close: func() error { return nil }}
 }
 
-// filled is c with its defaults.
+// filled returns c with its defaults.
 func (c Config) filled() Config {
 	setDefault(&c.LogStore, DefaultLogStore)
 	setDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
@@ -106,7 +105,7 @@ func (c Config) filled() Config {
 	if c.Fatal == nil {
 		logger := c.Logger
 		c.Fatal = func(err error) {
-			logger.Error("the node ends", "error", err)
+			logger.Error("the node stops", "error", err)
 			os.Exit(3)
 		}
 	}
@@ -120,7 +119,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// validate reports the first rule that c, with its defaults, breaks.
+// validate returns the first rule that c, with its defaults, breaks.
 func (c Config) validate() error {
 	switch {
 	case c.ID == "":
@@ -142,7 +141,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// engine is the configuration of the Raft engine.
+// engine returns the configuration of hashicorp/raft.
 func (c Config) engine(notify chan<- bool) *raft.Config {
 	e := raft.DefaultConfig()
 	e.LocalID = raft.ServerID(c.ID)
