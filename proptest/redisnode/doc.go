@@ -7,9 +7,13 @@
 // scripts, on a redis-server and on miniredis, and compares every reply and all
 // data.
 //
-// The nouns, in reading order: [Record], one lock; [State], what a node stores
-// about itself, with the rules of the scripts as methods that change a State and
-// the Records of one request; [Node], the data of all lives of a server.
+// A life is the time between two restarts of a server: every restart begins a new one,
+// and the keys of a life contain its name.
 //
-// The exhaustive search, the simulator and the tests in virtual time use it.
+// Files, in reading order: record.go, [Record], one lock; state.go, [State], the data of a
+// node about itself, with the scripts as methods; node.go, [Node], the data of all lives of
+// a server.
+//
+// It is the only Go model of a Redis node: package sim uses Node, package redlock uses
+// State and Record.
 package redisnode

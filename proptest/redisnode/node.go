@@ -9,8 +9,8 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// Node is a Redis server with the data of its lives. A restart begins another
-// life, which finds what the restart kept of the former ones.
+// Node is a Redis server with the data of its lives. A restart begins a new life, which
+// finds the surviving data of former ones.
 type Node struct {
 	life   string
 	latest string // the latest life that was initialised
@@ -23,10 +23,10 @@ type data struct {
 	locks map[fencing.Resource]*Record
 }
 
-// New returns a server without data, in a life.
+// New returns a server without data, in the given life.
 func New(life string) *Node { return &Node{life: life, data: map[string]*data{}} }
 
-// Clone returns a copy: what a disk has kept.
+// Clone returns a copy, such as a snapshot on disk.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.data = map[string]*data{}
@@ -42,17 +42,17 @@ func (n *Node) Clone() *Node {
 	return &c
 }
 
-// Restart begins another life with the data that the node has; see Clone and New
-// for a restart with older data or none.
+// Restart begins a new life with the current data. Use Clone or New for a restart with
+// older data or none.
 func (n *Node) Restart(life string) { n.life = life }
 
-// Life returns the name of the present life.
+// Life returns the name of the current life.
 func (n *Node) Life() string { return n.life }
 
-// State returns what the present life has stored about the node.
+// State returns the state of the node in the current life.
 func (n *Node) State() State { return n.now().state }
 
-// Record returns what the present life has stored for a lock.
+// Record returns the record of a lock in the current life.
 func (n *Node) Record(resource fencing.Resource) Record {
 	if r := n.now().locks[resource]; r != nil {
 		return *r
@@ -69,7 +69,7 @@ func (n *Node) now() *data {
 	return d
 }
 
-// with runs a script on records, and drops those that it left without content.
+// with runs a script on records and drops empty ones.
 func (n *Node) with(resources []fencing.Resource, script func(locks []*Record)) {
 	d := n.now()
 	var locks []*Record
@@ -121,8 +121,8 @@ func (n *Node) Join(now int64, join string, version uint64, fleet string, age in
 	return n.now().state.PutJoin(now, join, version, fleet, age)
 }
 
-// Reserve runs reserve.lua: a voter remembers the floor itself, an empty node
-// beside what its former life left.
+// Reserve runs reserve.lua: a voter stores the floor in its state, an empty node in the
+// state of its former life.
 func (n *Node) Reserve(fleet string, floor fencing.Token) Reason {
 	s := &n.now().state
 	if latest := n.data[n.latest]; !s.Voter && latest != nil {
@@ -144,8 +144,8 @@ func (n *Node) Init(now int64, r Range) Reply {
 	return reply
 }
 
-// Report runs report.lua. joined is how long ago the first join nonce was put on
-// the node; it is meaningless without one.
+// Report runs report.lua. joined is the time since the first join nonce was put on the
+// node; it is undefined without one.
 func (n *Node) Report(now int64) (report recovery.Report, join string, joined int64) {
 	s := n.now().state
 	report = recovery.Report{Reached: true, Live: s.report()}
@@ -162,7 +162,7 @@ func (s State) report() *recovery.State {
 	return &recovery.State{Version: s.Version, Fleet: s.Fleet, Member: s.Member, Max: s.Max, Floor: s.Floor, Ceiling: s.Ceiling}
 }
 
-// Inspect runs inspect.lua: the record of a lock with the time that its holder
+// Inspect runs inspect.lua. It returns the record of a lock and the time that its holder
 // has left. ok is false if the node is empty.
 func (n *Node) Inspect(now int64, resource fencing.Resource) (r Record, left int64, ok bool) {
 	if !n.now().state.Voter {
@@ -188,8 +188,8 @@ func (n *Node) List(now int64, prefix string) (resources []fencing.Resource, ok 
 	return resources, d.state.Voter
 }
 
-// Sweep runs all steps of sweep.lua: it drops the data of other lives, and the
-// records that were last used longer ago than idle.
+// Sweep runs all steps of sweep.lua: it drops the data of other lives, and the records
+// that were not used for longer than idle.
 func (n *Node) Sweep(now, idle int64) {
 	if n.latest != n.life {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Record is what a node stores for one lock. The zero Record is no record.
+// Record is the record of one lock. The zero Record stands for a missing one.
 type Record struct {
 	Nonce        string // the attempt that holds the lock until Until; "" if none
 	Until        int64
@@ -20,19 +20,19 @@ type Record struct {
 	WaitersUntil int64 // when the queue of waiters expires
 }
 
-// Waiter is one entry of a lock's queue.
+// Waiter is one waiter in a lock's queue.
 type Waiter struct {
 	Ticket int64
 	Name   string // "PROCESS HOLDER"
 }
 
-// Process returns the process that waits.
+// Process returns the waiting process.
 func (w Waiter) Process() string { return strings.Fields(w.Name)[0] }
 
 // held reports whether some attempt holds the lock.
 func (r *Record) held(now int64) bool { return r.Nonce != "" && r.Until > now }
 
-// last returns the token that the next one must exceed, apart from the floor.
+// last returns the token that the next one must exceed, besides the floor.
 func (r *Record) last(s *State) fencing.Token {
 	if r.Token != fencing.None {
 		return r.Token
@@ -74,9 +74,9 @@ type Wake string
 const (
 	// WakeNext wakes the longest waiter if the release freed the lock.
 	WakeNext Wake = "next"
-	// WakeAny wakes the longest waiter also if it did not.
+	// WakeAny wakes the longest waiter in any case.
 	WakeAny Wake = "any"
-	// WakeNone wakes nobody.
+	// WakeNone wakes no waiter.
 	WakeNone Wake = "none"
 )
 
@@ -86,7 +86,7 @@ const (
 	Broken   = "broken"
 )
 
-// Cause returns why the attempt that ended last has ended.
+// Cause returns why the last attempt ended.
 func (r *Record) Cause() string {
 	if r.Ended != "" && r.Ended == r.Broken {
 		return Broken
@@ -94,8 +94,8 @@ func (r *Record) Cause() string {
 	return Released
 }
 
-// Release is release.lua. It returns the waiters that were woken. With refuse, a
-// late copy of the attempt's calls is refused also where it held nothing.
+// Release is release.lua. It returns the woken waiters. With refuse, late calls of the
+// attempt are refused also where it held nothing.
 func Release(now int64, locks []*Record, nonce, cause string, wake Wake, refuse bool) []Waiter {
 	var woken []Waiter
 	for _, r := range locks {

@@ -16,14 +16,14 @@ import (
 
 var resources = []fencing.Resource{"a", "b:lock:c"}
 
-// both takes random steps on the model and on a server.
+// both executes random steps on the model and on a server.
 type both struct {
 	*server
 	*rand.Rand
 	node  *Node
 	now   int64
 	lives int
-	base  fencing.Token // tokens are a little above it
+	base  fencing.Token // tokens are slightly above it
 	last  string        // nonce
 }
 
@@ -40,7 +40,7 @@ func (b *both) some() []fencing.Resource {
 	return [][]fencing.Resource{resources[:1], resources[1:], resources, {resources[1], resources[0]}}[b.IntN(4)]
 }
 
-// call is likely to be accepted, but not always.
+// call draws a call that is mostly accepted.
 func (b *both) call() Call {
 	if b.last == "" || b.IntN(2) == 0 {
 		b.last = fmt.Sprintf("s%d.n.%d", b.IntN(3), b.IntN(2))
@@ -48,7 +48,7 @@ func (b *both) call() Call {
 	c := Call{Version: b.version(), Fleet: b.fleet(), Nonce: b.last, TTL: 1 + b.Int64N(20_000), Token: b.token(), Details: "d"}
 	switch b.IntN(5) {
 	case 0:
-		c.Token = max(b.node.State().Floor, 1) // the largest that is too small
+		c.Token = max(b.node.State().Floor, 1) // the largest invalid token
 	case 1, 2:
 		c.Token = min(b.node.Record(resources[0]).Token+fencing.Token(b.IntN(3)), fencing.MaxToken)
 	}
@@ -58,7 +58,7 @@ func (b *both) call() Call {
 	return c
 }
 
-// step does one thing on both, and returns what they answered.
+// step executes one step on both, and returns both answers.
 func (b *both) step() (what string, model, real any) {
 	if b.now += b.Int64N(5_000); b.IntN(20) == 0 {
 		b.now += 100_000
@@ -97,7 +97,7 @@ func (b *both) step() (what string, model, real any) {
 	return b.lose()
 }
 
-// word is a reason as the scripts of the keeper say it.
+// word returns a reason as the keeper's scripts return it.
 func word(r Reason) string {
 	if r == Accepted {
 		return "ok"
@@ -111,10 +111,10 @@ func (b *both) release() (string, any, any) {
 	cause := []string{Released, Broken}[b.IntN(2)]
 	b.run(b.now, "release", b.keys(some), c.Nonce, cause, "wake:", string(wake), refuse)
 	b.node.Release(b.now, some, c.Nonce, cause, wake, refuse == 1)
-	return "release", nil, nil // the server wakes nobody: nobody listens
+	return "release", nil, nil // there are no subscribers
 }
 
-// recover is join and init; half of the inits are for the present join nonce.
+// recover is join or init. Most inits have the current join nonce.
 func (b *both) recover(k int) (string, any, any) {
 	join, v, f, state := fmt.Sprintf("j%d", b.IntN(3)), b.version(), b.fleet(), b.key("node")
 	if k < 15 {
@@ -168,7 +168,7 @@ func (b *both) lose() (string, any, any) {
 	return "restart", nil, nil
 }
 
-// begin begins another life.
+// begin begins a new life.
 func (b *both) begin() {
 	b.lives++
 	b.life = fmt.Sprintf("%016x", b.lives)
@@ -204,7 +204,7 @@ func (b *both) same(about string) {
 	}
 }
 
-// outcomes are what the steps must have had, for the comparison to mean something.
+// outcomes are the outcomes that the steps must reach.
 var outcomes = []string{
 	"acquire ok", "acquire empty", "acquire fleet", "acquire version", "acquire ended", "acquire held", "acquire ceiling",
 	"raise ok", "raise empty", "raise fleet", "raise version", "raise ceiling", "raise lost",
@@ -220,8 +220,8 @@ func outcome(what string, model any) string {
 	return fmt.Sprint(what, " ", model)
 }
 
-// TestScriptsFollowTheModel takes the same random steps on the model and on the
-// scripts, also with tokens next to the largest.
+// TestScriptsFollowTheModel executes the same random steps on the model and on the
+// scripts, also with tokens near the maximum.
 func TestScriptsFollowTheModel(t *testing.T) {
 	for name, engine := range map[string]struct {
 		addr  func(*testing.T) string

@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// server runs the scripts, at the times that the test decides.
+// server runs the scripts at times that the test sets.
 type server struct {
 	t      *testing.T
 	client *redis.Client
@@ -47,7 +47,7 @@ func (s *server) keys(resources []fencing.Resource) (keys []string) {
 	return keys
 }
 
-// run calls a script at a time. A text or a number is a list of one.
+// run executes a script at a time. A scalar reply becomes a list of one.
 func (s *server) run(now int64, name string, keys []string, args ...any) []string {
 	s.t.Helper()
 	text := strings.ReplaceAll(s.texts[name], "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1000, now%1000*1000+999))
@@ -64,7 +64,7 @@ func (s *server) run(now int64, name string, keys []string, args ...any) []strin
 	return texts
 }
 
-// reply reads the answer of a script.
+// reply parses the reply of a script.
 func (s *server) reply(texts []string) Reply {
 	s.t.Helper()
 	switch first := Reason(texts[0]); first {
@@ -85,7 +85,7 @@ func (s *server) reply(texts []string) Reply {
 	}
 }
 
-// number reads digits; nothing is 0. 1e+15 is an error.
+// number parses digits; "" is 0, and 1e+15 is an error.
 func number(t *testing.T, text string) uint64 {
 	t.Helper()
 	if text == "" {
@@ -96,7 +96,7 @@ func number(t *testing.T, text string) uint64 {
 	return n
 }
 
-// state reads the node's hash.
+// state reads the state of the node.
 func (s *server) state() State {
 	s.t.Helper()
 	fields, err := s.client.HGetAll(context.Background(), s.key("node")).Result()
@@ -108,7 +108,7 @@ func (s *server) state() State {
 		Join: fields["join"], Joined: int64(number(s.t, fields["joined"])), Since: int64(number(s.t, fields["since"]))}
 }
 
-// record reads the keys of a lock.
+// record reads the record of a lock.
 func (s *server) record(resource fencing.Resource) Record {
 	s.t.Helper()
 	fields, err := s.client.HGetAll(context.Background(), s.key("lock", string(resource))).Result()
@@ -123,7 +123,7 @@ func (s *server) record(resource fencing.Resource) Record {
 	return r
 }
 
-// report reads what report.lua says, in the words of package recovery.
+// report parses the reply of report.lua.
 func (s *server) report(now int64) (recovery.Report, string, int64) {
 	s.t.Helper()
 	f := s.run(now, "report", []string{s.key("node"), prefix + "life"}, prefix)
@@ -161,12 +161,12 @@ func (s *server) list(now int64) (resources []fencing.Resource, ok bool) {
 	}
 }
 
-// expireQueues does what Redis does by its own clock, which stands still here.
+// expireQueues expires queues like Redis, whose clock is not used here.
 func (s *server) expireQueues(now int64, n *Node, resources []fencing.Resource) {
 	s.t.Helper()
 	for _, r := range resources {
 		if record := n.now().locks[r]; record != nil && record.WaitersUntil <= now {
-			record.Waiters = nil // for good, also if the clock is set back
+			record.Waiters = nil // permanently, even if the clock is set back
 			require.NoError(s.t, s.client.Del(context.Background(), s.key("waiting", string(r))).Err())
 		}
 	}

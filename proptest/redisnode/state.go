@@ -2,18 +2,18 @@ package redisnode
 
 import "github.com/leased-project/leased/fencing"
 
-// State is what a node stores about itself in one life. Without Voter it is
-// empty, and all but the join nonce is zero.
+// State is the state of a node in one life. Without Voter the node is empty, and all
+// fields but the join nonce are zero.
 type State struct {
 	Voter               bool
 	Version             uint64
 	Fleet, Member       string
 	Max, Floor, Ceiling fencing.Token
 	Join                string
-	Joined, Since       int64 // when the present join nonce was put, and the first one
+	Joined, Since       int64 // when the current and the first join nonce were put
 }
 
-// Reason says why a node refused a call; Accepted is the zero Reason.
+// Reason is why a node refused a call; Accepted is the zero Reason.
 type Reason string
 
 // The reasons, as in the scripts.
@@ -43,17 +43,17 @@ type Reply struct {
 	Nonce   string        // Held: the holder's
 }
 
-// Call is what a client sends with acquire, raise and renew.
+// Call has the arguments of acquire, raise and renew.
 type Call struct {
 	Version      uint64
 	Fleet, Nonce string
 	TTL          int64         // acquire, renew
 	Token        fencing.Token // raise, renew
 	Details      string        // acquire, renew
-	Waiter       Waiter        // acquire; no name: nobody waits
+	Waiter       Waiter        // acquire; without a name the caller does not wait
 }
 
-// admit is what acquire, raise and renew begin with.
+// admit has the common checks of acquire, raise and renew.
 func (s *State) admit(c *Call) (Reply, bool) {
 	switch {
 	case !s.Voter:
@@ -66,7 +66,7 @@ func (s *State) admit(c *Call) (Reply, bool) {
 	return Reply{}, true
 }
 
-// accept notes a token and the caller's version.
+// accept stores a token and the caller's version.
 func (s *State) accept(c *Call, token fencing.Token) Reply {
 	s.Max, s.Version = max(s.Max, token), c.Version
 	return Reply{Token: token}
@@ -183,19 +183,18 @@ func (s *State) PutJoin(now int64, join string, version uint64, fleet string, ag
 	return Accepted
 }
 
-// Range is what init makes of a node.
+// Range has the arguments of init.
 type Range struct {
 	Join           string
 	Version        uint64
 	Fleet, Member  string
 	Floor, Ceiling fencing.Token
 	Quarantine     int64
-	// Reserved is the floor of the latest life that was initialised; Node fills it
-	// in.
+	// Reserved is the floor of the latest initialised life; Node sets it.
 	Reserved fencing.Token
 }
 
-// Reserve is reserve.lua on the state that remembers the floor.
+// Reserve is reserve.lua on the state that stores the floor.
 func (s *State) Reserve(fleet string, floor fencing.Token) Reason {
 	switch {
 	case !s.Voter:
@@ -207,7 +206,7 @@ func (s *State) Reserve(fleet string, floor fencing.Token) Reason {
 	return Accepted
 }
 
-// Init is init.lua, apart from the name of the latest life.
+// Init is init.lua, except for the name of the latest life.
 func (s *State) Init(now int64, r *Range) Reply {
 	if s.Join == "" || s.Join != r.Join {
 		return Reply{Reason: OtherJoin}

@@ -1,47 +1,47 @@
 package redlock
 
-// Bounds say what a search covers: how many of everything, and which events can
-// happen beside the messages of the attempts.
+// Bounds limit a search: the numbers of nodes, attempts and faults, and the kinds of
+// events besides the messages of the attempts.
 type Bounds struct {
 	Name     string
 	Nodes    int
 	Attempts int
-	// Fleets are the members of each fleet, one bit a node; the first is the one
-	// to start with. Nil: one fleet of all nodes.
+	// Fleets has the members of each fleet, one bit per node. The first fleet is the
+	// initial one. Nil stands for one fleet of all nodes.
 	Fleets []uint8
-	// Mode is the lock's first one.
+	// Mode is the initial mode of the lock.
 	Mode mode
-	// Ceiling is the first one, a few tokens: attempts reach it.
+	// Ceiling is the initial one, so low that attempts reach it.
 	Ceiling token
 
 	Losses   int // of a node's state
-	Ranges   int // that the log assigns, and raises of its ceiling
-	Moves    int // of the lock, to the other mode
+	Ranges   int // assigned by the log, including raises of its ceiling
+	Moves    int // migrations of the lock to the other mode
 	Aborts   int
 	Changes  int // of the fleet
 	Grants   int // in correctness mode
-	Restores int // of the log to a backup that was taken at any moment
+	Restores int // of the log, from a backup of any earlier moment
 
-	Renew  bool // granted attempts renew, and take back what they lost
-	Fail   bool // clients give up on nodes
-	Copies bool // acquires arrive twice
-	Idle   bool // records of unused locks are dropped
-	Late   bool // the keeper's messages of the log's former version arrive, too
-	Former bool // a lost node may leave evidence
-	Raise  bool // the log raises its ceiling when a node comes near it
-	Others bool // calls for other locks bring the log's version to nodes
-	// Standalone: there is no log; nodes recover from reports of each other.
+	Renew  bool // granted attempts renew and may take a lock back
+	Fail   bool // clients time out on nodes
+	Copies bool // acquires may arrive twice
+	Idle   bool // idle records may be dropped
+	Late   bool // messages of the keeper under the previous version may arrive
+	Former bool // a lost node may keep old data
+	Raise  bool // the log raises its ceiling when a node approaches it
+	Others bool // calls for other locks may bring the log's version to nodes
+	// Standalone removes the log: nodes recover from the reports of each other.
 	Standalone bool
 
-	// Start changes the first state: what has happened before.
+	// Start changes the initial state.
 	Start func(*State)
-	// Prefix happens before the search begins.
+	// Prefix has events before the search.
 	Prefix []event
-	// Broken takes one rule out.
+	// Broken disables one rule.
 	Broken Shortcut
 }
 
-// Shortcut is a rule that is left out, to see that the search notices.
+// Shortcut is a rule that a test disables, to see that the search notices.
 type Shortcut uint8
 
 // The shortcuts.
@@ -86,7 +86,7 @@ func (b *Bounds) members(fleet uint8) uint8 {
 	return all[int(fleet-1)%len(all)]
 }
 
-// First returns the first state: all nodes of the first fleet vote.
+// First returns the initial state: all nodes of the first fleet vote.
 func (b *Bounds) First() State {
 	w := State{Left: budget{
 		Losses: uint8(b.Losses), Ranges: uint8(b.Ranges), Moves: uint8(b.Moves), Aborts: uint8(b.Aborts), Fleets: uint8(b.Changes),

@@ -1,10 +1,10 @@
 package redlock
 
-// searched are the bounds of make prop.
+// searched are the exhaustive searches of make prop.
 var searched = []Bounds{
-	{Name: "2 attempts that renew, copies, clients that give up, idle records",
+	{Name: "2 attempts that renew, repeated acquires, timeouts, idle records",
 		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Fail: true, Renew: true, Idle: true, Copies: true},
-	{Name: "to correctness and back, 1 attempt that renews, an abort, late messages of the keeper",
+	{Name: "to correctness and back, 1 attempt that renews, an abort, late keeper messages",
 		Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2, Late: true, Others: true, Renew: true},
 	{Name: "to efficiency and back, 1 attempt, an abort",
 		Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2, Late: true, Others: true},
@@ -15,26 +15,26 @@ var searched = []Bounds{
 	{Name: "overlapping fleets, 1 attempt", Nodes: 4, Attempts: 1, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b0111, 0b1110}, Changes: 1, Ranges: 3, Raise: true},
 	{Name: "fleets of one node, 2 attempts, there and back, 1 loss",
 		Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 3, Losses: 1, Raise: true},
-	{Name: "standalone, one node, 2 attempts, 3 losses that leave data", Nodes: 1, Attempts: 2, Standalone: true, Losses: 3, Former: true},
-	{Name: "standalone, 2 attempts, half way to a loss", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway},
-	{Name: "standalone, 2 attempts, half way to a second loss of one node", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway,
+	{Name: "standalone, one node, 2 attempts, 3 losses that keep data", Nodes: 1, Attempts: 2, Standalone: true, Losses: 3, Former: true},
+	{Name: "standalone, 2 attempts, a loss during the first", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway},
+	{Name: "standalone, 2 attempts, a second loss of one node during the first", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Prefix: halfway,
 		Start: func(w *State) {
 			w.Nodes[0].Max, w.Nodes[0].Floor, w.Nodes[1].Max, w.Nodes[1].Floor, w.Nodes[2].Max, w.Nodes[2].Floor = jump, jump, jump, jump, jump, jump
 		}},
 	{Name: "the log is restored, 1 attempt", Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
-	{Name: "the log is restored, 1 attempt, from efficiency", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
-	{Name: "1 loss, 2 attempts that renew, clients that give up",
+	{Name: "the log is restored, 1 attempt, starts in efficiency", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "1 loss, 2 attempts that renew, timeouts",
 		Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Renew: true},
 }
 
-// soaked are those that take minutes each.
+// soaked are the searches that take minutes each.
 var soaked = []Bounds{
 	{Name: "3 attempts", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 8},
 	{Name: "2 losses, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 2, Ranges: 2},
 	{Name: "to correctness and back, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2, Late: true, Others: true},
 	{Name: "to efficiency and back, 2 attempts", Nodes: 3, Attempts: 2, Mode: correctness, Ceiling: 3, Moves: 2, Aborts: 1, Grants: 2},
-	{Name: "moves and losses, 1 attempt", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 2, Grants: 2, Losses: 2, Ranges: 2},
-	{Name: "moves and losses, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Losses: 1, Ranges: 1},
+	{Name: "migrations and losses, 1 attempt", Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 2, Grants: 2, Losses: 2, Ranges: 2},
+	{Name: "migrations and losses, 2 attempts", Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1, Losses: 1, Ranges: 1},
 	{Name: "overlapping fleets, 2 attempts", Nodes: 4, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b0111, 0b1110}, Changes: 1, Ranges: 3},
 	{Name: "standalone, 1 loss, 2 attempts", Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Former: true},
 	{Name: "standalone, 2 losses, 2 attempts", Nodes: 3, Attempts: 2, Standalone: true, Losses: 2},
@@ -47,8 +47,8 @@ var soaked = []Bounds{
 var walked = []Bounds{
 	{Name: "3 attempts, 3 losses", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 3, Ranges: 3, Fail: true, Renew: true, Idle: true},
 	{Name: "5 nodes, 3 attempts, 3 losses", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 3, Ranges: 3, Fail: true, Renew: true},
-	{Name: "moves and losses", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 2, Ranges: 3, Moves: 3, Aborts: 1, Grants: 3, Late: true, Others: true, Renew: true},
-	{Name: "5 nodes, moves and losses", Nodes: 5, Attempts: 3, Mode: correctness, Ceiling: 4, Losses: 3, Ranges: 3, Moves: 3, Aborts: 1, Grants: 3, Fail: true},
+	{Name: "migrations and losses", Nodes: 3, Attempts: 3, Mode: efficiency, Ceiling: 4, Losses: 2, Ranges: 3, Moves: 3, Aborts: 1, Grants: 3, Late: true, Others: true, Renew: true},
+	{Name: "5 nodes, migrations and losses", Nodes: 5, Attempts: 3, Mode: correctness, Ceiling: 4, Losses: 3, Ranges: 3, Moves: 3, Aborts: 1, Grants: 3, Fail: true},
 	{Name: "fleets of 3 of 5 nodes", Nodes: 5, Attempts: 3, Mode: efficiency, Ceiling: 4, Fleets: []uint8{0b00111, 0b11100, 0b01110}, Changes: 3, Ranges: 9, Raise: true, Losses: 1, Moves: 1, Grants: 2, Renew: true},
 	{Name: "standalone", Nodes: 3, Attempts: 3, Standalone: true, Losses: 3, Former: true, Fail: true},
 	{Name: "standalone, 5 nodes", Nodes: 5, Attempts: 3, Standalone: true, Losses: 4, Former: true, Fail: true},

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recovered: node 0 has lost its state and has a range that the log assigned.
+// recovered is a state in which node 0 lost its state and got a new range.
 func recovered(w *State) {
 	w.Log.Ceiling = 3 + jump
 	for n := range w.Nodes[:3] {
@@ -16,9 +16,9 @@ func recovered(w *State) {
 	w.Nodes[0].Range, w.Nodes[0].RangeVersion, w.Nodes[0].RangeFleet, w.Nodes[0].RangeFloor, w.Nodes[0].RangeCeiling = answered, 1, 1, 3, 3+jump
 }
 
-// forgetful: a backup of the log is five ranges old, and the lock was in
-// correctness mode then.
-func forgetful(w *State) {
+// oldBackup is a state with a backup that is five ranges old and has the lock in
+// correctness mode.
+func oldBackup(w *State) {
 	w.Saved = register{Version: 1, Mode: correctness, Ceiling: 1, Fleet: 1, Ready: true}
 	w.Left.Backups = 0
 	w.Log.Version, w.Log.Ceiling = 5, 6*jump
@@ -28,73 +28,73 @@ func forgetful(w *State) {
 	}
 }
 
-// halfway: attempt A has the vote of node 0, not that of node 2, and node 0 is lost.
-var halfway = []event{{startAttempt, 0, 0, 0}, {acquireArrives, 0, 0, 0}, {hearAcquire, 0, 0, 0}, {giveUp, 0, 2, 0}, {nodeLost, 0, 0, 0}}
+// halfway: attempt A has the vote of node 0, gave up on node 2, and node 0 is lost.
+var halfway = []event{{startAttempt, 0, 0, 0}, {acquireArrives, 0, 0, 0}, {acquireAnswered, 0, 0, 0}, {giveUp, 0, 2, 0}, {nodeLost, 0, 0, 0}}
 
-// controls are the rules of the protocol, each with bounds within which a search
-// without the rule finds a violation.
+// controls are the rules of the protocol, each with bounds in which a search without the
+// rule finds a violation.
 var controls = []Bounds{
 	{Name: "the largest counter is granted without being written back", Broken: NoWriteBack, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Fail: true},
 	{Name: "an emptied node votes from zero", Broken: EmptyFromZero, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1},
 	{Name: "an emptied node starts from what the others have", Broken: EmptyFromOthers, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Losses: 1, Ranges: 1, Fail: true},
-	{Name: "init has an older version than the log, and ceilings come alone", Broken: InitOldVersion, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Moves: 1, Grants: 1},
+	{Name: "init has an older version than the log, and ceilings arrive alone", Broken: InitOldVersion, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Moves: 1, Grants: 1},
 	{Name: "init does not compare the join nonce", Prefix: halfway, Broken: InitWithoutJoin, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
-	{Name: "a join nonce is put on a node again", Prefix: halfway, Broken: JoinNonceTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
+	{Name: "a join nonce is reused", Prefix: halfway, Broken: JoinNonceTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Fail: true, Start: recovered},
 	{Name: "one range is assigned twice", Prefix: halfway, Broken: RangeTwice, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 3, Losses: 1, Ranges: 1, Fail: true, Start: recovered},
-	{Name: "a move to correctness does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
-	{Name: "a move to efficiency does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "a migration to correctness does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
+	{Name: "a migration to efficiency does not advance the nodes", Broken: MoveWithoutPrepare, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "the floor is on fewer nodes than a quorum", Broken: FloorOnAFew, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "lastToken is not raised to the ceiling", Broken: LastTokenBehind, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "nodes have no ceiling", Broken: NoCeiling, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 1, Moves: 1, Grants: 1},
-	{Name: "raise goes past the ceiling, and the log forgets", Broken: RaisePastCeiling, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: func(w *State) {
-		forgetful(w)
-		for n := range 2 { // the others are where they began
+	{Name: "raise exceeds the ceiling, and the log is restored", Broken: RaisePastCeiling, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: func(w *State) {
+		oldBackup(w)
+		for n := range 2 { // the others are in their initial state
 			w.Nodes[n+1].Max, w.Nodes[n+1].Floor, w.Nodes[n+1].Ceiling = 0, 0, 1
 		}
 	}},
 	{Name: "a newer version is used with older policies", Broken: NewVersionOldPolicies, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Moves: 1, Grants: 1},
 	{Name: "standalone recovery does not jump", Prefix: halfway, Broken: NoJump, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true},
-	{Name: "standalone recovery tells nobody of its floor", Prefix: halfway, Broken: NoReserve, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Start: func(w *State) {
+	{Name: "standalone recovery does not reserve its floor", Prefix: halfway, Broken: NoReserve, Nodes: 3, Attempts: 2, Standalone: true, Losses: 1, Fail: true, Start: func(w *State) {
 		w.Nodes[0].Max, w.Nodes[0].Floor = jump, jump // recovered before
 	}},
 	{Name: "evidence is older than the last recovery", Broken: OldEvidence, Nodes: 1, Attempts: 2, Standalone: true, Former: true, Losses: 2},
 	{Name: "nodes vote for any fleet", Broken: OverlappingFleets, Nodes: 3, Attempts: 2, Mode: efficiency, Ceiling: 8, Fleets: []uint8{0b111, 0b001}, Start: func(w *State) {
-		w.Topologies[1] = topology{1, 2} // a process with another configuration
+		w.Topologies[1] = topology{1, 2} // a process with another fleet
 	}},
 	{Name: "a fleet is served while it changes", Broken: FleetServedWhileChanging, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 1, Ranges: 1},
-	{Name: "a fleet that comes back goes on from its old floor", Broken: FleetFloorBehind, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 2, Raise: true},
-	{Name: "a restored log uses a version again", Broken: RestoreVersionBehind, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
-	{Name: "a log that was restored twice uses a version again", Broken: ReconcileVersionBehind, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Grants: 1, Restores: 1, Start: func(w *State) {
+	{Name: "a fleet that is set again continues from its old floor", Broken: FleetFloorBehind, Nodes: 2, Attempts: 2, Mode: efficiency, Ceiling: 3, Fleets: []uint8{0b01, 0b10}, Changes: 2, Ranges: 2, Raise: true},
+	{Name: "a restored log reuses a version", Broken: RestoreVersionBehind, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
+	{Name: "a log that was restored twice reuses a version", Broken: ReconcileVersionBehind, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 3, Grants: 1, Restores: 1, Start: func(w *State) {
 		w.Saved = register{Version: 1, Mode: correctness, Ceiling: 3, Fleet: 1, Ready: true}
 		w.Left.Backups = 0
-		w.Log.Version, w.Topologies[0].Version = 5+jump, 5+jump // of the log that was restored before
+		w.Log.Version, w.Topologies[0].Version = 5+jump, 5+jump // of the previously restored log
 		for n := range w.Nodes[:3] {
 			w.Nodes[n].Version = 4 + jump
 		}
 	}},
 	{Name: "a restored log grants in correctness mode before it has reconciled", Broken: RestoreServesCorrectness, Nodes: 3, Attempts: 1, Mode: correctness, Ceiling: 3, Moves: 1, Grants: 1, Restores: 1},
 	{Name: "a restored log assigns ranges before it has reconciled", Broken: RestoreRecoversFirst, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Ranges: 2, Start: func(w *State) {
-		forgetful(w)
+		oldBackup(w)
 		w.Top = 5*jump + 1
 		w.Log = register{Version: 1 + jump, Mode: efficiency, Ceiling: 1, Last: 1 + jump, Fleet: 1, Restored: true}
 		w.Nodes[0], w.Nodes[1] = node{}, node{}
 	}},
-	{Name: "a restored log does not reconcile", Broken: RestoreWithoutReconcile, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: forgetful},
+	{Name: "a restored log does not reconcile", Broken: RestoreWithoutReconcile, Nodes: 3, Attempts: 1, Mode: efficiency, Ceiling: 1, Grants: 1, Restores: 1, Start: oldBackup},
 }
 
-// TestEveryRuleIsNeeded leaves out one rule after the other. With the rule, the
-// same search finds nothing.
+// TestEveryRuleIsNeeded disables one rule at a time. The search must find a violation, and
+// none with the rule.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for _, b := range controls {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			s := NewSearch(b)
 			s.Most = 3_000_000
-			if raced { // make prop searches on
-				s.Most = 30_000
+			if raced {
+				s.Most = 8_000
 			}
 			err := s.Run()
-			if raced && err == errMost {
+			if raced && err == errMost { // a run without the race detector searches further
 				return
 			}
 			var v Violation
@@ -102,7 +102,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			t.Logf("visited %d: %v", s.Visited, err)
 
 			if b.Broken == NoReserve {
-				return // with the rule there is no way to its first state
+				return // its initial state is unreachable with the rule
 			}
 			b.Broken = Sound
 			with := NewSearch(b)

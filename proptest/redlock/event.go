@@ -4,16 +4,16 @@ import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// kind of an event.
+// kind is the kind of an event.
 type kind uint8
 
 const (
 	startAttempt kind = iota
 	acquireArrives
-	hearAcquire
+	acquireAnswered
 	giveUp
 	raiseArrives
-	hearRaise
+	raiseAnswered
 	lateRaise
 	renewArrives
 	lockEnds
@@ -33,20 +33,19 @@ const (
 	correctnessGrant
 	backup
 	restored
-	nodeTells
+	nodeReportsForReconcile
 	reconciled
 	reportTo
 	reserveAt
 )
 
-// event is one step. A is an attempt or a node, B a node, C the rest.
+// event is one step. A is an attempt or a node, B a node, C a parameter.
 type event struct {
 	Kind    kind
 	A, B, C uint8
 }
 
-// events calls yield with everything that may happen next. An event may turn out
-// to change nothing.
+// events calls yield with every possible next event. Some may have no effect.
 func (s *Search) events(w *State, yield func(event)) {
 	for a := range s.Attempts {
 		if !w.Attempts[a].Started {
@@ -55,7 +54,7 @@ func (s *Search) events(w *State, yield func(event)) {
 					yield(event{startAttempt, uint8(a), 0, uint8(i)})
 				}
 			}
-			break // attempts have no names: they start in order
+			break // attempts are interchangeable, so they start in order
 		}
 		for n := range s.Nodes {
 			s.attemptEvents(w, uint8(a), uint8(n), yield)
@@ -76,20 +75,20 @@ func (s *Search) events(w *State, yield func(event)) {
 
 func (s *Search) attemptEvents(w *State, a, n uint8, yield func(event)) {
 	at, x := &w.Attempts[a], &w.Nodes[n].Exchanges[a]
-	if x.Acquire == asked || x.Acquire == astray {
+	if x.Acquire == sent || x.Acquire == abandoned {
 		yield(event{acquireArrives, a, n, 0})
 	}
 	if x.Acquire == answered {
-		yield(event{hearAcquire, a, n, 0})
+		yield(event{acquireAnswered, a, n, 0})
 	}
-	if s.Fail && (x.Acquire == asked || x.Acquire == answered) {
+	if s.Fail && (x.Acquire == sent || x.Acquire == answered) {
 		yield(event{giveUp, a, n, 0})
 	}
-	if x.Raise == asked || x.Raise == astray {
+	if x.Raise == sent || x.Raise == abandoned {
 		yield(event{raiseArrives, a, n, 0})
 	}
 	if x.Raise == answered {
-		yield(event{hearRaise, a, n, 0})
+		yield(event{raiseAnswered, a, n, 0})
 	}
 	if at.Outcome != quorum.Granted {
 		return
@@ -152,16 +151,16 @@ func (s *Search) keeperEvents(w *State, n uint8, yield func(event)) {
 	reconciling := l.Restored && !l.Reconciled
 	if s.members(l.Fleet)>>n&1 == 1 {
 		allowed := !reconciling || s.Broken == RestoreRecoversFirst
-		if (w.Left.Ranges > 0 || s.Broken == JoinNonceTwice) && allowed && at.Range != asked {
+		if (w.Left.Ranges > 0 || s.Broken == JoinNonceTwice) && allowed && at.Range != sent {
 			yield(event{joinNode, n, 0, 0})
 		}
 		if reconciling {
-			yield(event{nodeTells, n, 0, 0})
+			yield(event{nodeReportsForReconcile, n, 0, 0})
 		} else if l.changing() {
 			yield(event{nodeReports, n, 0, 0})
 		}
 	}
-	if at.Range == asked && w.Left.Ranges > 0 && (!reconciling || s.Broken == RestoreRecoversFirst) {
+	if at.Range == sent && w.Left.Ranges > 0 && (!reconciling || s.Broken == RestoreRecoversFirst) {
 		yield(event{rangeAssigned, n, 0, 0})
 	}
 	if at.Range == answered {
@@ -215,7 +214,7 @@ func (s *Search) logEvents(w *State, yield func(event)) {
 	}
 }
 
-// apply has an event happen. It returns false if it changes nothing.
+// apply executes an event. It returns false if the event has no effect.
 func (s *Search) apply(w *State, e event) (bool, error) {
 	a, n := int(e.A), int(e.A)
 	switch e.Kind {
@@ -225,8 +224,8 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 		s.arriveAcquire(w, a, int(e.B))
 	case raiseArrives:
 		s.arriveRaise(w, a, int(e.B))
-	case hearAcquire, giveUp, hearRaise:
-		return true, s.hear(w, a, int(e.B), e.Kind)
+	case acquireAnswered, giveUp, raiseAnswered:
+		return true, s.answer(w, a, int(e.B), e.Kind)
 	case lateRaise, renewArrives:
 		was, op, under := w.Nodes[e.B], raise, w.Attempts[a].under()
 		if e.Kind == renewArrives {
@@ -243,7 +242,7 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 		s.lose(w, n, evidence(e.C))
 	case joinNode:
 		if s.Standalone {
-			s.joinAlone(w, n)
+			s.joinStandalone(w, n)
 			return true, nil
 		}
 		return s.join(w, n), nil
@@ -251,7 +250,7 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 		s.assign(w, n)
 	case initArrives:
 		if s.Standalone {
-			s.initAlone(w, n)
+			s.initStandalone(w, n)
 			return true, nil
 		}
 		return s.arriveInit(w, n), nil
@@ -275,13 +274,13 @@ func (s *Search) apply(w *State, e event) (bool, error) {
 	return true, nil
 }
 
-// applyLog is the events of the log.
+// applyLog executes an event of the log.
 func (s *Search) applyLog(w *State, e event) (bool, error) {
 	switch e.Kind {
 	case nodeReports:
 		return s.report(w, int(e.A)), nil
-	case nodeTells:
-		return s.tell(w, int(e.A)), nil
+	case nodeReportsForReconcile:
+		return s.reportForReconcile(w, int(e.A)), nil
 	case ceilingRaised:
 		return s.raiseCeiling(w, int(e.A)), nil
 	case moveBegins:

@@ -1,15 +1,15 @@
 package redlock
 
-// fingerprints is a set of 64-bit fingerprints, small and quick. With thirty
-// million of them two different states share one in about one of 40,000 runs.
+// fingerprints is a compact set of 64-bit fingerprints. With thirty million of them, the
+// probability of a collision is about 1 in 40,000.
 type fingerprints struct {
-	slots []uint64 // 0 is a free one
+	slots []uint64 // 0 is free
 	used  int
 }
 
 func newFingerprints() fingerprints { return fingerprints{slots: make([]uint64, 1<<16)} }
 
-// add reports whether key was not in the set.
+// add adds key and reports whether it was new.
 func (f *fingerprints) add(key uint64) bool {
 	if key == 0 {
 		key = 1

@@ -5,13 +5,13 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// goal is what the log wants every node to have.
+// goal returns the state that every node should reach.
 func (r *register) goal() recovery.Goal {
 	return recovery.Goal{Version: uint64(r.Version), Fleet: fleetNames[r.Fleet], Floor: large(r.Floor), Ceiling: large(r.Ceiling)}
 }
 
-// commit gives the log a new version: reports on the former one do not count any
-// more, and clients may learn that the lock is served.
+// commit makes a new version of the log. It discards reports on the previous version and
+// publishes the topology.
 func (s *Search) commit(w *State, change func(*register)) {
 	w.Earlier = w.Log
 	change(&w.Log)
@@ -35,10 +35,10 @@ func (s *Search) publish(w *State) {
 			return
 		}
 	}
-	panic("too many topologies: lower the bounds of the search")
+	panic("too many topologies: reduce the bounds of the search")
 }
 
-// join puts a join nonce on a node that does not vote in the log's fleet.
+// join puts a join nonce on a node that is not a voter of the log's fleet.
 func (s *Search) join(w *State, n int) bool {
 	to := &w.Nodes[n]
 	s.load(to)
@@ -50,7 +50,7 @@ func (s *Search) join(w *State, n int) bool {
 	if s.Broken == JoinNonceTwice && to.Range == answered { // with its range
 		return true
 	}
-	to.Range, to.RangeVersion, to.RangeFleet, to.RangeFloor, to.RangeCeiling = asked, w.Log.Version, w.Log.Fleet, 0, 0
+	to.Range, to.RangeVersion, to.RangeFleet, to.RangeFloor, to.RangeCeiling = sent, w.Log.Version, w.Log.Fleet, 0, 0
 	return true
 }
 
@@ -80,8 +80,7 @@ func (s *Search) assign(w *State, n int) {
 	w.Left.Ranges--
 }
 
-// raiseCeiling raises the log's ceiling, if a report says that a node comes near
-// it.
+// raiseCeiling raises the log's ceiling if a node reports that it approaches it.
 func (s *Search) raiseCeiling(w *State, n int) bool {
 	to, needed := w.Log.goal().RaiseCeiling([]recovery.Report{w.Nodes[n].report()})
 	if needed {
@@ -91,7 +90,7 @@ func (s *Search) raiseCeiling(w *State, n int) bool {
 	return needed
 }
 
-// arriveInit makes a node a voter, if the join nonce is there.
+// arriveInit makes a node a voter if it has the join nonce.
 func (s *Search) arriveInit(w *State, n int) bool {
 	to := &w.Nodes[n]
 	s.load(to)
@@ -104,13 +103,13 @@ func (s *Search) arriveInit(w *State, n int) bool {
 	}
 	s.store(to) // a voter of another fleet keeps the records of its locks
 	to.Former, to.FormerVersion, to.FormerMax, to.FormerFloor, to.FormerCeiling = false, 0, 0, 0, 0
-	if s.Broken != InitWithoutJoin && s.Broken != JoinNonceTwice { // else the message, or the nonce, can come again
+	if s.Broken != InitWithoutJoin && s.Broken != JoinNonceTwice { // else the message or the nonce is reused
 		to.Range, to.RangeVersion, to.RangeFleet, to.RangeFloor, to.RangeCeiling = unsent, 0, 0, 0, 0
 	}
 	return true
 }
 
-// advance has a node get the goal of a log.
+// advance brings a node to the goal of a log.
 func (s *Search) advance(w *State, n int, from *register) bool {
 	if from.Version == 0 {
 		return false
@@ -125,7 +124,7 @@ func (s *Search) advance(w *State, n int, from *register) bool {
 	return *to != was
 }
 
-// report notes that a node has reached the goal.
+// report records that a node has reached the goal.
 func (s *Search) report(w *State, n int) bool {
 	to := &w.Nodes[n]
 	if to.Reached || !w.Log.goal().Met([]recovery.Report{to.report()}) {
@@ -159,7 +158,7 @@ func (s *Search) met(w *State) bool {
 	return g.Met(reports)
 }
 
-// move begins to move the lock to the other mode.
+// move begins a migration of the lock to the other mode.
 func (s *Search) move(w *State) {
 	s.commit(w, func(l *register) {
 		if l.Mode == efficiency {
@@ -173,8 +172,7 @@ func (s *Search) move(w *State) {
 	w.Left.Moves--
 }
 
-// finish completes what the log has begun: a reconciliation, a change of fleet, or
-// a move.
+// finish completes a reconciliation, a change of fleet, or a migration.
 func (s *Search) finish(w *State) {
 	s.commit(w, func(l *register) {
 		switch {
@@ -182,7 +180,7 @@ func (s *Search) finish(w *State) {
 			l.Ready, l.Restored, l.Reconciled = true, false, false
 		case l.NextFleet != 0:
 			l.Fleet, l.NextFleet = l.NextFleet, 0
-			if s.Broken != FleetFloorBehind { // nodes that were in this fleet before still have its state
+			if s.Broken != FleetFloorBehind { // former members of this fleet still have its state
 				l.Floor, l.Ready, l.Reconciled = l.Ceiling, false, true
 			}
 		case l.Next == correctness:
@@ -196,18 +194,18 @@ func (s *Search) finish(w *State) {
 	})
 }
 
-// changing reports whether the log waits for a quorum.
+// changing reports whether a change waits for a quorum.
 func (r *register) changing() bool {
 	return r.Next != none || r.NextFleet != 0 || r.Reconciled
 }
 
-// changeFleet begins to move to the next fleet.
+// changeFleet begins a change to the next fleet.
 func (s *Search) changeFleet(w *State) {
 	s.commit(w, func(l *register) { l.NextFleet = l.Fleet%uint8(len(s.Fleets)) + 1 })
 	w.Left.Fleets--
 }
 
-// grant is a grant in correctness mode.
+// grant grants the lock in correctness mode.
 func (s *Search) grant(w *State) error {
 	w.Log.Last++
 	t := w.Log.Last
@@ -219,12 +217,12 @@ func (s *Search) grant(w *State) error {
 	return nil
 }
 
-// served reports whether correctness mode grants the lock.
+// served reports whether the lock may be granted in correctness mode.
 func (s *Search) served(l *register) bool {
 	return l.Mode == correctness && l.Next == none && (!l.Restored || s.Broken == RestoreServesCorrectness)
 }
 
-// restore sets the log back to the backup.
+// restore restores the log from the backup.
 func (s *Search) restore(w *State) {
 	w.Earlier, w.Log = w.Log, w.Saved
 	w.Left.Restores--
@@ -235,25 +233,25 @@ func (s *Search) restore(w *State) {
 		l.Version += jump
 	}
 	for n := range s.Nodes {
-		w.Nodes[n].Reached, w.Nodes[n].Told = false, false
+		w.Nodes[n].Reached, w.Nodes[n].Reported = false, false
 	}
-	w.ToldMax, w.ToldTop = topology{}, 0
+	w.ReportedVersion, w.ReportedCeiling = topology{}, 0
 	if s.Broken == RestoreWithoutReconcile {
 		l.Ready, l.Restored = true, false
 		s.publish(w)
 	}
 }
 
-// tell notes what a node reports to a log that reconciles.
-func (s *Search) tell(w *State, n int) bool {
+// reportForReconcile records the report of a node for a reconciliation.
+func (s *Search) reportForReconcile(w *State, n int) bool {
 	to := &w.Nodes[n]
 	version, ceiling, ok := recovery.Reconcile([]recovery.Report{to.report()}, false)
-	if to.Told || !ok {
+	if to.Reported || !ok {
 		return false
 	}
-	to.Told = true
-	w.ToldMax.Version = max(w.ToldMax.Version, uint8(version))
-	w.ToldTop = max(w.ToldTop, small(ceiling))
+	to.Reported = true
+	w.ReportedVersion.Version = max(w.ReportedVersion.Version, uint8(version))
+	w.ReportedCeiling = max(w.ReportedCeiling, small(ceiling))
 	return true
 }
 
@@ -265,8 +263,8 @@ func (s *Search) reconcile(w *State) bool {
 			continue
 		}
 		r := recovery.Report{}
-		if w.Nodes[n].Told {
-			r = recovery.Report{Reached: true, Live: &recovery.State{Version: uint64(w.ToldMax.Version), Ceiling: large(w.ToldTop)}}
+		if w.Nodes[n].Reported {
+			r = recovery.Report{Reached: true, Live: &recovery.State{Version: uint64(w.ReportedVersion.Version), Ceiling: large(w.ReportedCeiling)}}
 		}
 		reports = append(reports, r)
 	}
@@ -285,8 +283,8 @@ func (s *Search) reconcile(w *State) bool {
 		l.Reconciled = true
 	})
 	for n := range s.Nodes {
-		w.Nodes[n].Told = false
+		w.Nodes[n].Reported = false
 	}
-	w.ToldMax, w.ToldTop = topology{}, 0
+	w.ReportedVersion, w.ReportedCeiling = topology{}, 0
 	return true
 }

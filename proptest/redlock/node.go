@@ -6,14 +6,14 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// fleetNames and nonces are what fleets and attempts are called on the nodes. A
-// lock is held until 1, and the time is always 0: a lock ends when an event says so.
+// fleetNames and nonces are the names of fleets and attempts on the nodes. A lock is held
+// until 1 and the time is always 0, so that a lock ends by an event only.
 var (
 	fleetNames = [...]string{"", "1", "2", "3", "4"}
 	nonces     = [maxAttempts + 1]string{"", "a", "b", "c"}
 )
 
-// script is a node as package redisnode sees it.
+// script is a node as a redisnode.State.
 type script struct {
 	state  redisnode.State
 	record redisnode.Record
@@ -21,7 +21,7 @@ type script struct {
 	call   redisnode.Call
 }
 
-// load makes the model of a node.
+// load converts a node.
 func (s *script) load(n *node) {
 	s.state = redisnode.State{Voter: n.Version != 0, Version: uint64(n.Version), Fleet: fleetNames[n.Fleet],
 		Max: large(n.Max), Floor: large(n.Floor), Ceiling: large(n.Ceiling)}
@@ -34,7 +34,7 @@ func (s *script) load(n *node) {
 	}
 }
 
-// store takes over what the script has changed.
+// store converts the changed state back.
 func (s *script) store(n *node) {
 	n.Version = uint8(s.state.Version)
 	n.Max, n.Floor, n.Ceiling = small(s.state.Max), small(s.state.Floor), small(s.state.Ceiling)
@@ -60,7 +60,7 @@ const (
 	renew
 )
 
-// run has an attempt's call arrive at a node, and returns the vote.
+// run executes a call of an attempt on a node and returns the vote.
 func (s *Search) run(w *State, op operation, a, n int, under topology, t token) (quorum.State, token) {
 	to := &w.Nodes[n]
 	if s.Broken == EmptyFromZero && to.Version == 0 {
@@ -94,7 +94,7 @@ func (s *Search) run(w *State, op operation, a, n int, under topology, t token) 
 	return quorum.Refused, 0
 }
 
-// report is what a node says of itself.
+// report returns the report of a node.
 func (n *node) report() recovery.Report {
 	r := recovery.Report{Reached: true}
 	if n.Version != 0 {
@@ -106,18 +106,18 @@ func (n *node) report() recovery.Report {
 	return r
 }
 
-// lose is a restart of a node. Messages of attempts may arrive in its next life,
-// which is more than production allows.
+// lose restarts a node. Messages of attempts may arrive in its next life, which production
+// prevents.
 func (s *Search) lose(w *State, n int, kept evidence) {
 	was := w.Nodes[n]
-	w.Nodes[n] = node{Exchanges: was.Exchanges, Reached: was.Reached, Told: was.Told}
+	w.Nodes[n] = node{Exchanges: was.Exchanges, Reached: was.Reached, Reported: was.Reported}
 	is := &w.Nodes[n]
 	if s.Broken == InitWithoutJoin || s.Broken == JoinNonceTwice {
 		is.Range, is.RangeVersion, is.RangeFleet, is.RangeFloor, is.RangeCeiling = was.Range, was.RangeVersion, was.RangeFleet, was.RangeFloor, was.RangeCeiling
 	}
 	switch {
 	case kept == nothing:
-	case was.Version == 0: // it may keep what it had found
+	case was.Version == 0: // it may keep older data
 		is.Former, is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = was.Former, was.FormerVersion, was.FormerMax, was.FormerFloor, was.FormerCeiling
 	default:
 		is.Former, is.FormerVersion, is.FormerMax, is.FormerFloor, is.FormerCeiling = true, was.Version, was.Max, was.Floor, was.Ceiling
@@ -130,12 +130,12 @@ func (s *Search) lose(w *State, n int, kept evidence) {
 	}
 }
 
-// evidence is what a restart leaves of a node's data.
+// evidence is the data that survives a restart.
 type evidence uint8
 
 const (
 	nothing evidence = iota
-	all              // what it had
-	early            // what it had when it became a voter
-	old              // what it had found when it became a voter, or nothing but zeros
+	all              // the current data
+	early            // the current data when it became a voter
+	old              // the current data found when it became a voter, or nothing but zeros
 )

@@ -2,6 +2,5 @@
 
 package redlock
 
-// The search shares nothing between goroutines, and the race detector makes it
-// ten times slower: make prop runs all of it without.
+// The search has no shared state, and the race detector makes it ten times slower.
 const raced = true

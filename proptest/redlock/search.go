@@ -10,23 +10,23 @@ import (
 	"unsafe"
 )
 
-// Search visits every State within its Bounds once, nearest first, so that the
-// first violation that it finds has the shortest trace.
+// Search visits every State within its Bounds once, breadth-first, so that the first
+// violation has a shortest trace.
 type Search struct {
 	Bounds
 	script
 
 	Visited int // states, or steps of walks
-	// Most ends a search that has visited so many states; 0 is no limit.
+	// Most limits the number of visited states; 0 is no limit.
 	Most int
 
 	seed    maphash.Seed
 	seen    fingerprints
 	size    int // of a stored state
 	classes [maxNodes]uint8
-	steps   []step // how each state was reached, in the order of visits
-	named   State  // room for key
-	then    State  // room for visit
+	steps   []step // how each state was reached, in order
+	named   State  // buffer of key
+	then    State  // buffer of visit
 }
 
 // step is how a state was reached.
@@ -35,8 +35,8 @@ type step struct {
 	event event
 }
 
-// errMost ends a search that has visited enough.
-var errMost = errors.New("the search has visited as many states as it may")
+// errMost ends a search at its limit.
+var errMost = errors.New("the search has reached its limit of states")
 
 // NewSearch returns a Search within bounds.
 func NewSearch(b Bounds) *Search {
@@ -52,7 +52,7 @@ func NewSearch(b Bounds) *Search {
 	return s
 }
 
-// Run visits all states, and returns the first violation with its trace.
+// Run visits all states and returns the first violation with its trace.
 func (s *Search) Run() error {
 	first := s.first()
 	s.seen.add(s.key(&first))
@@ -79,7 +79,7 @@ func (s *Search) Run() error {
 	return nil
 }
 
-// visit has an event happen, and adds the state to the next level if it is new.
+// visit executes an event and adds a new state to the next level.
 func (s *Search) visit(w *State, e event, number uint32, next []byte) ([]byte, error) {
 	copy(raw(&s.then)[:s.size], raw(w)[:s.size])
 	changed, err := s.apply(&s.then, e)
@@ -96,7 +96,7 @@ func (s *Search) visit(w *State, e event, number uint32, next []byte) ([]byte, e
 	return append(next, raw(&s.then)[:s.size]...), nil
 }
 
-// traced adds the shortest way to a violation.
+// traced adds the trace of a violation.
 func (s *Search) traced(err error, number uint32, last event) error {
 	events := []event{last}
 	for ; number != 0; number = s.steps[number].from {
@@ -110,14 +110,13 @@ func (s *Search) first() State {
 	w := s.First()
 	for _, e := range s.Prefix {
 		if changed, err := s.apply(&w, e); !changed || err != nil {
-			panic(fmt.Sprintf("%s: event %v of the prefix cannot happen: %v", s.Name, e, err))
+			panic(fmt.Sprintf("%s: event %v of the prefix is impossible: %v", s.Name, e, err))
 		}
 	}
 	return w
 }
 
-// Walk goes one way at random, for at most so many steps. It goes further than Run
-// can.
+// Walk takes random steps, which reach deeper states than Run.
 func (s *Search) Walk(r *rand.Rand, steps int) error {
 	w, happened := s.first(), slices.Clone(s.Prefix)
 	for range steps {
@@ -146,8 +145,8 @@ func (s *Search) Walk(r *rand.Rand, steps int) error {
 	return nil
 }
 
-// key is a fingerprint of a State that is the same for states which differ only in
-// the names of attempts, and mostly for those which differ in the names of nodes.
+// key returns a fingerprint that is equal for states that differ only in the names of
+// attempts, and mostly for states that differ only in the names of nodes.
 func (s *Search) key(w *State) uint64 {
 	best := ^uint64(0)
 	copy(raw(&s.named)[:s.size], raw(w)[:s.size])
@@ -161,7 +160,7 @@ func (s *Search) key(w *State) uint64 {
 	return best
 }
 
-// sort puts nodes of the same fleets in order.
+// sort sorts nodes of the same fleets.
 func (s *Search) sort(w *State) {
 	for i := 1; i < s.Nodes; i++ {
 		for j := i; j > 0 && s.classes[j] == s.classes[j-1] && bytes.Compare(raw(&w.Nodes[j]), raw(&w.Nodes[j-1])) < 0; j-- {
@@ -173,8 +172,7 @@ func (s *Search) sort(w *State) {
 	}
 }
 
-// swapMasks gives node j the name of node j-1, and the other way round, in what
-// nodes know of each other.
+// swapMasks swaps nodes j and j-1 in the bit masks of all nodes.
 func (w *State) swapMasks(j, nodes int) {
 	for n := range nodes {
 		for _, mask := range []*uint8{&w.Nodes[n].Reporters, &w.Nodes[n].Reservers} {
@@ -184,7 +182,7 @@ func (w *State) swapMasks(j, nodes int) {
 	}
 }
 
-// rotate gives each attempt the name of the next.
+// rotate renames each attempt to the next.
 func (w *State) rotate(attempts, nodes int) {
 	rotate(w.Attempts[:attempts])
 	for i := range nodes {
@@ -202,7 +200,7 @@ func rotate[T any](all []T) {
 	all[0] = last
 }
 
-// raw is the memory of a value that has no pointers and no padding.
+// raw returns the memory of a value without pointers and padding.
 func raw[T node | State](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }

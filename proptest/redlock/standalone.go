@@ -8,14 +8,14 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// joinAlone puts a join nonce on an empty node, without a log.
-func (s *Search) joinAlone(w *State, n int) {
+// joinStandalone puts a join nonce on an empty node, without a log.
+func (s *Search) joinStandalone(w *State, n int) {
 	to := &w.Nodes[n]
 	to.Join, to.Reporters, to.Top, to.Decided, to.Target, to.Reservers = true, 0, 0, false, 0, 0
 }
 
-// reportTo has node m report to the recovery of node n. It runs
-// recovery.StandaloneFloor when a quorum has reported.
+// reportTo passes the report of node m to the recovery of node n, which runs
+// recovery.StandaloneFloor once a quorum has reported.
 func (s *Search) reportTo(w *State, n, m int) bool {
 	to := &w.Nodes[n]
 	floor, ok := recovery.StandaloneFloor([]recovery.Report{w.Nodes[m].report()})
@@ -35,14 +35,13 @@ func (s *Search) reportTo(w *State, n, m int) bool {
 		if s.Broken == NoJump {
 			to.Target = to.Top
 		}
-		to.Reporters, to.Top = 0, 0 // later reports could only raise it
+		to.Reporters, to.Top = 0, 0 // later reports can only raise it
 	}
 	return true
 }
 
-// reserve has node m remember the floor that node n is to start from: a voter as
-// its own floor, an empty node in the evidence that its former life left, above
-// which it starts itself.
+// reserve stores the floor of node n on node m: a voter raises its own floor, an empty
+// node the floor of its former life.
 func (s *Search) reserve(w *State, n, m int) bool {
 	at, target := &w.Nodes[m], w.Nodes[n].Target
 	switch {
@@ -68,8 +67,8 @@ func (s *Search) ready(w *State, n int) bool {
 	return s.Broken == NoReserve || bits.OnesCount8(to.Reservers) > s.Nodes/2
 }
 
-// initAlone makes a node a voter, without a log.
-func (s *Search) initAlone(w *State, n int) {
+// initStandalone makes a node a voter, without a log.
+func (s *Search) initStandalone(w *State, n int) {
 	to := &w.Nodes[n]
 	s.load(to)
 	reserved := fencing.None

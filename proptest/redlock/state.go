@@ -8,15 +8,15 @@ import (
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
-// The most that a State has room for.
+// The capacity of a State.
 const (
 	maxNodes      = 5
 	maxAttempts   = 3
 	maxTopologies = 6
 )
 
-// token is a small fencing.Token: the upper half counts jumps of recovery.Jump,
-// the lower one single tokens. The largest stands for fencing.MaxToken.
+// token is a compact fencing.Token: the upper half counts multiples of recovery.Jump, the
+// lower half single tokens. The largest stands for fencing.MaxToken.
 type token = uint8
 
 const (
@@ -37,28 +37,26 @@ func small(t fencing.Token) token {
 	}
 	jumps, rest := t/recovery.Jump, t%recovery.Jump
 	if jumps > 15 || rest > 15 {
-		panic(fmt.Sprintf("token %d jumps and %d does not fit: lower the bounds of the search", jumps, rest))
+		panic(fmt.Sprintf("token of %d jumps and %d does not fit: reduce the bounds of the search", jumps, rest))
 	}
 	return token(jumps)*jump + token(rest)
 }
 
-// message is where a request is. It can be late, its answer can be late, and both
-// can stay on their way for ever.
+// message is the state of a request. Request and answer may be delayed for ever.
 type message uint8
 
 const (
-	unsent   message = iota
-	asked            // on its way to the node
-	answered         // the answer is on its way back
-	done             // the client has the answer, or gave up
-	astray           // on its way to the node; nobody waits for the answer
+	unsent    message = iota
+	sent              // in flight to the node
+	answered          // the answer is in flight
+	done              // answered, or the client gave up
+	abandoned         // in flight to the node; nobody waits for the answer
 )
 
-// exchange is what one attempt and one node have said to each other, and what the
-// attempt makes of it.
+// exchange is the communication of one attempt with one node, and the resulting vote.
 type exchange struct {
 	Acquire  message
-	Says     quorum.State // the answer to the acquire, while it is on its way
+	Answer   quorum.State // the answer to the acquire, while in flight
 	Token    token
 	Raise    message
 	RaiseTo  token
@@ -68,41 +66,41 @@ type exchange struct {
 	Raising  bool
 }
 
-// node is one Redis node and all messages to and from it. Without a version it is
-// empty. Nodes of the same fleets are interchangeable.
+// node is one Redis node and its messages. Version 0 is an empty node. Nodes of the same
+// fleets are interchangeable.
 type node struct {
 	Version, Fleet      uint8
 	Max, Floor, Ceiling token
 	Lock                uint8 // attempt + 1; 0 if free
-	Last                token // the last token accepted for the lock; 0 if there is no record
-	Join                bool  // the join nonce of the range below is on the node
+	Last                token // the last token accepted for the lock; 0 without a record
+	Join                bool  // the node has the join nonce of the range below
 
-	Range        message // unsent, asked (the log has not assigned it yet), answered (it is on its way to the node)
+	Range        message // unsent, sent (not assigned yet), answered (in flight to the node)
 	RangeVersion uint8
 	RangeFleet   uint8
 	RangeFloor   token
 	RangeCeiling token
 
-	Reached bool // it reported that it has reached the log's goal
-	Told    bool // it reported to a log that reconciles
+	Reached  bool // it reported that it reached the log's goal
+	Reported bool // it reported for a reconciliation
 
-	Former        bool // a former life left evidence
+	Former        bool // data of a former life survived
 	FormerVersion uint8
 	FormerMax     token
 	FormerFloor   token
 	FormerCeiling token
 
 	// The standalone recovery of this node.
-	Reporters uint8 // who has reported
+	Reporters uint8 // nodes that reported
 	Top       token // the largest token in the reports
 	Decided   bool  // a quorum has reported
-	Target    token // the floor of the next life
-	Reservers uint8 // who has stored that floor
+	Target    token // the new floor
+	Reservers uint8 // nodes that stored the new floor
 
 	Exchanges [maxAttempts]exchange
 }
 
-// attempt is what a client knows of one attempt.
+// attempt is the state of one attempt at its client.
 type attempt struct {
 	Started  bool
 	Version  uint8
@@ -110,10 +108,10 @@ type attempt struct {
 	Proposed token
 	Outcome  quorum.Outcome
 	Token    token
-	Before   token // the largest token that was granted when it started
+	Before   token // the largest token granted before it started
 }
 
-// mode of the lock.
+// mode is the mode of the lock.
 type mode uint8
 
 const (
@@ -122,7 +120,7 @@ const (
 	correctness
 )
 
-// register is the Raft log, as an atomic register: what the machine holds.
+// register is the Raft log, as an atomic register with the state of the machine.
 type register struct {
 	Version        uint8
 	Mode, Next     mode
@@ -132,41 +130,40 @@ type register struct {
 	NextFleet      uint8
 	Ready          bool
 	Restored       bool
-	Reconciled     bool // the log has moved past the reports; not Ready yet
+	Reconciled     bool // reconciled, but not Ready yet
 }
 
-// topology is what a client may know: that the lock is in efficiency mode.
+// topology is a topology in which the lock is in efficiency mode.
 type topology struct{ Version, Fleet uint8 }
 
-// budget is what may still happen.
+// budget is the remaining number of each kind of event.
 type budget struct {
 	Losses, Ranges, Moves, Aborts, Fleets, Grants, Backups, Restores uint8
 }
 
-// State is one state of everything. It consists of bytes only, and the nodes in
-// use are next to the rest.
+// State is the state of the whole system. It consists of bytes only, and unused nodes are
+// at the end.
 type State struct {
-	Log        register
-	Earlier    register // the log at its former version: messages of it may be late
-	Saved      register // the backup
-	ToldMax    topology // the largest version in the reports to a log that reconciles
-	ToldTop    token    // and the largest ceiling
-	Topologies [maxTopologies]topology
-	Left       budget
-	Issued     [3]token // by correctness mode
-	Top        token    // the largest that was granted
-	Attempts   [maxAttempts]attempt
-	Nodes      [maxNodes]node
+	Log             register
+	Earlier         register // the log at its previous version, whose messages may be late
+	Saved           register // the backup
+	ReportedVersion topology // the largest version reported for a reconciliation
+	ReportedCeiling token    // the largest ceiling reported
+	Topologies      [maxTopologies]topology
+	Left            budget
+	Issued          [3]token // in correctness mode
+	Top             token    // the largest granted token
+	Attempts        [maxAttempts]attempt
+	Nodes           [maxNodes]node
 }
 
-// Violation says which promise was broken.
+// Violation is a violated property.
 type Violation string
 
-// Error is the violation.
+// Error returns the violation.
 func (v Violation) Error() string { return string(v) }
 
-// granted holds a grant against the promises. before is the largest token that was
-// granted before it started.
+// granted checks a grant. before is the largest token granted before it started.
 func (w *State) granted(t, before token) error {
 	for _, a := range w.Attempts {
 		if a.Outcome == quorum.Granted && a.Token == t {
@@ -179,13 +176,13 @@ func (w *State) granted(t, before token) error {
 		}
 	}
 	if t <= before {
-		return Violation(fmt.Sprintf("T2: token %s is granted, though %s was granted before the attempt started", name(t), name(before)))
+		return Violation(fmt.Sprintf("T2: token %s is granted, although %s was granted before the attempt started", name(t), name(before)))
 	}
 	w.Top = max(w.Top, t)
 	return nil
 }
 
-// name writes a token as jumps and rest.
+// name formats a token as jumps and rest.
 func name(t token) string {
 	if t == most {
 		return "max"

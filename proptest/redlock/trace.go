@@ -7,7 +7,7 @@ import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// failure writes a violation with the events that lead to it.
+// failure formats a violation with its trace.
 func (s *Search) failure(err error, events []event) error {
 	var b strings.Builder
 	w := s.First()
@@ -20,40 +20,40 @@ func (s *Search) failure(err error, events []event) error {
 	return fmt.Errorf("%w, in %d steps:\n%s", err, len(events), b.String())
 }
 
-// texts are the events in words: {a} is an attempt, {n} and {m} are nodes.
+// texts describes the events: {a} is an attempt, {n} and {m} are nodes.
 var texts = [...]string{
-	startAttempt:     "attempt {a} starts",
-	acquireArrives:   "the acquire of {a} arrives at node {m}",
-	hearAcquire:      "{a} hears from node {m}",
-	giveUp:           "{a} gives up on node {m}",
-	raiseArrives:     "the raise of {a} arrives at node {m}",
-	hearRaise:        "{a} hears of its raise at node {m}",
-	lateRaise:        "another raise of {a} arrives at node {m}",
-	renewArrives:     "a renewal of {a} arrives at node {m}",
-	lockEnds:         "the lock ends on node {n}",
-	recordDropped:    "node {n} drops the record of the lock",
-	nodeLost:         "node {n} loses its state",
-	joinNode:         "a join nonce is put on node {n}",
-	rangeAssigned:    "the log assigns a range to the join nonce of node {n}",
-	initArrives:      "init arrives at node {n}",
-	advanceArrives:   "advance arrives at node {n}",
-	otherCall:        "a call for another lock brings the log's version to node {n}",
-	ceilingRaised:    "the log raises its ceiling, since node {n} comes near it",
-	nodeReports:      "node {n} reports that it has reached the goal",
-	moveBegins:       "the log begins to move the lock",
-	moveAborted:      "the log aborts the move",
-	changeFinished:   "the log finishes its change",
-	fleetChanges:     "the log begins to change the fleet",
-	correctnessGrant: "a grant in correctness mode",
-	backup:           "a backup of the log is taken",
-	restored:         "the log is restored from the backup",
-	nodeTells:        "node {n} reports to the restored log",
-	reconciled:       "the log moves past the reports",
-	reportTo:         "node {m} reports for the recovery of node {n}",
-	reserveAt:        "node {m} stores the floor for node {n}",
+	startAttempt:            "attempt {a} starts",
+	acquireArrives:          "the acquire of {a} arrives at node {m}",
+	acquireAnswered:         "{a} receives the answer of node {m}",
+	giveUp:                  "{a} gives up on node {m}",
+	raiseArrives:            "the raise of {a} arrives at node {m}",
+	raiseAnswered:           "{a} receives the answer to its raise of node {m}",
+	lateRaise:               "another raise of {a} arrives at node {m}",
+	renewArrives:            "a renewal of {a} arrives at node {m}",
+	lockEnds:                "the lock ends on node {n}",
+	recordDropped:           "node {n} drops the record of the lock",
+	nodeLost:                "node {n} loses its state",
+	joinNode:                "a join nonce is put on node {n}",
+	rangeAssigned:           "the log assigns a range to the join nonce of node {n}",
+	initArrives:             "init arrives at node {n}",
+	advanceArrives:          "advance arrives at node {n}",
+	otherCall:               "a call for another lock brings the log's version to node {n}",
+	ceilingRaised:           "the log raises its ceiling, since node {n} approaches it",
+	nodeReports:             "node {n} reports that it has reached the goal",
+	moveBegins:              "the log begins a migration of the lock",
+	moveAborted:             "the log aborts the migration",
+	changeFinished:          "the log finishes its change",
+	fleetChanges:            "the log begins to change the fleet",
+	correctnessGrant:        "a grant in correctness mode",
+	backup:                  "a backup of the log is taken",
+	restored:                "the log is restored from the backup",
+	nodeReportsForReconcile: "node {n} reports to the restored log",
+	reconciled:              "the log reconciles with the reports",
+	reportTo:                "node {m} reports for the recovery of node {n}",
+	reserveAt:               "node {m} stores the floor for node {n}",
 }
 
-// describe writes an event in words, with what it changed.
+// describe formats an event and its effects.
 func (s *Search) describe(e event, was, is *State) string {
 	text := strings.NewReplacer("{a}", string('A'+rune(e.A)), "{n}", fmt.Sprint(e.A), "{m}", fmt.Sprint(e.B)).Replace(texts[e.Kind])
 	if l := is.Log; l != was.Log {
@@ -90,7 +90,7 @@ func (s *Search) describe(e event, was, is *State) string {
 	return text
 }
 
-// modes writes the lock's mode.
+// modes formats the mode of the lock.
 func (r *register) modes() string {
 	names := [...]string{none: "", efficiency: "efficiency", correctness: "correctness"}
 	if r.Next != none {

@@ -4,7 +4,7 @@ import (
 	"github.com/leased-project/leased/redlockadapter/quorum"
 )
 
-// start begins an attempt: the acquire is on its way to all nodes of the fleet.
+// start starts an attempt: it sends the acquire to all nodes of the fleet.
 func (s *Search) start(w *State, a int, under topology) {
 	w.Attempts[a] = attempt{Started: true, Version: under.Version, Fleet: under.Fleet, Before: w.Top}
 	if s.Broken == NewVersionOldPolicies {
@@ -12,39 +12,38 @@ func (s *Search) start(w *State, a int, under topology) {
 	}
 	for n := range s.Nodes {
 		if s.members(under.Fleet)>>n&1 == 1 {
-			w.Nodes[n].Exchanges[a].Acquire = asked
+			w.Nodes[n].Exchanges[a].Acquire = sent
 		}
 	}
 }
 
-// under returns what an attempt acts under.
+// under returns the topology of an attempt.
 func (a *attempt) under() topology { return topology{a.Version, a.Fleet} }
 
-// arriveAcquire is the node's part of an acquire.
+// arriveAcquire executes an acquire on a node.
 func (s *Search) arriveAcquire(w *State, a, n int) {
 	x := &w.Nodes[n].Exchanges[a]
 	says, t := s.run(w, acquire, a, n, w.Attempts[a].under(), 0)
-	if x.Acquire == asked {
-		x.Acquire, x.Says, x.Token = answered, says, t
+	if x.Acquire == sent {
+		x.Acquire, x.Answer, x.Token = answered, says, t
 	} else if !s.Copies {
 		x.Acquire = done
 	}
 }
 
-// arriveRaise is the node's part of a raise.
+// arriveRaise executes a raise on a node.
 func (s *Search) arriveRaise(w *State, a, n int) {
 	x := &w.Nodes[n].Exchanges[a]
 	says, _ := s.run(w, raise, a, n, w.Attempts[a].under(), x.RaiseTo)
-	if x.Raise == asked {
+	if x.Raise == sent {
 		x.Raise, x.RaiseOK = answered, says == quorum.Accepted
 	} else {
 		x.Raise, x.RaiseTo = unsent, 0
 	}
 }
 
-// hear is the client's part: what it makes of the answer of a node. It runs
-// quorum.Attempt.
-func (s *Search) hear(w *State, a, n int, e kind) error {
+// answer delivers the answer of a node to the client, which runs quorum.Attempt.
+func (s *Search) answer(w *State, a, n int, e kind) error {
 	at := &w.Attempts[a]
 	var votes [maxNodes]quorum.Vote
 	var nodes [maxNodes]int
@@ -65,13 +64,13 @@ func (s *Search) hear(w *State, a, n int, e kind) error {
 	x := &w.Nodes[n].Exchanges[a]
 	var raises []quorum.Raise
 	switch e {
-	case hearAcquire:
-		raises = running.Answer(self, quorum.Vote{State: x.Says, Token: large(x.Token)})
-		x.Acquire, x.Says, x.Token = done, 0, 0
+	case acquireAnswered:
+		raises = running.Answer(self, quorum.Vote{State: x.Answer, Token: large(x.Token)})
+		x.Acquire, x.Answer, x.Token = done, 0, 0
 	case giveUp:
 		raises = running.Answer(self, quorum.Vote{State: quorum.Failed})
-		x.Acquire, x.Says, x.Token = after(x.Acquire), 0, 0
-	case hearRaise:
+		x.Acquire, x.Answer, x.Token = after(x.Acquire), 0, 0
+	case raiseAnswered:
 		says := quorum.Vote{State: quorum.Refused}
 		if x.RaiseOK {
 			says = quorum.Vote{State: quorum.Accepted, Token: large(x.RaiseTo)}
@@ -85,7 +84,7 @@ func (s *Search) hear(w *State, a, n int, e kind) error {
 	}
 	for _, r := range raises {
 		x := &w.Nodes[nodes[r.Node]].Exchanges[a]
-		x.Raise, x.RaiseTo, x.RaiseOK = asked, small(r.Token), false
+		x.Raise, x.RaiseTo, x.RaiseOK = sent, small(r.Token), false
 	}
 	at.Proposed = small(running.Proposed())
 	outcome, t := running.Outcome(), small(running.Token())
@@ -95,7 +94,7 @@ func (s *Search) hear(w *State, a, n int, e kind) error {
 	return s.decided(w, a, outcome, t)
 }
 
-// decided ends an attempt. What is still on its way to a node stays.
+// decided ends an attempt. Messages to nodes stay in flight.
 func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error {
 	if outcome == quorum.Wait {
 		return nil
@@ -109,8 +108,8 @@ func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error
 	for n := range s.Nodes {
 		x := &w.Nodes[n].Exchanges[a]
 		*x = exchange{Acquire: after(x.Acquire), Raise: x.Raise, RaiseTo: x.RaiseTo}
-		if x.Raise == asked && outcome != quorum.Granted { // a granted one can be raised at any moment
-			x.Raise = astray
+		if x.Raise == sent && outcome != quorum.Granted { // lateRaise covers granted attempts
+			x.Raise = abandoned
 		} else {
 			x.Raise, x.RaiseTo = unsent, 0
 		}
@@ -118,11 +117,11 @@ func (s *Search) decided(w *State, a int, outcome quorum.Outcome, t token) error
 	return err
 }
 
-// after is where an acquire is when nobody waits for its answer any more.
+// after returns the state of an acquire whose client no longer waits.
 func after(m message) message {
 	switch m {
-	case asked, astray:
-		return astray
+	case sent, abandoned:
+		return abandoned
 	case unsent:
 		return unsent
 	}

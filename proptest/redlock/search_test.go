@@ -7,19 +7,30 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/proptest/property"
 )
 
 func TestStateHasNoPadding(t *testing.T) {
 	var w State
-	require.EqualValues(t, 1, unsafe.Alignof(w), "every field is of bytes, so that equal states have equal memory")
+	require.EqualValues(t, 1, unsafe.Alignof(w), "all fields must be bytes, so that equal states have equal memory")
 }
 
-// TestEveryInterleaving visits all states within the bounds.
+// budgets returns the limits of a search and of the random walks. A plain go test only
+// searches the states near the initial one; make prop searches all.
+func budgets() (states, walks int) {
+	switch {
+	case property.Full():
+		return 40_000_000, 3_000
+	case raced:
+		return 8_000, 50
+	}
+	return 100_000, 300
+}
+
+// TestEveryInterleaving visits all states within the bounds, up to the budget.
 func TestEveryInterleaving(t *testing.T) {
 	all := searched
-	if raced { // make prop searches the rest
-		all = all[1:3]
-	}
 	if os.Getenv("LEASED_SOAK") != "" {
 		all = append(all, soaked...)
 	}
@@ -27,7 +38,7 @@ func TestEveryInterleaving(t *testing.T) {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			s := NewSearch(b)
-			s.Most = 40_000_000 // what memory has room for
+			s.Most, _ = budgets()
 			if err := s.Run(); err != errMost {
 				require.NoError(t, err)
 			}
@@ -36,12 +47,9 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// TestRandomWalks goes beyond the bounds of the exhaustive search.
+// TestRandomWalks reaches deeper states than the exhaustive search.
 func TestRandomWalks(t *testing.T) {
-	walks := 3_000
-	if raced {
-		walks = 100
-	}
+	_, walks := budgets()
 	for _, b := range walked {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
