@@ -127,10 +127,10 @@ func (p *comparison) applyTopologyToModel(c machine.Command) (model.Outcome, []m
 		return p.model.SetPolicy(c.Policy, c.Version, c.Now)
 	case *machine.DeletePolicy:
 		return p.model.DeletePolicy(c.Prefix, c.Version, c.Now)
-	case *machine.AbortMove:
-		return p.model.AbortMove(c.Prefix)
-	case *machine.FinishMove:
-		return p.model.FinishMove(c.Prefix, c.Version)
+	case *machine.AbortMigration:
+		return p.model.AbortMigration(c.Prefix)
+	case *machine.FinishMigration:
+		return p.model.FinishMigration(c.Prefix, c.Version)
 	case *machine.SetFleet:
 		return p.model.SetFleet(c.Fleet, c.Version, c.Now, c.Force)
 	case *machine.FinishFleet:
@@ -165,7 +165,7 @@ func notifyChecker(w *model.LogChecker, m *machine.Machine, c machine.Command, r
 			ended = append(ended, command.Session)
 		case *machine.EndSessions:
 			ended = sessions
-		case *machine.FinishMove, *machine.Reconcile:
+		case *machine.FinishMigration, *machine.Reconcile:
 			w.RaiseFloor(m.LastToken())
 		case *machine.AssignRange:
 			if err := w.RangeAssigned(*rangeOf(result.Range)); err != nil {
@@ -230,8 +230,8 @@ func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 	same(t, c, "redis", p.model.Redis(), model.Redis{Fleet: e.Fleet, Next: e.Next, NextVersion: e.NextVersion, Now: e.NextNow, Force: e.NextForce,
 		Floor: e.Floor, Ceiling: e.Ceiling, Fresh: e.Fresh, Ready: e.Ready, Restored: e.Restored, Reconciled: e.ReconcileVersion, Assigned: e.Assigned})
 	want := p.model.Migrations()
-	same(t, c, "number of moves", len(want), len(e.Moves))
-	for i, mv := range e.Moves {
+	same(t, c, "number of moves", len(want), len(e.Migrations))
+	for i, mv := range e.Migrations {
 		same(t, c, "move", want[i], model.Migration(mv))
 	}
 	for _, id := range []string{"n1", "n2"} {

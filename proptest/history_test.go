@@ -55,7 +55,7 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 		switch result.Code {
 		case machine.Held, machine.WrongMode:
 			h.outcomes[attempt] = refused
-		case machine.Moving:
+		case machine.Migrating:
 			h.outcomes[attempt] = moved
 		case machine.Granted, machine.Queued:
 			if h.outcomes[attempt] == moved {

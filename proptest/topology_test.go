@@ -58,7 +58,7 @@ func (g *generator) policy(t *rapid.T) machine.Command {
 // aimedPolicy migrates a lock that a set waits for, or changes the policy above a
 // deletion in progress. It returns nil if there is neither.
 func (g *generator) aimedPolicy(t *rapid.T) machine.Command {
-	for _, mv := range g.machine.Moves() {
+	for _, mv := range g.machine.Migrations() {
 		if mv.Delete && mv.Prefix != "" && coin.Draw(t, "above") {
 			return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix[:len(mv.Prefix)-1], Mode: mv.From}, Now: true}
 		}
@@ -76,26 +76,26 @@ func (g *generator) aimedPolicy(t *rapid.T) machine.Command {
 
 // move draws a command about a migration in progress, if there is one.
 func (g *generator) move(t *rapid.T) machine.Command {
-	moves := g.machine.Moves()
+	moves := g.machine.Migrations()
 	if len(moves) == 0 || draw(t, 12, "none") == 0 {
 		if prefix := pick(t, prefixes, "prefix"); coin.Draw(t, "abort") {
-			return &machine.AbortMove{Prefix: prefix}
+			return &machine.AbortMigration{Prefix: prefix}
 		} else {
-			return &machine.FinishMove{Prefix: prefix, Version: 1 + uint64(draw(t, int(min(g.machine.Version(), 100))+2, "version"))}
+			return &machine.FinishMigration{Prefix: prefix, Version: 1 + uint64(draw(t, int(min(g.machine.Version(), 100))+2, "version"))}
 		}
 	}
 	mv := pick(t, moves, "move")
 	switch draw(t, 8, "what") {
 	case 0:
-		return &machine.AbortMove{Prefix: mv.Prefix}
+		return &machine.AbortMigration{Prefix: mv.Prefix}
 	case 1:
 		return &machine.SetPolicy{Policy: engine.Policy{Prefix: mv.Prefix, Mode: pick(t, []engine.Mode{mv.From, mv.To, mv.To}, "mode")}, Now: coin.Draw(t, "now")}
 	case 2:
 		return &machine.DeletePolicy{Prefix: mv.Prefix, Now: coin.Draw(t, "now")}
 	case 3:
-		return &machine.FinishMove{Prefix: mv.Prefix, Version: mv.Version + 1}
+		return &machine.FinishMigration{Prefix: mv.Prefix, Version: mv.Version + 1}
 	}
-	return &machine.FinishMove{Prefix: mv.Prefix, Version: mv.Version}
+	return &machine.FinishMigration{Prefix: mv.Prefix, Version: mv.Version}
 }
 
 func (g *generator) fleet(t *rapid.T) machine.Command {
@@ -153,10 +153,10 @@ func topologyOf(m *machine.Machine) topologyView {
 	return topologyView{Efficiency: m.Efficiency(), last: m.LastToken(), policies: policies.All()}
 }
 
-func (v topologyView) move(prefix string) *machine.Move {
-	for i := range v.Moves {
-		if v.Moves[i].Prefix == prefix {
-			return &v.Moves[i]
+func (v topologyView) move(prefix string) *machine.Migration {
+	for i := range v.Migrations {
+		if v.Migrations[i].Prefix == prefix {
+			return &v.Migrations[i]
 		}
 	}
 	return nil
@@ -185,12 +185,12 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 	case *machine.DeletePolicy:
 		c.hit(done, "policy: deleted")
 		c.hit(result.Code == machine.NotHeld, "policy: not there")
-		c.hit(result.Code == machine.Moving && v.move(command.Prefix) == nil, "policy: refused, a move is under way above it")
+		c.hit(result.Code == machine.Migrating && v.move(command.Prefix) == nil, "policy: refused, a move is under way above it")
 		c.changedPolicy(command.Prefix, v, now, result, events)
-	case *machine.AbortMove:
+	case *machine.AbortMigration:
 		c.hit(done, "move: aborted")
 		c.hit(done && v.move(command.Prefix).Version > 0 && now.has(command.Prefix), "move: aborted, keeps a policy")
-	case *machine.FinishMove:
+	case *machine.FinishMigration:
 		c.finished(command, v, now, result)
 	case *machine.SetFleet:
 		c.hit(result.Code == machine.Outdated, "fleet: outdated")
@@ -230,7 +230,7 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine.Result, events []machine.Event) {
 	old, mv := v.move(prefix), now.move(prefix)
 	c.hit(result.Code == machine.Outdated, "policy: outdated")
-	c.hit(result.Code == machine.Moving && old != nil, "move: other direction refused")
+	c.hit(result.Code == machine.Migrating && old != nil, "move: other direction refused")
 	c.hit(result.Code == machine.Exhausted, "move: exhausted")
 	c.hit(old != nil && mv != nil && !old.Now && mv.Now, "move: hastened")
 	if result.Code != machine.Done {
@@ -273,7 +273,7 @@ func (v topologyView) movesAbove(prefix string) bool {
 	return false
 }
 
-func (c *cases) finished(command *machine.FinishMove, v, now topologyView, result machine.Result) {
+func (c *cases) finished(command *machine.FinishMigration, v, now topologyView, result machine.Result) {
 	mv := v.move(command.Prefix)
 	c.hit(result.Code == machine.Busy, "move: busy")
 	c.hit(result.Code == machine.Outdated, "move: other version")

@@ -14,7 +14,7 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// enqueueTimeout bounds how long the engine may take to accept an entry.
+// enqueueTimeout bounds the time until the Raft library accepts an entry.
 const enqueueTimeout = 5 * time.Second
 
 type (
@@ -28,7 +28,7 @@ type outcome struct {
 	err    error
 }
 
-// flight is the entry that was proposed last.
+// flight is the last proposed entry.
 type flight struct {
 	*batch
 	data     []byte
@@ -50,7 +50,7 @@ func (f *flight) answer(results []machine.Result, err error) {
 }
 
 // committer commits operations to the log. proposer.Queue decides what goes into
-// an entry; committer adds the lock, the goroutine and the engine.
+// an entry; committer adds the lock, the goroutine and the Raft library.
 type committer struct {
 	node     *Node
 	wake     chan struct{} // has room for one
@@ -68,7 +68,7 @@ func newCommitter(n *Node) *committer {
 }
 
 // drain prevents further proposals and waits for the entry in flight, so that
-// its callers are answered: an engine that shuts down may drop it.
+// its callers are answered: the Raft library may drop it on shutdown.
 func (c *committer) drain(limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -116,8 +116,8 @@ func (c *committer) enqueue(term *leadership, command machine.Command) (reply ch
 	return reply, ok
 }
 
-// wait waits for the outcome of an operation. Nothing waits for a future of the
-// engine directly, because that can hang on shutdown (hashicorp/raft 498).
+// wait waits for the outcome of an operation. Nothing waits for a future of the Raft
+// library directly, because it can hang on shutdown (hashicorp/raft 498).
 func (c *committer) wait(ctx context.Context, reply chan outcome) (machine.Result, error) {
 	select {
 	case out := <-reply:
@@ -130,8 +130,8 @@ func (c *committer) wait(ctx context.Context, reply chan outcome) (machine.Resul
 	}
 }
 
-// run is the only goroutine that proposes. Close does not wait for it: it may
-// hang in the engine.
+// run is the only goroutine that proposes. Close does not wait for it: it may hang in the
+// Raft library.
 func (c *committer) run() {
 	for {
 		c.gather()
@@ -166,8 +166,8 @@ func (c *committer) next(term *leadership) (*batch, []operation) {
 }
 
 // gather yields as long as that adds operations to the queue. The callers of the
-// last entry are often about to send the next request; otherwise the first of
-// them would travel alone and all others wait for two entries.
+// last entry are often about to send the next request. Without gather the first of them
+// would get an entry of its own, and all others would wait for two entries.
 func (c *committer) gather() {
 	for seen := 0; ; runtime.Gosched() {
 		c.mu.Lock()
@@ -209,7 +209,7 @@ func (c *committer) propose(term *leadership, f *flight) {
 }
 
 // applied answers the operations of an entry as soon as this node's machine has
-// applied it, before the engine reports the commit.
+// applied it, before the Raft library reports the commit.
 func (c *committer) applied(data []byte, results []machine.Result) {
 	if f := c.inFlight(data); f != nil {
 		f.answer(results, nil)
@@ -217,7 +217,7 @@ func (c *committer) applied(data []byte, results []machine.Result) {
 }
 
 // inFlight returns the flight of an entry; nil if this node did not propose it.
-// The engine passes the machine the same bytes that were proposed.
+// The Raft library passes the proposed bytes to the machine without copying them.
 func (c *committer) inFlight(data []byte) *flight {
 	if f := c.sent.Load(); f != nil && &f.data[0] == &data[0] {
 		return f

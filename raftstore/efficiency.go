@@ -10,20 +10,19 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Efficiency returns what the log knows of the efficiency mode, as this node has
-// applied it.
+// Efficiency returns the state of efficiency mode that this node has applied.
 func (n *Node) Efficiency() (e machine.Efficiency) {
 	n.fsm.Read(func(m *machine.Machine) { e = m.Efficiency() })
 	return e
 }
 
-// SetFleet sets the Redis nodes of the efficiency mode. The first fleet takes
-// effect at once; another one when FinishFleet is called. The present fleet ends
-// a change that was begun. If version is not 0 the topology must have it, else
-// ErrVersion. now does not wait for the leases of the old fleet, force does not
-// need its nodes.
+// SetFleet sets the Redis nodes of efficiency mode. The first fleet takes effect at once,
+// a later one when FinishFleet is called. Setting the current fleet cancels a change in
+// progress. If version is not 0 and the topology has another version, SetFleet returns
+// ErrVersion. With now the change does not wait for the leases of the old fleet, with
+// force it does not need the old nodes.
 func (n *Node) SetFleet(ctx context.Context, f engine.Fleet, version uint64, now, force bool) (uint64, error) {
-	f.Addresses = slices.Sorted(slices.Values(f.Addresses)) // everyone numbers the nodes alike
+	f.Addresses = slices.Sorted(slices.Values(f.Addresses)) // all processes number the nodes in this order
 	v, err := n.change(ctx, &machine.SetFleet{Fleet: f, Version: version, Now: now, Force: force})
 	if err != nil {
 		return 0, fmt.Errorf("set fleet: %w", err)
@@ -31,8 +30,8 @@ func (n *Node) SetFleet(ctx context.Context, f engine.Fleet, version uint64, now
 	return v, nil
 }
 
-// FinishFleet completes the change of fleet that began with this version. A
-// change that is not under way any more counts as finished.
+// FinishFleet completes the change of fleet that this version started. A change that is
+// no longer in progress counts as finished.
 func (n *Node) FinishFleet(ctx context.Context, version uint64) error {
 	if _, err := n.change(ctx, &machine.FinishFleet{Version: version}); err != nil {
 		return fmt.Errorf("finish the change of fleet: %w", err)
@@ -40,9 +39,9 @@ func (n *Node) FinishFleet(ctx context.Context, version uint64) error {
 	return nil
 }
 
-// AssignRange assigns a fresh range of tokens to a member of the fleet that has
-// no state. join is the nonce that was put on it. It returns ErrVersion if the
-// fleet has no such member, and ErrNotReady before Reconcile.
+// AssignRange assigns a fresh range of tokens to a Redis node without state. join is the
+// join nonce on that node. It returns ErrVersion if the fleet has no such node, and
+// ErrNotReady before Reconcile.
 func (n *Node) AssignRange(ctx context.Context, member, join string) (machine.Range, error) {
 	result, _, err := n.propose(ctx, &machine.AssignRange{Member: member, Join: join})
 	if err == nil {
@@ -54,8 +53,8 @@ func (n *Node) AssignRange(ctx context.Context, member, join string) (machine.Ra
 	return *result.Range, nil
 }
 
-// RaiseCeiling raises the largest token that the Redis nodes may accept. A
-// ceiling that is not above the present one changes nothing.
+// RaiseCeiling raises the largest token that the Redis nodes may accept. It never lowers
+// it.
 func (n *Node) RaiseCeiling(ctx context.Context, to fencing.Token) error {
 	if _, err := n.change(ctx, &machine.RaiseCeiling{To: to}); err != nil {
 		return fmt.Errorf("raise the ceiling of tokens: %w", err)
@@ -72,17 +71,16 @@ func (n *Node) Reconcile(ctx context.Context, version uint64, ceiling fencing.To
 	return nil
 }
 
-// FinishReconcile lets efficiency locks be granted. version is what a quorum of
-// the Redis nodes has reached, at least that of the Reconcile.
+// FinishReconcile allows grants in efficiency mode. version is the version that a quorum of
+// the Redis nodes has reached, at least the version of the Reconcile.
 func (n *Node) FinishReconcile(ctx context.Context, version uint64) error {
 	if _, err := n.change(ctx, &machine.FinishReconcile{Version: version}); err != nil {
-		return fmt.Errorf("finish to reconcile with the Redis nodes: %w", err)
+		return fmt.Errorf("finish reconciling with the Redis nodes: %w", err)
 	}
 	return nil
 }
 
-// SetMemberAPI records where the API of a member is reached; an empty address
-// removes the record.
+// SetMemberAPI sets the API address of a member. An empty address removes it.
 func (n *Node) SetMemberAPI(ctx context.Context, id, address string) error {
 	if _, err := n.change(ctx, &machine.SetMemberAPI{ID: id, Address: address}); err != nil {
 		return fmt.Errorf("set the API address of member %s: %w", id, err)
@@ -90,8 +88,8 @@ func (n *Node) SetMemberAPI(ctx context.Context, id, address string) error {
 	return nil
 }
 
-// MemberAPI returns where the API of a member is reached, as this node has
-// applied it; "" if that is not known.
+// MemberAPI returns the API address of a member as applied by this node, or "" if it is
+// unknown.
 func (n *Node) MemberAPI(id string) (address string) {
 	n.fsm.Read(func(m *machine.Machine) { address = m.MemberAPI(id) })
 	return address

@@ -12,37 +12,37 @@ import (
 )
 
 var (
-	// ErrBusy: too many operations wait for the log. Nothing has happened; slow
-	// down and try again. It matches engine.ErrUnavailable.
+	// ErrBusy: too many operations wait for the log. The call had no effect; slow down
+	// and try again. It matches engine.ErrUnavailable.
 	ErrBusy = fmt.Errorf("%w: too many operations are waiting, slow down", engine.ErrUnavailable)
-	// ErrStopped: the node has stopped, or is stopping. It matches
-	// engine.ErrUncertain: an operation under way may have taken effect.
+	// ErrStopped: the node has stopped or is stopping. It matches engine.ErrUncertain: an
+	// operation in progress may have taken effect.
 	ErrStopped = fmt.Errorf("%w: the node has stopped", engine.ErrUncertain)
 	// ErrConfig: a Config breaks a rule, which the error names.
 	ErrConfig = transport.ErrConfig
-	// ErrBootstrapped: the node is part of a cluster already.
+	// ErrBootstrapped: the node already belongs to a cluster.
 	ErrBootstrapped = errors.New("node already belongs to a cluster")
-	// ErrBehind: a node that is to vote has not caught up with the log yet. Try
-	// again when it has.
+	// ErrBehind: a node cannot become a voter before it has caught up with the log. Try
+	// again later.
 	ErrBehind = errors.New("node has not caught up")
-	// ErrForgotten: a node that the cluster counts as a voter has lost its
-	// folder, and with it what it voted for. Remove it from the cluster, then
-	// join. It matches engine.ErrInvalid.
-	ErrForgotten = fmt.Errorf("%w: node has forgotten its votes", engine.ErrInvalid)
-	// ErrStranger: a node that asks to join has a history, and is no member of
-	// this cluster. Empty its folder, then join. It matches engine.ErrInvalid.
-	ErrStranger = fmt.Errorf("%w: node is no member, and its folder is not empty", engine.ErrInvalid)
-	// errExhausted: nothing has happened, nor ever will.
+	// ErrForgotten: a node that the cluster counts as a voter has lost its data folder,
+	// and with it its votes. Remove it from the cluster, then let it join. It matches
+	// engine.ErrInvalid.
+	ErrForgotten = fmt.Errorf("%w: node has lost its votes", engine.ErrInvalid)
+	// ErrStranger: a joining node has data but is not a member of this cluster. Empty its
+	// data folder, then let it join. It matches engine.ErrInvalid.
+	ErrStranger = fmt.Errorf("%w: node is not a member, and its data folder is not empty", engine.ErrInvalid)
+	// errExhausted: the call had no effect, and repeating it will not help.
 	errExhausted = fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", engine.ErrUnavailable, fencing.MaxToken)
-	// ErrSnapshot: bytes are no snapshot that can be restored.
+	// ErrSnapshot: bytes are not a snapshot that can be restored.
 	ErrSnapshot = errors.New("not a usable snapshot")
 )
 
-// NotLeaderError says that another node leads, or none. Nothing has happened:
-// ask the leader, or again when there is one. It matches engine.ErrUnavailable.
+// NotLeaderError reports that this node is not the leader. The call had no effect: call
+// the leader, or try again when there is one. It matches engine.ErrUnavailable.
 type NotLeaderError struct {
-	Node    string // the one that was asked
-	Leader  string // empty if it knows none
+	Node    string // the node that was called
+	Leader  string // empty if unknown
 	Address string // of the leader
 }
 
@@ -57,8 +57,8 @@ func (e *NotLeaderError) Error() string {
 // Is makes errors.Is match engine.ErrUnavailable.
 func (e *NotLeaderError) Is(target error) bool { return target == engine.ErrUnavailable }
 
-// proposalError says what an error of the engine means for what was proposed.
-// Only where the engine certainly did not append it has nothing happened.
+// proposalError converts an error of the Raft library. The proposal had no effect only if
+// the library certainly did not append it.
 func (n *Node) proposalError(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
@@ -72,7 +72,7 @@ func (n *Node) proposalError(err error) error {
 func (n *Node) notLeader() error {
 	address, id := n.raft.LeaderWithID()
 	e := &NotLeaderError{Node: n.config.ID}
-	if string(id) != n.config.ID { // else it leads, and is not ready
+	if string(id) != n.config.ID { // otherwise it leads, but is not ready
 		e.Leader, e.Address = string(id), string(address)
 	}
 	return e

@@ -58,7 +58,7 @@ func (t *leadership) renew(id engine.SessionID, incarnation uint64) bool {
 	return t.lessor.Renew(now, id, incarnation)
 }
 
-// left returns the time that a session has left. A nil leadership knows none.
+// left returns the remaining TTL of a session, 0 for a nil leadership.
 func (t *leadership) left(id engine.SessionID) time.Duration {
 	if t == nil {
 		return 0
@@ -69,8 +69,7 @@ func (t *leadership) left(id engine.SessionID) time.Duration {
 	return t.lessor.Left(now, id)
 }
 
-// applied follows a command that the machine has applied. The caller holds
-// fsm.mu.
+// applied updates the deadlines after a command was applied. The caller holds fsm.mu.
 func (t *leadership) applied(c machine.Command, result machine.Result, events []machine.Event) {
 	if t == nil || !lessor.Affects(c, events) {
 		return
@@ -110,7 +109,7 @@ func (t *leadership) failed(commands []machine.Command) {
 	t.notify()
 }
 
-// expireSessions commits what is due until the leadership is over.
+// expireSessions commits the commands that are due, until the leadership is over.
 func (n *Node) expireSessions(t *leadership) {
 	timer := time.NewTimer(lessor.Idle)
 	defer timer.Stop()
@@ -152,7 +151,7 @@ func (n *Node) commitAll(t *leadership, commands []machine.Command) (failed []ma
 	return failed
 }
 
-// watchLeadership follows the engine until the node stops.
+// watchLeadership follows the leadership changes of the Raft library until the node stops.
 func (n *Node) watchLeadership() {
 	for {
 		select {
@@ -169,30 +168,30 @@ func (n *Node) watchLeadership() {
 	}
 }
 
-// takeOver makes a node that the engine has elected serve: Lead is committed,
-// which ends whatever former leaders decided, then every session has its full
-// time again, then calls are let in. It gives up when the engine does. A node
-// that has not caught up was elected by nobody but its own past.
+// takeOver makes an elected node serve. It commits Lead, which voids the decisions of former
+// leaders, gives every session its full TTL again, and then accepts calls. It stops when
+// the node loses the leadership. A node that has not caught up does not serve: it was
+// elected under an outdated configuration.
 func (n *Node) takeOver() {
 	n.leadMu.Lock()
 	defer n.leadMu.Unlock()
 	n.retire()
 	n.progress.Reset()
 	if n.CatchingUp() {
-		n.logger.Error("does not lead: it has not caught up since it joined")
+		n.logger.Error("elected, but does not serve: it has not caught up since it joined")
 		return
 	}
 	for n.raft.State() == raft.Leader {
 		sent := n.config.Clock.Now()
 		result, err := n.committer.commit(context.Background(), nil, &machine.Lead{})
 		if err == nil && n.serve(result.Generation, sent) {
-			n.logger.Info("leads", "generation", result.Generation, "term", n.raft.CurrentTerm())
+			n.logger.Info("became leader", "generation", result.Generation, "term", n.raft.CurrentTerm())
 			return
 		}
 		if errors.Is(err, ErrStopped) {
 			return
 		}
-		n.logger.Warn("cannot lead yet", "error", err)
+		n.logger.Warn("cannot serve as leader yet", "error", err)
 		select {
 		case <-time.After(lessor.RetryPause):
 		case <-n.stopped:
@@ -201,9 +200,9 @@ func (n *Node) takeOver() {
 	}
 }
 
-// serve begins a leadership, unless the machine has seen another since. The
-// deadlines begin before the first call is let in, and under the lock of the
-// machine, so that no command is applied between the two.
+// serve starts a leadership, unless the machine has applied another Lead since. The
+// deadlines start before the first call is accepted, and under the lock of the machine,
+// so that no command is applied in between.
 func (n *Node) serve(generation uint64, sent engine.Instant) (serves bool) {
 	n.fsm.Read(func(m *machine.Machine) {
 		if m.Generation() != generation {
@@ -222,7 +221,7 @@ func (n *Node) stepDown() {
 	n.leadMu.Lock()
 	defer n.leadMu.Unlock()
 	if n.retire() {
-		n.logger.Info("leads no more")
+		n.logger.Info("lost leadership")
 	}
 }
 
@@ -236,9 +235,9 @@ func (n *Node) retire() bool {
 	return true
 }
 
-// renew extends a session by its TTL, in memory. Only a node that can prove that
-// it leads may promise time: a leader whose last proof is too old first commits a
-// barrier, one for all renewals of that moment.
+// renew extends a session by its TTL, in memory. Only a node with a fresh proof of
+// leadership may do that: a leader whose last proof is too old first commits a barrier,
+// shared by concurrent renewals.
 func (n *Node) renew(ctx context.Context, id engine.SessionID, incarnation uint64) error {
 	term := n.leading.Load()
 	if term == nil {
@@ -266,7 +265,7 @@ func (n *Node) extend(term *leadership, id engine.SessionID, incarnation uint64)
 const (
 	// LeaderTimeout bounds the wait of AwaitLeader: about two elections.
 	LeaderTimeout = 3 * time.Second
-	// leaderPoll is the time between two looks at who leads.
+	// leaderPoll is the time between two checks for a leader.
 	leaderPoll = 10 * time.Millisecond
 )
 

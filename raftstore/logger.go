@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// engineLogger passes what the engine logs on to slog.
+// engineLogger forwards log messages of the Raft library to slog.
 func engineLogger(logger *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Output: io.Discard, Level: hclog.Off})
 	l.RegisterSink(&slogSink{logger: logger})
@@ -22,7 +22,7 @@ var levels = map[hclog.Level]slog.Level{
 	hclog.Trace: slog.LevelDebug - 4, hclog.Debug: slog.LevelDebug, hclog.Info: slog.LevelInfo, hclog.Warn: slog.LevelWarn, hclog.Error: slog.LevelError,
 }
 
-// Accept is called by the engine's logger.
+// Accept implements hclog.SinkAdapter.
 func (s *slogSink) Accept(name string, level hclog.Level, message string, args ...any) {
 	to := levels[level]
 	if !s.logger.Enabled(context.Background(), to) {

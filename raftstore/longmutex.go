@@ -2,20 +2,19 @@ package raftstore
 
 import "sync"
 
-// longMutex is a lock that is held while waiting for the log or the engine. It is a
-// channel, not a mutex: in a bubble of testing/synctest time stands still while
-// anyone waits for a mutex, so that what its holder waits for never comes. The
-// zero value is free.
+// longMutex is a mutex that is held while waiting for the log or the Raft library. It is a
+// channel, because in a synctest bubble time does not advance while a goroutine waits for
+// a sync.Mutex. The zero value is unlocked.
 type longMutex struct {
 	once sync.Once
 	held chan struct{}
 }
 
-// Lock waits until the longMutex is free and takes it.
+// Lock locks the mutex.
 func (b *longMutex) Lock() {
 	b.once.Do(func() { b.held = make(chan struct{}, 1) })
 	b.held <- struct{}{}
 }
 
-// Unlock frees it.
+// Unlock unlocks the mutex.
 func (b *longMutex) Unlock() { <-b.held }

@@ -12,71 +12,67 @@ import (
 )
 
 const (
-	// maxLag is how many entries a node may be behind and still be made a
-	// voter.
+	// maxLag is the maximum number of entries that a new voter may be behind.
 	maxLag = 64
-	// catchUpPause is the time between two looks at whether a node has caught
-	// up.
+	// catchUpPause is the time between two checks whether a node has caught up.
 	catchUpPause = 20 * time.Millisecond
 )
 
-// Member is a node as the cluster knows it.
+// Member is a member of the cluster.
 type Member struct {
 	ID      string
 	Address string
-	// Voter: it counts towards a majority. A node that has just joined does
-	// not.
+	// Voter is true if the node counts towards a majority. A node that has just joined
+	// does not.
 	Voter bool
-	// Lag is how many entries of the leader's log it does not have. Only the
-	// leader's Status tells it, and only of nodes that it has heard of since it
-	// leads: LagKnown.
+	// Lag is the number of entries of the leader's log that the node does not have. Only
+	// the leader knows it, and only for nodes that have answered it (LagKnown).
 	Lag      uint64
 	LagKnown bool
 }
 
-// Joiner is a node that asks to be let in.
+// Joiner is a node that wants to join.
 type Joiner struct {
 	ID      string
 	Address string
-	// Remembers: it has the log and the votes that it had. A node on an empty
-	// folder does not, and is not let in while the cluster counts it as a
-	// voter. One that remembers is let in only if it is a member: else what it
-	// remembers is another cluster, or a time before it was removed.
+	// Remembers is true if the node still has its log and its votes. A node with an
+	// empty data folder does not, and is refused while the cluster counts it as a voter.
+	// A node with data is admitted only if it is a member: otherwise its data is from
+	// another cluster, or from before it was removed.
 	Remembers bool
 }
 
-// Membership is what a joining node asks of the leader: a *Node in this
-// process, or the way to one.
+// Membership has the calls of a joining node to the leader: a *Node in this process, or a
+// client of a remote one.
 type Membership interface {
-	// AddLearner makes a node receive the log without a vote. It returns an
-	// index that the node must reach before it may vote. ErrForgotten says that
-	// the node is a voter, and does not remember what it voted for, ErrStranger
-	// that it remembers, and is no member.
+	// AddLearner adds a node that receives the log without a vote. It returns the index
+	// that the node must apply before it may vote. ErrForgotten means that the node is a
+	// voter that has lost its votes, ErrStranger that it has data but is not a member.
 	AddLearner(ctx context.Context, j Joiner) (index uint64, err error)
-	// Promote gives a learner that has applied so much a vote.
+	// Promote makes a learner that has applied this index a voter.
 	Promote(ctx context.Context, id string, applied uint64) error
-	// Remove takes a node out of the cluster.
+	// Remove removes a node from the cluster.
 	Remove(ctx context.Context, id string) error
 }
 
 var _ Membership = (*Node)(nil)
 
-// Bootstrap begins a cluster of this node alone; others join it. It is called
-// once in the life of a cluster, on one node; ErrBootstrapped says that this was
-// done before, and is safe to ignore.
+// Bootstrap creates a cluster of this node alone; others join it. Call it once per
+// cluster, on one node. ErrBootstrapped means that this was done before and can be
+// ignored.
 //
-// There is no way to begin with several voters: one of them that has lost its
-// folder could not be told from one that is new.
+// A cluster cannot start with several voters: a voter that lost its data folder could not
+// be distinguished from a new one.
 func (n *Node) Bootstrap() error {
 	if n.CatchingUp() {
-		return fmt.Errorf("bootstrap: %w: it was let in, and has not caught up; join again", ErrBootstrapped)
+		return fmt.Errorf("bootstrap: %w: the node has joined but has not caught up; join again", ErrBootstrapped)
 	}
 	c := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(n.ID()), Address: raft.ServerAddress(n.Address())}}}
 	err := n.wait(context.Background(), n.raft.BootstrapCluster(c))
 	if errors.Is(err, raft.ErrCantBootstrap) {
 		err = ErrBootstrapped
 		if len(n.Members()) == 0 {
-			err = fmt.Errorf("%w: it was interrupted when it began one; empty its folder", ErrBootstrapped)
+			err = fmt.Errorf("%w: an earlier bootstrap was interrupted; empty the data folder", ErrBootstrapped)
 		}
 	}
 	if err != nil {
@@ -86,9 +82,9 @@ func (n *Node) Bootstrap() error {
 	return nil
 }
 
-// Join brings this node, which is new, into the cluster of the leader: first
-// without a vote, and with one when it has caught up. A node that voted with an
-// empty log would make the cluster count on what it does not have.
+// Join makes this node join the cluster of the leader, first without a vote, and as a voter
+// when it has caught up. A voter with an empty log would count towards a majority without
+// having the data.
 func (n *Node) Join(ctx context.Context, leader Membership) error {
 	remembers := n.admission.remembers()
 	index, err := leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), Remembers: remembers})
@@ -99,12 +95,12 @@ func (n *Node) Join(ctx context.Context, leader Membership) error {
 		if err := n.catchUp.begin(index); err != nil {
 			return fmt.Errorf("join: %w", err)
 		}
-		n.admission.follow() // that it has no vote was committed after its start
+		n.admission.follow() // the leader has committed, after the start of this node, that it has no vote
 	}
 	for {
 		applied := n.raft.AppliedIndex()
 		if applied >= index {
-			if err := n.catchUp.finish(); err != nil { // a voter may have to vote at once
+			if err := n.catchUp.finish(); err != nil { // a voter may have to vote immediately
 				return fmt.Errorf("join: %w", err)
 			}
 			err := leader.Promote(ctx, n.ID(), applied)
@@ -125,8 +121,8 @@ func (n *Node) Join(ctx context.Context, leader Membership) error {
 	}
 }
 
-// AddLearner makes a node receive the log without a vote. This node must lead.
-// A node that votes and remembers keeps its vote.
+// AddLearner adds a node that receives the log without a vote. This node must lead. A
+// voter that still has its votes stays a voter.
 func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	n.memberMu.Lock()
 	defer n.memberMu.Unlock()
@@ -138,7 +134,7 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	case voter && !j.Remembers:
 		return 0, forgottenVoter(j.ID)
 	case j.Remembers && m.ID == "":
-		return 0, fmt.Errorf("add %s: %w: its folder is of another cluster, or of a time before it was removed; "+
+		return 0, fmt.Errorf("add %s: %w: its data folder is from another cluster, or from before it was removed; "+
 			"stop it, empty its folder and join again", j.ID, ErrStranger)
 	case voter && m.Address == j.Address:
 		return n.raft.LastIndex(), nil
@@ -147,15 +143,15 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	if err := n.wait(ctx, f); err != nil {
 		return 0, fmt.Errorf("add %s: %w", j.ID, n.proposalError(err))
 	}
-	// The engine leaves a voter a voter. A promotion whose caller did not wait
-	// may have come first.
+	// The Raft library does not demote a voter. An earlier promotion whose caller did not
+	// wait may have been committed first.
 	if _, voter := n.voter(j.ID); voter && !j.Remembers {
 		return 0, forgottenVoter(j.ID)
 	}
 	return f.Index(), nil
 }
 
-// voter finds a member, and whether it has a vote.
+// voter returns a member, and whether it is a voter.
 func (n *Node) voter(id string) (Member, bool) {
 	for _, m := range n.Members() {
 		if m.ID == id {
@@ -166,11 +162,11 @@ func (n *Node) voter(id string) (Member, bool) {
 }
 
 func forgottenVoter(id string) error {
-	return fmt.Errorf("add %s: %w: the cluster counts it as a voter, and its folder is empty; run `leased cluster remove %s`, then let it join",
+	return fmt.Errorf("add %s: %w: the cluster counts it as a voter, but its data folder is empty; run `leased cluster remove %s`, then let it join",
 		id, ErrForgotten, id)
 }
 
-// Promote gives a learner a vote. This node must lead.
+// Promote makes a learner a voter. This node must lead.
 func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
 	n.memberMu.Lock()
 	defer n.memberMu.Unlock()
@@ -193,8 +189,8 @@ func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
 	return fmt.Errorf("promote %s: %w: no such member; add it first", id, engine.ErrInvalid)
 }
 
-// Remove takes a node out of the cluster, dead or alive. This node must lead. A
-// leader that removes itself leads no more; the others elect one.
+// Remove removes a node from the cluster, whether it runs or not. This node must lead. A
+// leader that removes itself steps down, and the others elect a new one.
 func (n *Node) Remove(ctx context.Context, id string) error {
 	n.memberMu.Lock()
 	defer n.memberMu.Unlock()
@@ -207,8 +203,8 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// Leave takes this node out of the cluster for good. It goes on running, without
-// a part in anything: stop it and empty its folder.
+// Leave removes this node from the cluster for good. The node keeps running without a
+// function: stop it and empty its data folder.
 func (n *Node) Leave(ctx context.Context, leader Membership) error {
 	if err := leader.Remove(ctx, n.ID()); err != nil {
 		return fmt.Errorf("leave: %w", err)
@@ -216,8 +212,8 @@ func (n *Node) Leave(ctx context.Context, leader Membership) error {
 	return nil
 }
 
-// Stop hands leadership over, if this node leads others, and closes the node. A
-// handover that fails, or takes longer than ctx, does not keep it from closing.
+// Stop transfers leadership, if this node leads others, and closes the node. It closes the
+// node even if the transfer fails or ctx ends.
 func (n *Node) Stop(ctx context.Context) error {
 	others := 0
 	for _, m := range n.Members() {
@@ -227,15 +223,15 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 	if others > 0 && n.Leads() {
 		if err := n.Transfer(ctx, ""); err != nil {
-			n.logger.Warn("stops without a handover", "error", err)
+			n.logger.Warn("stopping without a transfer of leadership", "error", err)
 		}
 	}
 	return n.Close()
 }
 
-// Transfer hands leadership over to the follower that is most up to date, or to
-// the one with this ID. It stops serving first: nothing is promised while two
-// nodes may believe that they lead. If that fails it serves on.
+// Transfer transfers leadership to the most up-to-date follower, or to the node with this
+// ID. It stops serving first, so that no promise is made while two nodes may believe that
+// they lead. If the transfer fails, it serves again.
 func (n *Node) Transfer(ctx context.Context, to string) error {
 	n.leadMu.Lock()
 	led := n.retire()
@@ -263,9 +259,9 @@ func (n *Node) Transfer(ctx context.Context, to string) error {
 	return fmt.Errorf("transfer leadership: %w", err)
 }
 
-// Members are the nodes of the cluster, as this node knows them.
+// Members returns the members of the cluster that this node knows.
 func (n *Node) Members() []Member {
-	future := n.raft.GetConfiguration() // answers at once
+	future := n.raft.GetConfiguration() // returns immediately
 	if future.Error() != nil {
 		return nil
 	}
@@ -276,7 +272,7 @@ func (n *Node) Members() []Member {
 	return members
 }
 
-// wait waits for the engine, but not longer than ctx or the node.
+// wait waits for a future, until ctx ends or the node stops.
 func (n *Node) wait(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
@@ -290,7 +286,7 @@ func (n *Node) wait(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// futureFunc is a call that blocks, as a future.
+// futureFunc turns a blocking call into a future.
 type futureFunc func() error
 
 // Error makes the call.

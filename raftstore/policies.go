@@ -13,9 +13,9 @@ var (
 	// ErrVersion: the topology has changed since it was read, or the change that
 	// the call names is not under way. Read it again.
 	ErrVersion = errors.New("topology has another version")
-	// ErrMoving: a move is under way that the call does not fit to. Wait for it,
+	// ErrMigrating: a move is under way that the call does not fit to. Wait for it,
 	// or abort it first.
-	ErrMoving = errors.New("a move between modes is under way")
+	ErrMigrating = errors.New("a move between modes is under way")
 	// ErrNotReady: the service has not caught up with the Redis nodes yet. It
 	// matches engine.ErrUnavailable.
 	ErrNotReady = fmt.Errorf("%w: the service has not caught up with the Redis nodes", engine.ErrUnavailable)
@@ -36,7 +36,7 @@ func (n *Node) Policies(ctx context.Context, c Consistency) (policies engine.Pol
 // A policy that changes the mode of its locks begins a move: they are not granted
 // until the move is complete. now does not wait for leases to end. During a move
 // SetPolicy may be called again for the same mode; for the other one it returns
-// ErrMoving.
+// ErrMigrating.
 func (n *Node) SetPolicy(ctx context.Context, p engine.Policy, version uint64, now bool) (uint64, error) {
 	v, err := n.change(ctx, &machine.SetPolicy{Policy: p, Version: version, Now: now})
 	return v, describePolicy("set", p.Prefix, err)
@@ -49,18 +49,18 @@ func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, 
 	return v, describePolicy("delete", prefix, orMissing(err, fmt.Sprintf("no policy for %q; see 'leased policy show'", prefix)))
 }
 
-// AbortMove ends the move of a prefix: its locks keep the mode that they had. It
+// AbortMigration ends the move of a prefix: its locks keep the mode that they had. It
 // returns engine.ErrNotHeld if the prefix is not moving.
-func (n *Node) AbortMove(ctx context.Context, prefix string) (uint64, error) {
-	v, err := n.change(ctx, &machine.AbortMove{Prefix: prefix})
+func (n *Node) AbortMigration(ctx context.Context, prefix string) (uint64, error) {
+	v, err := n.change(ctx, &machine.AbortMigration{Prefix: prefix})
 	return v, describePolicy("abort the move of", prefix, orMissing(err, fmt.Sprintf("no move of %q is under way; see 'leased policy show'", prefix)))
 }
 
-// FinishMove completes the move that began with this version. It returns
+// FinishMigration completes the move that began with this version. It returns
 // engine.ErrHeld while locks that move to the efficiency mode are held. A move
 // that is not under way any more counts as finished.
-func (n *Node) FinishMove(ctx context.Context, prefix string, version uint64) error {
-	_, err := n.change(ctx, &machine.FinishMove{Prefix: prefix, Version: version})
+func (n *Node) FinishMigration(ctx context.Context, prefix string, version uint64) error {
+	_, err := n.change(ctx, &machine.FinishMigration{Prefix: prefix, Version: version})
 	return describePolicy("finish the move of", prefix, err)
 }
 
@@ -113,8 +113,8 @@ func changeError(result machine.Result) error {
 		return fmt.Errorf("%w: %q must be released first", engine.ErrHeld, string(result.Resource))
 	case machine.NotHeld:
 		return fmt.Errorf("%w: there is no such policy or move", engine.ErrNotHeld)
-	case machine.Moving:
-		return fmt.Errorf("%w: from %s to %s; wait for it, or abort it first", ErrMoving, result.Mode, result.Next)
+	case machine.Migrating:
+		return fmt.Errorf("%w: from %s to %s; wait for it, or abort it first", ErrMigrating, result.Mode, result.Next)
 	case machine.NotReady:
 		return fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Exhausted:

@@ -83,7 +83,7 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		return engine.Grant{}, &engine.ModeError{Resource: result.Resource, Want: engine.Correctness, Have: result.Mode}
 	case machine.NotReady:
 		return engine.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
-	case machine.Moving:
+	case machine.Migrating:
 		return engine.Grant{}, &engine.MigratingError{Resource: result.Resource, From: result.Mode, To: result.Next}
 	}
 	return engine.Grant{}, fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)

@@ -34,7 +34,7 @@ func moveToEfficiency(t *testing.T, n *Node, prefix string) {
 	t.Helper()
 	version, err := n.SetPolicy(testContext(t), engine.Policy{Prefix: prefix, Mode: engine.Efficiency}, 0, true)
 	require.NoError(t, err)
-	require.NoError(t, n.FinishMove(testContext(t), prefix, version))
+	require.NoError(t, n.FinishMigration(testContext(t), prefix, version))
 }
 
 func TestPoliciesAreVersioned(t *testing.T) {
@@ -47,11 +47,11 @@ func TestPoliciesAreVersioned(t *testing.T) {
 		_, err = n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 7, false)
 		require.ErrorIs(t, err, ErrVersion)
 		_, err = n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, false)
-		require.ErrorIs(t, err, ErrMoving)
+		require.ErrorIs(t, err, ErrMigrating)
 		require.ErrorContains(t, err, "abort it first")
-		require.ErrorIs(t, n.FinishMove(ctx, "fast/", 2), ErrVersion)
-		require.NoError(t, n.FinishMove(ctx, "fast/", 1))
-		require.NoError(t, n.FinishMove(ctx, "fast/", 1), "it is finished")
+		require.ErrorIs(t, n.FinishMigration(ctx, "fast/", 2), ErrVersion)
+		require.NoError(t, n.FinishMigration(ctx, "fast/", 1))
+		require.NoError(t, n.FinishMigration(ctx, "fast/", 1), "it is finished")
 		policies, version, err := n.Policies(ctx, Linearizable)
 		require.NoError(t, err)
 		require.Equal(t, uint64(2), version)
@@ -73,7 +73,7 @@ func TestPoliciesAreVersioned(t *testing.T) {
 		require.ErrorIs(t, err, ErrVersion)
 		_, err = n.DeletePolicy(ctx, "none/", 0, false)
 		require.ErrorIs(t, err, engine.ErrNotHeld)
-		_, err = n.AbortMove(ctx, "fast/")
+		_, err = n.AbortMigration(ctx, "fast/")
 		require.ErrorIs(t, err, engine.ErrNotHeld)
 		c.agree()
 	})
@@ -109,15 +109,15 @@ func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 		expecting.Mode = engine.Efficiency
 		_, err = waiter.Acquire(ctx, expecting)
 		require.Equal(t, want, err)
-		require.ErrorIs(t, n.FinishMove(ctx, "a/", version), engine.ErrHeld)
-		require.Equal(t, 1, n.Efficiency().Moves[0].Holders)
+		require.ErrorIs(t, n.FinishMigration(ctx, "a/", version), engine.ErrHeld)
+		require.Equal(t, 1, n.Efficiency().Migrations[0].Holders)
 
 		_, err = n.SetPolicy(ctx, policy, 0, true)
 		require.NoError(t, err)
 		err = <-lost
 		require.ErrorIs(t, err, engine.ErrTaken)
 		require.ErrorContains(t, err, "moved the lock")
-		_, err = n.AbortMove(ctx, "a/")
+		_, err = n.AbortMigration(ctx, "a/")
 		require.NoError(t, err)
 		_, err = waiter.Acquire(ctx, request)
 		require.NoError(t, err)
@@ -137,8 +137,8 @@ func TestAWaiterLooksForAMoveBeforeItWaits(t *testing.T) {
 		}
 		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "a", Mode: engine.Efficiency}, 0, false)
 		require.NoError(t, err)
-		require.Equal(t, machine.Moving, missed().Code)
-		require.NoError(t, n.FinishMove(ctx, "a", version))
+		require.Equal(t, machine.Migrating, missed().Code)
+		require.NoError(t, n.FinishMigration(ctx, "a", version))
 		require.Equal(t, machine.WrongMode, missed().Code)
 	})
 }
@@ -272,7 +272,7 @@ func TestARestoreForgetsNoToken(t *testing.T) {
 
 		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Correctness}, 0, true)
 		require.NoError(t, err)
-		require.NoError(t, n.FinishMove(ctx, "fast/", version))
+		require.NoError(t, n.FinishMigration(ctx, "fast/", version))
 		later, err := openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "fast/x"))
 		require.NoError(t, err)
 		assigned, err := n.AssignRange(ctx, "r1:6379", "nonce")

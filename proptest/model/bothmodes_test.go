@@ -140,10 +140,10 @@ func TestModelMigrations(t *testing.T) {
 	does(model.Done, model.WasCancelled)(m.SetPolicy(efficiency, 0, false))
 	does(model.Moving)(m.Acquire(me, want(2, engine.Exclusive, "a")))
 	does(model.Moving)(m.SetPolicy(correctness, 0, false))
-	does(model.Busy)(m.FinishMove("a", 1))
+	does(model.Busy)(m.FinishMigration("a", 1))
 	does(model.Done, model.WasReleased)(m.Release(me, 1))
-	does(model.Outdated)(m.FinishMove("a", 2))
-	does(model.Done)(m.FinishMove("a", 1))
+	does(model.Outdated)(m.FinishMigration("a", 2))
+	does(model.Done)(m.FinishMigration("a", 1))
 	does(model.WrongMode)(m.Acquire(me, want(2, engine.Exclusive, "a")))
 	require.Equal(t, model.Redis{Floor: 1, Ceiling: 1 + step, Fresh: true}, m.Redis())
 
@@ -158,7 +158,7 @@ func TestModelMigrations(t *testing.T) {
 
 	// Back to correctness: tokens continue above the range.
 	does(model.Done)(m.SetPolicy(correctness, 0, false))
-	does(model.Done)(m.FinishMove("a", 6))
+	does(model.Done)(m.FinishMigration("a", 6))
 	require.Equal(t, 2+2*step, does(model.Granted, model.WasGranted)(m.Acquire(me, want(3, engine.Exclusive, "a"))).Token)
 
 	// A restored log must be reconciled with the nodes first.

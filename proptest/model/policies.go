@@ -226,9 +226,9 @@ func (m *Model) breakAll(prefix string) {
 	m.grantWaiters(freed...)
 }
 
-// AbortMove aborts a migration. Its locks keep their mode and policy. A prefix without a
+// AbortMigration aborts a migration. Its locks keep their mode and policy. A prefix without a
 // policy gets one if the next shorter prefix has another mode or is migrating.
-func (m *Model) AbortMove(prefix string) (Outcome, []Event) {
+func (m *Model) AbortMigration(prefix string) (Outcome, []Event) {
 	r := m.rules[prefix]
 	if r == nil || r.migration == nil {
 		return m.is(NotHeld), nil
@@ -241,9 +241,9 @@ func (m *Model) AbortMove(prefix string) (Outcome, []Event) {
 	return m.changed(), nil
 }
 
-// FinishMove completes the migration that began with this version: its locks get the new
+// FinishMigration completes the migration that began with this version: its locks get the new
 // mode.
-func (m *Model) FinishMove(prefix string, version uint64) (Outcome, []Event) {
+func (m *Model) FinishMigration(prefix string, version uint64) (Outcome, []Event) {
 	r := m.rules[prefix]
 	switch {
 	case (r == nil || r.migration == nil) && version <= m.version:

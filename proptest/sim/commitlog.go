@@ -103,7 +103,7 @@ func (l *commitLog) after(m *machine.Machine, c machine.Command, result machine.
 			}
 		case *machine.RaiseFloor:
 			l.checker.RaiseFloor(result.Token)
-		case *machine.FinishMove, *machine.Reconcile:
+		case *machine.FinishMigration, *machine.Reconcile:
 			l.checker.RaiseFloor(m.LastToken())
 		case *machine.AssignRange:
 			r := result.Range

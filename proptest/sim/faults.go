@@ -45,7 +45,7 @@ func (w *World) inject(f Fault) {
 		done = w.disturb(f, d)
 	case Depose, ChangeMembers, RestoreBackup:
 		done = w.injectCluster(f, d)
-	case MoveLocks, AbortMove, ChangeFleet, EmptyFleet, CrashAtAction, StaleTopology:
+	case MoveLocks, AbortMigration, ChangeFleet, EmptyFleet, CrashAtAction, StaleTopology:
 		done = w.injectService(f, c, d)
 	default:
 		done = w.partition(f, c, node, d)

@@ -34,7 +34,7 @@ func TestEveryKindOfFaultIsCounted(t *testing.T) {
 				faults[0].At = time.Minute
 			case kind == ChangeFleet: // to another fleet
 				faults[0].Other = 1
-			case kind == AbortMove, kind == CrashAtAction: // there must be a migration, which waits for the leases to expire
+			case kind == AbortMigration, kind == CrashAtAction: // there must be a migration, which waits for the leases to expire
 				begin := Fault{Kind: MoveLocks, At: f.At - 100*time.Millisecond, Size: 4}
 				faults[0].Size = int(fleet.FinishMigration)
 				faults, want = append([]Fault{begin}, faults...), 2
@@ -83,7 +83,7 @@ func TestFaultsWithoutEffectAreNotCounted(t *testing.T) {
 		"change of members, requested twice":    {Correctness, 3, []Fault{at(5, ChangeMembers), at(6, ChangeMembers)}, 1},
 		"restore without a backup":              {Correctness, 3, []Fault{at(0, RestoreBackup)}, 0},
 		"change to the current fleet":           {Service, 3, []Fault{at(5, ChangeFleet, between(1, 0))}, 0},
-		"abort without a migration":             {Service, 3, []Fault{at(5, AbortMove)}, 0},
+		"abort without a migration":             {Service, 3, []Fault{at(5, AbortMigration)}, 0},
 		"stale topology that stays stale":       {Service, 3, []Fault{at(5, StaleTopology), at(6, StaleTopology)}, 1},
 		"crash at an action that never happens": {Service, 3, []Fault{at(20, CrashAtAction, size(int(fleet.FinishFleet)))}, 0},
 		"deposed before there is a leader":      {Correctness, 3, []Fault{at(0, Depose)}, 0},

@@ -127,7 +127,7 @@ func (e *execution) do(a fleet.Action, done func(bool)) {
 	case fleet.RaiseCeiling:
 		c = &machine.RaiseCeiling{To: a.Ceiling}
 	case fleet.FinishMigration:
-		c = &machine.FinishMove{Prefix: a.Prefix, Version: a.Version}
+		c = &machine.FinishMigration{Prefix: a.Prefix, Version: a.Version}
 	case fleet.FinishFleet:
 		c = &machine.FinishFleet{Version: a.Version}
 	default:

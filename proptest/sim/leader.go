@@ -168,7 +168,7 @@ func (l *leadership) applied(c machine.Command, result machine.Result, events []
 		l.checkDeadlines()
 	}
 	for _, e := range events {
-		answered := machine.Result{Code: machine.Moving} // released, or its lock migrates
+		answered := machine.Result{Code: machine.Migrating} // released, or its lock migrates
 		switch e.Type {
 		case machine.EventGranted:
 			answered = machine.Result{Code: machine.Granted, Token: e.Token, Slot: e.Slot, Mode: e.Mode}

@@ -63,9 +63,9 @@ func (w *World) change(f Fault) {
 	switch f.Kind {
 	case MoveLocks:
 		w.moveLocks(r.machine, f, now)
-	case AbortMove:
-		if moves := r.machine.Moves(); len(moves) > 0 {
-			w.command(f.Kind, &machine.AbortMove{Prefix: moves[f.Target%len(moves)].Prefix})
+	case AbortMigration:
+		if moves := r.machine.Migrations(); len(moves) > 0 {
+			w.command(f.Kind, &machine.AbortMigration{Prefix: moves[f.Target%len(moves)].Prefix})
 		}
 	case ChangeFleet:
 		size := min([]int{1, 3, 5}[f.Target%3], (len(w.redises)-1)/2*2+1)
@@ -178,8 +178,8 @@ func (w *World) unfinished() string {
 		return "a change of the fleet"
 	case !state.Ready:
 		return "a reconciliation"
-	case len(state.Moves) > 0:
-		return "the migration of " + state.Moves[0].Prefix
+	case len(state.Migrations) > 0:
+		return "the migration of " + state.Migrations[0].Prefix
 	}
 	return ""
 }

@@ -90,7 +90,7 @@ const (
 	ChangeMembers                   // a member is removed and added again later
 	RestoreBackup                   // an operator restores an older state
 	MoveLocks                       // a policy change migrates locks to the other mode
-	AbortMove                       // a migration is aborted
+	AbortMigration                       // a migration is aborted
 	ChangeFleet                     // to other Redis servers
 	EmptyFleet                      // all Redis servers of the fleet lose their data at once
 	CrashAtAction                   // the leader crashes at its next action of a kind
@@ -195,7 +195,7 @@ func (f Fault) size(r *rand.Rand) int {
 }
 
 // changes are the actions of the operator of a Service, and faults during them.
-var changes = []FaultKind{MoveLocks, MoveLocks, MoveLocks, AbortMove, ChangeFleet, EmptyFleet, EmptyNode, CrashNode, CrashAtAction, CrashAtAction, StaleTopology}
+var changes = []FaultKind{MoveLocks, MoveLocks, MoveLocks, AbortMigration, ChangeFleet, EmptyFleet, EmptyNode, CrashNode, CrashAtAction, CrashAtAction, StaleTopology}
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 

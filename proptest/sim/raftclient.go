@@ -150,7 +150,7 @@ func (m *raftClient) acquire(a *attempt) {
 			if id == m.id {
 				m.replaceSession()
 			}
-		case machine.Moving, machine.NotReady, machine.WrongMode: // prevent a late copy from being granted
+		case machine.Migrating, machine.NotReady, machine.WrongMode: // prevent a late copy from being granted
 			m.denied(a)
 			m.release(a)
 		default:

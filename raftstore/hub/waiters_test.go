@@ -76,7 +76,7 @@ func TestMigrationEndsWaits(t *testing.T) {
 	require.Equal(t, machine.Done, r.apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency}}).Code)
 	result, err := requireEnded(t, w)
 	require.NoError(t, err)
-	require.Equal(t, machine.Moving, result.Code)
+	require.Equal(t, machine.Migrating, result.Code)
 }
 
 func TestLeaveEndsARegistration(t *testing.T) {

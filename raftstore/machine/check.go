@@ -63,7 +63,7 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 			return fmt.Errorf("attempt %d has the slot %d of %d", r.nonce, r.slot, r.permits)
 		case slices.ContainsFunc(r.resources, func(name fencing.Resource) bool { return m.modeOf(name) != engine.Correctness }):
 			return fmt.Errorf("attempt %d has a lock in efficiency mode", r.nonce)
-		case r.token == fencing.None && slices.ContainsFunc(r.resources, m.isMoving):
+		case r.token == fencing.None && slices.ContainsFunc(r.resources, m.isMigrating):
 			return fmt.Errorf("attempt %d waits for a lock in a migration", r.nonce)
 		}
 		orders[r.order] = true

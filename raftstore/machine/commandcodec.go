@@ -24,8 +24,8 @@ const (
 	opEndSessions
 	opSetPolicy
 	opDeletePolicy
-	opAbortMove
-	opFinishMove
+	opAbortMigration
+	opFinishMigration
 	opSetFleet
 	opFinishFleet
 	opAssignRange

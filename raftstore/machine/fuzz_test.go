@@ -250,7 +250,7 @@ func impossible(t require.TestingT) map[string][]byte {
 	})
 	add("waiter for a lock that is moving", func(m *Machine) {
 		m.policies = m.policies.With(engine.Policy{Prefix: "a", Mode: engine.Correctness, Next: engine.Efficiency})
-		m.moves["a"] = &move{version: 1, target: engine.Policy{Prefix: "a", Mode: engine.Efficiency}}
+		m.migrations["a"] = &migration{version: 1, target: engine.Policy{Prefix: "a", Mode: engine.Efficiency}}
 	})
 	addTopology(add)
 	add("request that is not valid", func(m *Machine) { holder(m).resources = []fencing.Resource{"a", "a"} })
@@ -268,19 +268,19 @@ func impossible(t require.TestingT) map[string][]byte {
 // addTopology adds impossible topologies. The locks of "m" are moving from
 // correctness to efficiency, those of "f" back.
 func addTopology(add func(name string, breakIt func(m *Machine))) {
-	add("move without an entry", func(m *Machine) { m.moves["q"] = m.moves["m"] })
-	add("entry without a move", func(m *Machine) { delete(m.moves, "m") })
+	add("move without an entry", func(m *Machine) { m.migrations["q"] = m.migrations["m"] })
+	add("entry without a move", func(m *Machine) { delete(m.migrations, "m") })
 	add("move to the same mode", func(m *Machine) {
 		m.policies = m.policies.With(engine.Policy{Prefix: "m", Mode: engine.Correctness, Next: engine.Correctness})
 	})
-	add("move of a later version", func(m *Machine) { m.moves["m"].version = m.version + 1 })
-	add("move of version 0", func(m *Machine) { m.moves["m"].version = 0 })
-	add("move to a policy of another mode", func(m *Machine) { m.moves["m"].target.Mode = engine.Correctness })
-	add("move to a policy of another prefix", func(m *Machine) { m.moves["m"].target.Prefix = "n" })
-	add("move to a policy that moves", func(m *Machine) { m.moves["m"].target.Next = engine.Correctness })
-	add("move from a policy of another mode", func(m *Machine) { m.moves["f"].before.Mode = engine.Correctness })
-	add("move that deletes nothing", func(m *Machine) { m.moves["f"].existed = false })
-	add("move whose holders were broken and hold", func(m *Machine) { m.moves["m"].now = true })
+	add("move of a later version", func(m *Machine) { m.migrations["m"].version = m.version + 1 })
+	add("move of version 0", func(m *Machine) { m.migrations["m"].version = 0 })
+	add("move to a policy of another mode", func(m *Machine) { m.migrations["m"].target.Mode = engine.Correctness })
+	add("move to a policy of another prefix", func(m *Machine) { m.migrations["m"].target.Prefix = "n" })
+	add("move to a policy that moves", func(m *Machine) { m.migrations["m"].target.Next = engine.Correctness })
+	add("move from a policy of another mode", func(m *Machine) { m.migrations["f"].before.Mode = engine.Correctness })
+	add("move that deletes nothing", func(m *Machine) { m.migrations["f"].existed = false })
+	add("move whose holders were broken and hold", func(m *Machine) { m.migrations["m"].now = true })
 	add("fleet of two", func(m *Machine) { m.fleet.Addresses = m.fleet.Addresses[:2] })
 	add("next fleet is the present one", func(m *Machine) { m.nextFleet = m.fleet })
 	add("next fleet of a later version", func(m *Machine) { m.nextVersion = m.version + 1 })

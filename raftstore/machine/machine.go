@@ -29,9 +29,9 @@ type Machine struct {
 	lastToken  fencing.Token
 	order      uint64 // the last number given to a request, a delay or an incarnation
 	policies   engine.Policies
-	version    uint64            // of the topology: policies, moves, fleet and readiness
-	moves      map[string]*move  // by the prefix of their policy
-	memberAPI  map[string]string // the API addresses of the members, by ID
+	version    uint64                // of the topology: policies, migrations, fleet and readiness
+	migrations map[string]*migration // by the prefix of their policy
+	memberAPI  map[string]string     // the API addresses of the members, by ID
 	efficiency
 	sessions map[engine.SessionID]*session
 	locks    map[fencing.Resource]*lock
@@ -45,7 +45,7 @@ type Machine struct {
 // New returns an empty machine.
 func New() *Machine {
 	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
-		moves: map[string]*move{}, memberAPI: map[string]string{}}
+		migrations: map[string]*migration{}, memberAPI: map[string]string{}}
 }
 
 // Apply applies a command. The events are valid until the next Apply.

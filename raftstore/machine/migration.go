@@ -8,10 +8,10 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// move is a migration in progress. It affects the locks whose longest matching policy is
+// migration is a migration in progress. It affects the locks whose longest matching policy is
 // the one for its prefix. They are not granted in either mode. The policy has the old
 // mode as Mode and the new mode as Next.
-type move struct {
+type migration struct {
 	version uint64 // that started it
 	now     bool
 	delete  bool          // the policy is removed when the migration is complete
@@ -37,13 +37,13 @@ type Migration struct {
 
 // Migrations returns the migrations in progress, by prefix.
 func (m *Machine) Migrations() []Migration {
-	var moves []Migration
-	for _, prefix := range sortedKeys(m.moves) {
-		mv, entry := m.moves[prefix], m.entry(prefix)
-		moves = append(moves, Migration{Prefix: prefix, From: entry.Mode, To: entry.Next, Version: mv.version, Now: mv.now,
+	var list []Migration
+	for _, prefix := range sortedKeys(m.migrations) {
+		mv, entry := m.migrations[prefix], m.entry(prefix)
+		list = append(list, Migration{Prefix: prefix, From: entry.Mode, To: entry.Next, Version: mv.version, Now: mv.now,
 			Delete: mv.delete, Holders: len(m.closedLocks(prefix))})
 	}
-	return moves
+	return list
 }
 
 func (c *SetPolicy) apply(m *Machine) Result {
@@ -52,13 +52,13 @@ func (c *SetPolicy) apply(m *Machine) Result {
 	}
 	p := c.Policy
 	entry, existed := m.lookup(p.Prefix)
-	if mv := m.moves[p.Prefix]; mv != nil {
+	if mv := m.migrations[p.Prefix]; mv != nil {
 		if p.Mode != entry.Next {
 			return m.movingResult(p.Prefix)
 		}
 		if mv.delete || mv.target != p {
 			mv.delete, mv.target = false, p
-			m.policies = m.policies.With(movingEntry(p, entry.Mode))
+			m.policies = m.policies.With(migratingEntry(p, entry.Mode))
 			m.version++
 		}
 		m.hasten(p.Prefix, mv, c.Now)
@@ -73,7 +73,7 @@ func (c *SetPolicy) apply(m *Machine) Result {
 		m.version++
 		return Result{Code: Done, Version: m.version}
 	}
-	return m.beginMove(p.Prefix, movingEntry(p, from), &move{target: p, before: entry, existed: existed}, c.Now)
+	return m.beginMigration(p.Prefix, migratingEntry(p, from), &migration{target: p, before: entry, existed: existed}, c.Now)
 }
 
 func (c *DeletePolicy) apply(m *Machine) Result {
@@ -84,7 +84,7 @@ func (c *DeletePolicy) apply(m *Machine) Result {
 	case !existed:
 		return Result{Code: NotHeld, Version: m.version}
 	}
-	if mv := m.moves[c.Prefix]; mv != nil {
+	if mv := m.migrations[c.Prefix]; mv != nil {
 		if !mv.delete {
 			return m.movingResult(c.Prefix)
 		}
@@ -101,21 +101,21 @@ func (c *DeletePolicy) apply(m *Machine) Result {
 		m.version++
 		return Result{Code: Done, Version: m.version}
 	}
-	moving := movingEntry(entry, entry.Mode)
+	moving := migratingEntry(entry, entry.Mode)
 	moving.Next = to
-	return m.beginMove(c.Prefix, moving, &move{delete: true, before: entry, existed: true}, c.Now)
+	return m.beginMigration(c.Prefix, moving, &migration{delete: true, before: entry, existed: true}, c.Now)
 }
 
-// movingEntry returns the policy of locks that migrate from a mode to the mode of p. It
+// migratingEntry returns the policy of locks that migrate from a mode to the mode of p. It
 // has no lock delay, which efficiency mode does not support.
-func movingEntry(p engine.Policy, from engine.Mode) engine.Policy {
+func migratingEntry(p engine.Policy, from engine.Mode) engine.Policy {
 	p.Mode, p.Next, p.LockDelay = from, p.Mode, 0
 	return p
 }
 
-// beginMove stops grants of the locks of a prefix in both modes. Later tokens of
+// beginMigration stops grants of the locks of a prefix in both modes. Later tokens of
 // efficiency mode are above all tokens that this machine has granted.
-func (m *Machine) beginMove(prefix string, entry engine.Policy, mv *move, now bool) Result {
+func (m *Machine) beginMigration(prefix string, entry engine.Policy, mv *migration, now bool) Result {
 	if entry.Next == engine.Efficiency {
 		top := max(m.ceiling, m.lastToken)
 		if top > fencing.MaxToken-tokenStep {
@@ -125,7 +125,7 @@ func (m *Machine) beginMove(prefix string, entry engine.Policy, mv *move, now bo
 	}
 	m.version++
 	mv.version, mv.now = m.version, now
-	m.moves[prefix] = mv
+	m.migrations[prefix] = mv
 	m.policies = m.policies.With(entry)
 	if entry.Mode == engine.Correctness {
 		m.cancelWaiters(prefix)
@@ -137,7 +137,7 @@ func (m *Machine) beginMove(prefix string, entry engine.Policy, mv *move, now bo
 }
 
 // hasten sets now on a migration in progress.
-func (m *Machine) hasten(prefix string, mv *move, now bool) {
+func (m *Machine) hasten(prefix string, mv *migration, now bool) {
 	if !now || mv.now {
 		return
 	}
@@ -147,12 +147,12 @@ func (m *Machine) hasten(prefix string, mv *move, now bool) {
 }
 
 func (c *AbortMigration) apply(m *Machine) Result {
-	mv := m.moves[c.Prefix]
+	mv := m.migrations[c.Prefix]
 	if mv == nil {
 		return Result{Code: NotHeld, Version: m.version}
 	}
 	from := m.entry(c.Prefix).Mode
-	delete(m.moves, c.Prefix)
+	delete(m.migrations, c.Prefix)
 	if mv.existed {
 		m.policies = m.policies.With(mv.before)
 	} else {
@@ -163,7 +163,7 @@ func (c *AbortMigration) apply(m *Machine) Result {
 }
 
 func (c *FinishMigration) apply(m *Machine) Result {
-	mv := m.moves[c.Prefix]
+	mv := m.migrations[c.Prefix]
 	switch {
 	case mv == nil && c.Version <= m.version: // already finished, or aborted
 		return Result{Code: Done, Version: m.version}
@@ -181,7 +181,7 @@ func (c *FinishMigration) apply(m *Machine) Result {
 		}
 		m.lastToken = max(m.lastToken, m.ceiling)
 	}
-	delete(m.moves, c.Prefix)
+	delete(m.migrations, c.Prefix)
 	if mv.delete {
 		m.leaveTo(c.Prefix, to)
 	} else {
@@ -290,8 +290,8 @@ func (m *Machine) movingResult(prefix string) Result {
 	return Result{Code: Migrating, Mode: entry.Mode, Next: entry.Next, Version: m.version}
 }
 
-// isMoving reports whether a lock is changing its mode.
-func (m *Machine) isMoving(name fencing.Resource) bool {
+// isMigrating reports whether a lock is changing its mode.
+func (m *Machine) isMigrating(name fencing.Resource) bool {
 	return m.policies.For(name).Next != engine.AnyMode
 }
 
@@ -305,7 +305,7 @@ func (m *Machine) delayBefore(p engine.Policy) time.Duration {
 	if p.Next == engine.AnyMode {
 		return p.LockDelay
 	}
-	if mv := m.moves[p.Prefix]; mv.existed {
+	if mv := m.migrations[p.Prefix]; mv.existed {
 		return mv.before.LockDelay
 	}
 	return m.delayBefore(m.parent(p.Prefix))

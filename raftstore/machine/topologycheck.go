@@ -20,12 +20,12 @@ func (m *Machine) checkTopology() error {
 			continue
 		}
 		moving++
-		if err := m.checkMove(p, m.moves[p.Prefix]); err != nil {
+		if err := m.checkMigration(p, m.migrations[p.Prefix]); err != nil {
 			return fmt.Errorf("migration of %q: %w", p.Prefix, err)
 		}
 	}
-	if moving != len(m.moves) {
-		return fmt.Errorf("%d migrations, but %d policies are migrating", len(m.moves), moving)
+	if moving != len(m.migrations) {
+		return fmt.Errorf("%d migrations, but %d policies are migrating", len(m.migrations), moving)
 	}
 	if err := m.checkFleet(); err != nil {
 		return err
@@ -38,8 +38,8 @@ func (m *Machine) checkTopology() error {
 	return nil
 }
 
-// checkMove compares a migration with its policy.
-func (m *Machine) checkMove(entry engine.Policy, mv *move) error {
+// checkMigration compares a migration with its policy.
+func (m *Machine) checkMigration(entry engine.Policy, mv *migration) error {
 	switch {
 	case mv == nil:
 		return fmt.Errorf("is missing")

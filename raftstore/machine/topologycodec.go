@@ -9,9 +9,9 @@ func decodeTopologyCommand(r *reader, op byte) Command {
 		return &SetPolicy{Policy: r.policy(), Version: r.uint(), Now: r.bool()}
 	case opDeletePolicy:
 		return &DeletePolicy{Prefix: r.text(), Version: r.uint(), Now: r.bool()}
-	case opAbortMove:
+	case opAbortMigration:
 		return &AbortMigration{Prefix: r.text()}
-	case opFinishMove:
+	case opFinishMigration:
 		return &FinishMigration{Prefix: r.text(), Version: r.uint()}
 	case opSetFleet:
 		return &SetFleet{Fleet: r.fleet(), Version: r.uint(), Now: r.bool(), Force: r.bool()}
@@ -50,12 +50,12 @@ func (c *DeletePolicy) encode(w *writer) {
 }
 
 func (c *AbortMigration) encode(w *writer) {
-	w.byte(opAbortMove)
+	w.byte(opAbortMigration)
 	w.text(c.Prefix)
 }
 
 func (c *FinishMigration) encode(w *writer) {
-	w.byte(opFinishMove)
+	w.byte(opFinishMigration)
 	w.text(c.Prefix)
 	w.uint(c.Version)
 }

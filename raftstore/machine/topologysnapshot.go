@@ -3,9 +3,9 @@ package machine
 // topology encodes the migrations, efficiency mode and the members' addresses. The
 // policies and their version are encoded before.
 func (w *writer) topology(m *Machine) {
-	w.int(len(m.moves))
-	for _, prefix := range sortedKeys(m.moves) {
-		mv := m.moves[prefix]
+	w.int(len(m.migrations))
+	for _, prefix := range sortedKeys(m.migrations) {
+		mv := m.migrations[prefix]
 		w.text(prefix)
 		w.uint(mv.version)
 		w.bool(mv.now)
@@ -45,17 +45,17 @@ func (m *Machine) restoreTopology(r *reader) {
 	for i := range r.count() {
 		prefix := r.text()
 		if i > 0 && prefix <= last {
-			r.fail("moves are not in ascending order")
+			r.fail("migrations are not in ascending order")
 		}
 		last = prefix
-		mv := &move{version: r.max(maxCount), now: r.bool(), delete: r.bool()}
+		mv := &migration{version: r.max(maxCount), now: r.bool(), delete: r.bool()}
 		if !mv.delete {
 			mv.target = r.policy()
 		}
 		if mv.existed = r.bool(); mv.existed {
 			mv.before = r.policy()
 		}
-		m.moves[prefix] = mv
+		m.migrations[prefix] = mv
 	}
 	m.fleet = r.fleet()
 	if m.nextVersion = r.max(maxCount); m.nextVersion != 0 {

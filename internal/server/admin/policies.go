@@ -67,20 +67,15 @@ func policyError(err error) error {
 	switch {
 	case errors.Is(err, raftstore.ErrVersion):
 		return fmt.Errorf("%w: %w", wire.ErrOutdated, err)
-	case errors.Is(err, raftstore.ErrMoving), errors.Is(err, engine.ErrNotHeld):
-		return &invalidError{err}
+	case errors.Is(err, raftstore.ErrMigrating), errors.Is(err, engine.ErrNotHeld):
+		return invalid(err)
 	}
 	return err
 }
 
-// invalidError is an error that matches engine.ErrInvalid and nothing else.
-type invalidError struct{ err error }
-
-// Error returns the text.
-func (e *invalidError) Error() string { return e.err.Error() }
-
-// Is makes errors.Is match engine.ErrInvalid.
-func (e *invalidError) Is(target error) bool { return target == engine.ErrInvalid }
+// invalid returns an error with the text of err that matches engine.ErrInvalid and
+// nothing else.
+func invalid(err error) error { return fmt.Errorf("%w: %v", engine.ErrInvalid, err) }
 
 // DeletePolicy removes a policy. Like SetPolicy it may start a migration.
 func (s *Service) DeletePolicy(ctx context.Context, r *pb.DeletePolicyRequest) (*pb.DeletePolicyResponse, error) {
@@ -94,7 +89,7 @@ func (s *Service) DeletePolicy(ctx context.Context, r *pb.DeletePolicyRequest) (
 
 // AbortMigration ends the migration of a prefix. Its locks keep their mode.
 func (s *Service) AbortMigration(ctx context.Context, r *pb.AbortMigrationRequest) (*pb.AbortMigrationResponse, error) {
-	version, err := s.Router.Node.AbortMove(ctx, r.Prefix)
+	version, err := s.Router.Node.AbortMigration(ctx, r.Prefix)
 	if err != nil {
 		return nil, policyError(err)
 	}
@@ -112,7 +107,7 @@ func (s *Service) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (
 	for _, p := range policies.All() {
 		response.Policies = append(response.Policies, wire.FromPolicy(p))
 	}
-	for _, m := range s.Router.Node.Efficiency().Moves {
+	for _, m := range s.Router.Node.Efficiency().Migrations {
 		response.Migrations = append(response.Migrations, s.migration(m))
 	}
 	return response, nil
@@ -120,7 +115,7 @@ func (s *Service) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (
 
 // migrationOf returns the migration of a prefix, or nil if there is none.
 func (s *Service) migrationOf(prefix string) *pb.Migration {
-	for _, m := range s.Router.Node.Efficiency().Moves {
+	for _, m := range s.Router.Node.Efficiency().Migrations {
 		if m.Prefix == prefix {
 			return s.migration(m)
 		}
@@ -128,7 +123,7 @@ func (s *Service) migrationOf(prefix string) *pb.Migration {
 	return nil
 }
 
-func (s *Service) migration(m machine.Move) *pb.Migration {
+func (s *Service) migration(m machine.Migration) *pb.Migration {
 	step, _ := s.Keeper.Progress()
 	return &pb.Migration{Prefix: m.Prefix, From: wire.ModeText(m.From), To: wire.ModeText(m.To), Version: m.Version, Now: m.Now,
 		WaitingFor: step.Migrations[m.Prefix], Holders: int32(m.Holders)}

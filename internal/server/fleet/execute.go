@@ -72,7 +72,7 @@ func (e *execution) do(ctx context.Context, a Action) error {
 	case RaiseCeiling:
 		return e.log.RaiseCeiling(ctx, a.Ceiling)
 	case FinishMigration:
-		err := e.log.FinishMove(ctx, a.Prefix, a.Version)
+		err := e.log.FinishMigration(ctx, a.Prefix, a.Version)
 		if err == nil {
 			e.logger.Info("migration completed", "prefix", a.Prefix, "version", a.Version)
 		}
@@ -110,7 +110,7 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 		if err := e.backend.Advance(ctx, a.Node, a.Goal); err != nil {
 			return err
 		}
-		if len(e.state.Moves) > 0 || e.state.NextVersion != 0 {
+		if len(e.state.Migrations) > 0 || e.state.NextVersion != 0 {
 			e.logger.Info("Redis node has the new version", "node", address, "version", a.Goal.Version)
 		}
 	case Initialise:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
@@ -29,25 +30,11 @@ const (
 	stepTimeout = 10 * time.Second
 )
 
-// Log is the part of a raftstore.Node that a Keeper needs.
-type Log interface {
-	engine.TopologySource
-	Leads() bool
-	Efficiency() machine.Efficiency
-	SetFleet(ctx context.Context, f engine.Fleet, version uint64, now, force bool) (uint64, error)
-	FinishFleet(ctx context.Context, version uint64) error
-	FinishMove(ctx context.Context, prefix string, version uint64) error
-	AssignRange(ctx context.Context, member, join string) (machine.Range, error)
-	RaiseCeiling(ctx context.Context, to fencing.Token) error
-	Reconcile(ctx context.Context, version uint64, ceiling fencing.Token) error
-	FinishReconcile(ctx context.Context, version uint64) error
-}
-
 // Keeper brings the Redis nodes to the state that the log requires, while this
 // member leads: it recovers nodes that lost their state, and completes migrations
 // and changes of the fleet.
 type Keeper struct {
-	log        Log
+	log        *raftstore.Node
 	connection *Connection
 	seed       engine.Fleet
 	clock      engine.Clock
@@ -63,13 +50,13 @@ type Keeper struct {
 	// Used by the goroutine of Run only.
 	plan       *Plan
 	voters     map[string]bool // by address: whether the node voted at the last step
-	migrations []machine.Move
+	migrations []machine.Migration
 	warned     bool
 }
 
 // NewKeeper returns a Keeper. seed is the fleet of the configuration, which a log
 // without a fleet adopts; it may be zero.
-func NewKeeper(log Log, connection *Connection, seed engine.Fleet, clock engine.Clock, logger *slog.Logger) *Keeper {
+func NewKeeper(log *raftstore.Node, connection *Connection, seed engine.Fleet, clock engine.Clock, logger *slog.Logger) *Keeper {
 	return &Keeper{log: log, connection: connection, seed: seed, clock: clock, logger: logger, wake: make(chan struct{}, 1)}
 }
 
@@ -241,10 +228,10 @@ func (k *Keeper) report(state machine.Efficiency, nodes []Node) {
 			k.logger.Info("Redis node recovered", "node", address, "floor", uint64(nodes[i].Live.Floor))
 		}
 	}
-	for _, m := range state.Moves {
-		if !slices.ContainsFunc(k.migrations, func(o machine.Move) bool { return o.Prefix == m.Prefix && o.Version == m.Version }) {
+	for _, m := range state.Migrations {
+		if !slices.ContainsFunc(k.migrations, func(o machine.Migration) bool { return o.Prefix == m.Prefix && o.Version == m.Version }) {
 			k.logger.Info("migration started", "prefix", m.Prefix, "from", m.From.String(), "to", m.To.String(), "version", m.Version, "now", m.Now)
 		}
 	}
-	k.migrations = state.Moves
+	k.migrations = state.Migrations
 }

@@ -11,7 +11,7 @@ import (
 // migrateWithoutFleet completes migrations while there are no Redis nodes, and
 // therefore no leases in efficiency mode.
 func (d *decision) migrateWithoutFleet() {
-	for _, m := range d.state.Moves {
+	for _, m := range d.state.Migrations {
 		if m.Holders > 0 {
 			d.step.Migrations[m.Prefix] = holders(m.Holders)
 			continue
@@ -21,7 +21,7 @@ func (d *decision) migrateWithoutFleet() {
 }
 
 // migrate completes a migration, or records what it is waiting for.
-func (d *decision) migrate(m *machine.Move) {
+func (d *decision) migrate(m *machine.Migration) {
 	if m.From == engine.Correctness && m.Holders > 0 {
 		d.step.Migrations[m.Prefix] = holders(m.Holders)
 		return

@@ -117,7 +117,7 @@ func (p *Plan) Step(state machine.Efficiency, nodes []Node, now engine.Instant) 
 		d.reports = append(d.reports, nodes[i].Report)
 	}
 	d.decide()
-	step.Busy = len(step.Actions) > 0 || len(state.Moves) > 0 || !state.Next.IsZero() || state.NextVersion != 0 ||
+	step.Busy = len(step.Actions) > 0 || len(state.Migrations) > 0 || !state.Next.IsZero() || state.NextVersion != 0 ||
 		!state.Fleet.IsZero() && !state.Ready || len(p.joins) > 0
 	return step
 }
@@ -131,7 +131,7 @@ func (p *Plan) prune(state machine.Efficiency) {
 	for key := range p.reached {
 		over := key.version != state.NextVersion
 		if !key.fleet {
-			over = !slices.ContainsFunc(state.Moves, func(m machine.Move) bool { return m.Prefix == key.prefix && m.Version == key.version })
+			over = !slices.ContainsFunc(state.Migrations, func(m machine.Migration) bool { return m.Prefix == key.prefix && m.Version == key.version })
 		}
 		if over {
 			delete(p.reached, key)
@@ -182,8 +182,8 @@ func (d *decision) decide() {
 		d.finishReconcile()
 		return
 	}
-	for i := range d.state.Moves {
-		d.migrate(&d.state.Moves[i])
+	for i := range d.state.Migrations {
+		d.migrate(&d.state.Migrations[i])
 	}
 }
 
@@ -233,7 +233,7 @@ func (d *decision) finishReconcile() {
 
 // stall makes all migrations wait for the fleet.
 func (d *decision) stall(reason string) {
-	for _, m := range d.state.Moves {
+	for _, m := range d.state.Migrations {
 		d.step.Migrations[m.Prefix] = "efficiency mode to be ready: " + reason
 	}
 }

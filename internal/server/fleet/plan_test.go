@@ -53,18 +53,18 @@ func kinds(step fleet.Step) (list []fleet.Kind) {
 }
 
 func TestPlanStep(t *testing.T) {
-	leaving := machine.Move{Prefix: "p/", From: engine.Efficiency, To: engine.Correctness, Version: 7}
-	coming := machine.Move{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7}
+	leaving := machine.Migration{Prefix: "p/", From: engine.Efficiency, To: engine.Correctness, Version: 7}
+	coming := machine.Migration{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7}
 	with := func(s machine.Efficiency, changes ...func(*machine.Efficiency)) machine.Efficiency {
 		for _, change := range changes {
 			change(&s)
 		}
 		return s
 	}
-	migrating := func(m machine.Move) func(*machine.Efficiency) {
-		return func(s *machine.Efficiency) { s.Moves = []machine.Move{m} }
+	migrating := func(m machine.Migration) func(*machine.Efficiency) {
+		return func(s *machine.Efficiency) { s.Migrations = []machine.Migration{m} }
 	}
-	now := func(m machine.Move) machine.Move { m.Now = true; return m }
+	now := func(m machine.Migration) machine.Migration { m.Now = true; return m }
 	restored := func(s *machine.Efficiency) { s.Ready, s.Restored = false, true }
 	fresh := machine.Efficiency{Version: 1, Fleet: three, Fresh: true}
 	for _, c := range []struct {
@@ -103,13 +103,13 @@ func TestPlanStep(t *testing.T) {
 			want: []fleet.Kind{fleet.FinishMigration}},
 		{name: "to correctness, now, before a quorum", state: with(ready(7), migrating(now(leaving))), nodes: []fleet.Node{voter(7), lost(), lost()},
 			migration: "1 of 3 Redis nodes have the new version, 2 are needed"},
-		{name: "to efficiency, held", state: with(ready(7), migrating(machine.Move{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7, Holders: 3})),
+		{name: "to efficiency, held", state: with(ready(7), migrating(machine.Migration{Prefix: "p/", From: engine.Correctness, To: engine.Efficiency, Version: 7, Holders: 3})),
 			nodes: []fleet.Node{voter(7), voter(7), voter(7)}, migration: "3 holders to release"},
 		{name: "to efficiency", state: with(ready(7), migrating(coming)), nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.FinishMigration}},
 		{name: "to efficiency, floor on too few", state: with(ready(7), migrating(coming), func(s *machine.Efficiency) { s.Floor = 5 }),
 			nodes: []fleet.Node{voter(7), voter(7), lost()}, want: []fleet.Kind{fleet.Advance, fleet.Advance},
 			migration: "0 of 3 Redis nodes have the new version, 2 are needed"},
-		{name: "to efficiency, without a fleet", state: machine.Efficiency{Version: 7, Moves: []machine.Move{coming}}, want: []fleet.Kind{fleet.FinishMigration}},
+		{name: "to efficiency, without a fleet", state: machine.Efficiency{Version: 7, Migrations: []machine.Migration{coming}}, want: []fleet.Kind{fleet.FinishMigration}},
 		{name: "another fleet, before a quorum", state: with(ready(7), func(s *machine.Efficiency) { s.Next, s.NextVersion = other, 7 }),
 			nodes: []fleet.Node{voter(7), voter(6), lost()}, want: []fleet.Kind{fleet.Advance},
 			waiting: "the old fleet: 1 of 3 Redis nodes have the new version, 2 are needed"},
@@ -133,7 +133,7 @@ func TestPlanStep(t *testing.T) {
 // versions, and a new leader waits again.
 func TestPlanWaitsForLeases(t *testing.T) {
 	state := ready(7)
-	state.Moves = []machine.Move{{Prefix: "p/", From: engine.Efficiency, To: engine.Correctness, Version: 7}}
+	state.Migrations = []machine.Migration{{Prefix: "p/", From: engine.Efficiency, To: engine.Correctness, Version: 7}}
 	plan, nodes := fleet.NewPlan(), []fleet.Node{voter(7), voter(7), voter(7)}
 	step := plan.Step(state, []fleet.Node{voter(7), voter(6), voter(6)}, start)
 	require.Equal(t, []fleet.Kind{fleet.Advance, fleet.Advance}, kinds(step))
@@ -143,7 +143,7 @@ func TestPlanWaitsForLeases(t *testing.T) {
 	require.Equal(t, []fleet.Kind{fleet.FinishMigration}, kinds(plan.Step(state, nodes, met.Add(maxTTL))))
 	require.Empty(t, kinds(fleet.NewPlan().Step(state, nodes, met.Add(maxTTL))), "a new leader does not know that time")
 
-	state.Moves[0].Version, state.Version = 9, 9 // aborted and started again
+	state.Migrations[0].Version, state.Version = 9, 9 // aborted and started again
 	require.NotContains(t, kinds(plan.Step(state, nodes, met.Add(maxTTL))), fleet.FinishMigration)
 }
 
