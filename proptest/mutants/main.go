@@ -1,12 +1,11 @@
-// Command mutants shows that the tests can fail. It takes the known ways to be
-// wrong, each a small edit of the source, lays each over the tree with
-// go test -overlay, runs the test that must catch it, and prints a table. The
-// tree itself is not touched, and production code carries no switches.
+// Command mutants shows that the tests can fail. It applies known bugs, each a small edit
+// of the source, with go test -overlay, runs the test that must catch each of them, and
+// prints a table. The tree itself stays unchanged, and production code has no switches
+// for tests.
 //
-// It does not look for new mutants: a line that no mutant removes may still be
-// untested.
+// It does not generate mutants: a line that no mutant edits may still be untested.
 //
-//	go run ./proptest/mutants [-run regexp] [-group fast]
+//	go run ./proptest/mutants [-run regexp] [-group fast] [-parallel n]
 //
 // The mutants of a package are the files of a txtar archive, testdata/mutants.txtar,
 // beside the test that must catch them:
@@ -15,16 +14,19 @@
 //	what the edit breaks, in one line
 //	file: path/of/the/source.go
 //	test: -run 'TestName' ./package
-//	runs: 5 (how often the test may run until it catches it; 1 if left out)
-//	group: fast (make prop tries it, too: its test takes seconds, and needs no server)
+//	runs: 5 (how often the test may run until it catches the mutant; default 1)
+//	group: fast (make prop runs it, too: its test takes seconds and needs no server)
 //	--- old
 //	whole lines that occur in the file exactly once
 //	--- new
-//	the lines that stand there instead
+//	their replacement
 //
-// One mutant may have several pairs of old and new, and several "file:" lines,
-// each for the pairs that follow it. An edit that no longer fits the source is
-// an error, as is a mutant that no test catches.
+// A mutant may have several pairs of old and new, and several "file:" lines, each for the
+// pairs that follow it. An edit that no longer fits the source is an error, as is a mutant
+// that no test catches.
+//
+// Files, in reading order: main.go; mutant.go, which parses mutants and applies their
+// edits; trial.go, which runs their tests.
 package main
 
 import (
@@ -34,6 +36,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"text/tabwriter"
 )
 
@@ -41,14 +44,15 @@ func main() {
 	only := flag.String("run", "", "run only the mutants whose names match this regular expression")
 	group := flag.String("group", "", "run only the mutants of this group: fast")
 	list := flag.Bool("list", false, "list the mutants and check that they fit the source; run nothing")
+	parallel := flag.Int("parallel", 1, "number of mutants to try at the same time")
 	flag.Parse()
-	if err := run(*only, *group, *list); err != nil {
+	if err := run(*only, *group, *list, max(1, *parallel)); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only, group string, list bool) error {
+func run(only, group string, list bool, parallel int) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -57,56 +61,70 @@ func run(only, group string, list bool) error {
 	if err != nil {
 		return err
 	}
+	if len(mutants) == 0 {
+		return fmt.Errorf("no mutant matches %q in group %q", only, group)
+	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	defer out.Flush()
 	fmt.Fprintln(out, "MUTANT\tCAUGHT BY\tAFTER\tWHAT IT BREAKS")
-	ran, escaped := 0, 0
-	var errs []error
-	sound := map[string]error{} // what the tests say without a mutant
-	for _, m := range mutants {
-		ran++
-		if list {
-			fmt.Fprintf(out, "%s\t-\t-\t%s\n", m.Name, m.What)
-			continue
-		}
-		v, err := judge(m, sound)
-		switch {
-		case err != nil: // the others can still be tried
-			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
-			v.Caught = "ERROR"
-		case v.Caught == "":
-			escaped++
-			v.Caught = "NOTHING"
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", m.Name, v.Caught, v.After, m.What)
-		out.Flush()
-	}
-	if ran == 0 {
-		return fmt.Errorf("no mutant matches %q in group %q", only, group)
-	}
 	if list {
-		fmt.Fprintf(out, "%d mutants fit the source\n", ran)
+		for _, m := range mutants {
+			fmt.Fprintf(out, "%s\t-\t-\t%s\n", m.Name, m.What)
+		}
+		fmt.Fprintf(out, "%d mutants fit the source\n", len(mutants))
 		return nil
 	}
-	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped, %d could not be tried\n", ran, ran-escaped-len(errs), escaped, len(errs))
-	out.Flush()
+	return tryAll(out, mutants, parallel)
+}
+
+// tryAll tries mutants, some at the same time, and prints a line for each.
+func tryAll(out *tabwriter.Writer, mutants []mutant, parallel int) error {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var errs []error
+	escaped, failed := 0, 0
+	baselines := baselinesOf(mutants)
+	slots := make(chan struct{}, parallel)
+	for _, m := range mutants {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			v, err := verdict{}, baselines[strings.Join(m.Test, " ")]()
+			if err == nil {
+				v, err = try(m)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				failed++
+				errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
+				v.Caught = "ERROR"
+			case v.Caught == "":
+				escaped++
+				v.Caught = "NOTHING"
+			}
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", m.Name, v.Caught, v.After, m.What)
+			out.Flush()
+		})
+	}
+	wg.Wait()
+	fmt.Fprintf(out, "%d mutants, %d caught, %d escaped, %d could not be tried\n", len(mutants), len(mutants)-escaped-failed, escaped, failed)
 	if escaped > 0 {
-		errs = append(errs, fmt.Errorf("%d mutants escaped: each is a claim without a test", escaped))
+		errs = append(errs, fmt.Errorf("%d mutants escaped: no test covers what they break", escaped))
 	}
 	return errors.Join(errs...)
 }
 
-// judge tries a mutant whose test passes without it. Of each test that is found
-// out once.
-func judge(m mutant, sound map[string]error) (verdict, error) {
-	command := strings.Join(m.Test, " ")
-	err, known := sound[command]
-	if !known {
-		err = baseline(m)
-		sound[command] = err
+// baselinesOf returns, for each test command, a function that runs it once without a
+// mutant: a test that fails then catches nothing.
+func baselinesOf(mutants []mutant) map[string]func() error {
+	all := map[string]func() error{}
+	for _, m := range mutants {
+		command := strings.Join(m.Test, " ")
+		if all[command] == nil {
+			all[command] = sync.OnceValue(func() error { return baseline(m) })
+		}
 	}
-	if err != nil {
-		return verdict{}, err
-	}
-	return try(m)
+	return all
 }

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// mutant is one known way to be wrong.
+// mutant is one known bug.
 type mutant struct {
 	Name   string
-	Folder string            // the package that it is kept in
+	Folder string            // the package whose archive contains it
 	What   string            // what it breaks
 	Test   []string          // arguments of go test
-	Runs   int               // how often the test may run until it catches it
-	Group  string            // "fast" if make prop tries it, else empty
+	Runs   int               // how often the test may run until it catches the mutant
+	Group  string            // "fast" if make prop runs it, else empty
 	Files  map[string]string // the edited sources, by path
 }
 
@@ -85,7 +85,7 @@ func read(root fs.FS, folder string, s section) (mutant, error) {
 	m := mutant{Name: s.name, Folder: folder, Runs: 1, Files: map[string]string{}}
 	head, body, found := strings.Cut(s.text, "\n")
 	if !found {
-		return m, fmt.Errorf("it has one line only")
+		return m, fmt.Errorf("the mutant has only one line")
 	}
 	m.What = strings.TrimSpace(head)
 	var err error
@@ -99,7 +99,7 @@ func read(root fs.FS, folder string, s section) (mutant, error) {
 			file = strings.TrimSpace(value)
 		case key == "group":
 			if m.Group = strings.TrimSpace(value); m.Group != "fast" {
-				return m, fmt.Errorf("group: there is only \"fast\", not %q", m.Group)
+				return m, fmt.Errorf("group: %q is unknown, want \"fast\"", m.Group)
 			}
 		case key == "runs":
 			if m.Runs, err = strconv.Atoi(value); err != nil || m.Runs < 1 {
@@ -121,11 +121,11 @@ func read(root fs.FS, folder string, s section) (mutant, error) {
 				return m, err
 			}
 		case strings.TrimSpace(line) != "":
-			return m, fmt.Errorf("cannot read the line %q", line)
+			return m, fmt.Errorf("cannot parse the line %q", line)
 		}
 	}
 	if len(m.Test) == 0 || len(m.Files) == 0 {
-		return m, fmt.Errorf("it needs a test and an edit")
+		return m, fmt.Errorf("the mutant needs a test and an edit")
 	}
 	return m, nil
 }
@@ -141,7 +141,7 @@ func (m *mutant) edit(root fs.FS, file, old, replacement string) error {
 		source = string(data)
 	}
 	if n := strings.Count(source, old); n != 1 {
-		return fmt.Errorf("the edit no longer fits: its old text occurs %d times in %s, not once", n, file)
+		return fmt.Errorf("the edit does not fit: its old text occurs %d times in %s, want once", n, file)
 	}
 	if old == replacement {
 		return fmt.Errorf("the edit of %s changes nothing", file)
@@ -150,7 +150,7 @@ func (m *mutant) edit(root fs.FS, file, old, replacement string) error {
 	return nil
 }
 
-// upToNextPart cuts text before the next "--- old" or "file:" line.
+// upToNextPart splits text before the next "--- old" or "file:" line.
 func upToNextPart(text string) (part, rest string) {
 	for i := 0; i < len(text); {
 		line, _, _ := strings.Cut(text[i:], "\n")
@@ -173,7 +173,7 @@ func split(s string) ([]string, error) {
 		}
 	}
 	if strings.Count(s, "'")%2 == 1 {
-		return nil, fmt.Errorf("a quote is not closed in %q", s)
+		return nil, fmt.Errorf("unclosed quote in %q", s)
 	}
 	return words, nil
 }

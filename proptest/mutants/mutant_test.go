@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The mutants of this tree must fit its sources at every change, also when
-// nobody runs them.
+// The mutants of this tree must fit its sources.
 func TestAllMutantsFit(t *testing.T) {
 	mutants, err := find(os.DirFS("../.."), regexp.MustCompile(""), "")
 	require.NoError(t, err)
@@ -34,10 +33,10 @@ func TestRead(t *testing.T) {
 		{"no change", "strict\nfile: a/a.go\ntest: ./a\n--- old\nx >= 1 }\n--- new\nx >= 1 }\n", "changes nothing"},
 		{"no test", "strict\nfile: a/a.go\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", "needs a test"},
 		{"no such file", "strict\nfile: b.go\ntest: ./a\n--- old\nx >= 1 }\n--- new\nx > 1 }\n", "b.go"},
-		{"noise", "strict\nfile: a/a.go\nwhat?\n", "cannot read the line"},
+		{"noise", "strict\nfile: a/a.go\nwhat?\n", "cannot parse the line"},
 		{"runs", "strict\nruns: some\n", "not a number"},
-		{"group", "strict\ngroup: slow\n", "only"},
-		{"quote", "strict\ntest: -run 'X\n", "not closed"},
+		{"group", "strict\ngroup: slow\n", "unknown"},
+		{"quote", "strict\ntest: -run 'X\n", "unclosed quote"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +56,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestFindTakesAGroup(t *testing.T) {
+func TestFindByGroup(t *testing.T) {
 	text := "strict\nfile: a.go\ntest: ./a\n--- old\nx\n--- new\ny\n"
 	root := fstest.MapFS{"a.go": {Data: []byte("x\n")},
 		"testdata/mutants.txtar": {Data: []byte("-- slow --\n" + text + "-- quick --\nquick\ngroup: fast\n" + text[7:])}}
@@ -71,7 +70,7 @@ func TestFindTakesAGroup(t *testing.T) {
 	require.Len(t, mutants, 1)
 }
 
-func TestAnArchiveBeginsWithAName(t *testing.T) {
+func TestArchiveStartsWithAName(t *testing.T) {
 	root := fstest.MapFS{"testdata/mutants.txtar": {Data: []byte("a comment\n-- it-s --\n")}}
 	_, err := find(root, regexp.MustCompile(""), "")
 	require.ErrorContains(t, err, "-- name --")

@@ -17,13 +17,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the last column of the tables in README.md")
 
-// row is one line of the tables in README.md.
+// row is one row of the tables in README.md.
 type row struct {
 	line    int
 	measure string
 	mutants []string
 	caught  string
-	design  bool // of a table whose heading names a part of the design
+	design  bool // its table lists measures of the design
 }
 
 var quoted = regexp.MustCompile("`([^`]+)`")
@@ -40,7 +40,7 @@ func rows(t *testing.T) []row {
 			design = strings.Contains(line, "(design")
 		}
 		cells := strings.Split(strings.Trim(line, "|"), " | ")
-		if !strings.HasPrefix(line, "| ") || len(cells) != 3 || strings.TrimSpace(cells[0]) == "counter-measure" {
+		if !strings.HasPrefix(line, "| ") || len(cells) != 3 || strings.TrimSpace(cells[0]) == "safety measure" {
 			continue
 		}
 		r := row{line: i + 1, measure: strings.TrimSpace(cells[0]), caught: strings.TrimSpace(cells[2]), design: design}
@@ -63,8 +63,8 @@ func tree(t *testing.T) map[string]mutant {
 	return byName
 }
 
-// Every counter-measure of the design has a mutant, and make test fails with it.
-func TestEveryCounterMeasureHasAMutant(t *testing.T) {
+// Every safety measure of the design has a mutant, and make test fails with it.
+func TestEverySafetyMeasureHasAMutant(t *testing.T) {
 	known := tree(t)
 	measures := 0
 	for _, r := range rows(t) {
@@ -78,14 +78,14 @@ func TestEveryCounterMeasureHasAMutant(t *testing.T) {
 			require.True(t, ok, "README.md:%d names %s, which does not exist", r.line, name)
 			caught = append(caught, m)
 		}
-		require.True(t, slices.ContainsFunc(caught, plain), "README.md:%d: make test runs no test of %q as it is in a mutant", r.line, r.measure)
+		require.True(t, slices.ContainsFunc(caught, plain), "README.md:%d: no mutant of %q is caught by a test that make test runs with the same flags", r.line, r.measure)
 		if *update {
 			rewriteLastColumn(t, r.line, caughtIn(caught))
 			continue
 		}
-		require.Equal(t, caughtIn(caught), r.caught, "README.md:%d: the last column of %q; go test ./proptest/mutants -update rewrites it", r.line, r.measure)
+		require.Equal(t, caughtIn(caught), r.caught, "README.md:%d: the last column of %q is outdated; run go test ./proptest/mutants -update", r.line, r.measure)
 	}
-	require.Greater(t, measures, 60, "the tables were not read")
+	require.Greater(t, measures, 60, "too few rows were found")
 }
 
 // rewriteLastColumn replaces the last column of a row.
@@ -106,7 +106,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// Every mutant is in a table: by its name, or with all others below a folder.
+// Every mutant is in a table: by its name, or by its folder.
 func TestEveryMutantIsInTheTable(t *testing.T) {
 	named := map[string]bool{}
 	for _, r := range rows(t) {
@@ -119,11 +119,11 @@ func TestEveryMutantIsInTheTable(t *testing.T) {
 		for folder := m.Folder; folder != "."; folder = path.Dir(folder) {
 			in = in || named[folder+"/*"]
 		}
-		require.True(t, in, "%s is in no table of proptest/mutants/README.md: add it to the row of what it takes out", name)
+		require.True(t, in, "%s is in no table of proptest/mutants/README.md: add it to the row of the measure that it removes", name)
 	}
 }
 
-// The tests that mutants name are there.
+// The tests that mutants name exist.
 func TestMutantsNameTestsThatExist(t *testing.T) {
 	for _, m := range tree(t) {
 		folder, names := target(m)
@@ -136,15 +136,15 @@ func TestMutantsNameTestsThatExist(t *testing.T) {
 			text.Write(data)
 		}
 		for _, name := range names {
-			require.True(t, strings.Contains(text.String(), "func "+name), "%s wants %s in %s", m.Name, name, folder)
+			require.True(t, strings.Contains(text.String(), "func "+name), "%s names %s, which does not exist in %s", m.Name, name, folder)
 		}
 	}
 }
 
 var testName = regexp.MustCompile(`\b(Test|Fuzz)\w+`)
 
-// target is the package of a mutant's test, and the names of the tests; none is
-// all of them.
+// target returns the package of a mutant's test and the names of the tests; none stands for
+// all.
 func target(m mutant) (folder string, names []string) {
 	for i, word := range m.Test {
 		switch {
@@ -158,7 +158,7 @@ func target(m mutant) (folder string, names []string) {
 	return folder, slices.Compact(names)
 }
 
-// caughtIn says which tests catch some mutants, each folder once.
+// caughtIn lists the tests that catch mutants, each folder once.
 func caughtIn(mutants []mutant) string {
 	var folders []string
 	tests := map[string][]string{}
@@ -183,11 +183,11 @@ func caughtIn(mutants []mutant) string {
 	return strings.Join(cells, "; ")
 }
 
-// seedsOfProp is how many seeds make prop gives to the simulator.
+// seedsOfProp is the number of seeds that make prop runs in the simulator.
 const seedsOfProp = 540
 
-// plain reports whether make test runs a mutant's test as the mutant does:
-// without a larger budget than its own, and without a choice of faults.
+// plain reports whether make test runs a mutant's test with the same or a larger budget,
+// and without a selection of faults.
 func plain(m mutant) bool {
 	for _, word := range m.Test {
 		name, value, isFlag := strings.Cut(word, "=")

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// verdict is what became of a mutant.
+// verdict is the result of a trial.
 type verdict struct {
-	Caught string // the first test that failed; empty if none did
-	After  string // how many random cases it took where the test says so, else runs
+	Caught string // the test that failed; empty if none did
+	After  string // the number of random cases, if the test prints it, else of runs
 }
 
-// limit is how long a test may take. A mutant that makes it hang is caught, but
-// a busy machine must not look like one.
+// limit bounds a test. A mutant that makes it hang is caught, so the limit must be generous
+// on a busy machine.
 const limit = "3m"
 
 var (
@@ -29,28 +29,26 @@ var (
 	seedsAfter = regexp.MustCompile(`failed after (\d+) runs`)
 )
 
-// baseline runs a mutant's test on the tree as it is: a test that fails without
-// the mutant does not catch it.
+// baseline runs a mutant's test on the unchanged tree.
 func baseline(m mutant) error {
 	plain := m
 	plain.Files, plain.Runs = nil, 1
 	v, err := try(plain)
 	if err == nil && v.Caught != "" {
-		err = fmt.Errorf("%s fails without any mutant", v.Caught)
+		err = fmt.Errorf("%s fails without a mutant", v.Caught)
 	}
 	return err
 }
 
-// try runs a mutant's test with its edits laid over the tree, again if it may
-// take luck to catch it. A mutant that does not compile proves nothing and is
-// an error.
+// try runs a mutant's test with its edits, up to Runs times. A mutant that does not compile
+// is an error.
 func try(m mutant) (verdict, error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return verdict{}, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { // databases of a test run as another user
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { // databases run as another user
 		return verdict{}, err
 	}
 	overlay, err := writeOverlay(dir, m)
@@ -80,7 +78,7 @@ func plural(n int, noun string) string {
 func test(m mutant, overlay string) (verdict, error) {
 	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-timeout=" + limit}, m.Test...)
 	c := exec.Command("go", args...)
-	c.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(overlay)) // what a failure leaves goes with the overlay
+	c.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(overlay)) // removed with the overlay
 	output, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
@@ -92,11 +90,11 @@ func test(m mutant, overlay string) (verdict, error) {
 	case !errors.As(err, &exit):
 		return verdict{}, err
 	case strings.Contains(string(output), "[build failed]") || strings.Contains(string(output), "[setup failed]"):
-		return verdict{}, fmt.Errorf("it does not compile:\n%s", output)
+		return verdict{}, fmt.Errorf("the mutant does not compile:\n%s", output)
 	}
 	v := verdict{Caught: "panic or deadlock"}
 	if timedOut.Match(output) {
-		return verdict{Caught: "no end within " + limit}, nil
+		return verdict{Caught: "timeout after " + limit}, nil
 	}
 	if match := failedTest.FindAllStringSubmatch(string(output), -1); match != nil {
 		v.Caught = match[len(match)-1][1]

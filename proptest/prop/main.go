@@ -1,14 +1,18 @@
-// Command prop holds the promises against the code, with a budget that the tests
-// alone do not take, and prints how much was checked.
+// Command prop runs the property tests of all settings with a larger budget than go test,
+// and prints how much was checked.
 //
-// It does not decide what a promise is: package property does, and the tests of
-// the settings hold it against what they do. It runs them without the race
-// detector, adds up what they publish, tries the fast group of the mutants, and
-// fails if anything was broken or if less was checked than it should.
+// It does not check properties itself: the tests of the settings do, with package
+// property. It runs them without the race detector, adds up the reports that they publish,
+// runs the fast group of the mutants, and fails on a violation or if too little was
+// checked.
 //
-//	go run ./proptest/prop                  what make prop does, a few minutes
-//	go run ./proptest/prop -duration 1h     what make soak does: round after round
-//	                                        with new seeds, then real processes
+//	go run ./proptest/prop                  make prop
+//	go run ./proptest/prop -duration 1h     make soak: rounds with new seeds, then real
+//	                                        processes
+//
+// Files, in reading order: main.go, one round; setting.go, the tests of a setting;
+// minimum.go, what a round must check at least; table.go, the printed table; soak.go, rounds
+// for a duration.
 package main
 
 import (
@@ -26,9 +30,9 @@ import (
 )
 
 func main() {
-	seed := flag.Uint64("seed", 1, "where to begin to count the seeds")
-	duration := flag.Duration("duration", 0, "go on for this long with new seeds, then with real processes; 0 for one round")
-	mutants := flag.Bool("mutants", true, "try the fast group of the mutants")
+	seed := flag.Uint64("seed", 1, "first seed")
+	duration := flag.Duration("duration", 0, "run rounds with new seeds for this long, the last part with real processes; 0 for one round")
+	mutants := flag.Bool("mutants", true, "run the fast group of the mutants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -46,27 +50,27 @@ func main() {
 
 var clock = engine.MonotonicClock()
 
-// since is how long something took, in whole seconds.
-func since(begun engine.Instant) time.Duration { return clock.Now().Since(begun).Round(time.Second) }
+// since returns the time since start, in whole seconds.
+func since(start engine.Instant) time.Duration { return clock.Now().Since(start).Round(time.Second) }
 
-// once is make prop.
+// once runs one round and the fast mutants.
 func once(ctx context.Context, seed uint64, mutants bool) error {
-	begun := clock.Now()
+	start := clock.Now()
 	reports, err := round(ctx, seed, 1)
 	if err != nil {
 		return err
 	}
 	total := table(os.Stdout, reports)
-	fmt.Printf("checked in %v\n\n", since(begun))
+	fmt.Printf("checked in %v\n\n", since(start))
 	err = enough(total, 24*time.Hour, 2_000_000, 5_000)
 	if mutants {
 		err = errors.Join(err, fastMutants(ctx))
-		fmt.Printf("in all %v\n", since(begun))
+		fmt.Printf("total %v\n", since(start))
 	}
 	return err
 }
 
-// enough reports which figures were missed.
+// enough reports the figures that are too small.
 func enough(total property.Report, virtual time.Duration, operations, faults int) error {
 	var missed []error
 	if total.Time < virtual {
@@ -80,7 +84,7 @@ func enough(total property.Report, virtual time.Duration, operations, faults int
 	}
 	for _, p := range property.All {
 		if total.Checks[p] == 0 {
-			missed = append(missed, fmt.Errorf("%s was never looked at", p))
+			missed = append(missed, fmt.Errorf("%s was never checked", p))
 		}
 	}
 	if n := len(total.Violations); n > 0 {
@@ -89,7 +93,7 @@ func enough(total property.Report, virtual time.Duration, operations, faults int
 	return errors.Join(missed...)
 }
 
-// round runs every setting once. scale makes it larger or smaller.
+// round runs every setting once. scale multiplies the budgets.
 func round(ctx context.Context, seed uint64, scale float64) ([]property.Report, error) {
 	dir, err := os.MkdirTemp("", "leased-prop")
 	if err != nil {

@@ -16,27 +16,27 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// setting is where the promises are held against the code.
+// setting is a package of property tests.
 type setting struct {
 	name   string
 	folder string
-	tests  string  // a pattern of their names
-	scale  float64 // how much more than a plain go test they do in one round
-	rapid  bool    // they take their seed from rapid
-	// counts is, where nothing is published, what the tests print a number of, and
-	// the least of it in a round.
+	tests  string  // regular expression of test names
+	scale  float64 // factor of their budget in a round, compared to go test
+	rapid  bool    // they use rapid's seed
+	// counts has the minimum of each unit that the tests print a number of, if they
+	// publish no reports.
 	counts map[string]int
 }
 
-// settings are those that need no processes of their own.
+// settings are the settings without real processes.
 var settings = []setting{
-	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestScripts)$", scale: 90, rapid: true},
+	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestDrawnFaults)$", scale: 90, rapid: true},
 	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
-	{name: "every interleaving", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks|TestEveryRuleIsNeeded)$", scale: 1,
+	{name: "exhaustive search", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks|TestEveryRuleIsNeeded)$", scale: 1,
 		counts: map[string]int{"states": 3_000_000, "steps": 600_000}},
 }
 
-// run runs the tests of a setting, and returns what they have published.
+// run runs the tests of a setting and returns their reports.
 func (s setting) run(ctx context.Context, file string, seed uint64, scale float64) ([]property.Report, error) {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -59,8 +59,7 @@ func (s setting) run(ctx context.Context, file string, seed uint64, scale float6
 	return reports, errors.Join(err, readErr)
 }
 
-// counted adds up what the tests have printed, and reports what there is too
-// little of.
+// counted adds up the numbers that the tests printed, and reports those below the minimum.
 func (s setting) counted(output string, scale float64) error {
 	var missed []error
 	for _, unit := range slices.Sorted(maps.Keys(s.counts)) {
@@ -80,7 +79,7 @@ func (s setting) counted(output string, scale float64) error {
 func (s setting) published(file string, seed uint64) ([]property.Report, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, fmt.Errorf("no test of %s has published figures: %w", s.folder, err)
+		return nil, fmt.Errorf("no test of %s has published a report: %w", s.folder, err)
 	}
 	defer f.Close()
 	reports, err := property.Reports(f)
@@ -92,15 +91,15 @@ func (s setting) published(file string, seed uint64) ([]property.Report, error) 
 	return reports, err
 }
 
-// tail is the last lines of a text.
+// tail returns the last lines of a text.
 func tail(text string, lines int) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// fastMutants breaks the code in the ways of the fast group.
+// fastMutants runs the fast group of the mutants.
 func fastMutants(ctx context.Context) error {
-	c := exec.CommandContext(ctx, "go", "run", "./proptest/mutants", "-group", "fast")
+	c := exec.CommandContext(ctx, "go", "run", "./proptest/mutants", "-group", "fast", "-parallel", "2")
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("mutants: %w", err)

@@ -15,40 +15,40 @@ import (
 )
 
 const (
-	// realShare is what part of a soak belongs to real processes, in percent.
+	// realShare is the share of a soak with real processes, in percent.
 	realShare = 40
-	// stride is how far apart the seeds of two rounds are.
+	// stride is the distance between the first seeds of two rounds.
 	stride = 1000
 )
 
-// soak is make soak: rounds with new seeds, then real processes, then one report.
+// soak runs rounds with new seeds, then real processes, and prints one report.
 func soak(ctx context.Context, seed uint64, duration time.Duration) error {
-	begun := clock.Now()
+	start := clock.Now()
 	virtual := duration * (100 - realShare) / 100
 	var reports []property.Report
 	var longest time.Duration
-	for n := uint64(0); n == 0 || since(begun)+longest <= virtual; n++ {
-		start := clock.Now()
+	for n := uint64(0); n == 0 || since(start)+longest <= virtual; n++ {
+		begin := clock.Now()
 		found, err := round(ctx, seed+n*stride, 1)
-		longest = max(longest, since(start))
+		longest = max(longest, since(begin))
 		reports = merged(append(reports, found...))
 		if err != nil {
 			return err
 		}
-		fmt.Printf("soak: round %d, %v\n", n+1, since(begun))
+		fmt.Printf("soak: round %d, %v\n", n+1, since(start))
 	}
-	// A busy machine makes the rounds longer, but not the leg shorter: its figures
-	// are counted too.
-	real, err := processes(ctx, seed, max(time.Minute, duration-virtual, duration-since(begun)))
+	// Rounds take longer on a busy machine, which must not shorten the part with real
+	// processes.
+	real, err := processes(ctx, seed, max(time.Minute, duration-virtual, duration-since(start)))
 	total := table(os.Stdout, append(reports, real))
-	fmt.Printf("soaked for %v\n", since(begun))
+	fmt.Printf("soak took %v\n", since(start))
 	hours := duration.Hours()
 	at := func(perHour int) int { return int(hours * float64(perHour)) }
 	return errors.Join(err, enough(total, time.Duration(hours*250*float64(time.Hour)), at(10_000_000), at(20_000)),
 		often(real, "killed", at(300)), often(real, "paused", at(300)))
 }
 
-// often reports whether real processes were broken often enough in a way.
+// often reports an error if faults of real processes that contain word were too rare.
 func often(r property.Report, word string, least int) error {
 	n := 0
 	for kind, times := range r.Faults {
@@ -57,23 +57,23 @@ func often(r property.Report, word string, least int) error {
 		}
 	}
 	if n < least {
-		return fmt.Errorf("a real process was %s %d times, less than %d", word, n, least)
+		return fmt.Errorf("real processes were %s %d times, less than %d", word, n, least)
 	}
 	return nil
 }
 
-// scenarioTime is the length of each scenario with one fault.
+// scenarioTime is the duration of each scenario with one fault.
 const scenarioTime = time.Minute
 
-// processes is the leg with real processes: faults at random, then each scenario with
-// one fault. A leg that fails keeps its files.
+// processes runs real processes: random faults, then each scenario with one fault. A
+// failed scenario keeps its files.
 func processes(ctx context.Context, seed uint64, d time.Duration) (property.Report, error) {
 	report := property.Report{Setting: "real processes"}
-	for _, leg := range []struct {
+	for _, part := range []struct {
 		scenario string
 		length   time.Duration
 	}{{"random", max(scenarioTime, d-2*scenarioTime)}, {"emptied", scenarioTime}, {"leaderless", scenarioTime}} {
-		found, err := scenario(ctx, leg.scenario, seed, leg.length)
+		found, err := scenario(ctx, part.scenario, seed, part.length)
 		report.Add(found)
 		if err != nil {
 			return report, err
@@ -104,7 +104,7 @@ func scenario(ctx context.Context, name string, seed uint64, d time.Duration) (p
 	return report, os.RemoveAll(dir)
 }
 
-// torture is the command of the leg, which keeps its temporary files in a folder.
+// torture returns the command of a scenario, with its temporary files in a folder.
 func torture(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/leased-torture"}, args...)...)
 	c.Env = append(os.Environ(), "TMPDIR="+dir)
@@ -112,9 +112,7 @@ func torture(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return c
 }
 
-// ownFolder makes the folder in which the leg has all its temporary files. One
-// was once swept away in the middle of a soak, by somebody who removed what
-// other runs of leased-torture had left in the temporary folder of the machine.
+// ownFolder creates the folder for the temporary files of a scenario.
 func ownFolder() (string, error) {
 	dir, err := os.MkdirTemp("", "leased-soak-")
 	if err != nil {

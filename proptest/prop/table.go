@@ -13,7 +13,7 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// merged adds up the reports of each setting, in the order in which they came.
+// merged adds up the reports of each setting, in their order.
 func merged(reports []property.Report) []property.Report {
 	var all []property.Report
 	for _, r := range reports {
@@ -27,7 +27,7 @@ func merged(reports []property.Report) []property.Report {
 	return all
 }
 
-// table prints the figures of each setting and of all, and returns the latter.
+// table prints the figures of each setting and returns the sums.
 func table(w io.Writer, reports []property.Report) property.Report {
 	total := property.Report{Setting: "total"}
 	out := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
@@ -49,7 +49,7 @@ func table(w io.Writer, reports []property.Report) property.Report {
 	for _, kind := range kinds {
 		fmt.Fprintf(w, "%10d  %s\n", total.Faults[kind], kind)
 	}
-	fmt.Fprintln(w, "\nhow often each promise was looked at:")
+	fmt.Fprintln(w, "\nchecks of each property:")
 	for _, p := range property.All {
 		fmt.Fprintf(w, "%10d  %s\n", total.Checks[p], p)
 	}
@@ -59,7 +59,7 @@ func table(w io.Writer, reports []property.Report) property.Report {
 	return total
 }
 
-// span is the first and the last of some seeds.
+// span formats the first and the last seed.
 func span(seeds []uint64) string {
 	if len(seeds) == 0 {
 		return "-"

@@ -29,7 +29,7 @@ func TestTable(t *testing.T) {
 
 func TestEnough(t *testing.T) {
 	good := property.Report{Time: 24 * time.Hour, Operations: 100, Faults: map[string]int{"pause": 10}, Checks: map[property.Name]int{}}
-	require.ErrorContains(t, enough(good, 24*time.Hour, 100, 10), "never looked at")
+	require.ErrorContains(t, enough(good, 24*time.Hour, 100, 10), "never checked")
 	for _, p := range property.All {
 		good.Checks[p] = 1
 	}
@@ -43,17 +43,14 @@ func TestEnough(t *testing.T) {
 	require.ErrorContains(t, often(good, "kill", 1), "kill 0 times")
 }
 
-// The figures of a test that publishes none are an error: a setting that has
-// gone silent must not look as if it were fine.
-func TestSilenceIsAnError(t *testing.T) {
+// A setting without a report is an error.
+func TestMissingReportIsAnError(t *testing.T) {
 	_, err := setting{name: "silent", folder: "./silent"}.published(t.TempDir()+"/none", 1)
 	require.ErrorContains(t, err, "published")
 }
 
-// What sweeps the temporary folder of the machine for the leftovers of single
-// runs must not find the folder of a soak's run among them, and PostgreSQL, which
-// runs as another user, must be able to work in it.
-func TestTheLegHasAFolderOfItsOwn(t *testing.T) {
+// The folder of a scenario is writable for PostgreSQL, which runs as another user.
+func TestScenarioFolder(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dir, err := ownFolder()
 	require.NoError(t, err)

@@ -8,16 +8,15 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// least is a row that every round must have, with the least that it shows. The
-// sums alone would not tell of a test that has gone silent, since the simulator
-// makes nearly all of them.
+// least is the minimum that a setting must check in a round. The sums alone would not show
+// a test that checks nothing, since the simulator contributes most of them.
 type least struct {
 	setting                  string
 	runs, operations, faults int
 }
 
-// rows are about a third of what a round has, so that they hold for any seed.
-// Change them with the budgets of the tests.
+// rows are about a third of the figures of a round, so that they hold for any seed. Change
+// them with the budgets of the tests.
 var rows = []least{
 	{"simulator, correctness mode", 60, 400_000, 4_000},
 	{"simulator, standalone fleet", 60, 350_000, 3_600},
@@ -28,15 +27,15 @@ var rows = []least{
 	{"virtual time, efficiency", 5, 200, 25},
 }
 
-// complete reports which rows of a round are missing or thin. scale is that of
-// the round.
+// complete reports the rows of a round that are missing or too small. scale is that of the
+// round.
 func complete(reports []property.Report, scale float64) error {
 	var missed []error
 	all := merged(reports)
 	for _, row := range rows {
 		i := slices.IndexFunc(all, func(r property.Report) bool { return r.Setting == row.setting })
 		if i < 0 {
-			missed = append(missed, fmt.Errorf("%s: nothing was published; was its test skipped or renamed?", row.setting))
+			missed = append(missed, fmt.Errorf("%s: no report was published; was its test skipped or renamed?", row.setting))
 			continue
 		}
 		for _, figure := range []struct {

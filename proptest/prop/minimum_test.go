@@ -9,7 +9,7 @@ import (
 	"github.com/leased-project/leased/proptest/property"
 )
 
-// just is a round that has what every row must have, and no more.
+// just returns a round with the minimum of every row.
 func just() []property.Report {
 	var all []property.Report
 	for _, row := range rows {
@@ -18,30 +18,29 @@ func just() []property.Report {
 	return all
 }
 
-// A test that was skipped publishes nothing, and one that found nothing to do
-// publishes little. The rest of a round must not make up for either.
+// A skipped test publishes no report. The other settings must not compensate for it.
 func TestEveryRowIsExpected(t *testing.T) {
 	require.NoError(t, complete(just(), 1))
 	for i, row := range rows {
-		require.ErrorContains(t, complete(slices.Delete(just(), i, i+1), 1), row.setting+": nothing was published")
+		require.ErrorContains(t, complete(slices.Delete(just(), i, i+1), 1), row.setting+": no report was published")
 
-		thin := just()
-		thin[i].Runs--
-		require.ErrorContains(t, complete(thin, 1), row.setting+": ")
-		require.ErrorContains(t, complete(thin, 1), " runs, less than")
+		small := just()
+		small[i].Runs--
+		require.ErrorContains(t, complete(small, 1), row.setting+": ")
+		require.ErrorContains(t, complete(small, 1), " runs, less than")
 
-		thin = just()
-		thin[i].Operations--
-		require.ErrorContains(t, complete(thin, 1), " operations, less than")
+		small = just()
+		small[i].Operations--
+		require.ErrorContains(t, complete(small, 1), " operations, less than")
 
-		thin = just()
-		thin[i].Faults["pause"]--
-		require.ErrorContains(t, complete(thin, 1), " faults, less than")
-		require.NoError(t, complete(thin, 0.5), "half a round has half of it")
+		small = just()
+		small[i].Faults["pause"]--
+		require.ErrorContains(t, complete(small, 1), " faults, less than")
+		require.NoError(t, complete(small, 0.5), "half a round needs half of the minimum")
 	}
 }
 
-// The same of what only counts: states do not make up for steps.
+// The counts of a setting do not compensate for each other.
 func TestEveryCountIsExpected(t *testing.T) {
 	s := setting{name: "counting", folder: "./counting", counts: map[string]int{"states": 100, "steps": 50}}
 	require.NoError(t, s.counted("x: 60 states\nx: 40 states\nx: 50 steps in 3 walks\n", 1))
@@ -51,13 +50,13 @@ func TestEveryCountIsExpected(t *testing.T) {
 	require.ErrorContains(t, s.counted("no test", 1), "states")
 }
 
-// A round in which nothing was done is a failure.
-func TestARoundMustHaveItsRows(t *testing.T) {
+// A round without reports fails.
+func TestRoundMustHaveItsRows(t *testing.T) {
 	before := settings
 	t.Cleanup(func() { settings = before })
 	settings = nil
 	_, err := round(t.Context(), 1, 1)
 	for _, row := range rows {
-		require.ErrorContains(t, err, row.setting+": nothing was published")
+		require.ErrorContains(t, err, row.setting+": no report was published")
 	}
 }
