@@ -25,13 +25,13 @@ var (
 	// ErrBehind: a node cannot become a voter before it has caught up with the log. Try
 	// again later.
 	ErrBehind = errors.New("node has not caught up")
-	// ErrForgotten: a node that the cluster counts as a voter has lost its data folder,
+	// ErrStateLost: a node that the cluster counts as a voter has lost its data folder,
 	// and with it its votes. Remove it from the cluster, then let it join. It matches
 	// engine.ErrInvalid.
-	ErrForgotten = fmt.Errorf("%w: node has lost its votes", engine.ErrInvalid)
-	// ErrStranger: a joining node has data but is not a member of this cluster. Empty its
+	ErrStateLost = fmt.Errorf("%w: node has lost its votes", engine.ErrInvalid)
+	// ErrNotMember: a joining node has data but is not a member of this cluster. Empty its
 	// data folder, then let it join. It matches engine.ErrInvalid.
-	ErrStranger = fmt.Errorf("%w: node is not a member, and its data folder is not empty", engine.ErrInvalid)
+	ErrNotMember = fmt.Errorf("%w: node is not a member, and its data folder is not empty", engine.ErrInvalid)
 	// errExhausted: the call had no effect, and repeating it will not help.
 	errExhausted = fmt.Errorf("%w: all tokens up to %d are used up, and gates refuse smaller ones", engine.ErrUnavailable, fencing.MaxToken)
 	// ErrSnapshot: bytes are not a snapshot that can be restored.

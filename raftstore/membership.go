@@ -35,19 +35,19 @@ type Member struct {
 type Joiner struct {
 	ID      string
 	Address string
-	// Remembers is true if the node still has its log and its votes. A node with an
+	// HasState is true if the node still has its log and its votes. A node with an
 	// empty data folder does not, and is refused while the cluster counts it as a voter.
 	// A node with data is admitted only if it is a member: otherwise its data is from
 	// another cluster, or from before it was removed.
-	Remembers bool
+	HasState bool
 }
 
 // Membership has the calls of a joining node to the leader: a *Node in this process, or a
 // client of a remote one.
 type Membership interface {
 	// AddLearner adds a node that receives the log without a vote. It returns the index
-	// that the node must apply before it may vote. ErrForgotten means that the node is a
-	// voter that has lost its votes, ErrStranger that it has data but is not a member.
+	// that the node must apply before it may vote. ErrStateLost means that the node is a
+	// voter that has lost its votes, ErrNotMember that it has data but is not a member.
 	AddLearner(ctx context.Context, j Joiner) (index uint64, err error)
 	// Promote makes a learner that has applied this index a voter.
 	Promote(ctx context.Context, id string, applied uint64) error
@@ -86,12 +86,12 @@ func (n *Node) Bootstrap() error {
 // when it has caught up. A voter with an empty log would count towards a majority without
 // having the data.
 func (n *Node) Join(ctx context.Context, leader Membership) error {
-	remembers := n.admission.remembers()
-	index, err := leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), Remembers: remembers})
+	hasState := n.admission.hasState()
+	index, err := leader.AddLearner(ctx, Joiner{ID: n.ID(), Address: n.Address(), HasState: hasState})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	if !remembers || n.CatchingUp() {
+	if !hasState || n.CatchingUp() {
 		if err := n.catchUp.begin(index); err != nil {
 			return fmt.Errorf("join: %w", err)
 		}
@@ -131,11 +131,11 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	}
 	m, voter := n.voter(j.ID)
 	switch {
-	case voter && !j.Remembers:
-		return 0, forgottenVoter(j.ID)
-	case j.Remembers && m.ID == "":
+	case voter && !j.HasState:
+		return 0, voterWithoutState(j.ID)
+	case j.HasState && m.ID == "":
 		return 0, fmt.Errorf("add %s: %w: its data folder is from another cluster, or from before it was removed; "+
-			"stop it, empty its folder and join again", j.ID, ErrStranger)
+			"stop it, empty its folder and join again", j.ID, ErrNotMember)
 	case voter && m.Address == j.Address:
 		return n.raft.LastIndex(), nil
 	}
@@ -145,8 +145,8 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	}
 	// The Raft library does not demote a voter. An earlier promotion whose caller did not
 	// wait may have been committed first.
-	if _, voter := n.voter(j.ID); voter && !j.Remembers {
-		return 0, forgottenVoter(j.ID)
+	if _, voter := n.voter(j.ID); voter && !j.HasState {
+		return 0, voterWithoutState(j.ID)
 	}
 	return f.Index(), nil
 }
@@ -161,9 +161,9 @@ func (n *Node) voter(id string) (Member, bool) {
 	return Member{}, false
 }
 
-func forgottenVoter(id string) error {
+func voterWithoutState(id string) error {
 	return fmt.Errorf("add %s: %w: the cluster counts it as a voter, but its data folder is empty; run `leased cluster remove %s`, then let it join",
-		id, ErrForgotten, id)
+		id, ErrStateLost, id)
 }
 
 // Promote makes a learner a voter. This node must lead.

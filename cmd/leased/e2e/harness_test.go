@@ -29,7 +29,7 @@ const (
 	// parallel is the number of tests that run at once: they mostly wait.
 	parallel = "6"
 	// leads is in the log of a member that has become the leader.
-	leads = "leads"
+	leads = "became leader"
 )
 
 // leased is the path of the binary, which TestMain builds once.
