@@ -25,15 +25,17 @@ func advance(d time.Duration) { <-time.After(d) }
 func TestProcessWithAnotherFleetIsRefused(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 5).init(t)
-	five, k := f.backend(t), newLocker(t)
+	five, k := f.backend(t), newLocker(t, f.config)
 	k.acquireN(five, 20)
 
 	three := f.subset(0, 1, 2)
 	b := three.backend(t)
-	_, err := k.try(b)
-	require.ErrorIs(t, err, engine.ErrUnavailable)
-	require.ErrorContains(t, err, "belongs to another fleet; all processes must list the same addresses")
-	err = redlockadapter.Init(testContext(t), three.config, fencing.None)
+	waitFor(t, func() bool {
+		_, err := k.try(b)
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		return strings.Contains(err.Error(), "belongs to another fleet; all processes must list the same addresses")
+	})
+	err := redlockadapter.Init(testContext(t), three.config, fencing.None)
 	require.ErrorContains(t, err, "belongs to another fleet", "an operator cannot initialise these nodes by mistake")
 	k.acquire(five)
 	_, err = k.try(b)
@@ -46,7 +48,7 @@ func TestAnotherFleetDoesNotTakeLostNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 5).init(t)
-		k := newLocker(t)
+		k := newLocker(t, f.config)
 		five := f.backend(t)
 		k.acquireN(five, 20)
 		require.NoError(t, five.Close(t.Context()))
@@ -89,7 +91,7 @@ func TestServerWithTwoAddressesHasOneVote(t *testing.T) {
 	twice.config.Namespace = "twice"
 	twice.config.Nodes = []*redis.Options{f.config.Nodes[0], second, f.config.Nodes[1]}
 	require.NoError(t, redlockadapter.Init(testContext(t), twice.config, fencing.None))
-	b, k := twice.backend(t), newLocker(t)
+	b, k := twice.backend(t), newLocker(t, f.config)
 	k.acquire(b)
 	open.Store(true)
 	waitFor(t, func() bool {

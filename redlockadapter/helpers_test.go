@@ -180,17 +180,20 @@ func request(nonce engine.Nonce, resources ...fencing.Resource) engine.Request {
 type locker struct {
 	t       testing.TB
 	session engine.SessionID
+	ttl     time.Duration
 	nonce   engine.Nonce
 	last    fencing.Token
 }
 
-func newLocker(t testing.TB) *locker { return &locker{t: t, session: engine.NewSessionID()} }
+func newLocker(t testing.TB, config redlockadapter.Config) *locker {
+	return &locker{t: t, session: engine.NewSessionID(), ttl: min(10*time.Second, config.MaxTTL)}
+}
 
 // try makes one attempt, and releases the lock.
 func (k *locker) try(b *redlockadapter.Backend) (fencing.Token, error) {
 	k.t.Helper()
 	k.nonce++
-	held, err := b.Acquire(context.Background(), k.session, shortQuarantine, request(k.nonce, "locker"))
+	held, err := b.Acquire(context.Background(), k.session, k.ttl, request(k.nonce, "locker"))
 	if err != nil {
 		return fencing.None, err
 	}

@@ -90,7 +90,7 @@ func TestScriptsAreSentOnce(t *testing.T) {
 }
 
 // A paused node executes the requests that it was sent meanwhile. The attempt is
-// nevertheless withdrawn long before its TTL has passed.
+// withdrawn after that.
 func TestPausedNodeResumes(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).init(t)
@@ -101,7 +101,6 @@ func TestPausedNodeResumes(t *testing.T) {
 	_, err := b.Acquire(testContext(t), session, longTTL, request(1, "a"))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "2 are needed")
-	start := engine.SystemClock().Now()
 	for _, s := range f.servers[:2] {
 		s.Resume()
 	}
@@ -119,5 +118,4 @@ func TestPausedNodeResumes(t *testing.T) {
 		_, err = b.Acquire(testContext(t), session, longTTL, request(nonce, "a"))
 		return err == nil
 	})
-	require.Less(t, engine.SystemClock().Now().Since(start), longTTL)
 }

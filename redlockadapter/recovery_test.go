@@ -18,7 +18,7 @@ func TestRestartedNodeVotesAfterItsQuarantine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		b, k := f.backend(t), newLocker(t)
+		b, k := f.backend(t), newLocker(t, f.config)
 		k.acquireN(b, 10)
 		f.nodes[0].restart(t, true)
 		back := now()
@@ -104,7 +104,7 @@ func TestOneProcessRecoversANode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		k := newLocker(t)
+		k := newLocker(t, f.config)
 		all := []*redlockadapter.Backend{f.backend(t), f.backend(t), f.backend(t)}
 		k.acquire(all[0])
 		f.nodes[0].restart(t, true)
@@ -139,7 +139,7 @@ func TestFleetSurvivesRepeatedRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
-		b, k := f.backend(t), newLocker(t)
+		b, k := f.backend(t), newLocker(t, f.config)
 		for range 3 {
 			k.acquireN(b, 10)
 			for _, n := range f.nodes {

@@ -45,7 +45,7 @@ func TestFormerReplicaHasNoState(t *testing.T) {
 			f.copyNode(t, 0) // the first replica changes the identity of its master
 			f.copyNode(t, 1)
 			f.init(t)
-			k := newLocker(t)
+			k := newLocker(t, f.config)
 			first := f.backend(t)
 			k.acquire(first)
 			require.NoError(t, first.Close(testContext(t)))

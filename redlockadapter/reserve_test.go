@@ -37,7 +37,7 @@ func TestNodeLostTwiceGetsTwoFloors(t *testing.T) {
 func TestRecoveryWritesASnapshot(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1).withShortQuarantine().init(t)
-	b, k := f.backend(t), newLocker(t)
+	b, k := f.backend(t), newLocker(t, f.config)
 	k.acquireN(b, 5)
 	require.NoError(t, f.client(t, 0).Save(testContext(t)).Err())
 	for range 2 {

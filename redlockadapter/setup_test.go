@@ -115,7 +115,7 @@ func TestServersAreRefusedByTheirInfo(t *testing.T) {
 func TestServerBecomesUnusable(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).withShortQuarantine().init(t)
-	b, k := f.backend(t), newLocker(t)
+	b, k := f.backend(t), newLocker(t, f.config)
 	k.acquire(b)
 	c := f.client(t, 0)
 	require.NoError(t, c.ConfigSet(testContext(t), "maxmemory-policy", "allkeys-lru").Err())
@@ -145,13 +145,13 @@ func TestTLSAndUsers(t *testing.T) {
 	guarded := testserver.Redis(t, testserver.RedisConfig("user", "default", "on", "nopass", "-@all", "+ping"),
 		testserver.RedisConfig("user", "leased", "on", ">secret", "~{leased}:*", "&{leased}:*", "+@all"))
 	plain := testserver.Redis(t)
-	f := &fleet{config: redlockadapter.Config{NodeTimeout: busyTimeout, Logger: discard(), Nodes: []*redis.Options{
+	f := &fleet{config: redlockadapter.Config{MaxTTL: time.Minute, NodeTimeout: busyTimeout, Logger: discard(), Nodes: []*redis.Options{
 		{Addr: secure, TLSConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
 		{Addr: guarded.Addr, Username: "leased", Password: "secret"},
 		{Addr: plain.Addr},
 	}}}
 	f.init(t)
-	b, k := f.backend(t), newLocker(t)
+	b, k := f.backend(t), newLocker(t, f.config)
 	require.Len(t, live(t, b), 3)
 	k.acquire(b)
 	plain.Stop()
@@ -200,7 +200,7 @@ func TestCallerOptionsAreUsed(t *testing.T) {
 		OnConnect: func(context.Context, *redis.Conn) error { connected.Add(1); return nil }}
 	f.config.Nodes[0] = options
 	b := f.backend(t)
-	newLocker(t).acquire(b)
+	newLocker(t, f.config).acquire(b)
 	require.NoError(t, b.Close(testContext(t)))
 	require.Positive(t, dialed.Load())
 	require.Positive(t, connected.Load())

@@ -72,7 +72,7 @@ func TestRaiseRespectsTheCeiling(t *testing.T) {
 	f.initRanges(t, []fencing.Token{10, 10, 20}, []fencing.Token{14, 14, 100})
 	b := f.backend(t)
 	f.servers[1].Stop() // the other two must agree on a token above 20
-	_, err := newLocker(t).try(b)
+	_, err := newLocker(t, f.config).try(b)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.LessOrEqual(t, b.NodeStatuses(testContext(t))[0].Report.Live.Max, fencing.Token(14))
 }
@@ -82,7 +82,7 @@ func TestAcquireRespectsTheCeiling(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
 	keeper, ctx := f.initRanges(t, []fencing.Token{10, 10, 12}, []fencing.Token{14, 15, 16}), testContext(t)
-	b, k := f.backend(t), newLocker(t)
+	b, k := f.backend(t), newLocker(t, f.config)
 	for range 10 {
 		token, err := k.try(b)
 		if err != nil {
