@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// cachedEntries are kept in memory for followers that are almost in step.
+	// cachedEntries is the number of entries in memory, for followers that are nearly up
+	// to date.
 	cachedEntries = 128
-	// keptSnapshots is how many snapshots stay on disk.
+	// keptSnapshots is the number of snapshots on disk.
 	keptSnapshots = 2
 	// drainTimeout bounds the wait for the entry in flight.
 	drainTimeout = time.Second
-	// shutdownTimeout bounds the wait for the engine's goroutines.
+	// shutdownTimeout bounds the wait for the goroutines of the Raft library.
 	shutdownTimeout = 10 * time.Second
 )
 
-// Node is one member of a cluster: the engine, the machine, and, while it
-// leads, the lessor. All methods may be called concurrently. Close it when
-// done.
+// Node is one member of a cluster: the Raft library, the machine and, while it leads, the
+// lessor. All methods may be called concurrently. Close it when done.
 type Node struct {
 	config    Config
 	logger    *slog.Logger
@@ -43,12 +43,12 @@ type Node struct {
 	hub       *hub.Hub
 	committer *committer
 	progress  transport.Progress
-	topology  topologyFeed
+	topology  topologyWatch
 
-	notify      chan bool                  // from the engine: whether this node leads
-	leadMu      longMutex                  // held while leadership changes hands
+	notify      chan bool                  // from the Raft library: whether this node leads
+	leadMu      longMutex                  // held during a change of leadership
 	leading     atomic.Pointer[leadership] // nil while this node does not serve
-	leaderships atomic.Uint64              // begun so far
+	leaderships atomic.Uint64              // number so far
 
 	memberMu longMutex     // held while members change
 	started  chan struct{} // closed when raft is set
@@ -58,8 +58,8 @@ type Node struct {
 	work     sync.WaitGroup
 }
 
-// Open starts a node on its folder. A node that belongs to no cluster yet waits
-// for Bootstrap, or for a leader that was told of it.
+// Open starts a node on its data folder. A node that does not belong to a cluster waits for
+// Bootstrap or Join.
 func Open(config Config) (*Node, error) {
 	config = config.filled()
 	if err := config.validate(); err != nil {
@@ -102,7 +102,7 @@ func (n *Node) startEngine() (err error) {
 	}
 	engine := n.config.engine(n.notify)
 	if n.catchUp.pending() {
-		engine.HeartbeatTimeout, engine.ElectionTimeout = calmTimeout, calmTimeout
+		engine.HeartbeatTimeout, engine.ElectionTimeout = noElectionTimeout, noElectionTimeout
 	}
 	n.raft, err = raft.NewRaft(engine, n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, transport.Sequential{Transport: n.admission, Progress: &n.progress})
 	return err
@@ -118,7 +118,7 @@ func (n *Node) openStorage() error {
 	return err
 }
 
-// openDisk opens log and snapshots in the folder of a node.
+// openDisk opens log and snapshots in the data folder.
 func openDisk(c Config) (*Storage, error) {
 	logger := engineLogger(c.Logger)
 	store, err := logstore.Open(c.LogStore, c.Dir, logger)
@@ -143,8 +143,8 @@ func (n *Node) openTransport() error {
 	return err
 }
 
-// guarded is the storage as the engine sees it: any failure ends the node, and
-// votes are written whole, if at all.
+// guarded wraps the storage for the Raft library: any failure ends the node, and a vote is
+// written atomically.
 func (n *Node) guarded() (*Storage, error) {
 	guard := logstore.NewGuard(n.config.StoreDeadline, n.die)
 	log, err := raft.NewLogCache(cachedEntries, guard.Log(n.storage.Log))
@@ -153,25 +153,25 @@ func (n *Node) guarded() (*Storage, error) {
 	}
 	n.snapshots = guard.Snapshots(n.storage.Snapshots)
 	votes := logstore.NewVotes(guard.Stable(n.storage.Stable))
-	return &Storage{Log: log, Stable: ballot{votes, n.catchUp}, Snapshots: n.snapshots}, nil
+	return &Storage{Log: log, Stable: votingStore{votes, n.catchUp}, Snapshots: n.snapshots}, nil
 }
 
-// die ends the node because it must not go on.
+// die ends a node that must not continue.
 func (n *Node) die(err error) {
 	if !n.failure.CompareAndSwap(nil, &err) {
 		return
 	}
 	n.stopOnce.Do(func() { close(n.stopped) })
 	n.config.Fatal(err)
-	go func() { // a test lives on: the engine and its heartbeats must not
+	go func() { // in a test the process continues, but the Raft library and its heartbeats must not
 		<-n.started
 		n.raft.Shutdown()
 		_ = n.transport.Close()
 	}()
 }
 
-// Failure is why the node ended by itself, nil if it did not. Only a node whose
-// Config.Fatal returns lives to tell.
+// Failure returns why the node ended itself, nil if it did not. It is useful only if
+// Config.Fatal returns.
 func (n *Node) Failure() error {
 	if err := n.failure.Load(); err != nil {
 		return *err
@@ -179,28 +179,27 @@ func (n *Node) Failure() error {
 	return nil
 }
 
-// Stopped is closed when the node has been closed, or has ended by itself.
+// Stopped returns a channel that is closed when the node was closed or has ended itself.
 func (n *Node) Stopped() <-chan struct{} { return n.stopped }
 
-// ID is the name of the node.
+// ID returns the name of the node.
 func (n *Node) ID() string { return n.config.ID }
 
-// Address is where its peers reach the node.
+// Address returns the address for peers.
 func (n *Node) Address() string { return string(n.transport.LocalAddr()) }
 
-// Leads reports whether the node serves as leader. It is a hint: the next call
-// may find that another does.
+// Leads reports whether the node serves as leader. It is a hint: the leadership may be lost
+// before the next call.
 func (n *Node) Leads() bool { return n.leading.Load() != nil }
 
-// Leader is the node that leads, as far as this one knows; empty if it knows
-// none.
+// Leader returns the leader that this node knows, empty if it knows none.
 func (n *Node) Leader() (id, address string) {
 	a, i := n.raft.LeaderWithID()
 	return string(i), string(a)
 }
 
-// Close stops the node. What was committed stays. Operations under way end with
-// ErrStopped. Stop is kinder to a cluster whose leader this is.
+// Close stops the node. Committed entries stay. Operations in progress end with ErrStopped.
+// Use Stop to transfer leadership first.
 func (n *Node) Close() error {
 	n.committer.drain(drainTimeout)
 	n.stopOnce.Do(func() { close(n.stopped) })
@@ -211,7 +210,7 @@ func (n *Node) Close() error {
 	case err := <-done:
 		errs = append(errs, err)
 	case <-time.After(shutdownTimeout):
-		errs = append(errs, fmt.Errorf("close node: the engine has not stopped for %v", shutdownTimeout))
+		errs = append(errs, fmt.Errorf("close node: the Raft library has not stopped within %v", shutdownTimeout))
 	}
 	n.work.Wait()
 	errs = append(errs, n.storage.Close())

@@ -2,22 +2,22 @@ package raftstore
 
 import "github.com/leased-project/leased/raftstore/machine"
 
-// Observer sees what the machine of a node does, for tests that check the whole
-// service by its log. It is called before any caller is answered, under the lock
-// of the machine: it must not block, keep its arguments, or call the node.
+// Observer receives the changes of a node's machine, for tests that check the whole service
+// by its log. It is called before any caller is answered, under the lock of the machine. It
+// must not block, keep its arguments, or call the node.
 type Observer interface {
-	// Applied follows a command of the entry at index and its events. A node that
-	// is opened again starts from its last snapshot.
+	// Applied is called after a command of the entry at index was applied. A node that is
+	// opened again starts from its last snapshot.
 	Applied(index uint64, events []machine.Event)
-	// Restored follows the replacement of the machine.
+	// Restored is called after the machine was replaced.
 	Restored(m *machine.Machine)
 }
 
-// follower is the replica.Observer of a node: it tells everything on the node
-// that depends on the state of the machine.
+// follower is the replica.Observer of a node. It updates everything on the node that depends
+// on the state of the machine.
 type follower struct{ *Node }
 
-// Applied follows a command. The caller holds the lock of the machine.
+// Applied is called after each command. The caller holds the lock of the machine.
 func (f follower) Applied(index uint64, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
 	if f.config.Observer != nil {
 		f.config.Observer.Applied(index, events)
@@ -27,7 +27,7 @@ func (f follower) Applied(index uint64, m *machine.Machine, c machine.Command, r
 	return f.hub.Applied(m, c, result, events)
 }
 
-// Restored follows the replacement of the machine. The caller holds its lock.
+// Restored is called after the machine was replaced. The caller holds its lock.
 func (f follower) Restored(old, now *machine.Machine) []func() {
 	if f.config.Observer != nil {
 		f.config.Observer.Restored(now)

@@ -10,14 +10,14 @@ import (
 )
 
 var (
-	// ErrVersion: the topology has changed since it was read, or the change that
-	// the call names is not under way. Read it again.
+	// ErrVersion: the topology has changed since it was read, or the named change is not
+	// in progress. Read the topology again.
 	ErrVersion = errors.New("topology has another version")
-	// ErrMigrating: a move is under way that the call does not fit to. Wait for it,
-	// or abort it first.
-	ErrMigrating = errors.New("a move between modes is under way")
-	// ErrNotReady: the service has not caught up with the Redis nodes yet. It
-	// matches engine.ErrUnavailable.
+	// ErrMigrating: a migration in progress conflicts with the call. Wait for it, or abort
+	// it first.
+	ErrMigrating = errors.New("a migration between modes is in progress")
+	// ErrNotReady: the log has not been reconciled with the Redis nodes yet. It matches
+	// engine.ErrUnavailable.
 	ErrNotReady = fmt.Errorf("%w: the service has not caught up with the Redis nodes", engine.ErrUnavailable)
 )
 
@@ -30,51 +30,51 @@ func (n *Node) Policies(ctx context.Context, c Consistency) (policies engine.Pol
 	return policies, version, nil
 }
 
-// SetPolicy adds a policy, or replaces the one for its prefix. If version is
-// not 0 the topology must have it, else ErrVersion. It returns the new version.
+// SetPolicy adds a policy, or replaces the one for its prefix, and returns the new version.
+// If version is not 0 and the topology has another version, it returns ErrVersion.
 //
-// A policy that changes the mode of its locks begins a move: they are not granted
-// until the move is complete. now does not wait for leases to end. During a move
-// SetPolicy may be called again for the same mode; for the other one it returns
+// A policy that changes the mode of its locks starts a migration: they are not granted until
+// it is complete. With now the migration does not wait for leases to end. During a migration
+// SetPolicy may be called again for the same mode; for the other mode it returns
 // ErrMigrating.
 func (n *Node) SetPolicy(ctx context.Context, p engine.Policy, version uint64, now bool) (uint64, error) {
 	v, err := n.change(ctx, &machine.SetPolicy{Policy: p, Version: version, Now: now})
 	return v, describePolicy("set", p.Prefix, err)
 }
 
-// DeletePolicy removes the policy for a prefix; engine.ErrNotHeld if there is
-// none. Version and now are as in SetPolicy: the locks may get another mode.
+// DeletePolicy removes the policy for a prefix, or returns engine.ErrNotHeld if there is
+// none. The locks may get another mode, so version and now have the meaning of SetPolicy.
 func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, now bool) (uint64, error) {
 	v, err := n.change(ctx, &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now})
 	return v, describePolicy("delete", prefix, orMissing(err, fmt.Sprintf("no policy for %q; see 'leased policy show'", prefix)))
 }
 
-// AbortMigration ends the move of a prefix: its locks keep the mode that they had. It
-// returns engine.ErrNotHeld if the prefix is not moving.
+// AbortMigration ends the migration of a prefix; its locks keep their mode. It returns
+// engine.ErrNotHeld if there is no migration.
 func (n *Node) AbortMigration(ctx context.Context, prefix string) (uint64, error) {
 	v, err := n.change(ctx, &machine.AbortMigration{Prefix: prefix})
 	return v, describePolicy("abort the move of", prefix, orMissing(err, fmt.Sprintf("no move of %q is under way; see 'leased policy show'", prefix)))
 }
 
-// FinishMigration completes the move that began with this version. It returns
-// engine.ErrHeld while locks that move to the efficiency mode are held. A move
-// that is not under way any more counts as finished.
+// FinishMigration completes the migration that this version started. It returns
+// engine.ErrHeld while locks that migrate to efficiency mode are held. A migration that is no
+// longer in progress counts as finished.
 func (n *Node) FinishMigration(ctx context.Context, prefix string, version uint64) error {
 	_, err := n.change(ctx, &machine.FinishMigration{Prefix: prefix, Version: version})
 	return describePolicy("finish the move of", prefix, err)
 }
 
-// missingError says that there is no such policy or move. It matches
+// missingError reports that there is no such policy or migration. It matches
 // engine.ErrNotHeld, whose text is about leases.
 type missingError struct{ text string }
 
-// Error is the text.
+// Error returns the text.
 func (e *missingError) Error() string { return e.text }
 
 // Is makes errors.Is match engine.ErrNotHeld.
 func (e *missingError) Is(target error) bool { return target == engine.ErrNotHeld }
 
-// orMissing is err, with a text of its own if it says that something is missing.
+// orMissing returns err, or a missingError if err matches engine.ErrNotHeld.
 func orMissing(err error, text string) error {
 	if errors.Is(err, engine.ErrNotHeld) {
 		return &missingError{text}
@@ -85,7 +85,7 @@ func orMissing(err error, text string) error {
 func describePolicy(verb, prefix string, err error) error {
 	var missing *missingError
 	if errors.As(err, &missing) {
-		return err // it says it all
+		return err // the text is complete
 	}
 	if err != nil {
 		return fmt.Errorf("%s policy for %q: %w", verb, prefix, err)
@@ -102,17 +102,17 @@ func (n *Node) change(ctx context.Context, c machine.Command) (uint64, error) {
 	return result.Version, changeError(result)
 }
 
-// changeError says why the machine refused a change of the topology.
+// changeError returns why the machine refused a change of the topology.
 func changeError(result machine.Result) error {
 	switch result.Code {
 	case machine.Done:
 		return nil
 	case machine.Outdated:
-		return fmt.Errorf("%w: it is %d now", ErrVersion, result.Version)
+		return fmt.Errorf("%w: the current version is %d", ErrVersion, result.Version)
 	case machine.Busy:
 		return fmt.Errorf("%w: %q must be released first", engine.ErrHeld, string(result.Resource))
 	case machine.NotHeld:
-		return fmt.Errorf("%w: there is no such policy or move", engine.ErrNotHeld)
+		return fmt.Errorf("%w: there is no such policy or migration", engine.ErrNotHeld)
 	case machine.Migrating:
 		return fmt.Errorf("%w: from %s to %s; wait for it, or abort it first", ErrMigrating, result.Mode, result.Next)
 	case machine.NotReady:

@@ -10,18 +10,17 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// recoveredTerms is how far the term moves in a recovery: further than the lost
-// members can have come without this one.
+// recoveredTerms is the step by which a recovery raises the term. It exceeds what the lost
+// members can have advanced without this one.
 const recoveredTerms = 1 << 20
 
-// Recover makes the node in this folder, which must not run, the only member of
-// its cluster: what remains when a majority is lost for good. Entries that the
-// others had and this one has not are gone, acknowledged grants among them, so
-// all later tokens are larger by at least fencing.FloorStep than any in its
-// log, and all sessions end: what they hold here may have passed on. No lock of
-// the efficiency mode is granted until the log has caught up with the Redis nodes.
-// The other nodes must never run again with their old folders: empty them and
-// join. It returns the new floor.
+// Recover makes the node in this data folder, which must not run, the only member of its
+// cluster. Use it when a majority is lost for good. Entries that only the other nodes had are
+// lost, including acknowledged grants. So all later tokens are larger by at least
+// fencing.FloorStep than any in the log, and all sessions end, because their locks may have
+// other holders. No lock in efficiency mode is granted until the log is reconciled with the
+// Redis nodes. The other nodes must never run again with their old data folders: empty them
+// and let them join. Recover returns the new floor.
 func Recover(config Config) (floor fencing.Token, err error) {
 	config = config.filled()
 	if err := config.validate(); err != nil {
@@ -42,7 +41,7 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	f := replica.New(config.ID, func(e error) { err = e }, ignoring{})
 	members := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(config.ID), Address: n.transport.LocalAddr()}}}
 	done := make(chan error, 1)
-	go func() { // an entry that cannot be applied ends this goroutine
+	go func() { // a failure to apply an entry ends this goroutine
 		defer close(done)
 		done <- raft.RecoverCluster(config.engine(nil), f, n.storage.Log, n.storage.Stable, n.storage.Snapshots, n.transport, members)
 	}()
@@ -57,19 +56,19 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	return floor, nil
 }
 
-// appendFloor appends what must follow a rollback to the log, in a term of its
-// own. It must be an entry: were it only in the state, a log that a lost member
-// brings back would fit to ours, and nobody would send it the state.
+// appendFloor appends the commands that must follow a rollback to the log, in a new term. They
+// must be a log entry: if they were only in the state, the log of a returning lost member
+// would match ours, and it would never receive the state.
 func (s *Storage) appendFloor() error {
 	if until, err := s.Stable.GetUint64(keyCatchUp); err == nil && until > 0 {
-		return fmt.Errorf("%w: this member has never caught up with its cluster; recover another one, or begin a new cluster and restore a snapshot", ErrForgotten)
+		return fmt.Errorf("%w: this member never caught up with its cluster; recover another one, or create a new cluster and restore a snapshot", ErrStateLost)
 	}
 	last, err := s.lastEntry()
 	if err != nil {
 		return err
 	}
 	term, err := s.Stable.GetUint64([]byte("CurrentTerm"))
-	if err != nil && err.Error() != "not found" { // the engine's contract for a StableStore
+	if err != nil && err.Error() != "not found" { // the contract of raft.StableStore
 		return fmt.Errorf("read term: %w", err)
 	}
 	term = max(term, last.Term) + recoveredTerms
@@ -83,7 +82,7 @@ func (s *Storage) appendFloor() error {
 	return nil
 }
 
-// lastEntry is the last entry of the log, or where the newest snapshot ends.
+// lastEntry returns the last entry of the log, or the end of the newest snapshot.
 func (s *Storage) lastEntry() (last raft.Log, err error) {
 	index, err := s.Log.LastIndex()
 	if err != nil {
@@ -102,7 +101,7 @@ func (s *Storage) lastEntry() (last raft.Log, err error) {
 		last.Index, last.Term = snapshots[0].Index, snapshots[0].Term
 	}
 	if last.Index == 0 {
-		return last, fmt.Errorf("%w: the folder is empty, there is nothing to recover", ErrConfig)
+		return last, fmt.Errorf("%w: the data folder is empty, there is nothing to recover", ErrConfig)
 	}
 	return last, nil
 }

@@ -14,39 +14,40 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Session is a engine.Session of a Backend. One keep-alive prolongs it and
-// everything in it. It is one incarnation of a session: when that has ended
-// every call says so, whoever has opened another one under the same id.
+// Session is an engine.Session of a Backend. One keep-alive renews the session and its
+// leases. It is one incarnation of a session: when that incarnation has ended, every call
+// fails, even if another one was opened under the same id.
 type Session struct {
 	backend  *Backend
-	config   engine.SessionConfig // TTL is the one that it was opened with
+	config   engine.SessionConfig // with the TTL of the session
 	listener *hub.Listener
-	number   uint64 // of its incarnation
+	number   uint64 // the incarnation
 
-	mu    sync.Mutex
-	sent  engine.Instant       // before the last keep-alive that was answered was sent
-	asked map[engine.Nonce]ask // those that may live
-	term  *leadership          // under which asked is complete
+	mu       sync.Mutex
+	sent     engine.Instant               // before the last answered keep-alive was sent
+	attempts map[engine.Nonce]attemptInfo // attempts that may be live
+	term     *leadership                  // under which attempts is complete
 }
 
-// ask is what an attempt is for.
-type ask struct {
+// attemptInfo is what an attempt is for.
+type attemptInfo struct {
 	resources []fencing.Resource
 	kind      engine.Kind
 }
 
 var _ engine.Session = (*Session)(nil)
 
-// Incarnation tells it from all other sessions that had or will have its id.
+// Incarnation returns the number that distinguishes this session from all others with its
+// id.
 func (s *Session) Incarnation() uint64 { return s.number }
 
-// TTL is the time that it was opened with.
+// TTL returns the TTL of the session.
 func (s *Session) TTL() time.Duration { return s.config.TTL }
 
-// Acquire asks for a grant.
+// Acquire requests a grant.
 func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	expected := request.Mode
-	request.Mode = engine.Correctness // locks of the other mode are not granted here, whoever asks
+	request.Mode = engine.Correctness // this engine grants no locks in efficiency mode
 	n, err := s.backend.leader()
 	if err != nil {
 		return engine.Grant{}, err
@@ -54,19 +55,19 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	if expected == engine.Efficiency {
 		return engine.Grant{}, n.refuseEfficiency(request)
 	}
-	fresh, err := s.note(n, &request)
+	fresh, err := s.register(n, &request)
 	if err != nil {
 		return engine.Grant{}, err
 	}
 	result, err := n.acquire(ctx, s.config.ID, s.number, request)
 	if err != nil {
 		if fresh && !errors.Is(err, engine.ErrUncertain) {
-			s.unnote(request.Nonce) // nothing was asked
+			s.unregister(request.Nonce) // the attempt had no effect
 		}
 		return engine.Grant{}, err
 	}
 	if result.Code != machine.Granted {
-		s.unnote(request.Nonce) // the machine has ended it, or has nothing to end
+		s.unregister(request.Nonce) // the attempt has ended, or never began
 	}
 	switch result.Code {
 	case machine.Granted:
@@ -77,7 +78,7 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
 	case machine.NoSession:
 		return engine.Grant{}, engine.ErrExpired
-	case machine.Exhausted: // nothing has happened, nor will it
+	case machine.Exhausted: // repeating the call does not help
 		return engine.Grant{}, errExhausted
 	case machine.WrongMode:
 		return engine.Grant{}, &engine.ModeError{Resource: result.Resource, Want: engine.Correctness, Have: result.Mode}
@@ -89,55 +90,55 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	return engine.Grant{}, fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
 }
 
-// note remembers what an attempt is for, and refuses one that was made for
+// register remembers what an attempt is for, and refuses one that was made for
 // something else: the machine knows it by its nonce alone, and would answer with
 // what that was granted. Each leader learns first what others have granted. fresh
 // says that the attempt was not known.
-func (s *Session) note(n *Node, request *engine.Request) (fresh bool, err error) {
+func (s *Session) register(n *Node, request *engine.Request) (fresh bool, err error) {
 	term := n.leading.Load()
 	if term == nil {
-		return false, nil // nothing will be asked here
+		return false, nil // the call fails without a leader
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term != term {
-		n.fsm.Read(s.learn)
+		n.fsm.Read(s.loadAttempts)
 		s.term = term
 	}
-	known, ok := s.asked[request.Nonce]
+	known, ok := s.attempts[request.Nonce]
 	if !ok {
-		s.asked[request.Nonce] = ask{slices.Clone(request.Resources), request.Kind} // the caller may use the slice again
+		s.attempts[request.Nonce] = attemptInfo{slices.Clone(request.Resources), request.Kind} // the caller may reuse the slice
 		return true, nil
 	}
 	if known.kind != request.Kind || !slices.Equal(known.resources, request.Resources) {
-		return false, fmt.Errorf("%w: attempt %d was made for %q (%s), and now asks for %q (%s); use a nonce that was not used before",
+		return false, fmt.Errorf("%w: attempt %d was made for %q (%s), not for %q (%s); use a new nonce",
 			engine.ErrInvalid, request.Nonce, known.resources, known.kind, request.Resources, request.Kind)
 	}
 	return false, nil
 }
 
-// learn takes over which attempts the machine has. The caller holds mu.
-func (s *Session) learn(m *machine.Machine) {
-	if s.asked == nil {
-		s.asked = map[engine.Nonce]ask{}
+// loadAttempts takes over which attempts the machine has. The caller holds mu.
+func (s *Session) loadAttempts(m *machine.Machine) {
+	if s.attempts == nil {
+		s.attempts = map[engine.Nonce]attemptInfo{}
 	}
 	if m.SessionInfo(s.config.ID).Incarnation != s.number {
 		return
 	}
 	_, requests, _ := m.Session(s.config.ID)
 	for _, r := range requests {
-		s.asked[r.Party.Nonce] = ask{r.Resources, r.Party.Kind}
+		s.attempts[r.Party.Nonce] = attemptInfo{r.Resources, r.Party.Kind}
 	}
 }
 
-// unnote is for an attempt that has ended.
-func (s *Session) unnote(nonce engine.Nonce) {
+// unregister is for an attempt that has ended.
+func (s *Session) unregister(nonce engine.Nonce) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.asked, nonce)
+	delete(s.attempts, nonce)
 }
 
-// refuseEfficiency is the answer to a caller who expects the other mode.
+// refuseEfficiency returns the error for a caller that expects efficiency mode.
 func (n *Node) refuseEfficiency(request engine.Request) error {
 	topology := n.Topology()
 	for _, name := range request.Resources {
@@ -151,14 +152,14 @@ func (n *Node) refuseEfficiency(request engine.Request) error {
 	return fmt.Errorf("%w: %q is in efficiency mode; use the Redis backend", engine.ErrUnsupported, request.Resources)
 }
 
-// since is the moment from which the session's time counts.
+// since returns the start of the session's current TTL.
 func (s *Session) since() engine.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent
 }
 
-// Renew prolongs the session.
+// Renew extends the session by its TTL.
 func (s *Session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
 	n, err := s.backend.leader()
@@ -181,7 +182,7 @@ func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 	if err := s.propose(ctx, &machine.Release{Session: s.config.ID, Incarnation: s.number, Nonce: nonce}); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
-	s.unnote(nonce)
+	s.unregister(nonce)
 	return nil
 }
 

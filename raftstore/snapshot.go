@@ -22,12 +22,12 @@ import (
 // SnapshotInfo as JSON, and the rest is the state.
 const snapshotMagic = "leased snapshot 1\n"
 
-// maxSnapshot bounds what is read into memory.
+// maxSnapshot limits the size of a snapshot, which is read into memory.
 const maxSnapshot = 8 << 30
 
-// SnapshotInfo tells what a saved snapshot holds.
+// SnapshotInfo describes a saved snapshot.
 type SnapshotInfo struct {
-	Index      uint64         `json:"index"` // of the last entry in it
+	Index      uint64         `json:"index"` // of the last applied entry
 	Term       uint64         `json:"term"`
 	Size       int64          `json:"size"`
 	SHA256     string         `json:"sha256"`
@@ -38,10 +38,10 @@ type SnapshotInfo struct {
 	Counts     machine.Counts `json:"counts"`
 }
 
-// SaveSnapshot writes the state of this replica, for a backup. A follower's may
-// be a little behind.
+// SaveSnapshot writes the state of this replica, for a backup. The state of a follower may be
+// slightly behind.
 func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, error) {
-	if n.Leads() { // the engine takes none while a change of members is the last entry
+	if n.Leads() { // the Raft library takes no snapshot while a change of members is the last entry
 		if err := n.barrier(ctx); err != nil {
 			return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 		}
@@ -52,7 +52,7 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, err
 	}
 	list, err := n.snapshots.List()
 	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%w: the node has none yet", ErrSnapshot)
+		err = fmt.Errorf("%w: the node has no snapshot yet", ErrSnapshot)
 	}
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
@@ -83,7 +83,7 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, err
 	return info, nil
 }
 
-// describe reads a state.
+// describe returns the description of a state.
 func describe(state []byte) (SnapshotInfo, error) {
 	chain, m, err := replica.DecodeState(state)
 	if err != nil {
@@ -94,7 +94,7 @@ func describe(state []byte) (SnapshotInfo, error) {
 		LastToken: m.LastToken(), Generation: m.Generation(), Counts: m.Count()}, nil
 }
 
-// InspectSnapshot checks a saved snapshot and tells what it holds.
+// InspectSnapshot validates a saved snapshot and describes it.
 func InspectSnapshot(r io.Reader) (SnapshotInfo, error) {
 	info, _, err := readSnapshot(r)
 	return info, err
@@ -107,16 +107,16 @@ func readSnapshot(r io.Reader) (SnapshotInfo, []byte, error) {
 	}
 	rest, ok := bytes.CutPrefix(data, []byte(snapshotMagic))
 	if !ok {
-		return SnapshotInfo{}, nil, fmt.Errorf("%w: it does not begin as a snapshot does", ErrSnapshot)
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: the file is not a snapshot of leased", ErrSnapshot)
 	}
 	header, state, ok := bytes.Cut(rest, []byte("\n"))
 	var written SnapshotInfo
 	if !ok || json.Unmarshal(header, &written) != nil {
-		return SnapshotInfo{}, nil, fmt.Errorf("%w: its second line cannot be read", ErrSnapshot)
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: the second line is malformed", ErrSnapshot)
 	}
 	sum := sha256.Sum256(state)
 	if hex.EncodeToString(sum[:]) != written.SHA256 {
-		return SnapshotInfo{}, nil, fmt.Errorf("%w: %d bytes do not have the checksum %s; the file is cut short or damaged, use another",
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: the checksum of %d bytes is not %s; the file is truncated or damaged, use another one",
 			ErrSnapshot, len(state), written.SHA256)
 	}
 	found, err := describe(state)
@@ -125,34 +125,32 @@ func readSnapshot(r io.Reader) (SnapshotInfo, []byte, error) {
 	}
 	found.Index, found.Term = written.Index, written.Term
 	if found != written {
-		return SnapshotInfo{}, nil, fmt.Errorf("%w: it does not hold what its second line says", ErrSnapshot)
+		return SnapshotInfo{}, nil, fmt.Errorf("%w: the state does not match the second line", ErrSnapshot)
 	}
 	return found, state, nil
 }
 
-// RestoreSnapshot replaces the state of the whole cluster by a saved one. This
-// node must lead. Everything granted since is forgotten, so all later tokens
-// are larger by at least fencing.FloorStep than any that either the snapshot or
-// the present state knows: the raise is part of the state that is restored, so
-// that no grant can come before it.
+// RestoreSnapshot replaces the state of the whole cluster with a saved one. This node must
+// lead. Everything granted since the snapshot is forgotten. So all later tokens are larger by
+// at least fencing.FloorStep than any in the snapshot or in the current state. The raise is
+// part of the restored state, so that no grant can precede it.
 //
-// All sessions end, and with them all leases, those of the snapshot too: it does
-// not know which of them were released since, and their clients, which live,
-// would keep them for ever. Each client is told that it has lost what it held,
-// and acquires anew. No lock of the efficiency mode is granted until the log has
-// caught up with the Redis nodes.
+// All sessions end, and with them all leases, including those of the snapshot: some of them
+// were released since, and their clients would renew them forever. Each client learns that it
+// has lost its leases, and acquires again. No lock in efficiency mode is granted until the log
+// is reconciled with the Redis nodes.
 func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token, error) {
 	info, state, err := readSnapshot(r)
 	if err != nil {
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
 	n.leadMu.Lock()
-	led := n.retire() // nothing is proposed, granted or renewed from here on
+	led := n.retire() // from here on nothing is proposed, granted or renewed
 	n.leadMu.Unlock()
 	if !led {
 		return 0, n.notLeader()
 	}
-	if _, err := n.committer.commit(ctx, nil, nil); err != nil { // what was under way is over
+	if _, err := n.committer.commit(ctx, nil, nil); err != nil { // operations in progress have ended
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
@@ -171,15 +169,15 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	if err := n.replaceState(ctx, meta, state); err != nil {
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
-	n.logger.Warn("restored a snapshot; all sessions have ended, and tokens go on above the floor", "index", info.Index, "token", info.LastToken, "present", present.token, "floor", floor)
+	n.logger.Warn("restored a snapshot; all sessions have ended, and later tokens are above the floor", "index", info.Index, "token", info.LastToken, "present", present.token, "floor", floor)
 	return floor, nil
 }
 
-// replaceState has the engine install a state, and serves again when it is done,
-// whether or not the caller waits for that: under a leadership the machine must
-// not be replaced. The engine first replaces its own state, and then has the
-// others follow; it does not say which of the two an error is of, not even that
-// it leads no more. So the outcome of any error is unknown.
+// replaceState makes the Raft library install a state, and serves again when it is done, even
+// if the caller does not wait: the machine must not be replaced during a leadership. The
+// library first replaces the state of this node, then that of the others. Its errors do not
+// say which of the two failed, not even a loss of leadership. So the outcome of any error is
+// unknown.
 func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state []byte) error {
 	err := n.wait(ctx, futureFunc(func() error {
 		defer n.takeOver()
@@ -188,24 +186,24 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 	if err == nil || errors.Is(err, engine.ErrUncertain) {
 		return err
 	}
-	return fmt.Errorf("%w: %w; look at the token floor of the next leader before you restore again", engine.ErrUncertain, err)
+	return fmt.Errorf("%w: %w; check the token floor of the next leader before you restore again", engine.ErrUncertain, err)
 }
 
-// present is how far the state that a snapshot replaces had come.
+// present describes the state that a snapshot replaces.
 type present struct {
 	token, ceiling fencing.Token
 	order, version uint64
 	fleet          engine.Fleet
-	changing       bool // the fleet is being changed
+	changing       bool // a change of the fleet is in progress
 }
 
-// startOver changes a state so that nobody holds anything in it, and everything
-// that was given out before the restore is behind it: its next token is more than
-// FloorStep above all tokens that either mode can have granted, in the snapshot or
-// at present, and no incarnation or version comes again. No lock of the efficiency
-// mode is granted until the log has caught up with the Redis nodes.
+// startOver changes a restored state so that it has no leases and repeats nothing that was
+// given out before the restore. Its next token is more than FloorStep above all tokens that
+// either mode can have granted, in the snapshot or in the current state, and no incarnation or
+// version is used again. No lock in efficiency mode is granted until the log is reconciled with
+// the Redis nodes.
 //
-// The Redis fleet stays the present one: its nodes do not go back with the log.
+// The Redis fleet stays the current one: its nodes are not rolled back with the log.
 func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 	if p.changing {
 		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased redis fleet set' of the old fleet", engine.ErrUnavailable)

@@ -8,34 +8,34 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// Status is how a node is doing.
+// Status is the state of a node.
 type Status struct {
 	ID      string
 	Address string
-	// State is "leader", "follower", "candidate" or "stopped". Serves says that
-	// a leader lets calls in.
+	// State is "leader", "follower", "candidate" or "stopped". Serves is true for a leader
+	// that accepts calls.
 	State  string
 	Serves bool
-	Leader string // as far as the node knows
+	Leader string // that the node knows
 	Term   uint64
-	// Generation is the number of leaders so far, as this replica knows.
+	// Generation is the number of leaderships that this replica has applied.
 	Generation uint64
 	LastIndex  uint64 // in its log
 	Commit     uint64 // known to be committed
 	Applied    uint64 // by its machine
-	// Lag is how many committed entries that it knows of are not yet applied.
-	// How far it is behind the leader is in the leader's Members.
+	// Lag is the number of known committed entries that are not applied yet. The leader's
+	// Members show how far a node is behind the leader.
 	Lag uint64
-	// Chain is its history: nodes with the same Chain.Index must have the same
-	// Chain.Hash.
+	// Chain is the hash of the applied entries. Nodes with the same Chain.Index must have
+	// the same Chain.Hash.
 	Chain     replica.Chain
 	LastToken fencing.Token
 	Counts    machine.Counts
 	Members   []Member
-	Failure   error // why it ended by itself
+	Failure   error // why the node ended itself
 }
 
-// Status tells how this node is doing, from what it has: it asks nobody.
+// Status returns the state of this node. It contacts no other node.
 func (n *Node) Status() Status {
 	leader, _ := n.Leader()
 	s := Status{ID: n.ID(), Address: n.Address(), State: stateName(n.raft.State()), Serves: n.Leads(), Leader: leader,
@@ -52,7 +52,7 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// addLags fills in how far each member is behind this leader.
+// addLags sets how far each member is behind this leader.
 func (n *Node) addLags(members []Member, last uint64) {
 	for i := range members {
 		m := &members[i]

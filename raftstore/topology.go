@@ -10,17 +10,16 @@ import (
 
 var _ engine.TopologySource = (*Node)(nil)
 
-// topologyFeed has the newest topology that a node has applied, for those who
+// topologyWatch has the newest topology that a node has applied, for those who
 // wait for the next one. The zero value has an empty topology.
-type topologyFeed struct {
+type topologyWatch struct {
 	mu      sync.Mutex
 	newest  engine.Topology
-	changed chan struct{} // closed when newest is replaced; nil while nobody waits
+	changed chan struct{} // closed when newest is replaced; nil without waiters
 }
 
-// update takes the topology of a machine, if it has another version. The caller
-// holds fsm.mu.
-func (f *topologyFeed) update(m *machine.Machine) {
+// update stores the topology of a machine if it has another version. The caller holds fsm.mu.
+func (f *topologyWatch) update(m *machine.Machine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.newest.Version == m.Version() {
@@ -33,9 +32,8 @@ func (f *topologyFeed) update(m *machine.Machine) {
 	}
 }
 
-// get returns the newest topology, and a channel that is closed when there is
-// another.
-func (f *topologyFeed) get() (engine.Topology, <-chan struct{}) {
+// get returns the newest topology, and a channel that is closed when there is a newer one.
+func (f *topologyWatch) get() (engine.Topology, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.changed == nil {
@@ -44,7 +42,7 @@ func (f *topologyFeed) get() (engine.Topology, <-chan struct{}) {
 	return f.newest, f.changed
 }
 
-// Topology returns the topology as this node has applied it. It needs no leader.
+// Topology returns the topology that this node has applied. It needs no leader.
 func (n *Node) Topology() engine.Topology {
 	n.topology.mu.Lock()
 	defer n.topology.mu.Unlock()

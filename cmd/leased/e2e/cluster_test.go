@@ -352,5 +352,5 @@ func TestSnapshot(t *testing.T) {
 	require.NoError(t, os.Truncate(file, info.Size()-1))
 	out, code := call(t, nil, leased, "snapshot", "inspect", file)
 	require.Equal(t, 1, code)
-	require.Contains(t, out, "cut short or damaged")
+	require.Contains(t, out, "truncated or damaged")
 }
