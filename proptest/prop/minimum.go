@@ -22,9 +22,9 @@ var rows = []least{
 	{"simulator, standalone fleet", 60, 350_000, 3_600},
 	{"simulator, service with both modes", 60, 350_000, 4_000},
 	{"simulator, drawn faults", 33, 60_000, 140},
-	{"virtual time, correctness", 115, 9_000, 800},
-	{"virtual time, correctness, sound clients", 115, 9_500, 750},
-	{"virtual time, efficiency", 5, 200, 25},
+	{"virtual time, correctness", 66, 5_000, 500},
+	{"virtual time, correctness, sound clients", 66, 5_500, 400},
+	{"virtual time, efficiency", 3, 120, 15},
 }
 
 // complete reports the rows of a round that are missing or too small. scale is that of the

@@ -33,7 +33,7 @@ var settings = []setting{
 	{name: "simulator", folder: "./proptest/sim", tests: "^(TestSeeds|TestDrawnFaults)$", scale: 90, rapid: true},
 	{name: "virtual time", folder: "./proptest/virtual", tests: "", scale: 1, rapid: true},
 	{name: "exhaustive search", folder: "./proptest/redlock", tests: "^(TestEveryInterleaving|TestRandomWalks|TestEveryRuleIsNeeded)$", scale: 1,
-		counts: map[string]int{"states": 3_000_000, "steps": 600_000}},
+		counts: map[string]int{"states": 1_000_000, "steps": 400_000}},
 }
 
 // run runs the tests of a setting and returns their reports.

@@ -16,12 +16,17 @@ func TestStateHasNoPadding(t *testing.T) {
 	require.EqualValues(t, 1, unsafe.Alignof(w), "all fields must be bytes, so that equal states have equal memory")
 }
 
-// budgets returns the limits of a search and of the random walks. A plain go test only
-// searches the states near the initial one; make prop searches all.
+// soaking selects all bounds without a limit, which takes an hour.
+var soaking = os.Getenv("LEASED_SOAK") != ""
+
+// budgets returns the limits of a search and of the random walks: the states near the
+// initial one in a plain go test, and more in make prop.
 func budgets() (states, walks int) {
 	switch {
+	case soaking:
+		return 40_000_000, 30_000
 	case property.Full():
-		return 40_000_000, 3_000
+		return 400_000, 2_000
 	case raced:
 		return 8_000, 50
 	}
@@ -31,7 +36,7 @@ func budgets() (states, walks int) {
 // TestEveryInterleaving visits all states within the bounds, up to the budget.
 func TestEveryInterleaving(t *testing.T) {
 	all := searched
-	if os.Getenv("LEASED_SOAK") != "" {
+	if soaking {
 		all = append(all, soaked...)
 	}
 	for _, b := range all {

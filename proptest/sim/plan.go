@@ -90,7 +90,7 @@ const (
 	ChangeMembers                   // a member is removed and added again later
 	RestoreBackup                   // an operator restores an older state
 	MoveLocks                       // a policy change migrates locks to the other mode
-	AbortMigration                       // a migration is aborted
+	AbortMigration                  // a migration is aborted
 	ChangeFleet                     // to other Redis servers
 	EmptyFleet                      // all Redis servers of the fleet lose their data at once
 	CrashAtAction                   // the leader crashes at its next action of a kind

@@ -163,7 +163,7 @@ var careless = behavior{resources: resources, think: time.Second, lag: 50 * time
 
 // No fault violates a property that depends on the log or on the gate.
 func TestCorrectnessUnderFaults(t *testing.T) {
-	checks(t, 20, 350)
+	checks(t, 20, 200)
 	total := property.Report{Setting: "virtual time, correctness"}
 	rapid.Check(t, func(t *rapid.T) {
 		runHistory(t, &total, total.Setting, func(t *rapid.T, s *history) {
@@ -185,7 +185,7 @@ var careful = behavior{resources: resources, think: time.Second, lag: 20 * time.
 // work at the same time, whatever happens to the service: a failover may prolong a lease,
 // never shorten it.
 func TestCorrectnessExcludes(t *testing.T) {
-	checks(t, 20, 350)
+	checks(t, 20, 200)
 	total := property.Report{Setting: "virtual time, correctness, sound clients"}
 	rapid.Check(t, func(t *rapid.T) {
 		runHistory(t, &total, total.Setting, func(t *rapid.T, s *history) {

@@ -28,7 +28,7 @@ func init() {
 // As long as a quorum of the servers keeps its data, no fault violates a property of
 // tokens or of the gate. Overlapping holders are not excluded; their number is printed.
 func TestEfficiencyUnderFaults(t *testing.T) {
-	checks(t, 3, 16)
+	checks(t, 3, 10)
 	total := property.Report{Setting: "virtual time, efficiency"}
 	rapid.Check(t, func(t *rapid.T) {
 		forgetTimers()
