@@ -1,6 +1,5 @@
-// Package hub tells the callers of one replica what its machine does: waiters
-// that they were granted a lock, holders that they lost one, and watchers that a
-// lock has changed.
+// Package hub notifies the callers of one replica of changes of its machine: waiters of a
+// grant, holders of a loss, and watchers of any change of a lock.
 //
 // It promises nothing about other replicas. One that lags reports late, so a
 // waiter also checks the machine before it waits, and a leader whose leadership

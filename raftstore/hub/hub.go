@@ -19,7 +19,7 @@ type Hub struct {
 	watchers  map[fencing.Resource]map[*Watcher]bool
 }
 
-// New returns a Hub that nobody uses yet.
+// New returns an empty Hub.
 func New() *Hub {
 	return &Hub{listeners: map[engine.SessionID]map[*Listener]*registration{}, watchers: map[fencing.Resource]map[*Watcher]bool{}}
 }
@@ -100,7 +100,7 @@ func (h *Hub) Watch(resource fencing.Resource, w *Watcher) (stop func()) {
 // listeners, which the caller makes without any lock.
 func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (calls []func()) {
 	if len(events) == 0 {
-		switch c.(type) { // the frequent commands that concern nobody
+		switch c.(type) { // frequent commands without effect on others
 		case *machine.Acquire, *machine.Release, *machine.OpenSession:
 			return nil
 		}
@@ -176,7 +176,7 @@ func broken(c machine.Command) error {
 	return fmt.Errorf("%w: broken by an operator", engine.ErrTaken)
 }
 
-// Idle reports whether nobody waits, listens or watches.
+// Idle reports whether there are no waiters, listeners or watchers.
 func (h *Hub) Idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

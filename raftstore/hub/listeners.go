@@ -20,7 +20,7 @@ import (
 //     later, so Identify checks the machine and removes it.
 //   - Identify, then k1 ends or k2 opens: this replica lags. Its events of k1 do
 //     not concern the listener.
-//   - Identify, k2 ends: the usual order. The listener is told and removed.
+//   - Identify, k2 ends: the usual order. The listener gets the loss and is removed.
 //   - Identify, then a late copy of k1's Close: it ends nothing.
 //
 // Identify runs under the lock of the machine, so nothing happens meanwhile.

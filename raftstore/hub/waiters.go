@@ -23,7 +23,7 @@ func attemptOf(e *machine.Event) Attempt { return Attempt{e.Session, e.Incarnati
 
 // OutcomeOf returns the state of an attempt in m. A queued attempt for which no
 // token is left is Exhausted: it stays in the queue until it is released or its
-// session ends, and blocks nobody.
+// session ends, and blocks no other request.
 func OutcomeOf(m *machine.Machine, a Attempt) machine.Result {
 	result := m.Attempt(a.Session, a.Incarnation, a.Nonce)
 	if result.Code == machine.Queued && m.LastToken() == fencing.MaxToken {

@@ -1,10 +1,9 @@
-// Package logstore is where a Raft node keeps its log and its votes.
+// Package logstore stores the log and the votes of a Raft node on disk.
 //
-// What it does not do: it repairs nothing. A store that has failed once may
-// show data that never reached the disk, so the first error, or a write that
-// takes too long, ends the node, and it starts again from what the disk has.
+// It repairs nothing. A store that has failed once may return data that never reached the
+// disk. So the first error, or a write that takes too long, ends the node, which must be
+// restarted from disk.
 //
-// The nouns: [Store] is an open log in a folder, of one [Kind]; [Guard] turns
-// its errors and stalls into the end of the node; [Votes] writes a vote in one
-// transaction.
+// The types: [Store] is an open log in a data folder, of one [Kind]; [Guard] ends the node
+// on errors and stalls; [Votes] writes a vote in one transaction.
 package logstore

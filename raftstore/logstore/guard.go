@@ -10,23 +10,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrStalled says that a write took longer than the deadline.
+// ErrStalled means that a write took longer than the deadline.
 var ErrStalled = errors.New("disk is stalled")
 
-// Guard ends the node when its store fails or stalls. The engine would go on:
-// a leader whose write fails becomes a follower on the same store, and one
-// whose disk hangs goes on leading, since its heartbeats need no disk
-// (hashicorp/raft 503). After a failed sync the store may even show what the
-// disk does not have.
+// Guard ends the node when its store fails or stalls. The Raft library would continue: a
+// leader whose write fails becomes a follower on the same store, and a leader whose disk
+// hangs keeps leading, because its heartbeats need no disk (hashicorp/raft 503). After a
+// failed sync the store may even return data that is not on disk.
 type Guard struct {
 	deadline time.Duration
 	fatal    func(error)
 	failed   atomic.Bool
 }
 
-// NewGuard returns a Guard that gives a write so much time. fatal ends the
-// process. If it returns, as it does in tests, the goroutine that met the error
-// ends instead, so that nothing is built on what failed.
+// NewGuard returns a Guard with this deadline for writes. fatal ends the process. If it
+// returns, as in tests, the goroutine that got the error ends instead, so that nothing
+// depends on the failed write.
 func NewGuard(deadline time.Duration, fatal func(error)) *Guard {
 	return &Guard{deadline: deadline, fatal: fatal}
 }
@@ -36,23 +35,23 @@ func (g *Guard) fail(err error) {
 	g.fatal(err)
 }
 
-// check ends the calling goroutine if the store has failed, now or before.
+// check ends the calling goroutine if the store has failed, now or earlier.
 func (g *Guard) check(what string, err error) {
 	if err != nil {
-		g.fail(fmt.Errorf("%s: %w; the node ends and starts again from what is on disk", what, err))
+		g.fail(fmt.Errorf("%s: %w; the node stops and must restart from disk", what, err))
 	}
 	if g.failed.Load() {
 		runtime.Goexit()
 	}
 }
 
-// timed is a write with the deadline.
+// timed runs a write with the deadline.
 func (g *Guard) timed(what string, write func() error) { g.within(g.deadline, what, write) }
 
-// within is a write with a deadline of its own.
+// within runs a write with another deadline.
 func (g *Guard) within(limit time.Duration, what string, write func() error) {
 	timer := time.AfterFunc(limit, func() {
-		g.fail(fmt.Errorf("%s: %w: no answer for %v; the node ends, so that another can lead", what, ErrStalled, limit))
+		g.fail(fmt.Errorf("%s: %w: no answer for %v; the node stops, so that another can lead", what, ErrStalled, limit))
 	})
 	err := write()
 	timer.Stop()
@@ -72,27 +71,27 @@ type guardedLog struct {
 
 var _ raft.MonotonicLogStore = (*guardedLog)(nil)
 
-// IsMonotonic says whether the log under it allows no gaps.
+// IsMonotonic reports whether the log allows no gaps.
 func (l *guardedLog) IsMonotonic() bool {
 	m, ok := l.log.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
-// FirstIndex is the first index in the log.
+// FirstIndex returns the first index in the log.
 func (l *guardedLog) FirstIndex() (uint64, error) {
 	index, err := l.log.FirstIndex()
 	l.guard.check("read log", err)
 	return index, nil
 }
 
-// LastIndex is the last index in the log.
+// LastIndex returns the last index in the log.
 func (l *guardedLog) LastIndex() (uint64, error) {
 	index, err := l.log.LastIndex()
 	l.guard.check("read log", err)
 	return index, nil
 }
 
-// GetLog reads an entry. That there is none is an answer, not a failure.
+// GetLog reads an entry. A missing entry is not a failure.
 func (l *guardedLog) GetLog(index uint64, log *raft.Log) error {
 	err := l.log.GetLog(index, log)
 	if errors.Is(err, raft.ErrLogNotFound) {
@@ -154,9 +153,9 @@ func (s *guardedStable) GetUint64(key []byte) (uint64, error) {
 	return value, nil
 }
 
-// errNotFound has the text by which the engine knows it.
+// errNotFound has the text that the Raft library expects.
 var errNotFound = errors.New("not found")
 
-// notFound compares texts because that is the engine's contract for a
-// StableStore: each store has an error value of its own.
+// notFound compares texts because the contract of raft.StableStore requires it: each store
+// has its own error value.
 func notFound(err error) bool { return err != nil && err.Error() == errNotFound.Error() }

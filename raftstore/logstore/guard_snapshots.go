@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// snapshotPiece is how much of a snapshot is written under one deadline: a
-	// large one takes long on a disk that is well.
+	// snapshotPiece is the number of bytes of a snapshot that are written under one
+	// deadline: a large snapshot takes long even on a healthy disk.
 	snapshotPiece = 1 << 20
-	// slowestDisk, in bytes a second, is what a snapshot may take longer by
-	// when it is synced.
+	// slowestDisk, in bytes per second, extends the deadline when a snapshot is synced.
 	slowestDisk = 8 << 20
 )
 
-// Snapshots guards snapshots. The engine would go on after a failed one, on a
-// disk of which nobody knows what it still holds.
+// Snapshots guards snapshots. The Raft library would continue after a failed snapshot, on a
+// disk in an unknown state.
 func (g *Guard) Snapshots(store raft.SnapshotStore) raft.SnapshotStore {
 	return &guardedSnapshots{g, store}
 }
@@ -30,7 +29,7 @@ type guardedSnapshots struct {
 	store raft.SnapshotStore
 }
 
-// Create begins a snapshot.
+// Create starts a snapshot.
 func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	var sink raft.SnapshotSink
@@ -50,8 +49,7 @@ func (s *guardedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
 	return list, nil
 }
 
-// Open opens a snapshot. That there is none of that name, any more, is an
-// answer, not a failure.
+// Open opens a snapshot. A snapshot that does not exist, or not any more, is not a failure.
 func (s *guardedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, source, err := s.store.Open(id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +74,7 @@ func (s *guardedSource) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close frees the file.
+// Close closes the file.
 func (s *guardedSource) Close() error { return s.source.Close() }
 
 type guardedSink struct {
@@ -85,7 +83,7 @@ type guardedSink struct {
 	written int
 }
 
-// ID is the name of the snapshot.
+// ID returns the name of the snapshot.
 func (s *guardedSink) ID() string { return s.sink.ID() }
 
 // Write writes a piece of the snapshot.
@@ -112,7 +110,7 @@ func (s *guardedSink) Close() error {
 	return nil
 }
 
-// Cancel gives the snapshot up.
+// Cancel abandons the snapshot.
 func (s *guardedSink) Cancel() error {
 	s.guard.timed("remove snapshot", s.sink.Cancel)
 	return nil

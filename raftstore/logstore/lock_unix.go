@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// lockDir makes this process the only user of a folder. The lock goes with the
-// process, however it ends.
+// lockDir makes this process the only user of a folder. The lock ends with the process.
 func lockDir(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

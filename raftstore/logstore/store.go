@@ -53,8 +53,8 @@ type Store struct {
 }
 
 // Open opens the log in dir, or creates one. It returns ErrKind for a folder that
-// has the other kind of log, and changes nothing there: a node that began again
-// with an empty log would have forgotten its votes.
+// has the other kind of log, and changes nothing there: a node that
+// restarts with an empty log would have forgotten its votes.
 func Open(kind Kind, dir string, logger hclog.Logger) (*Store, error) {
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -102,8 +102,8 @@ func checkKind(kind Kind, dir string) error {
 		"(a cluster of one member: save a snapshot, start on an empty folder and restore it)", ErrKind, dir, other, name, kind, other)
 }
 
-// openBolt leaves the list of free pages out of every commit, and in a hash
-// map: both cost time that grows with the file, and both are rebuilt on open.
+// openBolt does not sync the freelist and keeps it in a hash map. The alternatives cost time
+// that grows with the file. The freelist is rebuilt on open.
 func openBolt(path string) (*Store, error) {
 	store, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{
 		Timeout: openTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
@@ -125,5 +125,5 @@ func openWAL(dir string, logger hclog.Logger) (*Store, error) {
 	return &Store{Log: log, Stable: log, close: log.Close}, nil
 }
 
-// Close frees the files. The node must have stopped.
+// Close closes the files. The node must have stopped.
 func (s *Store) Close() error { return s.close() }

@@ -8,31 +8,29 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The keys under which the engine keeps its vote, and the one that replaces
-// them.
+// The keys of a vote in the Raft library, and the key that replaces them.
 const (
 	keyVoteTerm      = "LastVoteTerm"
 	keyVoteCandidate = "LastVoteCand"
 	keyVote          = "LastVote"
 )
 
-// Votes is a StableStore that writes a vote, term and candidate together, in
-// one transaction. The engine writes the term and then the candidate
-// (hashicorp/raft 661): after a crash between the two the node would have voted
-// in the new term for the candidate of an older one, and would grant that
-// candidate the vote again without looking at its log.
+// Votes is a StableStore that writes term and candidate of a vote in one transaction. The
+// Raft library writes the term and then the candidate (hashicorp/raft 661). After a crash
+// between the two, the node would have voted in the new term for the candidate of an older
+// one, and would grant that candidate the vote again without checking its log.
 type Votes struct {
 	raft.StableStore
 
 	mu      sync.Mutex
-	term    uint64 // of the vote whose candidate is yet to come
+	term    uint64 // of a vote whose candidate is not set yet
 	pending bool
 }
 
 // NewVotes wraps a store.
 func NewVotes(stable raft.StableStore) *Votes { return &Votes{StableStore: stable} }
 
-// SetUint64 holds the term of a vote back until its candidate is known.
+// SetUint64 keeps the term of a vote until its candidate is known.
 func (v *Votes) SetUint64(key []byte, value uint64) error {
 	if string(key) != keyVoteTerm {
 		return v.StableStore.SetUint64(key, value)
@@ -57,7 +55,7 @@ func (v *Votes) Set(key, value []byte) error {
 	return v.StableStore.Set([]byte(keyVote), append(binary.BigEndian.AppendUint64(nil, v.term), value...))
 }
 
-// GetUint64 reads the term of the last vote that is on disk.
+// GetUint64 reads the term of the last vote on disk.
 func (v *Votes) GetUint64(key []byte) (uint64, error) {
 	if string(key) != keyVoteTerm {
 		return v.StableStore.GetUint64(key)
@@ -66,7 +64,7 @@ func (v *Votes) GetUint64(key []byte) (uint64, error) {
 	return term, err
 }
 
-// Get reads the candidate of the last vote that is on disk.
+// Get reads the candidate of the last vote on disk.
 func (v *Votes) Get(key []byte) ([]byte, error) {
 	if string(key) != keyVoteCandidate {
 		return v.StableStore.Get(key)
@@ -83,7 +81,7 @@ func (v *Votes) vote() (term uint64, candidate []byte, err error) {
 	case err != nil:
 		return 0, nil, err
 	case len(value) < 8:
-		return 0, nil, fmt.Errorf("read vote: %d bytes are no vote", len(value))
+		return 0, nil, fmt.Errorf("read vote: %d bytes are not a vote", len(value))
 	}
 	return binary.BigEndian.Uint64(value), value[8:], nil
 }
