@@ -12,9 +12,9 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
-// admit locks and raises the mark in tx, with one statement if the token
-// passes; in SQLite the first mark of a resource takes two. outermost says that
-// tx is the gate's own, with no savepoint around this call.
+// admit locks and raises the mark in tx, with one statement if the token is
+// admitted; the first mark of a resource in SQLite takes two. outermost means that
+// tx was begun by the gate and there is no savepoint.
 func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource fencing.Resource, token fencing.Token) error {
 	if g.dialect == Postgres && outermost && g.hints.Likely(resource, token) {
 		var mark fencing.Token
@@ -25,10 +25,10 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource f
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("lock the mark of %q: %w", string(resource), err)
 		}
-		// A newer holder, or a wrong hint.
+		// There is a newer holder, or the hint was wrong.
 	}
 	mark, err := g.raise(ctx, tx, resource, token)
-	if errors.Is(err, sql.ErrNoRows) { // refused by SQLite, which holds its lock now
+	if errors.Is(err, sql.ErrNoRows) { // SQLite refused, and holds its lock now
 		mark, err = g.mark(ctx, tx, resource)
 	} else if err == nil && mark == token {
 		g.hints.Note(resource, token)
@@ -37,19 +37,16 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource f
 	if err != nil {
 		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
 	}
-	if err := g.rule.Admit(resource, mark, token); err != nil {
-		return err
-	}
-	return fmt.Errorf("raise the mark of %q to %d: it stayed at %d; was leased_marks changed by hand?", string(resource), token, mark)
+	return pgsql.Judge(g.rule, resource, mark, token)
 }
 
-// raise tries to raise the mark. The answer is a mark, which is the token if and
-// only if that was admitted, or sql.ErrNoRows for a refusal.
+// raise tries to raise the mark. It returns the mark, which is the token if and
+// only if the token was admitted, or sql.ErrNoRows for a refusal.
 func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
 	args := []any{string(resource), int64(token), int64(g.rule.MaxJump)}
 	if g.dialect == Postgres {
-		// The drivers keep prepared statements themselves, or must not, behind
-		// a connection pooler.
+		// The drivers cache prepared statements themselves, unless they must not
+		// because of a connection pooler.
 		err := tx.QueryRowContext(ctx, pgsql.Admit, args...).Scan(&mark)
 		return mark, err
 	}
@@ -66,9 +63,9 @@ func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 	return mark, err
 }
 
-// prepare prepares the statements if they are not yet. It takes a connection of
-// its own, so it must not be called while one is held: a bounded pool may have
-// no other. If it fails, or somebody else is at it, transactions go without.
+// prepare prepares the statements once. It uses its own connection, so it must not
+// be called while the caller holds one: a bounded pool may have no other. If it
+// fails or runs in another goroutine, transactions use unprepared statements.
 func (g *Gate) prepare(ctx context.Context) {
 	if g.dialect == Postgres {
 		return
@@ -78,7 +75,7 @@ func (g *Gate) prepare(ctx context.Context) {
 }
 
 // prepared is a statement that is prepared on first use, so that a gate can be
-// made before the table exists.
+// created before the table exists.
 type prepared struct {
 	mu   sync.Mutex
 	stmt atomic.Pointer[sql.Stmt]
@@ -96,12 +93,12 @@ func (p *prepared) prepare(ctx context.Context, db *sql.DB, query string) {
 	}
 }
 
-// in is the statement in a transaction, prepared or not.
+// in returns the statement for use in a transaction.
 func (p *prepared) in(ctx context.Context, tx *sql.Tx, query string) statement {
 	return statement{ctx: ctx, tx: tx, query: query, stmt: p.stmt.Load()}
 }
 
-// statement is one use of a statement.
+// statement is a statement in a transaction, prepared or not.
 type statement struct {
 	ctx   context.Context
 	tx    *sql.Tx

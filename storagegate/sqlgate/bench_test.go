@@ -42,8 +42,8 @@ func BenchmarkMariaDB(b *testing.B) {
 	}
 }
 
-// BenchmarkSQLite writes to a file that keeps what it confirms (synchronous
-// FULL), and to one that may lose the last writes with the power (NORMAL).
+// BenchmarkSQLite writes with synchronous=FULL, and with NORMAL, which can lose the
+// last writes in a power failure.
 func BenchmarkSQLite(b *testing.B) {
 	for _, synchronous := range []string{"FULL", "NORMAL"} {
 		b.Run("synchronous="+synchronous, func(b *testing.B) {
@@ -52,9 +52,9 @@ func BenchmarkSQLite(b *testing.B) {
 	}
 }
 
-// BenchmarkEmptyStatement measures a transaction of one statement against the
-// same with a second one, which takes the lock of the writer and does nothing:
-// what no gate with a statement of its own can get below in SQLite.
+// BenchmarkEmptyStatement compares a transaction of one statement with one that has
+// a second statement, which locks the database and does nothing. No gate with its
+// own statement can be faster in SQLite.
 func BenchmarkEmptyStatement(b *testing.B) {
 	for _, synchronous := range []string{"FULL", "NORMAL"} {
 		b.Run("synchronous="+synchronous, func(b *testing.B) {
@@ -78,8 +78,7 @@ func sqliteFile(b *testing.B, synchronous string) storage {
 	return storage{sqlgate.SQLite, "sqlite", "file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(" + synchronous + ")"}
 }
 
-// inTransaction pays to one account, after a statement without arguments if
-// there is one.
+// inTransaction executes before, if it is not nil, and pays to one account.
 func inTransaction(b *testing.B, db *sql.DB, pay *sql.Stmt, id int, before *sql.Stmt) error {
 	tx, err := db.BeginTx(b.Context(), nil)
 	if err != nil {
@@ -97,7 +96,7 @@ func inTransaction(b *testing.B, db *sql.DB, pay *sql.Stmt, id int, before *sql.
 	return tx.Commit()
 }
 
-// compare measures a transaction of one prepared statement with and without a
+// compare benchmarks a transaction of one prepared statement with and without a
 // gate.
 func compare(b *testing.B, s storage, writers int, pay string) {
 	execute(b, s, `DROP TABLE IF EXISTS accounts`, `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)`)

@@ -12,15 +12,15 @@ import (
 // Dialect is a kind of database.
 type Dialect string
 
-// The dialects. MySQL is MariaDB too: what this package needs is the same in
-// both, and it is MariaDB that its tests run.
+// The dialects. MySQL is also for MariaDB: this package uses only features that
+// both have. Its tests run MariaDB.
 const (
 	Postgres Dialect = "postgres"
 	MySQL    Dialect = "mysql"
 	SQLite   Dialect = "sqlite"
 )
 
-// ParseDialect reads a dialect by its name.
+// ParseDialect returns the dialect with the given name.
 func ParseDialect(name string) (Dialect, error) {
 	switch name {
 	case "postgres", "postgresql":
@@ -33,31 +33,31 @@ func ParseDialect(name string) (Dialect, error) {
 	return "", fmt.Errorf("%w: %.40q; use postgres, mysql or sqlite", ErrUnknownDialect, name)
 }
 
-// statements are what a dialect needs.
+// statements are the statements of a dialect.
 type statements struct {
-	// again, if not empty, does what admit does for a resource that has a mark,
-	// faster. It changes one row if the token passes.
+	// again, if not empty, is a faster admit for a resource that has a mark. It
+	// changes one row if the token is admitted.
 	again string
-	// admit locks the row of the resource and raises its mark, if the rule
-	// allows it.
+	// admit locks the row of the resource and raises its mark if the rule admits
+	// the token.
 	admit string
-	// mark reads the mark. While admit's lock is held it is the one that admit
-	// saw.
+	// mark reads the mark. While the lock of admit is held, it is the mark that
+	// admit compared with.
 	mark string
 }
 
-// The answer to admit is the mark that the row has then: the token if and only
-// if that was admitted. MariaDB and MySQL need a procedure for it: one of them
-// has no RETURNING, and LAST_INSERT_ID, which could carry the mark, is lost in a
-// table with triggers.
+// admit returns the new mark of the row, which is the token if and only if the
+// token was admitted. MariaDB and MySQL need a procedure: MySQL has no RETURNING,
+// and LAST_INSERT_ID does not work in a table with triggers.
 //
-// SQLite has no procedures. Its statements lock the whole database, whatever the
-// rule then says, and the upsert returns no row for a refusal. The first WHERE refuses a
-// jump on first use; it must not stop the update of a row that exists.
+// SQLite has no procedures. Its statements lock the whole database, even for a
+// refusal, and the upsert returns no row for a refusal. The first WHERE refuses a
+// jump of the first token of a resource. It must not prevent the update of an
+// existing row.
 var dialects = map[Dialect]statements{
 	Postgres: {admit: pgsql.Admit, mark: pgsql.Mark},
 	MySQL: {
-		// Go sends UTF-8, whatever the connection is said to speak.
+		// Go sends UTF-8, whatever the character set of the connection is.
 		admit: `CALL leased_try(CAST(? AS BINARY), ?, ?)`,
 		mark:  `SELECT mark FROM leased_marks WHERE resource = ?`,
 	},
@@ -74,8 +74,8 @@ ON CONFLICT (resource) DO UPDATE SET mark = excluded.mark
 WHERE excluded.mark >= m.mark AND (?3 = 0 OR excluded.mark - m.mark <= ?3)
 RETURNING mark`
 
-// explain reads err by what the usual drivers have in common, so that this
-// package needs none of them.
+// explain returns the meaning of a driver's error. It uses only what the common
+// drivers share, so that this package does not import them.
 func (d Dialect) explain(err error) pgsql.Meaning {
 	switch d {
 	case Postgres:
@@ -87,32 +87,32 @@ func (d Dialect) explain(err error) pgsql.Meaning {
 			return pgsql.RolledBack
 		}
 	case MySQL:
-		// 1213 is a deadlock, 1205 a lock wait that took too long, 1020 a row
-		// that changed after the snapshot.
+		// 1213 is a deadlock, 1205 a lock wait timeout, 1020 a row that changed
+		// after the snapshot.
 		switch mysqlNumber(err) {
 		case 1213, 1205, 1020:
-			return pgsql.Again
+			return pgsql.Retry
 		}
 	case SQLite:
 		// The low byte is the primary code: 5 is "busy", 6 is "locked".
 		var e interface{ Code() int }
 		if errors.As(err, &e) && (e.Code()&0xff == 5 || e.Code()&0xff == 6) {
-			return pgsql.Again
+			return pgsql.Retry
 		}
 	}
 	return pgsql.Unknown
 }
 
-// rolledBack reports whether a driver says that PostgreSQL answered a COMMIT
-// with ROLLBACK, as it does after a failed statement. That is an answer, and
-// no error of the server: the drivers, pgx and lib/pq, make up their own.
+// rolledBack reports whether PostgreSQL answered COMMIT with ROLLBACK, as it does
+// after a failed statement. The server reports no error then; pgx and lib/pq
+// create their own.
 func rolledBack(message string) bool {
 	return strings.Contains(message, "commit unexpectedly resulted in rollback") ||
 		strings.Contains(message, "Could not complete operation in a failed transaction")
 }
 
-// mysqlNumber is the number of a server's error. The usual driver keeps it in a
-// field and has no method for it.
+// mysqlNumber returns the error number of MariaDB or MySQL, or 0. The common
+// driver has a field for it, but no method.
 func mysqlNumber(err error) uint64 {
 	for ; err != nil; err = errors.Unwrap(err) {
 		v := reflect.Indirect(reflect.ValueOf(err))

@@ -1,18 +1,18 @@
-// Package sqlgate gates writes to PostgreSQL, MariaDB, MySQL and SQLite.
+// Package sqlgate is a gate for PostgreSQL, MariaDB, MySQL and SQLite.
 //
-// What it does not give: it guards what is written in the transaction that it
-// admitted, and nothing that the same code sends elsewhere. It does not guard a
-// table against other code unless a guard is put on that table (see [Guard]).
-// Restoring a backup brings old marks back: raise the lock service's floor then,
-// so that every new token is above every old one.
+// Limits: the gate guards the writes of the transaction that it admitted, and
+// nothing that the same code does elsewhere. It does not guard a table against
+// other code unless the table has a guard (see [Guard]). Restoring a backup
+// restores old marks: raise the floor of the lock service afterwards, so that
+// every new token is larger than every old one.
 //
-// The mark of each resource is a row of the table leased_marks, in the same
-// database as the data. A gated write locks and raises that row first, in the
-// transaction that writes, so nobody with a newer token can come between check
-// and commit, and mark and data are committed together. That costs one
-// statement. See [Gate] for what isolation levels change.
+// The mark of each resource is a row of the table leased_marks in the database of
+// the data. A gated write first locks and raises that row in its own transaction.
+// So a newer token cannot be admitted between check and commit, and mark and data
+// are committed together. That costs one statement. See [Gate] for the effect of
+// isolation levels.
 //
-// The nouns, in reading order: [Dialect], which database; [Gate], the gate over
-// database/sql; [DDL] and [Guard], the same rule inside the database, for
-// programs in any language. Package pgxgate is the gate for pgx.
+// Types, in reading order: [Dialect], the kind of database; [Gate], the gate over
+// database/sql; [DDL] and [Guard], the same rule inside the database, for programs
+// in any language. Package pgxgate is the gate for pgx.
 package sqlgate

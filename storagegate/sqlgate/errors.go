@@ -2,13 +2,13 @@ package sqlgate
 
 import "errors"
 
-// ErrUnknownDialect says that a name or value is no Dialect of this package.
+// ErrUnknownDialect means that a name or value is not a Dialect.
 var ErrUnknownDialect = errors.New("unknown SQL dialect")
 
-// ErrInvalidTable says that what Guard was given cannot be guarded.
+// ErrInvalidTable means that Guard cannot guard the table.
 var ErrInvalidTable = errors.New("table cannot be guarded")
 
-// ErrTransactionEnded says that the gated transaction was over before the gate
-// could commit it: the write ran a statement that ends it, or went on after a
-// deadlock. Such an error is also a storagegate.ErrUncertain.
+// ErrTransactionEnded means that the gated transaction ended before the gate
+// committed it: the write executed a statement that ends a transaction, or
+// continued after a deadlock. The error also matches storagegate.ErrUncertain.
 var ErrTransactionEnded = errors.New("the transaction was ended inside the write")

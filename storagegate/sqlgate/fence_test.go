@@ -16,9 +16,9 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-// plainSQL is what a program in any language does: it begins a transaction,
-// calls the fence that the database has, writes and commits. The suite runs
-// over it, so that the fence in the database keeps the same rule.
+// plainSQL works like a program in any language: it begins a transaction, calls
+// the fence in the database, writes and commits. The suite runs with it, so that
+// the fence in the database applies the same rule.
 type plainSQL struct {
 	storagegate.Monitor
 	storage storage
@@ -34,10 +34,10 @@ var fenceCalls = map[sqlgate.Dialect]string{
 
 func (p *plainSQL) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(*sql.Tx) error) error {
 	if err := resource.Validate(); err != nil {
-		return err // printable names are the caller's business
+		return err // the database does not check for printable names
 	}
 	var err error
-	for range 20 { // a deadlock has to be tried again
+	for range 20 { // repeat after a deadlock
 		err = p.once(ctx, resource, token, write)
 		var e *mysql.MySQLError
 		if !errors.As(err, &e) || e.Number != 1213 {
@@ -65,7 +65,7 @@ func (p *plainSQL) once(ctx context.Context, resource fencing.Resource, token fe
 	return tx.Commit()
 }
 
-// translate turns the database's refusal into the error that the suite expects.
+// translate converts a refusal of the database to the error of a gate.
 func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing.Token) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -92,7 +92,7 @@ func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing
 		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: p.jump}
 	case errors.As(err, &my) && my.Number == 31004:
 		return fencing.ErrInvalidToken
-	case errors.As(err, &lite) && lite.Code() == 1811: // a trigger said no
+	case errors.As(err, &lite) && lite.Code() == 1811: // refused by a trigger
 		switch {
 		case token > fencing.MaxToken:
 			return fencing.ErrInvalidToken
@@ -109,11 +109,7 @@ func (p *plainSQL) Enter(ctx context.Context, resource fencing.Resource, token f
 	if token != fencing.None {
 		return p.Do(ctx, resource, token, func(*sql.Tx) error { return nil })
 	}
-	mark, err := p.Mark(ctx, resource)
-	if err != nil {
-		return err
-	}
-	return p.Record(resource, token, fencing.Rule{}.Enter(resource, mark, token))
+	return storagegate.RefuseTokenless(ctx, p, resource)
 }
 
 func (p *plainSQL) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
@@ -127,6 +123,7 @@ func (p *plainSQL) Mark(ctx context.Context, resource fencing.Resource) (fencing
 func TestFenceInTheDatabase(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
+			t.Parallel()
 			gatetest.Run(t, func(t *testing.T) gatetest.Opener {
 				s := newStorage(t, dialect)
 				return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
@@ -138,16 +135,16 @@ func TestFenceInTheDatabase(t *testing.T) {
 	}
 }
 
-func TestARefusalEndsThePostgresTransaction(t *testing.T) {
+func TestRefusalAbortsThePostgresTransaction(t *testing.T) {
 	s := newStorage(t, sqlgate.Postgres)
-	require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "door", 9))
+	require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "orders", 9))
 	tx, err := s.open(t).BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	require.NoError(t, s.put(t.Context(), tx, "door", "written before the check"))
-	_, err = tx.ExecContext(t.Context(), `SELECT leased_fence('door', 8)`)
-	require.ErrorContains(t, err, "stale fencing token 8 for 'door': 9 has been admitted")
-	require.Error(t, tx.Commit(), "code that ignores the refusal must not be able to commit")
-	value, err := s.get(s.open(t))(t.Context(), "door")
+	require.NoError(t, s.put(t.Context(), tx, "orders", "written before the check"))
+	_, err = tx.ExecContext(t.Context(), `SELECT leased_fence('orders', 8)`)
+	require.ErrorContains(t, err, "stale fencing token 8 for 'orders': 9 has been admitted")
+	require.Error(t, tx.Commit(), "code that ignores the refusal must not commit")
+	value, err := s.get(s.open(t))(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Empty(t, value)
 }

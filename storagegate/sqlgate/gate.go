@@ -11,18 +11,14 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
-// attempts is how often a transaction is run if the database asks for it again,
-// because of a deadlock or a conflict of serializable transactions.
-const attempts = 10
-
-// Gate gates transactions of a *sql.DB. Install must have been called once for
-// the database.
+// Gate gates transactions of a *sql.DB. Call Install once for the database.
 //
-// Isolation: the row lock decides, so every level keeps a stale write out. What
-// a transaction reads before it has passed the gate may be old; Do passes it
-// first. PostgreSQL at REPEATABLE READ and SERIALIZABLE sees the database as it
-// was before a possible wait for the lock: there, Do raises the mark in a
-// transaction of its own first, and a failed write leaves the mark raised.
+// Isolation: a stale write is refused at every level, because the row of the mark
+// is locked. Data that a transaction reads before it is admitted may be old; Do
+// admits the token first. At REPEATABLE READ and SERIALIZABLE, PostgreSQL takes
+// the snapshot before a possible wait for the lock. So at these levels Do first
+// raises the mark in a separate transaction, and a failed write leaves the mark
+// raised.
 type Gate struct {
 	storagegate.Monitor
 	db      *sql.DB
@@ -36,17 +32,17 @@ type Gate struct {
 
 var _ storagegate.Gate[*sql.Tx] = (*Gate)(nil)
 
-// Option changes what is usual.
+// Option configures a Gate.
 type Option func(*Gate)
 
-// WithIsolation runs the transactions of Do at this level, instead of the
-// database's own default.
+// WithIsolation sets the isolation level of the transactions of Do. The default is
+// that of the database.
 func WithIsolation(level sql.IsolationLevel) Option {
 	return func(g *Gate) { g.options = &sql.TxOptions{Isolation: level} }
 }
 
-// New returns a gate over db. The zero Rule has no bound on the jump. SQLite
-// needs a busy timeout in its connection string, else writers that meet fail
+// New returns a gate over db. The zero Rule has no bound on the jump. SQLite needs
+// a busy timeout in its connection string; otherwise concurrent writers fail
 // instead of waiting.
 func New(db *sql.DB, dialect Dialect, rule fencing.Rule, options ...Option) (*Gate, error) {
 	if _, ok := dialects[dialect]; !ok {
@@ -59,33 +55,23 @@ func New(db *sql.DB, dialect Dialect, rule fencing.Rule, options ...Option) (*Ga
 	return g, nil
 }
 
-// Do implements storagegate.Gate. write must not commit or roll back, by
-// statements either: MariaDB and MySQL commit by themselves before DDL and LOCK
-// TABLES, and roll back after a deadlock. Do returns ErrTransactionEnded then.
+// Do implements storagegate.Gate. write must not commit or roll back, also not
+// with statements that do so implicitly: MariaDB and MySQL commit before DDL and
+// LOCK TABLES, and roll back after a deadlock. Do then returns
+// ErrTransactionEnded.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
 	return g.run(ctx, g.options, resource, token, write)
 }
 
-// run makes the transaction as often as the database asks for it, and records
-// the decision.
+// run executes the transaction, repeats it if the database asks for that, and
+// records the decision.
 func (g *Gate) run(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
-	if err := valid(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	var err error
-	for range attempts {
-		err = g.once(ctx, options, resource, token, write)
-		meaning := g.dialect.explain(err)
-		if meaning == pgsql.EnterFirst {
-			meaning = pgsql.Again
-			if enterErr := g.once(ctx, readCommitted, resource, token, nothing); enterErr != nil {
-				err, meaning = enterErr, g.dialect.explain(enterErr)
-			}
-		}
-		if meaning != pgsql.Again || ctx.Err() != nil {
-			break
-		}
-	}
+	err := pgsql.Run(ctx, g.dialect.explain,
+		func() error { return g.once(ctx, options, resource, token, write) },
+		func() error { return g.once(ctx, readCommitted, resource, token, nothing) })
 	return g.Record(resource, token, err)
 }
 
@@ -93,16 +79,17 @@ var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 func nothing(*sql.Tx) error { return nil }
 
+// once executes the transaction once.
 func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencing.Resource, token fencing.Token, write func(tx *sql.Tx) error) error {
 	g.prepare(ctx)
-	begin, enclose, intact := g.db.BeginTx, unchecked, unchecked
+	begin, protect, verify := g.db.BeginTx, unchecked, unchecked
 	if g.dialect == MySQL {
 		s, err := openSession(ctx, g.db)
 		if err != nil {
 			return fmt.Errorf("begin the gated transaction: %w", err)
 		}
 		defer s.close(ctx)
-		begin, enclose, intact = s.conn.BeginTx, s.enclose, s.intact
+		begin, protect, verify = s.conn.BeginTx, s.protect, s.verify
 	}
 	tx, err := begin(ctx, options)
 	if err != nil {
@@ -112,7 +99,7 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 	if err := g.admit(ctx, tx, true, resource, token); err != nil {
 		return err
 	}
-	if err := enclose(ctx, tx); err != nil {
+	if err := protect(ctx, tx); err != nil {
 		return err
 	}
 	if err := write(tx); err != nil {
@@ -121,7 +108,7 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := intact(ctx, tx); err != nil {
+	if err := verify(ctx, tx); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -133,16 +120,17 @@ func (g *Gate) once(ctx context.Context, options *sql.TxOptions, resource fencin
 	return nil
 }
 
-// Admit is the gate for a transaction that the caller has already begun: it
-// locks and raises the mark in tx, and the caller then writes in tx and commits.
-// Call it before the first read, and roll back if it returns an error. It is
-// one statement. The decision is counted here; whether it lasts is decided by
-// the caller's commit. In MariaDB and MySQL run no DDL and no LOCK TABLES in tx,
-// and end it after a deadlock (error 1213): these end the transaction, and what
-// follows would be written without a lock on the mark. In PostgreSQL at REPEATABLE READ and SERIALIZABLE, call
-// Enter before the transaction begins.
+// Admit locks and raises the mark in a transaction that the caller has begun. The
+// caller then writes in tx and commits. Call Admit before the first read, and roll
+// back if it returns an error. It executes one statement. Admit counts the
+// decision, even if the caller does not commit.
+//
+// In MariaDB and MySQL, do not execute DDL or LOCK TABLES in tx, and roll back
+// after a deadlock (error 1213): they end the transaction, and later statements
+// would write without a lock on the mark. In PostgreSQL at REPEATABLE READ and
+// SERIALIZABLE, call Enter before the transaction begins.
 func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) error {
-	if err := valid(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
 	return g.Record(resource, token, g.admit(ctx, tx, false, resource, token))
@@ -157,11 +145,7 @@ func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fenci
 		}
 		return g.run(ctx, options, resource, token, nothing)
 	}
-	mark, err := g.Mark(ctx, resource)
-	if err != nil {
-		return err
-	}
-	return g.Record(resource, token, g.rule.Enter(resource, mark, token))
+	return storagegate.RefuseTokenless(ctx, g, resource)
 }
 
 // Mark implements storagegate.Gate.
@@ -183,13 +167,4 @@ func (g *Gate) mark(ctx context.Context, q queryer, resource fencing.Resource) (
 
 type queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// valid checks what no mark has to be read for.
-func valid(resource fencing.Resource, token fencing.Token) error {
-	if err := resource.Validate(); err != nil {
-		return err
-	}
-	_, err := token.Value()
-	return err
 }

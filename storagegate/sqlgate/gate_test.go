@@ -10,19 +10,20 @@ import (
 
 var dialects = []sqlgate.Dialect{sqlgate.Postgres, sqlgate.MySQL, sqlgate.SQLite}
 
-// subject is a handle that can also die.
+// subject is a handle that can also crash.
 type subject struct {
 	gatetest.Pauser
 	storage storage
 }
 
 func (s subject) Crash(t testing.TB, resource fencing.Resource, token fencing.Token, value string) {
-	s.storage.dieInTheMiddle(t, resource, token, value)
+	s.storage.crash(t, resource, token, value)
 }
 
 func TestGate(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
+			t.Parallel()
 			gatetest.Run(t, func(t *testing.T) gatetest.Opener {
 				s := newStorage(t, dialect)
 				return func(t testing.TB, rule fencing.Rule) gatetest.Subject {

@@ -9,21 +9,21 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// GuardedTable says which table to guard, and which resource each row of it
-// belongs to: Prefix followed by the text of Column.
+// GuardedTable describes a table to guard. The resource of a row is Prefix followed
+// by the text of Column.
 type GuardedTable struct {
 	Table  string
 	Column string
 	Prefix string
-	// MaxJump bounds tokens that rows carry, in MySQL and SQLite. 0 is no bound.
+	// MaxJump bounds the tokens in rows, in MySQL and SQLite. 0 means no bound.
 	MaxJump fencing.Token
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
 
-// Guard is the text of triggers that make the table refuse what was not
-// admitted, even from code that forgot to check. How a row proves its token
-// depends on the dialect, and is said in the text.
+// Guard returns the SQL text of triggers that make the table refuse writes that
+// were not admitted, even from code that does not use a gate. How a write proves
+// its token depends on the dialect; comments in the text explain it.
 func Guard(dialect Dialect, t GuardedTable) (string, error) {
 	template, err := schema.ReadFile(path.Join("schema", string(dialect), "guard.sql.template"))
 	if err != nil {
@@ -31,7 +31,7 @@ func Guard(dialect Dialect, t GuardedTable) (string, error) {
 	}
 	for _, name := range []string{t.Table, t.Column} {
 		if !identifier.MatchString(name) {
-			return "", fmt.Errorf("%w: %.60q is not a plain name of a table or column (letters, digits, underscores, at most 40)", ErrInvalidTable, name)
+			return "", fmt.Errorf("%w: %.60q is not a valid table or column name; use letters, digits and underscores, at most 40", ErrInvalidTable, name)
 		}
 	}
 	if t.Prefix != "" {

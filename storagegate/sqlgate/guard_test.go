@@ -12,7 +12,7 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-// guarded makes a table of accounts with a guard on it.
+// guarded creates a guarded table of accounts.
 func guarded(t *testing.T, dialect sqlgate.Dialect) (storage, *sql.DB) {
 	t.Helper()
 	s := newStorage(t, dialect)
@@ -24,7 +24,7 @@ func guarded(t *testing.T, dialect sqlgate.Dialect) (storage, *sql.DB) {
 		execute(t, s, sqlgate.SplitMySQL(text)...)
 	} else {
 		execute(t, s, text)
-		execute(t, s, text) // again has no effect
+		execute(t, s, text) // running it again has no effect
 	}
 	return s, s.open(t)
 }
@@ -34,7 +34,7 @@ func balance(t *testing.T, db *sql.DB, id int) (balance int) {
 	var token sql.NullInt64
 	row := db.QueryRowContext(t.Context(), "SELECT balance, fencing_token FROM accounts WHERE id = "+fencing.Token(id).String())
 	require.NoError(t, row.Scan(&balance, &token))
-	require.False(t, token.Valid, "the carried token is not stored")
+	require.False(t, token.Valid, "the token of the row must not be stored")
 	return balance
 }
 
@@ -44,20 +44,20 @@ func try(t *testing.T, db *sql.DB, statement string) error {
 	return err
 }
 
-func TestGuardStopsCodeThatForgotToCheck(t *testing.T) {
+func TestGuardRefusesUncheckedWrites(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
 			s, db := guarded(t, dialect)
-			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 90 WHERE id = 7`), "never fenced: no token is needed")
+			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 90 WHERE id = 7`), "a resource that was never fenced needs no token")
 			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "account/7", 34))
 
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0 WHERE id = 7`))
-			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0`), "a statement over many rows meets the guard too")
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0`), "the guard also checks a statement that changes many rows")
 			require.Error(t, try(t, db, `DELETE FROM accounts WHERE id = 7`))
-			require.Error(t, try(t, db, `UPDATE accounts SET id = 70 WHERE id = 7`), "nor can the row be renamed away")
-			require.Error(t, try(t, db, `UPDATE accounts SET id = 7 WHERE id = 8`), "nor another be renamed to it")
+			require.Error(t, try(t, db, `UPDATE accounts SET id = 70 WHERE id = 7`), "the key of the row must not be changed")
+			require.Error(t, try(t, db, `UPDATE accounts SET id = 7 WHERE id = 8`), "another row must not get its key")
 			require.Equal(t, 90, balance(t, db, 7))
-			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 50 WHERE id = 8`), "other rows are their own resources")
+			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 50 WHERE id = 8`), "other rows are other resources")
 			require.NoError(t, try(t, db, `DELETE FROM accounts WHERE id = 8`))
 			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "account/9", 1))
 			require.Error(t, try(t, db, `INSERT INTO accounts (id, balance) VALUES (9, 1)`))
@@ -65,8 +65,8 @@ func TestGuardStopsCodeThatForgotToCheck(t *testing.T) {
 	}
 }
 
-// TestGuardAdmitsTheHolder writes to a guarded table as the dialect wants it:
-// through the gate, or with the token in the row.
+// TestGuardAdmitsTheHolder writes to a guarded table through the gate, or with the
+// token in the row, depending on the dialect.
 func TestGuardAdmitsTheHolder(t *testing.T) {
 	for _, dialect := range []sqlgate.Dialect{sqlgate.Postgres, sqlgate.MySQL} {
 		t.Run("fenced transaction/"+string(dialect), func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 			require.NoError(t, pay(34, `UPDATE accounts SET balance = 70 WHERE id = 7`))
 			require.Equal(t, 70, balance(t, db, 7))
 			require.NoError(t, gate.Enter(t.Context(), "account/8", 5))
-			require.Error(t, pay(35, `UPDATE accounts SET balance = 0 WHERE id = 8`), "the fence of one row opens no other")
+			require.Error(t, pay(35, `UPDATE accounts SET balance = 0 WHERE id = 8`), "the token of one row must not admit writes to another")
 			require.ErrorIs(t, pay(33, `UPDATE accounts SET balance = 0 WHERE id = 7`), fencing.ErrStale)
 			require.Equal(t, 70, balance(t, db, 7))
 			require.NoError(t, pay(35, `DELETE FROM accounts WHERE id = 7`))
@@ -100,7 +100,7 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 			require.Equal(t, fencing.Token(34), mark, "a write raises the mark")
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 33 WHERE id = 7`))
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0 WHERE id = 7`))
-			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 99999 WHERE id = 7`), "the bound holds here too")
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 99999 WHERE id = 7`), "the bound applies here too")
 			require.NoError(t, try(t, db, `INSERT INTO accounts (id, balance, fencing_token) VALUES (10, 1, 3)`))
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 2 WHERE id = 10`))
 			require.Equal(t, 70, balance(t, db, 7))
@@ -109,7 +109,7 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 	}
 }
 
-func TestPostgresGuardKnowsItsTransaction(t *testing.T) {
+func TestPostgresGuardChecksTheTransaction(t *testing.T) {
 	_, db := guarded(t, sqlgate.Postgres)
 	ctx := t.Context()
 	conn, err := db.Conn(ctx)
@@ -128,12 +128,12 @@ func TestPostgresGuardKnowsItsTransaction(t *testing.T) {
 	const fence, write = `SELECT leased_fence('account/7', 34)`, `UPDATE accounts SET balance = balance - 1 WHERE id = 7`
 	require.NoError(t, run(`BEGIN`, fence, write, `COMMIT`))
 	require.ErrorContains(t, run(`BEGIN`, write, `COMMIT`), "no fencing token",
-		"the fence of an earlier transaction of the same session must not count")
+		"the fence of an earlier transaction must not count")
 	require.NoError(t, run(`BEGIN`, `SAVEPOINT a`, fence, `RELEASE a`, write, `COMMIT`))
 	require.ErrorContains(t, run(`BEGIN`, `SAVEPOINT a`, fence, `ROLLBACK TO a`, write, `COMMIT`), "no fencing token",
 		"a fence that was rolled back must not count")
 	require.ErrorContains(t, run(`BEGIN`, `SELECT leased_try('account/7', 33)`, write, `COMMIT`), "no fencing token",
-		"nor may a refused transaction go on, although it holds the lock")
+		"a refused transaction must not write, although it holds the lock")
 	require.NoError(t, run(`BEGIN`, `SELECT leased_try('account/7', 35)`, write, `COMMIT`))
 	require.NoError(t, run(`BEGIN`, fence35, `SELECT leased_fence('account/8', 1)`, write, `UPDATE accounts SET balance = 1 WHERE id = 8`, `COMMIT`),
 		"a transaction can be fenced for several resources")
@@ -142,7 +142,7 @@ func TestPostgresGuardKnowsItsTransaction(t *testing.T) {
 }
 
 // TestGuardAdmitsTheCallersTransaction fences inside a savepoint, where the row
-// lock does not carry the number of the transaction.
+// lock does not contain the id of the transaction.
 func TestGuardAdmitsTheCallersTransaction(t *testing.T) {
 	s, db := guarded(t, sqlgate.Postgres)
 	gate := s.gate(t, fencing.Rule{})
@@ -156,7 +156,7 @@ func TestGuardAdmitsTheCallersTransaction(t *testing.T) {
 		_, err = tx.ExecContext(t.Context(), "UPDATE accounts SET balance = 1 WHERE id = 7")
 		if token == 33 {
 			require.ErrorIs(t, admitted, fencing.ErrStale)
-			require.ErrorContains(t, err, "no fencing token", "code that ignores the refusal is stopped")
+			require.ErrorContains(t, err, "no fencing token", "the guard must refuse code that ignores the refusal")
 		} else {
 			require.NoError(t, admitted)
 			require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestGuardAdmitsTheCallersTransaction(t *testing.T) {
 	}
 }
 
-func TestGuardRefusesStrangeNames(t *testing.T) {
+func TestGuardRefusesInvalidNames(t *testing.T) {
 	good := sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/"}
 	for _, dialect := range dialects {
 		_, err := sqlgate.Guard(dialect, good)
@@ -188,8 +188,8 @@ func TestGuardRefusesStrangeNames(t *testing.T) {
 	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
 }
 
-// Names are bytes. What a collation takes for the same, or another character set
-// writes differently, must not lead past the fence.
+// Names are compared byte by byte. Neither collations nor character sets may bypass
+// the fence.
 func TestMySQLGuardComparesBytes(t *testing.T) {
 	s := newStorage(t, sqlgate.MySQL)
 	execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci, v int, fencing_token bigint)`,
@@ -201,11 +201,11 @@ func TestMySQLGuardComparesBytes(t *testing.T) {
 	require.NoError(t, gate.Enter(t.Context(), "doc/A", 50))
 	require.Error(t, try(t, db, `UPDATE docs SET name = 'A', v = 99, fencing_token = 3 WHERE pk = 1`), "the new name is fenced at 50")
 	require.NoError(t, gate.Enter(t.Context(), "doc/é", 50))
-	require.Error(t, try(t, db, `UPDATE docs SET v = 99 WHERE pk = 2`), "the row is fenced, and carries no token")
+	require.Error(t, try(t, db, `UPDATE docs SET v = 99 WHERE pk = 2`), "the row is fenced and has no token")
 }
 
-// A pool may have one connection only, which the transaction holds.
-func TestGateWithASmallPool(t *testing.T) {
+// A pool with one connection, which the transaction holds, must be sufficient.
+func TestGateWithOneConnection(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
@@ -217,7 +217,7 @@ func TestGateWithASmallPool(t *testing.T) {
 			defer cancel()
 			errs := make(chan error)
 			for range 4 {
-				go func() { errs <- gate.Do(ctx, "door", 7, func(*sql.Tx) error { return nil }) }()
+				go func() { errs <- gate.Do(ctx, "orders", 7, func(*sql.Tx) error { return nil }) }()
 			}
 			for range 4 {
 				require.NoError(t, <-errs)

@@ -11,9 +11,9 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-// TestRecipes runs the SQL of docs/GATES.md, in order. The first line of a
-// block names the dialect, and says if a guard is to be put on the table first,
-// or if the block must be refused.
+// TestRecipes runs the SQL of docs/GATES.md in order. The first line of a block
+// names the dialect, and says whether the table gets a guard first or the block
+// must be refused.
 func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("../../docs/GATES.md")
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestRecipes(t *testing.T) {
 		title, statements, _ := strings.Cut(block, "\n")
 		name, note, _ := strings.Cut(strings.TrimPrefix(title, "-- "), ", ")
 		dialect, ok := dialectOf[name]
-		require.True(t, ok, "the block begins with %q", title)
+		require.True(t, ok, "a block starts with %q", title)
 		s, ok := stores[dialect]
 		if !ok {
 			s = newStorage(t, dialect)
@@ -47,7 +47,7 @@ func TestRecipes(t *testing.T) {
 	require.Equal(t, map[sqlgate.Dialect]int{sqlgate.Postgres: 3, sqlgate.MySQL: 3, sqlgate.SQLite: 3}, ran)
 }
 
-// runBlock runs statements on one connection, as a client program would.
+// runBlock executes statements on one connection, like a client program.
 func runBlock(t *testing.T, s storage, text string) error {
 	t.Helper()
 	db, err := sql.Open(s.driver, s.dsn)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -12,19 +13,19 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
-// schema holds, for each dialect, numbered migrations and the template of a
-// table's guard.
+// schema contains numbered migrations and the template of a guard for each
+// dialect.
 //
 //go:embed schema
 var schema embed.FS
 
-// Migration is one file of the schema. Each can be run again without effect.
+// Migration is one file of the schema. Running it again has no effect.
 type Migration struct {
 	Name, SQL string
 }
 
-// Migrations lists the files that make up the schema of a dialect, in order,
-// for programs that keep migrations of their own.
+// Migrations returns the files of a dialect's schema in order, for programs with
+// their own migrations.
 func Migrations(dialect Dialect) ([]Migration, error) {
 	if _, ok := dialects[dialect]; !ok {
 		return nil, fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))
@@ -44,8 +45,7 @@ func Migrations(dialect Dialect) ([]Migration, error) {
 	return all, nil
 }
 
-// DDL is the whole schema of a dialect as text, ready for psql, mariadb or
-// sqlite3.
+// DDL returns the schema of a dialect as text for psql, mariadb or sqlite3.
 func DDL(dialect Dialect) (string, error) {
 	migrations, err := Migrations(dialect)
 	if err != nil {
@@ -58,10 +58,10 @@ func DDL(dialect Dialect) (string, error) {
 	return strings.Join(texts, "\n"), nil
 }
 
-// Install makes the table of the marks and what belongs to it, if they do not
-// exist yet. It may run in several processes at once, beside writers, and at
-// every start of a program. It needs the right to create tables, which the
-// writers themselves do not need.
+// Install creates the table for marks, its functions and its triggers if they are
+// missing. It can run in several processes at once, beside writers, and at every
+// start of a program. It needs the right to create tables, which writers do not
+// need.
 func (g *Gate) Install(ctx context.Context) error {
 	migrations, err := Migrations(g.dialect)
 	if err != nil {
@@ -72,7 +72,7 @@ func (g *Gate) Install(ctx context.Context) error {
 		return fmt.Errorf("install the marks: %w", err)
 	}
 	defer conn.Close()
-	if g.dialect == MySQL { // whose DDL knows no transactions
+	if g.dialect == MySQL { // DDL is not transactional
 		if err := runMySQL(ctx, conn, migrations); err != nil {
 			return fmt.Errorf("install the marks: %w", err)
 		}
@@ -97,8 +97,8 @@ func (g *Gate) Install(ctx context.Context) error {
 }
 
 // installedMySQL counts the procedures of this version and the triggers. If all
-// are there nothing is made again: that would wait for every open transaction
-// that has used them, and everyone else would wait behind it.
+// exist, they are not created again: that would wait for every open transaction
+// that has used them, and block all others meanwhile.
 const (
 	installedMySQL = `SELECT
 		(SELECT count(*) FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_comment = 'leased 2') +
@@ -112,7 +112,7 @@ func runMySQL(ctx context.Context, conn *sql.Conn, migrations []Migration) error
 		return err
 	}
 	if got.Int64 != 1 {
-		return fmt.Errorf("another installation has been running for a minute")
+		return errors.New("another process has been installing for a minute; try again")
 	}
 	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), `DO RELEASE_LOCK('leased_marks')`) }()
 	var objects int
@@ -132,8 +132,8 @@ func runMySQL(ctx context.Context, conn *sql.Conn, migrations []Migration) error
 	return nil
 }
 
-// SplitMySQL takes a text of DDL or Guard apart into statements that a driver
-// can run one by one: DELIMITER is a word of the command line client only.
+// SplitMySQL splits the text of DDL or Guard into statements for a driver.
+// DELIMITER is a command of the command line client only.
 func SplitMySQL(text string) []string {
 	var all []string
 	delimiter, current := ";", ""

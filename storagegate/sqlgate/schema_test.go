@@ -17,53 +17,53 @@ func TestMarksAreNeverLoweredOrDeleted(t *testing.T) {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
 			gate, db := s.gate(t, fencing.Rule{}), s.open(t)
-			require.NoError(t, gate.Enter(t.Context(), "door", 9))
+			require.NoError(t, gate.Enter(t.Context(), "orders", 9))
 			statements := []string{
 				`UPDATE leased_marks SET mark = 8`,
 				`UPDATE leased_marks SET mark = -1`,
 				`UPDATE leased_marks SET mark = 9007199254740992`,
 				`UPDATE leased_marks SET mark = NULL`,
-				`UPDATE leased_marks SET resource = 'window'`,
+				`UPDATE leased_marks SET resource = 'invoices'`,
 				`DELETE FROM leased_marks`,
-				`DELETE FROM leased_marks WHERE resource = 'door'`,
+				`DELETE FROM leased_marks WHERE resource = 'orders'`,
 			}
 			switch dialect {
 			case sqlgate.Postgres:
 				statements = append(statements, `TRUNCATE leased_marks`)
 			case sqlgate.MySQL:
-				statements = append(statements, `REPLACE INTO leased_marks VALUES ('door', 1)`)
+				statements = append(statements, `REPLACE INTO leased_marks VALUES ('orders', 1)`)
 			}
 			for _, statement := range statements {
 				require.Error(t, try(t, db, statement), statement)
 			}
 			if dialect == sqlgate.SQLite {
-				require.NoError(t, try(t, db, `INSERT OR REPLACE INTO leased_marks VALUES ('door', 1)`), "passed over in silence")
-				requireNoWayByRowID(t, db)
+				require.NoError(t, try(t, db, `INSERT OR REPLACE INTO leased_marks VALUES ('orders', 1)`), "the statement is ignored")
+				requireNoRowIDs(t, db)
 			}
-			mark, err := gate.Mark(t.Context(), "door")
+			mark, err := gate.Mark(t.Context(), "orders")
 			require.NoError(t, err)
 			require.Equal(t, fencing.Token(9), mark)
 		})
 	}
 }
 
-// requireNoWayByRowID tries to replace a mark by the number of its row, which
-// would delete it without a word to the triggers.
-func requireNoWayByRowID(t *testing.T, db *sql.DB) {
+// requireNoRowIDs tries to replace a mark by its row id, which would delete it
+// without firing the triggers.
+func requireNoRowIDs(t *testing.T, db *sql.DB) {
 	t.Helper()
-	require.NoError(t, try(t, db, `INSERT INTO leased_marks VALUES ('window', 1)`))
+	require.NoError(t, try(t, db, `INSERT INTO leased_marks VALUES ('invoices', 1)`))
 	for _, id := range []string{"rowid", "oid", "_rowid_"} {
 		_ = try(t, db, `INSERT OR REPLACE INTO leased_marks (`+id+`, resource, mark) VALUES (1, 'decoy', 0)`)
-		_ = try(t, db, `UPDATE OR REPLACE leased_marks SET `+id+` = 1 WHERE resource = 'window'`)
+		_ = try(t, db, `UPDATE OR REPLACE leased_marks SET `+id+` = 1 WHERE resource = 'invoices'`)
 	}
-	_ = try(t, db, `UPDATE OR REPLACE leased_marks SET resource = 'door' WHERE resource = 'window'`)
+	_ = try(t, db, `UPDATE OR REPLACE leased_marks SET resource = 'orders' WHERE resource = 'invoices'`)
 }
 
-func TestInstallRunsTwiceAndBesideItself(t *testing.T) {
+func TestInstallRunsRepeatedlyAndConcurrently(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
-			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "door", 9))
+			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "orders", 9))
 			errs := make([]error, 4)
 			var all sync.WaitGroup
 			for i := range errs {
@@ -74,28 +74,28 @@ func TestInstallRunsTwiceAndBesideItself(t *testing.T) {
 			for _, err := range errs {
 				require.NoError(t, err)
 			}
-			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "door")
+			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")
 			require.NoError(t, err)
 			require.Equal(t, fencing.Token(9), mark, "installing again keeps the marks")
 		})
 	}
 }
 
-// TestInstallDoesNotWaitForWriters installs again while a gated transaction is
-// open; if it waited for that, it would wait for ever.
+// TestInstallDoesNotWaitForWriters installs again inside a gated transaction, for
+// which it must not wait.
 func TestInstallDoesNotWaitForWriters(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
-			ctx, cancel := context.WithTimeout(t.Context(), gracious)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			other := s.gate(t, fencing.Rule{})
-			require.NoError(t, s.gate(t, fencing.Rule{}).Do(ctx, "door", 1, func(*sql.Tx) error { return other.Install(ctx) }))
+			require.NoError(t, s.gate(t, fencing.Rule{}).Do(ctx, "orders", 1, func(*sql.Tx) error { return other.Install(ctx) }))
 		})
 	}
 }
 
-func TestDDLHoldsEveryMigration(t *testing.T) {
+func TestDDLContainsEveryMigration(t *testing.T) {
 	for _, dialect := range dialects {
 		text, err := sqlgate.DDL(dialect)
 		require.NoError(t, err)

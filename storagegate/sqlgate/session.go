@@ -10,19 +10,19 @@ import (
 	"github.com/leased-project/leased/storagegate"
 )
 
-// restoreLimit is how long it may take to give a connection back as it was. The
-// caller's context does not count: it may be over.
-const restoreLimit = 5 * time.Second
+// restoreTimeout limits the reset of a connection. It replaces the caller's
+// context, which may have ended.
+const restoreTimeout = 5 * time.Second
 
 // session is a connection to MariaDB or MySQL for one gated transaction. These
-// end a transaction without being asked: DDL and LOCK TABLES commit it, a
-// deadlock rolls it back. With autocommit, what the write does next would be
-// committed at once, with nobody holding the mark. So autocommit is off, and a
-// savepoint that must still be there at the end tells whether the transaction
-// is the one that was admitted.
+// databases end transactions implicitly: DDL and LOCK TABLES commit, a deadlock
+// rolls back. With autocommit, later statements of the write would be committed
+// without a lock on the mark. So the session disables autocommit, and sets a
+// savepoint that must exist at the end if the transaction is still the one that
+// was admitted.
 type session struct {
 	conn   *sql.Conn
-	broken bool // tables may be locked in it
+	broken bool // tables may be locked in the connection
 }
 
 func openSession(ctx context.Context, db *sql.DB) (*session, error) {
@@ -38,22 +38,22 @@ func openSession(ctx context.Context, db *sql.DB) (*session, error) {
 	return s, nil
 }
 
-// enclose begins what has to stay in one transaction.
-func (s *session) enclose(ctx context.Context, tx *sql.Tx) error {
+// protect sets the savepoint.
+func (s *session) protect(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT leased_gate`); err != nil {
 		return fmt.Errorf("set the savepoint of the gated transaction: %w", err)
 	}
 	return nil
 }
 
-// intact reports an error if the transaction is not the one of enclose.
-func (s *session) intact(ctx context.Context, tx *sql.Tx) error {
+// verify returns an error if the transaction is not the one of protect any more.
+func (s *session) verify(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `RELEASE SAVEPOINT leased_gate`)
-	if mysqlNumber(err) == 1305 { // there is no such savepoint
+	if mysqlNumber(err) == 1305 { // the savepoint does not exist
 		s.broken = true
 		return fmt.Errorf("%w, by DDL, LOCK TABLES, COMMIT, ROLLBACK, or a deadlock (1213) whose error the write did not return: %w: "+
-			"what came before that may be committed, what came after is rolled back; "+
-			"run DDL outside of the gate, and let the write return the errors of its statements", ErrTransactionEnded, storagegate.ErrUncertain)
+			"earlier statements may be committed, later ones are rolled back; "+
+			"execute DDL outside the gate, and return the errors of statements from the write", ErrTransactionEnded, storagegate.ErrUncertain)
 	}
 	if err != nil {
 		return fmt.Errorf("check the gated transaction before its commit: %w", err)
@@ -61,11 +61,11 @@ func (s *session) intact(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// close gives the connection back with the autocommit it had. To switch it on
-// commits what is open, so roll back first: database/sql may still be about to
-// do that itself, in the background, after the end of a context.
+// close restores autocommit and returns the connection to the pool. Enabling
+// autocommit commits an open transaction, so close rolls back first: after a
+// context has ended, the rollback of database/sql may still be pending.
 func (s *session) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
 	defer cancel()
 	if s.broken {
 		s.discard()
@@ -80,12 +80,12 @@ func (s *session) close(ctx context.Context) {
 	_ = s.conn.Close()
 }
 
-// discard closes the connection for good: nobody may get it in this state.
+// discard closes the connection instead of returning it to the pool.
 func (s *session) discard() {
 	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = s.conn.Close()
 }
 
-// unchecked stands for enclose and intact where a transaction ends only when it
-// is told to.
+// unchecked replaces protect and verify for databases that do not end transactions
+// implicitly.
 func unchecked(context.Context, *sql.Tx) error { return nil }

@@ -13,38 +13,38 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-// overtaken has a write under token 33 end its own transaction with end, lets a
-// newer holder complete, and has the write go on.
-func overtaken(t *testing.T, s storage, end func(tx *sql.Tx)) error {
+// endTransaction makes a write with token 33 that ends its own transaction with
+// end, has a newer holder write, and continues.
+func endTransaction(t *testing.T, s storage, end func(tx *sql.Tx)) error {
 	t.Helper()
 	gate := s.gate(t, fencing.Rule{})
-	require.NoError(t, gate.Enter(t.Context(), "door", 33))
-	return gate.Do(t.Context(), "door", 33, func(tx *sql.Tx) error {
+	require.NoError(t, gate.Enter(t.Context(), "orders", 33))
+	return gate.Do(t.Context(), "orders", 33, func(tx *sql.Tx) error {
 		end(tx)
 		newer := s.gate(t, fencing.Rule{})
-		require.NoError(t, newer.Do(t.Context(), "door", 34, func(tx *sql.Tx) error {
-			return s.put(t.Context(), tx, "door", "new")
-		}), "the lock on the mark is gone")
-		return s.put(t.Context(), tx, "door", "stale")
+		require.NoError(t, newer.Do(t.Context(), "orders", 34, func(tx *sql.Tx) error {
+			return s.put(t.Context(), tx, "orders", "new")
+		}), "the mark is not locked any more")
+		return s.put(t.Context(), tx, "orders", "stale")
 	})
 }
 
-func requireNotOvertaken(t *testing.T, s storage, err error) {
+func requireStaleWriteRolledBack(t *testing.T, s storage, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, sqlgate.ErrTransactionEnded)
 	require.ErrorIs(t, err, storagegate.ErrUncertain)
-	value, err := s.get(s.open(t))(t.Context(), "door")
+	value, err := s.get(s.open(t))(t.Context(), "orders")
 	require.NoError(t, err)
-	require.Equal(t, "new", value, "a stale write must not land")
+	require.Equal(t, "new", value, "the stale write must not be applied")
 }
 
-func TestDDLInsideAWriteLetsNothingStalePass(t *testing.T) {
+func TestStaleWriteAfterDDLIsRolledBack(t *testing.T) {
 	for _, statement := range []string{`CREATE TABLE IF NOT EXISTS other (x int)`, `LOCK TABLES contents WRITE, leased_marks WRITE; UNLOCK TABLES`,
 		`COMMIT`, `ROLLBACK`} {
 		t.Run(statement, func(t *testing.T) {
 			s := newStorage(t, sqlgate.MySQL)
 			s.dsn += "?multiStatements=true"
-			requireNotOvertaken(t, s, overtaken(t, s, func(tx *sql.Tx) {
+			requireStaleWriteRolledBack(t, s, endTransaction(t, s, func(tx *sql.Tx) {
 				_, err := tx.ExecContext(t.Context(), statement)
 				require.NoError(t, err)
 			}))
@@ -52,14 +52,13 @@ func TestDDLInsideAWriteLetsNothingStalePass(t *testing.T) {
 	}
 }
 
-// TestASwallowedDeadlockLetsNothingStalePass makes the gated transaction the
-// victim of a deadlock, whoever waits first: the other one has changed far more
-// rows.
-func TestASwallowedDeadlockLetsNothingStalePass(t *testing.T) {
+// TestStaleWriteAfterADeadlockIsRolledBack makes the gated transaction the victim
+// of a deadlock: the other transaction has changed many more rows.
+func TestStaleWriteAfterADeadlockIsRolledBack(t *testing.T) {
 	s := newStorage(t, sqlgate.MySQL)
 	execute(t, s, `CREATE TABLE rocks (id int PRIMARY KEY, v int)`, `INSERT INTO rocks SELECT seq, 0 FROM seq_1_to_600`)
 	db := s.open(t)
-	requireNotOvertaken(t, s, overtaken(t, s, func(tx *sql.Tx) {
+	requireStaleWriteRolledBack(t, s, endTransaction(t, s, func(tx *sql.Tx) {
 		ctx := t.Context()
 		_, err := tx.ExecContext(ctx, `UPDATE rocks SET v = 1 WHERE id = 1`)
 		require.NoError(t, err)
@@ -81,8 +80,8 @@ func TestASwallowedDeadlockLetsNothingStalePass(t *testing.T) {
 	}))
 }
 
-// TestAConnectionGoesBackAsItCame has one connection, which everybody gets.
-func TestAConnectionGoesBackAsItCame(t *testing.T) {
+// TestConnectionIsReset uses a pool with one connection.
+func TestConnectionIsReset(t *testing.T) {
 	s := newStorage(t, sqlgate.MySQL)
 	db := s.open(t)
 	db.SetMaxOpenConns(1)
@@ -91,15 +90,15 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	for name, do := range map[string]func() error{
 		"written": func() error {
-			return gate.Do(t.Context(), "door", 5, func(tx *sql.Tx) error { return s.put(t.Context(), tx, "door", "five") })
+			return gate.Do(t.Context(), "orders", 5, func(tx *sql.Tx) error { return s.put(t.Context(), tx, "orders", "five") })
 		},
 		"failed": func() error {
-			return gate.Do(t.Context(), "door", 5, func(*sql.Tx) error { return sql.ErrNoRows })
+			return gate.Do(t.Context(), "orders", 5, func(*sql.Tx) error { return sql.ErrNoRows })
 		},
 		"cancelled": func() error {
-			return gate.Do(cancelled, "door", 5, func(tx *sql.Tx) error {
+			return gate.Do(cancelled, "orders", 5, func(tx *sql.Tx) error {
 				defer cancel()
-				return s.put(t.Context(), tx, "door", "cancelled")
+				return s.put(t.Context(), tx, "orders", "cancelled")
 			})
 		},
 	} {
@@ -108,7 +107,7 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 		var on bool
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT @@autocommit`).Scan(&on))
 		require.True(t, on, name)
-		value, err := s.get(db)(t.Context(), "door")
+		value, err := s.get(db)(t.Context(), "orders")
 		require.NoError(t, err)
 		require.NotEqual(t, "cancelled", value)
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
-// Batch admits the token and runs the statements that queue adds to the batch,
-// in one transaction and one round trip. The check comes first and ends the
-// transaction if it refuses, so the statements have no effect then.
+// Batch admits the token and executes the statements that queue adds to the batch,
+// in one transaction and one round trip. The check is first; a refusal ends the
+// transaction, so the statements have no effect.
 //
-// The commit is part of the trip: a callback on a queued statement that returns
-// an error cannot stop it, and Batch then returns ErrUncertain. Statements that
-// depend on what others return belong in Do. queue must not add BEGIN, COMMIT
-// or ROLLBACK; it may run more than once.
+// The round trip includes the commit: if a callback of a queued statement returns
+// an error, it cannot prevent the commit, and Batch returns ErrUncertain. Use Do
+// for statements that depend on the results of others. queue must not add BEGIN,
+// COMMIT or ROLLBACK. It may run more than once.
 func (g *Gate) Batch(ctx context.Context, resource fencing.Resource, token fencing.Token, queue func(b *pgx.Batch)) error {
 	return g.decide(ctx, resource, token, func() error { return g.onceBatch(ctx, resource, token, queue) })
 }
@@ -30,11 +30,7 @@ func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fenci
 	if token != fencing.None {
 		return g.Batch(ctx, resource, token, func(*pgx.Batch) {})
 	}
-	mark, err := g.Mark(ctx, resource)
-	if err != nil {
-		return err
-	}
-	return g.Record(resource, token, g.rule.Enter(resource, mark, token))
+	return storagegate.RefuseTokenless(ctx, g, resource)
 }
 
 func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token fencing.Token, queue func(b *pgx.Batch)) error {
@@ -51,14 +47,14 @@ func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token f
 		return refusal
 	}
 	if err != nil {
-		return fmt.Errorf("send the gated batch: %w", settle(err))
+		return fmt.Errorf("send the gated batch: %w", commitError(err))
 	}
 	g.hints.Note(resource, token)
 	return nil
 }
 
-// refusal is the typed form of what leased_fence raises, nil if err is nothing
-// of the kind. The detail is the mark.
+// refusal converts an exception of leased_fence, whose detail is the mark. It
+// returns nil for other errors.
 func (g *Gate) refusal(err error, resource fencing.Resource, token fencing.Token) error {
 	var raised *pgconn.PgError
 	if !errors.As(err, &raised) {
@@ -79,7 +75,7 @@ func (g *Gate) refusal(err error, resource fencing.Resource, token fencing.Token
 	return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 }
 
-// explain is the meaning of an error for the transaction it ended.
+// explain returns the meaning of an error for its transaction.
 func explain(err error) pgsql.Meaning {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
@@ -88,9 +84,9 @@ func explain(err error) pgsql.Meaning {
 	return pgsql.Unknown
 }
 
-// settle marks an error of a commit as uncertain, unless the server said no or
-// never heard of it.
-func settle(err error) error {
+// commitError adds ErrUncertain to the error of a commit, unless the server has
+// refused it or did not receive it.
+func commitError(err error) error {
 	if explain(err) != pgsql.Unknown || pgconn.SafeToRetry(err) {
 		return err
 	}

@@ -25,9 +25,9 @@ const (
 	paySQL   = `UPDATE accounts SET balance = balance + 1 WHERE id = $1`
 )
 
-// BenchmarkPostgres measures a transaction of one statement with and without a
-// gate, a single statement with and without one, and one with a bare row lock, on
-// a server that waits for the disk.
+// BenchmarkPostgres compares a transaction of one statement and a single statement
+// with and without a gate, and a statement with a row lock, on a server that waits
+// for the disk.
 func BenchmarkPostgres(b *testing.B) {
 	pool, err := pgxpool.New(b.Context(), durable.Get(b).DSN+"&pool_max_conns=32")
 	require.NoError(b, err)
@@ -69,8 +69,8 @@ func BenchmarkPostgres(b *testing.B) {
 				return gate.Batch(b.Context(), names[id], token, func(batch *pgx.Batch) { batch.Queue(paySQL, id) })
 			})
 		})
-		// What no gate in a statement of its own can get below: one that locks a
-		// row, and compares nothing.
+		// A statement that only locks a row. No gate with its own statement can be
+		// faster.
 		b.Run(fmt.Sprintf("lock/writers=%d", writers), func(b *testing.B) {
 			gatetest.Compare(b, writers, func(writer, n int) error {
 				_, err := pool.Exec(b.Context(), paySQL, pick(writer, n))

@@ -16,15 +16,11 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
-// attempts is how often a transaction is run if PostgreSQL asks for it again,
-// because of a deadlock or a conflict of serializable transactions.
-const attempts = 10
+// rollbackTimeout limits a rollback. It replaces the caller's context, which may
+// have ended.
+const rollbackTimeout = 5 * time.Second
 
-// rollbackLimit is how long a rollback may take. It does not use the caller's
-// context: that may be the reason for the rollback.
-const rollbackLimit = 5 * time.Second
-
-// Tx is what a write works with. A pgx.Tx is one too.
+// Tx is the transaction of a write. A pgx.Tx implements it.
 type Tx interface {
 	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -33,8 +29,8 @@ type Tx interface {
 	CopyFrom(ctx context.Context, tableName pgx.Identifier, columnNames []string, rowSrc pgx.CopyFromSource) (int64, error)
 }
 
-// Gate gates transactions of a pool. Install must have been called once for the
-// database. What is said about isolation at sqlgate.Gate holds here too.
+// Gate gates transactions of a pool. Call Install once for the database. See
+// sqlgate.Gate for the effect of isolation levels.
 type Gate struct {
 	storagegate.Monitor
 	pool  *pgxpool.Pool
@@ -45,11 +41,11 @@ type Gate struct {
 
 var _ storagegate.Gate[Tx] = (*Gate)(nil)
 
-// Option changes what is usual.
+// Option configures a Gate.
 type Option func(*Gate)
 
-// WithIsolation runs the transactions of Do at this level, instead of the
-// database's own default.
+// WithIsolation sets the isolation level of the transactions of Do. The default is
+// that of the database.
 func WithIsolation(level pgx.TxIsoLevel) Option {
 	return func(g *Gate) { g.begin = "begin isolation level " + string(level) }
 }
@@ -63,8 +59,8 @@ func New(pool *pgxpool.Pool, rule fencing.Rule, options ...Option) *Gate {
 	return g
 }
 
-// Install makes the table of the marks and what belongs to it, if they do not
-// exist yet. It may run in several processes at once.
+// Install creates the table for marks, its functions and its triggers if they are
+// missing. It can run in several processes at once.
 func (g *Gate) Install(ctx context.Context) error {
 	ddl, err := sqlgate.DDL(sqlgate.Postgres)
 	if err != nil {
@@ -83,32 +79,20 @@ func (g *Gate) Install(ctx context.Context) error {
 	return nil
 }
 
-// Do implements storagegate.Gate. BEGIN and the check are one round trip. write
-// must not commit or roll back.
+// Do implements storagegate.Gate. It sends BEGIN and the check in one round trip.
+// write must not commit or roll back.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
 	return g.decide(ctx, resource, token, func() error { return g.once(ctx, g.begin, resource, token, write) })
 }
 
-// decide runs a transaction as often as PostgreSQL asks for it, and records
-// the decision.
+// decide executes a transaction, repeats it if PostgreSQL asks for that, and
+// records the decision.
 func (g *Gate) decide(ctx context.Context, resource fencing.Resource, token fencing.Token, once func() error) error {
-	if err := valid(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	var err error
-	for range attempts {
-		err = once()
-		meaning := explain(err)
-		if meaning == pgsql.EnterFirst {
-			meaning = pgsql.Again
-			if enterErr := g.once(ctx, readCommitted, resource, token, nothing); enterErr != nil {
-				err, meaning = enterErr, explain(enterErr)
-			}
-		}
-		if meaning != pgsql.Again || ctx.Err() != nil {
-			break
-		}
-	}
+	err := pgsql.Run(ctx, explain, once,
+		func() error { return g.once(ctx, readCommitted, resource, token, nothing) })
 	return g.Record(resource, token, err)
 }
 
@@ -116,6 +100,7 @@ const readCommitted = "begin isolation level read committed"
 
 func nothing(Tx) error { return nil }
 
+// once executes the transaction once.
 func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
 	conn, err := g.pool.Acquire(ctx)
 	if err != nil {
@@ -134,10 +119,10 @@ func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource
 	}
 	tag, err := conn.Exec(ctx, "commit")
 	if err != nil {
-		return fmt.Errorf("commit the gated transaction: %w", settle(err))
+		return fmt.Errorf("commit the gated transaction: %w", commitError(err))
 	}
 	if tag.String() == "ROLLBACK" {
-		return fmt.Errorf("commit the gated transaction: %w; a statement in it failed and the write did not say so", pgx.ErrTxCommitRollback)
+		return fmt.Errorf("commit the gated transaction: %w; a statement failed and the write did not return its error", pgx.ErrTxCommitRollback)
 	}
 	return nil
 }
@@ -155,13 +140,13 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 	results := conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
 	if err == nil {
-		err = g.judge(results.QueryRow(), resource, token)
+		err = g.admitted(results.QueryRow(), resource, token)
 	}
 	if closeErr := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) {
 		err = errors.Join(err, closeErr)
 	}
-	if likely && (errors.Is(err, pgx.ErrNoRows) || errors.Is(err, errBehind)) { // the hint was wrong
-		err = g.judge(conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)), resource, token)
+	if likely && (errors.Is(err, pgx.ErrNoRows) || errors.Is(err, pgsql.ErrBehind)) { // the hint was wrong
+		err = g.admitted(conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)), resource, token)
 	}
 	if err == nil && !likely {
 		g.hints.Note(resource, token)
@@ -169,37 +154,27 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 	return err
 }
 
-// errBehind says that the mark is below a token that the rule would admit.
-var errBehind = errors.New("the mark was not raised; was leased_marks changed by hand?")
-
-// judge reads the answer to pgsql.Admit or pgsql.Hold: a mark other than the token is a
-// refusal, and the rule says which.
-func (g *Gate) judge(answer pgx.Row, resource fencing.Resource, token fencing.Token) error {
+// admitted returns nil if the result of pgsql.Admit or pgsql.Hold is the token, and
+// otherwise the refusal.
+func (g *Gate) admitted(result pgx.Row, resource fencing.Resource, token fencing.Token) error {
 	var mark fencing.Token
-	if err := answer.Scan(&mark); err != nil {
+	if err := result.Scan(&mark); err != nil {
 		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
 	}
-	if mark == token {
-		return nil
-	}
-	if err := g.rule.Admit(resource, mark, token); err != nil {
-		return err
-	}
-	return fmt.Errorf("raise the mark of %q from %d to %d: %w", string(resource), mark, token, errBehind)
+	return pgsql.Judge(g.rule, resource, mark, token)
 }
 
-// Admit is the gate for a transaction that the caller has already begun: it
-// locks and raises the mark in tx, and the caller then writes in tx and commits.
-// Call it before the first read, and roll back if it returns an error. It is
-// one statement. The decision is counted here; whether it lasts is decided by
-// the caller's commit. At REPEATABLE READ and SERIALIZABLE call Enter before
-// the transaction begins.
+// Admit locks and raises the mark in a transaction that the caller has begun. The
+// caller then writes in tx and commits. Call Admit before the first read, and roll
+// back if it returns an error. It executes one statement. Admit counts the
+// decision, even if the caller does not commit. At REPEATABLE READ and
+// SERIALIZABLE, call Enter before the transaction begins.
 func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, token fencing.Token) error {
-	if err := valid(resource, token); err != nil {
+	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	answer := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
-	return g.Record(resource, token, g.judge(answer, resource, token))
+	result := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+	return g.Record(resource, token, g.admitted(result, resource, token))
 }
 
 // Mark implements storagegate.Gate.
@@ -207,36 +182,21 @@ func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Tok
 	if err := resource.Validate(); err != nil {
 		return fencing.None, err
 	}
-	return mark(ctx, g.pool, resource)
-}
-
-func mark(ctx context.Context, q interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, resource fencing.Resource) (fencing.Token, error) {
 	var mark fencing.Token
-	err := q.QueryRow(ctx, pgsql.Mark, string(resource)).Scan(&mark)
+	err := g.pool.QueryRow(ctx, pgsql.Mark, string(resource)).Scan(&mark)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fencing.None, fmt.Errorf("read the mark of %q (was Install called?): %w", string(resource), err)
 	}
 	return mark, nil
 }
 
-// rollback ends a transaction that was not committed. If that fails the
-// connection is closed, which ends the transaction too.
+// rollback rolls back a transaction that was not committed. If that fails, the
+// connection is closed, which also ends the transaction.
 func rollback(ctx context.Context, conn *pgx.Conn) {
 	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
 	_, _ = conn.Exec(ctx, "rollback")
-}
-
-// valid checks what no mark has to be read for.
-func valid(resource fencing.Resource, token fencing.Token) error {
-	if err := resource.Validate(); err != nil {
-		return err
-	}
-	_, err := token.Value()
-	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -25,7 +24,7 @@ var postgres = testserver.Shared{Start: testserver.StartPostgres}
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envDSN) != "" {
-		standStill() // never returns
+		pausedChild() // does not return
 	}
 	code := m.Run()
 	postgres.Stop()
@@ -37,18 +36,19 @@ const putSQL = `INSERT INTO contents VALUES ($1, $2) ON CONFLICT (resource) DO U
 
 var made atomic.Int64
 
-// database makes a new one and returns how to open it.
-func database(t testing.TB) func(t testing.TB) *pgxpool.Pool {
+// newSchema creates a schema with the marks and the table of the suite. It returns
+// a function that opens a pool on it.
+func newSchema(t testing.TB) func(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	server := postgres.Get(t)
 	name := fmt.Sprintf("case_%d", made.Add(1))
 	admin, err := pgx.Connect(t.Context(), server.DSN)
 	require.NoError(t, err)
-	_, err = admin.Exec(t.Context(), "CREATE DATABASE "+name)
+	_, err = admin.Exec(t.Context(), "CREATE SCHEMA "+name)
 	require.NoError(t, err)
 	require.NoError(t, admin.Close(t.Context()))
 	open := func(t testing.TB) *pgxpool.Pool {
-		pool, err := pgxpool.New(t.Context(), strings.Replace(server.DSN, "/postgres?", "/"+name+"?", 1))
+		pool, err := pgxpool.New(t.Context(), server.DSN+"&search_path="+name)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
 		return pool
@@ -77,7 +77,7 @@ func get(pool *pgxpool.Pool) func(ctx context.Context, resource fencing.Resource
 
 func TestGate(t *testing.T) {
 	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
-		open := database(t)
+		open := newSchema(t)
 		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
 			pool := open(t)
 			return subject{gatetest.Adapt(pgxgate.New(pool, rule), put, get(pool)), pool.Config().ConnString()}
@@ -85,7 +85,7 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// batched writes with Batch: there is no moment between check and commit.
+// batched writes with Batch, which has no moment between check and commit.
 type batched struct {
 	*pgxgate.Gate
 	pool *pgxpool.Pool
@@ -101,7 +101,7 @@ func (b batched) Read(ctx context.Context, resource fencing.Resource) (string, e
 
 func TestBatch(t *testing.T) {
 	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
-		open := database(t)
+		open := newSchema(t)
 		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
 			pool := open(t)
 			return batched{pgxgate.New(pool, rule), pool}
@@ -109,16 +109,16 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// TestABatchHoldsItsMark stops a batch after its check, by a lock that one of
-// its statements waits for. A newer token must wait until the batch is over.
-func TestABatchHoldsItsMark(t *testing.T) {
-	open := database(t)
+// TestBatchLocksTheMark blocks a batch after its check with a lock. A newer token
+// must wait for the end of the batch.
+func TestBatchLocksTheMark(t *testing.T) {
+	open := newSchema(t)
 	pool := open(t)
 	gate, other := pgxgate.New(pool, fencing.Rule{}), pgxgate.New(open(t), fencing.Rule{})
-	require.NoError(t, other.Enter(t.Context(), "door", 1))
+	require.NoError(t, other.Enter(t.Context(), "orders", 1))
 	blocker, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // else a test that fails never ends
+	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // otherwise a failed test would not end
 	_, err = blocker.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
 	require.NoError(t, err)
 	waiting := func() (n int) {
@@ -128,14 +128,14 @@ func TestABatchHoldsItsMark(t *testing.T) {
 	}
 	batch, newer := make(chan error, 1), make(chan error, 1)
 	go func() {
-		batch <- gate.Batch(t.Context(), "door", 1, func(b *pgx.Batch) {
+		batch <- gate.Batch(t.Context(), "orders", 1, func(b *pgx.Batch) {
 			b.Queue(`SELECT pg_advisory_xact_lock(42)`)
-			b.Queue(putSQL, "door", "old")
+			b.Queue(putSQL, "orders", "old")
 		})
 	}()
 	for waiting() < 1 {
 	}
-	go func() { newer <- other.Enter(t.Context(), "door", 2) }()
+	go func() { newer <- other.Enter(t.Context(), "orders", 2) }()
 	for waiting() < 2 {
 		select {
 		case err := <-newer:
@@ -148,37 +148,37 @@ func TestABatchHoldsItsMark(t *testing.T) {
 	require.NoError(t, <-newer)
 }
 
-func TestAFailingStatementUndoesTheBatch(t *testing.T) {
-	pool := database(t)(t)
+func TestFailedStatementRollsBackTheBatch(t *testing.T) {
+	pool := newSchema(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{})
-	err := gate.Batch(t.Context(), "door", 3, func(b *pgx.Batch) {
-		b.Queue(putSQL, "door", "written")
-		b.Queue(putSQL, "door", nil) // not null
+	err := gate.Batch(t.Context(), "orders", 3, func(b *pgx.Batch) {
+		b.Queue(putSQL, "orders", "written")
+		b.Queue(putSQL, "orders", nil) // not null
 	})
 	require.Error(t, err)
-	require.NotErrorIs(t, err, storagegate.ErrUncertain, "the server said no")
-	value, err := get(pool)(t.Context(), "door")
+	require.NotErrorIs(t, err, storagegate.ErrUncertain, "the server refused the statement")
+	value, err := get(pool)(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Empty(t, value)
-	mark, err := gate.Mark(t.Context(), "door")
+	mark, err := gate.Mark(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, fencing.None, mark)
 	require.Zero(t, gate.Counts())
 }
 
-func TestACallbackCannotStopTheCommit(t *testing.T) {
-	pool := database(t)(t)
+func TestCallbackErrorIsUncertain(t *testing.T) {
+	pool := newSchema(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{})
-	err := gate.Batch(t.Context(), "door", 3, func(b *pgx.Batch) {
+	err := gate.Batch(t.Context(), "orders", 3, func(b *pgx.Batch) {
 		b.Queue(`SELECT 1`).QueryRow(func(pgx.Row) error { return errors.New("too late") })
 	})
 	require.ErrorIs(t, err, storagegate.ErrUncertain)
 }
 
-// TestALostConnectionAtCommitIsUncertain cuts the connection while the server
-// works on the commit: a deferred trigger waits there for a lock.
-func TestALostConnectionAtCommitIsUncertain(t *testing.T) {
-	pool := database(t)(t)
+// TestLostConnectionAtCommitIsUncertain closes the connection during the commit, in
+// which a deferred trigger waits for a lock.
+func TestLostConnectionAtCommitIsUncertain(t *testing.T) {
+	pool := newSchema(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{})
 	_, err := pool.Exec(t.Context(), `
 		CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -188,7 +188,7 @@ func TestALostConnectionAtCommitIsUncertain(t *testing.T) {
 	require.NoError(t, err)
 	blocker, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // else a test that fails never ends
+	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // otherwise a failed test would not end
 	_, err = blocker.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
 	require.NoError(t, err)
 
@@ -196,7 +196,7 @@ func TestALostConnectionAtCommitIsUncertain(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- gate.Do(ctx, "door", 3, func(tx pgxgate.Tx) error { return put(ctx, tx, "door", "maybe") })
+		done <- gate.Do(ctx, "orders", 3, func(tx pgxgate.Tx) error { return put(ctx, tx, "orders", "maybe") })
 	}()
 	for waiting := 0; waiting == 0; {
 		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting))
@@ -205,39 +205,39 @@ func TestALostConnectionAtCommitIsUncertain(t *testing.T) {
 	err = <-done
 	require.ErrorIs(t, err, storagegate.ErrUncertain)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Zero(t, gate.Counts(), "an unknown outcome is no decision")
+	require.Zero(t, gate.Counts(), "an unknown outcome is not a decision")
 	require.NoError(t, blocker.Rollback(t.Context()))
 }
 
-func TestAWriteThatHidesAFailureIsNotCommitted(t *testing.T) {
-	pool := database(t)(t)
+func TestIgnoredStatementErrorIsNotUncertain(t *testing.T) {
+	pool := newSchema(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{})
-	err := gate.Do(t.Context(), "door", 3, func(tx pgxgate.Tx) error {
-		_ = put(t.Context(), tx, "door", "x")
+	err := gate.Do(t.Context(), "orders", 3, func(tx pgxgate.Tx) error {
+		_ = put(t.Context(), tx, "orders", "x")
 		_, _ = tx.Exec(t.Context(), "SELECT 1/0")
 		return nil
 	})
 	require.ErrorIs(t, err, pgx.ErrTxCommitRollback)
 	require.NotErrorIs(t, err, storagegate.ErrUncertain)
-	require.NoError(t, gate.Enter(t.Context(), "door", 1), "the mark was rolled back too")
+	require.NoError(t, gate.Enter(t.Context(), "orders", 1), "the mark was rolled back too")
 }
 
 func TestAdmitInTheCallersTransaction(t *testing.T) {
-	pool := database(t)(t)
+	pool := newSchema(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{MaxJump: 100}, pgxgate.WithIsolation(pgx.Serializable))
-	attempt := func(token fencing.Token) error {
+	try := func(token fencing.Token) error {
 		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			if err := gate.Admit(t.Context(), tx, "door", token); err != nil {
+			if err := gate.Admit(t.Context(), tx, "orders", token); err != nil {
 				return err
 			}
-			return put(t.Context(), tx, "door", token.String())
+			return put(t.Context(), tx, "orders", token.String())
 		})
 	}
-	require.NoError(t, attempt(5))
-	require.ErrorIs(t, attempt(4), fencing.ErrStale)
-	require.ErrorIs(t, attempt(106), fencing.ErrJump)
-	require.ErrorIs(t, attempt(fencing.None), fencing.ErrNoToken)
-	require.NoError(t, gate.Do(t.Context(), "door", 6, func(tx pgxgate.Tx) error {
+	require.NoError(t, try(5))
+	require.ErrorIs(t, try(4), fencing.ErrStale)
+	require.ErrorIs(t, try(106), fencing.ErrJump)
+	require.ErrorIs(t, try(fencing.None), fencing.ErrNoToken)
+	require.NoError(t, gate.Do(t.Context(), "orders", 6, func(tx pgxgate.Tx) error {
 		var level string
 		require.NoError(t, tx.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&level))
 		require.Equal(t, "serializable", level)
@@ -246,19 +246,19 @@ func TestAdmitInTheCallersTransaction(t *testing.T) {
 	require.Equal(t, storagegate.Counts{Admitted: 2, Stale: 1, Tokenless: 1, JumpExceeded: 1}, gate.Counts())
 }
 
-func TestGatesPassTheGuardOfATable(t *testing.T) {
-	pool := database(t)(t)
+func TestGuardAdmitsTheHolder(t *testing.T) {
+	pool := newSchema(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{})
 	text, err := sqlgate.Guard(sqlgate.Postgres, sqlgate.GuardedTable{Table: "contents", Column: "resource"})
 	require.NoError(t, err)
 	_, err = pool.Exec(t.Context(), text)
 	require.NoError(t, err)
 	for _, token := range []fencing.Token{3, 3, 3, 4, 4} { // raised, held, held, raised, held
-		require.NoError(t, gate.Do(t.Context(), "door", token, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "door", "x") }))
-		require.NoError(t, gate.Batch(t.Context(), "door", token, func(b *pgx.Batch) { b.Queue(putSQL, "door", "y") }))
+		require.NoError(t, gate.Do(t.Context(), "orders", token, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "x") }))
+		require.NoError(t, gate.Batch(t.Context(), "orders", token, func(b *pgx.Batch) { b.Queue(putSQL, "orders", "y") }))
 	}
-	err = gate.Do(t.Context(), "window", 1, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "door", "z") })
-	require.ErrorContains(t, err, "no fencing token", "admitted for another resource")
-	_, err = pool.Exec(t.Context(), putSQL, "door", "z")
+	err = gate.Do(t.Context(), "invoices", 1, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "z") })
+	require.ErrorContains(t, err, "no fencing token", "the token was admitted for another resource")
+	_, err = pool.Exec(t.Context(), putSQL, "orders", "z")
 	require.ErrorContains(t, err, "no fencing token")
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Hints remembers, for some resources, that a token has been admitted, so that
-// a holder's later writes can begin with the cheaper statement. It may forget,
-// and it may be wrong: nothing but speed depends on it.
+// Hints remembers for some resources that a token was admitted, so that later
+// writes of a holder can start with the cheaper statement. A hint can be missing
+// or wrong; only the speed depends on it.
 type Hints struct {
 	slots [4096]atomic.Uint64
 }
@@ -20,7 +20,7 @@ func sum(resource fencing.Resource, token fencing.Token) uint64 {
 	return maphash.String(seed, string(resource)) ^ uint64(token)*0x9e3779b97f4a7c15
 }
 
-// Likely reports whether the mark of the resource probably is the token.
+// Likely reports whether the mark of the resource is probably the token.
 func (h *Hints) Likely(resource fencing.Resource, token fencing.Token) bool {
 	s := sum(resource, token)
 	return h.slots[s%uint64(len(h.slots))].Load() == s

@@ -1,6 +1,6 @@
--- The marks: for each resource, the newest fencing token that was admitted.
+-- The mark of each resource: the newest fencing token that was admitted.
 -- MariaDB 10.5 or later, MySQL 8. Running this file again changes nothing.
--- Names are bytes: no collation may take two of them for one.
+-- Names are compared byte by byte, without a collation.
 CREATE TABLE IF NOT EXISTS leased_marks (
     resource VARBINARY(512) NOT NULL PRIMARY KEY,
     mark     BIGINT NOT NULL,
@@ -8,8 +8,8 @@ CREATE TABLE IF NOT EXISTS leased_marks (
     CONSTRAINT leased_mark_range CHECK (mark BETWEEN 0 AND 9007199254740991)
 ) ENGINE = InnoDB;
 
--- Marks are never lowered and never deleted by a statement. TRUNCATE and DROP
--- fire no trigger here: keep the DROP privilege from those who write data.
+-- No statement can lower or delete a mark, except TRUNCATE and DROP, which fire no
+-- trigger: do not grant the DROP privilege to users who write data.
 DELIMITER $$
 DROP TRIGGER IF EXISTS leased_keep_mark_update $$
 CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks FOR EACH ROW

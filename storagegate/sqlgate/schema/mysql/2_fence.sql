@@ -1,5 +1,5 @@
--- The comment of each procedure is the version of this file: change both in all
--- of them, and in the Go code that looks for it, when one of them changes.
+-- The COMMENT of each procedure is the version of this file. If a procedure
+-- changes, change the version in all of them and in schema.go.
 --
 -- leased_fence(resource, token) admits a token, or signals an error. Call it
 -- inside the transaction that writes, before the first read:
@@ -9,19 +9,20 @@
 --     UPDATE accounts SET balance = balance - 10 WHERE id = 7;
 --     COMMIT;
 --
--- Token 0 means none: it passes while the resource has never been fenced. A
--- refusal does not end the transaction here: roll it back. The row stays locked
--- until the transaction ends, so that no newer token can be admitted before
--- this transaction's writes. Errors have SQLSTATE 45000 and the number 31001
--- for a stale token, 31002 for a missing one, 31003 for one that jumps too far,
--- 31004 for what is no token or name.
+-- Token 0 means none: it is admitted if the resource was never fenced. A refusal
+-- does not end the transaction: roll it back. The row stays locked until the
+-- transaction ends, so that no newer token is admitted before its writes. Errors
+-- have SQLSTATE 45000 and the number 31001 for a stale token, 31002 for a missing
+-- token, 31003 for a token that jumps too far, and 31004 for an invalid token or
+-- name.
 --
--- These procedures take the name as text, so that it is the same bytes, in
--- utf8mb4, whatever character set the connection has.
+-- These procedures take the name as text, so that it has the same bytes, in
+-- utf8mb4, for every character set of the connection.
 DELIMITER $$
--- leased_raise locks the row and raises the mark if the rule allows it, and
--- hands back the mark that the row has then: it is the token if and only if the
--- token was admitted.
+-- leased_raise locks the row and raises the mark if the rule admits the token. It
+-- returns the new mark, which is the token if and only if the token was admitted.
+-- FOR UPDATE is required: a plain SELECT would read the snapshot of a transaction
+-- that has already read, in which the mark may be old.
 DROP PROCEDURE IF EXISTS leased_raise $$
 CREATE PROCEDURE leased_raise(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT, OUT out_mark BIGINT)
     MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
@@ -58,12 +59,12 @@ CREATE PROCEDURE leased_fence_bounded(IN in_resource VARCHAR(513) CHARACTER SET 
     MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
 BEGIN
     CALL leased_admit(in_resource, in_token, in_max_jump);
-    -- What this session claims, for the guard of a table. It proves nothing by
-    -- itself: the guard holds it against the mark again.
+    -- The claim of this session for the guard of a table. It is not a proof: the
+    -- guard compares it with the mark again.
     SET @leased_resource = CAST(in_resource AS BINARY), @leased_token = in_token;
 END $$
--- leased_try is leased_fence_bounded for callers that want the mark instead of
--- an error: it selects the mark, and a mark other than the token is a refusal.
+-- leased_try is leased_fence_bounded with the mark as its result instead of an
+-- error. A mark other than the token is a refusal.
 DROP PROCEDURE IF EXISTS leased_try $$
 CREATE PROCEDURE leased_try(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4, IN in_token BIGINT, IN in_max_jump BIGINT)
     MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
@@ -81,9 +82,8 @@ CREATE PROCEDURE leased_fence(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4,
 BEGIN
     CALL leased_fence_bounded(in_resource, in_token, 0);
 END $$
--- leased_guard is what the guard of a table calls for each row: with the token
--- that the row carries, else the one that this session was fenced with, else
--- none.
+-- The guard of a table calls leased_guard for each row, with the token of the row,
+-- or else the token that this session was fenced with, or else none.
 DROP PROCEDURE IF EXISTS leased_guard $$
 CREATE PROCEDURE leased_guard(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
     MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'

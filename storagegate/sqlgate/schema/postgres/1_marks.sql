@@ -1,20 +1,20 @@
--- The marks: for each resource, the newest fencing token that was admitted.
+-- The mark of each resource: the newest fencing token that was admitted.
 -- PostgreSQL 13 or later. Running this file again changes nothing.
 CREATE TABLE IF NOT EXISTS leased_marks (
     resource text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 512 AND strpos(resource, E'\n') = 0),
     mark     bigint NOT NULL CHECK (mark BETWEEN 0 AND 9007199254740991)
 ) WITH (fillfactor = 70);
 
--- Marks are never lowered and never deleted, whoever tries.
+-- No statement can lower, rename or delete a mark.
 CREATE OR REPLACE FUNCTION leased_keep_mark() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'marks of leased are never lowered, renamed or deleted'
-        USING ERRCODE = 'LF005', HINT = 'A lower mark would let a stale writer pass. To retire a resource, leave its row.';
+    RAISE EXCEPTION 'marks of leased cannot be lowered, renamed or deleted'
+        USING ERRCODE = 'LF005', HINT = 'A lower mark would admit stale writes. Keep the row of a resource that is not used any more.';
 END
 $$;
 
--- Made only if they are missing: making one waits for every open transaction
--- that has used the table, and everyone else then waits behind it.
+-- Create the triggers only if they are missing: CREATE TRIGGER waits for every open
+-- transaction that has used the table, and blocks all others meanwhile.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'leased_marks'::regclass AND tgname = 'leased_keep_mark_update') THEN

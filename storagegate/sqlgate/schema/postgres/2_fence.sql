@@ -7,31 +7,31 @@
 --     UPDATE accounts SET balance = balance - 10 WHERE id = 7;
 --     COMMIT;
 --
--- The schema that holds these functions must be in the search path of whoever
--- calls them. (Pinning the path with SET would double the cost of a call.)
+-- The schema of these functions must be in the search path of the caller. (A SET
+-- clause for the search path would double the cost of a call.)
 --
--- Token 0 means none: it passes while the resource has never been fenced. A
--- third argument bounds the jump above the mark.
+-- Token 0 means none: it is admitted if the resource was never fenced. A third
+-- argument bounds the jump above the mark.
 --
--- It raises LF001 for a stale token, LF002 for a missing one, LF003 for one
--- that jumps too far; the detail of these is the mark. LF004 is for what is no
--- token. LF006 asks to enter first, see leased_try.
+-- It raises LF001 for a stale token, LF002 for a missing token and LF003 for a
+-- token that jumps too far; their detail is the mark. LF004 means that the token is
+-- invalid, and LF006 that the mark must be raised first (see leased_try).
 
--- leased_try is leased_fence for callers that want the mark instead of an
--- exception: a mark other than the token is a refusal.
+-- leased_try is leased_fence with the mark as its result instead of an exception. A
+-- mark other than the token is a refusal.
 --
--- The row stays locked until the transaction ends, so that no newer token can
--- be admitted before this transaction's writes are committed. The holder's
--- later writes only lock the row; it is written when the mark rises.
+-- The row stays locked until the transaction ends, so that no newer token is
+-- admitted before its writes are committed. Later writes of a holder only lock the
+-- row; the row is written only if the mark rises.
 --
--- REPEATABLE READ and SERIALIZABLE look at the database as it was before this
--- call could wait for an older holder, so that holder's last write would not be
--- seen. At these levels the mark must be raised by a transaction of its own, at
--- READ COMMITTED; leased_try says so with LF006.
+-- At REPEATABLE READ and SERIALIZABLE the snapshot is older than a possible wait
+-- for an older holder, so the transaction would not see that holder's last write.
+-- At these levels a separate transaction at READ COMMITTED must raise the mark;
+-- leased_try raises LF006 otherwise.
 --
--- The setting leased.claims lists, until the transaction or savepoint ends, what
--- was admitted, and with 0 what was refused. The guard of a table reads it. It
--- proves nothing by itself: the guard holds it against the mark again.
+-- The setting leased.claims lists the admitted tokens, and 0 for refusals, until
+-- the transaction or savepoint ends. The guard of a table reads it. It is not a
+-- proof: the guard compares it with the mark again.
 CREATE OR REPLACE FUNCTION leased_try(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found_mark bigint;
@@ -84,10 +84,10 @@ BEGIN
             USING ERRCODE = 'LF002', DETAIL = found_mark::text, HINT = 'Acquire its lease and fence the transaction with the token.';
     ELSIF token < found_mark THEN
         RAISE EXCEPTION 'stale fencing token % for %: % has been admitted', token, quote_literal(resource), found_mark
-            USING ERRCODE = 'LF001', DETAIL = found_mark::text, HINT = 'The lease has passed on: stop writing.';
+            USING ERRCODE = 'LF001', DETAIL = found_mark::text, HINT = 'The lease is lost: stop writing.';
     ELSE
         RAISE EXCEPTION 'fencing token % for % is more than % above the mark %', token, quote_literal(resource), max_jump, found_mark
-            USING ERRCODE = 'LF003', DETAIL = found_mark::text, HINT = 'If the lock service did grant it, an operator must raise the bound.';
+            USING ERRCODE = 'LF003', DETAIL = found_mark::text, HINT = 'If the lock service granted it, an operator must raise the bound.';
     END IF;
 END
 $$;

@@ -1,5 +1,5 @@
--- leased_guard makes a table refuse rows written by a transaction that did not
--- pass leased_fence for the row's resource, whoever wrote that code:
+-- leased_guard makes a table refuse rows of a transaction that was not admitted by
+-- leased_fence for the resource of the row:
 --
 --     CREATE TRIGGER leased_guard AFTER INSERT OR UPDATE OR DELETE ON accounts
 --         FOR EACH ROW EXECUTE FUNCTION leased_guard('account/', 'id');
@@ -7,15 +7,15 @@
 --         FOR EACH STATEMENT EXECUTE FUNCTION leased_guard();
 --
 -- The row with id 7 then belongs to the resource account/7. A resource that was
--- never fenced can be written without a token. It is an AFTER trigger, so that
--- no other trigger can change the row behind its back. The name of the column is
--- written as the database has it: in lower case, unless it was quoted when the
--- table was made. Choose a column whose text is the same for everybody: an
--- integer, a uuid or a text, and no time or float, which depend on settings.
+-- never fenced can be written without a token. The trigger runs AFTER the statement,
+-- so that no other trigger can change the row later. Write the name of the column
+-- in lower case, unless it was quoted when the table was created. Choose a column
+-- whose text does not depend on settings: an integer, a uuid or a text, not a time
+-- or a float.
 --
--- A row whose resource cannot be told is refused with LF007: the column is
--- missing (a typing error, or it was renamed since) or NULL, or its text ends
--- with a space, as char(n) is padded.
+-- A row whose resource cannot be determined is refused with LF007: the column is
+-- missing (misspelled or renamed) or NULL, or its text ends with a space, like that
+-- of char(n).
 CREATE OR REPLACE FUNCTION leased_guard() RETURNS trigger
     LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -34,7 +34,7 @@ BEGIN
             ELSE ARRAY[to_jsonb(OLD), to_jsonb(NEW)] END LOOP
         name := TG_ARGV[0] || (row_now ->> TG_ARGV[1]);
         IF name IS NULL OR right(name, 1) = ' ' THEN
-            RAISE EXCEPTION 'the resource of a row of table % cannot be told from its column %', TG_TABLE_NAME, quote_nullable(TG_ARGV[1])
+            RAISE EXCEPTION 'the resource of a row of table % cannot be determined from its column %', TG_TABLE_NAME, quote_nullable(TG_ARGV[1])
                 USING ERRCODE = 'LF007', HINT = 'The column must exist, under this name, must not be NULL and must not end with a space: use text instead of char(n).';
         END IF;
         CONTINUE WHEN name = done;
@@ -42,8 +42,8 @@ BEGIN
         SELECT max(split_part(line, ' ', 1)::bigint) INTO claim
         FROM unnest(string_to_array(current_setting('leased.claims', true), E'\n')) AS line
         WHERE line <> '' AND substr(line, strpos(line, ' ') + 1) = name;
-        -- A lock on the row of the mark is no proof: a foreign key takes one too.
-        -- So the claim is held against the mark, under a lock of its own.
+        -- A lock on the row of the mark is not a proof: a foreign key also locks it.
+        -- So compare the claim with the mark, under a lock.
         PERFORM FROM leased_marks m WHERE m.resource = name AND m.mark = claim AND claim > 0 FOR NO KEY UPDATE;
         IF NOT FOUND THEN
             PERFORM leased_fence(name, coalesce(claim, 0));

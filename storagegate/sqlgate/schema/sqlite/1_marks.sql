@@ -1,15 +1,14 @@
--- The marks: for each resource, the newest fencing token that was admitted.
+-- The mark of each resource: the newest fencing token that was admitted.
 -- SQLite 3.35 or later. Running this file again changes nothing.
 --
--- There must be no row ids: REPLACE deletes the row that has the same key
--- without firing a trigger, and with a row id as a second key it could delete
--- the mark of any resource. So the name is the one key.
+-- The table has no row ids: REPLACE deletes a row with the same key without firing
+-- a trigger, and with a row id as a second key it could delete any mark.
 CREATE TABLE IF NOT EXISTS leased_marks (
     resource TEXT NOT NULL PRIMARY KEY CHECK (length(CAST(resource AS BLOB)) BETWEEN 1 AND 512),
     mark     INTEGER NOT NULL CHECK (typeof(mark) = 'integer' AND mark BETWEEN 0 AND 9007199254740991)
 ) WITHOUT ROWID;
 
--- Marks are never lowered and never deleted, whoever tries.
+-- No statement can lower, rename or delete a mark.
 CREATE TRIGGER IF NOT EXISTS leased_keep_mark_update BEFORE UPDATE ON leased_marks
 WHEN NEW.mark < OLD.mark OR NEW.resource <> OLD.resource
 BEGIN
@@ -19,7 +18,7 @@ CREATE TRIGGER IF NOT EXISTS leased_keep_mark_delete BEFORE DELETE ON leased_mar
 BEGIN
     SELECT RAISE(ABORT, 'leased: marks are never deleted');
 END;
--- INSERT OR REPLACE would delete the old row without asking the trigger above.
+-- INSERT OR REPLACE would delete the old row without firing the trigger above.
 CREATE TRIGGER IF NOT EXISTS leased_keep_mark_replace BEFORE INSERT ON leased_marks
 WHEN EXISTS (SELECT 1 FROM leased_marks WHERE resource = NEW.resource AND mark > NEW.mark)
 BEGIN

@@ -1,14 +1,14 @@
--- SQLite has no stored functions, so the fence is a view to insert into. Do it
--- inside the transaction that writes, before the first read:
+-- SQLite has no stored functions, so the fence is a view. Insert into it in the
+-- transaction that writes, before the first read:
 --
 --     BEGIN IMMEDIATE;
 --     INSERT INTO leased_fence (resource, token) VALUES ('account/7', 34);
 --     UPDATE accounts SET balance = balance - 10 WHERE id = 7;
 --     COMMIT;
 --
--- Token 0 means none: it passes while the resource has never been fenced. A
--- refused token fails the statement; roll the transaction back then. max_jump
--- is optional and bounds the jump above the mark.
+-- Token 0 means none: it is admitted if the resource was never fenced. A refused
+-- token fails the statement; then roll the transaction back. max_jump is optional
+-- and bounds the jump above the mark.
 CREATE VIEW IF NOT EXISTS leased_fence (resource, token, max_jump) AS SELECT resource, mark, 0 FROM leased_marks;
 
 CREATE TRIGGER IF NOT EXISTS leased_fence_insert INSTEAD OF INSERT ON leased_fence
@@ -17,7 +17,7 @@ BEGIN
     WHERE typeof(NEW.token) <> 'integer' OR NEW.token NOT BETWEEN 0 AND 9007199254740991;
     SELECT RAISE(ABORT, 'leased: no fencing token: the resource is fenced; acquire its lease and send the token')
     FROM leased_marks WHERE resource = NEW.resource AND mark > 0 AND NEW.token = 0;
-    SELECT RAISE(ABORT, 'leased: stale fencing token: the lease has passed on, stop writing')
+    SELECT RAISE(ABORT, 'leased: stale fencing token: the lease is lost, stop writing')
     FROM leased_marks WHERE resource = NEW.resource AND mark > NEW.token;
     SELECT RAISE(ABORT, 'leased: fencing token jumps too far above the mark')
     WHERE coalesce(NEW.max_jump, 0) <> 0
