@@ -14,8 +14,8 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// lateAnswers is a Transport on which the answers of followers can be held up,
-// as they are in the socket of a leader that stands still.
+// lateAnswers is a Transport that can delay the answers of followers, like the socket of a
+// paused leader.
 type lateAnswers struct {
 	transport.Transport
 	mu   sync.Mutex
@@ -37,7 +37,7 @@ func (l *lateAnswers) release() {
 	}
 }
 
-// AppendEntries carries heartbeats too.
+// AppendEntries also carries heartbeats.
 func (l *lateAnswers) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
 	err := l.Transport.AppendEntries(id, to, request, answer)
 	l.mu.Lock()
@@ -49,8 +49,8 @@ func (l *lateAnswers) AppendEntries(id raft.ServerID, to raft.ServerAddress, req
 	return err
 }
 
-// An answer to a question that was asked before a read began says nothing about
-// who leads now. The engine's own VerifyLeader takes it for a yes.
+// An answer to a heartbeat that was sent before a read began does not prove leadership now.
+// VerifyLeader of the Raft library accepts it as a proof.
 func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transports := map[string]*lateAnswers{}
@@ -63,10 +63,10 @@ func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
 		c.agree() // so that either of the others can be elected
 		transports[old.ID()].hold()
 		defer transports[old.ID()].release()
-		pass(DefaultHeartbeatTimeout / 4) // a heartbeat to each: answered, and on its way
+		pass(DefaultHeartbeatTimeout / 4) // a heartbeat to each follower: answered, and the answer is delayed
 		c.isolate(old)
 
-		// The others are told to elect another at once, as in a transfer.
+		// The others start an election at once, as in a transfer of leadership.
 		var next, third *Node
 		for _, n := range c.nodes {
 			if n != old {
@@ -82,7 +82,7 @@ func TestReadsDoNotTrustEarlierAnswers(t *testing.T) {
 		grant, err := openSession(t, others, time.Minute).Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
 
-		require.True(t, old.Leads(), "it has not noticed")
+		require.True(t, old.Leads(), "the old leader has not noticed")
 		var status engine.Status
 		read := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Without tokens nothing is granted, and the caller is told for certain.
+// Without tokens nothing is granted, and the error is definite.
 func TestNoTokensAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
@@ -26,12 +26,12 @@ func TestNoTokensAreLeft(t *testing.T) {
 	})
 }
 
-// Who waits when the last token goes is told at once, though the lock is held:
-// its turn cannot come.
+// A waiter gets an error when the last token is used up, even while the lock is held: it can
+// never be granted.
 func TestWaitersHearThatNoTokensAreLeft(t *testing.T) {
 	for name, spend := range map[string]func(t *testing.T, n *Node, s engine.Session){
-		"by the floor": func(t *testing.T, n *Node, _ engine.Session) { raiseFloor(t, n, 0) },
-		"by a grant": func(t *testing.T, n *Node, s engine.Session) {
+		"a raised floor": func(t *testing.T, n *Node, _ engine.Session) { raiseFloor(t, n, 0) },
+		"a grant": func(t *testing.T, n *Node, s engine.Session) {
 			raiseFloor(t, n, 1)
 			grant, err := s.Acquire(testContext(t), lockRequest(3, "b"))
 			require.NoError(t, err)
@@ -52,17 +52,17 @@ func TestWaitersHearThatNoTokensAreLeft(t *testing.T) {
 					_, err := s.Acquire(ctx, waiting)
 					done <- err
 				}()
-				pass(time.Second) // nothing moves any more: it waits
+				pass(time.Second) // the attempt is in the queue
 				spend(t, c.leader(), s)
 				requireNoTokens(t, <-done)
 				_, err = s.Acquire(ctx, waiting)
-				requireNoTokens(t, err) // nor does who asks again wait
+				requireNoTokens(t, err) // a repeated attempt does not wait either
 			})
 		})
 	}
 }
 
-// raiseFloor leaves so many tokens.
+// raiseFloor raises the floor so that this many tokens are left.
 func raiseFloor(t *testing.T, n *Node, left fencing.Token) {
 	by := fencing.MaxToken - n.Status().LastToken - left
 	result, _, err := n.propose(testContext(t), &machine.RaiseFloor{By: by})

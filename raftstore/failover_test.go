@@ -57,7 +57,7 @@ func TestQueueSurvivesFailover(t *testing.T) {
 			c.isolate(old)
 			eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
 		}
-		// The last one stays cut off: it would never tell those who wait there.
+		// The last leader stays isolated: it would never answer its waiters.
 		require.NoError(t, holder.Release(testContext(t), 1))
 		wg.Wait()
 		c.heal()
@@ -79,7 +79,7 @@ func TestWaitersFollowTheLeader(t *testing.T) {
 		go func() { _, err := waiter.Acquire(testContext(t), request); granted <- err }()
 		<-queued
 		old := c.leader()
-		c.isolate(old) // for good: it will never tell who waits there
+		c.isolate(old) // for good: it never answers its waiters
 		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
 		require.NoError(t, holder.Release(testContext(t), 1))
 		require.NoError(t, <-granted)
@@ -144,7 +144,7 @@ func TestEachAttemptHasOneOutcomeAcrossFailovers(t *testing.T) {
 			require.NoError(t, err)
 			again, err := s.Acquire(testContext(t), lockRequest(nonce, "a"))
 			require.NoError(t, err)
-			require.Equal(t, grant.Token, again.Token, "asked twice, granted once")
+			require.Equal(t, grant.Token, again.Token, "a repeated attempt has the same grant")
 			require.True(t, grant.Token.Newer(last), "%d after %d", grant.Token, last)
 			last = grant.Token
 			require.NoError(t, s.Release(testContext(t), nonce))
@@ -241,7 +241,7 @@ func TestFullQueueSaysSo(t *testing.T) {
 		}
 		_, err := s.Acquire(testContext(t), lockRequest(9, "a"))
 		require.ErrorIs(t, err, ErrBusy)
-		require.ErrorIs(t, err, engine.ErrUnavailable, "nothing has happened")
+		require.ErrorIs(t, err, engine.ErrUnavailable, "the call had no effect")
 		require.NotErrorIs(t, err, engine.ErrUncertain)
 		close(stuck)
 		wg.Wait()
@@ -263,9 +263,9 @@ func TestDivergedReplicaStops(t *testing.T) {
 		}
 		diverge(odd)
 		_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
-		require.NoError(t, err, "the others go on")
+		require.NoError(t, err, "the other nodes continue")
 		var diverged *replica.DivergenceError
-		require.ErrorAs(t, firstOf(t, ended, "the replica that differs ends"), &diverged)
+		require.ErrorAs(t, firstOf(t, ended, "the diverged replica stops"), &diverged)
 		require.Equal(t, odd.ID(), diverged.Node)
 		require.ErrorContains(t, diverged, "join it again")
 		require.Error(t, odd.Failure())

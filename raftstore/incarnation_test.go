@@ -11,15 +11,15 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// sessionInfo is what the leader's machine knows of a session.
+// sessionInfo returns the state of a session on the leader.
 func sessionInfo(c *cluster, id engine.SessionID) (found machine.SessionInfo) {
 	c.leader().fsm.Read(func(m *machine.Machine) { found = m.SessionInfo(id) })
 	return found
 }
 
-// A session expires, and a late copy of the request that opened it arrives. Its
-// client has not heard of the end. It must hear of it now: a renewal that
-// succeeded would prolong a lease that another has.
+// A session expires, and a late copy of the request that opened it arrives. Its client does not
+// know that the session has ended and must learn it now: a successful renewal would extend a
+// lease that another client holds.
 func TestALateOpenHidesNoExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
@@ -42,13 +42,13 @@ func TestALateOpenHidesNoExpiry(t *testing.T) {
 		require.NoError(t, first.Close(ctx))
 		status, err := c.backend().Inspect(ctx, "a")
 		require.NoError(t, err)
-		require.Len(t, status.Holders, 1, "what is of the first has no effect on the second")
+		require.Len(t, status.Holders, 1, "commands of the first incarnation have no effect on the second")
 		require.Equal(t, granted.Token, status.Holders[0].Token)
 		require.Equal(t, late.(*Session).Incarnation(), sessionInfo(c, first.config.ID).Incarnation)
 
 		pass(9 * time.Second)
 		_, err = late.Renew(ctx)
-		require.NoError(t, err, "its time is its own")
+		require.NoError(t, err, "the second incarnation has its own deadline")
 		pass(9 * time.Second)
 		require.NotZero(t, sessionInfo(c, first.config.ID))
 		pass(2 * time.Second)
@@ -56,7 +56,7 @@ func TestALateOpenHidesNoExpiry(t *testing.T) {
 	})
 }
 
-// A new leader knows the incarnations too.
+// A new leader knows the incarnations.
 func TestIncarnationsOutliveALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)

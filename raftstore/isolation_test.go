@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// inside is who works under a lock, as the workers themselves see it.
+// inside records which workers believe that they hold a lock.
 type inside struct {
 	mu     sync.Mutex
 	now    map[fencing.Resource]int
@@ -44,8 +44,8 @@ func (in *inside) leave(name fencing.Resource) {
 	in.now[name]--
 }
 
-// Clients whose clocks run with the service's, and which stop when they are
-// told, never work side by side, however often the leader is cut off.
+// Clients whose clocks run at the service's rate, and which stop when they lose their lease,
+// never hold a lock at the same time, however often the leader is isolated.
 func TestIsolationsInVirtualTime(t *testing.T) {
 	const isolations, workers = 300, 6
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
-// ledger is what clients were told: every token once, and per lock ever larger
-// ones.
+// ledger records the grants that clients received: every token once, and increasing per
+// lock.
 type ledger struct {
 	mu     sync.Mutex
 	tokens map[fencing.Token]string
@@ -44,7 +44,7 @@ func (l *ledger) note(who string, name fencing.Resource, token fencing.Token) {
 	l.total++
 }
 
-// handed is how often a lock was granted.
+// handed returns how often a lock was granted.
 func (l *ledger) handed(name fencing.Resource) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,27 +60,27 @@ func (l *ledger) grants() int {
 // shared is the lock that some of the workers compete for.
 const shared fencing.Resource = "shared lock"
 
-// worker is a client of the kill test. Those that compete for one lock wait for
-// it, so that queues and handoffs are met by kills too.
+// worker is a client of the kill test. Workers that compete for one lock wait for it, so that
+// kills also hit queues and handoffs.
 type worker struct {
 	name     fencing.Resource
 	contends bool
 	id       engine.SessionID
 
-	nonce engine.Nonce // of what it holds in the end
+	nonce engine.Nonce // of the grant that it holds at the end
 	token fencing.Token
 	err   error
 }
 
-// acquire asks until there is a grant. One that waits is asked for again with
-// the same nonce when the leader changes under it, and keeps its place.
+// acquire repeats an attempt until it is granted. When the leader changes, a queued attempt is
+// repeated with the same nonce and keeps its place.
 func (w *worker) acquire(ps *processes) (answered, error) {
 	return ps.ask(call{Op: "acquire", Session: w.id, Nonce: w.nonce, Resource: w.name, Wait: w.contends})
 }
 
-// work takes and releases a lock until told to stop. One that does not compete
-// keeps its last grant. Each grant is asked for again while it is held: it must
-// be the same.
+// work acquires and releases a lock until it is stopped. A worker that does not compete keeps
+// its last grant. Each attempt is repeated while its grant is held, and must return the same
+// grant.
 func (l *ledger) work(ps *processes, w *worker, stop <-chan struct{}) error {
 	if _, err := ps.ask(call{Op: "open", Session: w.id}); err != nil {
 		return err
@@ -121,8 +121,8 @@ func TestKillTheLeader(t *testing.T) {
 	}
 }
 
-// killLeaders kills one leader after the other while clients take locks, half
-// of them each its own and half of them one that they hand to each other.
+// killLeaders kills one leader after the other while clients acquire locks. Half of the clients
+// have their own lock, and half compete for one.
 func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 	ps := startProcesses(t, 3, kind)
 	l := newLedger()
@@ -168,7 +168,7 @@ func killLeaders(t *testing.T, kind logstore.Kind, kills int) {
 	}
 	ps.agree()
 	slices.Sort(gaps)
-	t.Logf("%d grants, %d of them of the lock that all want, %d kills; first grant after a kill: median %v, longest %v",
+	t.Logf("%d grants, %d of them of the shared lock, %d kills; first grant after a kill: median %v, longest %v",
 		l.grants(), l.handed(shared), kills, gaps[len(gaps)/2], gaps[len(gaps)-1])
 }
 
@@ -193,9 +193,9 @@ func TestPausedLeaderProcess(t *testing.T) {
 	require.Greater(t, second.Token, first.Token)
 
 	require.NoError(t, old.cmd.Process.Signal(syscall.SIGCONT))
-	for nonce := engine.Nonce(2); nonce < 20; nonce++ { // it may still believe that it leads
+	for nonce := engine.Nonce(2); nonce < 20; nonce++ { // it may not have noticed the new leader
 		a, err := old.call(call{Op: "acquire", Session: mine, Nonce: nonce, Resource: "a"})
-		require.Error(t, err, "it granted %d, though %d is held", a.Token, second.Token)
+		require.Error(t, err, "it granted %d although %d is held", a.Token, second.Token)
 	}
 	again, err := ps.ask(call{Op: "acquire", Session: other, Nonce: 1, Resource: "a"})
 	require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestProcessesJoinLeaveTransferAndRestore(t *testing.T) {
 	leaving := ps.leader()
 	require.NoError(t, leaving.cmd.Process.Signal(syscall.SIGTERM))
 	<-leaving.exited
-	require.Zero(t, leaving.cmd.ProcessState.ExitCode(), "it hands over and ends")
+	require.Zero(t, leaving.cmd.ProcessState.ExitCode(), "it transfers leadership and exits")
 	require.NotEqual(t, leaving.spec.ID, ps.leader().spec.ID)
 	leaving.start()
 

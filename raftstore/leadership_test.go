@@ -30,7 +30,7 @@ func TestClosedSessionsAreForgotten(t *testing.T) {
 			require.NoError(t, s.Close(testContext(t)), "closed twice")
 			require.NoError(t, other.Close(testContext(t)))
 		}
-		require.Equal(t, 1, size(), "not kept until their time is over")
+		require.Equal(t, 1, size(), "deadlines of ended sessions are removed")
 
 		short := openSession(t, c.backend(), 10*time.Second)
 		pass(9 * time.Second)
@@ -57,24 +57,24 @@ func TestASessionKeepsItsTTL(t *testing.T) {
 		require.ErrorIs(t, err, engine.ErrInvalid)
 		require.ErrorContains(t, err, "with a TTL of 1m0s, not 1h0m0s")
 		_, err = c.backend().Open(testContext(t), s.config)
-		require.NoError(t, err, "with the same it is found again")
+		require.NoError(t, err, "the same TTL returns the open session")
 		_, err = s.Renew(testContext(t))
-		require.NoError(t, err, "it lives on")
+		require.NoError(t, err, "the session is still open")
 		require.NoError(t, s.Close(testContext(t)))
 		_, err = c.backend().Open(testContext(t), other)
-		require.NoError(t, err, "one that is over can begin anew")
+		require.NoError(t, err, "an ended session can be opened again")
 	})
 }
 
-// A call that got in earlier would find no session, and report one that lives as
-// expired.
+// A call that is accepted before the deadlines start would find no session, and report an open
+// session as expired.
 func TestNoCallIsLetInBeforeTheDeadlinesBegin(t *testing.T) {
 	n := newBareNode()
 	n.retire()
 	id := engine.NewSessionID()
 	var opened machine.Result
 	served := make(chan bool, 1)
-	n.fsm.Read(func(m *machine.Machine) { // while it is locked the deadlines cannot begin
+	n.fsm.Read(func(m *machine.Machine) { // the deadlines cannot start while the machine is locked
 		opened, _ = m.Apply(&machine.OpenSession{Session: id, TTL: time.Hour})
 		generation := m.Generation()
 		go func() { served <- n.serve(generation, n.config.Clock.Now()) }()

@@ -12,8 +12,8 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// The session's time has run out, and its client opens it again just as it
-// expires: after it listens, before the new one is there.
+// A client reopens its session just as the session expires: after it registered its
+// listener and before the new incarnation exists.
 func TestASessionOpenedAsItExpiresHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)

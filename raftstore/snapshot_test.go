@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
-// reopen stops a node of a disk cluster and starts it again on its folder.
+// reopen restarts a node of a disk cluster on its data folder.
 func (c *cluster) reopen(i int) {
 	c.t.Helper()
 	require.NoError(c.t, c.nodes[i].Close())
@@ -43,7 +43,7 @@ func TestNodeComesBackWithEverything(t *testing.T) {
 	})
 }
 
-// openSameSession is the session of a client that has found the cluster again.
+// openSameSession opens the session of a client that reconnects to the cluster.
 func openSameSession(t *testing.T, c *cluster, s engine.Session) engine.Session {
 	t.Helper()
 	found, err := c.backend().Open(testContext(t), s.(*Session).config)
@@ -84,15 +84,15 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 				require.FailNow(t, "not told", "only %v", told)
 			}
 		}
-		require.ElementsMatch(t, []engine.Nonce{1, 2}, told, "whoever holds is told")
+		require.ElementsMatch(t, []engine.Nonce{1, 2}, told, "every holder gets its loss")
 		_, err = s.Renew(ctx)
 		require.ErrorIs(t, err, engine.ErrExpired)
 		_, err = s.Acquire(ctx, lockRequest(3, "later"))
 		require.ErrorIs(t, err, engine.ErrExpired)
-		require.Zero(t, c.leader().Status().Counts, "nobody holds anything")
+		require.Zero(t, c.leader().Status().Counts, "there are no leases")
 		next, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(3, "later"))
 		require.NoError(t, err)
-		require.Greater(t, next.Token, floor, "no token of the forgotten time comes again")
+		require.Greater(t, next.Token, floor, "no forgotten token is repeated")
 		c.agree()
 		for i := range c.nodes {
 			c.reopen(i)
@@ -117,8 +117,8 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 		"cut":       func(b []byte) []byte { return b[:len(b)-3] },
 		"flipped":   func(b []byte) []byte { b[len(b)-2] ^= 1; return b },
 		"no header": func(b []byte) []byte { return b[:len(snapshotMagic)] },
-		"lying":     func(b []byte) []byte { return bytes.Replace(b, []byte(`"lastToken":0`), []byte(`"lastToken":9`), 1) },
-		"stranger":  func(b []byte) []byte { return append([]byte("x"), b...) },
+		"false":     func(b []byte) []byte { return bytes.Replace(b, []byte(`"lastToken":0`), []byte(`"lastToken":9`), 1) },
+		"foreign":   func(b []byte) []byte { return append([]byte("x"), b...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := damage(bytes.Clone(good))
@@ -151,7 +151,7 @@ func TestRecoveryFromALostMajority(t *testing.T) {
 		alone.leader()
 		require.Len(t, survivor.Members(), 1)
 		found := openSameSession(t, alone, s)
-		require.Zero(t, survivor.Status().Counts.Holders, "what it had may have passed on")
+		require.Zero(t, survivor.Status().Counts.Holders, "its leases may have other holders")
 		require.NotEqual(t, s.(*Session).Incarnation(), found.(*Session).Incarnation())
 		again, err := found.Acquire(ctx, lockRequest(1, "a"))
 		require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestLogIsCompacted(t *testing.T) {
 	})
 }
 
-// brokenSnapshots cannot be begun.
+// brokenSnapshots fails to create snapshots.
 type brokenSnapshots struct {
 	raft.SnapshotStore
 	err error
@@ -196,8 +196,8 @@ func (b *brokenSnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Conf
 	return nil, b.err
 }
 
-// The engine never completes the future of a snapshot that fails, so this runs in
-// real time.
+// The Raft library never completes the future of a failed snapshot, so this test runs in real
+// time.
 func TestFailedSnapshotEndsTheNode(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no space left on device")
