@@ -22,7 +22,7 @@ const (
 	// testTimeout ends a test that hangs. It does not measure speed.
 	testTimeout = 2 * time.Minute
 	// busyTimeout is the NodeTimeout of tests that may run on a busy machine.
-	busyTimeout = 2 * time.Second
+	busyTimeout = 5 * time.Second
 	// longTTL is the TTL of leases that must not expire during a test.
 	longTTL = 30 * time.Second
 	// shortQuarantine is the quarantine in tests that wait until lost nodes vote again.

@@ -107,7 +107,8 @@ func (a *attempt) withdraw(wake scripts.Wake) {
 }
 
 // handOver releases a granted attempt in favor of a waiter of this process, whose
-// acquire should follow in the same batch.
+// acquire should follow in the same batch. In two batches there are half as many handoffs
+// per second ('go run ./redlock -only contended' in bench).
 func (a *attempt) handOver(next *waiter) *releasing {
 	r := a.backend.newReleasing()
 	_, unanswered := a.end()

@@ -14,20 +14,10 @@ func TestNodeLostTwiceGetsTwoFloors(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3).withShortQuarantine().init(t)
 	b := f.backend(t)
-	floor := func() (floor fencing.Token) {
-		waitFor(t, func() bool {
-			live := b.NodeStatuses(testContext(t))[0].Report.Live
-			if live != nil {
-				floor = live.Floor
-			}
-			return live != nil
-		}, "the node votes again")
-		return floor
-	}
 	var floors []fencing.Token
 	for range 2 {
 		require.NoError(t, f.client(t, 0).FlushAll(testContext(t)).Err())
-		floors = append(floors, floor())
+		floors = append(floors, voter(t, b, 0).Floor)
 	}
 	require.Greater(t, floors[1], floors[0])
 }

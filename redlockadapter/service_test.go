@@ -18,19 +18,19 @@ func TestStandaloneProcessDoesNotRecoverNodesOfAService(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1, testserver.RedisAppendOnly()).withShortQuarantine().init(t)
 	b := f.backend(t)
-	status := b.NodeStatuses(testContext(t))[0]
-	goal := recovery.Goal{Version: 9, Fleet: status.Report.Live.Fleet, Floor: 5, Ceiling: fencing.MaxToken}
+	goal := recovery.Goal{Version: 9, Fleet: voter(t, b, 0).Fleet, Floor: 5, Ceiling: fencing.MaxToken}
 	require.NoError(t, b.Advance(testContext(t), 0, goal)) // as the service does
 	f.servers[0].Stop()
 	require.NoError(t, f.servers[0].Start())
 	waitFor(t, func() bool {
 		s := b.NodeStatuses(testContext(t))[0]
 		return s.Err == nil && s.Joining != ""
-	}, "the process has looked at the node")
+	}, "the keeper has seen the node")
 	waitFor(t, func() bool {
 		_, err := b.Acquire(testContext(t), engine.NewSessionID(), f.config.MaxTTL, request(1, "a"))
 		require.Error(t, err)
-		return b.NodeStatuses(testContext(t))[0].Quarantine == 0
+		s := b.NodeStatuses(testContext(t))[0]
+		return s.Err == nil && s.Quarantine == 0
 	}, "the quarantine is over")
 	require.ErrorContains(t, redlockadapter.Init(testContext(t), f.config, fencing.None), "belong to a service")
 	require.Nil(t, b.NodeStatuses(testContext(t))[0].Report.Live)

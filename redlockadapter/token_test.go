@@ -39,7 +39,7 @@ func TestTokensAreExact(t *testing.T) {
 			list, err := other.List(ctx, "", "", 10)
 			require.NoError(t, err)
 			require.Equal(t, want, list[0].Holders[0].Token)
-			require.Equal(t, want, b.NodeStatuses(ctx)[0].Report.Live.Max)
+			require.Equal(t, want, voter(t, b, 0).Max)
 			require.NoError(t, other.Release(ctx, found))
 		}
 	}
@@ -74,7 +74,7 @@ func TestRaiseRespectsTheCeiling(t *testing.T) {
 	f.servers[1].Stop() // the other two must agree on a token above 20
 	_, err := newLocker(t, f.config).try(b)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
-	require.LessOrEqual(t, b.NodeStatuses(testContext(t))[0].Report.Live.Max, fencing.Token(14))
+	require.LessOrEqual(t, voter(t, b, 0).Max, fencing.Token(14))
 }
 
 // An acquire does not exceed the ceiling of a node.
@@ -92,9 +92,10 @@ func TestAcquireRespectsTheCeiling(t *testing.T) {
 		}
 		require.LessOrEqual(t, token, fencing.Token(15), "a quorum has this ceiling or a larger one")
 	}
-	for i, s := range b.NodeStatuses(ctx) {
-		require.LessOrEqual(t, s.Report.Live.Max, 14+fencing.Token(i))
-		require.NoError(t, keeper.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: s.Report.Live.Fleet, Ceiling: 100}))
+	for i := range f.servers {
+		state := voter(t, b, i)
+		require.LessOrEqual(t, state.Max, 14+fencing.Token(i))
+		require.NoError(t, keeper.Advance(ctx, i, recovery.Goal{Version: 1, Fleet: state.Fleet, Ceiling: 100}))
 	}
 	require.LessOrEqual(t, k.acquire(b), fencing.Token(20))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/redlockadapter"
+	"github.com/leased-project/leased/redlockadapter/recovery"
 )
 
 var errRefused = errors.New("connection refused")
@@ -205,6 +206,16 @@ func (f *virtualFleet) backend(t testing.TB) *redlockadapter.Backend {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
+}
+
+// voter waits until a node votes, and returns its state.
+func voter(t testing.TB, b *redlockadapter.Backend, node int) (state *recovery.State) {
+	t.Helper()
+	waitFor(t, func() bool {
+		state = b.NodeStatuses(context.Background())[node].Report.Live
+		return state != nil
+	}, "the node votes")
+	return state
 }
 
 // live returns the nodes that vote.
