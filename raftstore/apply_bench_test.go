@@ -10,8 +10,8 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// BenchmarkApply is one acquire and one release in the machine, without and
-// with their way through the log's encoding.
+// BenchmarkApply measures one acquire and one release in the machine, without and with the
+// encoding of the log.
 //
 //	go test -run '^$' -bench Apply ./raftstore
 func BenchmarkApply(b *testing.B) {
@@ -53,7 +53,7 @@ func BenchmarkApply(b *testing.B) {
 				m, i = fresh(), 0
 			}
 			commands, err := machine.Decode(entries[i])
-			if err != nil { // require takes as long as the machine
+			if err != nil { // require would take as long as the machine
 				b.Fatal(err)
 			}
 			for _, c := range commands {

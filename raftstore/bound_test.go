@@ -15,7 +15,7 @@ import (
 func TestAFailoverLengthensALeaseByNoMoreThanItsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl, failovers = 10 * time.Second, 3
-		const commit = 100 * time.Millisecond // and the looks of this test
+		const commit = 100 * time.Millisecond // plus the poll interval of this test
 		clock := engine.MonotonicClock()
 		c := startMemory(t, 3)
 		s, next := openSession(t, c.backend(), ttl), openSession(t, c.backend(), time.Hour)
@@ -26,7 +26,7 @@ func TestAFailoverLengthensALeaseByNoMoreThanItsBound(t *testing.T) {
 		renewed := clock.Now()
 		var elections time.Duration
 		for range failovers {
-			pass(ttl - commit) // the worst moment: it was almost over
+			pass(ttl - commit) // the worst moment: the TTL was almost over
 			old, began := c.leader(), clock.Now()
 			c.isolate(old)
 			eventually(t, "another leader", func() bool { return c.leader() != old && !old.Leads() })
@@ -40,6 +40,6 @@ func TestAFailoverLengthensALeaseByNoMoreThanItsBound(t *testing.T) {
 		require.NoError(t, err)
 		took := clock.Now().Since(renewed)
 		require.LessOrEqual(t, took, (failovers+1)*ttl+failovers*lessor.ProofLife+elections+commit, "elections took %v", elections)
-		require.Greater(t, clock.Now().Since(served), ttl-commit, "each gave its full time")
+		require.Greater(t, clock.Now().Since(served), ttl-commit, "each leader gave the full TTL")
 	})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestConformance runs the suite of all engines in virtual time: on log stores in
-// real folders, and in memory, where nothing but the protocol can be at fault.
+// real folders, and in memory, where only the protocol can fail.
 func TestConformance(t *testing.T) {
 	run := func(name string, size int, start func(t testing.TB) *cluster) {
 		t.Run(fmt.Sprintf("%s, %d nodes", name, size), func(t *testing.T) {

@@ -36,11 +36,11 @@ func TestDiskErrorsEndTheProcess(t *testing.T) {
 	}
 }
 
-// A disk that is really full: the node's folder is a file system of its own.
+// A full disk: the data folder of the node is a small file system.
 func TestFullDiskEndsTheProcess(t *testing.T) {
 	for kind, size := range map[logstore.Kind]string{
 		logstore.Bolt: "2m",
-		logstore.WAL:  "66m", // of which a segment takes 64, used or not
+		logstore.WAL:  "66m", // a segment takes 64, used or not
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +58,7 @@ func TestFullDiskEndsTheProcess(t *testing.T) {
 			}
 			ballast := filepath.Join(p.spec.Dir, "ballast")
 			fill(t, ballast)
-			if kind == logstore.WAL { // its log has the room that it will need for long: the snapshot has not
+			if kind == logstore.WAL { // the log has preallocated its space, but a snapshot has not
 				_, err := p.call(call{Op: "save"})
 				require.Error(t, err)
 			}
@@ -67,12 +67,12 @@ func TestFullDiskEndsTheProcess(t *testing.T) {
 			require.NoError(t, os.Remove(ballast))
 			p.start()
 			acknowledged.check(t, ps)
-			require.True(t, acknowledged.take(t, p), "and it goes on")
+			require.True(t, acknowledged.take(t, p), "the node continues")
 		})
 	}
 }
 
-// fill leaves no room on the file system of a file.
+// fill uses up the space of a file system.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -84,14 +84,14 @@ func fill(t *testing.T, path string) {
 	require.ErrorIs(t, err, syscall.ENOSPC)
 }
 
-// receipts are the grants that a client was told of.
+// receipts are the grants that a client received.
 type receipts struct {
 	session engine.SessionID
 	next    engine.Nonce
 	tokens  map[engine.Nonce]fencing.Token
 }
 
-// newReceipts begins a cluster of one process, and a session.
+// newReceipts creates a cluster of one process, and a session.
 func newReceipts(t *testing.T, ps *processes) *receipts {
 	t.Helper()
 	p := ps.all[0]
@@ -108,7 +108,7 @@ func (r *receipts) acquire(nonce engine.Nonce) call {
 	return call{Op: "acquire", Session: r.session, Nonce: nonce, Resource: fencing.Resource(fmt.Sprint("lock ", nonce))}
 }
 
-// take takes one more lock, and reports whether it was granted.
+// take acquires another lock and reports whether it was granted.
 func (r *receipts) take(t *testing.T, p *process) bool {
 	t.Helper()
 	r.next++
@@ -121,17 +121,17 @@ func (r *receipts) take(t *testing.T, p *process) bool {
 	return true
 }
 
-// takeUntilDeath takes locks until the node has ended by itself.
+// takeUntilDeath acquires locks until the node has ended itself.
 func (r *receipts) takeUntilDeath(t *testing.T, p *process) {
 	t.Helper()
 	for r.take(t, p) {
 	}
 	<-p.exited
-	require.Equal(t, 3, p.cmd.ProcessState.ExitCode(), "it ends by itself")
+	require.Equal(t, 3, p.cmd.ProcessState.ExitCode(), "the node ends itself")
 	require.NotEmpty(t, r.tokens)
 }
 
-// check asks for everything that was acknowledged again.
+// check repeats all acknowledged attempts.
 func (r *receipts) check(t *testing.T, ps *processes) {
 	t.Helper()
 	ps.leader()

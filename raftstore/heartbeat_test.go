@@ -13,9 +13,9 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// fastPath gives the in-memory transport what the engine's TCP transport has: a
-// handler that is called for heartbeats beside the engine's own goroutine. It
-// can also drop requests to a peer, and hold answers to a vote back.
+// fastPath gives the in-memory transport the heartbeat handler of the library's TCP transport,
+// which runs outside of the goroutine that owns the state. It can also drop requests to a
+// peer, and delay votes.
 type fastPath struct {
 	*raft.InmemTransport
 	requests chan raft.RPC
@@ -23,7 +23,7 @@ type fastPath struct {
 	mu        sync.Mutex
 	handler   func(raft.RPC)
 	drop      func(target raft.ServerAddress, request any) bool
-	heldVotes chan struct{} // votes for this node arrive when it is closed
+	heldVotes chan struct{} // votes for this node are delivered when it is closed
 }
 
 func newFastPath(address string, stop <-chan struct{}) *fastPath {
@@ -110,7 +110,7 @@ func (f *fastPath) RequestPreVote(id raft.ServerID, target raft.ServerAddress, a
 	return f.InmemTransport.RequestPreVote(id, target, a, r)
 }
 
-// entries remembers what was committed at each index.
+// entries records what was committed at each index.
 type entries struct {
 	noopFSM
 	mu sync.Mutex
@@ -124,10 +124,10 @@ func (e *entries) Apply(log *raft.Log) any {
 	return nil
 }
 
-// lateVote plays the history behind hashicorp/raft 695 on three nodes. Node a
-// stands for election; b votes for it, but the vote is late. Meanwhile c is
-// elected in the next term, and a hears its heartbeat. Then the late vote
-// arrives. It returns what a and c have committed.
+// lateVote runs the scenario of hashicorp/raft 695 on three nodes. Node a starts an election
+// and b votes for it, but the vote is delayed. Meanwhile c is elected in the next term, and a
+// receives its heartbeat. Then the delayed vote arrives. lateVote returns the entries that a
+// and c have committed.
 func lateVote(t *testing.T, wrap func(*fastPath) raft.Transport) (a, c map[uint64]string) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -153,7 +153,7 @@ func lateVote(t *testing.T, wrap func(*fastPath) raft.Transport) (a, c map[uint6
 		}
 		return false
 	}
-	// a hears of c by heartbeats only, and c does not hear of a's election.
+	// a receives only heartbeats of c, and c does not receive a's vote requests.
 	transports["a"].dropping(func(to raft.ServerAddress, request any) bool {
 		_, vote := request.(*raft.RequestVoteRequest)
 		return to == "c" && vote
@@ -179,7 +179,7 @@ func lateVote(t *testing.T, wrap func(*fastPath) raft.Transport) (a, c map[uint6
 		defer func() { require.NoError(t, engine.Shutdown().Error()) }()
 	}
 	eventually(t, "c leads", func() bool { return engines["c"].State() == raft.Leader })
-	eventually(t, "a has heard of the new term", func() bool { return engines["a"].CurrentTerm() == engines["c"].CurrentTerm() })
+	eventually(t, "a knows the new term", func() bool { return engines["a"].CurrentTerm() == engines["c"].CurrentTerm() })
 	transports["a"].dropping(func(to raft.ServerAddress, _ any) bool { return to == "c" })
 	transports["c"].dropping(func(to raft.ServerAddress, _ any) bool { return to == "a" })
 	synctest.Wait()
@@ -202,10 +202,10 @@ func TestHeartbeatFastPathSplitsHistory(t *testing.T) {
 	t.Run("with the fast path two entries are committed at one index", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, c := lateVote(t, func(f *fastPath) raft.Transport { return f })
-			require.True(t, differ(a, c), "a has %v, c has %v: if the engine no longer does this, Sequential can go", a, c)
+			require.True(t, differ(a, c), "a has %v, c has %v: if the library no longer does this, Sequential can be removed", a, c)
 		})
 	})
-	t.Run("without it there is one history", func(t *testing.T) {
+	t.Run("without it the nodes commit the same entries", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, c := lateVote(t, func(f *fastPath) raft.Transport {
 				return transport.Sequential{Transport: f, Progress: &transport.Progress{}}

@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// newBareNode is a node without an engine: what hears of the machine.
+// newBareNode returns a node without the Raft library: only the observers of the machine.
 func newBareNode() *Node {
 	n := &Node{hub: hub.New(), config: Config{Clock: engine.MonotonicClock()}}
 	n.committer = newCommitter(n)
@@ -33,7 +33,7 @@ func heapInUse() uint64 {
 	return stats.HeapAlloc
 }
 
-// fillLeases has one session take so many locks, through the log's encoding.
+// fillLeases acquires this many locks in one session, through the encoding of the log.
 func fillLeases(f *replica.FSM, leases int) {
 	id := engine.NewSessionID()
 	index := uint64(1)
@@ -60,6 +60,6 @@ func TestMemoryOfLeases(t *testing.T) {
 	fillLeases(f, leases)
 	each := (heapInUse() - before) / leases
 	f.Read(func(m *machine.Machine) { require.Equal(t, leases, m.Count().Holders) })
-	require.LessOrEqual(t, each, uint64(most), "bytes a lease and node")
-	t.Logf("%d bytes a lease", each)
+	require.LessOrEqual(t, each, uint64(most), "bytes per lease and node")
+	t.Logf("%d bytes per lease", each)
 }

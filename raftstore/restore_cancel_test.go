@@ -12,9 +12,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// The caller of a restore gives up while the engine is at it. Whatever the
-// outcome, the leader must not serve under a machine that is replaced: leases
-// would never expire.
+// The caller of a restore gives up while the restore is in progress. Whatever the outcome, the
+// leader must not serve while the machine is replaced, because leases would never expire.
 func TestRestoreThatNobodyWaitsFor(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -34,7 +33,7 @@ func TestRestoreThatNobodyWaitsFor(t *testing.T) {
 			time.Sleep(3 * engine.DefaultTTL)
 			other := retrying{openSession(t, c.backend(), engine.DefaultTTL)}
 			_, err = other.Acquire(testContext(t), lockRequest(1, "a"))
-			require.NoError(t, err, "it has expired")
+			require.NoError(t, err, "the old lease has expired")
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// Who is told that its session was prolonged, while the end of it is on its way
-// to the log, believes in a lease that nobody has.
+// A session whose Expire was proposed must not be renewed: its client would believe in a lease
+// that has ended.
 func TestWhatRunsOutIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := map[string]*disk{}
@@ -24,7 +24,7 @@ func TestWhatRunsOutIsNotRenewed(t *testing.T) {
 		leader := c.leader()
 		s := openSession(t, c.backend(), 10*time.Second)
 		pass(10*time.Second - lessor.ProofLife/4)
-		openSession(t, c.backend(), time.Minute) // a proof that it leads
+		openSession(t, c.backend(), time.Minute) // a proof of leadership
 		stuck := make(chan struct{})
 		under[leader.ID()].stuck.Store(&stuck)
 		defer close(stuck)
@@ -34,7 +34,7 @@ func TestWhatRunsOutIsNotRenewed(t *testing.T) {
 	})
 }
 
-// ballots is a place for votes that can fail.
+// ballots is a stable store that can fail.
 type ballots struct {
 	raft.StableStore
 	fault atomic.Pointer[error]
@@ -54,7 +54,7 @@ func (b *ballots) SetUint64(key []byte, value uint64) error {
 	return b.StableStore.SetUint64(key, value)
 }
 
-// A node that has lost a vote could give it twice.
+// A node that could not write a vote could vote twice.
 func TestAFailedVoteEndsTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := map[string]*ballots{}
@@ -71,12 +71,12 @@ func TestAFailedVoteEndsTheNode(t *testing.T) {
 				under[n.ID()].fault.Store(&broken)
 			}
 		}
-		c.isolate(leader) // the others have to vote
-		require.ErrorIs(t, firstOf(t, ended, "the node whose vote cannot be written ends"), broken)
+		c.isolate(leader) // the others must vote
+		require.ErrorIs(t, firstOf(t, ended, "the node that cannot write its vote stops"), broken)
 	})
 }
 
-// A replica can compare its history only with what the leader tells of its own.
+// A replica compares its chain hash with the one that the leader sends.
 func TestEntriesCarryTheHashOfTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 3)
@@ -92,13 +92,12 @@ func TestEntriesCarryTheHashOfTheLeader(t *testing.T) {
 		}
 		openSession(t, c.backend(), time.Minute)
 		var diverged *replica.DivergenceError
-		require.ErrorAs(t, firstOf(t, ended, "the replica that differs ends"), &diverged)
+		require.ErrorAs(t, firstOf(t, ended, "the diverged replica stops"), &diverged)
 	})
 }
 
-// firstOf is the first error that comes, in a bubble. A plain receive would wait
-// for ever: the engine has timers, so that no bubble with a node in it stands
-// still and is found to hang.
+// firstOf returns the first error, in a bubble. A plain receive could wait forever: the timers
+// of the Raft library keep the bubble from becoming idle, so synctest does not detect a hang.
 func firstOf(t *testing.T, errs <-chan error, what string) error {
 	t.Helper()
 	select {

@@ -14,7 +14,7 @@ import (
 	"github.com/leased-project/leased/raftstore/lessor"
 )
 
-// slowDisk takes a virtual moment for each write once it is slow.
+// slowDisk delays each write, in virtual time, once it is slow.
 type slowDisk struct {
 	raft.LogStore
 	slow *atomic.Bool
@@ -29,8 +29,8 @@ func (d slowDisk) StoreLogs(logs []*raft.Log) error {
 	return d.LogStore.StoreLogs(logs)
 }
 
-// The time of a session counts from before it was asked for, or renewed, however
-// long the answer takes: the leader may have begun to count at once.
+// The TTL of a session counts from before the request to open or renew it was sent, however
+// long the answer takes: the leader may have started to count immediately.
 func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool
@@ -40,12 +40,12 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 
 		opened := clock.Now()
 		s := openSession(t, c.backend(), time.Minute)
-		require.GreaterOrEqual(t, clock.Now().Since(opened), slowWrite, "the answer took its time")
+		require.GreaterOrEqual(t, clock.Now().Since(opened), slowWrite, "the answer was slow")
 		grant, err := s.Acquire(ctx, lockRequest(1, "a"))
 		require.NoError(t, err)
 		require.Equal(t, opened, grant.Sent)
 
-		pass(2 * lessor.ProofLife) // so that the leader has to prove itself first
+		pass(2 * lessor.ProofLife) // so that the leader needs a new proof first
 		renewed := clock.Now()
 		_, err = s.Renew(ctx)
 		require.NoError(t, err)
@@ -65,9 +65,9 @@ func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
 	})
 }
 
-// Two restores of one snapshot begin at the same place. What the first of them
-// went on to give must not come again after the second, or a late call of a
-// session that has ended would pass for one of its successor.
+// Two restores of one snapshot start from the same state. Incarnations that were assigned after
+// the first restore must not be assigned again after the second. Otherwise a late call of an
+// ended session would be accepted for its successor.
 func TestNoIncarnationIsGivenAgainAfterARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
@@ -92,14 +92,14 @@ func TestNoIncarnationIsGivenAgainAfterARestore(t *testing.T) {
 			}
 			status, err := c.backend().Inspect(ctx, "a")
 			require.NoError(t, err)
-			require.Len(t, status.Holders, 1, "what is of the former sessions has no effect on the present one")
+			require.Len(t, status.Holders, 1, "commands of former sessions have no effect on the current one")
 			given = append(given, next)
 		}
 	})
 }
 
-// Who chooses no clock has the one that goes on in suspend: by the other a leader
-// that slept would take its proof of leadership for fresh.
+// The default clock advances during suspend. With the other one, a leader would treat its proof
+// of leadership as fresh after a suspend.
 func TestANodeCountsSuspendUnlessToldOtherwise(t *testing.T) {
 	require.Equal(t, engine.SystemClock(), Config{}.filled().Clock)
 	require.NotEqual(t, engine.MonotonicClock(), Config{}.filled().Clock)

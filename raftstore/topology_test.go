@@ -19,7 +19,7 @@ import (
 
 var testFleet = engine.Fleet{Namespace: "leased", Addresses: []string{"r1:6379", "r2:6379", "r3:6379"}, MaxTTL: time.Minute}
 
-// makeReady has the log reconciled with a fleet.
+// makeReady reconciles the log with a fleet.
 func makeReady(t *testing.T, n *Node) {
 	t.Helper()
 	ctx := testContext(t)
@@ -29,7 +29,7 @@ func makeReady(t *testing.T, n *Node) {
 	require.NoError(t, n.FinishReconcile(ctx, n.Efficiency().ReconcileVersion))
 }
 
-// moveToEfficiency moves a prefix that nobody holds a lock of.
+// moveToEfficiency migrates a prefix without holders.
 func moveToEfficiency(t *testing.T, n *Node, prefix string) {
 	t.Helper()
 	version, err := n.SetPolicy(testContext(t), engine.Policy{Prefix: prefix, Mode: engine.Efficiency}, 0, true)
@@ -51,7 +51,7 @@ func TestPoliciesAreVersioned(t *testing.T) {
 		require.ErrorContains(t, err, "abort it first")
 		require.ErrorIs(t, n.FinishMigration(ctx, "fast/", 2), ErrVersion)
 		require.NoError(t, n.FinishMigration(ctx, "fast/", 1))
-		require.NoError(t, n.FinishMigration(ctx, "fast/", 1), "it is finished")
+		require.NoError(t, n.FinishMigration(ctx, "fast/", 1), "it is already finished")
 		policies, version, err := n.Policies(ctx, Linearizable)
 		require.NoError(t, err)
 		require.Equal(t, uint64(2), version)
@@ -59,7 +59,7 @@ func TestPoliciesAreVersioned(t *testing.T) {
 
 		s := openSession(t, c.backend(), time.Minute)
 		_, err = s.Acquire(ctx, lockRequest(1, "fast/x"))
-		require.ErrorIs(t, err, engine.ErrModeMismatch, "a lock of the other mode is not granted here")
+		require.ErrorIs(t, err, engine.ErrModeMismatch, "a lock in efficiency mode is not granted here")
 		request := lockRequest(2, "fast/x")
 		request.Mode = engine.Efficiency
 		_, err = s.Acquire(ctx, request)
@@ -79,13 +79,13 @@ func TestPoliciesAreVersioned(t *testing.T) {
 	})
 }
 
-// Whoever waits for a lock whose move begins is told so, and its holder is told
-// when it is broken. Both may come back with the same attempt.
+// When a migration starts, waiters for its locks get an error, and holders get a loss when their
+// leases are broken. Waiters may repeat the same attempt.
 func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		n, ctx := c.leader(), testContext(t)
-		lost := make(chan error, 3) // each node tells
+		lost := make(chan error, 3) // each node reports it
 		holder, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock(),
 			Lost: func(_ engine.Nonce, err error) { lost <- err }})
 		require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 		request.Wait = true
 		told := make(chan error, 1)
 		go func() { _, err := waiter.Acquire(ctx, request); told <- err }()
-		pass(time.Second) // nothing moves any more: it waits
+		pass(time.Second) // the attempt is in the queue
 
 		policy := engine.Policy{Prefix: "a/", Mode: engine.Efficiency}
 		version, err := n.SetPolicy(ctx, policy, 0, false)
@@ -124,7 +124,7 @@ func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 	})
 }
 
-// A move may begin between the answer "queued" and the wait.
+// A migration may start between the answer "queued" and the wait.
 func TestAWaiterLooksForAMoveBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
@@ -143,8 +143,7 @@ func TestAWaiterLooksForAMoveBeforeItWaits(t *testing.T) {
 	})
 }
 
-// Every member has the topology from what it has applied, also while there is no
-// leader.
+// Every member has the topology that it has applied, even without a leader.
 func TestTopologyOnFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
@@ -192,8 +191,8 @@ func TestTopologyOnFollowers(t *testing.T) {
 	})
 }
 
-// A member that is far behind gets a snapshot instead of the log, and one that
-// restarts has its last snapshot before it hears of a leader.
+// A member that is far behind gets a snapshot instead of the log. A member that restarts has its
+// last snapshot before it knows a leader.
 func TestTopologyFollowsASnapshot(t *testing.T) {
 	n := newBareNode()
 	next := make(chan engine.Topology, 1)
@@ -217,7 +216,7 @@ func TestNextTopologyEndsWithTheNode(t *testing.T) {
 	})
 }
 
-// The log assigns ranges only if it knows of all tokens.
+// The log assigns ranges only if it knows all tokens.
 func TestFleetCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
@@ -257,9 +256,9 @@ func TestFleetCalls(t *testing.T) {
 	})
 }
 
-// A snapshot is saved, locks move on, and the snapshot is restored. Nothing that
-// was given out since comes again, and no efficiency lock is granted until the
-// log has caught up with the Redis nodes.
+// A snapshot is saved, the topology changes, and the snapshot is restored. Nothing that was
+// assigned since is repeated, and no lock in efficiency mode is granted until the log is
+// reconciled with the Redis nodes.
 func TestARestoreForgetsNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
@@ -297,15 +296,15 @@ func TestARestoreForgetsNoToken(t *testing.T) {
 
 		require.NoError(t, n.Reconcile(ctx, before, assigned.Ceiling))
 		e = n.Efficiency()
-		require.Greater(t, e.Floor, max(later.Token, assigned.Ceiling, floor), "tokens of the efficiency mode go on above all others")
+		require.Greater(t, e.Floor, max(later.Token, assigned.Ceiling, floor), "later tokens of efficiency mode are above all others")
 		require.NoError(t, n.FinishReconcile(ctx, e.ReconcileVersion))
 		require.True(t, n.Topology().Ready)
 		c.agree()
 	})
 }
 
-// The Redis fleet is a fact outside of the log: it does not go back with a
-// snapshot. While it changes there is no present one, and nothing is restored.
+// The Redis fleet exists outside of the log and is not rolled back with a snapshot. While it
+// changes, a restore is refused.
 func TestARestoreKeepsTheFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
@@ -327,7 +326,7 @@ func TestARestoreKeepsTheFleet(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, other, c.leader().Topology().Fleet)
 			_, err = openSession(t, c.backend(), time.Hour).Acquire(ctx, lockRequest(1, "x"))
-			require.ErrorIs(t, err, engine.ErrUnavailable, "not before the log has caught up with the nodes of the fleet")
+			require.ErrorIs(t, err, engine.ErrUnavailable, "not before the log is reconciled with the nodes of the fleet")
 		}
 	})
 }
@@ -343,8 +342,8 @@ func (c *cluster) follower() *Node {
 	return nil
 }
 
-// A node has its topology again after a restart, and a recovered one does not
-// grant efficiency locks.
+// A node restores its topology after a restart, and a recovered node does not grant locks in
+// efficiency mode.
 func TestTopologyAfterRestartAndRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startDisk(t, 1, DefaultLogStore)
