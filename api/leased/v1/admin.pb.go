@@ -1705,7 +1705,7 @@ type AddLearnerRequest struct {
 	ApiAddress  string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
 	// The node still has its log and its votes. A node with an empty data folder
 	// does not, and is refused while the cluster counts it as a voter.
-	Remembers     bool `protobuf:"varint,4,opt,name=remembers,proto3" json:"remembers,omitempty"`
+	HasState      bool `protobuf:"varint,4,opt,name=has_state,json=hasState,proto3" json:"has_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1761,9 +1761,9 @@ func (x *AddLearnerRequest) GetApiAddress() string {
 	return ""
 }
 
-func (x *AddLearnerRequest) GetRemembers() bool {
+func (x *AddLearnerRequest) GetHasState() bool {
 	if x != nil {
-		return x.Remembers
+		return x.HasState
 	}
 	return false
 }
@@ -2629,13 +2629,13 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x0eHealthResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x85\x01\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x84\x01\n" +
 	"\x11AddLearnerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x03 \x01(\tR\n" +
-	"apiAddress\x12\x1c\n" +
-	"\tremembers\x18\x04 \x01(\bR\tremembers\"*\n" +
+	"apiAddress\x12\x1b\n" +
+	"\thas_state\x18\x04 \x01(\bR\bhasState\"*\n" +
 	"\x12AddLearnerResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\":\n" +
 	"\x0ePromoteRequest\x12\x0e\n" +

@@ -99,7 +99,7 @@ func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 	}
 	refused := fmt.Errorf("the new Redis nodes cannot be used, so nothing was changed (force changes the fleet anyway): %s", oneLine(err))
 	if errors.Is(err, redlockadapter.ErrNodeSetup) {
-		return &invalidError{refused}
+		return invalid(refused)
 	}
 	return fmt.Errorf("%w: %w", engine.ErrUnavailable, refused)
 }

@@ -27,7 +27,7 @@ func (s *Service) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.
 			return nil, err
 		}
 	}
-	index, err := s.Router.Node.AddLearner(ctx, raftstore.Joiner{ID: r.Id, Address: r.RaftAddress, Remembers: r.Remembers})
+	index, err := s.Router.Node.AddLearner(ctx, raftstore.Joiner{ID: r.Id, Address: r.RaftAddress, HasState: r.HasState})
 	if err != nil {
 		return nil, err
 	}

@@ -8,5 +8,5 @@
 //
 //   - users.go: [User], [Users], and the user of a context.
 //   - methods.go: the calls that need no user, and those that need a member.
-//   - grpc.go, http.go: authentication of the calls of each protocol.
+//   - calls.go: authentication of gRPC and HTTP calls.
 package auth

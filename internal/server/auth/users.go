@@ -99,16 +99,6 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
-// UserFrom returns the name of the user who made the call that ctx belongs to. ok
-// is false if the service has no users, or if the service made the call itself.
-func UserFrom(ctx context.Context) (name string, ok bool) {
-	a := accountOf(ctx)
-	if a == nil {
-		return "", false
-	}
-	return a.Name, true
-}
-
 // authenticate returns a context that carries the user and that ends when the
 // user is removed. The caller must call done.
 func (u *Users) authenticate(ctx context.Context, header string) (authenticated context.Context, done func(), err error) {

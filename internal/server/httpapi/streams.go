@@ -30,7 +30,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.forwardable(w, r, func() error {
-		lines := &lineStream[pb.Event, *pb.Event]{ctx: r.Context(), to: w}
+		lines := &responseStream[pb.Event]{ctx: r.Context(), to: w, contentType: ndjson, write: writeLine[*pb.Event]}
 		err := h.Leases.Watch(request, lines)
 		return h.endStream(w, r, lines.begun, err)
 	})
@@ -42,7 +42,7 @@ func (h *Handler) watchTopology(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, nil, err)
 		return
 	}
-	lines := &lineStream[pb.Topology, *pb.Topology]{ctx: r.Context(), to: w}
+	lines := &responseStream[pb.Topology]{ctx: r.Context(), to: w, contentType: ndjson, write: writeLine[*pb.Topology]}
 	err := h.Policies.WatchTopology(&pb.WatchTopologyRequest{}, lines)
 	if err := h.endStream(w, r, lines.begun, err); err != nil {
 		h.answer(w, nil, err)
@@ -66,30 +66,33 @@ func (h *Handler) endStream(w http.ResponseWriter, r *http.Request, begun bool, 
 	return nil
 }
 
-// lineStream is the gRPC stream of a watch. It writes messages as lines of JSON.
-type lineStream[T any, M interface {
-	*T
-	proto.Message
-}] struct {
+// responseStream is a gRPC stream that writes its messages to an HTTP response.
+type responseStream[T any] struct {
 	grpc.ServerStream
-	ctx   context.Context
-	to    http.ResponseWriter
-	begun bool
+	ctx         context.Context
+	to          http.ResponseWriter
+	contentType string
+	write       func(w http.ResponseWriter, message *T) error
+	begun       bool
 }
 
 // Context ends when the caller does.
-func (s *lineStream[T, M]) Context() context.Context { return s.ctx }
+func (s *responseStream[T]) Context() context.Context { return s.ctx }
 
 // Send writes a message.
-func (s *lineStream[T, M]) Send(message *T) error {
+func (s *responseStream[T]) Send(message *T) error {
 	if !s.begun {
 		s.begun = true
-		s.to.Header().Set("Content-Type", "application/x-ndjson")
+		s.to.Header().Set("Content-Type", s.contentType)
 	}
-	return writeLine(s.to, M(message))
+	return s.write(s.to, message)
 }
 
-func writeLine(w http.ResponseWriter, m proto.Message) error {
+// ndjson is the content type of lines of JSON.
+const ndjson = "application/x-ndjson"
+
+// writeLine writes a message as a line of JSON.
+func writeLine[M proto.Message](w http.ResponseWriter, m M) error {
 	text, err := encode(m)
 	if err != nil {
 		return err
@@ -102,7 +105,11 @@ func writeLine(w http.ResponseWriter, m proto.Message) error {
 
 // saveSnapshot sends a file.
 func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
-	file := &download{ctx: r.Context(), to: w}
+	file := &responseStream[pb.Chunk]{ctx: r.Context(), to: w, contentType: "application/octet-stream",
+		write: func(w http.ResponseWriter, chunk *pb.Chunk) error {
+			_, err := w.Write(chunk.Data)
+			return err
+		}}
 	err := h.Cluster.SaveSnapshot(&pb.SaveSnapshotRequest{}, file)
 	switch {
 	case err == nil:
@@ -111,27 +118,6 @@ func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.answer(w, nil, err)
 	}
-}
-
-// download is the gRPC stream of a file that is sent as the body of an answer.
-type download struct {
-	grpc.ServerStream
-	ctx   context.Context
-	to    http.ResponseWriter
-	begun bool
-}
-
-// Context ends when the caller does.
-func (d *download) Context() context.Context { return d.ctx }
-
-// Send writes a part of the file.
-func (d *download) Send(chunk *pb.Chunk) error {
-	if !d.begun {
-		d.begun = true
-		d.to.Header().Set("Content-Type", "application/octet-stream")
-	}
-	_, err := d.to.Write(chunk.Data)
-	return err
 }
 
 func (h *Handler) inspectSnapshot(w http.ResponseWriter, r *http.Request) {

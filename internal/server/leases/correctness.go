@@ -9,78 +9,63 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// raftAcquisition is the part of a unary Acquire that the Raft machine serves.
-type raftAcquisition struct {
-	session *session
-	request engine.Request
-	single  bool // the session was opened for this call
-	named   bool // the caller knows the nonce
-}
-
 // fromRaft asks the Raft machine. ctx ends with the wait, caller when the caller is
 // gone.
 func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse, error) {
-	r, err := a.newRaftAcquisition(caller)
+	s, err := a.openSession(caller)
 	if err != nil {
 		return nil, err
 	}
-	grant, err := r.run(ctx, caller)
+	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
-		r.abandon(caller, err)
+		a.abandon(caller, s, err)
 		return nil, err
 	}
-	a.request.Nonce = r.request.Nonce
-	return a.response(grant, r.session.id, r.session.ttl), nil
+	return a.response(grant, s.id, s.ttl), nil
 }
 
-// newRaftAcquisition finds the caller's session, or opens one for this lease.
-func (a *acquisition) newRaftAcquisition(ctx context.Context) (*raftAcquisition, error) {
-	r := &raftAcquisition{request: a.request, single: a.call.SessionId == "", named: a.call.Nonce != 0}
-	if r.single {
+// openSession attaches the caller's session, or opens one for this lease.
+func (a *acquisition) openSession(ctx context.Context) (*session, error) {
+	if a.call.SessionId == "" {
 		ttl, err := a.ttl()
-		if err == nil {
-			r.session, err = a.sessions.open(ctx, newMarkedID(singleMark), ttl)
+		if err != nil {
+			return nil, err
 		}
-		return r, err
+		return a.sessions.open(ctx, newMarkedID(singleMark), ttl)
 	}
-	var err error
-	if r.session, err = a.sessions.attach(ctx, a.session); err != nil {
-		return nil, err
+	s, err := a.sessions.attach(ctx, a.session)
+	if err == nil && a.call.Nonce == 0 {
+		a.request.Nonce, err = s.nextNonce(ctx)
 	}
-	if !r.named {
-		r.request.Nonce, err = r.session.nextNonce(ctx)
-	}
-	return r, err
+	return s, err
 }
 
-// run asks for the lock. While the request waits, run keeps the session alive on
-// behalf of the caller, which renews only what it holds.
-func (r *raftAcquisition) run(ctx, caller context.Context) (engine.Grant, error) {
-	if !r.request.Wait {
-		return r.session.raft.Acquire(ctx, r.request)
+// askRaft asks for the lock. While the request waits, askRaft keeps the session alive
+// on behalf of the caller, which renews only what it holds.
+func (a *acquisition) askRaft(ctx, caller context.Context, s *session) (engine.Grant, error) {
+	if !a.request.Wait {
+		return s.raft.Acquire(ctx, a.request)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	type outcome struct {
-		grant engine.Grant
-		err   error
-	}
-	done := make(chan outcome, 1)
+	var grant engine.Grant
+	done := make(chan error, 1)
 	go func() {
-		grant, err := r.session.raft.Acquire(ctx, r.request)
-		done <- outcome{grant, err}
+		var err error
+		grant, err = s.raft.Acquire(ctx, a.request)
+		done <- err
 	}()
-	keepAlive := time.NewTicker(r.session.ttl / 3)
+	keepAlive := time.NewTicker(s.ttl / 3)
 	defer keepAlive.Stop()
 	for {
 		select {
-		case out := <-done:
-			if out.err == nil { // the caller counts the TTL from the answer
-				_, out.err = r.session.renew(caller)
+		case err := <-done:
+			if err == nil { // the caller counts the TTL from the answer
+				_, err = s.renew(caller)
 			}
-			return out.grant, out.err
+			return grant, err
 		case <-keepAlive.C:
-			if _, err := r.session.renew(ctx); errors.Is(err, engine.ErrLost) {
+			if _, err := s.renew(ctx); errors.Is(err, engine.ErrLost) {
 				cancel(err)
 			}
 		}
@@ -90,17 +75,18 @@ func (r *raftAcquisition) run(ctx, caller context.Context) (engine.Grant, error)
 // abandon ends a failed attempt, so that it leaves nothing behind, unless the
 // caller can repeat it by its nonce. An invalid call made no attempt: its nonce may
 // be that of a live attempt.
-func (r *raftAcquisition) abandon(ctx context.Context, err error) {
-	repeatable := r.named && errors.Is(err, engine.ErrUncertain)
-	invalid := !r.single && errors.Is(err, engine.ErrInvalid)
+func (a *acquisition) abandon(ctx context.Context, s *session, err error) {
+	single := a.call.SessionId == ""
+	repeatable := a.call.Nonce != 0 && errors.Is(err, engine.ErrUncertain)
+	invalid := !single && errors.Is(err, engine.ErrInvalid)
 	if repeatable || invalid {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if r.single {
-		_ = r.session.close(ctx) // otherwise it expires
+	if single {
+		_ = s.close(ctx) // otherwise it expires
 	} else {
-		_ = r.session.raft.Release(ctx, r.request.Nonce)
+		_ = s.raft.Release(ctx, a.request.Nonce)
 	}
 }

@@ -10,9 +10,9 @@
 //   - service.go: [Service], and the unary calls on sessions and locks.
 //   - acquire.go: a unary Acquire, and its part in efficiency mode.
 //   - correctness.go: its part in correctness mode.
-//   - renew.go, release.go: unary Renew and Release.
+//   - holder.go: unary Renew and Release.
 //   - redis.go: leases in efficiency mode, for any caller.
-//   - sessions.go, session.go: the cache of sessions.
+//   - sessions.go: the cache of sessions.
 //   - stream.go: the session stream of one client.
 //   - streamsession.go, streamredis.go: its operations in each mode.
 package leases

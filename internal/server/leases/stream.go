@@ -88,7 +88,11 @@ func (st *stream) send(server pb.LeaseService_SessionServer) {
 	}
 }
 
-func (st *stream) wakeSender() {
+// push adds to the next message.
+func (st *stream) push(add func(message *pb.SessionResponse)) {
+	st.mu.Lock()
+	add(st.out)
+	st.mu.Unlock()
 	select {
 	case st.wake <- struct{}{}:
 	default:
@@ -96,25 +100,13 @@ func (st *stream) wakeSender() {
 }
 
 func (st *stream) answer(a *pb.Answer) {
-	st.mu.Lock()
-	st.out.Answers = append(st.out.Answers, a)
-	st.mu.Unlock()
-	st.wakeSender()
+	st.push(func(m *pb.SessionResponse) { m.Answers = append(m.Answers, a) })
 }
 
-func (st *stream) notify(n *pb.Notice) {
-	st.mu.Lock()
-	st.out.Notices = append(st.out.Notices, n)
-	st.mu.Unlock()
-	st.wakeSender()
-}
-
-func (st *stream) notifyLost(id engine.SessionID, nonce engine.Nonce, err error) {
-	st.notify(&pb.Notice{Session: id[:], Nonce: uint64(nonce), Lost: wire.FromError(err)})
-}
-
-func (st *stream) notifyQueued(id engine.SessionID, nonce engine.Nonce) {
-	st.notify(&pb.Notice{Session: id[:], Nonce: uint64(nonce)})
+// notify reports a lost lease, or without an error an attempt that waits.
+func (st *stream) notify(id engine.SessionID, nonce engine.Nonce, lost error) {
+	n := &pb.Notice{Session: id[:], Nonce: uint64(nonce), Lost: wire.FromError(lost)}
+	st.push(func(m *pb.SessionResponse) { m.Notices = append(m.Notices, n) })
 }
 
 // run runs one operation.
@@ -143,7 +135,7 @@ func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer) error {
 			return err
 		}
 		if request.Wait {
-			request.Queued = func() { st.notifyQueued(id, request.Nonce) }
+			request.Queued = func() { st.notify(id, request.Nonce, nil) }
 		}
 		if call.Acquire.TtlNanos != 0 {
 			return st.acquireInRedis(id, request, call.Acquire.TtlNanos, w, a)

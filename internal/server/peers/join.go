@@ -38,7 +38,7 @@ var _ raftstore.Membership = (*membership)(nil)
 
 // AddLearner asks the leader.
 func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index uint64, err error) {
-	request := &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: m.client.Router.Address, Remembers: j.Remembers}
+	request := &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: m.client.Router.Address, HasState: j.HasState}
 	err = m.call(ctx, func(c pb.ClusterServiceClient) error {
 		response, err := c.AddLearner(ctx, request)
 		index = response.GetIndex()

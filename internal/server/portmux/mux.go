@@ -31,17 +31,15 @@ type Mux struct {
 	tls      *tls.Config
 	grpc     *protocolListener
 	http     *protocolListener
-
-	mu        sync.Mutex
-	detecting map[net.Conn]bool
-	closed    bool
+	close    sync.Once
+	done     chan struct{} // closed by Close
 }
 
 // New returns a Mux on a listener, which Close closes. config is nil for a port
 // without TLS.
 func New(l net.Listener, config *tls.Config) *Mux {
-	m := &Mux{listener: l, detecting: map[net.Conn]bool{}}
-	m.grpc, m.http = newProtocolListener(m), newProtocolListener(m)
+	m := &Mux{listener: l, done: make(chan struct{})}
+	m.grpc, m.http = &protocolListener{m, make(chan net.Conn)}, &protocolListener{m, make(chan net.Conn)}
 	if config != nil {
 		m.tls = config.Clone()
 		m.tls.GetConfigForClient = chooseProtocol(config)
@@ -85,25 +83,12 @@ func (m *Mux) Serve() error {
 		if err != nil {
 			return err
 		}
-		m.mu.Lock()
-		if m.closed {
-			m.mu.Unlock()
-			conn.Close()
-			continue
-		}
-		m.detecting[conn] = true
-		m.mu.Unlock()
 		go m.detect(conn)
 	}
 }
 
 // detect finds the protocol of a connection and passes it to that listener.
 func (m *Mux) detect(conn net.Conn) {
-	defer func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.detecting, conn)
-	}()
 	_ = conn.SetDeadline(engine.MonotonicClock().Now().Time().Add(detectTimeout))
 	target := m.http
 	var accepted net.Conn
@@ -145,20 +130,13 @@ func readPreface(conn net.Conn) ([]byte, error) {
 	return buffer, nil
 }
 
-// Close closes the listener and every connection whose protocol is not known yet.
+// Close closes the listener. Connections whose protocol is not known yet are closed
+// when it is, or when detectTimeout has passed.
 func (m *Mux) Close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return
-	}
-	m.closed = true
-	m.listener.Close()
-	for conn := range m.detecting {
-		conn.Close()
-	}
-	close(m.grpc.done)
-	close(m.http.done)
+	m.close.Do(func() {
+		m.listener.Close()
+		close(m.done)
+	})
 }
 
 // prefixedConn is a connection whose first bytes were read already.
@@ -181,17 +159,12 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 type protocolListener struct {
 	mux   *Mux
 	conns chan net.Conn
-	done  chan struct{}
-}
-
-func newProtocolListener(m *Mux) *protocolListener {
-	return &protocolListener{mux: m, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
 func (l *protocolListener) deliver(conn net.Conn) {
 	select {
 	case l.conns <- conn:
-	case <-l.done:
+	case <-l.mux.done:
 		conn.Close()
 	}
 }
@@ -201,7 +174,7 @@ func (l *protocolListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.conns:
 		return conn, nil
-	case <-l.done:
+	case <-l.mux.done:
 		return nil, net.ErrClosed
 	}
 }

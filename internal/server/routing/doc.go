@@ -8,7 +8,6 @@
 //
 // Files, in reading order:
 //
-//   - router.go: [Router], and the engine of a lock.
-//   - retry.go: the one retry loop of a request in a member.
+//   - router.go: [Router], the engine of a lock, and the one retry loop of a request.
 //   - leader.go: the leader's address, and how a member waits for a leader.
 package routing

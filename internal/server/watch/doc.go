@@ -5,8 +5,8 @@
 //
 // Files, in reading order:
 //
-//   - hub.go: [Hub], which distributes the events of the Raft machine.
-//   - reasons.go: why leases in correctness mode ended.
+//   - hub.go: [Hub], which distributes the events of the Raft machine, and remembers
+//     why leases ended.
 //   - list.go: [Watcher] and its List.
 //   - watcher.go: Watch, for one lock or a prefix, in both modes.
 //   - events.go: the events that lead from one status of a lock to the next.

@@ -72,7 +72,7 @@ func (v *view) update(ctx context.Context, now engine.Status) {
 // "ended" if the lease cannot have expired yet.
 func (v *view) reason(ctx context.Context, name fencing.Resource, mode engine.Mode, p *engine.Party) string {
 	if mode != engine.Efficiency {
-		return v.hub.reasons.of(p)
+		return v.hub.reason(p)
 	}
 	backend, err := v.router.Redis.Backend()
 	if err != nil {

@@ -5,28 +5,44 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// maxChanged is the number of changed locks that a subscription keeps. Beyond it,
-// the subscriber looks at all locks again.
-const maxChanged = 4096
+const (
+	// maxChanged is the number of changed locks that a subscription keeps. Beyond it,
+	// the subscriber looks at all locks again.
+	maxChanged = 4096
+	// maxReasons is the number of reasons after which the Hub drops older ones.
+	maxReasons = 4096
+	// unknownReason is the event type of a lease whose reason is not known any more.
+	unknownReason = "ended"
+)
 
 // Hub distributes the events of the Raft machine to watches, and remembers why
 // leases ended. It must be the Observer of the node that its Watcher reads. Every
 // replica applies the same log, so that a new leader knows the earlier reasons.
 type Hub struct {
-	reasons *reasons
-
 	mu            sync.Mutex
 	subscriptions map[*subscription]bool
+	// The reasons of recent leases in correctness mode. When reasons is full, it
+	// replaces olderReasons. The Redis nodes remember those in efficiency mode.
+	reasons, olderReasons map[attempt]string
+}
+
+// attempt is the identity of an acquisition attempt.
+type attempt struct {
+	session engine.SessionID
+	nonce   engine.Nonce
 }
 
 var _ raftstore.Observer = (*Hub)(nil)
 
 // NewHub returns a Hub for one node.
-func NewHub() *Hub { return &Hub{reasons: newReasons(), subscriptions: map[*subscription]bool{}} }
+func NewHub() *Hub {
+	return &Hub{subscriptions: map[*subscription]bool{}, reasons: map[attempt]string{}}
+}
 
 // subscription collects the changed locks for one watch. Its fields are guarded by
 // the mu of its Hub.
@@ -44,10 +60,33 @@ func (h *Hub) Applied(_ uint64, events []machine.Event) {
 		e := &events[i]
 		switch e.Type {
 		case machine.EventReleased, machine.EventExpired, machine.EventBroken:
-			h.reasons.add(attempt{e.Session, e.Nonce}, e.Type.String())
+			h.addReason(attempt{e.Session, e.Nonce}, e.Type.String())
 		}
 		h.publish(e.Resources...)
 	}
+}
+
+func (h *Hub) addReason(key attempt, reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.reasons) == maxReasons {
+		h.olderReasons, h.reasons = h.reasons, map[attempt]string{}
+	}
+	h.reasons[key] = reason
+}
+
+// reason returns why a holder's lease ended, as an event type.
+func (h *Hub) reason(p *engine.Party) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := attempt{p.Session, p.Nonce}
+	if reason, ok := h.reasons[key]; ok {
+		return reason
+	}
+	if reason, ok := h.olderReasons[key]; ok {
+		return reason
+	}
+	return unknownReason
 }
 
 // Restored makes all subscribers look at all locks again.
