@@ -26,11 +26,11 @@ import (
 // See docs/adr/0013-empty-node-is-not-admitted.md.
 type admission struct {
 	transport.Transport
-	node    *Node
-	heard   chan raft.RPC
-	stage   atomic.Int32
-	refused atomic.Int64 // number of rejected requests
-	counted atomic.Bool  // a peer requested a vote: it counts this node as a voter
+	node     *Node
+	requests chan raft.RPC
+	stage    atomic.Int32
+	refused  atomic.Int64 // number of rejected requests
+	counted  atomic.Bool  // a peer requested a vote: it counts this node as a voter
 }
 
 // Stages of an admission.
@@ -45,7 +45,7 @@ const (
 // terms, which has lost its votes. A node that was catching up continues: it was admitted
 // after its folder was empty.
 func newAdmission(n *Node) (*admission, error) {
-	a := &admission{Transport: n.transport, node: n, heard: make(chan raft.RPC)}
+	a := &admission{Transport: n.transport, node: n, requests: make(chan raft.RPC)}
 	term, err := n.storage.Stable.GetUint64([]byte("CurrentTerm"))
 	if err != nil && err.Error() != "not found" { // the contract of raft.StableStore
 		return nil, fmt.Errorf("read term: %w", err)
@@ -65,16 +65,16 @@ func newAdmission(n *Node) (*admission, error) {
 		a.stage.Store(alone)
 	case len(snapshots) > 0:
 		return nil, fmt.Errorf("%w: the folder has snapshots but neither log nor votes; remove the node from its cluster, "+
-			"empty the folder and join again", ErrForgotten)
+			"empty the folder and join again", ErrStateLost)
 	}
 	return a, nil
 }
 
 // Consumer returns the channel with the admitted requests.
-func (a *admission) Consumer() <-chan raft.RPC { return a.heard }
+func (a *admission) Consumer() <-chan raft.RPC { return a.requests }
 
-// remembers reports whether the node still has its log and its votes.
-func (a *admission) remembers() bool { return a.stage.Load() != forgotten }
+// hasState reports whether the node still has its log and its votes.
+func (a *admission) hasState() bool { return a.stage.Load() != forgotten }
 
 // admit accepts requests from members.
 func (a *admission) admit() { a.stage.CompareAndSwap(forgotten, alone) }
@@ -95,7 +95,7 @@ func (a *admission) run() {
 				continue
 			}
 			select {
-			case a.heard <- rpc:
+			case a.requests <- rpc:
 			case <-a.node.stopped:
 				return
 			}
@@ -134,6 +134,6 @@ func (a *admission) refuse(rpc raft.RPC) {
 		if rpc.Reader != nil {
 			_, _ = io.Copy(io.Discard, rpc.Reader)
 		}
-		rpc.Respond(nil, fmt.Errorf("%w: node %s rejects requests before it has joined", ErrForgotten, a.node.ID()))
+		rpc.Respond(nil, fmt.Errorf("%w: node %s rejects requests before it has joined", ErrStateLost, a.node.ID()))
 	}()
 }

@@ -72,7 +72,7 @@ func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
 
 		id := c.nodes[emptied].ID()
 		err = c.nodes[emptied].Join(ctx, leader)
-		require.ErrorIs(t, err, ErrForgotten)
+		require.ErrorIs(t, err, ErrStateLost)
 		require.ErrorContains(t, err, "leased cluster remove "+id)
 		require.NoError(t, leader.Remove(ctx, id))
 		require.NoError(t, c.nodes[emptied].Join(ctx, leader))
@@ -152,7 +152,7 @@ func TestAFolderWithoutItsVotesIsRefused(t *testing.T) {
 		require.NoError(t, c.nodes[0].Close())
 		require.NoError(t, os.RemoveAll(filepath.Join(c.configs[0].Dir, "wal")))
 		_, err = Open(c.configs[0])
-		require.ErrorIs(t, err, ErrForgotten)
+		require.ErrorIs(t, err, ErrStateLost)
 		require.ErrorContains(t, err, "join again")
 	})
 }

@@ -29,9 +29,9 @@ type catchUp struct {
 // keyCatchUp is the key of the index in the stable store, beside term and vote.
 var keyCatchUp = []byte("CatchUp")
 
-// calmTimeout prevents a node that may not vote from starting elections: each one would
+// noElectionTimeout prevents a node that may not vote from starting elections: each one would
 // raise its term and depose the leader that it learns from.
-const calmTimeout = 365 * 24 * time.Hour
+const noElectionTimeout = 365 * 24 * time.Hour
 
 // load reads the index from disk.
 func (c *catchUp) load() error {
@@ -53,7 +53,7 @@ func (c *catchUp) begin(index uint64) error {
 	if err := c.note(index); err != nil {
 		return err
 	}
-	return c.timeouts(calmTimeout)
+	return c.timeouts(noElectionTimeout)
 }
 
 // finish ends the catching up when the node has applied the entry that admitted it. From
@@ -98,9 +98,9 @@ func (c *catchUp) timeouts(d time.Duration) error {
 	return nil
 }
 
-// ballot is the stable store of a node that must not vote before it has caught up. The
+// votingStore is the stable store of a node that must not vote before it has caught up. The
 // Raft library votes, for others and for itself, only after it has written the vote.
-type ballot struct {
+type votingStore struct {
 	raft.StableStore
 	catchUp *catchUp
 }
@@ -108,7 +108,7 @@ type ballot struct {
 var errNoVote = errors.New("a node that has not caught up does not vote")
 
 // SetUint64 refuses the term of a vote.
-func (b ballot) SetUint64(key []byte, value uint64) error {
+func (b votingStore) SetUint64(key []byte, value uint64) error {
 	if string(key) == "LastVoteTerm" && b.catchUp.pending() {
 		return errNoVote
 	}
@@ -116,7 +116,7 @@ func (b ballot) SetUint64(key []byte, value uint64) error {
 }
 
 // Set refuses the candidate of a vote.
-func (b ballot) Set(key, value []byte) error {
+func (b votingStore) Set(key, value []byte) error {
 	if string(key) == "LastVoteCand" && b.catchUp.pending() {
 		return errNoVote
 	}

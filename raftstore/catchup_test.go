@@ -108,7 +108,7 @@ func staysQuiet(t *testing.T, n *Node) {
 	require.Greater(t, n.raft.CurrentTerm(), term, "now it does")
 	require.NotEqual(t, raft.Leader, n.raft.State(), "it has elected itself")
 	require.False(t, n.Leads())
-	require.NoError(t, n.catchUp.timeouts(calmTimeout)) // else it deposes whoever comes
+	require.NoError(t, n.catchUp.timeouts(noElectionTimeout)) // else it deposes whoever comes
 }
 
 // The founder of a cluster replays a time when it was the only voter.
@@ -182,7 +182,7 @@ func TestARemovedNodeJoinsOnlyWithAnEmptyFolder(t *testing.T) {
 		leader, removed := c.nodes[0], c.nodes[2]
 		require.NoError(t, leader.Remove(ctx, removed.ID()))
 		err := removed.Join(ctx, leader)
-		require.ErrorIs(t, err, ErrStranger)
+		require.ErrorIs(t, err, ErrNotMember)
 		require.ErrorContains(t, err, "empty its folder and join again")
 		require.NoError(t, removed.Close())
 		c.configs[2].Storage = MemoryStorage()
@@ -199,7 +199,7 @@ func TestAnInterruptedBootstrapIsNoMemory(t *testing.T) {
 		c.configs[1].Storage = MemoryStorage()
 		require.NoError(t, c.configs[1].Storage.Stable.SetUint64([]byte("CurrentTerm"), 1))
 		n := c.restart(1)
-		require.False(t, n.admission.remembers())
+		require.False(t, n.admission.hasState())
 		err := n.Bootstrap()
 		require.ErrorIs(t, err, ErrBootstrapped)
 		require.ErrorContains(t, err, "empty its folder")

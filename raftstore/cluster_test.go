@@ -19,11 +19,11 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// patience ends a test that hangs. It is no measure of speed.
-const patience = time.Minute
+// testTimeout ends a test that hangs. It is no measure of speed.
+const testTimeout = time.Minute
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -34,7 +34,7 @@ func pass(d time.Duration) { <-time.After(d) }
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(testTimeout)
 	defer deadline.Stop()
 	for !holds() {
 		select {

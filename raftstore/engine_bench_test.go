@@ -27,8 +27,8 @@ import (
 
 var kinds = []logstore.Kind{logstore.Bolt, logstore.WAL}
 
-// patient keeps a leader in office on a machine that is busy with other things.
-func patient(c *Config) { c.HeartbeatTimeout, c.StoreDeadline = 2*time.Second, time.Minute }
+// slowTimeouts keeps a leader in office on a machine that is busy with other things.
+func slowTimeouts(c *Config) { c.HeartbeatTimeout, c.StoreDeadline = 2*time.Second, time.Minute }
 
 // noop is 100 bytes that the bare engine's machine ignores.
 const noopSize = 100
@@ -51,7 +51,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 	var servers []raft.Server
 	for i := range 3 {
 		c := tcpConfig(b, fmt.Sprintf("bare%d", i), kind)
-		patient(&c)
+		slowTimeouts(&c)
 		c = c.filled()
 		storage, err := openDisk(c)
 		require.NoError(b, err)
@@ -166,7 +166,7 @@ func BenchmarkService(b *testing.B) {
 	for _, kind := range kinds {
 		for _, callers := range []int{1, 16, 256} {
 			b.Run(fmt.Sprintf("%s/callers=%d", kind, callers), func(b *testing.B) {
-				c := startTCP(b, 3, kind, patient)
+				c := startTCP(b, 3, kind, slowTimeouts)
 				operate := locks(b, c, callers)
 				before := c.leader().Status().Chain.Index
 				load(b, callers, operate)
@@ -208,7 +208,7 @@ func BenchmarkRatio(b *testing.B) {
 	for _, kind := range kinds {
 		b.Run(string(kind), func(b *testing.B) {
 			leader := bareEngine(b, kind)
-			c := startTCP(b, 3, kind, patient)
+			c := startTCP(b, 3, kind, slowTimeouts)
 			one, many := locks(b, c, 1), locks(b, c, 256)
 			var rates, packed, p50s, bares, services []float64
 			b.ResetTimer()

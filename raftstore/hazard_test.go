@@ -229,7 +229,7 @@ func TestPausedLeaderPromisesNothing(t *testing.T) {
 		require.True(t, old.Leads())
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		require.Error(t, old.renew(ctx, id, s.(*Session).number), "a promise without a proof would outlast the next leader's patience")
+		require.Error(t, old.renew(ctx, id, s.(*Session).number), "a promise without a proof would outlast the next leader's testTimeout")
 
 		c.heal()
 		_, err = retrying{s}.Renew(testContext(t))

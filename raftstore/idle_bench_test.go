@@ -50,7 +50,7 @@ func BenchmarkKeepAlive(b *testing.B) {
 	const pause = time.Second / 3
 	for _, leases := range []int{0, 1, 100_000} {
 		b.Run(fmt.Sprintf("leases=%d", leases), func(b *testing.B) {
-			c := startTCP(b, 3, DefaultLogStore, patient)
+			c := startTCP(b, 3, DefaultLogStore, slowTimeouts)
 			s := openSession(b, c.backend(), time.Hour)
 			holdLeases(b, s, leases)
 			c.agree()

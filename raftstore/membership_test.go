@@ -195,7 +195,7 @@ func authority(t *testing.T) (pool *x509.CertPool, issue func() tls.Certificate)
 func TestPeersWithCertificates(t *testing.T) {
 	pool, issue := authority(t)
 	t.Parallel()
-	c := startTCP(t, 3, DefaultLogStore, patient, func(c *Config) {
+	c := startTCP(t, 3, DefaultLogStore, slowTimeouts, func(c *Config) {
 		c.TLS = &tls.Config{Certificates: []tls.Certificate{issue()}, ClientCAs: pool, RootCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	})
 	s := retrying{openSession(t, c.backend(), time.Hour)}

@@ -51,7 +51,7 @@ type call struct {
 	Nonce                engine.Nonce
 	Resource             fencing.Resource
 	ID, Address, Control string
-	Remembers, Wait      bool
+	HasState, Wait       bool
 	Index                uint64
 	Data                 []byte
 }
@@ -136,7 +136,7 @@ func (n *Node) answerCall(c call) (a answered) {
 	case "join":
 		err = n.Join(ctx, remoteMembership(c.Control))
 	case "learner":
-		a.Index, err = n.AddLearner(ctx, Joiner{ID: c.ID, Address: c.Address, Remembers: c.Remembers})
+		a.Index, err = n.AddLearner(ctx, Joiner{ID: c.ID, Address: c.Address, HasState: c.HasState})
 	case "promote":
 		err = n.Promote(ctx, c.ID, c.Index)
 	case "remove":
@@ -165,7 +165,7 @@ type remoteMembership string
 
 // AddLearner asks the leader.
 func (m remoteMembership) AddLearner(_ context.Context, j Joiner) (uint64, error) {
-	a, err := callNode(string(m), call{Op: "learner", ID: j.ID, Address: j.Address, Remembers: j.Remembers})
+	a, err := callNode(string(m), call{Op: "learner", ID: j.ID, Address: j.Address, HasState: j.HasState})
 	return a.Index, err
 }
 

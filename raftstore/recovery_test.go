@@ -100,6 +100,6 @@ func TestAMemberThatNeverCaughtUpIsNotRecovered(t *testing.T) {
 		require.NoError(t, c.nodes[0].storage.Stable.SetUint64(keyCatchUp, 1000))
 		require.NoError(t, c.nodes[0].Close())
 		_, err := Recover(c.configs[0])
-		require.ErrorIs(t, err, ErrForgotten)
+		require.ErrorIs(t, err, ErrStateLost)
 	})
 }

@@ -128,7 +128,7 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 	for _, name := range request.Resources {
 		if m.migrating(name) { // the client may repeat it later
 			migration := m.ruleOf(name).migration
-			return Outcome{Code: Moving, Mode: migration.from, Next: migration.to, Resource: name}, nil
+			return Outcome{Code: Migrating, Mode: migration.from, Next: migration.to, Resource: name}, nil
 		}
 		if have := m.modeOf(name); have == engine.Efficiency || request.Mode == engine.Efficiency {
 			m.ended[attempt] = true

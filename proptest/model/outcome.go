@@ -23,7 +23,7 @@ const (
 	Outdated  Code = "outdated"
 	Busy      Code = "busy"
 	Exhausted Code = "exhausted"
-	Moving    Code = "moving"
+	Migrating Code = "migrating"
 	NotReady  Code = "not ready"
 )
 

@@ -103,7 +103,7 @@ func (m *Model) changed() Outcome {
 func (m *Model) is(code Code) Outcome { return Outcome{Code: code, Version: m.version} }
 
 func (m *Model) refuseMigrating(r *rule) Outcome {
-	o := m.is(Moving)
+	o := m.is(Migrating)
 	o.Mode, o.Next = r.migration.from, r.migration.to
 	return o
 }

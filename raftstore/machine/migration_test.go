@@ -57,9 +57,9 @@ func TestMovesToEfficiency(t *testing.T) {
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
 			{write(bob, 2, "b"), "granted #2", "bob/2 granted b #2"},
 			{mode("a", engine.Efficiency, 0), "done v2", "bob/1 cancelled a1"},
-			{write(bob, 1, "a1"), "moving correctness to efficiency", ""},
-			{try(write(eve, 1, "a2", "c")), "moving correctness to efficiency", ""},
-			{expect(engine.Efficiency, write(eve, 2, "a2")), "moving correctness to efficiency", ""},
+			{write(bob, 1, "a1"), "migrating correctness to efficiency", ""},
+			{try(write(eve, 1, "a2", "c")), "migrating correctness to efficiency", ""},
+			{expect(engine.Efficiency, write(eve, 2, "a2")), "migrating correctness to efficiency", ""},
 			{write(eve, 3, "c"), "granted #3", "eve/3 granted c #3"}, // others go on
 			{&FinishMigration{Prefix: "a", Version: 2}, "busy a1 v2", ""},
 			{&FinishMigration{Prefix: "a", Version: 1}, "outdated v2", ""},
@@ -134,7 +134,7 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 			{now(mode("a", engine.Efficiency, 0)), "done v2", "ann/1 broken a #1"},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{mode("a", engine.Correctness, 0), "done v4", ""},
-			{write(ann, 2, "a"), "moving efficiency to correctness", ""},
+			{write(ann, 2, "a"), "migrating efficiency to correctness", ""},
 			{write(ann, 3, "b"), "granted #2", "ann/3 granted b #2"},
 			{&FinishMigration{Prefix: "a", Version: 4}, "done v5", ""},
 			{write(ann, 2, "a"), "granted #4294967298", "ann/2 granted a #4294967298"},
@@ -178,8 +178,8 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 		{"given again it is the same move", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
-			{mode("a", engine.Correctness, 0), "moving correctness to efficiency v2", ""},
-			{&DeletePolicy{Prefix: "a"}, "moving correctness to efficiency v2", ""},
+			{mode("a", engine.Correctness, 0), "migrating correctness to efficiency v2", ""},
+			{&DeletePolicy{Prefix: "a"}, "migrating correctness to efficiency v2", ""},
 			{&SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency, TTL: time.Hour}}, "done v3", ""},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v4", ""},
 		}},
@@ -189,7 +189,7 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 			{&DeletePolicy{Prefix: "a"}, "done v4", ""},
 			{&DeletePolicy{Prefix: "a"}, "done v4", ""},
 			{&DeletePolicy{Prefix: "a", Now: true}, "done v5", ""},
-			{mode("a", engine.Efficiency, 0), "moving efficiency to correctness v5", ""},
+			{mode("a", engine.Efficiency, 0), "migrating efficiency to correctness v5", ""},
 			{mode("a", engine.Correctness, 0), "done v6", ""}, // keep the policy after all
 			{&FinishMigration{Prefix: "a", Version: 4}, "done v7", ""},
 			{&DeletePolicy{Prefix: "a"}, "done v8", ""},
@@ -197,13 +197,13 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 		{"no lock joins a move that began without it", []step{
 			{mode("a/1", engine.Correctness, 0), "done v2", ""},
 			{mode("a", engine.Efficiency, 0), "done v3", ""},
-			{&DeletePolicy{Prefix: "a/1"}, "moving correctness to efficiency v3", ""},
+			{&DeletePolicy{Prefix: "a/1"}, "migrating correctness to efficiency v3", ""},
 			{mode("a/2", engine.Correctness, 0), "done v4", ""}, // but it may leave one
 			{write(ann, 1, "a/2"), "granted #1", "ann/1 granted a/2 #1"},
 			{mode("a/3", engine.Efficiency, 0), "done v5", ""},
-			{write(ann, 2, "a/3"), "moving correctness to efficiency", ""},
+			{write(ann, 2, "a/3"), "migrating correctness to efficiency", ""},
 			{&FinishMigration{Prefix: "a", Version: 3}, "done v6", ""},
-			{write(ann, 2, "a/3"), "moving correctness to efficiency", ""},
+			{write(ann, 2, "a/3"), "migrating correctness to efficiency", ""},
 		}},
 		{"an aborted move leaves the old mode, whatever happened above it", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
