@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leased-project/leased/cmd/leased/internal/pausedemo"
+	"github.com/leased-project/leased/raftstore"
 )
 
 func newDemo() *cobra.Command {
@@ -45,7 +46,7 @@ func showPause(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("create a temporary folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	f := &devFlags{listen: "127.0.0.1:0", raft: "127.0.0.1:0", logLevel: "error"}
+	f := &devFlags{listen: "127.0.0.1:0", raft: "127.0.0.1:0", logStore: string(raftstore.DefaultLogStore), logLevel: "error"}
 	s, err := f.settings(dir, nil)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 
 // devFlags are the flags of dev.
 type devFlags struct {
-	data, listen, raft, redis, logLevel string
+	data, listen, raft, redis, logStore, logLevel string
 }
 
 func newDev() *cobra.Command {
@@ -48,7 +49,8 @@ func newDev() *cobra.Command {
 	flags.StringVar(&f.listen, "listen", defaultEndpoint, "listen address of the API")
 	flags.StringVar(&f.raft, "raft-listen", "127.0.0.1:7421", "listen address of Raft")
 	flags.StringVar(&f.redis, "redis", string(redisfleet.Auto), "Redis nodes for efficiency mode: auto (if redis-server is installed), server or none")
-	flags.StringVar(&f.logLevel, "log-level", "error", "debug, info, warn or error")
+	flags.StringVar(&f.logStore, "log-store", string(raftstore.DefaultLogStore), "store of the Raft log: wal or bolt; fixed for a data folder")
+	flags.StringVar(&f.logLevel, "log-level", "error", "log level: debug, info, warn or error")
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c.OutOrStdout()) }
 	return c
 }
@@ -103,7 +105,7 @@ func (f *devFlags) settings(data string, redis []string) (*settings.Settings, er
 	flags := pflag.NewFlagSet("dev", pflag.ContinueOnError)
 	settings.Flags(flags)
 	for key, value := range map[string]string{"id": "dev", "data": filepath.Join(data, "raft"), "listen": f.listen, "raft-listen": f.raft,
-		"bootstrap-expect": "1", "redis": strings.Join(redis, ","), "redis-max-ttl": devMaxTTL.String(), "log-level": f.logLevel} {
+		"bootstrap-expect": "1", "redis": strings.Join(redis, ","), "redis-max-ttl": devMaxTTL.String(), "log-store": f.logStore, "log-level": f.logLevel} {
 		if err := flags.Set(key, value); err != nil {
 			return nil, err
 		}
