@@ -2,12 +2,50 @@ package leasetest
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
+
+// retryingSession repeats calls that are unavailable or uncertain, with the same nonce,
+// as package lease does. The service may change its leader during a test.
+type retryingSession struct {
+	engine.Session
+	f *fixture
+}
+
+func (s retryingSession) Acquire(ctx context.Context, request engine.Request) (grant engine.Grant, err error) {
+	err = s.f.retry(func() error { grant, err = s.Session.Acquire(ctx, request); return err })
+	return grant, err
+}
+
+func (s retryingSession) Renew(ctx context.Context) (failed []engine.Nonce, err error) {
+	err = s.f.retry(func() error { failed, err = s.Session.Renew(ctx); return err })
+	return failed, err
+}
+
+func (s retryingSession) Release(ctx context.Context, nonce engine.Nonce) error {
+	return s.f.retry(func() error { return s.Session.Release(ctx, nonce) })
+}
+
+func (s retryingSession) Close(ctx context.Context) error {
+	return s.f.retry(func() error { return s.Session.Close(ctx) })
+}
+
+// retry repeats a call while it is unavailable or uncertain.
+func (f *fixture) retry(call func() error) error {
+	for {
+		err := call()
+		if f.ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
 
 // session opens a session of the engine, without a Client.
 func (f *fixture) session(b engine.Backend) engine.Session {
@@ -16,10 +54,11 @@ func (f *fixture) session(b engine.Backend) engine.Session {
 	if clock == nil {
 		clock = engine.SystemClock()
 	}
-	s, err := b.Open(f.ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: f.TTL, Clock: clock})
-	require.NoError(f, err)
+	config := engine.SessionConfig{ID: engine.NewSessionID(), TTL: f.TTL, Clock: clock}
+	var s engine.Session
+	require.NoError(f, f.retry(func() (err error) { s, err = b.Open(f.ctx, config); return err }))
 	f.Cleanup(func() { _ = s.Close(context.Background()) })
-	return s
+	return retryingSession{s, f}
 }
 
 func (f *fixture) request(nonce engine.Nonce) engine.Request {
@@ -92,8 +131,8 @@ var sessionTests = []conformance{
 		require.NoError(f, err, "the renewal must not take the lock back")
 		_, err = s.Renew(f.ctx)
 		require.NoError(f, err)
-		status, err := b.Inspect(f.ctx, f.name("a"))
-		require.NoError(f, err)
+		var status engine.Status
+		require.NoError(f, f.retry(func() error { status, err = b.Inspect(f.ctx, f.name("a")); return err }))
 		require.Len(f, status.Holders, 1)
 		require.Equal(f, next.Token, status.Holders[0].Token)
 	}},
