@@ -96,13 +96,7 @@ func TestLogCheckerBothModes(t *testing.T) {
 				return checker.RangeAssigned(model.Range{Floor: floor, Ceiling: ceiling})
 			}
 			err := c.run(way, grant, assign)
-			if c.violated == "" {
-				require.NoError(t, err)
-				return
-			}
-			var v *model.Violation
-			require.ErrorAs(t, err, &v)
-			require.Equal(t, c.violated, v.Property, v.Error())
+			requireViolation(t, c.violated, err)
 		})
 	}
 	checker := model.NewLogChecker()
@@ -118,16 +112,7 @@ func TestLogCheckerBothModes(t *testing.T) {
 func TestModelMigrations(t *testing.T) {
 	m := model.New()
 	does := func(code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
-		return func(o model.Outcome, events []model.Event) model.Outcome {
-			t.Helper()
-			require.Equal(t, code, o.Code)
-			var have []model.EventKind
-			for _, e := range events {
-				have = append(have, e.Kind)
-			}
-			require.Equal(t, kinds, have)
-			return o
-		}
+		return expect(t, code, kinds...)
 	}
 	incarnation := does(model.Done)(m.OpenSession(ann, time.Second)).Incarnation
 	me := model.Session{ID: ann, Incarnation: incarnation}

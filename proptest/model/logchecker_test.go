@@ -19,6 +19,18 @@ func slot(e model.Event, n int) model.Event {
 	return e
 }
 
+// requireViolation requires err to be a violation of a property, or nil for "".
+func requireViolation(t *testing.T, want model.Property, err error) {
+	t.Helper()
+	if want == "" {
+		require.NoError(t, err)
+		return
+	}
+	var v *model.Violation
+	require.ErrorAs(t, err, &v)
+	require.Equal(t, want, v.Property, v.Error())
+}
+
 // TestLogChecker has one violation of each property, and histories without one.
 func TestLogChecker(t *testing.T) {
 	const queued, granted, released, cancelled, delayed = model.WasQueued, model.WasGranted, model.WasReleased, model.WasCancelled, model.WasDelayed
@@ -69,13 +81,7 @@ func TestLogChecker(t *testing.T) {
 			if err == nil {
 				err = checker.CheckWaiters()
 			}
-			if c.violated == "" {
-				require.NoError(t, err)
-				return
-			}
-			var v *model.Violation
-			require.ErrorAs(t, err, &v)
-			require.Equal(t, c.violated, v.Property, v.Error())
+			requireViolation(t, c.violated, err)
 		})
 	}
 }

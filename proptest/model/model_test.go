@@ -17,21 +17,27 @@ func want(nonce engine.Nonce, kind engine.Kind, names ...fencing.Resource) engin
 	return engine.Request{Nonce: nonce, Kind: kind, Resources: names, Wait: true}
 }
 
+// expect returns a function that checks the result code and the kinds of events of a
+// command.
+func expect(t *testing.T, code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
+	return func(o model.Outcome, events []model.Event) model.Outcome {
+		t.Helper()
+		require.Equal(t, code, o.Code)
+		var have []model.EventKind
+		for _, e := range events {
+			have = append(have, e.Kind)
+		}
+		require.Equal(t, kinds, have)
+		return o
+	}
+}
+
 // TestModel is a run that a reader can follow with the design at hand.
 func TestModel(t *testing.T) {
 	m := model.New()
 	ann, bob, eve := model.Session{ID: ann, Incarnation: 1}, model.Session{ID: bob, Incarnation: 2}, model.Session{ID: eve, Incarnation: 3}
 	says := func(code model.Code, kinds ...model.EventKind) func(model.Outcome, []model.Event) model.Outcome {
-		return func(o model.Outcome, events []model.Event) model.Outcome {
-			t.Helper()
-			require.Equal(t, code, o.Code)
-			var have []model.EventKind
-			for _, e := range events {
-				have = append(have, e.Kind)
-			}
-			require.Equal(t, kinds, have)
-			return o
-		}
+		return expect(t, code, kinds...)
 	}
 	says(model.Done)(m.Lead())
 	for _, s := range []model.Session{ann, bob, eve} {
