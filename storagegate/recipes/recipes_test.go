@@ -1,6 +1,6 @@
-// Package recipes_test holds the Go recipes of docs/GATES.md and
-// docs/GATES-services.md as code: each block there is a part of a function here,
-// word for word, and the recipes whose storage starts quickly are run.
+// Package recipes_test contains the Go recipes of docs/GATES.md and
+// docs/GATES-services.md as code: each block there is part of a function here, word
+// for word. The tests run the recipes whose storage starts quickly.
 package recipes_test
 
 import (
@@ -49,13 +49,13 @@ func TestEveryRecipeIsCode(t *testing.T) {
 			inside += line
 		}
 		if !strings.Contains(sources.String(), inside) && !strings.Contains(sources.String(), block) {
-			require.Fail(t, "this block of the docs is in no function of this package", block)
+			require.Fail(t, "no function of this package contains this block of the docs", block)
 		}
 	}
 }
 
-// requireFences runs a recipe for the holder of token 34, and then for one that
-// was paused with 33.
+// requireFences runs a recipe for the holder of token 34, and then for the paused
+// holder of token 33.
 func requireFences(t *testing.T, recipe func(token fencing.Token) error) {
 	t.Helper()
 	require.NoError(t, recipe(34))
@@ -76,14 +76,14 @@ func TestPostgresRecipes(t *testing.T) {
 	requireFences(t, func(token fencing.Token) error { return withPGX(ctx, pool, token) })
 	var balance int
 	require.NoError(t, pool.QueryRow(ctx, `SELECT balance FROM accounts`).Scan(&balance))
-	require.Equal(t, 100-3*30, balance, "three holders' runs of three writes each")
+	require.Equal(t, 100-3*30, balance, "three runs of three writes each")
 }
 
 func TestSQLiteRecipe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	requireFences(t, func(token fencing.Token) error {
 		return withSQLite(t.Context(), token, func(db *sql.DB) {
-			_, _ = db.ExecContext(t.Context(), accounts) // the second time it is there
+			_, _ = db.ExecContext(t.Context(), accounts) // it exists the second time
 		})
 	})
 }

@@ -32,7 +32,7 @@ func withHTTP(mux *http.ServeMux, handler http.Handler) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	marks := callgate.Stored(boltgate.New(db, fencing.Rule{MaxJump: fencing.DefaultMaxJump})) // or callgate.Memory(rule): a restart forgets
+	marks := callgate.Stored(boltgate.New(db, fencing.Rule{MaxJump: fencing.DefaultMaxJump})) // or callgate.Memory(rule), which a restart loses
 	gate, err := httpgate.New(marks, resource, httpgate.Wait(10*time.Second))
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func withGRPC(marks callgate.Marks) (*grpc.Server, error) {
 func callGRPC(ctx context.Context, orders shopv1.OrdersClient, token fencing.Token, request *shopv1.PutOrderRequest) error {
 	_, err := orders.PutOrder(grpcgate.WithToken(ctx, token), request)
 	if refusal := grpcgate.Refusal(err); errors.Is(refusal, fencing.ErrStale) {
-		return refusal // the lease has passed on: stop
+		return refusal // the lease is lost: stop
 	}
 	return err
 }

@@ -128,7 +128,7 @@ func withFiles(ctx context.Context, dir string, report any, token fencing.Token)
 	return err
 }
 
-// Account is what the memory gate keeps.
+// Account is the value of the memory gate.
 type Account struct{ Balance int }
 
 func inMemory(ctx context.Context, token fencing.Token) error {
@@ -171,11 +171,11 @@ func withLua(ctx context.Context, gate *redisgate.Gate, token fencing.Token) (an
 
 func withObjects(ctx context.Context, client *s3.Client, token fencing.Token) ([]byte, error) {
 	gate := objectgate.New(client, "my-bucket", fencing.Rule{MaxJump: fencing.DefaultMaxJump}, objectgate.Prefix("orders/"))
-	if err := gate.Verify(ctx, "leased-probe"); err != nil { // does the store honour conditions?
+	if err := gate.Verify(ctx, "leased-probe"); err != nil { // the store must enforce conditions
 		return nil, err
 	}
 	err := gate.Do(ctx, "orders/42", token, func(tx *objectgate.Tx) error {
-		old, err := tx.Read() // what the write is going to replace
+		old, err := tx.Read() // the data that the write replaces
 		if err != nil {
 			return err
 		}
@@ -189,4 +189,4 @@ func withObjects(ctx context.Context, client *s3.Client, token fencing.Token) ([
 	return data, err
 }
 
-var _, _ = withMySQL, withObjects // their servers start slowly: they are compiled only
+var _, _ = withMySQL, withObjects // compiled only, because their servers start slowly

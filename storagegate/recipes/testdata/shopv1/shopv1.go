@@ -1,5 +1,5 @@
-// Package shopv1 stands for code that protoc generates for a reader's service.
-// The recipes of docs/GATES.md compile against it.
+// Package shopv1 represents code that protoc generates for a service. The recipes
+// of docs/GATES-services.md compile against it.
 package shopv1
 
 import (
@@ -8,10 +8,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// PutOrderRequest is what a client sends.
+// PutOrderRequest is the request of PutOrder.
 type PutOrderRequest struct{ Id string }
 
-// PutOrderResponse is what it gets.
+// PutOrderResponse is the response of PutOrder.
 type PutOrderResponse struct{}
 
 // OrdersClient is the client of the service.

@@ -1,5 +1,5 @@
-// Package shopv1connect stands for code that protoc generates for a reader's
-// service. The recipes of docs/GATES.md compile against it.
+// Package shopv1connect represents code that protoc generates for a service. The
+// recipes of docs/GATES-services.md compile against it.
 package shopv1connect
 
 import (
@@ -13,7 +13,7 @@ import (
 
 const putOrder = "/shop.v1.Orders/PutOrder"
 
-// OrdersHandler is the service.
+// OrdersHandler is the interface of the service.
 type OrdersHandler interface {
 	PutOrder(ctx context.Context, request *connect.Request[shopv1.PutOrderRequest]) (*connect.Response[shopv1.PutOrderResponse], error)
 }
@@ -23,7 +23,7 @@ func NewOrdersHandler(service OrdersHandler, options ...connect.HandlerOption) (
 	return "/shop.v1.Orders/", connect.NewUnaryHandler(putOrder, service.PutOrder, options...)
 }
 
-// OrdersClient is its client.
+// OrdersClient is a client of the service.
 type OrdersClient struct {
 	putOrder *connect.Client[shopv1.PutOrderRequest, shopv1.PutOrderResponse]
 }
