@@ -83,7 +83,7 @@ func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
 }
 
 // With its folder a node may stop, move and join again as it likes.
-func TestAVoterThatRemembersKeepsItsVote(t *testing.T) {
+func TestVoterWithStateKeepsItsVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startDisk(t, 3, DefaultLogStore)
 		ctx := testContext(t)
@@ -123,7 +123,7 @@ func TestAnEmptiedVoterAcknowledgesNothing(t *testing.T) {
 
 // A node that began a cluster of its own on an emptied folder is not part of
 // the one that still counts it.
-func TestANodeThatBeganAnewFollowsNobody(t *testing.T) {
+func TestBootstrappedNodeDoesNotFollowItsOldCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		leader := c.leader()

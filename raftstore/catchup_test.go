@@ -192,7 +192,7 @@ func TestARemovedNodeJoinsOnlyWithAnEmptyFolder(t *testing.T) {
 
 // The engine writes the term before the first entry. A node that was stopped
 // between the two remembers nothing.
-func TestAnInterruptedBootstrapIsNoMemory(t *testing.T) {
+func TestInterruptedBootstrapCountsAsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 2)
 		require.NoError(t, c.nodes[1].Close())
@@ -202,6 +202,6 @@ func TestAnInterruptedBootstrapIsNoMemory(t *testing.T) {
 		require.False(t, n.admission.hasState())
 		err := n.Bootstrap()
 		require.ErrorIs(t, err, ErrBootstrapped)
-		require.ErrorContains(t, err, "empty its folder")
+		require.ErrorContains(t, err, "empty the data folder")
 	})
 }

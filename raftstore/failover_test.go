@@ -86,7 +86,7 @@ func TestWaitersFollowTheLeader(t *testing.T) {
 	})
 }
 
-func TestWaiterLooksBeforeItWaits(t *testing.T) {
+func TestWaiterChecksBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
 		s := openSession(t, c.backend(), time.Minute)
@@ -227,7 +227,7 @@ func TestReadsOfLocksAndSessions(t *testing.T) {
 	})
 }
 
-func TestFullQueueSaysSo(t *testing.T) {
+func TestFullQueueIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := map[string]*disk{}
 		c := startMemory(t, 1, disks(under, make(chan error, 1)), func(c *Config) { c.MaxPending = 2 })

@@ -341,7 +341,7 @@ func TestUnknownIsNotRefused(t *testing.T) {
 	})
 }
 
-func TestWhatAFormerLeadershipWantedIsNotProposed(t *testing.T) {
+func TestFormerLeadershipIsNotProposed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startMemory(t, 1).leader()
 		before := n.Status().Chain

@@ -20,7 +20,7 @@ func sessionInfo(c *cluster, id engine.SessionID) (found machine.SessionInfo) {
 // A session expires, and a late copy of the request that opened it arrives. Its client does not
 // know that the session has ended and must learn it now: a successful renewal would extend a
 // lease that another client holds.
-func TestALateOpenHidesNoExpiry(t *testing.T) {
+func TestLateOpenDoesNotHideAnExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		ctx := testContext(t)

@@ -14,7 +14,7 @@ import (
 
 // A client reopens its session just as the session expires: after it registered its
 // listener and before the new incarnation exists.
-func TestASessionOpenedAsItExpiresHears(t *testing.T) {
+func TestSessionOpenedDuringExpiryIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		ctx := testContext(t)

@@ -74,7 +74,7 @@ func TestStopHandsOver(t *testing.T) {
 	})
 }
 
-func TestALearnerThatIsBehindGetsNoVote(t *testing.T) {
+func TestLaggingLearnerGetsNoVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startDisk(t, 1, DefaultLogStore)
 		ctx := testContext(t)

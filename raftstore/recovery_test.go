@@ -18,7 +18,7 @@ import (
 // A lost member comes back with its folder, which it must not, and its log is
 // longer than that of the one that was recovered. What it has must not stand in
 // for what the cluster has since decided: the floor.
-func TestTheFloorOfARecoveryOutlivesAnOldFolder(t *testing.T) {
+func TestRecoveryFloorOutlivesAnOldFolder(t *testing.T) {
 	t.Parallel() // in real time: snapshots are named by the millisecond
 	run := func(t *testing.T, kind logstore.Kind) {
 		t.Parallel()
@@ -73,7 +73,7 @@ func (c *cutting) Create(v raft.SnapshotVersion, index, term uint64, members raf
 
 // The leader has replaced its state, and then leads no more. When its peers come
 // back they may follow: nobody knows.
-func TestARestoreThatLosesItsLeaderIsInDoubt(t *testing.T) {
+func TestRestoreThatLosesItsLeaderIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := map[string]*cutting{}
 		c := startMemory(t, 3, func(config *Config) {
@@ -93,7 +93,7 @@ func TestARestoreThatLosesItsLeaderIsInDoubt(t *testing.T) {
 	})
 }
 
-func TestAMemberThatNeverCaughtUpIsNotRecovered(t *testing.T) {
+func TestMemberThatNeverCaughtUpIsNotRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startDisk(t, 1, DefaultLogStore)
 		openSession(t, c.backend(), time.Hour)

@@ -14,7 +14,7 @@ import (
 
 // The caller of a restore gives up while the restore is in progress. Whatever the outcome, the
 // leader must not serve while the machine is replaced, because leases would never expire.
-func TestRestoreThatNobodyWaitsFor(t *testing.T) {
+func TestAbandonedRestore(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			c := startMemory(t, 3)

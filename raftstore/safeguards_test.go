@@ -17,7 +17,7 @@ import (
 
 // A session whose Expire was proposed must not be renewed: its client would believe in a lease
 // that has ended.
-func TestWhatRunsOutIsNotRenewed(t *testing.T) {
+func TestExpiringSessionIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := map[string]*disk{}
 		c := startMemory(t, 1, disks(under, make(chan error, 1)), func(c *Config) { c.StoreDeadline = time.Hour })

@@ -31,7 +31,7 @@ func (d slowDisk) StoreLogs(logs []*raft.Log) error {
 
 // The TTL of a session counts from before the request to open or renew it was sent, however
 // long the answer takes: the leader may have started to count immediately.
-func TestTheTimeOfASessionCountsFromTheQuestion(t *testing.T) {
+func TestSessionTimeCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool
 		c := startMemory(t, 1, func(c *Config) { c.Storage.Log = slowDisk{c.Storage.Log, &slow} })
@@ -100,7 +100,7 @@ func TestNoIncarnationIsGivenAgainAfterARestore(t *testing.T) {
 
 // The default clock advances during suspend. With the other one, a leader would treat its proof
 // of leadership as fresh after a suspend.
-func TestANodeCountsSuspendUnlessToldOtherwise(t *testing.T) {
+func TestNodeCountsSuspendByDefault(t *testing.T) {
 	require.Equal(t, engine.SystemClock(), Config{}.filled().Clock)
 	require.NotEqual(t, engine.MonotonicClock(), Config{}.filled().Clock)
 }

@@ -23,7 +23,7 @@ func (c *cluster) reopen(i int) {
 	c.restart(i)
 }
 
-func TestNodeComesBackWithEverything(t *testing.T) {
+func TestRestartedNodeHasItsState(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind logstore.Kind) {
 		c := startDisk(t, 1, kind)
 		s := openSession(t, c.backend(), time.Hour)

@@ -81,7 +81,7 @@ func TestPoliciesAreVersioned(t *testing.T) {
 
 // When a migration starts, waiters for its locks get an error, and holders get a loss when their
 // leases are broken. Waiters may repeat the same attempt.
-func TestAMoveTellsWaitersAndHolders(t *testing.T) {
+func TestMigrationTellsWaitersAndHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		n, ctx := c.leader(), testContext(t)
@@ -125,7 +125,7 @@ func TestAMoveTellsWaitersAndHolders(t *testing.T) {
 }
 
 // A migration may start between the answer "queued" and the wait.
-func TestAWaiterLooksForAMoveBeforeItWaits(t *testing.T) {
+func TestWaiterChecksForAMigrationBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
 		n, ctx := c.leader(), testContext(t)

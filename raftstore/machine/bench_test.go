@@ -12,7 +12,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// opened is a machine with one session.
+// opened returns a machine with one session.
 func opened(id engine.SessionID) *Machine {
 	m := New()
 	m.Apply(&OpenSession{Session: id, TTL: time.Minute})
@@ -32,8 +32,8 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// BenchmarkHandoff is one release with the grant to the next of 1,000 waiters,
-// and the acquire that fills the queue up again.
+// BenchmarkHandoff measures a release with the grant to the next of 1,000 waiters, and the
+// acquire that refills the queue.
 func BenchmarkHandoff(b *testing.B) {
 	id := engine.SessionID{1}
 	m := opened(id)
@@ -53,7 +53,7 @@ func BenchmarkHandoff(b *testing.B) {
 	}
 }
 
-// BenchmarkReaders is a writer's release that lets 10,000 readers in.
+// BenchmarkReaders measures a writer's release that grants 10,000 readers.
 func BenchmarkReaders(b *testing.B) {
 	const readers = 10_000
 	id := engine.SessionID{1}
@@ -71,8 +71,7 @@ func BenchmarkReaders(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/readers, "ns/reader")
 }
 
-// BenchmarkPermit is the release of one of 10,000 permits, which lets the next
-// one in.
+// BenchmarkPermit measures the release of one of 10,000 permits, which grants the next one.
 func BenchmarkPermit(b *testing.B) {
 	id := engine.SessionID{1}
 	m := opened(id)
@@ -91,15 +90,15 @@ func BenchmarkPermit(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory measures what 100,000 held leases of 100 sessions take,
-// decoded from the log as in production.
+// BenchmarkMemory measures the memory of 100,000 held leases of 100 sessions, decoded from the log
+// as in production.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		b.ReportMetric(bytesPerLease(b), "B/lease")
 	}
 }
 
-// TestMemoryPerLease keeps that in its bounds. It is a count, not a time.
+// TestMemoryPerLease bounds that memory. It counts bytes, not time.
 func TestMemoryPerLease(t *testing.T) {
 	perLease := bytesPerLease(t)
 	t.Logf("%.0f bytes per held lease", perLease)
@@ -129,7 +128,7 @@ func bytesPerLease(t require.TestingT) float64 {
 	return float64(after-before) / leases
 }
 
-// heap is the bytes in use after everything unused has been collected.
+// heap returns the bytes in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -18,7 +18,7 @@ func assign(member string) *AssignRange { return &AssignRange{Member: member, Jo
 
 var three = fleetOf("r1:1", "r2:1", "r3:1")
 
-// becomesReady makes three the fleet of a story, and ready as version 4.
+// becomesReady makes three the fleet of a scenario, ready at version 4.
 func becomesReady() []step {
 	return []step{
 		{&SetFleet{Fleet: three}, "done v2", ""},
@@ -29,7 +29,7 @@ func becomesReady() []step {
 
 func TestFleet(t *testing.T) {
 	run(t, []story{
-		{"the first one takes effect at once, as long as nothing was granted on it", []step{
+		{"the first fleet takes effect at once until it has granted a lock", []step{
 			{&SetFleet{Fleet: fleetOf("typo:1")}, "done v2", ""},
 			{&SetFleet{Fleet: three, Version: 1}, "outdated v2", ""},
 			{&SetFleet{Fleet: three, Version: 2}, "done v3", ""},
@@ -40,33 +40,33 @@ func TestFleet(t *testing.T) {
 			{&FinishFleet{Version: 2}, "done v3", ""},
 			{&FinishFleet{Version: 4}, "outdated v3", ""},
 		}},
-		{"another one waits until the nodes of the old one are prepared", append(becomesReady(), []step{
+		{"another fleet waits until the nodes of the old one are prepared", append(becomesReady(), []step{
 			{assign("r1:1"), "done (0, 1] v4", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v5", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true}, "done v6", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1"), Force: true}, "done v7", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1"), Now: true, Force: true}, "done v7", ""},
-			{assign("r2:1"), "done (1, 2] v7", ""}, // of the old one
+			{assign("r2:1"), "done (1, 2] v7", ""}, // of the old fleet
 			{&FinishFleet{Version: 4}, "outdated v7", ""},
 			{&FinishFleet{Version: 5}, "done v8", ""},
 			{&FinishFleet{Version: 5}, "done v8", ""},
 			{assign("r1:1"), "not ready v8", ""}, // the log reconciles with the new nodes first
 			{&FinishReconcile{Version: 8}, "outdated v8", ""},
 			{&Reconcile{}, "done v9", ""},
-			{assign("r1:1"), "done (5, 6] first v9", ""}, // it is a new member
+			{assign("r1:1"), "done (5, 6] first v9", ""}, // a new member
 			{assign("r1:1"), "done (6, 7] v9", ""},
 			{assign("r2:1"), "outdated v9", ""},
 		}...)},
-		{"the present one ends a change", append(becomesReady(), []step{
+		{"setting the current fleet cancels a change", append(becomesReady(), []step{
 			{&SetFleet{Fleet: fleetOf("r4:1")}, "done v5", ""},
-			{&SetFleet{Fleet: fleetOf("r5:1")}, "done v6", ""}, // a change of mind starts over
+			{&SetFleet{Fleet: fleetOf("r5:1")}, "done v6", ""}, // another fleet starts a new change
 			{&FinishFleet{Version: 5}, "outdated v6", ""},
 			{&SetFleet{Fleet: three}, "done v7", ""},
-			{&FinishFleet{Version: 6}, "done v7", ""}, // too late, and without effect
+			{&FinishFleet{Version: 6}, "done v7", ""}, // too late, no effect
 			{assign("r1:1"), "done (0, 1] v7", ""},
 		}...)},
-		{"it can be taken away and set again", append(becomesReady(), []step{
+		{"the fleet can be removed and set again", append(becomesReady(), []step{
 			{&SetFleet{}, "done v5", ""},
 			{&FinishFleet{Version: 5}, "done v6", ""},
 			{&SetFleet{}, "done v6", ""},
@@ -76,8 +76,8 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// No efficiency lock is granted while the fleet changes: nodes of the old fleet
-// would accept calls under the new version.
+// No lock in efficiency mode is granted while the fleet changes: nodes of the old fleet would
+// accept calls under the new version.
 func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 	require.Equal(t, engine.Topology{}, New().Topology())
 	m := played(t, mode("", engine.Correctness, 0))
@@ -111,7 +111,7 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	run(t, []story{
-		{"each is above all that came before", append(becomesReady(), []step{
+		{"each range is above all earlier ones", append(becomesReady(), []step{
 			{assign("r1:1"), "done (0, 1] v4", ""},
 			{assign("r2:1"), "done (1, 2] v4", ""},
 			{assign("r1:1"), "done (2, 3] v4", ""},
@@ -123,7 +123,7 @@ func TestRanges(t *testing.T) {
 			{assign("r3:1"), "done (9, 10] v5", ""},
 			{assign("r4:1"), "outdated v5", ""},
 		}...)},
-		{"there is an end to them", append(becomesReady(), []step{
+		{"ranges can be exhausted", append(becomesReady(), []step{
 			{&RaiseCeiling{To: fencing.MaxToken - 1<<32}, "done v4", ""},
 			{assign("r1:1"), "done (2097150, 2097151] v4", ""},
 			{assign("r1:1"), "exhausted v4", ""},
@@ -134,7 +134,7 @@ func TestRanges(t *testing.T) {
 
 func TestReconcile(t *testing.T) {
 	run(t, []story{
-		{"a fresh log has nothing to catch up with", []step{
+		{"a fresh log has nothing to reconcile", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{mode("e", engine.Efficiency, 0), "done v2", ""},
 			{&SetFleet{Fleet: three}, "done v3", ""},
@@ -148,7 +148,7 @@ func TestReconcile(t *testing.T) {
 			{&Reconcile{Ceiling: 1 << 40}, "outdated v5", ""},
 			{write(ann, 2, "b"), "granted #2", "ann/2 granted b #2"},
 		}},
-		{"what the nodes report is behind it", []step{
+		{"the log moves past the reports of the nodes", []step{
 			{&SetFleet{Fleet: three}, "done v2", ""},
 			{&Reconcile{Version: 70, Ceiling: 5 << 32}, "done v71", ""},
 			{assign("r1:1"), "done (8, 9] first v71", ""},
@@ -163,9 +163,9 @@ func TestReconcile(t *testing.T) {
 			{&MarkRestored{Version: 9, Ceiling: 3 << 32}, "done v4294967305", ""},
 			{assign("r1:1"), "not ready v4294967305", ""},
 			{&FinishReconcile{Version: 4}, "outdated v4294967305", ""},
-			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v4294967306", ""}, // not at once: leases may live on the old one
+			{&SetFleet{Fleet: fleetOf("r9:1")}, "done v4294967306", ""}, // not at once: the old fleet may have leases
 			{&RaiseFloor{By: 1}, "done #12884901889", ""},
-			{write(ann, 1, "a"), "not ready", ""}, // Redis may have granted larger tokens that the log has forgotten
+			{write(ann, 1, "a"), "not ready", ""}, // Redis may have granted larger tokens
 			{&Reconcile{Version: 12}, "done v8589934603", ""},
 			{assign("r1:1"), "done (6, 7] first v8589934603", ""},
 			{&FinishReconcile{Version: 8589934603}, "done v8589934604", ""},
@@ -187,7 +187,7 @@ func TestReconcile(t *testing.T) {
 	require.Equal(t, want, m.Efficiency())
 	m.Apply(&MarkRestored{Fleet: fleetOf("r9:1")})
 	want.Version, want.Ready, want.Restored = 9+1<<32, false, true
-	want.Assigned, want.Fleet = nil, fleetOf("r9:1") // the nodes do not go back with the log
+	want.Assigned, want.Fleet = nil, fleetOf("r9:1") // the nodes are not rolled back with the log
 	require.Equal(t, want, m.Efficiency())
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// everyCommand has each command at least once, and leaves a machine with
-// holders, waiters, slots, a set, a delay, policies, moves and a fleet behind.
+// everyCommand contains each command at least once. Applied, it leaves a machine with holders,
+// waiters, slots, a set, a delay, policies, migrations and a fleet.
 func everyCommand() []Command {
 	ann, bob, eve := engine.SessionID{1}, engine.SessionID{2}, engine.SessionID{3}
 	const first = 1<<32 + 2 // the first incarnation after EndSessions
@@ -73,7 +73,7 @@ func everyTopologyCommand() []Command {
 	}
 }
 
-// played is the machine after these commands.
+// played returns a machine that has applied these commands.
 func played(t require.TestingT, commands ...Command) *Machine {
 	m := New()
 	for _, c := range commands {
@@ -84,7 +84,8 @@ func played(t require.TestingT, commands ...Command) *Machine {
 	return m
 }
 
-// FuzzDecode: whatever Decode accepts encodes to the same bytes, and can be applied to a machine in use without breaking an invariant.
+// FuzzDecode checks that everything that Decode accepts encodes to the same bytes, and can be
+// applied to a machine in use without breaking an invariant.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(Encode())
@@ -94,7 +95,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(append(Encode(&Lead{}), 0))
 	f.Add([]byte{commandVersion + 1, 0})
-	f.Add([]byte{commandVersion, 0x81, 0x00}) // a number that is longer than it must be
+	f.Add([]byte{commandVersion, 0x81, 0x00}) // a number with a longer encoding than necessary
 	used := played(f, everyCommand()...).Snapshot()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		commands, err := Decode(data)
@@ -117,8 +118,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRestore: whatever Restore accepts is a machine that can be in use: it
-// writes the same snapshot, and when all its sessions end nothing is left.
+// FuzzRestore checks that everything that Restore accepts is a valid machine: it has the same
+// snapshot, and no locks are left when all its sessions end.
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(New().Snapshot())
@@ -153,8 +154,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// sameAfterRestore checks that the snapshot has all of the state: the locks
-// that Restore builds anew are those that the machine had.
+// sameAfterRestore checks that the snapshot contains the whole state: the locks that Restore
+// rebuilds are those of the machine.
 func sameAfterRestore(t require.TestingT, m *Machine) {
 	other, err := Restore(m.Snapshot())
 	require.NoError(t, err)
@@ -167,7 +168,7 @@ func sameAfterRestore(t require.TestingT, m *Machine) {
 	require.Equal(t, m.memberAPI, other.memberAPI)
 }
 
-// FuzzSpans holds spans against a map.
+// FuzzSpans compares spans with a map.
 func FuzzSpans(f *testing.F) {
 	f.Add([]byte{1, 3, 2, 2, 9, 8, 7, 1})
 	f.Add([]byte{255, 254, 0, 253, 1, 255})
@@ -175,7 +176,7 @@ func FuzzSpans(f *testing.F) {
 	f.Fuzz(func(t *testing.T, numbers []byte) {
 		var s spans
 		have := map[uint64]bool{}
-		number := func(b byte) uint64 { // the smallest and the largest there are
+		number := func(b byte) uint64 { // the smallest and the largest numbers
 			if b >= 128 {
 				return ^uint64(0) - uint64(255-b)
 			}
@@ -202,7 +203,7 @@ func FuzzSpans(f *testing.F) {
 	})
 }
 
-// impossible is snapshots, well formed, of states that no machine can be in.
+// impossible returns well-formed snapshots of invalid states.
 func impossible(t require.TestingT) map[string][]byte {
 	broken := map[string][]byte{}
 	add := func(name string, breakIt func(m *Machine)) {
@@ -235,28 +236,28 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("incarnation with the number of a request", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].requests[1].order })
 	add("incarnation twice", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].incarnation })
 	add("incarnation 0", func(m *Machine) { m.sessions[ann].incarnation = 0 })
-	add("session without time", func(m *Machine) { m.sessions[ann].ttlNanos = 0 })
+	add("session without a TTL", func(m *Machine) { m.sessions[ann].ttlNanos = 0 })
 	add("delay above the last order", func(m *Machine) { m.locks["d1"].delay = m.order + 1 })
 	add("delay with the number of a request", func(m *Machine) { m.locks["d1"].delay = holder(m).order })
 	add("two delays with one number", func(m *Machine) { m.lock("d2").delay = m.locks["d1"].delay })
 	add("last token above the largest", func(m *Machine) { m.lastToken = fencing.MaxToken + 1 })
 	add("order is used up", func(m *Machine) { m.order = ^uint64(0) })
 	add("policy without a mode", func(m *Machine) { m.policies = m.policies.With(engine.Policy{Prefix: "q"}) })
-	add("lock in use of the efficiency mode", func(m *Machine) {
+	add("lock in use in efficiency mode", func(m *Machine) {
 		m.policies = m.policies.With(engine.Policy{Prefix: "b", Mode: engine.Efficiency})
 	})
-	add("delay of the efficiency mode", func(m *Machine) {
+	add("delay in efficiency mode", func(m *Machine) {
 		m.policies = m.policies.With(engine.Policy{Prefix: "d1", Mode: engine.Efficiency})
 	})
-	add("waiter for a lock that is moving", func(m *Machine) {
+	add("waiter for a lock in a migration", func(m *Machine) {
 		m.policies = m.policies.With(engine.Policy{Prefix: "a", Mode: engine.Correctness, Next: engine.Efficiency})
 		m.migrations["a"] = &migration{version: 1, target: engine.Policy{Prefix: "a", Mode: engine.Efficiency}}
 	})
 	addTopology(add)
-	add("request that is not valid", func(m *Machine) { holder(m).resources = []fencing.Resource{"a", "a"} })
+	add("invalid request", func(m *Machine) { holder(m).resources = []fencing.Resource{"a", "a"} })
 	add("nonce 0", func(m *Machine) { holder(m).nonce = 0 })
 
-	// Two that Snapshot cannot be made to write.
+	// Two snapshots that Snapshot cannot create.
 	m := played(t, everyCommand()...)
 	m.Apply(&EndDelay{Resource: "d1", Delay: m.locks["d1"].delay, Generation: 1})
 	snapshot := m.Snapshot() // ends with the number of delays
@@ -265,24 +266,24 @@ func impossible(t require.TestingT) map[string][]byte {
 	return broken
 }
 
-// addTopology adds impossible topologies. The locks of "m" are moving from
-// correctness to efficiency, those of "f" back.
+// addTopology adds invalid topologies. The locks of "m" migrate from correctness to efficiency,
+// those of "f" from efficiency to correctness.
 func addTopology(add func(name string, breakIt func(m *Machine))) {
-	add("move without an entry", func(m *Machine) { m.migrations["q"] = m.migrations["m"] })
-	add("entry without a move", func(m *Machine) { delete(m.migrations, "m") })
-	add("move to the same mode", func(m *Machine) {
+	add("migration without a policy", func(m *Machine) { m.migrations["q"] = m.migrations["m"] })
+	add("migrating policy without a migration", func(m *Machine) { delete(m.migrations, "m") })
+	add("migration to the same mode", func(m *Machine) {
 		m.policies = m.policies.With(engine.Policy{Prefix: "m", Mode: engine.Correctness, Next: engine.Correctness})
 	})
-	add("move of a later version", func(m *Machine) { m.migrations["m"].version = m.version + 1 })
-	add("move of version 0", func(m *Machine) { m.migrations["m"].version = 0 })
-	add("move to a policy of another mode", func(m *Machine) { m.migrations["m"].target.Mode = engine.Correctness })
-	add("move to a policy of another prefix", func(m *Machine) { m.migrations["m"].target.Prefix = "n" })
-	add("move to a policy that moves", func(m *Machine) { m.migrations["m"].target.Next = engine.Correctness })
-	add("move from a policy of another mode", func(m *Machine) { m.migrations["f"].before.Mode = engine.Correctness })
-	add("move that deletes nothing", func(m *Machine) { m.migrations["f"].existed = false })
-	add("move whose holders were broken and hold", func(m *Machine) { m.migrations["m"].now = true })
+	add("migration of a later version", func(m *Machine) { m.migrations["m"].version = m.version + 1 })
+	add("migration of version 0", func(m *Machine) { m.migrations["m"].version = 0 })
+	add("migration to a policy of another mode", func(m *Machine) { m.migrations["m"].target.Mode = engine.Correctness })
+	add("migration to a policy of another prefix", func(m *Machine) { m.migrations["m"].target.Prefix = "n" })
+	add("migration to a migrating policy", func(m *Machine) { m.migrations["m"].target.Next = engine.Correctness })
+	add("migration from a policy of another mode", func(m *Machine) { m.migrations["f"].before.Mode = engine.Correctness })
+	add("migration that deletes nothing", func(m *Machine) { m.migrations["f"].existed = false })
+	add("migration with holders that were broken", func(m *Machine) { m.migrations["m"].now = true })
 	add("fleet of two", func(m *Machine) { m.fleet.Addresses = m.fleet.Addresses[:2] })
-	add("next fleet is the present one", func(m *Machine) { m.nextFleet = m.fleet })
+	add("next fleet is the current one", func(m *Machine) { m.nextFleet = m.fleet })
 	add("next fleet of a later version", func(m *Machine) { m.nextVersion = m.version + 1 })
 	add("next fleet of two", func(m *Machine) { m.nextFleet.Addresses = []string{"a:1", "b:1"} })
 	add("no fleet with a namespace", func(m *Machine) { m.nextFleet.Addresses = nil })
@@ -310,7 +311,7 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 	}
 }
 
-// TestDecodeRefusesCuts: no part of an encoding is an encoding.
+// TestDecodeRefusesCuts checks that no prefix of an encoding is accepted.
 func TestDecodeRefusesCuts(t *testing.T) {
 	entry := Encode(everyCommand()...)
 	for n := range entry {

@@ -9,8 +9,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// A copy of the request that opened a session arrives after the session has
-// ended. Whatever was sent in the session before has no effect on the new one.
+// A copy of the request that opened a session arrives after the session has ended. Commands of
+// the old session have no effect on the new one.
 func TestALateOpenIsAnotherIncarnation(t *testing.T) {
 	for _, end := range []string{"expired", "closed"} {
 		t.Run(end, func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestALateOpenIsAnotherIncarnation(t *testing.T) {
 	}
 }
 
-// An incarnation is part of the state: a replica that was restored from a
-// snapshot gives the same answers.
+// Incarnations are part of the state: a replica that was restored from a snapshot returns the
+// same results.
 func TestIncarnationsAreInSnapshots(t *testing.T) {
 	m := played(t, &Lead{}, &OpenSession{Session: bob, TTL: time.Second}, &OpenSession{Session: ann, TTL: time.Second})
 	other, err := Restore(m.Snapshot())
@@ -71,8 +71,7 @@ func TestIncarnationsAreInSnapshots(t *testing.T) {
 	}
 }
 
-// Nobody holds anything after EndSessions, nobody is granted anything on the
-// way, and no incarnation comes again.
+// After EndSessions there are no leases, it grants nothing, and no incarnation is used again.
 func TestEndSessions(t *testing.T) {
 	m := played(t, &Lead{}, &SetPolicy{Policy: engine.Policy{Prefix: "d", Mode: engine.Correctness, LockDelay: time.Minute}})
 	for _, id := range []engine.SessionID{ann, bob} {

@@ -18,7 +18,7 @@ func TestAttempts(t *testing.T) {
 			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
 			{write(bob, 1, "a"), "queued", ""},
 			{try(write(bob, 1, "a")), "queued", ""},
-			{read(ann, 1, "b"), "granted #1", ""}, // whatever the copy asks for
+			{read(ann, 1, "b"), "granted #1", ""}, // whatever the copy requests
 			{free(ann, 1), "done", "ann/1 released a #1, bob/1 granted a #2"},
 			{write(bob, 1, "a"), "granted #2", ""},
 		}},
@@ -40,7 +40,7 @@ func TestAttempts(t *testing.T) {
 			{free(ann, 7), "ended", ""},
 			{write(ann, 7, "a"), "ended", ""},
 			{write(ann, 6, "a"), "granted #1", "ann/6 granted a #1"},
-			{write(bob, 7, "b"), "granted #2", "bob/7 granted b #2"}, // numbers are the session's own
+			{write(bob, 7, "b"), "granted #2", "bob/7 granted b #2"}, // nonces belong to a session
 		}},
 		{"a late copy of a refused try is not granted", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
@@ -69,7 +69,7 @@ func TestSessions(t *testing.T) {
 			{&Expire{Session: ann, Generation: 2}, "done", "ann/1 expired a #1"},
 			{write(ann, 2, "a"), "no session", ""},
 		}},
-		{"its end frees what it holds and cancels what it waits for", []step{
+		{"the end of a session releases its leases and cancels its waiters", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{write(ann, 2, "a"), "queued", "ann/2 queued a"},
 			{write(bob, 1, "b"), "granted #2", "bob/1 granted b #2"},
@@ -80,16 +80,16 @@ func TestSessions(t *testing.T) {
 			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 expired b #2, bob/2 expired a #3, eve/1 granted b #4"},
 			{&CloseSession{Session: ann}, "no session", ""},
 		}},
-		{"opened twice it is the same session", []step{
+		{"opening an open session returns it", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{free(ann, 2), "ended", ""},
 			{&OpenSession{Session: ann, TTL: time.Hour}, "done", ""},
 			{write(ann, 1, "a"), "granted #1", ""},
 			{write(ann, 2, "a"), "ended", ""},
 		}},
-		// A session's memory of its attempts ends with it. In production its
-		// incarnation tells it from the next one.
-		{"opened again after its end it is another session", []step{
+		// A session's ended attempts are forgotten with it. In production its incarnation
+		// distinguishes it from the next one.
+		{"a session that is opened again is another session", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{&CloseSession{Session: ann}, "done", "ann/1 released a #1"},
 			{&OpenSession{Session: ann, TTL: time.Second}, "done", ""},
@@ -102,7 +102,7 @@ func TestSessions(t *testing.T) {
 
 func TestBreak(t *testing.T) {
 	run(t, []story{
-		{"takes one grant, by its token", []step{
+		{"breaks the grant with this token", []step{
 			{&Break{Resource: "a", Token: 1}, "not held", ""},
 			{read(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{read(bob, 1, "a", "b"), "granted #2", "bob/1 granted a+b #2"},
@@ -113,14 +113,14 @@ func TestBreak(t *testing.T) {
 			{&Break{Resource: "a", Token: 2}, "not held", ""},
 			{read(bob, 1, "a", "b"), "ended", ""},
 			{read(ann, 1, "a"), "granted #1", ""},
-			{write(bob, 2, "b"), "queued", "bob/2 queued b"}, // its session lives on
+			{write(bob, 2, "b"), "queued", "bob/2 queued b"}, // its session is still open
 		}},
 	})
 }
 
 func TestLockDelay(t *testing.T) {
 	run(t, []story{
-		{"after a break, until it is ended", []step{
+		{"from a break until EndDelay", []step{
 			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{write(bob, 1, "slow"), "queued", "bob/1 queued slow"},
 			{&Break{Resource: "slow", Token: 1}, "done", "ann/1 broken slow #1, slow delayed 6"},
@@ -141,14 +141,14 @@ func TestLockDelay(t *testing.T) {
 			{&CloseSession{Session: ann}, "done", "ann/2 released slow #2"},
 			{try(write(bob, 1, "slow")), "granted #3", "bob/1 granted slow #3"},
 		}},
-		{"a waiter that expires leaves none", []step{
+		{"a waiter that expires leaves no delay", []step{
 			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{write(bob, 1, "slow"), "queued", "bob/1 queued slow"},
 			{&Expire{Session: bob, Generation: 1}, "done", "bob/1 cancelled slow"},
 			{free(ann, 1), "done", "ann/1 released slow #1"},
 			{try(write(eve, 1, "slow")), "granted #2", "eve/1 granted slow #2"},
 		}},
-		{"a second delay takes the place of the first", []step{
+		{"a second delay replaces the first", []step{
 			{read(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{read(bob, 1, "slow"), "granted #2", "bob/1 granted slow #2"},
 			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired slow #1, slow delayed 6"},
@@ -158,7 +158,7 @@ func TestLockDelay(t *testing.T) {
 			{&EndDelay{Resource: "slow", Delay: 8, Generation: 1}, "done", "slow opened"},
 			{try(read(eve, 2, "slow")), "granted #3", "eve/2 granted slow #3"},
 		}},
-		{"a set is delayed where its policies say so", []step{
+		{"a set is delayed where its policies have a lock delay", []step{
 			{write(ann, 1, "a", "slow", "slow2"), "granted #1", "ann/1 granted a+slow+slow2 #1"},
 			{write(bob, 1, "a", "slow2"), "queued", "bob/1 queued a+slow2"},
 			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired a+slow+slow2 #1, slow delayed 6, slow2 delayed 7"},
@@ -177,20 +177,20 @@ func TestLockDelay(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	run(t, []story{
-		{"they are global and outlive every lock", []step{
+		{"tokens are global and outlive every lock", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{free(ann, 1), "done", "ann/1 released a #1"},
 			{write(ann, 2, "b"), "granted #2", "ann/2 granted b #2"},
 			{write(ann, 3, "a"), "granted #3", "ann/3 granted a #3"},
 		}},
-		{"the floor raises all later ones", []step{
+		{"the floor raises all later tokens", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{&RaiseFloor{By: 1 << 32}, "done #4294967297", ""},
 			{write(ann, 1, "a"), "granted #1", ""},
 			{write(ann, 2, "b"), "granted #4294967298", "ann/2 granted b #4294967298"},
 			{&RaiseFloor{}, "done #4294967298", ""},
 		}},
-		{"they can be exhausted", []step{
+		{"tokens can be exhausted", []step{
 			{&RaiseFloor{By: fencing.MaxToken - 1}, "done #9007199254740990", ""},
 			{&RaiseFloor{By: 2}, "exhausted", ""},
 			{write(ann, 1, "a"), "granted #9007199254740991", "ann/1 granted a #9007199254740991"},
@@ -200,7 +200,7 @@ func TestTokens(t *testing.T) {
 			{write(ann, 1, "a"), "granted #9007199254740991", ""},
 			{free(ann, 1), "done", "ann/1 released a #9007199254740991"},
 		}},
-		{"a waiter goes on waiting when they are", []step{
+		{"a waiter stays queued when tokens are exhausted", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
 			{&RaiseFloor{By: fencing.MaxToken - 1}, "done #9007199254740991", ""},
@@ -211,7 +211,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// TestEventsAreComplete looks at every field, which the stories do not.
+// TestEventsAreComplete checks every field of events, which the scenarios do not.
 func TestEventsAreComplete(t *testing.T) {
 	m := played(t, &OpenSession{Session: ann, TTL: time.Second},
 		&SetPolicy{Policy: engine.Policy{Mode: engine.Correctness, LockDelay: time.Minute}})

@@ -17,7 +17,7 @@ func now(c *SetPolicy) *SetPolicy {
 
 func TestPolicies(t *testing.T) {
 	run(t, []story{
-		{"the version, if given, must be the present one", []step{
+		{"a given version must be the current one", []step{
 			{mode("x", engine.Correctness, 7), "outdated v1", ""},
 			{mode("x", engine.Correctness, 1), "done v2", ""},
 			{mode("x", engine.Correctness, 1), "outdated v2", ""},
@@ -26,7 +26,7 @@ func TestPolicies(t *testing.T) {
 			{&DeletePolicy{Prefix: "x", Version: 3}, "done v4", ""},
 			{&DeletePolicy{Prefix: "x"}, "not held v4", ""},
 		}},
-		{"the mode is the lock's, not the call's", []step{
+		{"the mode belongs to the lock", []step{
 			{expect(engine.Efficiency, write(ann, 1, "a")), "wrong mode a is correctness", ""},
 			{expect(engine.Efficiency, write(ann, 1, "a")), "ended", ""},
 			{expect(engine.Correctness, write(ann, 2, "a")), "granted #1", "ann/2 granted a #1"},
@@ -38,7 +38,7 @@ func TestPolicies(t *testing.T) {
 			{write(ann, 5, "b", "x2"), "wrong mode x2 is efficiency", ""},
 			{expect(engine.Correctness, write(ann, 6, "xx")), "granted #2", "ann/6 granted xx #2"},
 		}},
-		{"the same mode takes effect at once, also under a holder", []step{
+		{"a policy with the same mode takes effect at once, even with a holder", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
 			{mode("", engine.Correctness, 0), "done v2", ""},
@@ -52,7 +52,7 @@ func TestPolicies(t *testing.T) {
 
 func TestMovesToEfficiency(t *testing.T) {
 	run(t, []story{
-		{"waiters are told, holders drain", []step{
+		{"waiters are cancelled, holders drain", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
 			{write(bob, 2, "b"), "granted #2", "bob/2 granted b #2"},
@@ -60,7 +60,7 @@ func TestMovesToEfficiency(t *testing.T) {
 			{write(bob, 1, "a1"), "migrating correctness to efficiency", ""},
 			{try(write(eve, 1, "a2", "c")), "migrating correctness to efficiency", ""},
 			{expect(engine.Efficiency, write(eve, 2, "a2")), "migrating correctness to efficiency", ""},
-			{write(eve, 3, "c"), "granted #3", "eve/3 granted c #3"}, // others go on
+			{write(eve, 3, "c"), "granted #3", "eve/3 granted c #3"}, // other locks are not affected
 			{&FinishMigration{Prefix: "a", Version: 2}, "busy a1 v2", ""},
 			{&FinishMigration{Prefix: "a", Version: 1}, "outdated v2", ""},
 			{&FinishMigration{Prefix: "b", Version: 3}, "outdated v2", ""},
@@ -69,7 +69,7 @@ func TestMovesToEfficiency(t *testing.T) {
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{write(bob, 1, "a1"), "wrong mode a1 is efficiency", ""},
 		}},
-		{"a waiter that was told may ask again, with the same attempt", []step{
+		{"a cancelled waiter may repeat its attempt", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
 			{mode("a", engine.Efficiency, 0), "done v2", "bob/1 cancelled a1"},
@@ -88,7 +88,7 @@ func TestMovesToEfficiency(t *testing.T) {
 			{write(ann, 1, "slow1"), "ended", ""},
 			{&FinishMigration{Prefix: "slow", Version: 2}, "done v4", ""},
 		}},
-		{"a lock-delay keeps its lock from moving", []step{
+		{"a lock delay blocks the migration of its lock", []step{
 			{write(ann, 1, "slow1"), "granted #1", "ann/1 granted slow1 #1"},
 			{mode("slow", engine.Efficiency, 0), "done v2", ""},
 			{&Expire{Session: ann, Generation: 1}, "done", "ann/1 expired slow1 #1, slow1 delayed 5"},
@@ -103,7 +103,7 @@ func TestMovesToEfficiency(t *testing.T) {
 			{read(eve, 2, "b"), "queued", "eve/2 queued b"},
 			{mode("a", engine.Efficiency, 0), "done v2", "bob/1 cancelled a1+b, eve/2 granted b #3"},
 		}},
-		{"a set that is broken frees its other locks too", []step{
+		{"a broken set frees its other locks too", []step{
 			{write(ann, 1, "a1", "b"), "granted #1", "ann/1 granted a1+b #1"},
 			{write(bob, 1, "b"), "queued", "bob/1 queued b"},
 			{now(mode("a", engine.Efficiency, 0)), "done v2", "ann/1 broken a1+b #1, bob/1 granted b #2"},
@@ -115,7 +115,7 @@ func TestMovesToEfficiency(t *testing.T) {
 			{now(mode("a", engine.Efficiency, 0)), "done v3", "ann/2 broken a/2 #2"},
 			{write(bob, 1, "a/1/x"), "queued", "bob/1 queued a/1/x"},
 			{&FinishMigration{Prefix: "a", Version: 3}, "done v4", ""},
-			{&DeletePolicy{Prefix: "a/1"}, "done v5", "bob/1 cancelled a/1/x"}, // now they follow
+			{&DeletePolicy{Prefix: "a/1"}, "done v5", "bob/1 cancelled a/1/x"}, // now they migrate too
 			{&FinishMigration{Prefix: "a/1", Version: 5}, "busy a/1/x v5", ""},
 			{free(ann, 1), "done", "ann/1 released a/1/x #1"},
 			{&FinishMigration{Prefix: "a/1", Version: 5}, "done v6", ""},
@@ -125,8 +125,8 @@ func TestMovesToEfficiency(t *testing.T) {
 	})
 }
 
-// Tokens of a lock grow over both modes: what the Redis nodes may accept is above
-// what the machine granted before, and what it grants later is above that.
+// Tokens of a lock grow across both modes: the Redis nodes accept only tokens above those that
+// the machine granted before, and the machine later grants tokens above those.
 func TestMovesKeepTokensGrowing(t *testing.T) {
 	run(t, []story{
 		{"there and back", []step{
@@ -155,7 +155,7 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 			{mode("a", engine.Efficiency, 0), "exhausted v1", ""},
 			{write(ann, 1, "a"), "granted #9007194959773697", "ann/1 granted a #9007194959773697"},
 		}},
-		{"not while the ceiling may be a forgotten one", []step{
+		{"not while the log may have forgotten its ceiling", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{&SetFleet{Fleet: fleetOf("r1:1")}, "done v4", ""},
@@ -175,7 +175,7 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 
 func TestMovesUnderChangingPolicies(t *testing.T) {
 	run(t, []story{
-		{"given again it is the same move", []step{
+		{"repeated, it is the same migration", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{mode("a", engine.Correctness, 0), "migrating correctness to efficiency v2", ""},
@@ -183,7 +183,7 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 			{&SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency, TTL: time.Hour}}, "done v3", ""},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v4", ""},
 		}},
-		{"a deletion that is under way", []step{
+		{"a deletion in progress", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{&DeletePolicy{Prefix: "a"}, "done v4", ""},
@@ -194,18 +194,18 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 			{&FinishMigration{Prefix: "a", Version: 4}, "done v7", ""},
 			{&DeletePolicy{Prefix: "a"}, "done v8", ""},
 		}},
-		{"no lock joins a move that began without it", []step{
+		{"no lock joins a migration that started without it", []step{
 			{mode("a/1", engine.Correctness, 0), "done v2", ""},
 			{mode("a", engine.Efficiency, 0), "done v3", ""},
 			{&DeletePolicy{Prefix: "a/1"}, "migrating correctness to efficiency v3", ""},
-			{mode("a/2", engine.Correctness, 0), "done v4", ""}, // but it may leave one
+			{mode("a/2", engine.Correctness, 0), "done v4", ""}, // but a lock may leave one
 			{write(ann, 1, "a/2"), "granted #1", "ann/1 granted a/2 #1"},
 			{mode("a/3", engine.Efficiency, 0), "done v5", ""},
 			{write(ann, 2, "a/3"), "migrating correctness to efficiency", ""},
 			{&FinishMigration{Prefix: "a", Version: 3}, "done v6", ""},
 			{write(ann, 2, "a/3"), "migrating correctness to efficiency", ""},
 		}},
-		{"an aborted move leaves the old mode, whatever happened above it", []step{
+		{"an aborted migration keeps the old mode, whatever happened to the parent policy", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""},
 			{mode("a/1", engine.Correctness, 0), "done v4", ""},
@@ -215,7 +215,7 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 			{write(ann, 1, "a/1"), "wrong mode a/1 is efficiency", ""},
 			{&AbortMigration{Prefix: "a/1"}, "not held v7", ""},
 		}},
-		{"a deletion ends with the mode that it moved to, whatever happened above it", []step{
+		{"a deletion ends in its target mode, whatever happened to the parent policy", []step{
 			{mode("a/1", engine.Efficiency, 0), "done v2", ""},
 			{&FinishMigration{Prefix: "a/1", Version: 2}, "done v3", ""},
 			{&DeletePolicy{Prefix: "a/1"}, "done v4", ""},
@@ -224,17 +224,17 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 			{&FinishMigration{Prefix: "a/1", Version: 4}, "done v7", ""},
 			{write(ann, 1, "a/1"), "granted #8589934593", "ann/1 granted a/1 #8589934593"},
 		}},
-		{"an aborted move of a new prefix leaves nothing behind", []step{
+		{"an aborted migration of a new prefix leaves no policy", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{&AbortMigration{Prefix: "a"}, "done v3", ""},
-			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""}, // too late, and without effect
+			{&FinishMigration{Prefix: "a", Version: 2}, "done v3", ""}, // too late, no effect
 			{&DeletePolicy{Prefix: "a"}, "not held v3", ""},
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 		}},
 	})
 }
 
-// What a move looks like from outside, and what an abort brings back.
+// Migrations shows a migration, and an abort restores the old policy.
 func TestMoveIsShown(t *testing.T) {
 	before := engine.Policy{Prefix: "a", Mode: engine.Correctness, TTL: time.Hour, LockDelay: time.Minute}
 	target := engine.Policy{Prefix: "a", Mode: engine.Efficiency, TTL: time.Minute}

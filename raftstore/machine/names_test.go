@@ -14,7 +14,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// listed is what List must find: all names in their order, looked at one by one.
+// listed returns what List must return, computed from all names.
 func listed(m *Machine, prefix string, after fencing.Resource, limit int) (found []fencing.Resource) {
 	for _, name := range sortedKeys(m.locks) {
 		if name > after && strings.HasPrefix(string(name), prefix) && len(found) < limit {
@@ -24,8 +24,8 @@ func listed(m *Machine, prefix string, after fencing.Resource, limit int) (found
 	return found
 }
 
-// TestPages holds pages of List against what is there, while locks come and go
-// by the thousand: most of them, then few, then none.
+// TestPages compares pages of List with the locks, while thousands of locks come and go: first
+// most of them stay, then few, then none.
 func TestPages(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	id := engine.SessionID{1}
@@ -47,7 +47,7 @@ func TestPages(t *testing.T) {
 		}
 		require.Equal(t, listed(m, prefix, after, limit), found, "%d after %q with %q", limit, after, prefix)
 	}
-	for _, keep := range []int{4000, 30, 2500, 0} { // how many are held, about
+	for _, keep := range []int{4000, 30, 2500, 0} { // the approximate number of held locks
 		for range 12_000 {
 			key := name(random)
 			if n, ok := held[key]; ok {
@@ -80,8 +80,8 @@ func name(random *rand.Rand) fencing.Resource {
 	return fencing.Resource(fmt.Sprintf("%c/%d", 'a'+random.IntN(2), random.IntN(5000)))
 }
 
-// BenchmarkList reads pages of 100 of 100,000 locks, one lock coming and one
-// going between two pages.
+// BenchmarkList reads pages of 100 out of 100,000 locks. Between two pages one lock is added and
+// one is removed.
 func BenchmarkList(b *testing.B) {
 	const locks = 100_000
 	id := engine.SessionID{1}

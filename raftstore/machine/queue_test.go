@@ -27,7 +27,7 @@ func TestQueue(t *testing.T) {
 			{read(bob, 3, "a"), "queued", "bob/3 queued a"},
 			{free(eve, 1), "done", "eve/1 released a #3, ann/2 granted a #4, bob/3 granted a #5"},
 		}},
-		{"a writer that leaves lets the readers behind it in", []step{
+		{"when a writer leaves, the readers behind it are granted", []step{
 			{read(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{write(eve, 1, "a"), "queued", "eve/1 queued a"},
 			{read(bob, 1, "a"), "queued", "bob/1 queued a"},
@@ -42,7 +42,7 @@ func TestQueue(t *testing.T) {
 			{free(ann, 1), "done", "ann/1 released b #1, bob/1 granted a+b #3"},
 			{free(bob, 1), "done", "bob/1 released a+b #3, eve/2 granted a #4"},
 		}},
-		{"a reader that cannot go does not stop one behind it that can", []step{
+		{"a blocked reader does not block a reader behind it", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{write(ann, 2, "b"), "granted #2", "ann/2 granted b #2"},
 			{read(bob, 1, "a", "b"), "queued", "bob/1 queued a+b"},
@@ -71,7 +71,7 @@ func TestSets(t *testing.T) {
 			{write(ann, 2, "c"), "queued", "ann/2 queued c"},
 			{free(bob, 2), "done", "bob/2 released a+b+c #2, eve/2 granted a #3, ann/2 granted c #4"},
 		}},
-		{"a circle of sets is no deadlock", []step{
+		{"overlapping sets do not deadlock", []step{
 			{write(ann, 1, "a", "b"), "granted #1", "ann/1 granted a+b #1"},
 			{write(bob, 1, "b", "c"), "queued", "bob/1 queued b+c"},
 			{write(eve, 1, "a", "c"), "queued", "eve/1 queued a+c"},
@@ -80,7 +80,7 @@ func TestSets(t *testing.T) {
 			{free(bob, 1), "done", "bob/1 released b+c #2, eve/1 granted a+c #3"},
 			{free(eve, 1), "done", "eve/1 released a+c #3, ann/2 granted a+b+c #4"},
 		}},
-		{"a set that waits keeps its place on a resource that is free", []step{
+		{"a waiting set keeps its place on a free resource", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{write(bob, 1, "a", "b"), "queued", "bob/1 queued a+b"},
 			{write(eve, 1, "b"), "queued", "eve/1 queued b"},
@@ -91,7 +91,7 @@ func TestSets(t *testing.T) {
 
 func TestPermits(t *testing.T) {
 	run(t, []story{
-		{"each has its own slot, the lowest that is free", []step{
+		{"each permit has the lowest free slot", []step{
 			{permit(ann, 1, 3, "p"), "granted #1 @1", "ann/1 granted p #1 @1"},
 			{permit(ann, 2, 3, "p"), "granted #2 @2", "ann/2 granted p #2 @2"},
 			{permit(ann, 3, 3, "p"), "granted #3 @3", "ann/3 granted p #3 @3"},
@@ -100,7 +100,7 @@ func TestPermits(t *testing.T) {
 			{free(ann, 1), "done", "ann/1 released p #1 @1"},
 			{permit(eve, 1, 3, "p"), "granted #5 @1", "eve/1 granted p #5 @1"},
 		}},
-		{"numbers of slots may differ", []step{
+		{"requests may have different numbers of permits", []step{
 			{permit(ann, 1, 3, "p"), "granted #1 @1", "ann/1 granted p #1 @1"},
 			{permit(ann, 2, 3, "p"), "granted #2 @2", "ann/2 granted p #2 @2"},
 			{try(permit(bob, 1, 2, "p")), "held", ""},

@@ -50,7 +50,7 @@ func TestReads(t *testing.T) {
 	restored, err := Restore(m.Snapshot())
 	require.NoError(t, err)
 	require.Equal(t, want, restored.Count())
-	m.Apply(&Release{Session: id, Incarnation: 1, Nonce: 4}) // the waiter takes over
+	m.Apply(&Release{Session: id, Incarnation: 1, Nonce: 4}) // the waiter is granted
 	require.Equal(t, Counts{Sessions: 1, Locks: 4, Holders: 4}, m.Count())
 	m.Apply(&CloseSession{Session: id, Incarnation: 1})
 	require.Equal(t, Counts{}, m.Count())

@@ -12,8 +12,8 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// step is a command, the result it must have and all the events it must tell,
-// in the words of showResult and showEvent.
+// step is a command with its expected result and events, in the format of showResult and
+// showEvent.
 type step struct {
 	command Command
 	result  string
@@ -25,7 +25,7 @@ type story struct {
 	steps []step
 }
 
-// The three who appear in the stories. Attempt 2 of ann is called ann/2.
+// The clients of the scenarios. Attempt 2 of ann is called ann/2.
 var (
 	ann = engine.SessionID{1}
 	bob = engine.SessionID{2}
@@ -33,9 +33,9 @@ var (
 	who = map[engine.SessionID]string{ann: "ann", bob: "bob", eve: "eve"}
 )
 
-// run plays stories, each on a machine of the first generation with sessions of
-// ann, bob and eve; "slow" and what begins so has a lock-delay. Invariants are
-// checked after every command, and that a restored machine is the same.
+// run runs scenarios, each on a machine of the first generation with sessions of ann, bob and
+// eve. Locks with the prefix "slow" have a lock delay. After every command it checks the
+// invariants, and that a restored machine is the same.
 func run(t *testing.T, stories []story) {
 	t.Helper()
 	for _, s := range stories {
@@ -60,8 +60,7 @@ func run(t *testing.T, stories []story) {
 	}
 }
 
-// inPresentSession names the present incarnation of the session in a command that
-// names none.
+// inPresentSession sets the current incarnation of the session in a command without one.
 func inPresentSession(m *Machine, c Command) Command {
 	name := func(id engine.SessionID, incarnation *uint64) {
 		if *incarnation == 0 {
@@ -81,8 +80,8 @@ func inPresentSession(m *Machine, c Command) Command {
 	return c
 }
 
-// showResult is the code, with the token after a #, the slot after a @, and a range
-// in units of 2^32.
+// showResult formats the code, with the token after a #, the slot after a @, and a range in
+// units of 2^32.
 func showResult(r Result) string {
 	text := r.Code.String()
 	if r.Token != fencing.None {
@@ -115,7 +114,7 @@ func showResult(r Result) string {
 	return text
 }
 
-// showEvent is who, what, on which resources, with which token and slot.
+// showEvent formats the attempt, the type, the resources, the token and the slot.
 func showEvent(e Event) string {
 	names := make([]string, len(e.Resources))
 	for i, name := range e.Resources {
@@ -156,13 +155,13 @@ func permit(id engine.SessionID, nonce engine.Nonce, n int, name fencing.Resourc
 	return a
 }
 
-// as is a in this incarnation of its session.
+// as returns a in this incarnation of its session.
 func as(incarnation uint64, a *Acquire) *Acquire {
 	a.Incarnation = incarnation
 	return a
 }
 
-// try is a without waiting.
+// try returns a without Wait.
 func try(a *Acquire) *Acquire {
 	a.Request.Wait = false
 	return a
