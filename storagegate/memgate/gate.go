@@ -2,7 +2,6 @@ package memgate
 
 import (
 	"context"
-	"hash/maphash"
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
@@ -14,20 +13,9 @@ import (
 // writers of different resources do not wait for each other.
 type Gate[V any] struct {
 	storagegate.Monitor
-	rule   fencing.Rule
-	shards [shardCount]shard[V]
+	rule  fencing.Rule
+	cells sync.Map // fencing.Resource to *cell[V]; never removed, because marks are never deleted
 }
-
-// shardCount is a power of two, so that the low bits of a hash select a shard.
-const shardCount = 64
-
-// shard holds a part of the resources under its own lock.
-type shard[V any] struct {
-	mu    sync.RWMutex
-	cells map[fencing.Resource]*cell[V]
-}
-
-var hashSeed = maphash.MakeSeed()
 
 var _ storagegate.Gate[*int] = (*Gate[int])(nil)
 
@@ -94,10 +82,11 @@ func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencin
 	if err := resource.Validate(); err != nil {
 		return none, fencing.None, err
 	}
-	c := g.shard(resource).find(resource)
-	if c == nil {
+	found, ok := g.cells.Load(resource)
+	if !ok {
 		return none, fencing.None, ctx.Err()
 	}
+	c := found.(*cell[V])
 	if err := c.acquire(ctx); err != nil {
 		return none, fencing.None, err
 	}
@@ -105,42 +94,17 @@ func (g *Gate[V]) Get(ctx context.Context, resource fencing.Resource) (V, fencin
 	return c.value, c.mark, nil
 }
 
-// locked finds or creates the cell of the resource and locks it. Cells are never
-// removed, because marks are never deleted.
+// locked finds or creates the cell of the resource and locks it.
 func (g *Gate[V]) locked(ctx context.Context, resource fencing.Resource) (*cell[V], error) {
-	s := g.shard(resource)
-	c := s.find(resource)
-	if c == nil {
+	found, ok := g.cells.Load(resource)
+	if !ok {
 		if err := resource.Validate(); err != nil {
 			return nil, err
 		}
-		c = s.add(resource)
+		found, _ = g.cells.LoadOrStore(resource, &cell[V]{lock: make(chan struct{}, 1)})
 	}
+	c := found.(*cell[V])
 	return c, c.acquire(ctx)
-}
-
-func (g *Gate[V]) shard(resource fencing.Resource) *shard[V] {
-	return &g.shards[maphash.String(hashSeed, string(resource))%shardCount]
-}
-
-func (s *shard[V]) find(resource fencing.Resource) *cell[V] {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.cells[resource]
-}
-
-func (s *shard[V]) add(resource fencing.Resource) *cell[V] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.cells[resource]; c != nil { // another goroutine was first
-		return c
-	}
-	if s.cells == nil {
-		s.cells = map[fencing.Resource]*cell[V]{}
-	}
-	c := &cell[V]{lock: make(chan struct{}, 1)}
-	s.cells[resource] = c
-	return c
 }
 
 func (c *cell[V]) acquire(ctx context.Context) error {
