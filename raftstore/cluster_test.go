@@ -31,6 +31,20 @@ func testContext(t testing.TB) context.Context {
 // pass lets virtual time pass.
 func pass(d time.Duration) { <-time.After(d) }
 
+// firstOf returns the next value of a channel, and fails the test if none arrives. A plain
+// receive would hang: the engine has timers, so a bubble with a node in it never
+// deadlocks.
+func firstOf[T any](t testing.TB, values <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-values:
+		return v
+	case <-time.After(5 * testTimeout):
+		require.FailNow(t, "never: "+what)
+		panic("unreachable")
+	}
+}
+
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()

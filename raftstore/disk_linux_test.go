@@ -126,7 +126,7 @@ func (r *receipts) takeUntilDeath(t *testing.T, p *process) {
 	t.Helper()
 	for r.take(t, p) {
 	}
-	<-p.exited
+	firstOf(t, p.exited, "the process ends")
 	require.Equal(t, 3, p.cmd.ProcessState.ExitCode(), "the node ends itself")
 	require.NotEmpty(t, r.tokens)
 }

@@ -19,7 +19,7 @@
 //     session its full TTL, then serves, and proposes the end of expired sessions.
 //   - admission and catchUp: a node that lost its data folder does not vote.
 //   - [Membership], [Node.Join], [Node.Transfer], [Status]: the cluster.
-//   - [Chain]: a hash of everything that a replica has applied. Every entry carries the
+//   - [replica.Chain]: a hash of everything that a replica has applied. Every entry carries the
 //     leader's hash; a replica with another hash stops.
 //   - [Node.SaveSnapshot], [Node.RestoreSnapshot], [Recover]: operations that may roll
 //     the log back, and therefore raise the tokens.

@@ -95,16 +95,3 @@ func TestEntriesCarryTheHashOfTheLeader(t *testing.T) {
 		require.ErrorAs(t, firstOf(t, ended, "the diverged replica stops"), &diverged)
 	})
 }
-
-// firstOf returns the first error, in a bubble. A plain receive could wait forever: the timers
-// of the Raft library keep the bubble from becoming idle, so synctest does not detect a hang.
-func firstOf(t *testing.T, errs <-chan error, what string) error {
-	t.Helper()
-	select {
-	case err := <-errs:
-		return err
-	case <-time.After(time.Hour):
-		require.Fail(t, "never: "+what)
-		return nil
-	}
-}

@@ -114,7 +114,7 @@ func TestMigrationTellsWaitersAndHolders(t *testing.T) {
 
 		_, err = n.SetPolicy(ctx, policy, 0, true)
 		require.NoError(t, err)
-		err = <-lost
+		err = firstOf(t, lost, "the loss is reported")
 		require.ErrorIs(t, err, engine.ErrTaken)
 		require.ErrorContains(t, err, "moved the lock")
 		_, err = n.AbortMigration(ctx, "a/")
@@ -201,7 +201,7 @@ func TestTopologyFollowsASnapshot(t *testing.T) {
 	m.Apply(&machine.SetFleet{Fleet: testFleet})
 	m.Apply(&machine.SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Efficiency}})
 	require.NoError(t, n.fsm.Restore(io.NopCloser(bytes.NewReader(replica.EncodeState(replica.Chain{}, m)))))
-	require.Equal(t, m.Topology(), <-next)
+	require.Equal(t, m.Topology(), firstOf(t, next, "a topology"))
 	require.Equal(t, uint64(2), n.Topology().Version)
 }
 
@@ -212,7 +212,7 @@ func TestNextTopologyEndsWithTheNode(t *testing.T) {
 		go func() { _, err := c.nodes[0].NextTopology(testContext(t), 0); ended <- err }()
 		synctest.Wait()
 		require.NoError(t, c.nodes[0].Close())
-		require.ErrorIs(t, <-ended, ErrStopped)
+		require.ErrorIs(t, firstOf(t, ended, "the wait ends"), ErrStopped)
 	})
 }
 
