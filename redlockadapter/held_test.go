@@ -63,6 +63,19 @@ func TestAnyProcessRenewsAndReleasesALease(t *testing.T) {
 	requireHolder(t, second, "a", next.Token)
 }
 
+// A lease without a name was never granted, so its release needs no node.
+func TestReleaseOfALeaseThatWasNotGranted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		for _, n := range f.nodes {
+			n.stop()
+		}
+		require.NoError(t, b.Release(t.Context(), Held{Session: engine.NewSessionID(), Nonce: 1, Resources: []fencing.Resource{"a"}, TTL: virtualTTL}))
+	})
+}
+
 // Every process can read how a lease ended.
 func TestEndedReportsTheCause(t *testing.T) {
 	t.Parallel()
