@@ -114,6 +114,17 @@ func (c *connection) isDown() bool {
 	}
 }
 
+// rejection returns the error of a connection whose stream the member rejected, because
+// it does not know the caller. Otherwise it returns nil.
+func (c *connection) rejection() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(c.err, wire.ErrUnauthenticated) {
+		return c.err
+	}
+	return nil
+}
+
 // send writes operations. Operations that arrive while a message is being sent share
 // the next message. send lets other goroutines run as long as they add operations.
 func (c *connection) send() {

@@ -53,6 +53,9 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 		conn, err := c.connect(ctx)
 		if err == nil {
 			err = call(conn)
+			if rejected := conn.rejection(); err != nil && rejected != nil {
+				err = rejected // the call failed because the connection was closed
+			}
 		}
 		switch {
 		case err == nil:
