@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
@@ -204,8 +205,11 @@ func TestClientSendsSecret(t *testing.T) {
 		require.NoError(t, locks.Close(testContext(t)))
 	}
 	users.Replace(nil)
-	_, err = backend.Inspect(testContext(t), "a")
-	require.ErrorIs(t, err, wire.ErrUnauthenticated)
+	eventually(t, "the client is rejected", func() bool { // its connection may still be closing
+		_, err = backend.Inspect(testContext(t), "a")
+		require.Error(t, err)
+		return errors.Is(err, wire.ErrUnauthenticated)
+	})
 }
 
 // Calls that can redirect the secrets of members and clients to another address need
