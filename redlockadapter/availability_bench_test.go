@@ -24,7 +24,7 @@ func BenchmarkAvailability(b *testing.B) {
 			l := newHistory(cancel)
 			working := l.load(ctx, b, f)
 			if grants == &faulty {
-				f.faults(ctx, b, watcher)
+				f.faults(ctx, b, watcher, func(int) bool { return false })
 			}
 			working.Wait()
 			cancel()

@@ -70,7 +70,7 @@ func TestKeeperSweeps(t *testing.T) {
 		b := f.backend(t)
 		require.NoError(t, b.Release(t.Context(), acquireAlone(t, b, "a")))
 		require.Len(t, f.nodes[0].mini.Keys(), 3)
-		advance(21 * time.Minute)
+		advance(11 * time.Minute)
 		require.Len(t, f.nodes[0].mini.Keys(), 2)
 		requireHolder(t, b, "a", fencing.None)
 	})
