@@ -121,7 +121,7 @@ func (l *Lease) Deadline() time.Time {
 // leases without automatic renewal need it.
 func (l *Lease) Renew(ctx context.Context) error { return l.grant.keepAlive.renewLease(ctx, l) }
 
-// Release releases the lease. Its Context ends first. Then the service is told, even
+// Release releases the lease. Its Context ends first. Then it calls the service, even
 // if ctx has ended: only the values of ctx are used, and the call takes a few
 // seconds at most. If the service does not confirm the release, Release returns why
 // and goes on in the background. A second Release, or one after the lease was lost,

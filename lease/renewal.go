@@ -30,7 +30,7 @@ func (k *keepAlive) run() {
 	}
 }
 
-// step does what is due now. It returns the time until the next step, and whether
+// step performs the actions that are due. It returns the time until the next step, and whether
 // there is one.
 func (k *keepAlive) step(now engine.Instant) (next time.Duration, again bool) {
 	k.mu.Lock()
