@@ -31,7 +31,7 @@ func (c *cluster) restart(i int) *Node {
 
 // emptiedVoter is a cluster in which a grant is known to two of three nodes,
 // one of which has lost its folder, while the other does not run. The emptied
-// one and the third could elect a leader that has never heard of it.
+// one and the third could elect a leader without that entry.
 func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, emptied int, s engine.Session, grant engine.Grant) {
 	c = startDisk(t, 3, kind)
 	s = openSession(t, c.backend(), time.Hour)
@@ -130,13 +130,13 @@ func TestBootstrappedNodeDoesNotFollowItsOldCluster(t *testing.T) {
 		i := slices.IndexFunc(c.nodes, func(n *Node) bool { return n != leader })
 		require.NoError(t, c.nodes[i].Close())
 		c.configs[i].Storage = MemoryStorage()
-		anew := c.restart(i)
-		require.NoError(t, anew.Bootstrap())
+		restarted := c.restart(i)
+		require.NoError(t, restarted.Bootstrap())
 		pass(time.Minute)
-		require.Positive(t, anew.admission.refused.Load())
-		require.Len(t, anew.Members(), 1)
-		require.True(t, anew.Leads())
-		require.NoError(t, anew.Close())
+		require.Positive(t, restarted.admission.refused.Load())
+		require.Len(t, restarted.Members(), 1)
+		require.True(t, restarted.Leads())
+		require.NoError(t, restarted.Close())
 		again := c.restart(i)
 		pass(time.Minute)
 		require.Positive(t, again.admission.refused.Load(), "nor after a restart")

@@ -13,12 +13,12 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// beginning is the transport of a node that hears how history began, the first
+// beginning is the transport of a node that receives only the beginning of the log, the first
 // entry or the first snapshot, and then nothing. Its answer is lost, too.
 type beginning struct {
 	transport.Transport
-	heard chan raft.RPC
-	close func()
+	delivered chan raft.RPC
+	close     func()
 }
 
 func onlyTheBeginning(from transport.Transport) *beginning {
@@ -33,7 +33,7 @@ func onlyTheBeginning(from transport.Transport) *beginning {
 				}
 				rpc, cut = first(rpc)
 				select {
-				case b.heard <- rpc:
+				case b.delivered <- rpc:
 				case <-over:
 					return
 				}
@@ -45,7 +45,7 @@ func onlyTheBeginning(from transport.Transport) *beginning {
 	return b
 }
 
-func (b *beginning) Consumer() <-chan raft.RPC { return b.heard }
+func (b *beginning) Consumer() <-chan raft.RPC { return b.delivered }
 
 func (b *beginning) Close() error {
 	b.close()
@@ -108,7 +108,7 @@ func staysQuiet(t *testing.T, n *Node) {
 	require.Greater(t, n.raft.CurrentTerm(), term, "now it does")
 	require.NotEqual(t, raft.Leader, n.raft.State(), "it has elected itself")
 	require.False(t, n.Leads())
-	require.NoError(t, n.catchUp.timeouts(noElectionTimeout)) // else it deposes whoever comes
+	require.NoError(t, n.catchUp.timeouts(noElectionTimeout)) // otherwise it deposes any leader
 }
 
 // The founder of a cluster replays a time when it was the only voter.

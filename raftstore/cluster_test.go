@@ -1,9 +1,11 @@
 package raftstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
@@ -262,9 +265,15 @@ func (c *cluster) agree() replica.Chain {
 	return chain
 }
 
-// diverge has a replica apply an entry that the others do not have.
+// diverge gives a replica another history.
 func diverge(n *Node) {
-	n.fsm.Apply(&raft.Log{Index: n.fsm.Chain().Index, Data: replica.EncodeEntry(replica.Chain{}, nil)})
+	chain := n.fsm.Chain()
+	chain.Hash[0]++
+	var state []byte
+	n.fsm.Read(func(m *machine.Machine) { state = replica.EncodeState(chain, m) })
+	if err := n.fsm.Restore(io.NopCloser(bytes.NewReader(state))); err != nil {
+		panic(err)
+	}
 }
 
 // freePort is a loopback address that was free a moment ago, and that is not of

@@ -27,7 +27,7 @@ import (
 
 var kinds = []logstore.Kind{logstore.Bolt, logstore.WAL}
 
-// slowTimeouts keeps a leader in office on a machine that is busy with other things.
+// slowTimeouts prevent elections on a busy machine.
 func slowTimeouts(c *Config) { c.HeartbeatTimeout, c.StoreDeadline = 2*time.Second, time.Minute }
 
 // noop is 100 bytes that the bare engine's machine ignores.
@@ -198,7 +198,7 @@ func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
 	}
 }
 
-// BenchmarkRatio compares service and bare engine in turns of a fraction of a
+// BenchmarkRatio alternates between the service and the bare library every fraction of a
 // second, so that whatever else the machine does meets both. The engine's 256
 // operations are entries of their own, as the service's callers each have one;
 // packed-ratio compares with one entry of 256 times the size, which nobody

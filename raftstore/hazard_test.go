@@ -85,7 +85,7 @@ func TestStalledDiskEndsTheLeader(t *testing.T) {
 			require.NoError(t, err)
 		})
 	})
-	t.Run("without it the engine leads on for ever", func(t *testing.T) {
+	t.Run("without it the node keeps leading", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			leader, c, _ := stall(t, time.Hour)
 			pass(10 * time.Minute)
@@ -141,7 +141,7 @@ func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
 		leader.stopOnce.Do(func() { close(leader.stopped) }) // as Close does first
 		answer := firstOf(t, hanging, "the caller of a node that stops has an answer")
 		close(stuck)
-		synctest.Wait() // the entry is applied: an engine that shuts down now would forget it for ever
+		synctest.Wait() // the entry is applied: on a shutdown now the library would drop its future
 		require.ErrorIs(t, answer, engine.ErrUncertain)
 	})
 }
@@ -314,7 +314,7 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		pass(2 * time.Second)
 		status, err = c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
-		require.Empty(t, status.Holders, "but not for ever")
+		require.Empty(t, status.Holders, "but not forever")
 		_, err = s.Renew(testContext(t))
 		require.ErrorIs(t, err, engine.ErrLost)
 		c.heal()

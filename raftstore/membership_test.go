@@ -206,7 +206,7 @@ func TestPeersWithCertificates(t *testing.T) {
 	address := c.leader().Address()
 	for name, config := range map[string]*tls.Config{
 		"no certificate":      {RootCAs: pool},
-		"another authority's": {RootCAs: pool, Certificates: []tls.Certificate{strangersCertificate(t)}},
+		"another authority's": {RootCAs: pool, Certificates: []tls.Certificate{foreignCertificate(t)}},
 	} {
 		conn, err := (&tls.Dialer{Config: config}).DialContext(context.Background(), "tcp", address)
 		if err == nil { // with TLS 1.3 the refusal comes with the first read
@@ -218,7 +218,7 @@ func TestPeersWithCertificates(t *testing.T) {
 	}
 }
 
-func strangersCertificate(t *testing.T) tls.Certificate {
+func foreignCertificate(t *testing.T) tls.Certificate {
 	_, issue := authority(t)
 	return issue()
 }

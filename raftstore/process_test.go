@@ -317,7 +317,7 @@ func (ps *processes) leader() (leader *process) {
 	return leader
 }
 
-// ask asks whoever leads, with the same nonce, until there is an answer.
+// ask sends a call to the leader, with the same nonce, until there is an answer.
 func (ps *processes) ask(c call) (answered, error) {
 	for i := 0; ; i++ {
 		a, err := ps.all[i%len(ps.all)].call(c)

@@ -28,7 +28,7 @@ func becomesReady() []step {
 }
 
 func TestFleet(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"the first fleet takes effect at once until it has granted a lock", []step{
 			{&SetFleet{Fleet: fleetOf("typo:1")}, "done v2", ""},
 			{&SetFleet{Fleet: three, Version: 1}, "outdated v2", ""},
@@ -110,7 +110,7 @@ func TestTopologyIsNotReadyWhileTheFleetChanges(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"each range is above all earlier ones", append(becomesReady(), []step{
 			{assign("r1:1"), "done (0, 1] v4", ""},
 			{assign("r2:1"), "done (1, 2] v4", ""},
@@ -133,7 +133,7 @@ func TestRanges(t *testing.T) {
 }
 
 func TestReconcile(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"a fresh log has nothing to reconcile", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{mode("e", engine.Efficiency, 0), "done v2", ""},

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAttempts(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"an acquire applied twice has one outcome", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{write(ann, 1, "a"), "granted #1", ""},
@@ -59,7 +59,7 @@ func TestAttempts(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"an expiry of another generation has no effect", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{&Lead{}, "done g2", ""},
@@ -101,7 +101,7 @@ func TestSessions(t *testing.T) {
 }
 
 func TestBreak(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"breaks the grant with this token", []step{
 			{&Break{Resource: "a", Token: 1}, "not held", ""},
 			{read(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
@@ -119,7 +119,7 @@ func TestBreak(t *testing.T) {
 }
 
 func TestLockDelay(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"from a break until EndDelay", []step{
 			{write(ann, 1, "slow"), "granted #1", "ann/1 granted slow #1"},
 			{write(bob, 1, "slow"), "queued", "bob/1 queued slow"},
@@ -176,7 +176,7 @@ func TestLockDelay(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"tokens are global and outlive every lock", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{free(ann, 1), "done", "ann/1 released a #1"},

@@ -16,7 +16,7 @@ func now(c *SetPolicy) *SetPolicy {
 }
 
 func TestPolicies(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"a given version must be the current one", []step{
 			{mode("x", engine.Correctness, 7), "outdated v1", ""},
 			{mode("x", engine.Correctness, 1), "done v2", ""},
@@ -51,7 +51,7 @@ func TestPolicies(t *testing.T) {
 }
 
 func TestMovesToEfficiency(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"waiters are cancelled, holders drain", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
 			{write(bob, 1, "a1"), "queued", "bob/1 queued a1"},
@@ -128,7 +128,7 @@ func TestMovesToEfficiency(t *testing.T) {
 // Tokens of a lock grow across both modes: the Redis nodes accept only tokens above those that
 // the machine granted before, and the machine later grants tokens above those.
 func TestMovesKeepTokensGrowing(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"there and back", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{now(mode("a", engine.Efficiency, 0)), "done v2", "ann/1 broken a #1"},
@@ -174,7 +174,7 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 }
 
 func TestMovesUnderChangingPolicies(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"repeated, it is the same migration", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
 			{mode("a", engine.Efficiency, 0), "done v2", ""},

@@ -5,7 +5,7 @@ import (
 )
 
 func TestQueue(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"first come, first served, handed over in one command", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
 			{write(bob, 1, "a"), "queued", "bob/1 queued a"},
@@ -60,7 +60,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestSets(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"all or none", []step{
 			{write(ann, 1, "b"), "granted #1", "ann/1 granted b #1"},
 			{try(write(bob, 1, "a", "b", "c")), "held", ""},
@@ -90,7 +90,7 @@ func TestSets(t *testing.T) {
 }
 
 func TestPermits(t *testing.T) {
-	run(t, []story{
+	run(t, []scenario{
 		{"each permit has the lowest free slot", []step{
 			{permit(ann, 1, 3, "p"), "granted #1 @1", "ann/1 granted p #1 @1"},
 			{permit(ann, 2, 3, "p"), "granted #2 @2", "ann/2 granted p #2 @2"},

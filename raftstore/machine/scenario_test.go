@@ -20,7 +20,7 @@ type step struct {
 	events  string
 }
 
-type story struct {
+type scenario struct {
 	name  string
 	steps []step
 }
@@ -36,9 +36,9 @@ var (
 // run runs scenarios, each on a machine of the first generation with sessions of ann, bob and
 // eve. Locks with the prefix "slow" have a lock delay. After every command it checks the
 // invariants, and that a restored machine is the same.
-func run(t *testing.T, stories []story) {
+func run(t *testing.T, scenarios []scenario) {
 	t.Helper()
-	for _, s := range stories {
+	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			m := played(t, &Lead{}, &OpenSession{Session: ann, TTL: time.Second}, &OpenSession{Session: bob, TTL: time.Second},
 				&OpenSession{Session: eve, TTL: time.Second},
