@@ -119,8 +119,8 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 		}
 		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, lagText(m), fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term)
 	}
-	fmt.Fprintf(t, "\n%d locks, %d holders, %d waiters, %d sessions; last token %d; version %s\n",
-		newest.Locks, newest.Holders, newest.Waiters, newest.Sessions, newest.LastToken, newest.Version)
+	fmt.Fprintf(t, "\n%s, %s, %s, %s; last token %d; version %s\n", count(int(newest.Locks), "lock"), count(int(newest.Holders), "holder"),
+		count(int(newest.Waiters), "waiter"), count(int(newest.Sessions), "session"), newest.LastToken, newest.Version)
 }
 
 // lagText returns the lag of a member, or "" if it is not known.

@@ -42,7 +42,7 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	if len(lock.Holders)+len(lock.Waiters) == 0 {
 		return
 	}
-	row(t, "", "HOLDER", "TOKEN", "KIND", "SLOT", "EXPIRES IN", "SESSION")
+	row(t, "ROLE", "NAME", "TOKEN", "KIND", "SLOT", "EXPIRES IN", "SESSION")
 	for _, p := range lock.Holders {
 		row(t, "holder", p.Holder, p.Token, p.Kind, number(p.Slot), timeLeft(p), sessionText(p.SessionId))
 	}

@@ -9,6 +9,7 @@ import (
 
 // newRoot returns the root command with all commands in the order of the help.
 func newRoot() *cobra.Command {
+	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
 		Use:   "leased",
 		Short: "Leases with fencing tokens",

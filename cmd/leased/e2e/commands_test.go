@@ -103,9 +103,9 @@ func TestCommandsOnSingleMember(t *testing.T) {
 	_, api := single(t)
 	env := endpoint(api)
 	for want, args := range map[string][]string{
-		"nobody can take over":              {"cluster", "transfer"},
+		"there is no other voter":           {"cluster", "transfer"},
 		`there is no member "x"`:            {"cluster", "remove", "x"},
-		"is the only member that votes":     {"cluster", "remove", "one"},
+		"it is the only voter":              {"cluster", "remove", "one"},
 		"already belongs to a cluster of 1": {"cluster", "join", api},
 		"acquire needs resource":            {"acquire", ""},
 		"is for correctness mode":           {"policy", "set", "x*", "--mode=efficiency", "--lock-delay=1s"},

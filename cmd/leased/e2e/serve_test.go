@@ -163,7 +163,7 @@ func TestServeNotifiesSystemd(t *testing.T) {
 	require.Zero(t, p.code())
 }
 
-// A folder belongs to one member for ever.
+// A folder belongs to one member forever.
 func TestAFolderHasOneMember(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/one"
