@@ -8,7 +8,7 @@
 //
 // Production code in it: quorum.Attempt and package recovery. Nodes are those of package
 // redisnode. The Raft log is an atomic register with the rules of raftstore/machine.
-// Requests and answers may be delayed for ever, clients may use any topology that ever had
+// Requests and answers may be delayed forever, clients may use any topology that ever had
 // the lock in efficiency mode, messages of the keeper may arrive at any time, and a lock
 // may end at any time.
 //

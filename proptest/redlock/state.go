@@ -42,7 +42,7 @@ func small(t fencing.Token) token {
 	return token(jumps)*jump + token(rest)
 }
 
-// message is the state of a request. Request and answer may be delayed for ever.
+// message is the state of a request. Request and answer may be delayed forever.
 type message uint8
 
 const (

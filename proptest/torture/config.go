@@ -83,7 +83,7 @@ func (c *Config) validate() error {
 	case c.Workers < 2 || c.Workers > maxWorkers:
 		return fmt.Errorf("workers (%d) must be from 2 to %d: a single worker has no contention", c.Workers, maxWorkers)
 	case len(c.Member) == 0 || len(c.Worker) == 0 || c.Dir == "":
-		return errors.New("Member, Worker and Dir must be set")
+		return errors.New("member, worker and dir must be set")
 	}
 	return nil
 }

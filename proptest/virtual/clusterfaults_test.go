@@ -187,8 +187,8 @@ func (c *cluster) supervise(ctx context.Context) {
 // loopSnapshots is the number of snapshots per second that indicates a loop.
 const loopSnapshots = 50
 
-// replace replaces a node, like an operator. A node may receive the same snapshot for
-// ever: the engine keeps an entry of a former leader behind it and refuses the next one
+// replace replaces a node, like an operator. A node may receive the same snapshot forever,
+// because the library keeps an entry of a former leader behind it and refuses the next one
 // (hashicorp/raft 697).
 func (c *cluster) replace(ctx context.Context, m *member, fault string) {
 	select {
