@@ -2,6 +2,7 @@ package objectgate_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,6 +28,7 @@ var store = testserver.Shared{Start: func() (*testserver.Server, error) {
 }}
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.checks", "30") // a check makes many requests; the command line can override it
 	code := m.Run()
 	store.Stop()
 	os.Exit(code)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,6 +32,12 @@ func TestMain(m *testing.M) {
 	durable.Stop()
 	os.Exit(code)
 }
+
+// timeout and tick are for require.Eventually.
+const (
+	timeout = 2 * time.Minute
+	tick    = 5 * time.Millisecond
+)
 
 const putSQL = `INSERT INTO contents VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE SET value = excluded.value`
 
@@ -121,28 +128,26 @@ func TestBatchLocksTheMark(t *testing.T) {
 	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // otherwise a failed test would not end
 	_, err = blocker.Exec(t.Context(), `SELECT pg_advisory_xact_lock(42)`)
 	require.NoError(t, err)
-	waiting := func() (n int) {
-		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
-		return n
-	}
 	batch, newer := make(chan error, 1), make(chan error, 1)
+	requireWaiting := func(want int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			var waiting int
+			err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+			return err == nil && waiting == want || len(newer) > 0
+		}, timeout, tick)
+	}
 	go func() {
 		batch <- gate.Batch(t.Context(), "orders", 1, func(b *pgx.Batch) {
 			b.Queue(`SELECT pg_advisory_xact_lock(42)`)
 			b.Queue(putSQL, "orders", "old")
 		})
 	}()
-	for waiting() < 1 {
-	}
+	requireWaiting(1)
 	go func() { newer <- other.Enter(t.Context(), "orders", 2) }()
-	for waiting() < 2 {
-		select {
-		case err := <-newer:
-			require.FailNow(t, "the newer token did not wait for the batch", "%v", err)
-		default:
-		}
-	}
+	requireWaiting(2)
+	require.Empty(t, newer, "the newer token must wait for the batch")
 	require.NoError(t, blocker.Rollback(t.Context()))
 	require.NoError(t, <-batch)
 	require.NoError(t, <-newer)
@@ -198,9 +203,11 @@ func TestLostConnectionAtCommitIsUncertain(t *testing.T) {
 	go func() {
 		done <- gate.Do(ctx, "orders", 3, func(tx pgxgate.Tx) error { return put(ctx, tx, "orders", "maybe") })
 	}()
-	for waiting := 0; waiting == 0; {
-		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting))
-	}
+	require.Eventually(t, func() bool {
+		var waiting int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting)
+		return err == nil && waiting == 1
+	}, timeout, tick)
 	cancel()
 	err = <-done
 	require.ErrorIs(t, err, storagegate.ErrUncertain)
