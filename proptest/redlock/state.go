@@ -50,7 +50,7 @@ const (
 	sent              // in flight to the node
 	answered          // the answer is in flight
 	done              // answered, or the client gave up
-	abandoned         // in flight to the node; nobody waits for the answer
+	abandoned         // in flight to the node; the client gave up
 )
 
 // exchange is the communication of one attempt with one node, and the resulting vote.
