@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,7 +17,7 @@ var retiredRule = rule{
 }
 
 // retired maps words and phrases that must not come back to their replacement.
-// A word also stands for its plural in s. Only words without another use in
+// A word also covers its plural with s. Only words without another use in
 // this repository belong here.
 var retired = map[string]string{
 	"anew":      "again",
@@ -96,24 +95,37 @@ type word struct {
 	joined bool // only spaces and comment markers precede it
 }
 
-var (
-	letters   = regexp.MustCompile(`[A-Za-z]+`)
-	camelCase = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
-)
-
+// splitWords returns the words of a text. It scans bytes, because regular expressions
+// take seconds for the whole repository.
 func splitWords(text string) []word {
-	var words []word
-	line, end := 1, 0
-	for _, m := range letters.FindAllStringIndex(text, -1) {
-		gap := text[end:m[0]]
-		line, end = line+strings.Count(gap, "\n"), m[1]
-		joined := strings.Trim(gap, " \t\r\n/#*>_-") == ""
-		for _, part := range camelCase.FindAllString(text[m[0]:m[1]], -1) {
-			words = append(words, word{strings.ToLower(part), line, joined})
-			joined = true
+	words := make([]word, 0, len(text)/5)
+	line, joined := 1, true
+	for i := 0; i < len(text); {
+		if !isLetter(text[i]) {
+			if text[i] == '\n' {
+				line++
+			}
+			joined = joined && strings.IndexByte(" \t\r\n/#*>_-", text[i]) >= 0
+			i++
+			continue
 		}
+		end := i + 1
+		for end < len(text) && isLetter(text[end]) && !startsPart(text, end) {
+			end++
+		}
+		words = append(words, word{strings.ToLower(text[i:end]), line, joined})
+		i, joined = end, true
 	}
 	return words
+}
+
+func isUpper(c byte) bool  { return 'A' <= c && c <= 'Z' }
+func isLetter(c byte) bool { return isUpper(c) || 'a' <= c && c <= 'z' }
+
+// startsPart reports whether a part of an identifier starts at i: an upper case letter
+// after a lower case one, or before one, as in HTTPServer.
+func startsPart(text string, i int) bool {
+	return isUpper(text[i]) && (!isUpper(text[i-1]) || i+1 < len(text) && isLetter(text[i+1]) && !isUpper(text[i+1]))
 }
 
 // retiredUse is one use of a retired word or phrase.
@@ -130,8 +142,8 @@ func (u retiredUse) message() string {
 func findRetired(words []word) []retiredUse {
 	var uses []retiredUse
 	for i, w := range words {
-		for phrase, first := range retiredFirst {
-			if (w.text == first || w.text == phrase+"s") && startsWith(words[i:], strings.Fields(phrase)[1:]) {
+		for _, phrase := range retiredByFirst[w.text] {
+			if startsWith(words[i:], strings.Fields(phrase)[1:]) {
 				uses = append(uses, retiredUse{phrase, w.line})
 			}
 		}
@@ -152,13 +164,18 @@ func startsWith(words []word, rest []string) bool {
 	return true
 }
 
-// retiredFirst has the first word of each retired phrase.
-var retiredFirst = func() map[string]string {
-	first := map[string]string{}
+// retiredByFirst has the retired phrases by their first word. A single word is also
+// listed under its plural.
+var retiredByFirst = func() map[string][]string {
+	byFirst := map[string][]string{}
 	for phrase := range retired {
-		first[phrase], _, _ = strings.Cut(phrase, " ")
+		first, rest, _ := strings.Cut(phrase, " ")
+		byFirst[first] = append(byFirst[first], phrase)
+		if rest == "" {
+			byFirst[first+"s"] = append(byFirst[first+"s"], phrase)
+		}
 	}
-	return first
+	return byFirst
 }()
 
 var retiredSamples = []sample{
