@@ -19,8 +19,6 @@ const (
 )
 
 var (
-	// ErrClosed matches every *ClosedError.
-	ErrClosed = errors.New("resource is closed")
 	// ErrJournal means that the journal could not be written. The proxy then
 	// admits no more requests, because the content of the file is uncertain.
 	ErrJournal = errors.New("journal failed")
@@ -39,23 +37,20 @@ var (
 	errLocked     = errors.New("another program has the journal open")
 )
 
-// ClosedError is returned for a resource that is closed because of Flight.
-type ClosedError struct{ Flight Flight }
+// closedError is returned for a resource that is closed because of Flight.
+type closedError struct{ Flight Flight }
 
 // Error says why the resource is closed and what an operator can do.
-func (e *ClosedError) Error() string {
+func (e *closedError) Error() string {
 	f := e.Flight
 	return fmt.Sprintf("%q is closed: the service may still be processing %s %s with token %d, sent %s (%s); "+
 		"check the outcome in the service, make sure that the request has ended, then reopen the resource (leased gate proxy reopen)",
 		string(f.Resource), f.Method, f.Path, f.Token, f.Sent.Format("2006-01-02 15:04:05Z07:00"), f.Reason)
 }
 
-// Is makes errors.Is match ErrClosed.
-func (e *ClosedError) Is(target error) bool { return target == ErrClosed }
-
 // problem converts err for the client.
 func problem(err error) *httpgate.Problem {
-	var closed *ClosedError
+	var closed *closedError
 	switch {
 	case errors.As(err, &closed):
 		return &httpgate.Problem{Type: TypeClosed, Title: "Resource closed", Status: http.StatusServiceUnavailable,

@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -191,8 +190,4 @@ func TestInvalidConfigs(t *testing.T) {
 		_, err := proxy.Open(config)
 		require.Error(t, err, name)
 	}
-}
-
-func TestClosedErrorMatches(t *testing.T) {
-	require.True(t, errors.Is(&proxy.ClosedError{}, proxy.ErrClosed))
 }

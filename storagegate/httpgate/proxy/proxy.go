@@ -192,7 +192,7 @@ func (p *Proxy) admissible(resource fencing.Resource) error {
 		return notAdmitted(errStopping)
 	}
 	if f, ok := p.closed[resource]; ok {
-		return &ClosedError{f}
+		return &closedError{f}
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (p *Proxy) waitError(resource fencing.Resource, err error) error {
 	if f := p.inFlight[resource]; f != nil {
 		waiting := f.record
 		waiting.Reason = "no response yet"
-		return &ClosedError{waiting}
+		return &closedError{waiting}
 	}
 	return notAdmitted(err)
 }
