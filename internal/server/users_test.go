@@ -290,7 +290,7 @@ func TestClientTriesMembersThatKnowIt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, held.Release(testContext(t)))
 	require.NoError(t, locks.Close(testContext(t)))
-	nobody := newClient(t, endpoints, remote.WithSecret(secret.New()))
-	_, err = nobody.Inspect(context.Background(), "a") // no deadline: the call must not wait
+	unknown := newClient(t, endpoints, remote.WithSecret(secret.New()))
+	_, err = unknown.Inspect(context.Background(), "a") // no deadline: the call must not wait
 	require.ErrorIs(t, err, wire.ErrUnauthenticated)
 }

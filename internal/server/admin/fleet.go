@@ -90,7 +90,7 @@ func (s *Service) checkFleet(fleet engine.Fleet, force bool) error {
 }
 
 // tryFleet returns an error if no quorum of a fleet can be used. The present fleet
-// goes on serving then.
+// continues to serve then.
 func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 	backend, err := s.connect(ctx, fleet)
 	if err == nil {
