@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envDSN) != "" {
 		pausedChild() // does not return
 	}
+	_ = flag.Set("rapid.checks", "30") // the suite runs several times; the command line can override it
 	code := m.Run()
 	postgres.Stop()
 	mariadb.Stop()

@@ -3,6 +3,7 @@ package pgxgate_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envDSN) != "" {
 		pausedChild() // does not return
 	}
+	_ = flag.Set("rapid.checks", "30") // the suite runs several times; the command line can override it
 	code := m.Run()
 	postgres.Stop()
 	durable.Stop()
