@@ -47,11 +47,11 @@ func TestGateDDL(t *testing.T) {
 		require.Contains(t, out, "leased_guard", dialect)
 	}
 	for want, args := range map[string][]string{
-		"--dialect is required":            nil,
-		"use postgres, mysql or sqlite":    {"--dialect", "oracle"},
-		"must be given together":           {"--dialect", "sqlite", "--guard-table", "orders"},
-		"not a plain name of a table":      {"--dialect", "sqlite", "--guard-table", "or;ders", "--guard-column", "id"},
-		"unknown flag: --dialekt; see `le": {"--dialekt", "sqlite"},
+		"--dialect is required":               nil,
+		"use postgres, mysql or sqlite":       {"--dialect", "oracle"},
+		"must be given together":              {"--dialect", "sqlite", "--guard-table", "orders"},
+		"is not a valid table or column name": {"--dialect", "sqlite", "--guard-table", "or;ders", "--guard-column", "id"},
+		"unknown flag: --dialekt; see `le":    {"--dialekt", "sqlite"},
 	} {
 		code, out, stderr := runApart(t, append([]string{"gate", "ddl"}, args...)...)
 		require.Equal(t, 2, code, want)
