@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -23,6 +24,7 @@ type attempt struct {
 	call    scripts.Attempt
 	renewed engine.Instant // when it was granted or last renewed; guarded by grants
 
+	canceled atomic.Bool   // requests that were not sent need not be
 	decided  chan struct{} // closed with the decision
 	complete chan struct{} // closed when every node has answered the acquire, or failed
 
@@ -50,7 +52,7 @@ func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt 
 // where the lock is held; both are empty for an attempt that does not wait.
 func (a *attempt) send(waiter, ticket string) {
 	r := a.call.Acquire(waiter, ticket)
-	r.Answer = a.answered
+	r.Answer, r.Canceled = a.answered, &a.canceled
 	a.backend.sendAll(r)
 }
 
@@ -101,6 +103,7 @@ func (a *attempt) act(raises []quorum.Raise) {
 	for _, raise := range raises {
 		r := a.call.Raise(raise.Token)
 		r.Answer = func(node int, got redisconn.Reply) { a.raised(node, raise.Token, got) }
+		r.Canceled = &a.canceled
 		a.backend.nodes[raise.Node].Send(r)
 	}
 }

@@ -81,6 +81,7 @@ func (a *attempt) end() (accepted, unanswered uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
+	a.canceled.Store(true)
 	return a.accepted, a.unanswered
 }
 

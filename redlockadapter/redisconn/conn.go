@@ -130,9 +130,13 @@ func (c *Conn) Flush() {
 		return
 	}
 	buffer := buffers.Get().(*[]byte)
-	s, commands := c.socket, c.nextBatch((*buffer)[:0])
+	s := c.socket
+	commands, dropped := c.nextBatch((*buffer)[:0])
 	c.mu.Unlock()
-	s.write(commands)
+	c.drop(dropped)
+	if len(commands) > 0 {
+		s.write(commands)
+	}
 	*buffer = commands
 	buffers.Put(buffer)
 }
@@ -143,22 +147,34 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // outstanding reports whether a batch waits for replies. The caller holds mu.
 func (c *Conn) outstanding() bool { return c.answered < len(c.batch) }
 
-// nextBatch makes the queued requests the batch, encodes them into b, and starts the
-// timeout. The caller holds mu; no batch is outstanding.
-func (c *Conn) nextBatch(b []byte) []byte {
-	c.batch, c.answered = append(c.batch[:0], c.queued...), 0
+// nextBatch makes the queued requests the batch, except for canceled ones, encodes them
+// into b, and starts the timeout. The caller holds mu; no batch is outstanding.
+func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []*Request) {
+	c.batch, c.answered = c.batch[:0], 0
+	for _, r := range c.queued {
+		if r.Canceled != nil && r.Canceled.Load() {
+			dropped = append(dropped, r)
+			continue
+		}
+		b = r.encode(b, c.socket, false)
+		c.batch = append(c.batch, r)
+	}
 	clear(c.queued)
 	c.queued = c.queued[:0]
-	for _, r := range c.batch {
-		b = r.encode(b, c.socket, false)
-	}
 	if len(c.batch) > 0 {
 		c.progress, c.seen = c.config.Clock.Now(), 0
 		if c.timer == nil {
 			c.timer = time.AfterFunc(c.config.Timeout, c.checkTimeout)
 		}
 	}
-	return b
+	return b, dropped
+}
+
+// drop answers canceled requests.
+func (c *Conn) drop(canceled []*Request) {
+	for _, r := range canceled {
+		r.Answer(c.config.Index, Reply{Err: ErrCanceled})
+	}
 }
 
 // checkTimeout closes the socket of a server that does not reply. A large batch, such

@@ -12,6 +12,8 @@ var (
 	ErrSetup = errors.New("unusable Redis node")
 	// ErrDown reports a server that cannot be reached, or a connection that broke.
 	ErrDown = errors.New("node is unreachable")
+	// ErrCanceled reports a request that was canceled before it was sent.
+	ErrCanceled = errors.New("request was canceled before it was sent")
 	// ErrClosed reports a request on a closed Conn.
 	ErrClosed = errors.New("backend is closed")
 	// ErrProtocol reports a reply that cannot be understood.

@@ -86,12 +86,14 @@ func (c *Conn) serve() {
 	for {
 		c.mu.Lock()
 		if !c.outstanding() {
-			buffer = c.nextBatch(buffer[:0])
+			var dropped []*Request
+			buffer, dropped = c.nextBatch(buffer[:0])
 			finished := c.closed && len(c.batch) == 0
 			if finished {
 				c.socket = nil
 			}
 			c.mu.Unlock()
+			c.drop(dropped)
 			if finished {
 				s.close()
 				return

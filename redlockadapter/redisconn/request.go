@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"strconv"
+	"sync/atomic"
 )
 
 // Script is a Lua script. A server knows it by the hash of its text.
@@ -34,6 +35,9 @@ type Request struct {
 	// Answer is called exactly once for each connection that the request is sent on,
 	// with the connection's Config.Index. It must not block.
 	Answer func(index int, r Reply)
+	// Canceled, if not nil and true, drops the request where it was not sent yet: slow
+	// servers are spared attempts that have already ended.
+	Canceled *atomic.Bool
 }
 
 // NewRequest returns a call of a script on keys of the server's life.
