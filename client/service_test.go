@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"log/slog"
 	"net"
@@ -38,7 +39,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // mostly wait for servers and for leases to end.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
@@ -199,7 +200,14 @@ func (s *service) dial(options ...client.Option) (*lease.Client, *lines) {
 	s.Helper()
 	log := &lines{}
 	c := s.open(append([]client.Option{client.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}, options...)...)
-	s.Cleanup(func() { require.NoError(s, c.Close(bounded(s))) })
+	s.Cleanup(func() {
+		err := c.Close(bounded(s))
+		if errors.Is(err, lease.ErrUncertain) || errors.Is(err, lease.ErrUnavailable) {
+			s.Logf("close: %v", err) // a loaded machine may not confirm it within the limit of Close
+			return
+		}
+		require.NoError(s, err)
+	})
 	return c, log
 }
 
