@@ -15,6 +15,9 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue && os.Getenv("RAPID_STEPS") == "" {
 		flag.Set("rapid.steps", "40")
 	}
+	if f := flag.Lookup("rapid.checks"); raced && f.Value.String() == f.DefValue && os.Getenv("RAPID_CHECKS") == "" {
+		flag.Set("rapid.checks", "40") // too few to require every case
+	}
 	os.Exit(m.Run())
 }
 
