@@ -185,7 +185,7 @@ func askNodes(ctx context.Context, config redlockadapter.Config) ([]recovery.Rep
 	for _, n := range backend.NodeStatuses(ctx) {
 		reports = append(reports, n.Report)
 		if live := n.Report.Live; live != nil && live.Ceiling < fencing.MaxToken {
-			refused = errors.Join(refused, fmt.Errorf("Redis node %s belongs to a service, which initializes it automatically; omit --redis", n.Addr))
+			refused = errors.Join(refused, fmt.Errorf("node %s belongs to a service, which initializes it automatically; omit --redis", n.Addr))
 		}
 	}
 	return reports, refused
