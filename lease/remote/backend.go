@@ -21,8 +21,7 @@ const DefaultTimeout = 5 * time.Second
 // service. Efficiency returns the one for locks in efficiency mode. All methods may
 // be called concurrently. Close it when done.
 type Backend struct {
-	settings
-	leader     *connector
+	*connector // to the leader
 	topology   *topologyWatch
 	efficiency *Efficiency
 }
@@ -43,15 +42,15 @@ var (
 )
 
 // Option configures a Backend.
-type Option func(*Backend) error
+type Option func(*settings) error
 
 // WithTLS encrypts the connections. The configuration is used unchanged.
 func WithTLS(config *tls.Config) Option {
-	return func(b *Backend) error {
+	return func(s *settings) error {
 		if config == nil {
 			return fmt.Errorf("%w: the TLS configuration is nil", engine.ErrInvalid)
 		}
-		b.tls = config
+		s.tls = config
 		return nil
 	}
 }
@@ -59,30 +58,30 @@ func WithTLS(config *tls.Config) Option {
 // WithSecret authenticates each call with a secret from `leased user add`. The
 // secret is sent only over TLS or to a loopback address.
 func WithSecret(text string) Option {
-	return func(b *Backend) error {
+	return func(s *settings) error {
 		if err := secret.Check(text); err != nil {
 			return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
-		b.secret = text
+		s.secret = text
 		return nil
 	}
 }
 
 // WithTimeout replaces DefaultTimeout.
 func WithTimeout(d time.Duration) Option {
-	return func(b *Backend) error {
+	return func(s *settings) error {
 		if d <= 0 {
 			return fmt.Errorf("%w: timeout (%v) must be above 0", engine.ErrInvalid, d)
 		}
-		b.timeout = d
+		s.timeout = d
 		return nil
 	}
 }
 
 // WithDialOptions adds gRPC options to every connection.
 func WithDialOptions(options ...grpc.DialOption) Option {
-	return func(b *Backend) error {
-		b.dial = append(b.dial, options...)
+	return func(s *settings) error {
+		s.dial = append(s.dial, options...)
 		return nil
 	}
 }
@@ -94,28 +93,26 @@ func New(endpoints []string, options ...Option) (*Backend, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("%w: there are no endpoints; give the address of a member, such as \"127.0.0.1:7420\"", engine.ErrInvalid)
 	}
-	b := &Backend{settings: settings{endpoints: slices.Clone(endpoints), timeout: DefaultTimeout, clock: engine.MonotonicClock()}}
+	s := &settings{endpoints: slices.Clone(endpoints), timeout: DefaultTimeout, clock: engine.MonotonicClock()}
 	for _, option := range options {
-		if err := option(b); err != nil {
+		if err := option(s); err != nil {
 			return nil, err
 		}
 	}
 	for _, address := range endpoints {
-		if err := secret.CheckAddress(address, b.tls, b.secret); err != nil {
+		if err := secret.CheckAddress(address, s.tls, s.secret); err != nil {
 			return nil, fmt.Errorf("%w: %w", engine.ErrInvalid, err)
 		}
 	}
-	b.leader = newConnector(&b.settings, 0)
-	b.efficiency = &Efficiency{settings: &b.settings, members: newConnector(&b.settings, rand.N(len(endpoints)))}
-	b.topology = newTopologyWatch(&b.settings)
-	return b, nil
+	return &Backend{connector: newConnector(s, 0), topology: newTopologyWatch(s),
+		efficiency: &Efficiency{newConnector(s, rand.N(len(endpoints)))}}, nil
 }
 
 // Close closes the connections. Sessions that were not closed end with their TTL.
 func (b *Backend) Close() error {
 	b.topology.close()
-	b.leader.close()
-	b.efficiency.members.close()
+	b.connector.close()
+	b.efficiency.close()
 	return nil
 }
 

@@ -11,22 +11,7 @@ import (
 )
 
 // Inspect returns the holders and waiters of a lock.
-func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
-	return b.leader.inspect(ctx, resource)
-}
-
-// Break ends the lease with this token.
-func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return b.leader.breakLease(ctx, resource, token)
-}
-
-// Watch calls changed with the status of a lock, and again after each change, until
-// ctx or the connection ends.
-func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
-	return b.leader.watch(ctx, resource, changed)
-}
-
-func (c *connector) inspect(ctx context.Context, resource fencing.Resource) (status engine.Status, err error) {
+func (c *connector) Inspect(ctx context.Context, resource fencing.Resource) (status engine.Status, err error) {
 	err = c.do(ctx, func(conn *connection) error {
 		status, err = conn.inspect(ctx, resource)
 		return err
@@ -34,7 +19,8 @@ func (c *connector) inspect(ctx context.Context, resource fencing.Resource) (sta
 	return status, err
 }
 
-func (c *connector) breakLease(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
+// Break ends the lease with this token.
+func (c *connector) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	return c.do(ctx, func(conn *connection) error {
 		return conn.unary(ctx, func(ctx context.Context) error {
 			_, err := conn.leases.Break(ctx, &pb.BreakRequest{Resource: string(resource), Token: uint64(token)})
@@ -43,9 +29,10 @@ func (c *connector) breakLease(ctx context.Context, resource fencing.Resource, t
 	})
 }
 
-// watch inspects the lock after each event. Events that arrive during an Inspect
-// share the next one.
-func (c *connector) watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
+// Watch calls changed with the status of a lock, and again after each change, until
+// ctx or the connection ends. It inspects the lock after each event. Events that
+// arrive during an Inspect share the next one.
+func (c *connector) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
 	err := c.do(ctx, func(conn *connection) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -23,8 +23,7 @@ const maxRenewals = 256
 // carries the lease, so another member can continue. All methods may be called
 // concurrently.
 type Efficiency struct {
-	settings *settings
-	members  *connector
+	*connector // to any member
 }
 
 var (
@@ -40,30 +39,14 @@ func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (eng
 	return perlease.NewSession(e, config), nil
 }
 
-// Inspect returns the holders and waiters of a lock.
-func (e *Efficiency) Inspect(ctx context.Context, resource fencing.Resource) (engine.Status, error) {
-	return e.members.inspect(ctx, resource)
-}
-
-// Break ends the lease with this token.
-func (e *Efficiency) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	return e.members.breakLease(ctx, resource, token)
-}
-
-// Watch calls changed with the status of a lock, and again after each change, until
-// ctx or the connection ends.
-func (e *Efficiency) Watch(ctx context.Context, resource fencing.Resource, changed func(engine.Status)) error {
-	return e.members.watch(ctx, resource, changed)
-}
-
-// do makes a call at a member. One that cannot serve is not used for the next call:
+// send sends an operation to a member. One that cannot serve is not used for the next call:
 // the Redis nodes may be unreachable for it alone.
-func (e *Efficiency) do(ctx context.Context, op *pb.Operation, p *pending, limit time.Duration) (answer *pb.Answer, err error) {
-	err = e.members.do(ctx, func(c *connection) error {
+func (e *Efficiency) send(ctx context.Context, op *pb.Operation, p *pending, limit time.Duration) (answer *pb.Answer, err error) {
+	err = e.connector.do(ctx, func(c *connection) error {
 		answer, err = c.do(ctx, op, p, limit)
 		var migrating *engine.MigratingError
 		if wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
-			e.members.moveOn(c)
+			e.moveOn(c)
 		}
 		return err
 	})
@@ -83,7 +66,7 @@ func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl 
 	if request.Wait {
 		limit = 0
 	}
-	answer, err := e.do(ctx, &pb.Operation{Session: session[:], Call: &pb.Operation_Acquire{Acquire: message}}, p, limit)
+	answer, err := e.send(ctx, &pb.Operation{Session: session[:], Call: &pb.Operation_Acquire{Acquire: message}}, p, limit)
 	if err != nil {
 		return engine.Held{}, err
 	}
@@ -122,7 +105,7 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 	}
 	session := leases[0].Session
 	op := &pb.Operation{Session: session[:], Call: &pb.Operation_Renew{Renew: message}}
-	answer, err := e.do(ctx, op, &pending{urgent: true}, e.settings.timeout)
+	answer, err := e.send(ctx, op, &pending{urgent: true}, e.settings.timeout)
 	if err != nil {
 		if errors.Is(err, engine.ErrLost) { // the error is not about one of the leases
 			err = fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())
@@ -151,7 +134,7 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 func (e *Efficiency) Release(ctx context.Context, held engine.Held) error {
 	op := &pb.Operation{Session: held.Session[:], Call: &pb.Operation_Release{
 		Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
-	_, err := e.do(ctx, op, &pending{}, e.settings.timeout)
+	_, err := e.send(ctx, op, &pending{}, e.settings.timeout)
 	if errors.Is(err, engine.ErrLost) {
 		return nil
 	}

@@ -42,11 +42,11 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 		config.Clock = engine.SystemClock()
 	}
 	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{}, sent: config.Clock.Now()}
-	err := b.leader.do(ctx, func(c *connection) error {
+	err := b.do(ctx, func(c *connection) error {
 		s.register(c)
 		op := s.operation()
 		op.Call = &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}
-		if _, err := c.do(ctx, op, &pending{}, b.timeout); err != nil {
+		if _, err := c.do(ctx, op, &pending{}, b.settings.timeout); err != nil {
 			s.unregister(c)
 			return err
 		}
@@ -85,11 +85,11 @@ func (s *session) unregister(c *connection) {
 // do sends an operation to the leader, on a connection on which the session is
 // attached.
 func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.Operation)) (answer *pb.Answer, err error) {
-	limit := s.backend.timeout
+	limit := s.backend.settings.timeout
 	if waits {
 		limit = 0
 	}
-	err = s.backend.leader.do(ctx, func(c *connection) error {
+	err = s.backend.do(ctx, func(c *connection) error {
 		if err := s.attach(ctx, c); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *session) attach(ctx context.Context, c *connection) error {
 	s.register(c)
 	op := s.operation()
 	op.Call = &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}
-	answer, err := c.do(ctx, op, &pending{}, s.backend.timeout)
+	answer, err := c.do(ctx, op, &pending{}, s.backend.settings.timeout)
 	if err != nil {
 		s.unregister(c)
 		return err

@@ -92,14 +92,14 @@ func (b *Backend) AwaitTopology(ctx context.Context) error {
 			return fmt.Errorf("%w: read the policies: %w", engine.ErrInvalid, err)
 		}
 		if late == nil {
-			timer := time.NewTimer(b.timeout)
+			timer := time.NewTimer(b.settings.timeout)
 			defer timer.Stop()
 			late = timer.C
 		}
 		select {
 		case <-changed:
 		case <-late:
-			return fmt.Errorf("%w: none of %v sent its policies within %v", wire.ErrUnreachable, b.endpoints, b.timeout)
+			return fmt.Errorf("%w: none of %v sent its policies within %v", wire.ErrUnreachable, b.settings.endpoints, b.settings.timeout)
 		case <-b.topology.ctx.Done():
 			return errClosed
 		case <-ctx.Done():

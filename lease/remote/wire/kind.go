@@ -11,28 +11,12 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// The codes of an Error.
+// The codes of an Error that Go code compares with; kinds has all codes.
 const (
-	CodeHeld            = "held"
-	CodeLost            = "lost"
-	CodeNotHeld         = "not-held"
-	CodeExpired         = "expired"
-	CodeTaken           = "taken"
-	CodeReleased        = "released"
-	CodeUnavailable     = "unavailable"
-	CodeUnreachable     = "unreachable"
-	CodeNotLeader       = "not-leader"
-	CodeUncertain       = "uncertain"
-	CodeModeMismatch    = "mode-mismatch"
-	CodeUnsupported     = "unsupported"
-	CodeInvalid         = "invalid"
-	CodeInvalidResource = "invalid-resource"
-	CodeOutdated        = "outdated"
-	CodeBehind          = "behind"
-	CodeCanceled        = "canceled"
-	CodeDeadline        = "deadline"
-	CodeUnauthenticated = "unauthenticated"
-	CodeInternal        = "internal"
+	CodeUnavailable  = "unavailable"
+	CodeNotLeader    = "not-leader"
+	CodeModeMismatch = "mode-mismatch"
+	CodeInternal     = "internal"
 )
 
 // The exit codes of the commands. Except for the first two they are high, so that they
@@ -91,43 +75,43 @@ type Kind struct {
 // that may have taken effect is uncertain whatever else it is, and special cases
 // come before the general one.
 var kinds = []Kind{
-	{CodeUncertain, engine.ErrUncertain, codes.Unknown, http.StatusGatewayTimeout, ExitUncertain,
+	{"uncertain", engine.ErrUncertain, codes.Unknown, http.StatusGatewayTimeout, ExitUncertain,
 		"it may or may not have happened: inspect the lock, or repeat the same request (same session and nonce) to find out"},
-	{CodeUnauthenticated, ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
+	{"unauthenticated", ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
 		"authenticate with a secret from `leased user add`: the header \"Authorization: Bearer SECRET\", or for commands --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
 	{CodeModeMismatch, engine.ErrModeMismatch, codes.FailedPrecondition, http.StatusConflict, ExitRefused,
 		"request no mode to take the lock in the mode that it has, or change its policy with `leased policy set`"},
-	{CodeHeld, engine.ErrHeld, codes.FailedPrecondition, http.StatusConflict, ExitHeld,
+	{"held", engine.ErrHeld, codes.FailedPrecondition, http.StatusConflict, ExitHeld,
 		"wait for the lock, or try again later; inspect the lock to see its holder"},
-	{CodeNotHeld, engine.ErrNotHeld, codes.NotFound, http.StatusNotFound, ExitLost,
+	{"not-held", engine.ErrNotHeld, codes.NotFound, http.StatusNotFound, ExitLost,
 		"if the lease was yours, stop writing and acquire again for a new token"},
-	{CodeExpired, engine.ErrExpired, codes.NotFound, http.StatusGone, ExitLost,
+	{"expired", engine.ErrExpired, codes.NotFound, http.StatusGone, ExitLost,
 		"stop writing; acquire again for a new token, and renew it before its TTL passes"},
-	{CodeTaken, engine.ErrTaken, codes.NotFound, http.StatusGone, ExitLost,
+	{"taken", engine.ErrTaken, codes.NotFound, http.StatusGone, ExitLost,
 		"stop writing; acquire again for a new token"},
-	{CodeLost, engine.ErrLost, codes.NotFound, http.StatusGone, ExitLost,
+	{"lost", engine.ErrLost, codes.NotFound, http.StatusGone, ExitLost,
 		"stop writing; acquire again for a new token"},
-	{CodeReleased, engine.ErrReleased, codes.NotFound, http.StatusGone, ExitLost,
+	{"released", engine.ErrReleased, codes.NotFound, http.StatusGone, ExitLost,
 		"the holder released the lease: acquire again for a new token"},
-	{CodeUnsupported, engine.ErrUnsupported, codes.Unimplemented, http.StatusNotImplemented, ExitRefused,
+	{"unsupported", engine.ErrUnsupported, codes.Unimplemented, http.StatusNotImplemented, ExitRefused,
 		"use a lock in correctness mode, or migrate this one with `leased policy set PREFIX --mode correctness`"},
-	{CodeInvalidResource, fencing.ErrInvalidResource, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,
+	{"invalid-resource", fencing.ErrInvalidResource, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,
 		"use a name that follows the rule in the message"},
-	{CodeInvalid, engine.ErrInvalid, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,
+	{"invalid", engine.ErrInvalid, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,
 		"correct the request as the message says"},
-	{CodeOutdated, ErrOutdated, codes.Aborted, http.StatusConflict, ExitError,
+	{"outdated", ErrOutdated, codes.Aborted, http.StatusConflict, ExitError,
 		"read the policies again and repeat the change with their version"},
-	{CodeBehind, ErrBehind, codes.FailedPrecondition, http.StatusConflict, ExitError,
+	{"behind", ErrBehind, codes.FailedPrecondition, http.StatusConflict, ExitError,
 		"try again when the member has caught up"},
 	{CodeNotLeader, ErrNotLeader, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
 		"send the request to the leader; if none is known, try again in a moment"},
-	{CodeUnreachable, ErrUnreachable, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
+	{"unreachable", ErrUnreachable, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
 		"check that the service runs and that the address is right; `leased dev` starts one, and commands take the address from --endpoint or LEASED_ENDPOINT"},
 	{CodeUnavailable, engine.ErrUnavailable, codes.Unavailable, http.StatusServiceUnavailable, ExitUnavailable,
 		"nothing has happened: try again in a moment"},
-	{CodeCanceled, context.Canceled, codes.Canceled, http.StatusInternalServerError, ExitError,
+	{"canceled", context.Canceled, codes.Canceled, http.StatusInternalServerError, ExitError,
 		"the caller canceled the request"},
-	{CodeDeadline, context.DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, ExitError,
+	{"deadline", context.DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, ExitError,
 		"allow more time for the request"},
 	// The last row is the kind of every error that matches none of the sentinels.
 	// The contract of engine.Backend makes such an error uncertain.
