@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 const (
@@ -39,7 +40,7 @@ func (c *config) options(address string) *redis.Options {
 		if err != nil {
 			return nil, err
 		}
-		if _, encrypted := conn.(*tls.Conn); encrypted || isLocal(conn.RemoteAddr()) {
+		if _, encrypted := conn.(*tls.Conn); encrypted || secret.CheckConn(conn) == nil {
 			return conn, nil
 		}
 		_ = conn.Close()
@@ -105,16 +106,6 @@ func (c *config) checkClearText(fleet engine.Fleet) error {
 		}
 	}
 	return nil
-}
-
-func isLocal(address net.Addr) bool {
-	switch a := address.(type) {
-	case *net.TCPAddr:
-		return a.IP.IsLoopback()
-	case *net.UnixAddr:
-		return true
-	}
-	return false
 }
 
 func clearTextError(address string) error {

@@ -67,7 +67,7 @@ func (s *session) renewable() *serviceSession {
 	if busy {
 		return part
 	}
-	s.background(func(ctx context.Context) { _ = part.Close(ctx) }) // otherwise it ends with its TTL
+	s.efficiency.Background(closeTimeout, func(ctx context.Context) { _ = part.Close(ctx) }) // otherwise it ends with its TTL
 	return nil
 }
 
@@ -90,7 +90,6 @@ func (s *session) Close(ctx context.Context) error {
 	delete(s.router.sessions, s)
 	s.router.mu.Unlock()
 	s.mu.Lock()
-	s.closed = true
 	part := s.correctness
 	s.mu.Unlock()
 	var wg sync.WaitGroup
@@ -105,6 +104,5 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	err := s.efficiency.Close(ctx)
 	wg.Wait()
-	s.work.Wait()
 	return errors.Join(err, serviceErr)
 }

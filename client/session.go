@@ -16,12 +16,10 @@ type session struct {
 	router     *router
 	config     engine.SessionConfig
 	efficiency *perlease.Session
-	work       sync.WaitGroup
 
 	opening chan struct{} // a mutex: held while a session of the service is being opened
 
 	mu          sync.Mutex
-	closed      bool
 	correctness *serviceSession                 // nil until the first lock in correctness mode
 	attempts    map[engine.Nonce]serviceAttempt // attempts that may be held in correctness mode
 }
@@ -227,25 +225,8 @@ func (s *session) leaveCorrectness(nonce engine.Nonce) {
 	}
 	s.mu.Unlock()
 	if known {
-		s.background(func(ctx context.Context) { _ = at.session.Release(ctx, at.nonce) }) // otherwise it ends with the session
+		s.efficiency.Background(closeTimeout, func(ctx context.Context) { _ = at.session.Release(ctx, at.nonce) }) // otherwise it ends with the session
 	}
-}
-
-// background runs f with a time limit. Close waits for it.
-func (s *session) background(f func(context.Context)) {
-	limited := func() {
-		ctx, cancel := context.WithTimeout(s.router.ctx, closeTimeout)
-		defer cancel()
-		f(ctx)
-	}
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		limited()
-		return
-	}
-	s.work.Go(limited)
-	s.mu.Unlock()
 }
 
 // Release ends the attempt in both modes.

@@ -18,7 +18,7 @@ const maxRelease = 5 * time.Second
 type Session struct {
 	engine Engine
 	config engine.SessionConfig
-	work   sync.WaitGroup // releases in the background
+	work   sync.WaitGroup // of Background
 
 	mu       sync.Mutex
 	closed   bool
@@ -165,21 +165,26 @@ func endedError(nonce engine.Nonce) error {
 	return fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, nonce)
 }
 
-// releaseLater releases a lease in the background. If the session is closed it does
-// not return before: Close no longer waits for it.
+// releaseLater releases a lease in the background.
 func (s *Session) releaseLater(held engine.Held) {
-	release := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), min(maxRelease, held.TTL))
+	s.Background(min(maxRelease, held.TTL), func(ctx context.Context) { _ = s.engine.Release(ctx, held) }) // otherwise it ends with its TTL
+}
+
+// Background runs f with a time limit, and Close waits for it. If the session is
+// closed already, Background returns after f.
+func (s *Session) Background(limit time.Duration, f func(context.Context)) {
+	limited := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		_ = s.engine.Release(ctx, held) // otherwise it ends with its TTL
+		f(ctx)
 	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		release()
+		limited()
 		return
 	}
-	s.work.Go(release)
+	s.work.Go(limited)
 	s.mu.Unlock()
 }
 
