@@ -17,7 +17,7 @@ import (
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
-// restart starts a node of the cluster again, where it was.
+// restart starts a node of the cluster again, with its configuration and folder.
 func (c *cluster) restart(i int) *Node {
 	c.t.Helper()
 	if old, ok := c.configs[i].Transport.(*raft.InmemTransport); ok { // it buffers requests that a stopped node must not receive
@@ -29,9 +29,9 @@ func (c *cluster) restart(i int) *Node {
 	return c.nodes[i]
 }
 
-// emptiedVoter is a cluster in which a grant is known to two of three nodes,
-// one of which has lost its folder, while the other does not run. The emptied
-// one and the third could elect a leader without that entry.
+// emptiedVoter starts a cluster of three nodes and acquires a lock that only two of
+// them have in their log. One of the two is then emptied, the other is stopped. The
+// emptied node and the third one could elect a leader without that entry.
 func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, emptied int, s engine.Session, grant engine.Grant) {
 	c = startDisk(t, 3, kind)
 	s = openSession(t, c.backend(), time.Hour)
@@ -49,23 +49,23 @@ func emptiedVoter(t *testing.T, kind logstore.Kind) (c *cluster, knows, behind, 
 	return c, knows, behind, emptied, s, grant
 }
 
-func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
+func TestEmptiedVoterDoesNotVote(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind logstore.Kind) {
 		c, knows, behind, emptied, s, first := emptiedVoter(t, kind)
 		ctx := testContext(t)
-		eventually(t, "its vote is asked for", func() bool {
+		eventually(t, "a vote request reaches the emptied node", func() bool {
 			return c.nodes[emptied].admission.refused.Load() >= 3 || c.nodes[behind].Leads() || c.nodes[emptied].Leads()
 		})
-		if c.nodes[behind].Leads() || c.nodes[emptied].Leads() { // what would come of it
+		if c.nodes[behind].Leads() || c.nodes[emptied].Leads() { // show the consequence
 			s, err := c.backend().Open(ctx, s.(*Session).config)
 			require.NoError(t, err)
 			grant, err := s.Acquire(ctx, lockRequest(2, "a"))
-			require.Failf(t, "a leader was elected that does not know a committed entry", "token %d, then %d (%v)", first.Token, grant.Token, err)
+			require.Failf(t, "the elected leader lacks a committed entry", "token %d, then %d (%v)", first.Token, grant.Token, err)
 		}
 
 		c.restart(knows)
 		leader := c.leader()
-		require.Equal(t, c.nodes[knows].ID(), leader.ID(), "only it has the entry")
+		require.Equal(t, c.nodes[knows].ID(), leader.ID(), "only this node has the entry")
 		again, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(1, "a"))
 		require.NoError(t, err)
 		require.Equal(t, first.Token, again.Token)
@@ -82,7 +82,7 @@ func TestAnEmptiedVoterDoesNotVote(t *testing.T) {
 	})
 }
 
-// With its folder a node may stop, move and join again as it likes.
+// A node that keeps its folder can restart at another address and join again.
 func TestVoterWithStateKeepsItsVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startDisk(t, 3, DefaultLogStore)
@@ -100,9 +100,9 @@ func TestVoterWithStateKeepsItsVote(t *testing.T) {
 	})
 }
 
-// What an emptied voter would acknowledge could be overruled by a leader that
-// it has voted for and forgotten.
-func TestAnEmptiedVoterAcknowledgesNothing(t *testing.T) {
+// An emptied voter may have voted for a later leader. An entry that it acknowledges
+// could be overwritten by that leader.
+func TestEmptiedVoterAcknowledgesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		s := openSession(t, c.backend(), time.Hour)
@@ -121,8 +121,8 @@ func TestAnEmptiedVoterAcknowledgesNothing(t *testing.T) {
 	})
 }
 
-// A node that began a cluster of its own on an emptied folder is not part of
-// the one that still counts it.
+// A node that bootstrapped a new cluster in an emptied folder ignores the old cluster,
+// which still has it as a member.
 func TestBootstrappedNodeDoesNotFollowItsOldCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
@@ -139,12 +139,12 @@ func TestBootstrappedNodeDoesNotFollowItsOldCluster(t *testing.T) {
 		require.NoError(t, restarted.Close())
 		again := c.restart(i)
 		pass(time.Minute)
-		require.Positive(t, again.admission.refused.Load(), "nor after a restart")
+		require.Positive(t, again.admission.refused.Load(), "it refuses after a restart too")
 		require.Len(t, again.Members(), 1)
 	})
 }
 
-func TestAFolderWithoutItsVotesIsRefused(t *testing.T) {
+func TestDataFolderWithoutVotesIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startDisk(t, 1, logstore.WAL)
 		_, err := c.nodes[0].SaveSnapshot(testContext(t), io.Discard)
@@ -157,7 +157,7 @@ func TestAFolderWithoutItsVotesIsRefused(t *testing.T) {
 	})
 }
 
-func TestAnEmptiedProcessDoesNotVote(t *testing.T) {
+func TestEmptiedProcessDoesNotVote(t *testing.T) {
 	t.Parallel()
 	ps := startProcesses(t, 3, DefaultLogStore)
 	id := engine.NewSessionID()
@@ -177,17 +177,17 @@ func TestAnEmptiedProcessDoesNotVote(t *testing.T) {
 	emptied.start()
 	behind.start()
 	_, err = emptied.call(call{Op: "join", Control: behind.control})
-	require.Error(t, err, "there is no leader that could let it in")
-	eventually(t, "its vote is asked for", func() bool {
+	require.Error(t, err, "without a leader it cannot join")
+	eventually(t, "a vote request reaches the emptied node", func() bool {
 		a, err := emptied.call(call{Op: "status"})
 		require.NoError(t, err)
 		require.Zero(t, a.Status.LastIndex)
 		b, err := behind.call(call{Op: "status"})
 		require.NoError(t, err)
-		require.NotEqual(t, "leader", b.Status.State, "it was voted for by one who has forgotten everything")
+		require.NotEqual(t, "leader", b.Status.State, "it was elected by the emptied node")
 		said, err := os.ReadFile(filepath.Join(emptied.spec.Dir, "stderr"))
 		require.NoError(t, err)
-		return len(said) > 0 // it says that its vote was asked for
+		return len(said) > 0 // it logs the refused vote request
 	})
 
 	leader.start()

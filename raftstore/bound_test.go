@@ -12,7 +12,7 @@ import (
 )
 
 // The bound of docs/GUARANTEES.md: (k+1) TTL + k (e + 0.5 s) + c.
-func TestAFailoverLengthensALeaseByNoMoreThanItsBound(t *testing.T) {
+func TestFailoverExtensionIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl, failovers = 10 * time.Second, 3
 		const commit = 100 * time.Millisecond // plus the poll interval of this test

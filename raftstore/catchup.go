@@ -36,7 +36,7 @@ const noElectionTimeout = 365 * 24 * time.Hour
 // load reads the index from disk.
 func (c *catchUp) load() error {
 	until, err := c.node.storage.Stable.GetUint64(keyCatchUp)
-	if err != nil && err.Error() != "not found" { // the engine's contract for a StableStore
+	if err != nil && err.Error() != "not found" { // the error that the Raft library requires of a StableStore
 		return fmt.Errorf("read the index to catch up with: %w", err)
 	}
 	c.until.Store(until)

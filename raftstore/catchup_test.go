@@ -14,7 +14,7 @@ import (
 )
 
 // beginning is the transport of a node that receives only the beginning of the log, the first
-// entry or the first snapshot, and then nothing. Its answer is lost, too.
+// entry or the first snapshot, and then nothing. Its response is lost.
 type beginning struct {
 	transport.Transport
 	delivered chan raft.RPC
@@ -52,7 +52,8 @@ func (b *beginning) Close() error {
 	return b.Transport.Close()
 }
 
-// first cuts a request down to the beginning of history, if it has that.
+// first reduces a request to the first entry of the log. It returns false if the request
+// has neither that entry nor a snapshot.
 func first(rpc raft.RPC) (raft.RPC, bool) {
 	switch request := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -70,8 +71,8 @@ func first(rpc raft.RPC) (raft.RPC, bool) {
 	return rpc, true
 }
 
-// rejoin removes a node of a memory cluster, empties it and lets it join again.
-// It comes as far as the time when it was the only member.
+// rejoin removes a node of a memory cluster, empties it and lets it join again. The node
+// receives the log only up to the time when it was the only member.
 func (c *cluster) rejoin(t *testing.T, i int) *Node {
 	t.Helper()
 	old := c.nodes[i]
@@ -95,24 +96,25 @@ func (c *cluster) rejoin(t *testing.T, i int) *Node {
 	return c.nodes[i]
 }
 
-// staysQuiet: a node that believes to be the only voter does not act on it.
+// staysQuiet checks that a node that is catching up does not start an election, although
+// it is the only voter in the part of the log that it has.
 func staysQuiet(t *testing.T, n *Node) {
 	t.Helper()
 	require.True(t, n.CatchingUp())
-	require.Equal(t, []Member{{ID: n.ID(), Address: n.Address(), Voter: true}}, n.Members(), "the test is about this moment")
+	require.Equal(t, []Member{{ID: n.ID(), Address: n.Address(), Voter: true}}, n.Members(), "it is the only voter in its log")
 	term := n.raft.CurrentTerm()
 	pass(time.Minute)
-	require.Equal(t, term, n.raft.CurrentTerm(), "it does not stand for election")
+	require.Equal(t, term, n.raft.CurrentTerm(), "it starts no election")
 	require.NoError(t, n.catchUp.timeouts(DefaultHeartbeatTimeout))
 	pass(5 * DefaultHeartbeatTimeout)
-	require.Greater(t, n.raft.CurrentTerm(), term, "now it does")
+	require.Greater(t, n.raft.CurrentTerm(), term, "with the usual timeout it starts one")
 	require.NotEqual(t, raft.Leader, n.raft.State(), "it has elected itself")
 	require.False(t, n.Leads())
 	require.NoError(t, n.catchUp.timeouts(noElectionTimeout)) // otherwise it deposes any leader
 }
 
-// The founder of a cluster replays a time when it was the only voter.
-func TestARejoinedFounderDoesNotElectItself(t *testing.T) {
+// The first node of a cluster replays entries from when it was the only voter.
+func TestRejoinedFounderDoesNotElectItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		staysQuiet(t, c.rejoin(t, 0))
@@ -120,7 +122,7 @@ func TestARejoinedFounderDoesNotElectItself(t *testing.T) {
 	})
 }
 
-func TestARejoinedFounderThatRestartsCatchesUp(t *testing.T) {
+func TestRestartedRejoinedFounderCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		require.NoError(t, c.rejoin(t, 0).Close())
@@ -137,12 +139,12 @@ func TestARejoinedFounderThatRestartsCatchesUp(t *testing.T) {
 		require.True(t, voter)
 		c.agree()
 		require.NoError(t, back.Close())
-		require.False(t, c.restart(0).CatchingUp(), "it stays so")
+		require.False(t, c.restart(0).CatchingUp(), "it is still caught up after a restart")
 	})
 }
 
-// So does one that was recovered, in the snapshot that this left.
-func TestARejoinedSurvivorDoesNotElectItself(t *testing.T) {
+// The snapshot of a recovery also has only one voter.
+func TestRejoinedSurvivorDoesNotElectItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		for _, n := range c.nodes {
@@ -163,8 +165,8 @@ func TestARejoinedSurvivorDoesNotElectItself(t *testing.T) {
 	})
 }
 
-// Were it elected after all, it would not serve.
-func TestANodeThatIsCatchingUpDoesNotServe(t *testing.T) {
+// A node that is elected before it has caught up does not serve.
+func TestCatchingUpNodeDoesNotServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startMemory(t, 1).nodes[0]
 		require.NoError(t, n.catchUp.note(1<<40))
@@ -174,8 +176,8 @@ func TestANodeThatIsCatchingUpDoesNotServe(t *testing.T) {
 	})
 }
 
-// What a removed node remembers is no part of the cluster any more.
-func TestARemovedNodeJoinsOnlyWithAnEmptyFolder(t *testing.T) {
+// The log of a removed node may differ from the log of the cluster.
+func TestRemovedNodeJoinsOnlyWithEmptyFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		ctx := testContext(t)
@@ -190,8 +192,8 @@ func TestARemovedNodeJoinsOnlyWithAnEmptyFolder(t *testing.T) {
 	})
 }
 
-// The engine writes the term before the first entry. A node that was stopped
-// between the two remembers nothing.
+// The Raft library writes the term before the first entry. A node that was stopped
+// between the two writes has no state.
 func TestInterruptedBootstrapCountsAsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 2)

@@ -22,7 +22,7 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// testTimeout ends a test that hangs. It is no measure of speed.
+// testTimeout ends a test that hangs. It does not bound the speed of anything.
 const testTimeout = time.Minute
 
 func testContext(t testing.TB) context.Context {
@@ -35,7 +35,7 @@ func testContext(t testing.TB) context.Context {
 func pass(d time.Duration) { <-time.After(d) }
 
 // firstOf returns the next value of a channel, and fails the test if none arrives. A plain
-// receive would hang: the engine has timers, so a bubble with a node in it never
+// receive would hang: the Raft library has timers, so a bubble with a node in it never
 // deadlocks.
 func firstOf[T any](t testing.TB, values <-chan T, what string) T {
 	t.Helper()
@@ -108,7 +108,7 @@ func openNode(t testing.TB, c Config) *Node {
 	return n
 }
 
-// cluster is nodes in this process.
+// cluster is a cluster whose nodes run in this process.
 type cluster struct {
 	t       testing.TB
 	nodes   []*Node
@@ -190,8 +190,8 @@ func (c *cluster) bootstrap() {
 	for _, n := range c.nodes[1:] {
 		require.NoError(c.t, n.Join(testContext(c.t), c.nodes[0]))
 	}
-	// A vote is given to a node that is a little behind. Tests begin with nodes
-	// of which each could lead next.
+	// A node becomes a voter when it is almost caught up. Wait until all are, so that
+	// each node can become the next leader.
 	eventually(c.t, "all nodes have the whole log", func() bool {
 		for _, n := range c.nodes {
 			if n.Status().LastIndex != c.nodes[0].Status().LastIndex {
@@ -202,7 +202,7 @@ func (c *cluster) bootstrap() {
 	})
 }
 
-// leader waits for the one node that serves.
+// leader waits for a node that leads and returns it.
 func (c *cluster) leader() *Node {
 	c.t.Helper()
 	var leader *Node
@@ -217,7 +217,7 @@ func (c *cluster) leader() *Node {
 	return leader
 }
 
-// isolate cuts a node of a memory cluster off.
+// isolate disconnects a node of a memory cluster from all others.
 func (c *cluster) isolate(n *Node) {
 	for i, other := range c.nodes {
 		if other != n {
@@ -245,8 +245,8 @@ func (c *cluster) backend() *Backend {
 	return b
 }
 
-// agree waits until all nodes stand at the same entry, and checks that they
-// have the same history.
+// agree waits until all nodes have applied the same entry, and checks that they have
+// the same chain hash.
 func (c *cluster) agree() replica.Chain {
 	c.t.Helper()
 	var chain replica.Chain
@@ -265,7 +265,7 @@ func (c *cluster) agree() replica.Chain {
 	return chain
 }
 
-// diverge gives a replica another history.
+// diverge changes the chain hash of a replica.
 func diverge(n *Node) {
 	chain := n.fsm.Chain()
 	chain.Hash[0]++
@@ -276,9 +276,8 @@ func diverge(n *Node) {
 	}
 }
 
-// freePort is a loopback address that was free a moment ago, and that is not of
-// the range from which the system gives ports to clients: a node that is
-// started again must find it free.
+// freePort returns a loopback address with a free port. The port is outside the range
+// that the system assigns to clients, so it is still free when a node restarts.
 func freePort(t testing.TB) string {
 	for range 1000 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(10000)))

@@ -20,8 +20,8 @@ import (
 	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// BenchmarkEngine and BenchmarkService measure the same three nodes, real disk
-// and loopback TCP, in one run: without and with what this package adds.
+// BenchmarkEngine measures three nodes of the Raft library alone, and BenchmarkService
+// three nodes of this package, both on real disks and loopback TCP.
 //
 //	go test -run '^$' -bench 'Engine|Service' -benchtime 2s ./raftstore
 
@@ -30,7 +30,7 @@ var kinds = []logstore.Kind{logstore.Bolt, logstore.WAL}
 // slowTimeouts prevent elections on a busy machine.
 func slowTimeouts(c *Config) { c.HeartbeatTimeout, c.StoreDeadline = 2*time.Second, time.Minute }
 
-// noop is 100 bytes that the bare engine's machine ignores.
+// noopSize is the size of an operation of the bare Raft library.
 const noopSize = 100
 
 type noopFSM struct{}
@@ -44,7 +44,7 @@ type noopSnapshot struct{}
 func (noopSnapshot) Persist(sink raft.SnapshotSink) error { return sink.Close() }
 func (noopSnapshot) Release()                             {}
 
-// bareEngine is three nodes of the engine alone, on the same stores and
+// bareEngine starts three nodes of the Raft library alone, on the same stores and
 // transport.
 func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 	var engines []*raft.Raft
@@ -60,7 +60,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 		log, err := raft.NewLogCache(cachedEntries, storage.Log)
 		require.NoError(b, err)
 		engine := c.engine(nil)
-		engine.BatchApplyCh, engine.MaxAppendEntries = true, 256 // the engine's own batching
+		engine.BatchApplyCh, engine.MaxAppendEntries = true, 256 // the batching of the library
 		r, err := raft.NewRaft(engine, noopFSM{}, log, storage.Stable, storage.Snapshots, transport)
 		require.NoError(b, err)
 		b.Cleanup(func() { _ = r.Shutdown().Error(); _ = storage.Close() })
@@ -69,7 +69,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 	}
 	require.NoError(b, engines[0].BootstrapCluster(raft.Configuration{Servers: servers}).Error())
 	var leader *raft.Raft
-	eventually(b, "a leader of the bare engine", func() bool {
+	eventually(b, "a leader of the bare library", func() bool {
 		for _, r := range engines {
 			if r.State() == raft.Leader {
 				leader = r
@@ -80,7 +80,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 	return leader
 }
 
-// load runs b.N operations on so many callers and reports rate and latency.
+// load runs b.N operations with this many callers and reports rate and latency.
 func load(b *testing.B, callers int, operate func(caller, i int) error) {
 	var next atomic.Int64
 	times := make([][]time.Duration, callers)
@@ -138,14 +138,14 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// noop is so many operations of the bare engine in one entry.
+// noop proposes count operations to the bare library in one entry.
 func noop(leader *raft.Raft, count int) func(int, int) error {
 	data := make([]byte, noopSize*count)
 	return func(int, int) error { return leader.Apply(data, 0).Error() }
 }
 
-// noops is so many operations of the bare engine in as many entries, all
-// proposed before the first is waited for.
+// noops proposes count operations to the bare library in as many entries, then waits
+// for all of them.
 func noops(leader *raft.Raft, count int) func(int, int) error {
 	data := make([]byte, noopSize)
 	futures := make([]raft.ApplyFuture, count)
@@ -176,7 +176,8 @@ func BenchmarkService(b *testing.B) {
 	}
 }
 
-// locks takes and releases a lock of each caller's own, in turn.
+// locks returns a function that alternately acquires and releases a separate lock for
+// each caller.
 func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
 	ctx := context.Background()
 	s, err := c.backend().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: time.Hour, Clock: engine.SystemClock()})
@@ -199,10 +200,9 @@ func locks(b *testing.B, c *cluster, callers int) func(caller, _ int) error {
 }
 
 // BenchmarkRatio alternates between the service and the bare library every fraction of a
-// second, so that whatever else the machine does meets both. The engine's 256
-// operations are entries of their own, as the service's callers each have one;
-// packed-ratio compares with one entry of 256 times the size, which nobody
-// decodes or answers.
+// second, so that other load on the machine affects both. The library gets 256 operations
+// as separate entries, as the service has 256 callers. packed-ratio compares with one
+// entry of 256 times the size, which is not decoded and has one answer.
 func BenchmarkRatio(b *testing.B) {
 	const turn = 250 * time.Millisecond
 	for _, kind := range kinds {
@@ -236,7 +236,7 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// slice runs operations for a while: their rate and median time.
+// slice runs operations for d and returns their rate and median latency.
 func slice(b *testing.B, d time.Duration, callers int, operate func(caller, i int) error) (rate float64, p50 time.Duration) {
 	clock := engine.MonotonicClock()
 	began := clock.Now()
@@ -262,7 +262,7 @@ func slice(b *testing.B, d time.Duration, callers int, operate func(caller, i in
 	return float64(len(all)) / clock.Now().Since(began).Seconds(), all[len(all)/2]
 }
 
-// BenchmarkLeaseMemory reports what a held lease takes on a node.
+// BenchmarkLeaseMemory reports the memory of a held lease on a node.
 func BenchmarkLeaseMemory(b *testing.B) {
 	const leases = 100_000
 	for b.Loop() {

@@ -28,7 +28,7 @@ func TestNoTokensAreLeft(t *testing.T) {
 
 // A waiter gets an error when the last token is used up, even while the lock is held: it can
 // never be granted.
-func TestWaitersAreToldThatNoTokensAreLeft(t *testing.T) {
+func TestWaitersFailWithoutTokens(t *testing.T) {
 	for name, spend := range map[string]func(t *testing.T, n *Node, s engine.Session){
 		"a raised floor": func(t *testing.T, n *Node, _ engine.Session) { raiseFloor(t, n, 0) },
 		"a grant": func(t *testing.T, n *Node, s engine.Session) {

@@ -99,7 +99,7 @@ func TestWaiterChecksBeforeItWaits(t *testing.T) {
 	})
 }
 
-func TestCloseLetsTheEntryInFlightEnd(t *testing.T) {
+func TestCloseWaitsForTheEntryInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := map[string]*disk{}
 		c := startMemory(t, 1, disks(under, make(chan error, 1)))

@@ -91,7 +91,7 @@ func TestStalledDiskEndsTheLeader(t *testing.T) {
 			pass(10 * time.Minute)
 			for _, n := range c.nodes {
 				id, _ := n.Leader()
-				require.Equal(t, leader.ID(), id, "if the engine steps down by itself now, the deadline can go")
+				require.Equal(t, leader.ID(), id, "if the Raft library now steps down by itself, the deadline can be removed")
 			}
 		})
 	})
@@ -120,7 +120,7 @@ func TestFailedWriteEndsTheNode(t *testing.T) {
 	})
 }
 
-func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
+func TestCallsReturnWhenTheRaftLibraryHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := map[string]*disk{}
 		c := startMemory(t, 1, disks(under, make(chan error, 3)), func(c *Config) { c.StoreDeadline = time.Hour })
@@ -133,7 +133,7 @@ func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
 		defer cancel()
 		_, err := s.Acquire(ctx, lockRequest(1, "a"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, engine.ErrUncertain, "it may yet be written")
+		require.ErrorIs(t, err, engine.ErrUncertain, "the entry may still be written")
 
 		hanging := make(chan error, 1)
 		go func() { hanging <- leader.barrier(context.Background()) }()
@@ -146,7 +146,7 @@ func TestCallsReturnWhenTheEngineHangs(t *testing.T) {
 	})
 }
 
-// noted remembers what the engine asks of its transport.
+// noted counts the calls of the Raft library to its transport.
 type noted struct {
 	transport.Transport
 	handlers, pipelines atomic.Int32
@@ -162,7 +162,7 @@ func (n *noted) AppendEntriesPipeline(id raft.ServerID, a raft.ServerAddress) (r
 	return n.Transport.AppendEntriesPipeline(id, a)
 }
 
-func TestNodesUseNoShortcutsOfTheEngine(t *testing.T) {
+func TestNodesUseNoShortcutsOfTheRaftLibrary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var transports []*noted
 		c := startMemory(t, 3, func(c *Config) {
@@ -171,13 +171,13 @@ func TestNodesUseNoShortcutsOfTheEngine(t *testing.T) {
 			transports = append(transports, n)
 		})
 		s := openSession(t, c.backend(), time.Minute)
-		for nonce := range engine.Nonce(20) { // enough for the engine to want to pipeline
+		for nonce := range engine.Nonce(20) { // enough for the library to start pipelining
 			_, err := s.Acquire(testContext(t), lockRequest(nonce+1, "a"))
 			require.True(t, err == nil || errors.Is(err, engine.ErrHeld))
 		}
 		for _, n := range transports {
-			require.Zero(t, n.handlers.Load(), "heartbeats have no path of their own")
-			require.Zero(t, n.pipelines.Load(), "one request is in flight at a time")
+			require.Zero(t, n.handlers.Load(), "heartbeats take the ordinary path")
+			require.Zero(t, n.pipelines.Load(), "one request is in flight to each follower")
 		}
 		stable := c.configs[0].Storage.Stable
 		_, err := stable.Get([]byte("LastVoteCand"))
@@ -194,13 +194,13 @@ func TestIsolatedLeaderCannotAnswerReads(t *testing.T) {
 		old := c.leader()
 		s := retrying{openSession(t, c.backend(), time.Minute)}
 		c.isolate(old)
-		require.True(t, old.Leads(), "it does not know yet")
+		require.True(t, old.Leads(), "it has not noticed yet")
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_, err := old.Inspect(ctx, "a", Linearizable)
 		require.Error(t, err)
 		status, err := old.Inspect(ctx, "a", Stale)
-		require.NoError(t, err, "a stale read is a choice")
+		require.NoError(t, err, "the caller asked for a stale read")
 		require.Empty(t, status.Holders)
 
 		grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
@@ -211,7 +211,7 @@ func TestIsolatedLeaderCannotAnswerReads(t *testing.T) {
 	})
 }
 
-func TestPausedLeaderPromisesNothing(t *testing.T) {
+func TestPausedLeaderDoesNotRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clocks := map[string]*leasetest.Clock{}
 		c := startMemory(t, 3, func(c *Config) {
@@ -225,11 +225,11 @@ func TestPausedLeaderPromisesNothing(t *testing.T) {
 		id := s.(*Session).config.ID
 
 		c.isolate(old)
-		clocks[old.ID()].Suspend(time.Minute) // its timers have not noticed: it believes it leads
+		clocks[old.ID()].Suspend(time.Minute) // its timers have not fired, so it still leads
 		require.True(t, old.Leads())
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		require.Error(t, old.renew(ctx, id, s.(*Session).number), "a promise without a proof would outlast the next leader's testTimeout")
+		require.Error(t, old.renew(ctx, id, s.(*Session).number), "a renewal without a proof could last longer than the session at the next leader")
 
 		c.heal()
 		_, err = retrying{s}.Renew(testContext(t))
@@ -237,9 +237,9 @@ func TestPausedLeaderPromisesNothing(t *testing.T) {
 	})
 }
 
-// A leader that waits long for its followers must not promise for as long:
-// those that wait less have another leader by then, who counts already.
-func TestPromisesDoNotDependOnANodesTimings(t *testing.T) {
+// A leader with a long heartbeat timeout must not renew for as long as that: followers
+// with a shorter timeout have elected another leader by then, whose deadlines run.
+func TestRenewalsDoNotDependOnNodeTimings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow, ttl = 20 * time.Second, 10 * time.Second
 		c := startMemory(t, 3, func(c *Config) {
@@ -254,10 +254,10 @@ func TestPromisesDoNotDependOnANodesTimings(t *testing.T) {
 		next := &cluster{t: t, nodes: c.nodes[1:]}
 		next.leader()
 		pass(ttl / 2)
-		require.True(t, old.Leads(), "it waits for its followers for %v", slow)
+		require.True(t, old.Leads(), "its heartbeat timeout is %v", slow)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.Error(t, old.renew(ctx, s.(*Session).config.ID, s.(*Session).number), "the next leader would end before this promise")
+		require.Error(t, old.renew(ctx, s.(*Session).config.ID, s.(*Session).number), "the session would expire at the next leader before this renewal ends")
 		c.heal()
 	})
 }
@@ -272,7 +272,7 @@ func TestRenewalsShareTheProof(t *testing.T) {
 			_, err := s.Renew(testContext(t))
 			require.NoError(t, err)
 		}
-		require.Equal(t, before, leader.Status().Chain, "renewals are in memory")
+		require.Equal(t, before, leader.Status().Chain, "renewals write no entries")
 	})
 }
 
@@ -287,7 +287,7 @@ func TestExpiryOfAFormerLeaderIsDropped(t *testing.T) {
 		c.isolate(old)
 		eventually(t, "another leader", func() bool { next := c.leader(); return next != old })
 
-		// What the old leader decided reaches the log through the new one.
+		// The Expire of the old leader reaches the log through the new one.
 		result, _, err := c.leader().propose(testContext(t), &machine.Expire{Session: s.(*Session).config.ID, Incarnation: s.(*Session).number, Generation: generation})
 		require.NoError(t, err)
 		require.Equal(t, machine.Outdated, result.Code)
@@ -310,11 +310,11 @@ func TestFailoverGivesFullTime(t *testing.T) {
 		pass(ttl + lessor.ProofLife - 100*time.Millisecond)
 		status, err := c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
-		require.Len(t, status.Holders, 1, "a failover can only lengthen a lease, also one that the old leader renewed last")
+		require.Len(t, status.Holders, 1, "a failover can only extend a lease, even one that the old leader renewed just before")
 		pass(2 * time.Second)
 		status, err = c.backend().Inspect(testContext(t), "a")
 		require.NoError(t, err)
-		require.Empty(t, status.Holders, "but not forever")
+		require.Empty(t, status.Holders, "the lease expires at last")
 		_, err = s.Renew(testContext(t))
 		require.ErrorIs(t, err, engine.ErrLost)
 		c.heal()
@@ -322,7 +322,7 @@ func TestFailoverGivesFullTime(t *testing.T) {
 	})
 }
 
-func TestUnknownIsNotRefused(t *testing.T) {
+func TestUncertainErrorIsNotARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startMemory(t, 1).leader()
 		for err, certain := range map[error]bool{

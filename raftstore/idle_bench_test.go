@@ -13,14 +13,14 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// cpuTime is what this process has used of the processors.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// holdLeases has one session take so many locks.
+// holdLeases acquires this many locks in one session.
 func holdLeases(b *testing.B, s engine.Session, leases int) {
 	const callers = 256
 	errs := make(chan error, callers)
@@ -41,9 +41,8 @@ func holdLeases(b *testing.B, s engine.Session, leases int) {
 	}
 }
 
-// BenchmarkKeepAlive is what one session's keep-alive costs three nodes on real
-// disks, as a part of one processor: heartbeats and proofs included, three
-// renewals a second.
+// BenchmarkKeepAlive reports the CPU usage of three nodes on real disks while one session
+// is renewed three times per second. It includes heartbeats and proofs of leadership.
 //
 //	go test -run '^$' -bench KeepAlive -benchtime 15x ./raftstore
 func BenchmarkKeepAlive(b *testing.B) {
@@ -54,7 +53,7 @@ func BenchmarkKeepAlive(b *testing.B) {
 			s := openSession(b, c.backend(), time.Hour)
 			holdLeases(b, s, leases)
 			c.agree()
-			heapInUse() // the collection of what it took to get here is not part of it
+			heapInUse() // collect the garbage of the setup before measuring
 			before, began := cpuTime(b), engine.MonotonicClock().Now()
 			b.ResetTimer()
 			for range b.N {
@@ -71,8 +70,8 @@ func BenchmarkKeepAlive(b *testing.B) {
 	}
 }
 
-// BenchmarkRenew is a renewal alone: it names the session, and looks at nothing
-// that it holds.
+// BenchmarkRenew measures a renewal, whose cost must not depend on the number of leases in
+// the session.
 func BenchmarkRenew(b *testing.B) {
 	for _, leases := range []int{1, 100_000} {
 		b.Run(fmt.Sprintf("leases=%d", leases), func(b *testing.B) {

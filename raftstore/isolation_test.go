@@ -16,7 +16,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// inside records which workers believe that they hold a lock.
+// inside records the workers whose leases are valid by their own clocks.
 type inside struct {
 	mu     sync.Mutex
 	now    map[fencing.Resource]int

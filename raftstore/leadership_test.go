@@ -12,7 +12,7 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-func TestClosedSessionsAreForgotten(t *testing.T) {
+func TestClosedSessionsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
 		term := c.leader().leading.Load()
@@ -47,7 +47,7 @@ func TestClosedSessionsAreForgotten(t *testing.T) {
 	})
 }
 
-func TestASessionKeepsItsTTL(t *testing.T) {
+func TestSessionTTLIsFixed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		s := openSession(t, c.backend(), time.Minute).(*Session)
@@ -68,7 +68,7 @@ func TestASessionKeepsItsTTL(t *testing.T) {
 
 // A call that is accepted before the deadlines start would find no session, and report an open
 // session as expired.
-func TestNoCallIsLetInBeforeTheDeadlinesBegin(t *testing.T) {
+func TestNoCallIsServedBeforeDeadlinesStart(t *testing.T) {
 	n := newBareNode()
 	n.retire()
 	id := engine.NewSessionID()

@@ -11,7 +11,7 @@ import (
 )
 
 // recoveredTerms is the step by which a recovery raises the term. It exceeds what the lost
-// members can have advanced without this one.
+// members can have advanced the term without this one.
 const recoveredTerms = 1 << 20
 
 // Recover makes the node in this data folder, which must not run, the only member of its
@@ -52,13 +52,13 @@ func Recover(config Config) (floor fencing.Token, err error) {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
 	f.Read(func(m *machine.Machine) { floor = m.LastToken() })
-	config.Logger.Warn("recovered as the only member; all sessions have ended, and tokens go on above the floor", "floor", floor)
+	config.Logger.Warn("recovered as the only member; all sessions have ended, and tokens continue above the floor", "floor", floor)
 	return floor, nil
 }
 
 // appendFloor appends the commands that must follow a rollback to the log, in a new term. They
 // must be a log entry: if they were only in the state, the log of a returning lost member
-// would match ours, and it would never receive the state.
+// would match the log of this node, and it would never receive the state.
 func (s *Storage) appendFloor() error {
 	if until, err := s.Stable.GetUint64(keyCatchUp); err == nil && until > 0 {
 		return fmt.Errorf("%w: this member never caught up with its cluster; recover another one, or create a new cluster and restore a snapshot", ErrStateLost)

@@ -15,10 +15,9 @@ import (
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
-// A lost member comes back with its folder, which it must not, and its log is
-// longer than that of the one that was recovered. What it has must not stand in
-// for what the cluster has since decided: the floor.
-func TestRecoveryFloorOutlivesAnOldFolder(t *testing.T) {
+// A lost member returns with its old folder, against the instructions. Its log is longer
+// than that of the recovered member, but must not replace the floor of the recovery.
+func TestRecoveryFloorOverridesOldFolder(t *testing.T) {
 	t.Parallel() // in real time: snapshots are named by the millisecond
 	run := func(t *testing.T, kind logstore.Kind) {
 		t.Parallel()
@@ -56,8 +55,7 @@ func TestRecoveryFloorOutlivesAnOldFolder(t *testing.T) {
 	}
 }
 
-// cutting is a store of snapshots whose owner loses its peers when it has
-// written one.
+// cutting is a snapshot store that calls cut when it creates a snapshot.
 type cutting struct {
 	raft.SnapshotStore
 	cut func()
@@ -71,8 +69,8 @@ func (c *cutting) Create(v raft.SnapshotVersion, index, term uint64, members raf
 	return sink, err
 }
 
-// The leader has replaced its state, and then leads no more. When its peers come
-// back they may follow: nobody knows.
+// The leader replaces its state and then loses leadership. Its peers may still follow it
+// later, so the outcome of the restore is uncertain.
 func TestRestoreThatLosesItsLeaderIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := map[string]*cutting{}
@@ -88,7 +86,7 @@ func TestRestoreThatLosesItsLeaderIsUncertain(t *testing.T) {
 		stores[leader.ID()].cut = func() { c.isolate(leader); pass(3 * DefaultHeartbeatTimeout) }
 		_, err = leader.RestoreSnapshot(testContext(t), &saved)
 		stores[leader.ID()].cut = nil
-		require.GreaterOrEqual(t, leader.Status().LastToken, fencing.FloorStep, "it did happen here")
+		require.GreaterOrEqual(t, leader.Status().LastToken, fencing.FloorStep, "this node has restored the snapshot")
 		require.ErrorIs(t, err, engine.ErrUncertain)
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// A session whose Expire was proposed must not be renewed: its client would believe in a lease
+// A session whose Expire was proposed must not be renewed: its client would use a lease
 // that has ended.
 func TestExpiringSessionIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestExpiringSessionIsNotRenewed(t *testing.T) {
 	})
 }
 
-// ballots is a stable store that can fail.
+// ballots is a stable store whose writes can fail.
 type ballots struct {
 	raft.StableStore
 	fault atomic.Pointer[error]
@@ -55,7 +55,7 @@ func (b *ballots) SetUint64(key []byte, value uint64) error {
 }
 
 // A node that could not write a vote could vote twice.
-func TestAFailedVoteEndsTheNode(t *testing.T) {
+func TestFailedVoteEndsTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := map[string]*ballots{}
 		ended := make(chan error, 3)

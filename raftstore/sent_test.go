@@ -68,7 +68,7 @@ func TestSessionTimeCountsFromTheRequest(t *testing.T) {
 // Two restores of one snapshot start from the same state. Incarnations that were assigned after
 // the first restore must not be assigned again after the second. Otherwise a late call of an
 // ended session would be accepted for its successor.
-func TestNoIncarnationIsGivenAgainAfterARestore(t *testing.T) {
+func TestRestoreReusesNoIncarnation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
 		ctx := testContext(t)

@@ -29,7 +29,7 @@ type Session struct {
 	term     *leadership                  // under which attempts is complete
 }
 
-// attemptInfo is what an attempt is for.
+// attemptInfo has the parameters of an attempt.
 type attemptInfo struct {
 	resources []fencing.Resource
 	kind      engine.Kind
@@ -90,10 +90,10 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 	return engine.Grant{}, fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
 }
 
-// register remembers what an attempt is for, and refuses one that was made for
-// something else: the machine knows it by its nonce alone, and would answer with
-// what that was granted. Each leader learns first what others have granted. fresh
-// says that the attempt was not known.
+// register records the parameters of an attempt. It refuses a nonce that is already used
+// with other parameters: the machine identifies an attempt by its nonce alone, and would
+// return the earlier grant. After a change of leader, register first loads the attempts of
+// the session from the machine. fresh is true if the nonce was not in use.
 func (s *Session) register(n *Node, request *engine.Request) (fresh bool, err error) {
 	term := n.leading.Load()
 	if term == nil {

@@ -81,10 +81,10 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 			case nonce := <-lost:
 				told = append(told, nonce)
 			case <-ctx.Done():
-				require.FailNow(t, "not told", "only %v", told)
+				require.FailNow(t, "a holder was not notified", "notified: %v", told)
 			}
 		}
-		require.ElementsMatch(t, []engine.Nonce{1, 2}, told, "every holder gets its loss")
+		require.ElementsMatch(t, []engine.Nonce{1, 2}, told, "every holder is notified of its loss")
 		_, err = s.Renew(ctx)
 		require.ErrorIs(t, err, engine.ErrExpired)
 		_, err = s.Acquire(ctx, lockRequest(3, "later"))
@@ -92,7 +92,7 @@ func TestSnapshotSaveInspectRestore(t *testing.T) {
 		require.Zero(t, c.leader().Status().Counts, "there are no leases")
 		next, err := openSameSession(t, c, s).Acquire(ctx, lockRequest(3, "later"))
 		require.NoError(t, err)
-		require.Greater(t, next.Token, floor, "no forgotten token is repeated")
+		require.Greater(t, next.Token, floor, "no token is granted twice")
 		c.agree()
 		for i := range c.nodes {
 			c.reopen(i)

@@ -122,7 +122,7 @@ func (c *cluster) injectMember(ctx context.Context, m *member, f fault) {
 		wait(ctx, f.lasts)
 		m.disk.setSlow(0)
 		wait(ctx, 2*raftstore.DefaultStoreDeadline) // a late write may still end the node
-	case "transfer": // not during a crash: the engine may never answer (hashicorp/raft 498)
+	case "transfer": // not during a crash: the Raft library may never answer (hashicorp/raft 498)
 		_ = m.node.Transfer(ctx, "") // after a failure this or another node leads
 	case "crash-empty": // it restarts with an empty disk before it is removed
 		c.crash(m)

@@ -22,7 +22,7 @@
 //
 // A bubble imposes three rules. Time stands still while a goroutine waits for a mutex, so
 // production code must not hold a mutex during I/O. Every goroutine must end, so
-// leadership is not transferred during a crash: the engine may then never answer
+// leadership is not transferred during a crash: the Raft library may then never answer
 // (hashicorp/raft 498). Timers belong to a bubble, so pools of them are emptied between
 // runs.
 //

@@ -36,7 +36,7 @@ func newNetwork(seed uint64) *network {
 		random: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// memTransport is a transport.Transport on the engine's in-memory transport.
+// memTransport is a transport.Transport on the in-memory transport of the Raft library.
 type memTransport struct {
 	*raft.InmemTransport
 	network *network

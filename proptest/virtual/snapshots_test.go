@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshots keeps the last complete snapshot of a disk. The engine's in-memory store also
-// lists incomplete ones, so that a node could not start after a crash.
+// snapshots keeps the last complete snapshot of a disk. The in-memory store of the Raft
+// library also lists incomplete ones, so that a node could not start after a crash.
 type snapshots struct {
 	mu   sync.Mutex
 	made int

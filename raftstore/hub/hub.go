@@ -9,9 +9,9 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Hub tells waiters, holders and watchers what happens in one replica. All
-// methods may be called concurrently; Applied, Restored and Identify need the
-// lock of the machine.
+// Hub notifies waiters, holders and watchers of the changes in one replica. All methods
+// may be called concurrently; the caller of Applied, Restored and Identify holds the lock
+// of the machine.
 type Hub struct {
 	mu        sync.Mutex
 	waiters   Waiters[*Wait]
@@ -96,8 +96,8 @@ func (h *Hub) Watch(resource fencing.Resource, w *Watcher) (stop func()) {
 	}
 }
 
-// Applied follows a command that m has applied. It returns the calls to
-// listeners, which the caller makes without any lock.
+// Applied notifies waiters and watchers after m has applied a command. It returns the
+// calls to listeners, which the caller makes without any lock.
 func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (calls []func()) {
 	if len(events) == 0 {
 		switch c.(type) { // frequent commands without effect on others
@@ -132,9 +132,9 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 	return calls
 }
 
-// Restored follows the replacement of the machine by a snapshot: holders that
-// the new one does not know have lost, waiters that it has granted are answered,
-// and all watchers look again. It returns calls as Applied does.
+// Restored updates the hub after a snapshot has replaced the machine. Holders without a
+// grant in the new state have lost their leases, waiters with a grant are answered, and
+// all watchers are notified. It returns calls as Applied does.
 func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +171,7 @@ func (h *Hub) notifyWatchers(names []fencing.Resource) {
 func broken(c machine.Command) error {
 	switch c.(type) {
 	case *machine.SetPolicy, *machine.DeletePolicy:
-		return fmt.Errorf("%w: an operator moved the lock to efficiency mode without waiting for its holders", engine.ErrTaken)
+		return fmt.Errorf("%w: an operator migrated the lock to efficiency mode without waiting for its holders", engine.ErrTaken)
 	}
 	return fmt.Errorf("%w: broken by an operator", engine.ErrTaken)
 }

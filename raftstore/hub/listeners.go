@@ -5,7 +5,7 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// Listener wants to know of the losses of one incarnation of a session.
+// Listener receives the losses of one incarnation of a session.
 //
 // It is registered before the session is opened or found, so that it misses no
 // loss. Its incarnation is unknown until Identify. These orders are possible in

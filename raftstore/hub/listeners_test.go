@@ -11,7 +11,7 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// replica is a machine and its hub. The test decides what is applied when.
+// replica is a machine and its hub, to which the test applies commands.
 type replica struct {
 	t       *testing.T
 	machine *machine.Machine

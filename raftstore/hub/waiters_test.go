@@ -32,7 +32,7 @@ func requireEnded(t *testing.T, w *Wait) (machine.Result, error) {
 	select {
 	case <-w.Ready():
 	default:
-		require.FailNow(t, "it still waits")
+		require.FailNow(t, "the wait has not ended")
 	}
 	return w.Result()
 }
@@ -93,8 +93,8 @@ func TestLeaveEndsARegistration(t *testing.T) {
 	require.True(t, r.hub.Idle())
 }
 
-// No waiter waits for a token that will never come.
-func TestWaitersAreToldThatNoTokenIsLeft(t *testing.T) {
+// Waiters get an error when no tokens are left.
+func TestWaitersFailWithoutTokens(t *testing.T) {
 	for name, spend := range map[string]func(r *replica, k uint64){
 		"the last token is granted": func(r *replica, k uint64) {
 			r.apply(&machine.RaiseFloor{By: fencing.MaxToken - r.machine.LastToken() - 1})
@@ -118,7 +118,7 @@ func TestWaitersAreToldThatNoTokenIsLeft(t *testing.T) {
 			result, err := requireEnded(t, w)
 			require.NoError(t, err)
 			require.Equal(t, machine.Exhausted, result.Code)
-			require.Equal(t, machine.Exhausted, OutcomeOf(r.machine, Attempt{r.id, k, 2}).Code, "for those who ask again")
+			require.Equal(t, machine.Exhausted, OutcomeOf(r.machine, Attempt{r.id, k, 2}).Code, "a repeated acquire")
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestRestoredStateAnswersWaiters(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrExpired)
 }
 
-func TestWatchersAreToldOfChanges(t *testing.T) {
+func TestWatchersAreNotified(t *testing.T) {
 	r := newReplica(t)
 	changed := func(w *Watcher) bool {
 		select {

@@ -12,8 +12,8 @@ const (
 	// ProofLife is how long a committed entry proves that its proposer leads. A
 	// new leader adds it to every TTL, as grace for the last renewals of its
 	// predecessor. All members must use the same value, in every release: a
-	// leader with a longer one would promise time that its successor does not
-	// give.
+	// leader with a longer one would renew sessions for longer than its successor
+	// keeps them.
 	ProofLife = 500 * time.Millisecond
 	// RetryPause is the time before a command that failed is due again.
 	RetryPause = 50 * time.Millisecond
@@ -25,7 +25,7 @@ const (
 // concurrently.
 //
 // Deadlines follow the clock that stops while the machine is suspended: a
-// suspended leader lengthens leases, which is safe. The age of a proof follows
+// suspended leader extends leases, which is safe. The age of a proof follows
 // the more pessimistic clock of an Instant.
 type Lessor struct {
 	generation uint64
@@ -71,8 +71,8 @@ func Affects(c machine.Command, events []machine.Event) bool {
 	return false
 }
 
-// Applied follows a command that the machine has applied under this leadership.
-// The next call of Due may return a shorter wait.
+// Applied updates the deadlines after the machine has applied a command under this
+// leadership. The next call of Due may return a shorter wait.
 func (l *Lessor) Applied(now engine.Instant, c machine.Command, result machine.Result, events []machine.Event) {
 	switch c := c.(type) {
 	case *machine.OpenSession:
@@ -164,8 +164,7 @@ func (l *Lessor) Due(now engine.Instant) (commands []machine.Command, wait time.
 
 // Failed makes commands of Due, whose proposal failed, due again after
 // RetryPause. Their sessions stay expiring: a proposal with an uncertain outcome
-// may still commit, so a renewal would promise time that the session may not
-// have.
+// may still commit, so the session may end before a renewal would.
 func (l *Lessor) Failed(now engine.Instant, commands []machine.Command) {
 	at := now.Time().Add(RetryPause)
 	for _, c := range commands {

@@ -82,7 +82,7 @@ func TestLockDelayEnds(t *testing.T) {
 	l := lessor.New(at(0), at(0), 7, nil, []machine.Event{delayed}, lessor.ProofLife)
 	commands, wait := l.Due(at(time.Second))
 	require.Empty(t, commands)
-	require.Equal(t, 4*time.Second, wait, "without grace: nobody was promised anything")
+	require.Equal(t, 4*time.Second, wait, "a lock-delay has no grace")
 	commands, _ = l.Due(at(5 * time.Second))
 	require.Equal(t, []machine.Command{&machine.EndDelay{Resource: "r", Delay: 3, Generation: 7}}, commands)
 	l.Failed(at(5*time.Second), commands)
@@ -130,9 +130,9 @@ func TestProofOfLeadershipAges(t *testing.T) {
 	require.False(t, l.Proved(suspended), "time in suspend counts")
 }
 
-// A leader that was suspended lengthens leases: it never expires a session that
-// could not renew meanwhile.
-func TestSuspendedTimeEndsNoSession(t *testing.T) {
+// A leader that was suspended extends leases: it does not expire sessions that could not
+// renew in that time.
+func TestSuspendDoesNotExpireSessions(t *testing.T) {
 	l := begin()
 	open(l, 0, a, 10*time.Second, 1)
 	commands, wait := l.Due(engine.NewInstant(at(time.Second).Time(), time.Hour))

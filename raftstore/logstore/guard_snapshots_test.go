@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faultySnapshots do what they are told, under the name of what is called.
+// faultySnapshots is a snapshot store whose methods return do(name of the method).
 type faultySnapshots struct{ do func(what string) error }
 
 func (f *faultySnapshots) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64, raft.Transport) (raft.SnapshotSink, error) {
@@ -34,7 +34,7 @@ type faultySource struct{ f *faultySnapshots }
 
 func (s *faultySource) Read([]byte) (int, error) { return 0, s.f.do("read") }
 
-// snapshotCalls are all ways to reach the store.
+// snapshotCalls returns a call of each method of the store, by name.
 func snapshotCalls(s raft.SnapshotStore) map[string]func() {
 	sink := func() raft.SnapshotSink {
 		sink, _ := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
@@ -63,10 +63,10 @@ func TestGuardEndsTheNodeOnAnySnapshotError(t *testing.T) {
 				}
 				return nil
 			}}
-			require.False(t, on(snapshotCalls(g.Snapshots(f))[what]), "nothing goes on after it")
+			require.False(t, on(snapshotCalls(g.Snapshots(f))[what]), "the call does not return")
 			require.Len(t, ended, 1)
 			require.ErrorIs(t, ended[0], broken)
-			require.False(t, on(func() { _ = g.Log(raft.NewInmemStore()).StoreLogs(nil) }), "neither does the log")
+			require.False(t, on(func() { _ = g.Log(raft.NewInmemStore()).StoreLogs(nil) }), "a call of the log does not return either")
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestGuardEndsTheNodeOnAStalledSnapshot(t *testing.T) {
 	}
 }
 
-func TestGuardLetsSnapshotsThrough(t *testing.T) {
+func TestGuardPassesSnapshots(t *testing.T) {
 	g := NewGuard(time.Minute, func(err error) { t.Error(err) })
 	store, err := raft.NewFileSnapshotStore(t.TempDir(), 1, io.Discard)
 	require.NoError(t, err)
@@ -116,5 +116,5 @@ func TestGuardLetsSnapshotsThrough(t *testing.T) {
 	require.Equal(t, state, read)
 	require.NoError(t, source.Close())
 	_, _, err = guarded.Open("none")
-	require.ErrorIs(t, err, fs.ErrNotExist, "that is an answer")
+	require.ErrorIs(t, err, fs.ErrNotExist, "a missing snapshot is not a disk error")
 }

@@ -86,7 +86,7 @@ func TestLogCanBeReadAfterTruncation(t *testing.T) {
 	}
 }
 
-// faulty is a log whose writes do what they are told.
+// faulty is a log store whose writes call write.
 type faulty struct {
 	*raft.InmemStore
 	write func() error
@@ -98,7 +98,8 @@ func (f *faulty) Set([]byte, []byte) error               { return f.write() }
 func (f *faulty) SetUint64([]byte, uint64) error         { return f.write() }
 func (f *faulty) GetLog(index uint64, l *raft.Log) error { return f.InmemStore.GetLog(index, l) }
 
-// on runs f on a goroutine of its own and reports whether it came to its end.
+// on runs f on a new goroutine and reports whether f returned, rather than ended the
+// goroutine.
 func on(f func()) (returned bool) {
 	done := make(chan struct{})
 	go func() {
@@ -123,11 +124,11 @@ func TestGuardEndsTheNodeOnAnyWriteError(t *testing.T) {
 			var ended []error
 			g := NewGuard(time.Minute, func(err error) { ended = append(ended, err) })
 			f := &faulty{raft.NewInmemStore(), func() error { return broken }}
-			require.False(t, on(func() { call(g, f) }), "nothing goes on after a failed write")
+			require.False(t, on(func() { call(g, f) }), "a failed write does not return")
 			require.Len(t, ended, 1)
 			require.ErrorIs(t, ended[0], broken)
 			f.write = func() error { return nil }
-			require.False(t, on(func() { call(g, f) }), "nor when the disk seems to work again")
+			require.False(t, on(func() { call(g, f) }), "later writes do not return, even if the disk works again")
 		})
 	}
 }
@@ -146,7 +147,7 @@ func TestGuardEndsTheNodeOnAStall(t *testing.T) {
 	})
 }
 
-func TestGuardLetsMissingThingsBeMissing(t *testing.T) {
+func TestGuardReturnsNotFound(t *testing.T) {
 	g := NewGuard(time.Minute, func(err error) { t.Error(err) })
 	store := raft.NewInmemStore()
 	require.ErrorIs(t, g.Log(store).GetLog(7, &raft.Log{}), raft.ErrLogNotFound)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crashing is a store whose process ends after so many writes.
+// crashing is a store whose process crashes after this many writes.
 type crashing struct {
 	raft.StableStore
 	writes int
@@ -30,7 +30,7 @@ func (c *crashing) SetUint64(key []byte, value uint64) error {
 	return c.StableStore.SetUint64(key, value)
 }
 
-// vote does what the engine does to persist a vote.
+// vote persists a vote in two writes, as the Raft library does.
 func vote(s raft.StableStore, term uint64, candidate string) {
 	if s.SetUint64([]byte(keyVoteTerm), term) == nil {
 		_ = s.Set([]byte(keyVoteCandidate), []byte(candidate))
@@ -50,7 +50,7 @@ func lastVote(t *testing.T, s raft.StableStore) cast {
 	return cast{term, string(candidate)}
 }
 
-func TestVoteIsWrittenWhole(t *testing.T) {
+func TestVoteIsWrittenAtomically(t *testing.T) {
 	for _, kind := range []Kind{Bolt, WAL} {
 		t.Run(string(kind), func(t *testing.T) {
 			mixed := 0
@@ -62,7 +62,7 @@ func TestVoteIsWrittenWhole(t *testing.T) {
 				vote(NewVotes(&crashing{store.Stable, writes}), after.term, after.candidate)
 				require.Contains(t, []cast{before, after}, lastVote(t, NewVotes(store.Stable)), "crashed after %d writes", writes)
 
-				// The engine's own way, to show what the test can see.
+				// Without NewVotes, to show that the test detects a partial vote.
 				vote(store.Stable, before.term, before.candidate)
 				vote(&crashing{store.Stable, writes}, after.term, after.candidate)
 				if got := lastVote(t, store.Stable); got != before && got != after {

@@ -12,7 +12,7 @@ import (
 // Chain is the history of a replica as one hash: of every entry that it has
 // applied, its index, and its results and events. Replicas with the same chain
 // have the same state. Two chains that differ at one index mean that the replicas
-// were given different entries, or run programs that treat them differently.
+// got different entries, or run programs that apply them differently.
 type Chain struct {
 	// Index is the index of the last entry that the machine applied.
 	Index uint64

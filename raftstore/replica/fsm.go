@@ -18,7 +18,7 @@ type FSM struct {
 	fatal    func(error)
 	observer Observer
 
-	discarded []machine.Result // reused for entries whose results nobody awaits
+	discarded []machine.Result // reused for entries without a waiting proposer
 
 	mu      sync.Mutex
 	machine *machine.Machine
@@ -66,7 +66,7 @@ func (e *DivergenceError) Error() string {
 type results struct{ list []machine.Result }
 
 // Results waits for a proposal and returns the results of its commands. Use it
-// for every proposal: the engine returns its own errors and those of Apply in
+// for every proposal: the Raft library returns its own errors and those of Apply in
 // two places.
 func Results(future raft.ApplyFuture) ([]machine.Result, error) {
 	if err := future.Error(); err != nil {
@@ -82,9 +82,9 @@ func Results(future raft.ApplyFuture) ([]machine.Result, error) {
 	}
 }
 
-// errNotAwaited is the response to an entry whose results nobody on this node
-// awaits: another node proposed it, or its proposer has given up.
-var errNotAwaited = errors.New("nobody on this node awaits the entry")
+// errNotAwaited is the response to an entry without a waiting proposer on this node:
+// another node proposed it, or its proposer has given up.
+var errNotAwaited = errors.New("no proposer on this node waits for the entry")
 
 // Apply applies the commands of one entry. It ends the node if the entry cannot
 // be decoded or shows that this replica has diverged: skipping the entry would

@@ -74,7 +74,7 @@ func TestResultsReadsBothErrors(t *testing.T) {
 		fails  bool
 	}{
 		"results":              {fixedFuture{answer: &results{[]machine.Result{{Code: machine.Done}}}}, false},
-		"error of the engine":  {fixedFuture{err: broken}, true},
+		"error of the library": {fixedFuture{err: broken}, true},
 		"error of the machine": {fixedFuture{answer: broken}, true},
 		"nothing":              {fixedFuture{}, true},
 	} {

@@ -7,14 +7,14 @@ import (
 )
 
 // Progress records the last entry that each follower has acknowledged to this
-// leader. The engine knows it and does not export it. All methods may be called
-// concurrently; the zero value records nothing until Reset.
+// leader, because the Raft library does not export it. All methods may be called
+// concurrently. The zero value records nothing until Reset.
 type Progress struct {
 	mu      sync.Mutex
 	matched map[raft.ServerID]uint64
 }
 
-// Reset drops what followers acknowledged to an earlier leadership.
+// Reset drops the acknowledgements of an earlier leadership.
 func (p *Progress) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

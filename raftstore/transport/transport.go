@@ -2,23 +2,23 @@ package transport
 
 import "github.com/hashicorp/raft"
 
-// Transport is what the engine needs to reach its peers.
+// Transport sends the messages of the Raft library to peers.
 type Transport interface {
 	raft.Transport
 	raft.WithPreVote
 	raft.WithClose
 }
 
-// Sequential is a Transport without two shortcuts of the engine. It also records
-// how far the followers are.
+// Sequential is a Transport without two optimizations of the Raft library. It also records
+// the progress of the followers.
 //
 // The heartbeat fast path changes term and state outside the goroutine that owns
-// them: a candidate that learns of a new leader that way, and then receives a
-// late vote, leads too, in the same term, and two entries are committed at one
+// them. A candidate that learns of a new leader that way, and then receives a late
+// vote, becomes a second leader in the same term, and two entries are committed at one
 // index (hashicorp/raft 695). With Sequential, heartbeats take the ordinary path.
 //
-// Pipelined replication can hang for good after a rejection (612), and makes
-// commits slower where there is batching. With Sequential, one request is in
+// Pipelined replication can hang forever after a rejection (612), and makes commits
+// slower when they are batched. With Sequential, one request is in
 // flight to each follower.
 type Sequential struct {
 	Transport
@@ -34,10 +34,11 @@ func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	return err
 }
 
-// SetHeartbeatHandler does nothing.
+// SetHeartbeatHandler ignores the handler, so that heartbeats take the ordinary path.
 func (Sequential) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// AppendEntriesPipeline is refused; the engine then sends one request at a time.
+// AppendEntriesPipeline returns an error, so that the Raft library sends one request at a
+// time.
 func (Sequential) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
