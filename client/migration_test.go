@@ -85,7 +85,7 @@ func TestMigrationToEfficiency(t *testing.T) {
 	s.migrate("slow/", engine.Efficiency, false)
 	_, err = other.TryAcquire(bounded(t), "slow/b")
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	require.ErrorContains(t, err, "moving")
+	require.ErrorContains(t, err, "migrating")
 	require.NoError(t, held.Renew(bounded(t)), "a holder keeps its lock")
 	require.NoError(t, held.Release(bounded(t)))
 	last := held.Token()

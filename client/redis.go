@@ -34,7 +34,7 @@ func (c *config) options(address string) *redis.Options {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 5 * time.Minute}).DialContext
 	}
-	// Only the connection shows which host a name stands for.
+	// The host of a name is known only when it is dialed.
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
@@ -55,7 +55,7 @@ func hasPassword(o *redis.Options) bool {
 
 // probe fails unless a quorum of the nodes can be connected to. go-redis writes a line
 // to standard error for each connection that fails; if the network has no route to the
-// nodes, probe makes that one line in all.
+// nodes, probe reduces that to one line.
 func (c *config) probe(ctx context.Context, fleet engine.Fleet) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

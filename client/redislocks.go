@@ -24,7 +24,7 @@ const (
 	// detourTime is how long requests go through the service after the Redis nodes
 	// did not answer.
 	detourTime = 5 * time.Second
-	// detourLogPause is the least time between two log lines about detours.
+	// detourLogPause is the minimum time between two log lines about detours.
 	detourLogPause = time.Minute
 	// closeTimeout bounds the closing of connections and sessions.
 	closeTimeout = 5 * time.Second
@@ -237,7 +237,7 @@ func checkMode(topology *engine.Topology, held *engine.Held) error {
 			return err
 		}
 		if mode != engine.Efficiency {
-			return fmt.Errorf("%w: lock %q has moved to %s mode", engine.ErrTaken, string(name), mode)
+			return fmt.Errorf("%w: lock %q has migrated to %s mode", engine.ErrTaken, string(name), mode)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/leased-project/leased/lease/perlease"
 )
 
-// session is an engine.Session over both modes. Its part at the service has an id of
-// its own, so that the leases in efficiency mode outlive the loss of that part.
+// session is an engine.Session over both modes. Its session at the service has another
+// id, so that leases in efficiency mode survive the loss of that session.
 type session struct {
 	router     *router
 	config     engine.SessionConfig

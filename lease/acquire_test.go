@@ -179,7 +179,7 @@ func TestTryAcquireDoesNotWaitForAMigration(t *testing.T) {
 	})
 }
 
-func TestGivingUpInAnOutageIsNotHeld(t *testing.T) {
+func TestWaitLimitInAnOutageIsNotErrHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
 		s.memory.Fail(engine.ErrUnavailable)

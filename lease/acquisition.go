@@ -46,9 +46,9 @@ func (a *acquisition) run(ctx context.Context) (l *Lease, err error) {
 	return l, err
 }
 
-// again reports whether the acquisition goes on after err, and tells the hooks. A
-// lost session is replaced by the next call. An acquisition that does not wait goes
-// on for failoverTime: otherwise each failover of the service, or of its Redis
+// again reports whether the acquisition continues after err, and calls the hook. The
+// next call replaces a lost session. An acquisition that does not wait for the lock is
+// retried for failoverTime: otherwise each failover of the service, or of its Redis
 // nodes, would be an error for the caller.
 func (a *acquisition) again(err error, elapsed time.Duration) bool {
 	if final(err) || a.settings.try && (elapsed >= failoverTime || !transient(err) && !matches(err, ErrLost)) {

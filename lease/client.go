@@ -64,8 +64,8 @@ func (c *Client) Acquire(ctx context.Context, resource fencing.Resource, options
 }
 
 // TryAcquire takes the lock if it is free, and returns ErrHeld if it is not. It
-// does not wait for the lock. If the service is unavailable it goes on asking for a
-// few seconds, so that a change of leader is not an error.
+// does not wait for the lock. If the service is unavailable it retries for a few
+// seconds, so that a change of leader is not an error.
 func (c *Client) TryAcquire(ctx context.Context, resource fencing.Resource, options ...AcquireOption) (*Lease, error) {
 	return c.acquire(ctx, resource, true, options)
 }
@@ -136,7 +136,7 @@ func (c *Client) Break(ctx context.Context, resource fencing.Resource, token fen
 
 // Close releases every lease of the client and waits until the service confirms it
 // or ctx ends. Leases that the service did not confirm end with their TTL; the
-// error says so. Calls that are under way return ErrClosed. Then Close runs the
+// error says so. Calls in progress return ErrClosed. Then Close runs the
 // functions of WithOnClose, once.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()

@@ -17,19 +17,19 @@ var (
 	// the next Acquire gets a new token. ErrNotHeld, ErrExpired and ErrTaken
 	// match it too.
 	ErrLost = engine.ErrLost
-	// ErrNotHeld reports that the service knows of no such lease.
+	// ErrNotHeld reports that the service has no such lease.
 	ErrNotHeld error = engine.ErrNotHeld
 	// ErrExpired reports that the TTL of the lease passed without a renewal.
 	ErrExpired error = engine.ErrExpired
-	// ErrTaken reports that someone else holds the lock now, or that an operator
+	// ErrTaken reports that another client holds the lock now, or that an operator
 	// broke the lease.
 	ErrTaken error = engine.ErrTaken
 
 	// ErrReleased reports that the holder released the lease.
 	ErrReleased = engine.ErrReleased
 
-	// ErrUnavailable reports that the service could not be asked and that the
-	// call did nothing. Trying again is safe.
+	// ErrUnavailable reports that the service could not serve the call, which had no
+	// effect. Trying again is safe.
 	ErrUnavailable = engine.ErrUnavailable
 	// ErrUncertain reports that the request may or may not have taken effect.
 	ErrUncertain = engine.ErrUncertain

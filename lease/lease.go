@@ -124,7 +124,7 @@ func (l *Lease) Renew(ctx context.Context) error { return l.grant.keepAlive.rene
 // Release releases the lease. Its Context ends first. Then it calls the service, even
 // if ctx has ended: only the values of ctx are used, and the call takes a few
 // seconds at most. If the service does not confirm the release, Release returns why
-// and goes on in the background. A second Release, or one after the lease was lost,
+// and retries in the background. A second Release, or one after the lease was lost,
 // returns what Err returns.
 func (l *Lease) Release(ctx context.Context) error { return l.grant.keepAlive.releaseLease(ctx, l) }
 

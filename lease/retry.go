@@ -14,10 +14,9 @@ const (
 	minPause = 20 * time.Millisecond
 	maxPause = time.Second
 
-	// failoverTime is how long calls that do not wait for a lock go on asking an
-	// unavailable service: a few leader elections. Without it every failover of
-	// the service would surface as an error in every program that calls
-	// TryAcquire, Inspect or Break at that moment.
+	// failoverTime is how long calls that do not wait for a lock are retried while
+	// the service is unavailable: a few leader elections. Without it, TryAcquire,
+	// Inspect and Break would return an error during every failover of the service.
 	failoverTime = 5 * time.Second
 )
 

@@ -193,9 +193,9 @@ func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result 
 	c.hit(result.Code == machine.Held, "acquire: held")
 	c.hit(result.Code == machine.WrongMode, "acquire: wrong mode")
 	c.hit(result.Code == machine.WrongMode && result.Resource != q.Resources[0], "acquire: set of two modes")
-	c.hit(result.Code == machine.Migrating, "acquire: moving")
+	c.hit(result.Code == machine.Migrating, "acquire: migrating")
 	c.hit(result.Code == machine.NotReady, "acquire: not ready")
-	c.hit(result.Code == machine.Migrating && result.Resource != q.Resources[0], "acquire: set, one of which is moving")
+	c.hit(result.Code == machine.Migrating && result.Resource != q.Resources[0], "acquire: set with a migrating lock")
 	if result.Code == machine.Ended {
 		c.hit(p.outcomes[attempt] == released, "late acquire: after its release")
 		c.hit(p.outcomes[attempt] == refused, "late acquire: after it was refused")

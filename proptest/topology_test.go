@@ -127,14 +127,14 @@ func (g *generator) fleet(t *rapid.T) machine.Command {
 
 // interestingTopology lists further cases that the random runs must reach.
 var interestingTopology = []string{
-	"acquire: moving", "acquire: set, one of which is moving", "acquire: repeated after a migration", "acquire: not ready",
-	"policy: set", "policy: outdated", "policy: deleted", "policy: not there", "policy: refused, a move is under way above it",
-	"move: begun to efficiency", "move: begun to correctness", "move: begun by a deletion", "move: begun under another",
-	"move: a prefix left another move", "move: waiters cancelled", "move: a cancelled waiter unblocks others", "move: holders broken", "move: delay ended",
-	"move: repeated", "move: hastened", "move: other policy for the same mode", "move: other direction refused", "move: exhausted",
-	"move: aborted", "move: aborted, keeps a policy", "move: finished to efficiency", "move: finished to correctness", "move: finished, token raised",
-	"move: finished a deletion", "move: finished a deletion, keeps a policy", "move: busy", "move: other version", "move: finished before", "move: not ready",
-	"fleet: at once", "fleet: another before it was ready", "fleet: change begun", "fleet: hastened", "fleet: taken back", "fleet: finished", "fleet: outdated",
+	"acquire: migrating", "acquire: set with a migrating lock", "acquire: repeated after a migration", "acquire: not ready",
+	"policy: set", "policy: outdated", "policy: deleted", "policy: not there", "policy: refused, the parent is migrating",
+	"migration: begun to efficiency", "migration: begun to correctness", "migration: begun by a deletion", "migration: begun under another",
+	"migration: a prefix left another one", "migration: waiters cancelled", "migration: a cancelled waiter unblocks others", "migration: holders broken", "migration: delay ended",
+	"migration: repeated", "migration: now set later", "migration: other policy for the same mode", "migration: other direction refused", "migration: exhausted",
+	"migration: aborted", "migration: aborted, keeps a policy", "migration: finished to efficiency", "migration: finished to correctness", "migration: finished, token raised",
+	"migration: finished a deletion", "migration: finished a deletion, keeps a policy", "migration: busy", "migration: other version", "migration: finished before", "migration: not ready",
+	"fleet: at once", "fleet: another before it was ready", "fleet: change begun", "fleet: now set later", "fleet: canceled", "fleet: finished", "fleet: outdated",
 	"range: first", "range: again", "range: not ready", "range: other fleet", "range: exhausted",
 	"ceiling: raised", "ceiling: not lowered",
 	"reconcile: fresh", "reconcile: jump", "reconcile: not needed", "reconcile: exhausted", "reconcile: finished", "reconcile: other version", "restored: was ready",
@@ -180,16 +180,16 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 		c.hit(done, "policy: set")
 		c.changedPolicy(command.Policy.Prefix, v, now, result, events)
 		old := v.move(command.Policy.Prefix)
-		c.hit(old != nil && done && !changed, "move: repeated")
-		c.hit(old != nil && done && changed && old.Now == now.move(command.Policy.Prefix).Now, "move: other policy for the same mode")
+		c.hit(old != nil && done && !changed, "migration: repeated")
+		c.hit(old != nil && done && changed && old.Now == now.move(command.Policy.Prefix).Now, "migration: other policy for the same mode")
 	case *machine.DeletePolicy:
 		c.hit(done, "policy: deleted")
 		c.hit(result.Code == machine.NotHeld, "policy: not there")
-		c.hit(result.Code == machine.Migrating && v.move(command.Prefix) == nil, "policy: refused, a move is under way above it")
+		c.hit(result.Code == machine.Migrating && v.move(command.Prefix) == nil, "policy: refused, the parent is migrating")
 		c.changedPolicy(command.Prefix, v, now, result, events)
 	case *machine.AbortMigration:
-		c.hit(done, "move: aborted")
-		c.hit(done && v.move(command.Prefix).Version > 0 && now.has(command.Prefix), "move: aborted, keeps a policy")
+		c.hit(done, "migration: aborted")
+		c.hit(done && v.move(command.Prefix).Version > 0 && now.has(command.Prefix), "migration: aborted, keeps a policy")
 	case *machine.FinishMigration:
 		c.finished(command, v, now, result)
 	case *machine.SetFleet:
@@ -197,8 +197,8 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 		c.hit(changed && v.NextVersion == 0 && now.NextVersion == 0 && v.Fleet.IsZero(), "fleet: at once")
 		c.hit(changed && v.NextVersion == 0 && now.NextVersion == 0 && !v.Fleet.IsZero(), "fleet: another before it was ready")
 		c.hit(changed && now.NextVersion == now.Version, "fleet: change begun")
-		c.hit(changed && now.NextVersion != 0 && now.NextVersion == v.NextVersion, "fleet: hastened")
-		c.hit(changed && v.NextVersion != 0 && now.NextVersion == 0, "fleet: taken back")
+		c.hit(changed && now.NextVersion != 0 && now.NextVersion == v.NextVersion, "fleet: now set later")
+		c.hit(changed && v.NextVersion != 0 && now.NextVersion == 0, "fleet: canceled")
 	case *machine.FinishFleet:
 		c.hit(changed, "fleet: finished")
 	case *machine.AssignRange:
@@ -230,22 +230,22 @@ func (c *cases) topology(p *comparison, command machine.Command, v topologyView,
 func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine.Result, events []machine.Event) {
 	old, mv := v.move(prefix), now.move(prefix)
 	c.hit(result.Code == machine.Outdated, "policy: outdated")
-	c.hit(result.Code == machine.Migrating && old != nil, "move: other direction refused")
-	c.hit(result.Code == machine.Exhausted, "move: exhausted")
-	c.hit(old != nil && mv != nil && !old.Now && mv.Now, "move: hastened")
+	c.hit(result.Code == machine.Migrating && old != nil, "migration: other direction refused")
+	c.hit(result.Code == machine.Exhausted, "migration: exhausted")
+	c.hit(old != nil && mv != nil && !old.Now && mv.Now, "migration: now set later")
 	if result.Code != machine.Done {
 		return
 	}
 	above := v.movesAbove(prefix)
-	c.hit(mv == nil && above && !v.has(prefix), "move: a prefix left another move")
+	c.hit(mv == nil && above && !v.has(prefix), "migration: a prefix left another one")
 	if mv == nil {
 		return
 	}
 	if old == nil {
-		c.hit(mv.To == engine.Efficiency, "move: begun to efficiency")
-		c.hit(mv.To == engine.Correctness, "move: begun to correctness")
-		c.hit(mv.Delete, "move: begun by a deletion")
-		c.hit(above, "move: begun under another")
+		c.hit(mv.To == engine.Efficiency, "migration: begun to efficiency")
+		c.hit(mv.To == engine.Correctness, "migration: begun to correctness")
+		c.hit(mv.Delete, "migration: begun by a deletion")
+		c.hit(above, "migration: begun under another")
 	}
 	cancelled := 0
 	for _, e := range events {
@@ -253,14 +253,14 @@ func (c *cases) changedPolicy(prefix string, v, now topologyView, result machine
 		case machine.EventCancelled:
 			cancelled++
 		case machine.EventBroken:
-			c.hit(true, "move: holders broken")
+			c.hit(true, "migration: holders broken")
 		case machine.EventOpened:
-			c.hit(true, "move: delay ended")
+			c.hit(true, "migration: delay ended")
 		case machine.EventGranted:
-			c.hit(cancelled > 0, "move: a cancelled waiter unblocks others")
+			c.hit(cancelled > 0, "migration: a cancelled waiter unblocks others")
 		}
 	}
-	c.hit(cancelled > 0, "move: waiters cancelled")
+	c.hit(cancelled > 0, "migration: waiters cancelled")
 }
 
 // movesAbove reports whether the policy of the next shorter prefix is migrating.
@@ -275,19 +275,19 @@ func (v topologyView) movesAbove(prefix string) bool {
 
 func (c *cases) finished(command *machine.FinishMigration, v, now topologyView, result machine.Result) {
 	mv := v.move(command.Prefix)
-	c.hit(result.Code == machine.Busy, "move: busy")
-	c.hit(result.Code == machine.Outdated, "move: other version")
-	c.hit(result.Code == machine.NotReady, "move: not ready")
+	c.hit(result.Code == machine.Busy, "migration: busy")
+	c.hit(result.Code == machine.Outdated, "migration: other version")
+	c.hit(result.Code == machine.NotReady, "migration: not ready")
 	if result.Code != machine.Done {
 		return
 	}
-	c.hit(mv == nil, "move: finished before")
+	c.hit(mv == nil, "migration: finished before")
 	if mv == nil {
 		return
 	}
-	c.hit(mv.To == engine.Efficiency, "move: finished to efficiency")
-	c.hit(mv.To == engine.Correctness, "move: finished to correctness")
-	c.hit(now.last > v.last, "move: finished, token raised")
-	c.hit(mv.Delete, "move: finished a deletion")
-	c.hit(mv.Delete && now.has(command.Prefix), "move: finished a deletion, keeps a policy")
+	c.hit(mv.To == engine.Efficiency, "migration: finished to efficiency")
+	c.hit(mv.To == engine.Correctness, "migration: finished to correctness")
+	c.hit(now.last > v.last, "migration: finished, token raised")
+	c.hit(mv.Delete, "migration: finished a deletion")
+	c.hit(mv.Delete && now.has(command.Prefix), "migration: finished a deletion, keeps a policy")
 }

@@ -156,7 +156,7 @@ func TestCanceledWaiterLeavesTheQueue(t *testing.T) {
 		released := now()
 		require.NoError(t, holder.Release(t.Context(), held))
 		require.NotEqual(t, <-got, <-got)
-		require.Less(t, now().Sub(released), time.Second, "no one waits for the canceled waiter")
+		require.Less(t, now().Sub(released), time.Second, "the canceled waiter delays no other")
 		status, err := holder.Inspect(t.Context(), "a")
 		require.NoError(t, err)
 		require.Empty(t, status.Waiters)

@@ -72,9 +72,9 @@ func execute(root *cobra.Command, args []string) int {
 	return code
 }
 
-// explain returns the exit code and the hint for an error. An error with a code of
-// its own, an invalid request and an error from outside the service say themselves
-// what to do.
+// explain returns the exit code and the hint for an error. A codeError, an invalid
+// request and an error from outside the service get no hint: their text says what to
+// do.
 func explain(err error) (code int, hint string) {
 	var coded *codeError
 	if errors.As(err, &coded) {

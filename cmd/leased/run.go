@@ -133,9 +133,9 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	return f.finish(client, l, result, err)
 }
 
-// notAcquired returns the error for a lock that was not acquired in time. An
-// attempt that never got into the lock's queue has not met other holders but an
-// unavailable service; trouble is the reason.
+// notAcquired returns the error for a lock that was not acquired in time. If the
+// attempt never got into the lock's queue, the service was unavailable, and trouble is
+// the reason.
 func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) error {
 	switch {
 	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:

@@ -128,7 +128,7 @@ func useElsewhere(t *testing.T, granter, other string) {
 		require.Equal(t, http.StatusConflict, code, refused)
 	}
 	code, answer := post(t, other, "/v1/renew", fmt.Sprintf(`{"resource":"fast/x","token":%.0f}`, set["token"].(float64)+1))
-	require.Equal(t, http.StatusNotFound, code, "nobody was granted this token: %v", answer)
+	require.Equal(t, http.StatusNotFound, code, "this token was not granted: %v", answer)
 	listed := fmt.Sprint(mustPost(t, other, "/v1/list", `{"mode":"efficiency","prefix":"fast/"}`))
 	require.Contains(t, listed, "fast/x")
 	require.Contains(t, listed, "fast/y")

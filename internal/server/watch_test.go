@@ -51,7 +51,7 @@ func TestWatch(t *testing.T) {
 			e = next()
 			require.Equal(t, "granted", e.Type)
 			require.Equal(t, (<-granted).Token, e.Party.Token)
-			require.Equal(t, "expired", next().Type, "nobody renews it")
+			require.Equal(t, "expired", next().Type, "it is not renewed")
 
 			third, err := api.Acquire(ctx, &pb.AcquireRequest{Resource: lock, Ttl: "5m"})
 			require.NoError(t, err)

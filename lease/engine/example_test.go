@@ -87,5 +87,5 @@ func ExampleTopology_Route() {
 	fmt.Println(err)
 	// Output:
 	// correctness <nil>
-	// lock "report/7" is moving from correctness to efficiency mode; try again when the migration is complete, see 'leased policy show'
+	// lock "report/7" is migrating from correctness to efficiency mode; try again when the migration is complete, see 'leased policy show'
 }

@@ -92,7 +92,7 @@ type MigratingError struct {
 
 // Error names the lock and both modes.
 func (e *MigratingError) Error() string {
-	return fmt.Sprintf("lock %q is moving from %s to %s mode; try again when the migration is complete, see 'leased policy show'",
+	return fmt.Sprintf("lock %q is migrating from %s to %s mode; try again when the migration is complete, see 'leased policy show'",
 		string(e.Resource), e.From, e.To)
 }
 

@@ -84,7 +84,7 @@ func kind(kind engine.Kind, name fencing.Resource) engine.Request {
 	return engine.Request{Resources: []fencing.Resource{name}, Kind: kind}
 }
 
-func TestMovingErrorNamesTheLock(t *testing.T) {
+func TestMigratingErrorNamesTheLock(t *testing.T) {
 	moving := topology(t, engine.Policy{Prefix: "a/", Mode: engine.Correctness, Next: engine.Efficiency})
 	_, err := moving.ModeOf("a/1")
 	var move *engine.MigratingError
@@ -92,7 +92,7 @@ func TestMovingErrorNamesTheLock(t *testing.T) {
 	require.Equal(t, engine.MigratingError{Resource: "a/1", From: engine.Correctness, To: engine.Efficiency}, *move)
 	require.ErrorIs(t, err, engine.ErrUnavailable, "trying again is safe")
 	require.NotErrorIs(t, err, engine.ErrUncertain)
-	require.ErrorContains(t, err, `lock "a/1" is moving from correctness to efficiency mode`)
+	require.ErrorContains(t, err, `lock "a/1" is migrating from correctness to efficiency mode`)
 	require.ErrorContains(t, err, "leased policy show")
 }
 

@@ -29,7 +29,7 @@ func (c *Clock) Now() engine.Instant {
 // suspended. Timers and the monotonic clock do not notice.
 func (c *Clock) Suspend(d time.Duration) { c.suspended.Add(int64(d)) }
 
-// StoppedClock is an engine.Clock that stands still until a test moves it, for example
+// StoppedClock is an engine.Clock that advances only when a test moves it, for example
 // between a request and its answer, so that readings before and after differ.
 type StoppedClock struct {
 	start engine.Instant

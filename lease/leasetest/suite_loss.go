@@ -69,7 +69,7 @@ var lossTests = []conformance{
 			quiet := time.NewTimer(ttl)
 			select {
 			case <-renewed:
-				require.Less(f, n, 9, "the client goes on renewing after the release of its only lease")
+				require.Less(f, n, 9, "the client still renews after the release of its only lease")
 			case <-quiet.C:
 				return
 			}

@@ -39,8 +39,8 @@ func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (eng
 	return perlease.NewSession(e, config), nil
 }
 
-// send sends an operation to a member. One that cannot serve is not used for the next call:
-// the Redis nodes may be unreachable for it alone.
+// send sends an operation to a member. If the member cannot serve, the next call uses
+// another one: perhaps only this member cannot reach the Redis nodes.
 func (e *Efficiency) send(ctx context.Context, op *pb.Operation, p *pending, limit time.Duration) (answer *pb.Answer, err error) {
 	err = e.connector.do(ctx, func(c *connection) error {
 		answer, err = c.do(ctx, op, p, limit)

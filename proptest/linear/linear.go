@@ -3,7 +3,7 @@
 // operation takes effect at one moment between its call and its return.
 //
 // It does not know leases. A history may be linearizable although two clients
-// believed to hold the lock; it shows that such an overlap does no harm.
+// held the lock at the same time; it shows that such an overlap does no harm.
 //
 // It complements package property with a checker that shares no code with this
 // project (github.com/anishathalye/porcupine) and uses only what clients observed.

@@ -844,7 +844,7 @@ type GetFleetResponse struct {
 	Next *RedisFleet `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
 	// What the fleet, or its change, is waiting for, as text.
 	WaitingFor string `protobuf:"bytes,8,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
-	// A floor for ProvideFloor, above all tokens that the service knows of.
+	// A floor for ProvideFloor, above all tokens that the service knows.
 	ProposedFloor uint64 `protobuf:"varint,9,opt,name=proposed_floor,json=proposedFloor,proto3" json:"proposed_floor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -164,7 +164,7 @@ func TestServeNotifiesSystemd(t *testing.T) {
 }
 
 // A folder belongs to one member forever.
-func TestAFolderHasOneMember(t *testing.T) {
+func TestDataFolderHasOneMember(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/one"
 	args := []string{leased, "serve", "--data=" + dir, "--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}

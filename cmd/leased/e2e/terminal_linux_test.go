@@ -59,8 +59,8 @@ func onTerminal(t *testing.T, env []string, args ...string) (*process, *os.File)
 	return p, terminal
 }
 
-// A command under `leased run` can read from the terminal, and gets its keys.
-// After it the terminal belongs to who had it.
+// A command under `leased run` can read from the terminal, and Ctrl-C reaches it. When it
+// has ended, the terminal belongs to the shell again.
 func TestRunOnTerminal(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)

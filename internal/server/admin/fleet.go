@@ -55,7 +55,7 @@ func (s *Service) SetFleet(ctx context.Context, r *pb.SetFleetRequest) (*pb.SetF
 	if err := s.checkFleet(fleet, r.Force); err != nil {
 		return nil, err
 	}
-	// To set the present fleet cancels a change, and needs no check.
+	// Setting the current fleet cancels a change and needs no check.
 	if !r.Force && !fleet.IsZero() && !fleet.Equal(s.Router.Node.Topology().Fleet) {
 		if err := s.tryFleet(ctx, fleet); err != nil {
 			return nil, err
@@ -89,8 +89,8 @@ func (s *Service) checkFleet(fleet engine.Fleet, force bool) error {
 	return nil
 }
 
-// tryFleet returns an error if no quorum of a fleet can be used. The present fleet
-// continues to serve then.
+// tryFleet returns an error if no quorum of a fleet can be used. The current fleet
+// then continues to serve.
 func (s *Service) tryFleet(ctx context.Context, fleet engine.Fleet) error {
 	backend, err := s.connect(ctx, fleet)
 	if err == nil {

@@ -139,7 +139,7 @@ func (a *acquisition) response(grant engine.Grant, id engine.SessionID, ttl time
 	return response
 }
 
-// withHolder adds the present holder to an error that matches engine.ErrHeld.
+// withHolder adds the current holder to an error that matches engine.ErrHeld.
 func (a *acquisition) withHolder(ctx context.Context, err error) error {
 	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUncertain) {
 		return err

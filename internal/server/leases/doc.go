@@ -3,7 +3,7 @@
 //
 // It keeps no leases in efficiency mode: they are on the Redis nodes, so that any
 // member serves the next call. It keeps sessions of the correctness mode only as a
-// cache: the Raft machine has the truth.
+// cache of those in the Raft machine.
 //
 // Files, in reading order:
 //

@@ -47,7 +47,7 @@ func (r *Router) NameLeader(err error) error {
 	if leader == r.Address {
 		leader = ""
 	}
-	text := "member " + r.Node.ID() + " is not the leader, and knows of none"
+	text := "member " + r.Node.ID() + " is not the leader, and knows no leader; try again"
 	if leader != "" {
 		text = "member " + r.Node.ID() + " is not the leader; the leader's API address is " + leader
 	}

@@ -166,7 +166,7 @@ func (v *view) pollRedis(ctx context.Context, prefix string) error {
 	return v.watchPrefix(ctx, prefix)
 }
 
-// followHub reports the present state and then the changes of locks in correctness
+// followHub reports the current state and then the changes of locks in correctness
 // mode, until ctx ends or this member does not lead. It calls check periodically,
 // and read with the locks that have changed.
 func (v *view) followHub(ctx context.Context, match func(fencing.Resource) bool, check func() error, read func(all bool, names []fencing.Resource) error) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-func TestForm(t *testing.T) {
+func TestSecretFormat(t *testing.T) {
 	text := secret.New()
 	require.NoError(t, secret.Check(text))
 	require.NotEqual(t, text, secret.New())
@@ -79,7 +79,7 @@ func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0
 
 // A secret is not sent over a connection that others can read, regardless of the host
 // name and of the dialer.
-func TestNotSentInTheClear(t *testing.T) {
+func TestSecretIsNotSentUnencrypted(t *testing.T) {
 	seen := make(chan []string, 1)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

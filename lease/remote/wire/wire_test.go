@@ -55,9 +55,9 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, "x", leader.Leader)
 }
 
-// TestUncertainComesFirst checks that an outcome that may have happened is never reported as a
-// refusal.
-func TestUncertainComesFirst(t *testing.T) {
+// TestUncertainErrorTakesPrecedence checks that a call that may have had an effect is
+// never reported as refused.
+func TestUncertainErrorTakesPrecedence(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("%w, then %w", engine.ErrUncertain, engine.ErrUnavailable),
 		fmt.Errorf("%w, then %w", engine.ErrUncertain, wire.ErrUnauthenticated),

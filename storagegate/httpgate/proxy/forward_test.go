@@ -122,7 +122,7 @@ func (w stuckWriter) Write(p []byte) (int, error) {
 }
 
 // An operator can abandon a request whose client does not read.
-func TestAbandonARequestWithASlowReader(t *testing.T) {
+func TestAbandonRequestWithSlowReader(t *testing.T) {
 	g := newFixture(t, http.HandlerFunc(longResponse), func(c *proxy.Config) { c.Buffer = 100 })
 	r, err := g.Request(t.Context(), http.MethodPut, orders, 1, http.NoBody)
 	require.NoError(t, err)

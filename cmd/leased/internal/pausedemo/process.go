@@ -64,7 +64,7 @@ func (d *Demo) startHolder(ctx context.Context, name, dir string, amount int, ga
 	return p, nil
 }
 
-// until reports the holder's steps up to and including one. The holder may go on
+// until reports the holder's steps up to and including one. The holder continues
 // after every read except that one.
 func (p *process) until(last string) error {
 	for p.steps.Scan() {

@@ -42,7 +42,7 @@ func TestPrecedence(t *testing.T) {
 }
 
 // Print returns a file with the same settings.
-func TestPrintCanBeRead(t *testing.T) {
+func TestPrintRoundTrips(t *testing.T) {
 	file := "policies:\n  - {prefix: report/, mode: efficiency, ttl: 5s}\n  - {prefix: \"\", mode: correctness, lock-delay: 1s}\n" +
 		"redis-nodes:\n  y:2: {user: other, password-file: y.password, tls: false}\n"
 	first, err := load(t, file, nil, append(least, "--join=127.0.0.1:1", "--id=a", "--redis=x:1,y:2,z:3", "--log-level=warn",

@@ -75,8 +75,8 @@ func (h *placeholder) launch(args []string) (err error) {
 	return h.cmd.Start()
 }
 
-// besideInherited assigns file descriptors to files that the command does not
-// inherit otherwise: a shell may have opened 3 for it. It returns the ExtraFiles,
+// besideInherited assigns descriptors to files, other than those that the command
+// inherits: a shell may have opened 3 for it. It returns the ExtraFiles,
 // which the caller closes, and the descriptors of files.
 func besideInherited(files []*os.File) (all []*os.File, numbers []string, err error) {
 	for fd := 3; len(files) > 0; fd++ {

@@ -28,7 +28,7 @@ var (
 )
 
 // The command inherits the same as without a placeholder.
-func TestCommandInheritsLikeAnyOther(t *testing.T) {
+func TestCommandInheritsTheSameWithPlaceholder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("the third file\n"), 0o600))
 	see := func(mode string, args []string) string {

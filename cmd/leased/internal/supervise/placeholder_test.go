@@ -66,7 +66,7 @@ func TestHoldExitsWithItsPipe(t *testing.T) {
 	require.NoFileExists(t, started)
 }
 
-func TestHoldIsNotForUsers(t *testing.T) {
+func TestHoldRejectsInvalidArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"3", "x", "true", "true"}, {"0", "1", "true", "true"}} {
 		require.Equal(t, 2, supervise.Hold(args))
 	}

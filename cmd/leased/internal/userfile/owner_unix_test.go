@@ -35,7 +35,7 @@ func TestOwnerIsKept(t *testing.T) {
 	require.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays")
 	info, err = os.Stat(path)
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o640), info.Mode().Perm(), "others may not read it, and nobody else writes it")
+	require.Equal(t, os.FileMode(0o640), info.Mode().Perm(), "others can neither read nor write it")
 	owner := info.Sys().(*syscall.Stat_t)
 	require.Equal(t, uid, int(owner.Uid))
 	require.Equal(t, gid, int(owner.Gid))
