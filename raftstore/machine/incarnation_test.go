@@ -11,7 +11,7 @@ import (
 
 // A copy of the request that opened a session arrives after the session has ended. Commands of
 // the old session have no effect on the new one.
-func TestALateOpenIsAnotherIncarnation(t *testing.T) {
+func TestLateOpenIsAnotherIncarnation(t *testing.T) {
 	for _, end := range []string{"expired", "closed"} {
 		t.Run(end, func(t *testing.T) {
 			m := played(t, &Lead{})
@@ -19,7 +19,7 @@ func TestALateOpenIsAnotherIncarnation(t *testing.T) {
 			first, _ := m.Apply(open)
 			require.NotZero(t, first.Incarnation)
 			same, _ := m.Apply(open)
-			require.Equal(t, first, same, "opened twice it is the same session")
+			require.Equal(t, first, same, "opening it again returns the same session")
 			early := write(ann, 1, "a")
 			early.Incarnation = first.Incarnation
 			granted, _ := m.Apply(early)
@@ -37,7 +37,7 @@ func TestALateOpenIsAnotherIncarnation(t *testing.T) {
 			late := write(ann, 1, "a")
 			late.Incarnation = second.Incarnation
 			granted, _ = m.Apply(late)
-			require.Equal(t, Granted, granted.Code, "it remembers nothing of the first")
+			require.Equal(t, Granted, granted.Code, "the nonces of the first session are free")
 
 			before := m.Snapshot()
 			for _, c := range []Command{early, &Release{Session: ann, Incarnation: first.Incarnation, Nonce: 1},
@@ -71,7 +71,7 @@ func TestIncarnationsAreInSnapshots(t *testing.T) {
 	}
 }
 
-// After EndSessions there are no leases, it grants nothing, and no incarnation is used again.
+// EndSessions ends all leases and grants none. No incarnation is used again.
 func TestEndSessions(t *testing.T) {
 	m := played(t, &Lead{}, &SetPolicy{Policy: engine.Policy{Prefix: "d", Mode: engine.Correctness, LockDelay: time.Minute}})
 	for _, id := range []engine.SessionID{ann, bob} {
@@ -94,7 +94,7 @@ func TestEndSessions(t *testing.T) {
 	require.Greater(t, opened.Incarnation, uint64(above+1<<32))
 	m.Apply(&EndSessions{})
 	again, _ := m.Apply(&OpenSession{Session: ann, TTL: time.Second})
-	require.Greater(t, again.Incarnation, max(before, opened.Incarnation)+1<<32, "what is above nothing is above what there was")
+	require.Greater(t, again.Incarnation, max(before, opened.Incarnation)+1<<32, "the incarnation is above all earlier ones")
 	require.ErrorIs(t, Validate(&EndSessions{Above: maxCount}), engine.ErrInvalid)
 	_, err := Restore(m.Snapshot())
 	require.NoError(t, err)

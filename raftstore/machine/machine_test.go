@@ -234,7 +234,7 @@ func TestEventsAreComplete(t *testing.T) {
 
 	_, events = m.Apply(&EndDelay{Resource: "p", Delay: 3})
 	require.Equal(t, []Event{{Type: EventOpened, Resources: []fencing.Resource{"p"}, Mode: engine.Correctness}}, events)
-	require.Empty(t, m.locks, "nothing is kept of a lock that nobody uses")
+	require.Empty(t, m.locks, "unused locks have no state")
 }
 
 func TestValidate(t *testing.T) {

@@ -50,7 +50,7 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-func TestMovesToEfficiency(t *testing.T) {
+func TestMigrationsToEfficiency(t *testing.T) {
 	run(t, []scenario{
 		{"waiters are cancelled, holders drain", []step{
 			{write(ann, 1, "a1"), "granted #1", "ann/1 granted a1 #1"},
@@ -108,7 +108,7 @@ func TestMovesToEfficiency(t *testing.T) {
 			{write(bob, 1, "b"), "queued", "bob/1 queued b"},
 			{now(mode("a", engine.Efficiency, 0)), "done v2", "ann/1 broken a1+b #1, bob/1 granted b #2"},
 		}},
-		{"only the locks with this longest prefix move", []step{
+		{"only the locks with this longest prefix migrate", []step{
 			{mode("a/1", engine.Correctness, 0), "done v2", ""},
 			{write(ann, 1, "a/1/x"), "granted #1", "ann/1 granted a/1/x #1"},
 			{write(ann, 2, "a/2"), "granted #2", "ann/2 granted a/2 #2"},
@@ -127,7 +127,7 @@ func TestMovesToEfficiency(t *testing.T) {
 
 // Tokens of a lock grow across both modes: the Redis nodes accept only tokens above those that
 // the machine granted before, and the machine later grants tokens above those.
-func TestMovesKeepTokensGrowing(t *testing.T) {
+func TestMigrationsKeepTokensGrowing(t *testing.T) {
 	run(t, []scenario{
 		{"there and back", []step{
 			{write(ann, 1, "a"), "granted #1", "ann/1 granted a #1"},
@@ -173,7 +173,7 @@ func TestMovesKeepTokensGrowing(t *testing.T) {
 		{Prefix: "a", From: engine.Correctness, To: engine.Efficiency, Version: 1}}}, m.Efficiency())
 }
 
-func TestMovesUnderChangingPolicies(t *testing.T) {
+func TestMigrationsUnderChangingPolicies(t *testing.T) {
 	run(t, []scenario{
 		{"repeated, it is the same migration", []step{
 			{mode("a", engine.Efficiency, 0), "done v2", ""},
@@ -235,7 +235,7 @@ func TestMovesUnderChangingPolicies(t *testing.T) {
 }
 
 // Migrations shows a migration, and an abort restores the old policy.
-func TestMoveIsShown(t *testing.T) {
+func TestMigrationIsListed(t *testing.T) {
 	before := engine.Policy{Prefix: "a", Mode: engine.Correctness, TTL: time.Hour, LockDelay: time.Minute}
 	target := engine.Policy{Prefix: "a", Mode: engine.Efficiency, TTL: time.Minute}
 	m := played(t, &Lead{}, &OpenSession{Session: ann, TTL: time.Second}, &SetPolicy{Policy: before},

@@ -72,7 +72,7 @@ func TestPages(t *testing.T) {
 		require.Len(t, m.locks, len(held))
 		require.Len(t, m.List("", "", 1<<20), len(held))
 		require.True(t, slices.IsSortedFunc(m.names.blocks, func(a, b []fencing.Resource) int { return strings.Compare(string(a[0]), string(b[0])) }))
-		require.LessOrEqual(t, len(m.names.blocks), 8+len(held)/(maxBlock/4), "what is gone takes no room")
+		require.LessOrEqual(t, len(m.names.blocks), 8+len(held)/(maxBlock/4), "blocks of removed names are freed")
 	}
 }
 
