@@ -70,7 +70,7 @@ func (m *Machine) checkFleet() error {
 	case m.nextVersion > m.version || m.reconciled > m.version:
 		return fmt.Errorf("fleet %d or reconcile %d is of a version above %d", m.nextVersion, m.reconciled, m.version)
 	case m.nextVersion != 0 && m.nextFleet.Equal(m.fleet):
-		return fmt.Errorf("the next fleet is the present one")
+		return fmt.Errorf("the next fleet is the current one")
 	case m.floor > m.ceiling || m.ceiling > fencing.MaxToken:
 		return fmt.Errorf("floor %d, ceiling %d", m.floor, m.ceiling)
 	case m.ready && (m.restored || m.reconciled != 0):
