@@ -1658,7 +1658,7 @@ type AcquireCall struct {
 	Metadata  map[string]string      `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Shared    bool                   `protobuf:"varint,7,opt,name=shared,proto3" json:"shared,omitempty"`
 	Permits   int32                  `protobuf:"varint,8,opt,name=permits,proto3" json:"permits,omitempty"`
-	// If not 0, the client believes that the lock is in efficiency mode, and this is
+	// If not 0, the client expects the lock to be in efficiency mode, and this is
 	// the TTL of the lease. The Error "mode-mismatch" or "unavailable" says that the
 	// lock has another mode, or is migrating.
 	TtlNanos      int64 `protobuf:"varint,9,opt,name=ttl_nanos,json=ttlNanos,proto3" json:"ttl_nanos,omitempty"`
