@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -63,15 +65,11 @@ func fromEnv(name, fallback string) string {
 
 // endpoints returns the addresses in the order in which call tries them.
 func (a *access) endpoints() ([]string, error) {
-	var all []string
-	for part := range strings.SplitSeq(a.endpoint, ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
+	all := settings.Split(a.endpoint)
+	for _, part := range all {
 		if _, port, err := net.SplitHostPort(part); err != nil || port == "" {
 			return nil, usageError(fmt.Errorf("endpoint (%s) must be HOST:PORT, such as %s", part, defaultEndpoint))
 		}
-		all = append(all, part)
 	}
 	if len(all) == 0 {
 		return nil, usageError(errors.New("endpoint is empty; give the HOST:PORT of a member"))
@@ -107,10 +105,7 @@ func (a *access) tls() (*tls.Config, error) {
 
 // secret returns "" if none was given: then the service must have no users.
 func (a *access) secret() (string, error) {
-	path := a.secretFile
-	if path == "" {
-		path = os.Getenv("LEASED_SECRET_FILE")
-	}
+	path := cmp.Or(a.secretFile, os.Getenv("LEASED_SECRET_FILE"))
 	text, given := os.LookupEnv("LEASED_SECRET")
 	switch {
 	case given && path != "":
@@ -219,6 +214,16 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 		return notLeader
 	}
 	return unreachable
+}
+
+// fetch calls a method of a service of the API and returns the answer.
+func fetch[Service, Request, Answer any](ctx context.Context, a *access, service func(grpc.ClientConnInterface) Service,
+	method func(Service, context.Context, Request, ...grpc.CallOption) (Answer, error), request Request) (got Answer, err error) {
+	err = a.call(ctx, func(conn *grpc.ClientConn) (err error) {
+		got, err = method(service(conn), ctx, request)
+		return err
+	})
+	return got, err
 }
 
 // callError decodes the error of a gRPC call. Errors of the command itself stay as

@@ -63,13 +63,11 @@ func newRenew() *cobra.Command {
 		if r.Resource = args[0]; r.Token == 0 {
 			return usageError(fmt.Errorf("--token is required: the token that `leased acquire` printed"))
 		}
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			got, err := pb.NewLeaseServiceClient(conn).Renew(c.Context(), r)
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "renewed %s with token %d for %s", r.Resource, r.Token, got.Ttl)
-		})
+		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Renew, r)
+		if err != nil {
+			return err
+		}
+		return o.say(c, got, "renewed %s with token %d for %s", r.Resource, r.Token, got.Ttl)
 	}
 	return c
 }
@@ -84,16 +82,14 @@ func newRelease() *cobra.Command {
 		if r.Resource = args[0]; r.Token == 0 {
 			return usageError(fmt.Errorf("--token is required: the token that `leased acquire` printed"))
 		}
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			got, err := pb.NewLeaseServiceClient(conn).Release(c.Context(), r)
-			if err != nil {
-				return err
-			}
-			if !got.Released {
-				return o.say(c, got, "%s was no longer held with token %d", r.Resource, r.Token)
-			}
-			return o.say(c, got, "released %s with token %d", r.Resource, r.Token)
-		})
+		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release, r)
+		if err != nil {
+			return err
+		}
+		if !got.Released {
+			return o.say(c, got, "%s was no longer held with token %d", r.Resource, r.Token)
+		}
+		return o.say(c, got, "released %s with token %d", r.Resource, r.Token)
 	}
 	return c
 }

@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -136,13 +135,11 @@ func newClusterJoin() *cobra.Command {
 		Example: "  leased cluster join 10.0.0.1:7420 --endpoint 10.0.0.4:7420", Args: exactly(1, "the API address of a member, HOST:PORT")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			got, err := pb.NewClusterServiceClient(conn).Join(c.Context(), &pb.JoinRequest{Address: args[0]})
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "joined the cluster of %s", args[0])
-		})
+		got, err := fetch(c.Context(), a, pb.NewClusterServiceClient, pb.ClusterServiceClient.Join, &pb.JoinRequest{Address: args[0]})
+		if err != nil {
+			return err
+		}
+		return o.say(c, got, "joined the cluster of %s", args[0])
 	}
 	return c
 }
@@ -153,13 +150,11 @@ func newClusterRemove() *cobra.Command {
 			"empty it before the member joins again.", Args: exactly(1, "the id of a member")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			got, err := pb.NewClusterServiceClient(conn).Remove(c.Context(), &pb.RemoveRequest{Id: args[0]})
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "removed member %s", args[0])
-		})
+		got, err := fetch(c.Context(), a, pb.NewClusterServiceClient, pb.ClusterServiceClient.Remove, &pb.RemoveRequest{Id: args[0]})
+		if err != nil {
+			return err
+		}
+		return o.say(c, got, "removed member %s", args[0])
 	}
 	return c
 }
@@ -168,14 +163,11 @@ func newClusterTransfer() *cobra.Command {
 	c := &cobra.Command{Use: "transfer [MEMBER]", Short: "Transfer leadership to a member, by default to the most up-to-date one", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		to := strings.Join(args, "")
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			got, err := pb.NewClusterServiceClient(conn).Transfer(c.Context(), &pb.TransferRequest{To: to})
-			if err != nil {
-				return err
-			}
-			return o.say(c, got, "transferred leadership")
-		})
+		got, err := fetch(c.Context(), a, pb.NewClusterServiceClient, pb.ClusterServiceClient.Transfer, &pb.TransferRequest{To: strings.Join(args, "")})
+		if err != nil {
+			return err
+		}
+		return o.say(c, got, "transferred leadership")
 	}
 	return c
 }

@@ -19,13 +19,11 @@ func newInspect() *cobra.Command {
 	c := &cobra.Command{Use: "inspect RESOURCE", Short: "Show the holders and waiters of a lock", Args: exactly(1, "the name of a lock")}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			r, err := pb.NewLeaseServiceClient(conn).Inspect(c.Context(), &pb.InspectRequest{Resource: args[0]})
-			if err != nil {
-				return err
-			}
-			return o.print(c.OutOrStdout(), r.Lock, func(t *tabwriter.Writer) { tableOfLock(t, r.Lock) })
-		})
+		r, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Inspect, &pb.InspectRequest{Resource: args[0]})
+		if err != nil {
+			return err
+		}
+		return o.print(c.OutOrStdout(), r.Lock, func(t *tabwriter.Writer) { tableOfLock(t, r.Lock) })
 	}
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
@@ -74,11 +73,7 @@ func (f *migrationFollower) follow(noWait bool) error {
 }
 
 func (f *migrationFollower) poll(ctx context.Context) (progress string, done bool, err error) {
-	var all *pb.ListPoliciesResponse
-	err = f.access.call(ctx, func(conn *grpc.ClientConn) (err error) {
-		all, err = pb.NewPolicyServiceClient(conn).ListPolicies(ctx, &pb.ListPoliciesRequest{})
-		return err
-	})
+	all, err := fetch(ctx, f.access, pb.NewPolicyServiceClient, pb.PolicyServiceClient.ListPolicies, &pb.ListPoliciesRequest{})
 	if err != nil {
 		return "", false, err
 	}

@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 )
@@ -26,14 +25,12 @@ func newPolicyShow() *cobra.Command {
 		Example: "  leased policy show\n  leased policy show 'report/*'", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			got, err := pb.NewPolicyServiceClient(conn).ListPolicies(c.Context(), &pb.ListPoliciesRequest{})
-			if err != nil {
-				return err
-			}
-			narrow(got, prefixOf(args))
-			return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) { tableOfPolicies(t, got) })
-		})
+		got, err := fetch(c.Context(), a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.ListPolicies, &pb.ListPoliciesRequest{})
+		if err != nil {
+			return err
+		}
+		narrow(got, prefixOf(args))
+		return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) { tableOfPolicies(t, got) })
 	}
 	return c
 }
@@ -41,18 +38,8 @@ func newPolicyShow() *cobra.Command {
 // narrow keeps the policies that apply to names with a prefix.
 func narrow(all *pb.ListPoliciesResponse, prefix string) {
 	concerns := func(other string) bool { return strings.HasPrefix(other, prefix) || strings.HasPrefix(prefix, other) }
-	policies, migrations := all.Policies, all.Migrations
-	all.Policies, all.Migrations = nil, nil
-	for _, p := range policies {
-		if concerns(p.Prefix) {
-			all.Policies = append(all.Policies, p)
-		}
-	}
-	for _, m := range migrations {
-		if concerns(m.Prefix) {
-			all.Migrations = append(all.Migrations, m)
-		}
-	}
+	all.Policies = slices.DeleteFunc(all.Policies, func(p *pb.Policy) bool { return !concerns(p.Prefix) })
+	all.Migrations = slices.DeleteFunc(all.Migrations, func(m *pb.Migration) bool { return !concerns(m.Prefix) })
 }
 
 func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
@@ -148,13 +135,11 @@ func newPolicySet() *cobra.Command {
 }
 
 func abortMigration(c *cobra.Command, a *access, o *output, prefix string) error {
-	return a.call(c.Context(), func(conn *grpc.ClientConn) error {
-		got, err := pb.NewPolicyServiceClient(conn).AbortMigration(c.Context(), &pb.AbortMigrationRequest{Prefix: prefix})
-		if err != nil {
-			return err
-		}
-		return o.say(c, got, "canceled the migration of %s*; the locks keep their mode", prefix)
-	})
+	got, err := fetch(c.Context(), a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.AbortMigration, &pb.AbortMigrationRequest{Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	return o.say(c, got, "canceled the migration of %s*; the locks keep their mode", prefix)
 }
 
 func newPolicyDelete() *cobra.Command {
@@ -171,11 +156,7 @@ func newPolicyDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var got *pb.DeletePolicyResponse
-		err = a.call(c.Context(), func(conn *grpc.ClientConn) (err error) {
-			got, err = pb.NewPolicyServiceClient(conn).DeletePolicy(c.Context(), &pb.DeletePolicyRequest{Prefix: prefix, Now: now})
-			return err
-		})
+		got, err := fetch(c.Context(), a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.DeletePolicy, &pb.DeletePolicyRequest{Prefix: prefix, Now: now})
 		if err != nil {
 			return err
 		}

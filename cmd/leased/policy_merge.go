@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -54,13 +55,7 @@ func merge(p, given *pb.Policy, all []*pb.Policy, changed func(flag string) bool
 			old = other
 		}
 	}
-	p.Mode = given.Mode
-	if p.Mode == "" {
-		p.Mode = old.Mode
-		if old.Next != "" {
-			p.Mode = old.Next
-		}
-	}
+	p.Mode = cmp.Or(given.Mode, old.Next, old.Mode)
 	if p.Mode == "" {
 		return usageError(fmt.Errorf("%s* has no policy yet: %w", given.Prefix, errModeMissing))
 	}

@@ -52,12 +52,8 @@ func newRedisStatus() *cobra.Command {
 var errNoFleet = fmt.Errorf("the service has no Redis nodes, and so no efficiency mode; add them with `leased redis fleet set HOST:PORT...`")
 
 // fleet returns the fleet, from any member.
-func (a *access) fleet(ctx context.Context) (got *pb.GetFleetResponse, err error) {
-	err = a.call(ctx, func(conn *grpc.ClientConn) (err error) {
-		got, err = pb.NewRedisServiceClient(conn).GetFleet(ctx, &pb.GetFleetRequest{})
-		return err
-	})
-	return got, err
+func (a *access) fleet(ctx context.Context) (*pb.GetFleetResponse, error) {
+	return fetch(ctx, a, pb.NewRedisServiceClient, pb.RedisServiceClient.GetFleet, &pb.GetFleetRequest{})
 }
 
 // leaderFleet returns the fleet from the leader, which also knows what it waits for.

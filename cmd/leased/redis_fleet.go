@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,9 +9,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/redlockadapter"
 )
 
@@ -66,19 +67,11 @@ func newFleetSet() *cobra.Command {
 	flags.BoolVar(&r.Force, "force", false, "change even if a quorum of the old fleet (lost for good) or of the new fleet cannot be reached")
 	flags.BoolVar(&noWait, "no-wait", false, "return when the change has started")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		for part := range strings.SplitSeq(strings.Join(args, ","), ",") {
-			if part = strings.TrimSpace(part); part != "" {
-				r.Fleet.Addresses = append(r.Fleet.Addresses, part)
-			}
-		}
+		r.Fleet.Addresses = settings.Split(strings.Join(args, ","))
 		if err := a.fillFleet(c.Context(), r.Fleet); err != nil {
 			return err
 		}
-		var got *pb.SetFleetResponse
-		err := a.call(c.Context(), func(conn *grpc.ClientConn) (err error) {
-			got, err = pb.NewRedisServiceClient(conn).SetFleet(c.Context(), r)
-			return err
-		})
+		got, err := fetch(c.Context(), a, pb.NewRedisServiceClient, pb.RedisServiceClient.SetFleet, r)
 		if err != nil {
 			return err
 		}
@@ -106,18 +99,8 @@ func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
 	if current.GetNext() != nil {
 		old = current.Next
 	}
-	for _, field := range []struct {
-		to                *string
-		current, fallback string
-	}{{&f.Namespace, old.GetNamespace(), redlockadapter.DefaultNamespace}, {&f.MaxTtl, old.GetMaxTtl(), redlockadapter.DefaultMaxTTL.String()}} {
-		switch {
-		case *field.to != "":
-		case field.current != "":
-			*field.to = field.current
-		default:
-			*field.to = field.fallback
-		}
-	}
+	f.Namespace = cmp.Or(f.Namespace, old.GetNamespace(), redlockadapter.DefaultNamespace)
+	f.MaxTtl = cmp.Or(f.MaxTtl, old.GetMaxTtl(), redlockadapter.DefaultMaxTTL.String())
 	return nil
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
@@ -79,13 +79,11 @@ func (f *initFlags) provide(c *cobra.Command) error {
 		return usageError(fmt.Errorf("--floor (%d) is below %d, the proposal of the service, which is above all tokens that it knows; "+
 			"give --floor %d, or --force if you are sure that all granted tokens are below yours", f.floor, got.ProposedFloor, got.ProposedFloor))
 	}
-	return f.access.call(c.Context(), func(conn *grpc.ClientConn) error {
-		got, err := pb.NewRedisServiceClient(conn).ProvideFloor(c.Context(), &pb.ProvideFloorRequest{Floor: f.floor})
-		if err != nil {
-			return err
-		}
-		return f.output.say(c, got, "later tokens in efficiency mode are above %d; see `leased redis status`", f.floor)
-	})
+	done, err := fetch(c.Context(), f.access, pb.NewRedisServiceClient, pb.RedisServiceClient.ProvideFloor, &pb.ProvideFloorRequest{Floor: f.floor})
+	if err != nil {
+		return err
+	}
+	return f.output.say(c, done, "later tokens in efficiency mode are above %d; see `leased redis status`", f.floor)
 }
 
 // propose prints whether the service needs a floor, and a proposal.
@@ -159,10 +157,7 @@ func (f *initFlags) config() (redlockadapter.Config, error) {
 		return redlockadapter.Config{}, err
 	}
 	config := redlockadapter.Config{Namespace: f.namespace, MaxTTL: f.maxTTL, NodeTimeout: connectTimeout}
-	for address := range strings.SplitSeq(f.nodes, ",") {
-		if address = strings.TrimSpace(address); address == "" {
-			continue
-		}
+	for _, address := range settings.Split(f.nodes) {
 		if err := access.Check([]string{address}); err != nil {
 			return config, usageError(err)
 		}

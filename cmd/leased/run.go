@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,16 +214,12 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 		return nil, err
 	}
 	topology := f.access.topology(ctx)
-	if f.ttl == 0 {
-		f.ttl = topology.Policies.For(resource).TTL
-	}
+	f.ttl = cmp.Or(f.ttl, topology.Policies.For(resource).TTL)
 	// A lock in correctness mode needs no connection to Redis, and no warning about it.
 	if mode, err := topology.ModeOf(resource); err == nil && mode != lease.Efficiency {
 		f.noRedis = true
 	}
-	if f.grace == 0 {
-		f.grace = supervise.DefaultGrace(f.ttl)
-	}
+	f.grace = cmp.Or(f.grace, supervise.DefaultGrace(f.ttl))
 	if err := supervise.Check(f.ttl, f.grace); err != nil {
 		return nil, usageError(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,9 +22,7 @@ func addUsers(c *cobra.Command) *string {
 	path := c.Flags().String("users", "", "file with the users, the same as for leased serve (LEASED_USERS)")
 	check := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if *path == "" {
-			*path = os.Getenv("LEASED_USERS") // not a default of the flag: --help would print it
-		}
+		*path = cmp.Or(*path, os.Getenv("LEASED_USERS")) // not a default of the flag: --help would print it
 		if *path == "" {
 			return usageError(fmt.Errorf("--users is required: the file with the users, such as /etc/leased/users.yaml"))
 		}

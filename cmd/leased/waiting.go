@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -171,12 +172,7 @@ func (l *waitingLine) text(now time.Time) (string, bool) {
 	return text, len(l.status.Holders) > 0
 }
 
-func nameOf(holder string) string {
-	if holder == "" {
-		return "an unnamed holder"
-	}
-	return holder
-}
+func nameOf(holder string) string { return cmp.Or(holder, "an unnamed holder") }
 
 func seconds(d time.Duration) time.Duration { return d.Round(time.Second) }
 

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -73,7 +74,7 @@ func sourceOf(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d",
 func describe(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.ScalarNode:
-		return orEmpty(node.Value)
+		return cmp.Or(node.Value, "empty")
 	case yaml.SequenceNode:
 		return "a list"
 	case yaml.MappingNode:

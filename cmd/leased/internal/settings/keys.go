@@ -27,7 +27,7 @@ func (k key) yaml(value string) string {
 		return "[]"
 	case k.list:
 		var quoted []string
-		for _, part := range split(value) {
+		for _, part := range Split(value) {
 			quoted = append(quoted, strconv.Quote(part))
 		}
 		return "[" + strings.Join(quoted, ", ") + "]"
@@ -94,7 +94,7 @@ func text(name, fallback, usage string, field func(*Settings) *string) key {
 
 func list(name, fallback, usage string, field func(*Settings) *[]string) key {
 	return key{name: name, fallback: fallback, usage: usage, list: true, set: func(s *Settings, v string) string {
-		*field(s) = split(v)
+		*field(s) = Split(v)
 		return ""
 	}}
 }
@@ -132,8 +132,8 @@ func number(v string, least, most int) (int, string) {
 	return n, ""
 }
 
-// split returns the parts of a list, without empty ones.
-func split(v string) []string {
+// Split returns the parts of a list that commas separate, without empty ones.
+func Split(v string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(v, ",") {
 		if part = strings.TrimSpace(part); part != "" {

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -91,11 +92,7 @@ func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string
 func (s *Settings) give(key, value, source string) { s.texts[key], s.sources[key] = value, source }
 
 func (s *Settings) broken(key, rule string) error {
-	value := s.texts[key]
-	if value == "" {
-		value = "empty"
-	}
-	return &Error{Key: key, Value: value, Source: s.sources[key], Rule: rule}
+	return &Error{Key: key, Value: cmp.Or(s.texts[key], "empty"), Source: s.sources[key], Rule: rule}
 }
 
 // Print returns the whole configuration as a YAML file, with the source of each

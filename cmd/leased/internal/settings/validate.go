@@ -1,8 +1,10 @@
 package settings
 
 import (
+	"cmp"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +29,7 @@ func (s *Settings) validate() error {
 	case s.Data == "":
 		return s.broken("data", "is required: the data folder of this member, such as /var/lib/leased")
 	case (s.TLSCert == "") != (s.TLSKey == ""):
-		return s.broken("tls-cert", "must be given together with tls-key ("+orEmpty(s.TLSKey)+")")
+		return s.broken("tls-cert", "must be given together with tls-key ("+cmp.Or(s.TLSKey, "empty")+")")
 	case s.TLSCert != "" && s.TLSCA == "":
 		return s.broken("tls-ca", "is required with tls-cert ("+s.TLSCert+"): members verify each other's certificates")
 	case s.TLSClients && s.TLSCert == "":
@@ -99,17 +101,5 @@ func loopback(host string) bool {
 	if err != nil || len(ips) == 0 || host == "" {
 		return false
 	}
-	for _, ip := range ips {
-		if !ip.IsLoopback() {
-			return false
-		}
-	}
-	return true
-}
-
-func orEmpty(v string) string {
-	if v == "" {
-		return "empty"
-	}
-	return v
+	return !slices.ContainsFunc(ips, func(ip net.IP) bool { return !ip.IsLoopback() })
 }
