@@ -46,9 +46,6 @@ func (r *router) Open(ctx context.Context, config engine.SessionConfig) (engine.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if config.Clock == nil {
-		config.Clock = engine.SystemClock()
-	}
 	s := &session{router: r, config: config, efficiency: perlease.NewSession(r.redis, config), opening: make(chan struct{}, 1),
 		attempts: map[engine.Nonce]serviceAttempt{}}
 	r.mu.Lock()

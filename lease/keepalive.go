@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -221,10 +223,7 @@ func (k *keepAlive) endSession(err error) {
 	if k.over == nil {
 		k.over = err
 	}
-	ended := make([]*heldGrant, 0, len(k.grants))
-	for _, g := range k.grants {
-		ended = append(ended, g)
-	}
+	ended := slices.Collect(maps.Values(k.grants))
 	for _, g := range ended {
 		k.end(g, err)
 	}

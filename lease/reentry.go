@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
@@ -20,7 +19,7 @@ type holderRegistry struct {
 	records map[string]map[string]*holderRecord // by holder, then by set of resources
 }
 
-// holderRecord is what one holder holds of one set of resources.
+// holderRecord is the grant of one holder for one set of resources.
 type holderRecord struct {
 	holder, set string
 	acquiring   chan struct{} // a mutex: held by the acquisition that asks the service
@@ -55,7 +54,7 @@ func (r *holderRegistry) begin(ctx context.Context, s *acquireSettings) (*holder
 }
 
 func (r *holderRegistry) find(s *acquireSettings) (*holderRecord, error) {
-	set := setKey(s.request.Resources)
+	set := fmt.Sprintf("%q", s.request.Resources)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.records[s.request.Holder] {
@@ -166,14 +165,4 @@ func (g *heldGrant) blocks(r *engine.Request) bool {
 	return slices.ContainsFunc(r.Resources, func(name fencing.Resource) bool {
 		return slices.Contains(g.request.Resources, name)
 	})
-}
-
-// setKey returns a map key for a set. No name contains the separator.
-func setKey(resources []fencing.Resource) string {
-	var b strings.Builder
-	for _, r := range resources {
-		b.WriteString(string(r))
-		b.WriteByte(0)
-	}
-	return b.String()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -67,10 +69,7 @@ func (k *keepAlive) step(now engine.Instant) (next time.Duration, again bool) {
 // holds mu.
 func (k *keepAlive) mayBeDue(now engine.Instant) []*heldGrant {
 	sessionDue := now.Until(k.lastRenewed.Add(k.timing.validity())) <= 0
-	var grants []*heldGrant
-	for _, g := range k.uncovered {
-		grants = append(grants, g)
-	}
+	grants := slices.Collect(maps.Values(k.uncovered))
 	if sessionDue && len(k.grants) > len(k.uncovered) {
 		for _, g := range k.grants {
 			if g.covered {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,15 +43,9 @@ type Policy struct {
 
 // Filled returns p with defaults for all timings that are zero.
 func (p Policy) Filled() Policy {
-	if p.TTL == 0 {
-		p.TTL = DefaultTTL
-	}
-	if p.Renew == 0 {
-		p.Renew = p.TTL / 3
-	}
-	if p.Drift == 0 {
-		p.Drift = p.TTL/100 + 2*time.Millisecond
-	}
+	p.TTL = cmp.Or(p.TTL, DefaultTTL)
+	p.Renew = cmp.Or(p.Renew, p.TTL/3)
+	p.Drift = cmp.Or(p.Drift, p.TTL/100+2*time.Millisecond)
 	return p
 }
 

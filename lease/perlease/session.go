@@ -1,6 +1,7 @@
 package perlease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,7 @@ var _ engine.Session = (*Session)(nil)
 
 // NewSession returns a session on an engine. It does not call the engine.
 func NewSession(calls Engine, config engine.SessionConfig) *Session {
-	if config.Clock == nil {
-		config.Clock = engine.SystemClock()
-	}
+	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
 	return &Session{engine: calls, config: config, attempts: map[engine.Nonce]*attempt{}, ended: map[engine.Nonce]bool{}, rotated: config.Clock.Now()}
 }
 

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ type session struct {
 	over     error                  // why the session ended, nil while it lives
 }
 
-// grant is what the session knows of a grant.
+// grant is the client's record of a grant.
 type grant struct {
 	token     fencing.Token
 	releasing bool // the holder is releasing it, so a loss is not reported
@@ -38,9 +39,7 @@ var _ engine.Session = (*session)(nil)
 
 // Open opens a session at the leader.
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
-	if config.Clock == nil {
-		config.Clock = engine.SystemClock()
-	}
+	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
 	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{}, sent: config.Clock.Now()}
 	err := b.do(ctx, func(c *connection) error {
 		s.register(c)

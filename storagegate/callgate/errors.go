@@ -3,6 +3,7 @@ package callgate
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/leased-project/leased/fencing"
 )
@@ -19,12 +20,8 @@ var ErrNotAdmitted = errors.New("the call was not admitted, nothing was written"
 // Refusal reports whether err means that the call must not be retried as it is:
 // its token was refused, or its token or resource is invalid.
 func Refusal(err error) bool {
-	for _, target := range []error{fencing.ErrStale, fencing.ErrJump, fencing.ErrNoToken, fencing.ErrInvalidToken, fencing.ErrInvalidResource} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	refusals := []error{fencing.ErrStale, fencing.ErrJump, fencing.ErrNoToken, fencing.ErrInvalidToken, fencing.ErrInvalidResource}
+	return slices.ContainsFunc(refusals, func(target error) bool { return errors.Is(err, target) })
 }
 
 // Named checks what a function that names the resource of a call has returned.

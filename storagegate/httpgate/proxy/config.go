@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,23 +92,13 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("the unknown status %d is not between 200 and 599", status)
 		}
 	}
-	if c.AnswerTimeout == 0 {
-		c.AnswerTimeout = defaultTimeout
-	}
-	if c.WaitTimeout == 0 {
-		c.WaitTimeout = defaultTimeout
-	}
-	if c.ReadTimeout == 0 {
-		c.ReadTimeout = defaultTimeout
-	}
-	if c.Buffer == 0 {
-		c.Buffer = defaultBuffer
-	}
+	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, defaultTimeout)
+	c.WaitTimeout = cmp.Or(c.WaitTimeout, defaultTimeout)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, defaultTimeout)
+	c.Buffer = cmp.Or(c.Buffer, defaultBuffer)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.UnknownStatus == nil {
 		c.UnknownStatus = DefaultUnknownStatus()
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
 	}
 	return c, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -82,10 +83,7 @@ func (p *Proxy) Failed() <-chan struct{} { return p.journal.failed }
 func (p *Proxy) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.stopping = true
-	var waiting []*flight
-	for _, f := range p.inFlight {
-		waiting = append(waiting, f)
-	}
+	waiting := slices.Collect(maps.Values(p.inFlight))
 	p.mu.Unlock()
 	for _, f := range waiting {
 		select {
