@@ -31,7 +31,7 @@ type Client struct {
 	mu         sync.Mutex
 	closed     bool
 	closeErr   error          // why sessions could not be closed at the service
-	work       sync.WaitGroup // calls and goroutines; grows only while not closed
+	work       sync.WaitGroup // calls, and goroutines that a call or another goroutine started; Close waits for them
 	keepAlives map[timing]*keepAlive
 }
 
@@ -215,12 +215,6 @@ func (c *Client) enter() bool {
 	}
 	c.work.Add(1)
 	return true
-}
-
-// background runs f on a goroutine that Close waits for. The caller itself is
-// counted, so Close cannot have finished.
-func (c *Client) background(f func()) {
-	c.work.Go(f)
 }
 
 // joinKeepAlive returns the keep-alive for these timings, with one more user. The

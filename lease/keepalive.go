@@ -84,7 +84,7 @@ func (k *keepAlive) open(ctx context.Context) error {
 	k.mu.Lock()
 	k.session, k.lastRenewed, k.lastSent, k.lastUsed = session, sent, sent, sent
 	k.mu.Unlock()
-	k.client.background(k.run)
+	k.client.work.Go(k.run)
 	return nil
 }
 

@@ -84,7 +84,7 @@ func (k *keepAlive) startReleases() {
 			continue
 		}
 		k.releases[nonce] = true
-		k.client.background(func() { k.releaseUntilDone(nonce) })
+		k.client.work.Go(func() { k.releaseUntilDone(nonce) })
 	}
 }
 

@@ -51,7 +51,7 @@ func (k *keepAlive) step(now engine.Instant) (next time.Duration, again bool) {
 		if left := now.Until(k.lastSent.Add(every)); left > 0 {
 			next = min(next, left)
 		} else if len(k.renewing) == 0 {
-			k.client.background(func() { _ = k.renew(k.client.ctx) })
+			k.client.work.Go(func() { _ = k.renew(k.client.ctx) })
 		}
 	}
 	k.startReleases()
