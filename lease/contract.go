@@ -4,7 +4,7 @@ import "github.com/leased-project/leased/lease/engine"
 
 // The names that callers share with engines. Package engine documents them.
 type (
-	// Mode is how strong a lock is.
+	// Mode is the strength of a lock.
 	Mode = engine.Mode
 	// Policy gives the locks whose names begin with a prefix their mode and timings.
 	Policy = engine.Policy

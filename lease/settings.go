@@ -8,7 +8,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// acquireSettings is what the options and the policies say about one acquisition.
+// acquireSettings are the settings of one acquisition, from its options and the policies.
 type acquireSettings struct {
 	named     fencing.Resource
 	request   engine.Request

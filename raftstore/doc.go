@@ -1,11 +1,11 @@
 // Package raftstore is the engine of correctness mode: a grant is an entry in a Raft log,
 // so a lock has one holder at a time, by log order, whatever the clocks do.
 //
-// A client that was paused may still believe that it holds a lock, so a lock without a
+// A client that was paused may still act as if it held a lock, so a lock without a
 // gate in front of the data is only a hint here too. Without a majority of its nodes the
-// service stops. In doubt it extends leases: a failover gives every session its full TTL
-// again plus half a second, so a lock whose holder has died can stay unavailable for an
-// election, its TTL and half a second.
+// service stops. A failover extends leases: it gives every session its full TTL again plus
+// half a second, so a lock whose holder has died can stay unavailable for an election, its
+// TTL and half a second.
 //
 // The parts, in reading order:
 //

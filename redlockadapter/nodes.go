@@ -18,7 +18,7 @@ type NodeStatus struct {
 	Addr string
 	// Err is why the node did not report. The other fields are then zero.
 	Err error
-	// Report is what the node stores about itself.
+	// Report has the state that the node stores about itself.
 	Report recovery.Report
 	// Identity is the life of the server. It changes with every restart.
 	Identity string
@@ -26,8 +26,8 @@ type NodeStatus struct {
 	Joining string
 	// Quarantine is the minimum time until that node may vote.
 	Quarantine time.Duration
-	// Skew is how far the node's clock is ahead of ours, beyond what the round trip
-	// explains.
+	// Skew is the time by which the node's clock is ahead of the local one, beyond the
+	// round trip.
 	Skew time.Duration
 }
 

@@ -49,8 +49,8 @@ func (b *Backend) records(ctx context.Context, resource fencing.Resource) ([]scr
 // holder returns the lease that a quorum of the records agree on, and how long a quorum
 // will have it; ok is false if there is none. Tokens may differ, since that of a
 // recovered node is ahead. The lease's token is the one that a quorum has, or the one
-// that this process was granted. Without either, the lease cannot be told from an attempt
-// that was not granted.
+// that this process was granted. Without either, the lease cannot be distinguished from an
+// attempt that was not granted.
 func (b *Backend) holder(resource fencing.Resource, found []scripts.Record) (h engine.Held, left time.Duration, ok bool) {
 	byName := map[string][]scripts.Record{}
 	for _, r := range found {

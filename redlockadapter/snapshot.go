@@ -8,7 +8,7 @@ import (
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
-// snapshot is an RDB snapshot that a server is asked to write, so that a reserved floor
+// snapshot is a request to a server to write an RDB snapshot, so that a reserved floor
 // survives a restart of the server. A server with an append-only file needs none: the
 // floor is on disk long before the quarantine ends.
 type snapshot struct {
@@ -18,7 +18,7 @@ type snapshot struct {
 }
 
 // advance takes the next step. A server that cannot write a snapshot stores nothing, so
-// no older data can come back from it: that is logged, and counts as done.
+// it cannot restart with older data. That is logged and counts as done.
 func (s *snapshot) advance(ctx context.Context, n *redisconn.Conn, warn func(msg string, args ...any)) {
 	if s.done {
 		return

@@ -34,7 +34,7 @@ type Backend interface {
 	Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error
 }
 
-// Session is what a client keeps alive at a Backend. Leases that are acquired in a
+// Session is the unit that a client keeps alive at a Backend. Leases that are acquired in a
 // session last until they are released, or until the session's TTL has passed without
 // a Renew. All methods may be called concurrently.
 type Session interface {

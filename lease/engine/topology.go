@@ -13,8 +13,8 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Topology is what a service publishes to clients: the policies, and the Redis nodes
-// that serve efficiency mode. Every change has a new Version.
+// Topology has the policies, and the Redis nodes that serve efficiency mode. A service
+// publishes it to clients. Every change has a new Version.
 type Topology struct {
 	// Version grows with every change. Redis nodes refuse calls under a version
 	// older than the newest that they have seen.

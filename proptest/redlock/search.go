@@ -29,7 +29,7 @@ type Search struct {
 	then    State  // buffer of visit
 }
 
-// step is how a state was reached.
+// step is the step that led to a state.
 type step struct {
 	from  uint32
 	event event

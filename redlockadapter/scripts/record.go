@@ -10,7 +10,7 @@ import (
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
 
-// Record is what a node stores about a lock.
+// Record is the record of a lock on a node.
 type Record struct {
 	Name    string        // of the attempt that holds the lock, empty if it is free
 	Left    time.Duration // until the attempt expires on the node
@@ -21,7 +21,7 @@ type Record struct {
 	Waiters []string      // the processes that wait, in order
 }
 
-// Inspect asks for the record of a lock.
+// Inspect returns a request for the record of a lock.
 func Inspect(resource fencing.Resource) *redisconn.Request {
 	return redisconn.NewRequest(inspectScript, lockKeys([]fencing.Resource{resource}, nodeKey))
 }

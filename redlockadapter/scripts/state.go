@@ -116,7 +116,7 @@ func Advance(ctx context.Context, c *redisconn.Conn, goal recovery.Goal) error {
 		strconv.FormatUint(goal.Version, 10), goal.Fleet, goal.Floor.String(), goal.Ceiling.String()))
 }
 
-// Reserve has a node remember a floor that another node is about to start from.
+// Reserve stores a floor on a node from which another node is about to start.
 func Reserve(ctx context.Context, c *redisconn.Conn, fleet string, floor fencing.Token) error {
 	return call(ctx, c, "reserve", stateRequest(reserveScript, fleet, floor.String()))
 }

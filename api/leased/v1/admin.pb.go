@@ -665,7 +665,7 @@ func (*WatchTopologyRequest) Descriptor() ([]byte, []int) {
 	return file_leased_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
-// Topology is what a member publishes to clients.
+// Topology has the policies and the Redis fleet that a member publishes to clients.
 type Topology struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Version  uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`

@@ -70,7 +70,7 @@ type Step struct {
 	Actions []Action
 	// Migrations has what each migration is waiting for, by prefix.
 	Migrations map[string]string
-	// Waiting is what the fleet, or its change, is waiting for.
+	// Waiting describes the condition that the fleet, or its change, waits for.
 	Waiting string
 	// Busy is true if there is more to do than to monitor the nodes.
 	Busy bool

@@ -20,7 +20,7 @@ const PasswordVariable = "LEASED_REDIS_PASSWORD"
 // ErrInvalid reports that the settings of a Redis node break a rule.
 var ErrInvalid = errors.New("invalid settings for Redis")
 
-// Access is how to connect to a Redis node. The zero value means no TLS and no
+// Access has the options of a connection to a Redis node. The zero value means no TLS and no
 // password.
 type Access struct {
 	// User is the ACL user; empty means the default user of Redis.

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Nodes is how to connect to several Redis nodes: all in the same way, except for
-// single nodes with options of their own. Only Options is safe for concurrent use.
+// Nodes has the options of connections to several Redis nodes: the same for all, except for
+// single nodes with their own options. Only Options is safe for concurrent use.
 type Nodes struct {
 	// Access applies to every node.
 	Access

@@ -145,7 +145,7 @@ func read(in io.Reader, messages chan<- message) {
 	}
 }
 
-// guardState is what a guard knows.
+// guardState is the state of a guard: the command's process group and its deadlines.
 type guardState struct {
 	target     group
 	term, kill time.Duration // by bootTime; 0 if not received yet

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startReport is what a placeholder reports before exec. If exec fails, the error
+// startReport is the message of a placeholder before exec. If exec fails, the error
 // number follows.
 const startReport = "begin "
 
