@@ -15,7 +15,7 @@ import (
 )
 
 // Option configures Dial.
-type Option func(*config) error
+type Option func(*config)
 
 // config is the result of the options.
 type config struct {
@@ -30,79 +30,49 @@ type config struct {
 // WithTLS encrypts the connections to the service. The configuration is used unchanged.
 // WithRedis sets the TLS configuration of connections to Redis.
 func WithTLS(tls *tls.Config) Option {
-	return func(c *config) error {
-		c.remote = append(c.remote, remote.WithTLS(tls))
-		return nil
-	}
+	return func(c *config) { c.remote = append(c.remote, remote.WithTLS(tls)) }
 }
 
 // WithSecret authenticates the program with a secret from `leased user add`. The secret
 // is sent only over TLS or to a loopback address.
 func WithSecret(secret string) Option {
-	return func(c *config) error {
-		c.remote = append(c.remote, remote.WithSecret(secret))
-		return nil
-	}
+	return func(c *config) { c.remote = append(c.remote, remote.WithSecret(secret)) }
 }
 
 // WithRedis sets the connection options of a Redis node: user, password, TLS, dialer.
 // The service sets the address. A password is sent only over TLS or to a loopback
 // address, see WithRedisInsecure. The default is no password and no TLS.
 func WithRedis(options func(address string) *redis.Options) Option {
-	return func(c *config) error {
-		if options == nil {
-			return fmt.Errorf("%w: the function of WithRedis is nil", engine.ErrInvalid)
-		}
-		c.redis = options
-		return nil
-	}
+	return func(c *config) { c.redis = options }
 }
 
 // WithRedisInsecure allows passwords of WithRedis to be sent in clear text to other
 // hosts.
 func WithRedisInsecure() Option {
-	return func(c *config) error {
-		c.insecure = true
-		return nil
-	}
+	return func(c *config) { c.insecure = true }
 }
 
 // WithoutRedis sends requests for locks in efficiency mode through the service, so that
 // the program needs no connection to Redis.
 func WithoutRedis() Option {
-	return func(c *config) error {
-		c.noRedis = true
-		return nil
-	}
+	return func(c *config) { c.noRedis = true }
 }
 
 // WithLogger sets the logger for changes between direct access to Redis and access
 // through the service. The default is slog.Default.
 func WithLogger(logger *slog.Logger) Option {
-	return func(c *config) error {
-		if logger == nil {
-			return fmt.Errorf("%w: the logger is nil", engine.ErrInvalid)
-		}
-		c.logger = logger
-		return nil
-	}
+	return func(c *config) { c.logger = logger }
 }
 
 // WithLeaseOptions passes options to lease.New, such as lease.WithName and
 // lease.WithHooks.
 func WithLeaseOptions(options ...lease.Option) Option {
-	return func(c *config) error {
-		c.lease = append(c.lease, options...)
-		return nil
-	}
+	return func(c *config) { c.lease = append(c.lease, options...) }
 }
 
 // WithRemoteOptions passes options to remote.New, such as remote.WithTimeout.
 func WithRemoteOptions(options ...remote.Option) Option {
-	return func(c *config) error {
-		c.remote = append(c.remote, options...)
-		return nil
-	}
+	return func(c *config) { c.remote = append(c.remote, options...) }
 }
 
 // Dial returns a Client for the service whose members have these API addresses, such as
@@ -125,9 +95,13 @@ func Dial(ctx context.Context, endpoints []string, options ...Option) (*lease.Cl
 func dial(ctx context.Context, endpoints []string, options []Option) (*router, config, error) {
 	c := config{logger: slog.Default(), redis: func(string) *redis.Options { return &redis.Options{} }}
 	for _, option := range options {
-		if err := option(&c); err != nil {
-			return nil, c, err
-		}
+		option(&c)
+	}
+	switch {
+	case c.redis == nil:
+		return nil, c, fmt.Errorf("%w: the function of WithRedis is nil", engine.ErrInvalid)
+	case c.logger == nil:
+		return nil, c, fmt.Errorf("%w: the logger is nil", engine.ErrInvalid)
 	}
 	service, err := remote.New(endpoints, c.remote...)
 	if err != nil {
