@@ -27,14 +27,13 @@ func prefixOf(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
-	prefix, _ := trimStar(args[0])
-	return prefix
+	return strings.TrimSuffix(args[0], "*")
 }
 
 // prefixToChange returns the prefix whose policy a command changes. It rejects an
 // empty prefix, which may come from an unset variable: '*' means all locks.
 func prefixToChange(arg string) (string, error) {
-	prefix, star := trimStar(arg)
+	prefix, star := strings.CutSuffix(arg, "*")
 	switch {
 	case prefix == "" && !star:
 		return "", usageError(errors.New("PREFIX is empty; to change the policy of all locks, give '*'"))
@@ -43,9 +42,6 @@ func prefixToChange(arg string) (string, error) {
 	}
 	return prefix, nil
 }
-
-// trimStar removes a trailing * and reports whether there was one.
-func trimStar(name string) (string, bool) { return strings.CutSuffix(name, "*") }
 
 // interrupted returns the error that ends the program with the exit code that a
 // shell expects after a signal.

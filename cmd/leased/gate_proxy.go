@@ -164,14 +164,9 @@ func (f *proxyFlags) run(c *cobra.Command) error {
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
 	defer cancel()
-	return errors.Join(err, ignore(public.Shutdown(drain), context.DeadlineExceeded), p.Close(drain), admin.Close())
-}
-
-// ignore drops an error that is not a failure: the journal has the requests that
-// are still in progress, and the next start closes their resources.
-func ignore(err, target error) error {
-	if errors.Is(err, target) {
-		return nil
+	stopped := public.Shutdown(drain)
+	if errors.Is(stopped, context.DeadlineExceeded) {
+		stopped = nil // the next start closes the resources of the requests that are still in progress
 	}
-	return err
+	return errors.Join(err, stopped, p.Close(drain), admin.Close())
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -42,7 +41,7 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	}
 	row(t, "ROLE", "NAME", "TOKEN", "KIND", "SLOT", "EXPIRES IN", "SESSION")
 	for _, p := range lock.Holders {
-		row(t, "holder", p.Holder, p.Token, p.Kind, number(p.Slot), timeLeft(p), sessionText(p.SessionId))
+		row(t, "holder", p.Holder, p.Token, p.Kind, number(p.Slot), roundText(p.TtlLeft), sessionText(p.SessionId))
 	}
 	for i, p := range lock.Waiters {
 		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, "", p.Kind, number(p.Slot), "", sessionText(p.SessionId))
@@ -55,15 +54,6 @@ func sessionText(id string) string {
 		return ""
 	}
 	return id
-}
-
-// timeLeft returns the rounded time until a lease expires.
-func timeLeft(p *pb.Party) string {
-	d, err := time.ParseDuration(p.TtlLeft)
-	if err != nil {
-		return ""
-	}
-	return d.Round(100 * time.Millisecond).String()
 }
 
 // number formats n, and 0 as "".
@@ -108,7 +98,7 @@ func newList() *cobra.Command {
 			row(t, "RESOURCE", "MODE", "HOLDER", "TOKEN", "EXPIRES IN", "WAITERS")
 			for _, lock := range all.Locks {
 				for _, p := range lock.Holders {
-					row(t, lock.Resource, lock.Mode, p.Holder, p.Token, timeLeft(p), len(lock.Waiters))
+					row(t, lock.Resource, lock.Mode, p.Holder, p.Token, roundText(p.TtlLeft), len(lock.Waiters))
 				}
 				if len(lock.Holders) == 0 {
 					row(t, lock.Resource, lock.Mode, "", "", "", len(lock.Waiters))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease"
@@ -54,43 +55,50 @@ func temporary(err error) bool {
 	return (errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain)) && !errors.Is(err, wire.ErrUnauthenticated)
 }
 
-// migrationFollower waits for the end of a migration.
-type migrationFollower struct {
-	access    *access
-	command   *cobra.Command
-	migration *pb.Migration // nil if there is none
-	to        string        // the mode of the policy afterwards; empty if it is deleted
+// policyChange is the answer to a change of a policy.
+type policyChange interface {
+	proto.Message
+	GetMigration() *pb.Migration // nil if the mode stays
 }
 
-// follow returns when the migration is complete, at once if there is none.
-func (f *migrationFollower) follow(noWait bool) error {
-	if f.migration == nil || noWait {
-		return nil
+// finish waits until the migration of a change is complete, unless noWait is set, and
+// prints the outcome. mode is the mode of the policy afterwards, empty if it is
+// deleted.
+func (a *access) finish(c *cobra.Command, o *output, change policyChange, mode string, noWait bool, done string) error {
+	m := change.GetMigration()
+	switch {
+	case m == nil:
+	case noWait:
+		return o.say(c, change, "%s; see `leased policy show`", migrationText(m))
+	default:
+		interrupted := fmt.Sprintf("the migration of %[1]s* continues; see `leased policy show '%[1]s*'`, or cancel it with `leased policy set '%[1]s*' --abort`", m.Prefix)
+		err := follow(c, interrupted, func(ctx context.Context) (string, bool, error) { return a.migration(ctx, m, mode) })
+		if err != nil {
+			return err
+		}
 	}
-	prefix := f.migration.Prefix
-	return follow(f.command,
-		fmt.Sprintf("the migration of %[1]s* continues; see `leased policy show '%[1]s*'`, or cancel it with `leased policy set '%[1]s*' --abort`", prefix), f.poll)
+	return o.say(c, change, "%s", done)
 }
 
-func (f *migrationFollower) poll(ctx context.Context) (progress string, done bool, err error) {
-	all, err := fetch(ctx, f.access, pb.NewPolicyServiceClient, pb.PolicyServiceClient.ListPolicies, &pb.ListPoliciesRequest{})
+// migration reports the progress of a migration, and whether it is complete.
+func (a *access) migration(ctx context.Context, wanted *pb.Migration, mode string) (progress string, done bool, err error) {
+	all, err := fetch(ctx, a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.ListPolicies, &pb.ListPoliciesRequest{})
 	if err != nil {
 		return "", false, err
 	}
 	for _, m := range all.Migrations {
-		if m.Prefix == f.migration.Prefix && m.To == f.migration.To {
+		if m.Prefix == wanted.Prefix && m.To == wanted.To {
 			return migrationText(m), false, nil
 		}
 	}
-	mode := ""
+	now := ""
 	for _, p := range all.Policies {
-		if p.Prefix == f.migration.Prefix {
-			mode = p.Mode
+		if p.Prefix == wanted.Prefix {
+			now = p.Mode
 		}
 	}
-	if mode != f.to {
-		return "", false, fmt.Errorf("the migration of %s* was canceled or replaced by a later change; see `leased policy show '%s*'`",
-			f.migration.Prefix, f.migration.Prefix)
+	if now != mode {
+		return "", false, fmt.Errorf("the migration of %[1]s* was canceled or replaced by a later change; see `leased policy show '%[1]s*'`", wanted.Prefix)
 	}
 	return "", true, nil
 }

@@ -122,14 +122,7 @@ func newPolicySet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f := &migrationFollower{access: a, command: c, migration: got.Migration, to: p.Mode}
-		if err := f.follow(noWait); err != nil {
-			return err
-		}
-		if got.Migration != nil && noWait {
-			return o.say(c, got, "%s; see `leased policy show`", migrationText(got.Migration))
-		}
-		return o.say(c, got, "locks %s* have mode %s", p.Prefix, p.Mode)
+		return a.finish(c, o, got, p.Mode, noWait, fmt.Sprintf("locks %s* have mode %s", p.Prefix, p.Mode))
 	}
 	return c
 }
@@ -160,14 +153,7 @@ func newPolicyDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f := &migrationFollower{access: a, command: c, migration: got.Migration}
-		if err := f.follow(noWait); err != nil {
-			return err
-		}
-		if got.Migration != nil && noWait {
-			return o.say(c, got, "%s; see `leased policy show`", migrationText(got.Migration))
-		}
-		return o.say(c, got, "deleted the policy of %s*", prefix)
+		return a.finish(c, o, got, "", noWait, fmt.Sprintf("deleted the policy of %s*", prefix))
 	}
 	return c
 }

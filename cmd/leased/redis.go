@@ -97,8 +97,11 @@ func oneLine(text string) string {
 // roundText rounds a duration of the API.
 func roundText(text string) string {
 	d, err := time.ParseDuration(text)
-	if err != nil || d < time.Second {
+	switch {
+	case err != nil:
 		return text
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(100 * time.Millisecond).String()
 }

@@ -117,7 +117,11 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 		return err
 	}
 	line.setInspect(client.Inspect)
-	l, err := f.acquire(before, client, resource, options)
+	acquire := client.Acquire
+	if f.noWait {
+		acquire = client.TryAcquire
+	}
+	l, err := acquire(before, resource, options...)
 	line.end()
 	signals, ended := inbox.deliver()
 	if err == nil && ended != nil {
@@ -190,13 +194,6 @@ func release(client *lease.Client, l *lease.Lease, timeout time.Duration) {
 	case <-done:
 	case <-ctx.Done():
 	}
-}
-
-func (f *runFlags) acquire(ctx context.Context, client *lease.Client, resource fencing.Resource, options []lease.AcquireOption) (*lease.Lease, error) {
-	if f.noWait {
-		return client.TryAcquire(ctx, resource, options...)
-	}
-	return client.Acquire(ctx, resource, options...)
 }
 
 // options checks the flags and fills in the timings.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ func newWatch() *cobra.Command {
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		request := &pb.WatchRequest{Resource: args[0]}
-		if prefix, ok := trimStar(args[0]); ok {
+		if prefix, ok := strings.CutSuffix(args[0], "*"); ok {
 			request = &pb.WatchRequest{Prefix: &prefix}
 		}
 		ctx, stop := untilInterrupted(c.Context())

@@ -8,6 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
+func newDemo() *cobra.Command {
+	return &cobra.Command{Use: "demo", Short: "Show why a lock needs a gate (not supported on this system)",
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("demo needs SIGSTOP, which this system does not have")
+		}}
+}
+
 func newRun() *cobra.Command {
 	return &cobra.Command{Use: "run", Short: "Run a command under a lease (not supported on this system)",
 		RunE: func(*cobra.Command, []string) error {
@@ -18,3 +25,6 @@ func newRun() *cobra.Command {
 func newRunGuard() *cobra.Command { return &cobra.Command{Use: "run-guard", Hidden: true} }
 
 func newRunHold() *cobra.Command { return &cobra.Command{Use: "run-hold", Hidden: true} }
+
+// lockFolder does nothing: this system has no file locks.
+func lockFolder(string) (unlock func(), err error) { return func() {}, nil }
