@@ -93,7 +93,7 @@ func TestReloadUsers(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.ErrorIs(t, m.Reload(s), userfile.ErrEmpty)
 	require.NoError(t, os.WriteFile(file, []byte("- {name: eve, hash: hunter2}\n"), 0o600))
-	require.ErrorIs(t, m.Reload(s), userfile.ErrInvalid)
+	require.ErrorIs(t, m.Reload(s), settings.ErrInvalid)
 	require.NoError(t, call(bob))
 
 	next := filepath.Join(dir, "next.yaml") // the member changes its own secret

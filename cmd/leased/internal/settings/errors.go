@@ -13,14 +13,19 @@ var ErrInvalid = errors.New("invalid configuration")
 // Error reports the rule that a setting breaks. It matches ErrInvalid.
 type Error struct {
 	Key, Value string
-	// Source is the origin of the value, such as "--listen" or "LEASED_LISTEN".
+	// Source is the origin of the value, such as "--listen", "LEASED_LISTEN" or a
+	// line of a file. It may be empty.
 	Source string
 	Rule   string
 }
 
 // Error returns the key, the value unless it is a secret, its source and the rule.
 func (e *Error) Error() string {
-	return secret.Hide(fmt.Sprintf("%s (%s, from %s) %s", e.Key, e.Value, e.Source, e.Rule))
+	value := e.Value
+	if e.Source != "" {
+		value += ", from " + e.Source
+	}
+	return secret.Hide(fmt.Sprintf("%s (%s) %s", e.Key, value, e.Rule))
 }
 
 // Is makes errors.Is match ErrInvalid.

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -32,7 +33,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 // CheckName rejects an invalid user name.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) || strings.HasPrefix(name, secretPrefix) {
-		return &Error{Key: "name", Value: shown(name), Rule: nameRule}
+		return &settings.Error{Key: "name", Value: shown(name), Rule: nameRule}
 	}
 	return nil
 }
@@ -55,7 +56,7 @@ func Read(path string) ([]auth.User, error) {
 		return nil, err
 	}
 	if list.Kind != yaml.SequenceNode { // it may be a file with a secret
-		return nil, &Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
+		return nil, &settings.Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
 	}
 	var users []auth.User
 	names, hashes := map[string]bool{}, map[secret.Hash]string{}
@@ -65,10 +66,10 @@ func Read(path string) ([]auth.User, error) {
 			return nil, err
 		}
 		if names[user.Name] {
-			return nil, &Error{Key: "name", Value: user.Name, Source: at(path, node), Rule: "is given twice in this file"}
+			return nil, &settings.Error{Key: "name", Value: user.Name, Source: at(path, node), Rule: "is given twice in this file"}
 		}
 		if other, twice := hashes[user.Hash]; twice {
-			return nil, &Error{Key: "hash", Value: "of " + user.Name, Source: at(path, node),
+			return nil, &settings.Error{Key: "hash", Value: "of " + user.Name, Source: at(path, node),
 				Rule: "must differ from the hash of " + other + ": each user needs its own secret"}
 		}
 		names[user.Name], hashes[user.Hash] = true, user.Name
@@ -92,10 +93,10 @@ func readDocument(path string) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF) || err == nil && len(document.Content) == 0:
 		return nil, fmt.Errorf("%s: %w", path, ErrEmpty)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, path, secret.Hide(err.Error()))
+		return nil, fmt.Errorf("%w: %s: %s", settings.ErrInvalid, path, secret.Hide(err.Error()))
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) { // its users would be lost
-		return nil, &Error{Key: "users", Value: "more than one document", Source: path, Rule: "must be a single list; remove the --- line and what follows it"}
+		return nil, &settings.Error{Key: "users", Value: "more than one document", Source: path, Rule: "must be a single list; remove the --- line and what follows it"}
 	}
 	return document.Content[0], nil
 }
@@ -103,18 +104,18 @@ func readDocument(path string) (*yaml.Node, error) {
 // readUser reads and validates one user.
 func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	if entry.Kind != yaml.MappingNode {
-		return user, &Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must be a map with name and hash for each user"}
+		return user, &settings.Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must be a map with name and hash for each user"}
 	}
 	values := map[string]string{}
 	for i := 0; i+1 < len(entry.Content); i += 2 {
 		key, value := entry.Content[i].Value, entry.Content[i+1]
 		broken := func(rule string) error {
-			return &Error{Key: key, Value: kindOf(value), Source: at(path, value), Rule: rule}
+			return &settings.Error{Key: key, Value: kindOf(value), Source: at(path, value), Rule: rule}
 		}
 		_, twice := values[key]
 		switch {
 		case key != "name" && key != "hash" && key != "member": // the value may be a password
-			return user, &Error{Key: shown(key), Value: "not shown", Source: at(path, value), Rule: "is not a field of a user; the fields are name, hash and member"}
+			return user, &settings.Error{Key: shown(key), Value: "not shown", Source: at(path, value), Rule: "is not a field of a user; the fields are name, hash and member"}
 		case value.Kind != yaml.ScalarNode:
 			return user, broken("must be a single value")
 		case twice:
@@ -124,14 +125,14 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	}
 	user.Name = values["name"]
 	if CheckName(user.Name) != nil {
-		return user, &Error{Key: "name", Value: shown(user.Name), Source: at(path, entry), Rule: nameRule}
+		return user, &settings.Error{Key: "name", Value: shown(user.Name), Source: at(path, entry), Rule: nameRule}
 	}
 	switch values["member"] {
 	case "true":
 		user.Member = true
 	case "", "false":
 	default:
-		return user, &Error{Key: "member", Value: "of " + user.Name + ", not shown", Source: at(path, entry), Rule: "must be true or false"}
+		return user, &settings.Error{Key: "member", Value: "of " + user.Name + ", not shown", Source: at(path, entry), Rule: "must be true or false"}
 	}
 	digits, ok := strings.CutPrefix(values["hash"], hashPrefix)
 	hash, err := hex.DecodeString(digits)
@@ -140,7 +141,7 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 		if values["hash"] == "" {
 			value = "of " + user.Name + ", empty"
 		}
-		return user, &Error{Key: "hash", Value: value, Source: at(path, entry), Rule: hashRule}
+		return user, &settings.Error{Key: "hash", Value: value, Source: at(path, entry), Rule: hashRule}
 	}
 	user.Hash = secret.Hash(hash)
 	return user, nil

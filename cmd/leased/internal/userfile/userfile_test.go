@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -34,14 +35,14 @@ func TestAddAndRemove(t *testing.T) {
 	require.Equal(t, secret.HashOf(first), users[0].Hash)
 
 	_, err = userfile.Add(path, "alice", false)
-	require.ErrorIs(t, err, userfile.ErrInvalid)
+	require.ErrorIs(t, err, settings.ErrInvalid)
 	require.ErrorContains(t, err, "already exists")
 	for _, name := range []string{"", "a b", "-x", "a\nb", strings.Repeat("x", 65), "ä"} {
 		_, err = userfile.Add(path, name, false)
-		require.ErrorIs(t, err, userfile.ErrInvalid, name)
+		require.ErrorIs(t, err, settings.ErrInvalid, name)
 	}
 	require.NoError(t, userfile.Remove(path, "alice"))
-	require.ErrorIs(t, userfile.Remove(path, "alice"), userfile.ErrInvalid)
+	require.ErrorIs(t, userfile.Remove(path, "alice"), settings.ErrInvalid)
 	users, err = userfile.Read(path)
 	require.NoError(t, err)
 	require.Len(t, users, 1)
@@ -65,7 +66,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
 		_, err := userfile.Read(path)
-		require.ErrorIs(t, err, userfile.ErrInvalid, file)
+		require.ErrorIs(t, err, settings.ErrInvalid, file)
 		require.NotContains(t, err.Error(), text[10:30], file)
 		require.ErrorContains(t, err, "users.yaml", "the error names the file")
 	}
@@ -76,10 +77,10 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	require.ErrorIs(t, err, secret.ErrPath)
 	for _, name := range []string{text, text[:50], "leased_x", " " + text} {
 		_, err = userfile.Add(path, name, false)
-		require.ErrorIs(t, err, userfile.ErrInvalid)
+		require.ErrorIs(t, err, settings.ErrInvalid)
 		require.NotContains(t, err.Error(), name)
 		err = userfile.Remove(path, name)
-		require.ErrorIs(t, err, userfile.ErrInvalid)
+		require.ErrorIs(t, err, settings.ErrInvalid)
 		require.NotContains(t, err.Error(), name)
 	}
 }
@@ -96,9 +97,9 @@ func TestSecondDocumentAndEmptyFile(t *testing.T) {
 		both := string(good) + more
 		require.NoError(t, os.WriteFile(path, []byte(both), 0o600))
 		_, err = userfile.Read(path)
-		require.ErrorIs(t, err, userfile.ErrInvalid, more)
+		require.ErrorIs(t, err, settings.ErrInvalid, more)
 		_, err = userfile.Add(path, "bob", false)
-		require.ErrorIs(t, err, userfile.ErrInvalid)
+		require.ErrorIs(t, err, settings.ErrInvalid)
 		after, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, both, string(after))
@@ -106,7 +107,7 @@ func TestSecondDocumentAndEmptyFile(t *testing.T) {
 	for _, nothing := range []string{"", "\n", "# nobody\n", "---\n"} {
 		require.NoError(t, os.WriteFile(path, []byte(nothing), 0o600))
 		_, err = userfile.Read(path)
-		require.ErrorIs(t, err, userfile.ErrInvalid, nothing)
+		require.ErrorIs(t, err, settings.ErrInvalid, nothing)
 	}
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_, err = userfile.Read(path)
@@ -145,11 +146,11 @@ func TestInvalidFiles(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
 		_, err := userfile.Read(path)
-		require.ErrorIs(t, err, userfile.ErrInvalid, file)
+		require.ErrorIs(t, err, settings.ErrInvalid, file)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "hunter2")
 		_, err = userfile.Add(path, "carol", false)
-		require.ErrorIs(t, err, userfile.ErrInvalid, "Add must not change an invalid file")
+		require.ErrorIs(t, err, settings.ErrInvalid, "Add must not change an invalid file")
 		require.NoFileExists(t, path+".new")
 	}
 }

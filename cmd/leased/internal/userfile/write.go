@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -26,7 +27,7 @@ func Add(path, name string, member bool) (text string, err error) {
 	text = secret.New()
 	err = change(path, func(users []auth.User) ([]auth.User, error) {
 		if slices.ContainsFunc(users, func(u auth.User) bool { return u.Name == name }) {
-			return nil, &Error{Key: "name", Value: name, Source: path, Rule: "already exists; remove the user first, or choose another name"}
+			return nil, &settings.Error{Key: "name", Value: name, Source: path, Rule: "already exists; remove the user first, or choose another name"}
 		}
 		return append(users, auth.User{Name: name, Hash: secret.HashOf(text), Member: member}), nil
 	})
@@ -41,7 +42,7 @@ func Remove(path, name string) error {
 	return change(path, func(users []auth.User) ([]auth.User, error) {
 		left := slices.DeleteFunc(slices.Clone(users), func(u auth.User) bool { return u.Name == name })
 		if len(left) == len(users) {
-			return nil, &Error{Key: "name", Value: shown(name), Source: path, Rule: "does not exist; `leased user list` shows the users"}
+			return nil, &settings.Error{Key: "name", Value: shown(name), Source: path, Rule: "does not exist; `leased user list` shows the users"}
 		}
 		return left, nil
 	})
