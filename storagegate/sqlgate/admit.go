@@ -51,7 +51,7 @@ func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 		return mark, err
 	}
 	if again := dialects[g.dialect].again; again != "" {
-		result, err := g.again.in(ctx, tx, again).exec(args...)
+		result, err := g.again.exec(ctx, tx, again, args...)
 		if err != nil {
 			return fencing.None, err
 		}
@@ -59,7 +59,7 @@ func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 			return token, err
 		}
 	}
-	err = g.admits.in(ctx, tx, dialects[g.dialect].admit).queryRow(args...).Scan(&mark)
+	err = g.admits.queryRow(ctx, tx, dialects[g.dialect].admit, args...).Scan(&mark)
 	return mark, err
 }
 
@@ -93,29 +93,18 @@ func (p *prepared) prepare(ctx context.Context, db *sql.DB, query string) {
 	}
 }
 
-// in returns the statement for use in a transaction.
-func (p *prepared) in(ctx context.Context, tx *sql.Tx, query string) statement {
-	return statement{ctx: ctx, tx: tx, query: query, stmt: p.stmt.Load()}
-}
-
-// statement is a statement in a transaction, prepared or not.
-type statement struct {
-	ctx   context.Context
-	tx    *sql.Tx
-	query string
-	stmt  *sql.Stmt
-}
-
-func (s statement) exec(args ...any) (sql.Result, error) {
-	if s.stmt != nil {
-		return s.tx.StmtContext(s.ctx, s.stmt).ExecContext(s.ctx, args...)
+// exec executes the statement in a transaction, prepared or not.
+func (p *prepared) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (sql.Result, error) {
+	if stmt := p.stmt.Load(); stmt != nil {
+		return tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
 	}
-	return s.tx.ExecContext(s.ctx, s.query, args...)
+	return tx.ExecContext(ctx, query, args...)
 }
 
-func (s statement) queryRow(args ...any) *sql.Row {
-	if s.stmt != nil {
-		return s.tx.StmtContext(s.ctx, s.stmt).QueryRowContext(s.ctx, args...)
+// queryRow is exec for a statement that returns a row.
+func (p *prepared) queryRow(ctx context.Context, tx *sql.Tx, query string, args ...any) *sql.Row {
+	if stmt := p.stmt.Load(); stmt != nil {
+		return tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
 	}
-	return s.tx.QueryRowContext(s.ctx, s.query, args...)
+	return tx.QueryRowContext(ctx, query, args...)
 }
