@@ -15,7 +15,7 @@ func (c *Lead) apply(m *Machine) Result {
 func (c *OpenSession) apply(m *Machine) Result {
 	s := m.sessions[c.Session]
 	if s == nil {
-		s = &session{id: c.Session, incarnation: m.nextOrder(), ttlNanos: int64(c.TTL), requests: map[engine.Nonce]*request{}}
+		s = &session{id: c.Session, incarnation: m.nextOrder(), ttl: c.TTL, requests: map[engine.Nonce]*request{}}
 		m.sessions[c.Session] = s
 	}
 	return Result{Code: Done, Incarnation: s.incarnation}

@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -39,8 +38,8 @@ func (m *Machine) check() error {
 }
 
 func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders map[uint64]bool) error {
-	if ttl := time.Duration(s.ttlNanos); ttl < engine.MinTTL || ttl > engine.MaxTTL {
-		return fmt.Errorf("ttl is %v", ttl)
+	if s.ttl < engine.MinTTL || s.ttl > engine.MaxTTL {
+		return fmt.Errorf("ttl is %v", s.ttl)
 	}
 	if s.incarnation == 0 || s.incarnation > m.order || orders[s.incarnation] {
 		return fmt.Errorf("incarnation %d is 0, above the last order %d or taken", s.incarnation, m.order)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -13,164 +14,199 @@ import (
 // ErrMalformed means that bytes are not a valid encoding.
 var ErrMalformed = errors.New("malformed encoding")
 
-// writer appends encodings. Each value has exactly one encoding, so equal states have
-// equal bytes.
-type writer struct{ data []byte }
+// codec writes values to data, or reads them from it. The same calls do both, so that the
+// two directions cannot differ: each call takes pointers, and either appends the values or
+// sets them. Each value has exactly one encoding, so equal states have equal bytes.
+//
+// A reading codec keeps the first error in err and then sets zero values, so that a decoder
+// checks for errors once, at its end.
+type codec struct {
+	data     []byte // written so far, or not read yet
+	reading  bool
+	err      error
+	lastText string // read by sharedText
+}
 
-func (w *writer) byte(b byte)         { w.data = append(w.data, b) }
-func (w *writer) uint(n uint64)       { w.data = binary.AppendUvarint(w.data, n) }
-func (w *writer) int(n int)           { w.uint(uint64(n)) }
-func (w *writer) raw(b []byte)        { w.data = append(w.data, b...) }
-func (w *writer) text(s string)       { w.int(len(s)); w.data = append(w.data, s...) }
-func (w *writer) dur(d time.Duration) { w.uint(uint64(d)) }
-
-func (w *writer) bool(b bool) {
-	if b {
-		w.byte(1)
-	} else {
-		w.byte(0)
+func (c *codec) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+		c.data = nil
 	}
 }
 
-func (w *writer) resources(names []fencing.Resource) {
-	w.int(len(names))
-	for _, name := range names {
-		w.text(string(name))
+// version codes the first byte, which a reader refuses if it is of another version:
+// guessing would make replicas differ.
+func (c *codec) version(what string, version byte) {
+	found := version
+	if number(c, &found, math.MaxUint8); found != version {
+		c.fail("%s version %d, this program reads version %d", what, found, version)
 	}
 }
 
-func (w *writer) metadata(metadata map[string]string) {
-	w.int(len(metadata))
-	if len(metadata) == 0 {
+// fields codes values of any type that occurs in the log or in a snapshot.
+func (c *codec) fields(values ...any) {
+	for _, field := range values {
+		switch v := field.(type) {
+		case *uint64:
+			number(c, v, math.MaxUint64)
+		case *time.Duration:
+			number(c, v, math.MaxInt64)
+		case *fencing.Token:
+			number(c, v, uint64(fencing.MaxToken))
+		case *engine.Nonce:
+			number(c, v, math.MaxUint64)
+		case *engine.Mode:
+			number(c, v, math.MaxUint8)
+		case *engine.Kind:
+			number(c, v, math.MaxUint8)
+		case *int: // permits and slots
+			number(c, v, engine.MaxPermits)
+		case *bool:
+			c.bool(v)
+		case *string:
+			text(c, v)
+		case *fencing.Resource:
+			text(c, v)
+		case *engine.SessionID:
+			c.bytes(v[:])
+		case *engine.Policy:
+			c.fields(&v.Prefix, &v.Mode, &v.Next, &v.TTL, &v.Renew, &v.Drift, &v.LockDelay)
+		case *engine.Fleet:
+			c.fields(&v.Namespace, &v.Addresses, &v.MaxTTL)
+		case *[]string:
+			list(c, v, func(s *string) { text(c, s) })
+		case *[]fencing.Resource:
+			list(c, v, func(name *fencing.Resource) { text(c, name) })
+		case *map[string]string:
+			table(c, v, func(s *string) { text(c, s) })
+		default:
+			panic(fmt.Sprintf("machine: a %T has no encoding", v))
+		}
+	}
+}
+
+// number codes a number that is at most limit.
+func number[T ~uint8 | ~int | ~int64 | ~uint64](c *codec, v *T, limit uint64) {
+	if !c.reading {
+		c.data = binary.AppendUvarint(c.data, uint64(*v))
 		return
 	}
-	for _, key := range sortedKeys(metadata) {
-		w.text(key)
-		w.text(metadata[key])
+	n, size := binary.Uvarint(c.data)
+	switch {
+	case size <= 0 || size > 1 && c.data[size-1] == 0:
+		c.fail("bad number")
+		n = 0
+	case n > limit:
+		c.fail("%d is above %d", n, limit)
+		n = 0
+	default:
+		c.data = c.data[size:]
+	}
+	*v = T(n)
+}
+
+func (c *codec) bool(v *bool) {
+	var n uint8
+	if *v {
+		n = 1
+	}
+	number(c, &n, 1)
+	*v = n == 1
+}
+
+// bytes codes bytes whose number the reader knows.
+func (c *codec) bytes(v []byte) {
+	if c.reading {
+		copy(v, c.take(len(v)))
+	} else {
+		c.data = append(c.data, v...)
 	}
 }
 
-// reader decodes an encoding. It keeps the first error in err and then returns zero
-// values, so that a decoder checks for errors once, at its end.
-type reader struct {
-	data []byte
-	err  error
-	last string // read by sameText
-}
-
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
-		r.data = nil
-	}
-}
-
-func (r *reader) take(n int) []byte {
-	if n > len(r.data) {
-		r.fail("%d bytes wanted, %d left", n, len(r.data))
+func (c *codec) take(n int) []byte {
+	if n > len(c.data) {
+		c.fail("%d bytes wanted, %d left", n, len(c.data))
 		return nil
 	}
-	b := r.data[:n]
-	r.data = r.data[n:]
+	b := c.data[:n]
+	c.data = c.data[n:]
 	return b
 }
 
-func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) bool() bool {
-	b := r.byte()
-	if b > 1 {
-		r.fail("%d is no boolean", b)
-	}
-	return b == 1
-}
-
-func (r *reader) uint() uint64 {
-	n, size := binary.Uvarint(r.data)
-	if size <= 0 || size > 1 && r.data[size-1] == 0 {
-		r.fail("bad number")
-		return 0
-	}
-	r.data = r.data[size:]
+// count codes the number of items that follow. Each takes at least one byte, so that no
+// count can make a reader allocate more than the size of its input.
+func (c *codec) count(n int) int {
+	number(c, &n, uint64(len(c.data)))
 	return n
 }
 
-// max reads a number that is at most limit.
-func (r *reader) max(limit uint64) uint64 {
-	n := r.uint()
-	if n > limit {
-		r.fail("%d is above %d", n, limit)
-		return 0
+func text[T ~string](c *codec, v *T) {
+	if n := c.count(len(*v)); c.reading {
+		*v = T(c.take(n))
+	} else {
+		c.data = append(c.data, *v...)
 	}
-	return n
 }
 
-// count reads the number of items that follow. Each takes at least one byte, so that no
-// count can make the decoder allocate more than the size of its input.
-func (r *reader) count() int { return int(r.max(uint64(len(r.data)))) }
-
-func (r *reader) text() string { return string(r.take(r.count())) }
-
-// sameText reads a text that often equals the previous one, and then shares its memory.
-func (r *reader) sameText() string {
-	if b := r.take(r.count()); string(b) != r.last {
-		r.last = string(b)
+// sharedText codes a text that often equals the previous one. If it does, a reader shares
+// its memory.
+func (c *codec) sharedText(v *string) {
+	if !c.reading {
+		text(c, v)
+		return
 	}
-	return r.last
-}
-
-func (r *reader) dur() time.Duration {
-	return time.Duration(r.max(1<<63 - 1))
-}
-
-func (r *reader) token() fencing.Token { return fencing.Token(r.max(uint64(fencing.MaxToken))) }
-
-func (r *reader) session() (id engine.SessionID) {
-	copy(id[:], r.take(len(id)))
-	return id
-}
-
-func (r *reader) resources() []fencing.Resource {
-	names := make([]fencing.Resource, 0, min(r.peekCount(), engine.MaxResources))
-	for range r.count() {
-		names = append(names, fencing.Resource(r.text()))
+	if b := c.take(c.count(0)); string(b) != c.lastText {
+		c.lastText = string(b)
 	}
-	return names
+	*v = c.lastText
 }
 
-// peekCount returns what count will return.
-func (r *reader) peekCount() int {
-	ahead := *r
-	return ahead.count()
-}
-
-func (r *reader) metadata() map[string]string {
-	n := r.count()
-	if n == 0 {
-		return nil
+// list codes a list. A reader sets nil for an empty one.
+func list[T any](c *codec, v *[]T, item func(*T)) {
+	n := c.count(len(*v))
+	if c.reading && n > 0 {
+		*v = make([]T, 0, min(n, engine.MaxResources))
 	}
-	metadata := make(map[string]string, min(n, engine.MaxMetadata))
-	last := ""
-	for i := range n {
-		key := r.text()
-		if i > 0 && key <= last {
-			r.fail("metadata keys are not in ascending order")
+	for i := 0; i < n && c.err == nil; i++ {
+		if c.reading {
+			var zero T
+			*v = append(*v, zero)
 		}
-		metadata[key] = r.text()
-		last = key
+		item(&(*v)[i])
 	}
-	return metadata
 }
 
-// end checks that no bytes are left.
-func (r *reader) end() error {
-	if len(r.data) > 0 {
-		r.fail("%d bytes too many", len(r.data))
+// table codes a map in ascending order of its keys. A reader leaves the map as it is if the
+// table is empty.
+func table[K ~string, V any](c *codec, m *map[K]V, value func(*V)) {
+	n := c.count(len(*m))
+	if !c.reading {
+		for _, key := range sortedKeys(*m) {
+			v := (*m)[key]
+			text(c, &key)
+			value(&v)
+		}
+		return
 	}
-	return r.err
+	if *m == nil && n > 0 {
+		*m = make(map[K]V, min(n, engine.MaxMetadata))
+	}
+	var last K
+	for i := 0; i < n && c.err == nil; i++ {
+		var key K
+		var v V
+		if text(c, &key); i > 0 && key <= last {
+			c.fail("keys are not in ascending order")
+		}
+		value(&v)
+		(*m)[key], last = v, key
+	}
+}
+
+// end checks that a reader has read all bytes.
+func (c *codec) end() error {
+	if len(c.data) > 0 {
+		c.fail("%d bytes too many", len(c.data))
+	}
+	return c.err
 }

@@ -12,7 +12,7 @@ import (
 // Validate; the machine does not validate them again.
 type Command interface {
 	apply(m *Machine) Result
-	encode(w *writer)
+	code(data *codec) // writes the command, or reads it
 	validate() error
 }
 

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -36,6 +37,24 @@ const (
 	opSetMemberAPI
 )
 
+// commandOf returns an empty command for each operation code.
+var commandOf = [...]func() Command{
+	opLead: empty[Lead], opOpenSession: empty[OpenSession], opCloseSession: empty[CloseSession], opAcquire: empty[Acquire],
+	opRelease: empty[Release], opExpire: empty[Expire], opBreak: empty[Break], opEndDelay: empty[EndDelay],
+	opRaiseFloor: empty[RaiseFloor], opEndSessions: empty[EndSessions], opSetPolicy: empty[SetPolicy],
+	opDeletePolicy: empty[DeletePolicy], opAbortMigration: empty[AbortMigration], opFinishMigration: empty[FinishMigration],
+	opSetFleet: empty[SetFleet], opFinishFleet: empty[FinishFleet], opAssignRange: empty[AssignRange],
+	opRaiseCeiling: empty[RaiseCeiling], opReconcile: empty[Reconcile], opFinishReconcile: empty[FinishReconcile],
+	opMarkRestored: empty[MarkRestored], opSetMemberAPI: empty[SetMemberAPI],
+}
+
+func empty[T any, C interface {
+	*T
+	Command
+}]() Command {
+	return C(new(T))
+}
+
 // Encode encodes commands as one log entry. They are applied in order.
 func Encode(commands ...Command) []byte {
 	return AppendEncoded(make([]byte, 0, 64*len(commands)+8), commands...)
@@ -43,170 +62,89 @@ func Encode(commands ...Command) []byte {
 
 // AppendEncoded appends the result of Encode to data.
 func AppendEncoded(data []byte, commands ...Command) []byte {
-	w := &writer{data: data}
-	w.byte(commandVersion)
-	w.int(len(commands))
-	for _, c := range commands {
-		c.encode(w)
+	c := &codec{data: data}
+	c.version("entry", commandVersion)
+	c.count(len(commands))
+	for _, command := range commands {
+		command.code(c)
 	}
-	return w.data
+	return c.data
 }
 
 // Decode decodes the result of Encode and validates every command. It never panics, and
 // everything that it accepts encodes to the same bytes again.
 func Decode(data []byte) ([]Command, error) {
-	r := &reader{data: data}
-	if version := r.byte(); r.err == nil && version != commandVersion {
-		return nil, fmt.Errorf("%w: entry version %d, this program reads version %d", ErrMalformed, version, commandVersion)
-	}
-	n := r.count()
+	c := &codec{data: data, reading: true}
+	c.version("entry", commandVersion)
+	n := c.count(0)
 	commands := make([]Command, 0, n)
-	room := slab{left: n}
-	for ; room.left > 0; room.left-- {
-		c := decodeCommand(r, &room)
-		if r.err != nil {
-			return nil, r.err
+	for range n {
+		command, err := decodeCommand(c)
+		if err != nil {
+			return nil, err
 		}
-		if err := c.validate(); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
-		}
-		commands = append(commands, c)
+		commands = append(commands, command)
 	}
-	return commands, r.end()
+	return commands, c.end()
 }
 
-// slab allocates many frequent commands at once. No command is kept after it was
-// applied.
-type slab struct {
-	acquires []Acquire
-	releases []Release
-	left     int // the number of commands left
-}
-
-// slabSize limits the allocation, because the commands may be of another kind.
-const slabSize = 32
-
-func (s *slab) acquire() *Acquire {
-	if len(s.acquires) == 0 {
-		s.acquires = make([]Acquire, min(s.left, slabSize))
+func decodeCommand(c *codec) (Command, error) {
+	var op uint8
+	if number(c, &op, math.MaxUint8); op == 0 || int(op) >= len(commandOf) {
+		c.fail("unknown operation %d", op)
+		return nil, c.err
 	}
-	c := &s.acquires[0]
-	s.acquires = s.acquires[1:]
-	return c
-}
-
-func (s *slab) release() *Release {
-	if len(s.releases) == 0 {
-		s.releases = make([]Release, min(s.left, slabSize))
+	command := commandOf[op]()
+	if command.code(c); c.err != nil {
+		return nil, c.err
 	}
-	c := &s.releases[0]
-	s.releases = s.releases[1:]
-	return c
-}
-
-func decodeCommand(r *reader, room *slab) Command {
-	switch op := r.byte(); op {
-	case opLead:
-		return &Lead{}
-	case opOpenSession:
-		return &OpenSession{Session: r.session(), TTL: r.dur()}
-	case opCloseSession:
-		return &CloseSession{Session: r.session(), Incarnation: r.uint()}
-	case opAcquire:
-		c := room.acquire()
-		c.Session, c.Incarnation, c.Request = r.session(), r.uint(), r.request()
-		return c
-	case opRelease:
-		c := room.release()
-		c.Session, c.Incarnation, c.Nonce = r.session(), r.uint(), engine.Nonce(r.uint())
-		return c
-	case opExpire:
-		return &Expire{Session: r.session(), Incarnation: r.uint(), Generation: r.uint()}
-	case opBreak:
-		return &Break{Resource: r.resource(), Token: r.token()}
-	case opEndDelay:
-		return &EndDelay{Resource: r.resource(), Delay: r.uint(), Generation: r.uint()}
-	case opRaiseFloor:
-		return &RaiseFloor{By: r.token()}
-	case opEndSessions:
-		return &EndSessions{Above: r.uint()}
-	default:
-		return decodeTopologyCommand(r, op)
+	if err := command.validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
+	return command, nil
 }
 
-func (c *Lead) encode(w *writer) { w.byte(opLead) }
-
-func (c *OpenSession) encode(w *writer) {
-	w.byte(opOpenSession)
-	w.raw(c.Session[:])
-	w.dur(c.TTL)
-}
-
-func (c *CloseSession) encode(w *writer) {
-	w.byte(opCloseSession)
-	w.raw(c.Session[:])
-	w.uint(c.Incarnation)
-}
-
-func (c *Acquire) encode(w *writer) {
-	w.byte(opAcquire)
-	w.raw(c.Session[:])
-	w.uint(c.Incarnation)
-	w.request(&c.Request)
-}
-
-func (c *Release) encode(w *writer) {
-	w.byte(opRelease)
-	w.raw(c.Session[:])
-	w.uint(c.Incarnation)
-	w.uint(uint64(c.Nonce))
-}
-
-func (c *Expire) encode(w *writer) {
-	w.byte(opExpire)
-	w.raw(c.Session[:])
-	w.uint(c.Incarnation)
-	w.uint(c.Generation)
-}
-
-func (c *Break) encode(w *writer) {
-	w.byte(opBreak)
-	w.text(string(c.Resource))
-	w.uint(uint64(c.Token))
-}
-
-func (c *EndDelay) encode(w *writer) {
-	w.byte(opEndDelay)
-	w.text(string(c.Resource))
-	w.uint(c.Delay)
-	w.uint(c.Generation)
-}
-
-func (c *RaiseFloor) encode(w *writer) {
-	w.byte(opRaiseFloor)
-	w.uint(uint64(c.By))
-}
-
-func (c *EndSessions) encode(w *writer) {
-	w.byte(opEndSessions)
-	w.uint(c.Above)
-}
-
-func (w *writer) request(q *engine.Request) {
-	w.uint(uint64(q.Nonce))
-	w.resources(q.Resources)
-	w.byte(byte(q.Kind))
-	w.int(q.Permits)
-	w.byte(byte(q.Mode))
-	w.bool(q.Wait)
-	w.text(q.Holder)
-	w.metadata(q.Metadata)
-}
-
-func (r *reader) request() engine.Request {
-	return engine.Request{
-		Nonce: engine.Nonce(r.uint()), Resources: r.resources(), Kind: engine.Kind(r.byte()), Permits: int(r.max(engine.MaxPermits)),
-		Mode: engine.Mode(r.byte()), Wait: r.bool(), Holder: r.sameText(), Metadata: r.metadata(),
+// command codes the fields of a command. A reader has read the operation code already.
+func (c *codec) command(op uint8, fields ...any) {
+	if !c.reading {
+		c.data = append(c.data, op)
 	}
+	c.fields(fields...)
 }
+
+func (c *codec) request(q *engine.Request) {
+	c.fields(&q.Nonce, &q.Resources, &q.Kind, &q.Permits, &q.Mode, &q.Wait)
+	c.sharedText(&q.Holder)
+	c.fields(&q.Metadata)
+}
+
+func (c *Acquire) code(data *codec) {
+	data.command(opAcquire, &c.Session, &c.Incarnation)
+	data.request(&c.Request)
+}
+
+func (c *Lead) code(data *codec)            { data.command(opLead) }
+func (c *OpenSession) code(data *codec)     { data.command(opOpenSession, &c.Session, &c.TTL) }
+func (c *CloseSession) code(data *codec)    { data.command(opCloseSession, &c.Session, &c.Incarnation) }
+func (c *Release) code(data *codec)         { data.command(opRelease, &c.Session, &c.Incarnation, &c.Nonce) }
+func (c *Expire) code(data *codec)          { data.command(opExpire, &c.Session, &c.Incarnation, &c.Generation) }
+func (c *Break) code(data *codec)           { data.command(opBreak, &c.Resource, &c.Token) }
+func (c *EndDelay) code(data *codec)        { data.command(opEndDelay, &c.Resource, &c.Delay, &c.Generation) }
+func (c *RaiseFloor) code(data *codec)      { data.command(opRaiseFloor, &c.By) }
+func (c *EndSessions) code(data *codec)     { data.command(opEndSessions, &c.Above) }
+func (c *SetPolicy) code(data *codec)       { data.command(opSetPolicy, &c.Policy, &c.Version, &c.Now) }
+func (c *DeletePolicy) code(data *codec)    { data.command(opDeletePolicy, &c.Prefix, &c.Version, &c.Now) }
+func (c *AbortMigration) code(data *codec)  { data.command(opAbortMigration, &c.Prefix) }
+func (c *FinishMigration) code(data *codec) { data.command(opFinishMigration, &c.Prefix, &c.Version) }
+func (c *SetFleet) code(data *codec) {
+	data.command(opSetFleet, &c.Fleet, &c.Version, &c.Now, &c.Force)
+}
+func (c *FinishFleet) code(data *codec)     { data.command(opFinishFleet, &c.Version) }
+func (c *AssignRange) code(data *codec)     { data.command(opAssignRange, &c.Member, &c.Join) }
+func (c *RaiseCeiling) code(data *codec)    { data.command(opRaiseCeiling, &c.To) }
+func (c *Reconcile) code(data *codec)       { data.command(opReconcile, &c.Version, &c.Ceiling) }
+func (c *FinishReconcile) code(data *codec) { data.command(opFinishReconcile, &c.Version) }
+func (c *MarkRestored) code(data *codec) {
+	data.command(opMarkRestored, &c.Version, &c.Ceiling, &c.Fleet)
+}
+func (c *SetMemberAPI) code(data *codec) { data.command(opSetMemberAPI, &c.ID, &c.Address) }

@@ -236,7 +236,7 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("incarnation with the number of a request", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].requests[1].order })
 	add("incarnation twice", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].incarnation })
 	add("incarnation 0", func(m *Machine) { m.sessions[ann].incarnation = 0 })
-	add("session without a TTL", func(m *Machine) { m.sessions[ann].ttlNanos = 0 })
+	add("session without a TTL", func(m *Machine) { m.sessions[ann].ttl = 0 })
 	add("delay above the last order", func(m *Machine) { m.locks["d1"].delay = m.order + 1 })
 	add("delay with the number of a request", func(m *Machine) { m.locks["d1"].delay = holder(m).order })
 	add("two delays with one number", func(m *Machine) { m.lock("d2").delay = m.locks["d1"].delay })
@@ -311,8 +311,8 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 	}
 }
 
-// TestDecodeRefusesCuts checks that no prefix of an encoding is accepted.
-func TestDecodeRefusesCuts(t *testing.T) {
+// TestDecodeRefusesTruncatedInput checks that no proper prefix of an encoding is accepted.
+func TestDecodeRefusesTruncatedInput(t *testing.T) {
 	entry := Encode(everyCommand()...)
 	for n := range entry {
 		_, err := Decode(entry[:n])

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -13,7 +14,7 @@ import (
 type session struct {
 	id          engine.SessionID
 	incarnation uint64 // unique among all sessions
-	ttlNanos    int64
+	ttl         time.Duration
 	requests    map[engine.Nonce]*request
 	ended       spans
 }

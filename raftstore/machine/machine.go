@@ -90,7 +90,7 @@ func (m *Machine) Sessions() map[engine.SessionID]SessionInfo {
 // SessionInfo returns the SessionInfo of one session, zero if there is none.
 func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 	if s := m.sessions[id]; s != nil {
-		return SessionInfo{TTL: time.Duration(s.ttlNanos), Incarnation: s.incarnation}
+		return SessionInfo{TTL: s.ttl, Incarnation: s.incarnation}
 	}
 	return SessionInfo{}
 }
@@ -168,7 +168,7 @@ func (m *Machine) sessionIDs() []engine.SessionID {
 
 // requestsOf returns the requests of a session in their order.
 func requestsOf(s *session) []*request {
-	return slices.SortedFunc(maps.Values(s.requests), func(a, b *request) int { return cmp.Compare(a.order, b.order) })
+	return slices.SortedFunc(maps.Values(s.requests), byOrder)
 }
 
 // sortedKeys returns the keys of a map in ascending order. It and the two functions

@@ -36,7 +36,7 @@ func (m *Machine) Session(id engine.SessionID) (ttl time.Duration, requests []Re
 	for _, r := range requestsOf(s) {
 		requests = append(requests, Request{Resources: slices.Clone(r.resources), Party: r.party()})
 	}
-	return time.Duration(s.ttlNanos), requests, true
+	return s.ttl, requests, true
 }
 
 // Attempt returns the outcome of an attempt: Granted, Queued, Ended if it has ended or is

@@ -10,163 +10,176 @@ import (
 )
 
 // snapshotVersion is the first byte of every snapshot.
-const snapshotVersion = 3
+const snapshotVersion = 4
 
 // maxCount exceeds what any counter of a machine can reach, and is so far below the
 // largest number that counting from it cannot overflow.
 const maxCount = 1 << 62
 
-// Snapshot encodes the whole state. Equal machines have equal snapshots.
-func (m *Machine) Snapshot() []byte {
-	w := &writer{}
-	w.byte(snapshotVersion)
-	w.uint(m.generation)
-	w.uint(uint64(m.lastToken))
-	w.uint(m.order)
-	w.uint(m.version)
-	policies := m.policies.All()
-	w.int(len(policies))
-	for _, p := range policies {
-		w.policy(p)
-	}
-	w.topology(m)
-	w.int(len(m.sessions))
-	for _, id := range m.sessionIDs() {
-		w.session(m.sessions[id])
-	}
-	delayed := slices.DeleteFunc(sortedKeys(m.locks), func(name fencing.Resource) bool { return m.locks[name].delay == 0 })
-	w.int(len(delayed))
-	for _, name := range delayed {
-		w.text(string(name))
-		w.uint(m.locks[name].delay)
-	}
-	return w.data
+// stored has the parts of a machine that are in a snapshot in another form.
+type stored struct {
+	policies []engine.Policy
+	sessions []*session // in ascending order of their IDs
+	delays   map[fencing.Resource]uint64
 }
 
-func (w *writer) session(s *session) {
-	w.raw(s.id[:])
-	w.uint(uint64(s.ttlNanos))
-	w.uint(s.incarnation)
-	w.int(len(s.ended))
-	for _, x := range s.ended {
-		w.uint(x.lo)
-		w.uint(x.hi)
+// Snapshot encodes the whole state. Equal machines have equal snapshots.
+func (m *Machine) Snapshot() []byte {
+	parts := stored{policies: m.policies.All(), delays: map[fencing.Resource]uint64{}}
+	for _, id := range m.sessionIDs() {
+		parts.sessions = append(parts.sessions, m.sessions[id])
 	}
-	w.int(len(s.requests))
-	for _, r := range requestsOf(s) {
-		w.request(&engine.Request{Nonce: r.nonce, Resources: r.resources, Kind: r.kind, Permits: r.permits, Holder: r.holder, Metadata: r.metadata})
-		w.uint(r.order)
-		w.uint(uint64(r.token))
-		w.int(r.slot)
+	for _, name := range sortedKeys(m.locks) {
+		if delay := m.locks[name].delay; delay != 0 {
+			parts.delays[name] = delay
+		}
 	}
+	c := &codec{}
+	m.code(c, &parts)
+	return c.data
 }
 
 // Restore decodes a snapshot. It refuses bytes that are not a snapshot of a valid state
 // with ErrMalformed. A snapshot that may be older than later grants needs RaiseFloor,
 // EndSessions and MarkRestored before the first grant.
 func Restore(data []byte) (*Machine, error) {
-	r := &reader{data: data}
-	if version := r.byte(); r.err == nil && version != snapshotVersion {
-		return nil, fmt.Errorf("%w: snapshot version %d, this program reads version %d", ErrMalformed, version, snapshotVersion)
-	}
-	m := New()
-	m.generation, m.lastToken, m.order, m.version = r.max(maxCount), r.token(), r.max(maxCount), r.max(maxCount)
-	var policies []engine.Policy
-	for range r.count() {
-		policies = append(policies, r.policy())
-	}
-	var err error
-	if m.policies, err = engine.NewPolicies(policies...); err != nil && r.err == nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	if !slices.Equal(m.policies.All(), policies) {
-		r.fail("policies are not in their order")
-	}
-	m.restoreTopology(r)
-	m.restoreSessions(r)
-	var last fencing.Resource
-	for i := range r.count() {
-		name := r.resource()
-		if i > 0 && name <= last {
-			r.fail("delays are not in ascending order")
-		}
-		last = name
-		delay := r.uint()
-		if delay == 0 {
-			r.fail("delay 0")
-		}
-		m.lock(name).delay = delay
-	}
-	if err := r.end(); err != nil {
+	c := &codec{data: data, reading: true}
+	m, parts := New(), stored{}
+	m.code(c, &parts)
+	if err := c.end(); err != nil {
 		return nil, err
 	}
-	if err := m.check(); err != nil {
+	err := m.rebuild(&parts)
+	if err == nil {
+		err = m.check()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return m, nil
 }
 
-// restoreSessions decodes the sessions and rebuilds the locks from their requests.
-func (m *Machine) restoreSessions(r *reader) {
-	var requests []*request
-	var last engine.SessionID
-	for i := range r.count() {
-		s := &session{id: r.session(), ttlNanos: int64(r.dur()), incarnation: r.max(maxCount), requests: map[engine.Nonce]*request{}}
-		if i > 0 && slices.Compare(s.id[:], last[:]) <= 0 {
-			r.fail("sessions are not in ascending order")
-		}
-		last = s.id
-		m.sessions[s.id] = s
-		for range r.count() {
-			s.ended = append(s.ended, span{r.uint(), r.uint()})
-		}
-		first := len(requests)
-		for range r.count() {
-			q := r.restoredRequest(s)
-			requests = append(requests, q)
-			s.requests[q.nonce] = q
-		}
-		if !slices.IsSortedFunc(requests[first:], byOrder) {
-			r.fail("requests are not in their order")
-		}
+func (m *Machine) code(c *codec, parts *stored) {
+	c.version("snapshot", snapshotVersion)
+	c.fields(&m.generation, &m.lastToken, &m.order, &m.version)
+	list(c, &parts.policies, func(p *engine.Policy) { c.fields(p) })
+	table(c, &m.migrations, c.migration)
+	c.fields(&m.fleet, &m.nextVersion)
+	if m.nextVersion != 0 {
+		c.fields(&m.nextFleet, &m.nextNow, &m.nextForce)
 	}
+	c.fields(&m.floor, &m.ceiling, &m.used, &m.ready, &m.restored, &m.reconciled, &m.assigned, &m.memberAPI)
+	list(c, &parts.sessions, c.session)
+	table(c, &parts.delays, func(delay *uint64) { c.fields(delay) })
+}
+
+func (c *codec) migration(v **migration) {
+	if c.reading {
+		*v = &migration{}
+	}
+	mv := *v
+	c.fields(&mv.version, &mv.now, &mv.delete, &mv.existed)
+	if !mv.delete {
+		c.fields(&mv.target)
+	}
+	if mv.existed {
+		c.fields(&mv.before)
+	}
+}
+
+func (c *codec) session(v **session) {
+	if c.reading {
+		*v = &session{requests: map[engine.Nonce]*request{}}
+	}
+	s := *v
+	c.fields(&s.id, &s.ttl, &s.incarnation)
+	list(c, (*[]span)(&s.ended), func(x *span) { c.fields(&x.lo, &x.hi) })
+	requests := requestsOf(s)
+	list(c, &requests, c.liveRequest)
+	if !c.reading {
+		return
+	}
+	if !slices.IsSortedFunc(requests, byOrder) {
+		c.fail("requests are not in their order")
+	}
+	for _, r := range requests {
+		r.session, s.requests[r.nonce] = s, r
+	}
+	if len(s.requests) != len(requests) {
+		c.fail("a session has two requests with one nonce")
+	}
+}
+
+func (c *codec) liveRequest(v **request) {
+	if c.reading {
+		*v = &request{}
+	}
+	r := *v
+	c.fields(&r.nonce, &r.order, &r.token, &r.slot, &r.resources, &r.kind, &r.permits, &r.metadata)
+	c.sharedText(&r.holder)
+	if !c.reading {
+		return
+	}
+	q := engine.Request{Nonce: r.nonce, Resources: r.resources, Kind: r.kind, Permits: r.permits, Holder: r.holder, Metadata: r.metadata}
+	if err := q.Validate(); err != nil {
+		c.fail("request %d: %w", r.nonce, err)
+	}
+}
+
+// rebuild adds the parts that are in a snapshot in another form.
+func (m *Machine) rebuild(parts *stored) (err error) {
+	if max(m.generation, m.order, m.version) > maxCount {
+		return fmt.Errorf("a counter is above %d", uint64(maxCount))
+	}
+	if m.policies, err = engine.NewPolicies(parts.policies...); err != nil {
+		return err
+	}
+	if !slices.Equal(m.policies.All(), parts.policies) {
+		return fmt.Errorf("policies are not in their order")
+	}
+	var requests []*request
+	for i, s := range parts.sessions {
+		if i > 0 && slices.Compare(parts.sessions[i-1].id[:], s.id[:]) >= 0 {
+			return fmt.Errorf("sessions are not in ascending order")
+		}
+		m.sessions[s.id] = s
+		requests = append(requests, requestsOf(s)...)
+	}
+	m.rebuildLocks(requests)
+	for _, name := range sortedKeys(parts.delays) {
+		if err := name.Validate(); err != nil {
+			return err
+		}
+		if parts.delays[name] == 0 {
+			return fmt.Errorf("lock %q: delay 0", string(name))
+		}
+		m.lock(name).delay = parts.delays[name]
+	}
+	return nil
+}
+
+// rebuildLocks rebuilds the locks from the requests of all sessions.
+func (m *Machine) rebuildLocks(requests []*request) {
 	slices.SortFunc(requests, byOrder)
-	for _, q := range requests {
-		if q.token == fencing.None {
+	for _, r := range requests {
+		if r.token == fencing.None {
 			m.waiters++
-			for _, name := range q.resources {
+			for _, name := range r.resources {
 				l := m.lock(name)
-				l.queue = append(l.queue, q)
+				l.queue = append(l.queue, r)
 			}
 		}
 	}
 	slices.SortFunc(requests, func(a, b *request) int { return cmp.Compare(a.token, b.token) })
-	for _, q := range requests {
-		if q.token != fencing.None {
+	for _, r := range requests {
+		if r.token != fencing.None {
 			m.holders++
-			for _, name := range q.resources {
+			for _, name := range r.resources {
 				l := m.lock(name)
-				l.holders = append(l.holders, q)
+				l.holders = append(l.holders, r)
 			}
 		}
 	}
 }
 
 func byOrder(a, b *request) int { return cmp.Compare(a.order, b.order) }
-
-func (r *reader) restoredRequest(s *session) *request {
-	q := r.request()
-	if err := q.Validate(); err != nil || q.Mode != engine.AnyMode || q.Wait || s.requests[q.Nonce] != nil {
-		r.fail("request %d of session %s is not valid", q.Nonce, s.id)
-	}
-	return &request{session: s, nonce: q.Nonce, resources: q.Resources, kind: q.Kind, permits: q.Permits, holder: q.Holder, metadata: q.Metadata,
-		order: r.uint(), token: r.token(), slot: int(r.max(engine.MaxPermits))}
-}
-
-func (r *reader) resource() fencing.Resource {
-	name := fencing.Resource(r.text())
-	if err := name.Validate(); err != nil {
-		r.fail("%v", err)
-	}
-	return name
-}
