@@ -65,7 +65,7 @@ func (s *Session) renewable(now engine.Instant) (leases, expired []engine.Held, 
 
 // endsByMigration reports whether a lease ends because its lock is changing its mode:
 // such a lease cannot be renewed. Its holder has three quarters of the TTL to finish.
-// Then it gets this reason, and not that the lease expired.
+// Then the lease ends with this reason instead of an expiry.
 func (s *Session) endsByMigration(held engine.Held, now engine.Instant, err error) bool {
 	var migrating *engine.MigratingError
 	if !errors.As(err, &migrating) {
@@ -149,7 +149,8 @@ func (s *Session) Nonces() []engine.Nonce {
 	return nonces
 }
 
-// Close ends the session and releases every grant in it.
+// Close ends the session and releases every grant in it. If it fails it can be called
+// again, for the grants that were not released.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -164,6 +165,9 @@ func (s *Session) Close(ctx context.Context) error {
 	for _, a := range all {
 		wg.Go(func() {
 			if err := s.release(ctx, a); err != nil && !errors.Is(err, engine.ErrLost) {
+				s.mu.Lock()
+				s.attempts[a.held.Nonce] = a // so that a second Close finds it
+				s.mu.Unlock()
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)

@@ -157,7 +157,7 @@ func TestHolderOfAMigratingLockHasTimeToFinish(t *testing.T) {
 		_, err = s.Renew(t.Context())
 		require.NoError(t, err)
 		require.ErrorIs(t, lost.of(1), engine.ErrTaken)
-		require.ErrorContains(t, lost.of(1), "moving from efficiency to correctness")
+		require.ErrorContains(t, lost.of(1), "migrating from efficiency to correctness")
 		synctest.Wait()
 		require.Empty(t, m.locks, "the lock is free")
 	})
@@ -233,4 +233,18 @@ func TestLoseAndWithdraw(t *testing.T) {
 	require.NoError(t, s.Close(t.Context()))
 	require.Empty(t, m.locks)
 	require.NoError(t, lost.of(2))
+}
+
+// A caller repeats a Close that failed, until the leases are released.
+func TestFailedCloseIsRepeated(t *testing.T) {
+	m := newMemory()
+	s, _ := open(t, m)
+	_, err := s.Acquire(t.Context(), request(1, "a"))
+	require.NoError(t, err)
+	m.set(func() { m.fault = engine.ErrUncertain })
+	require.ErrorIs(t, s.Close(t.Context()), engine.ErrUncertain)
+	require.ErrorIs(t, s.Close(t.Context()), engine.ErrUncertain, "the lease is still held")
+	m.set(func() { m.fault = nil })
+	require.NoError(t, s.Close(t.Context()))
+	require.Empty(t, m.locks)
 }
