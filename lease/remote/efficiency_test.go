@@ -145,3 +145,19 @@ func TestCallerCancelsAnAcquire(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
+
+// A member that does not know the caller has not read the operation, which goes to
+// another member. Both connections may encode it at the same time.
+func TestRejectedOperationGoesToAnotherMember(t *testing.T) {
+	knows := startMember(t)
+	knows.answer = grants(7)
+	for range 20 {
+		rejects := startMember(t)
+		rejects.rejects = wire.ErrUnauthenticated
+		s, err := backend(t, nil, rejects, knows).Efficiency().Open(bounded(t), engine.SessionConfig{ID: engine.NewSessionID(), TTL: ttl})
+		require.NoError(t, err)
+		grant, err := s.Acquire(bounded(t), one(1))
+		require.NoError(t, err)
+		require.Equal(t, fencing.Token(7), grant.Token)
+	}
+}
