@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -62,6 +63,7 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *session) (engine.G
 		case err := <-done:
 			if err == nil { // the caller counts the TTL from the answer
 				_, err = s.renew(caller)
+				err = grantedBut(err)
 			}
 			return grant, err
 		case <-keepAlive.C:
@@ -70,6 +72,17 @@ func (a *acquisition) askRaft(ctx, caller context.Context, s *session) (engine.G
 			}
 		}
 	}
+}
+
+// grantedBut returns the error of an attempt that was granted and could not be renewed.
+// Unless the lease is lost, the attempt may still hold the lock. Without
+// engine.ErrUncertain, a member that no longer leads would forward the request, which
+// would wait for its own first lease.
+func grantedBut(err error) error {
+	if err == nil || errors.Is(err, engine.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w: the lease was granted, but not renewed: %w", engine.ErrUncertain, err)
 }
 
 // abandon ends a failed attempt, so that it leaves nothing behind, unless the

@@ -200,3 +200,13 @@ func TestStreamRejectsInvalidAcquire(t *testing.T) {
 	require.Empty(t, st.waiters)
 	<-w.done
 }
+
+// A member that loses the leadership right after a grant must not forward the request: it
+// would wait for its own first lease.
+func TestGrantThatIsNotRenewedIsNotForwarded(t *testing.T) {
+	err := grantedBut(&raftstore.NotLeaderError{Node: "n1"})
+	require.ErrorIs(t, err, engine.ErrUncertain)
+	require.False(t, routing.IsNotLeader(err))
+	require.NoError(t, grantedBut(nil))
+	require.NotErrorIs(t, grantedBut(engine.ErrExpired), engine.ErrUncertain, "the attempt holds nothing")
+}
