@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -23,32 +22,24 @@ func (n *Node) Efficiency() (e machine.Efficiency) {
 // force it does not need the old nodes.
 func (n *Node) SetFleet(ctx context.Context, f engine.Fleet, version uint64, now, force bool) (uint64, error) {
 	f.Addresses = slices.Sorted(slices.Values(f.Addresses)) // all processes number the nodes in this order
-	v, err := n.change(ctx, &machine.SetFleet{Fleet: f, Version: version, Now: now, Force: force})
-	if err != nil {
-		return 0, fmt.Errorf("set fleet: %w", err)
-	}
-	return v, nil
+	result, err := n.change(ctx, "set fleet", &machine.SetFleet{Fleet: f, Version: version, Now: now, Force: force})
+	return result.Version, err
 }
 
 // FinishFleet completes the change of fleet that this version started. A change that is
 // no longer in progress counts as finished.
 func (n *Node) FinishFleet(ctx context.Context, version uint64) error {
-	if _, err := n.change(ctx, &machine.FinishFleet{Version: version}); err != nil {
-		return fmt.Errorf("finish the change of fleet: %w", err)
-	}
-	return nil
+	_, err := n.change(ctx, "finish the change of fleet", &machine.FinishFleet{Version: version})
+	return err
 }
 
 // AssignRange assigns a fresh range of tokens to a Redis node without state. join is the
 // join nonce on that node. It returns ErrVersion if the fleet has no such node, and
 // ErrNotReady before Reconcile.
 func (n *Node) AssignRange(ctx context.Context, member, join string) (machine.Range, error) {
-	result, _, err := n.propose(ctx, &machine.AssignRange{Member: member, Join: join})
-	if err == nil {
-		err = changeError(result)
-	}
+	result, err := n.change(ctx, "assign a range of tokens to "+member, &machine.AssignRange{Member: member, Join: join})
 	if err != nil {
-		return machine.Range{}, fmt.Errorf("assign a range of tokens to %s: %w", member, err)
+		return machine.Range{}, err
 	}
 	return *result.Range, nil
 }
@@ -56,36 +47,28 @@ func (n *Node) AssignRange(ctx context.Context, member, join string) (machine.Ra
 // RaiseCeiling raises the largest token that the Redis nodes may accept. It never lowers
 // it.
 func (n *Node) RaiseCeiling(ctx context.Context, to fencing.Token) error {
-	if _, err := n.change(ctx, &machine.RaiseCeiling{To: to}); err != nil {
-		return fmt.Errorf("raise the ceiling of tokens: %w", err)
-	}
-	return nil
+	_, err := n.change(ctx, "raise the ceiling of tokens", &machine.RaiseCeiling{To: to})
+	return err
 }
 
 // Reconcile moves the log past the largest version and ceiling that the Redis
 // nodes, or an operator, report. It returns ErrVersion if the log is ready.
 func (n *Node) Reconcile(ctx context.Context, version uint64, ceiling fencing.Token) error {
-	if _, err := n.change(ctx, &machine.Reconcile{Version: version, Ceiling: ceiling}); err != nil {
-		return fmt.Errorf("reconcile with the Redis nodes: %w", err)
-	}
-	return nil
+	_, err := n.change(ctx, "reconcile with the Redis nodes", &machine.Reconcile{Version: version, Ceiling: ceiling})
+	return err
 }
 
 // FinishReconcile allows grants in efficiency mode. version is the version that a quorum of
 // the Redis nodes has reached, at least the version of the Reconcile.
 func (n *Node) FinishReconcile(ctx context.Context, version uint64) error {
-	if _, err := n.change(ctx, &machine.FinishReconcile{Version: version}); err != nil {
-		return fmt.Errorf("finish reconciling with the Redis nodes: %w", err)
-	}
-	return nil
+	_, err := n.change(ctx, "finish reconciling with the Redis nodes", &machine.FinishReconcile{Version: version})
+	return err
 }
 
 // SetMemberAPI sets the API address of a member. An empty address removes it.
 func (n *Node) SetMemberAPI(ctx context.Context, id, address string) error {
-	if _, err := n.change(ctx, &machine.SetMemberAPI{ID: id, Address: address}); err != nil {
-		return fmt.Errorf("set the API address of member %s: %w", id, err)
-	}
-	return nil
+	_, err := n.change(ctx, "set the API address of member "+id, &machine.SetMemberAPI{ID: id, Address: address})
+	return err
 }
 
 // MemberAPI returns the API address of a member as applied by this node, or "" if it is

@@ -10,11 +10,9 @@ type longMutex struct {
 	held chan struct{}
 }
 
-// Lock locks the mutex.
 func (b *longMutex) Lock() {
 	b.once.Do(func() { b.held = make(chan struct{}, 1) })
 	b.held <- struct{}{}
 }
 
-// Unlock unlocks the mutex.
 func (b *longMutex) Unlock() { <-b.held }

@@ -51,8 +51,6 @@ type Membership interface {
 	AddLearner(ctx context.Context, j Joiner) (index uint64, err error)
 	// Promote makes a learner that has applied this index a voter.
 	Promote(ctx context.Context, id string, applied uint64) error
-	// Remove removes a node from the cluster.
-	Remove(ctx context.Context, id string) error
 }
 
 var _ Membership = (*Node)(nil)
@@ -176,21 +174,19 @@ func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
 	if last := n.raft.LastIndex(); applied+maxLag < last {
 		return fmt.Errorf("promote %s: %w: it is at %d of %d", id, ErrBehind, applied, last)
 	}
-	for _, m := range n.Members() {
-		if m.ID != id {
-			continue
-		}
-		f := n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(m.Address), 0, enqueueTimeout)
-		if err := n.wait(ctx, f); err != nil {
-			return fmt.Errorf("promote %s: %w", id, n.proposalError(err))
-		}
-		return nil
+	m, _ := n.voter(id)
+	if m.ID == "" {
+		return fmt.Errorf("promote %s: %w: no such member; add it first", id, engine.ErrInvalid)
 	}
-	return fmt.Errorf("promote %s: %w: no such member; add it first", id, engine.ErrInvalid)
+	if err := n.wait(ctx, n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(m.Address), 0, enqueueTimeout)); err != nil {
+		return fmt.Errorf("promote %s: %w", id, n.proposalError(err))
+	}
+	return nil
 }
 
 // Remove removes a node from the cluster, whether it runs or not. This node must lead. A
-// leader that removes itself steps down, and the others elect a new one.
+// leader that removes itself steps down, and the others elect a new one. A removed
+// node keeps running but serves nothing: stop it and empty its data folder.
 func (n *Node) Remove(ctx context.Context, id string) error {
 	n.memberMu.Lock()
 	defer n.memberMu.Unlock()
@@ -199,15 +195,6 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 	}
 	if err := n.wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, enqueueTimeout)); err != nil {
 		return fmt.Errorf("remove %s: %w", id, n.proposalError(err))
-	}
-	return nil
-}
-
-// Leave removes this node from the cluster for good. The node keeps running without a
-// function: stop it and empty its data folder.
-func (n *Node) Leave(ctx context.Context, leader Membership) error {
-	if err := leader.Remove(ctx, n.ID()); err != nil {
-		return fmt.Errorf("leave: %w", err)
 	}
 	return nil
 }
@@ -230,8 +217,8 @@ func (n *Node) Stop(ctx context.Context) error {
 }
 
 // Transfer transfers leadership to the most up-to-date follower, or to the node with this
-// ID. It stops serving first, so that no promise is made while two nodes may believe that
-// they lead. If the transfer fails, it serves again.
+// ID. It stops serving first, so that it renews nothing while the next leader may already
+// serve. If the transfer fails, it serves again.
 func (n *Node) Transfer(ctx context.Context, to string) error {
 	n.leadMu.Lock()
 	led := n.retire()
@@ -240,15 +227,12 @@ func (n *Node) Transfer(ctx context.Context, to string) error {
 		return n.notLeader()
 	}
 	var err error
-	if to == "" {
+	if m, _ := n.voter(to); to == "" {
 		err = n.wait(ctx, n.raft.LeadershipTransfer())
-	} else {
+	} else if m.ID == "" {
 		err = fmt.Errorf("%w: no member %s", engine.ErrInvalid, to)
-		for _, m := range n.Members() {
-			if m.ID == to {
-				err = n.wait(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)))
-			}
-		}
+	} else {
+		err = n.wait(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)))
 	}
 	if err == nil {
 		return nil
@@ -289,5 +273,4 @@ func (n *Node) wait(ctx context.Context, f raft.Future) error {
 // futureFunc turns a blocking call into a future.
 type futureFunc func() error
 
-// Error makes the call.
 func (f futureFunc) Error() error { return f() }

@@ -30,7 +30,7 @@ func TestJoinLeaveAndTransfer(t *testing.T) {
 		require.NoError(t, err)
 		for i := 1; i < 3; i++ {
 			n := c.add(fmt.Sprintf("n%d", i), onDisk(t, DefaultLogStore))
-			require.ErrorIs(t, n.Join(ctx, n), engine.ErrUnavailable, "it leads nothing")
+			require.ErrorIs(t, n.Join(ctx, n), engine.ErrUnavailable, "a node without a cluster is not a leader")
 			require.NoError(t, n.Join(ctx, c.nodes[0]))
 		}
 		for _, m := range c.nodes[0].Members() {
@@ -47,13 +47,13 @@ func TestJoinLeaveAndTransfer(t *testing.T) {
 		require.ErrorIs(t, old.Transfer(ctx, ""), engine.ErrUnavailable)
 
 		require.NoError(t, old.Close())
-		require.NoError(t, c.leader().Remove(ctx, old.ID()), "a dead peer is removed")
+		require.NoError(t, c.leader().Remove(ctx, old.ID()), "a dead member can be removed")
 		require.Len(t, c.leader().Members(), 2)
 		require.ErrorIs(t, c.leader().Transfer(ctx, "nobody"), engine.ErrInvalid)
 		leader := c.leader() // it serves on
 		for _, n := range c.nodes {
 			if n != leader && n != old {
-				require.NoError(t, n.Leave(ctx, leader))
+				require.NoError(t, leader.Remove(ctx, n.ID()))
 			}
 		}
 		require.Len(t, leader.Members(), 1)
@@ -70,7 +70,7 @@ func TestStopHandsOver(t *testing.T) {
 		began := clock.Now()
 		require.NoError(t, old.Stop(testContext(t)))
 		c.leader()
-		require.Less(t, clock.Now().Since(began), DefaultHeartbeatTimeout, "nobody had to find out that the leader is gone")
+		require.Less(t, clock.Now().Since(began), DefaultHeartbeatTimeout, "no heartbeat timeout was needed")
 	})
 }
 
@@ -84,7 +84,7 @@ func TestLaggingLearnerGetsNoVote(t *testing.T) {
 			_, err := s.Acquire(ctx, lockRequest(nonce+1, "a"))
 			require.True(t, err == nil || nonce > 0)
 		}
-		// Nobody listens at its address: it never catches up.
+		// Its address has no listener, so it never catches up.
 		index, err := leader.AddLearner(ctx, Joiner{ID: "late", Address: "nowhere"})
 		require.NoError(t, err)
 		require.Positive(t, index)
@@ -94,7 +94,7 @@ func TestLaggingLearnerGetsNoVote(t *testing.T) {
 		require.Len(t, members, 2)
 		require.False(t, members[1].Voter)
 		_, err = s.Acquire(ctx, lockRequest(1, "a"))
-		require.NoError(t, err, "a learner that is dead costs no majority")
+		require.NoError(t, err, "a dead learner does not count for the majority")
 		require.NoError(t, leader.Remove(ctx, "late"))
 	})
 }
@@ -113,7 +113,7 @@ func TestStatusShowsTheLagOfEachMember(t *testing.T) {
 			}
 			return found
 		}
-		eventually(t, "all have everything", func() bool {
+		eventually(t, "all followers have the whole log", func() bool {
 			for _, m := range lags() {
 				if !m.LagKnown || m.Lag > 0 {
 					return false
@@ -125,7 +125,7 @@ func TestStatusShowsTheLagOfEachMember(t *testing.T) {
 		for _, n := range c.nodes {
 			if n != leader {
 				behind = n
-				require.False(t, n.Status().Members[0].LagKnown, "a follower does not know")
+				require.False(t, n.Status().Members[0].LagKnown, "a follower does not know the lag")
 			}
 		}
 		require.NoError(t, behind.Close())

@@ -65,10 +65,7 @@ func Open(config Config) (*Node, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: config, logger: config.Logger, hub: hub.New(), notify: make(chan bool, 16),
-		started: make(chan struct{}), stopped: make(chan struct{})}
-	n.fsm = replica.New(config.ID, n.die, follower{n})
-	n.committer = newCommitter(n)
+	n := newNode(config)
 	if err := n.openStorage(); err != nil {
 		return nil, err
 	}
@@ -86,6 +83,14 @@ func Open(config Config) (*Node, error) {
 	n.work.Go(n.watchLeadership)
 	go n.committer.run()
 	return n, nil
+}
+
+func newNode(config Config) *Node {
+	n := &Node{config: config, logger: config.Logger, hub: hub.New(), notify: make(chan bool, 16),
+		started: make(chan struct{}), stopped: make(chan struct{})}
+	n.fsm = replica.New(config.ID, n.die, follower{n})
+	n.committer = newCommitter(n)
+	return n
 }
 
 func (n *Node) startEngine() (err error) {

@@ -19,6 +19,8 @@ var (
 	// ErrNotReady: the log has not been reconciled with the Redis nodes yet. It matches
 	// engine.ErrUnavailable.
 	ErrNotReady = fmt.Errorf("%w: the service has not caught up with the Redis nodes", engine.ErrUnavailable)
+
+	errMissing = errors.New("there is no such policy or migration")
 )
 
 // Policies returns the policies of all locks, and the version of the topology.
@@ -38,68 +40,48 @@ func (n *Node) Policies(ctx context.Context, c Consistency) (policies engine.Pol
 // SetPolicy may be called again for the same mode; for the other mode it returns
 // ErrMigrating.
 func (n *Node) SetPolicy(ctx context.Context, p engine.Policy, version uint64, now bool) (uint64, error) {
-	v, err := n.change(ctx, &machine.SetPolicy{Policy: p, Version: version, Now: now})
-	return v, describePolicy("set", p.Prefix, err)
+	result, err := n.change(ctx, fmt.Sprintf("set policy for %q", p.Prefix), &machine.SetPolicy{Policy: p, Version: version, Now: now})
+	return result.Version, err
 }
 
-// DeletePolicy removes the policy for a prefix, or returns engine.ErrNotHeld if there is
+// DeletePolicy removes the policy for a prefix, or returns engine.ErrInvalid if there is
 // none. The locks may get another mode, so version and now have the meaning of SetPolicy.
 func (n *Node) DeletePolicy(ctx context.Context, prefix string, version uint64, now bool) (uint64, error) {
-	v, err := n.change(ctx, &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now})
-	return v, describePolicy("delete", prefix, orMissing(err, fmt.Sprintf("no policy for %q; see 'leased policy show'", prefix)))
+	result, err := n.change(ctx, fmt.Sprintf("delete policy for %q", prefix), &machine.DeletePolicy{Prefix: prefix, Version: version, Now: now})
+	if errors.Is(err, errMissing) {
+		err = fmt.Errorf("%w: no policy for %q; see 'leased policy show'", engine.ErrInvalid, prefix)
+	}
+	return result.Version, err
 }
 
 // AbortMigration ends the migration of a prefix; its locks keep their mode. It returns
-// engine.ErrNotHeld if there is no migration.
+// engine.ErrInvalid if there is no migration.
 func (n *Node) AbortMigration(ctx context.Context, prefix string) (uint64, error) {
-	v, err := n.change(ctx, &machine.AbortMigration{Prefix: prefix})
-	return v, describePolicy("abort the move of", prefix, orMissing(err, fmt.Sprintf("no move of %q is under way; see 'leased policy show'", prefix)))
+	result, err := n.change(ctx, fmt.Sprintf("abort the migration of the policy for %q", prefix), &machine.AbortMigration{Prefix: prefix})
+	if errors.Is(err, errMissing) {
+		err = fmt.Errorf("%w: no migration of %q is in progress; see 'leased policy show'", engine.ErrInvalid, prefix)
+	}
+	return result.Version, err
 }
 
 // FinishMigration completes the migration that this version started. It returns
 // engine.ErrHeld while locks that migrate to efficiency mode are held. A migration that is no
 // longer in progress counts as finished.
 func (n *Node) FinishMigration(ctx context.Context, prefix string, version uint64) error {
-	_, err := n.change(ctx, &machine.FinishMigration{Prefix: prefix, Version: version})
-	return describePolicy("finish the move of", prefix, err)
-}
-
-// missingError reports that there is no such policy or migration. It matches
-// engine.ErrNotHeld, whose text is about leases.
-type missingError struct{ text string }
-
-// Error returns the text.
-func (e *missingError) Error() string { return e.text }
-
-// Is makes errors.Is match engine.ErrNotHeld.
-func (e *missingError) Is(target error) bool { return target == engine.ErrNotHeld }
-
-// orMissing returns err, or a missingError if err matches engine.ErrNotHeld.
-func orMissing(err error, text string) error {
-	if errors.Is(err, engine.ErrNotHeld) {
-		return &missingError{text}
-	}
+	_, err := n.change(ctx, fmt.Sprintf("finish the migration of the policy for %q", prefix), &machine.FinishMigration{Prefix: prefix, Version: version})
 	return err
 }
 
-func describePolicy(verb, prefix string, err error) error {
-	var missing *missingError
-	if errors.As(err, &missing) {
-		return err // the text is complete
-	}
-	if err != nil {
-		return fmt.Errorf("%s policy for %q: %w", verb, prefix, err)
-	}
-	return nil
-}
-
-// change commits a command that changes the topology, and returns the version.
-func (n *Node) change(ctx context.Context, c machine.Command) (uint64, error) {
+// change commits a command that changes the topology. what names the change in an error.
+func (n *Node) change(ctx context.Context, what string, c machine.Command) (machine.Result, error) {
 	result, _, err := n.propose(ctx, c)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		err = changeError(result)
 	}
-	return result.Version, changeError(result)
+	if err != nil {
+		return machine.Result{}, fmt.Errorf("%s: %w", what, err)
+	}
+	return result, nil
 }
 
 // changeError returns why the machine refused a change of the topology.
@@ -112,7 +94,7 @@ func changeError(result machine.Result) error {
 	case machine.Busy:
 		return fmt.Errorf("%w: %q must be released first", engine.ErrHeld, string(result.Resource))
 	case machine.NotHeld:
-		return fmt.Errorf("%w: there is no such policy or migration", engine.ErrNotHeld)
+		return errMissing
 	case machine.Migrating:
 		return fmt.Errorf("%w: from %s to %s; wait for it, or abort it first", ErrMigrating, result.Mode, result.Next)
 	case machine.NotReady:

@@ -38,13 +38,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// nodeSpec is what a node process is started with.
+// nodeSpec configures a node process.
 type nodeSpec struct {
 	ID, Dir, Address string
 	Log              logstore.Kind
 }
 
-// call is one request to a node process, answer its answer: a line of JSON each.
+// call is one request to a node process, and answered is its answer. Each is a line of
+// JSON.
 type call struct {
 	Op                   string
 	Session              engine.SessionID
@@ -62,13 +63,13 @@ type answered struct {
 	Status Status
 	Data   []byte
 	Error  string
-	// Unknown: it may have happened. Refused: it has not, and asking elsewhere
-	// or again helps.
+	// Unknown means that the call may have taken effect. Refused means that it has not,
+	// and that the caller should retry, perhaps with another node.
 	Unknown, Refused bool
 }
 
-// runNode is the node process: calls come on a port of its own, and it ends by
-// a signal or by the death of the node.
+// runNode is the main function of a node process. It serves calls on a separate port
+// until it receives a signal or the node ends.
 func runNode(text string) {
 	var spec nodeSpec
 	must(json.Unmarshal([]byte(text), &spec))
@@ -122,7 +123,6 @@ func (n *Node) answerCall(c call) (a answered) {
 		err = n.Bootstrap()
 	case "status":
 		a.Status = n.Status()
-		a.Status.Failure = nil
 	case "open":
 		_, err = backend.Open(ctx, s.config)
 	case "acquire":
@@ -160,7 +160,7 @@ func (n *Node) answerCall(c call) (a answered) {
 	return a
 }
 
-// remoteMembership is the leader behind a control address.
+// remoteMembership calls the leader at a control address.
 type remoteMembership string
 
 // AddLearner asks the leader.
@@ -178,13 +178,7 @@ func (m remoteMembership) Promote(_ context.Context, id string, applied uint64) 
 	return err
 }
 
-// Remove asks the leader.
-func (m remoteMembership) Remove(_ context.Context, id string) error {
-	_, err := callNode(string(m), call{Op: "remove", ID: id})
-	return err
-}
-
-// callNode makes one call on a connection of its own.
+// callNode makes one call on a new connection.
 func callNode(control string, c call) (a answered, err error) {
 	conn, err := net.Dial("tcp", control)
 	if err != nil {
@@ -204,7 +198,7 @@ func callNode(control string, c call) (a answered, err error) {
 	return a, nil
 }
 
-// process is a node in a process of its own.
+// process is a node in a separate process.
 type process struct {
 	t    testing.TB
 	spec nodeSpec
@@ -220,7 +214,7 @@ func newProcess(t testing.TB, id string, kind logstore.Kind) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if log, err := os.ReadFile(filepath.Join(p.spec.Dir, "stderr")); err == nil && t.Failed() {
-			t.Logf("%s said:\n%s", id, log[max(0, len(log)-2000):])
+			t.Logf("stderr of %s:\n%s", id, log[max(0, len(log)-2000):])
 		}
 	})
 	return p
@@ -278,7 +272,7 @@ func (p *process) call(c call) (answered, error) {
 	return callNode(control, c)
 }
 
-// processes is a cluster of them.
+// processes is a cluster whose nodes are separate processes.
 type processes struct {
 	t   testing.TB
 	all []*process
@@ -303,7 +297,7 @@ func startProcesses(t testing.TB, size int, kind logstore.Kind) *processes {
 	return ps
 }
 
-// leader waits for the process that serves.
+// leader waits for a process that leads and returns it.
 func (ps *processes) leader() (leader *process) {
 	ps.t.Helper()
 	eventually(ps.t, "a process that leads", func() bool {
@@ -317,7 +311,8 @@ func (ps *processes) leader() (leader *process) {
 	return leader
 }
 
-// ask sends a call to the leader, with the same nonce, until there is an answer.
+// ask repeats a call, with the same nonce, at one process after the other until its
+// outcome is known.
 func (ps *processes) ask(c call) (answered, error) {
 	for i := 0; ; i++ {
 		a, err := ps.all[i%len(ps.all)].call(c)
@@ -330,7 +325,8 @@ func (ps *processes) ask(c call) (answered, error) {
 	}
 }
 
-// agree waits until all processes stand at one entry, and compares histories.
+// agree waits until all processes have applied the same entry, and checks that they have
+// the same chain hash.
 func (ps *processes) agree() {
 	ps.t.Helper()
 	var states []Status

@@ -26,7 +26,7 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	if err := config.validate(); err != nil {
 		return 0, err
 	}
-	n := &Node{config: config, logger: config.Logger}
+	n := newNode(config)
 	if err := n.openStorage(); err != nil {
 		return 0, err
 	}
@@ -38,7 +38,7 @@ func Recover(config Config) (floor fencing.Token, err error) {
 	if err := n.storage.appendFloor(); err != nil {
 		return 0, fmt.Errorf("recover: %w", err)
 	}
-	f := replica.New(config.ID, func(e error) { err = e }, ignoring{})
+	f := replica.New(config.ID, func(e error) { err = e }, follower{n})
 	members := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(config.ID), Address: n.transport.LocalAddr()}}}
 	done := make(chan error, 1)
 	go func() { // a failure to apply an entry ends this goroutine
@@ -105,20 +105,3 @@ func (s *Storage) lastEntry() (last raft.Log, err error) {
 	}
 	return last, nil
 }
-
-// ignoring is a replica.Observer that does nothing.
-type ignoring struct{}
-
-// Applied does nothing.
-func (ignoring) Applied(uint64, *machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
-	return nil
-}
-
-// Restored does nothing.
-func (ignoring) Restored(_, _ *machine.Machine) []func() { return nil }
-
-// Awaits reports false.
-func (ignoring) Awaits([]byte) bool { return false }
-
-// Answer does nothing.
-func (ignoring) Answer([]byte, []machine.Result) {}

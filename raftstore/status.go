@@ -23,16 +23,12 @@ type Status struct {
 	LastIndex  uint64 // in its log
 	Commit     uint64 // known to be committed
 	Applied    uint64 // by its machine
-	// Lag is the number of known committed entries that are not applied yet. The leader's
-	// Members show how far a node is behind the leader.
-	Lag uint64
 	// Chain is the hash of the applied entries. Nodes with the same Chain.Index must have
 	// the same Chain.Hash.
 	Chain     replica.Chain
 	LastToken fencing.Token
 	Counts    machine.Counts
 	Members   []Member
-	Failure   error // why the node ended itself
 }
 
 // Status returns the state of this node. It contacts no other node.
@@ -40,8 +36,7 @@ func (n *Node) Status() Status {
 	leader, _ := n.Leader()
 	s := Status{ID: n.ID(), Address: n.Address(), State: stateName(n.raft.State()), Serves: n.Leads(), Leader: leader,
 		Term: n.raft.CurrentTerm(), Applied: n.raft.AppliedIndex(), Commit: n.raft.CommitIndex(), LastIndex: n.raft.LastIndex(),
-		Members: n.Members(), Failure: n.Failure()}
-	s.Lag = s.Commit - min(s.Commit, s.Applied)
+		Members: n.Members()}
 	if s.Serves {
 		n.addLags(s.Members, s.LastIndex)
 	}

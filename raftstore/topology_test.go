@@ -72,16 +72,16 @@ func TestPoliciesAreVersioned(t *testing.T) {
 		_, err = n.DeletePolicy(ctx, "fast/", 1, false)
 		require.ErrorIs(t, err, ErrVersion)
 		_, err = n.DeletePolicy(ctx, "none/", 0, false)
-		require.ErrorIs(t, err, engine.ErrNotHeld)
+		require.ErrorIs(t, err, engine.ErrInvalid)
 		_, err = n.AbortMigration(ctx, "fast/")
-		require.ErrorIs(t, err, engine.ErrNotHeld)
+		require.ErrorIs(t, err, engine.ErrInvalid)
 		c.agree()
 	})
 }
 
 // When a migration starts, waiters for its locks get an error, and holders get a loss when their
 // leases are broken. Waiters may repeat the same attempt.
-func TestMigrationTellsWaitersAndHolders(t *testing.T) {
+func TestMigrationNotifiesWaitersAndHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		n, ctx := c.leader(), testContext(t)
@@ -116,7 +116,7 @@ func TestMigrationTellsWaitersAndHolders(t *testing.T) {
 		require.NoError(t, err)
 		err = firstOf(t, lost, "the loss is reported")
 		require.ErrorIs(t, err, engine.ErrTaken)
-		require.ErrorContains(t, err, "moved the lock")
+		require.ErrorContains(t, err, "migrated the lock")
 		_, err = n.AbortMigration(ctx, "a/")
 		require.NoError(t, err)
 		_, err = waiter.Acquire(ctx, request)
@@ -259,7 +259,7 @@ func TestFleetCalls(t *testing.T) {
 // A snapshot is saved, the topology changes, and the snapshot is restored. Nothing that was
 // assigned since is repeated, and no lock in efficiency mode is granted until the log is
 // reconciled with the Redis nodes.
-func TestARestoreForgetsNoToken(t *testing.T) {
+func TestRestoreKeepsTokensGrowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 3)
 		n, ctx := c.leader(), testContext(t)
@@ -305,7 +305,7 @@ func TestARestoreForgetsNoToken(t *testing.T) {
 
 // The Redis fleet exists outside of the log and is not rolled back with a snapshot. While it
 // changes, a restore is refused.
-func TestARestoreKeepsTheFleet(t *testing.T) {
+func TestRestoreKeepsTheFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startMemory(t, 1)
 		n, ctx := c.leader(), testContext(t)

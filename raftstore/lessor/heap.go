@@ -36,14 +36,12 @@ func (h deadlineHeap) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 
-// Push adds a deadline at the end.
 func (h *deadlineHeap) Push(x any) {
 	d := x.(*deadline)
 	d.index = len(*h)
 	*h = append(*h, d)
 }
 
-// Pop removes the deadline at the end.
 func (h *deadlineHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]

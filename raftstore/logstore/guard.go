@@ -45,17 +45,20 @@ func (g *Guard) check(what string, err error) {
 	}
 }
 
-// timed runs a write with the deadline.
-func (g *Guard) timed(what string, write func() error) { g.within(g.deadline, what, write) }
+// timed runs a write with the deadline. It returns nil, or not at all.
+func (g *Guard) timed(what string, write func() error) error {
+	return g.within(g.deadline, what, write)
+}
 
 // within runs a write with another deadline.
-func (g *Guard) within(limit time.Duration, what string, write func() error) {
+func (g *Guard) within(limit time.Duration, what string, write func() error) error {
 	timer := time.AfterFunc(limit, func() {
 		g.fail(fmt.Errorf("%s: %w: no answer for %v; the node stops, so that another can lead", what, ErrStalled, limit))
 	})
 	err := write()
 	timer.Stop()
 	g.check(what, err)
+	return nil
 }
 
 // Log guards a log.
@@ -71,20 +74,17 @@ type guardedLog struct {
 
 var _ raft.MonotonicLogStore = (*guardedLog)(nil)
 
-// IsMonotonic reports whether the log allows no gaps.
 func (l *guardedLog) IsMonotonic() bool {
 	m, ok := l.log.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
-// FirstIndex returns the first index in the log.
 func (l *guardedLog) FirstIndex() (uint64, error) {
 	index, err := l.log.FirstIndex()
 	l.guard.check("read log", err)
 	return index, nil
 }
 
-// LastIndex returns the last index in the log.
 func (l *guardedLog) LastIndex() (uint64, error) {
 	index, err := l.log.LastIndex()
 	l.guard.check("read log", err)
@@ -101,19 +101,15 @@ func (l *guardedLog) GetLog(index uint64, log *raft.Log) error {
 	return nil
 }
 
-// StoreLog writes an entry.
 func (l *guardedLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs writes entries. They are on disk when it returns.
 func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
-	l.guard.timed("write log", func() error { return l.log.StoreLogs(logs) })
-	return nil
+	return l.guard.timed("write log", func() error { return l.log.StoreLogs(logs) })
 }
 
-// DeleteRange removes entries.
 func (l *guardedLog) DeleteRange(min, max uint64) error {
-	l.guard.timed("truncate log", func() error { return l.log.DeleteRange(min, max) })
-	return nil
+	return l.guard.timed("truncate log", func() error { return l.log.DeleteRange(min, max) })
 }
 
 type guardedStable struct {
@@ -121,19 +117,14 @@ type guardedStable struct {
 	stable raft.StableStore
 }
 
-// Set writes a value.
 func (s *guardedStable) Set(key, value []byte) error {
-	s.guard.timed("write vote", func() error { return s.stable.Set(key, value) })
-	return nil
+	return s.guard.timed("write vote", func() error { return s.stable.Set(key, value) })
 }
 
-// SetUint64 writes a number.
 func (s *guardedStable) SetUint64(key []byte, value uint64) error {
-	s.guard.timed("write term", func() error { return s.stable.SetUint64(key, value) })
-	return nil
+	return s.guard.timed("write term", func() error { return s.stable.SetUint64(key, value) })
 }
 
-// Get reads a value.
 func (s *guardedStable) Get(key []byte) ([]byte, error) {
 	value, err := s.stable.Get(key)
 	if notFound(err) {
@@ -143,7 +134,6 @@ func (s *guardedStable) Get(key []byte) ([]byte, error) {
 	return value, nil
 }
 
-// GetUint64 reads a number.
 func (s *guardedStable) GetUint64(key []byte) (uint64, error) {
 	value, err := s.stable.GetUint64(key)
 	if notFound(err) {

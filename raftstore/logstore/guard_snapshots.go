@@ -29,24 +29,21 @@ type guardedSnapshots struct {
 	store raft.SnapshotStore
 }
 
-// Create starts a snapshot.
 func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
-	var sink raft.SnapshotSink
-	s.guard.timed("begin snapshot", func() (err error) {
-		sink, err = s.store.Create(version, index, term, configuration, configurationIndex, trans)
+	sink := &guardedSink{guard: s.guard}
+	return sink, s.guard.timed("begin snapshot", func() (err error) {
+		sink.SnapshotSink, err = s.store.Create(version, index, term, configuration, configurationIndex, trans)
 		return err
 	})
-	return &guardedSink{guard: s.guard, sink: sink}, nil
 }
 
-// List lists the snapshots, newest first.
 func (s *guardedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
-	s.guard.timed("list snapshots", func() error {
+	err = s.guard.timed("list snapshots", func() (err error) {
 		list, err = s.store.List()
 		return err
 	})
-	return list, nil
+	return list, err
 }
 
 // Open opens a snapshot. A snapshot that does not exist, or not any more, is not a failure.
@@ -56,17 +53,16 @@ func (s *guardedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, e
 		return nil, nil, err
 	}
 	s.guard.check("open snapshot "+id, err)
-	return meta, &guardedSource{s.guard, source}, nil
+	return meta, &guardedSource{source, s.guard}, nil
 }
 
 type guardedSource struct {
-	guard  *Guard
-	source io.ReadCloser
+	io.ReadCloser
+	guard *Guard
 }
 
-// Read reads a piece of the snapshot.
 func (s *guardedSource) Read(p []byte) (int, error) {
-	n, err := s.source.Read(p)
+	n, err := s.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
 		return n, io.EOF
 	}
@@ -74,24 +70,17 @@ func (s *guardedSource) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close closes the file.
-func (s *guardedSource) Close() error { return s.source.Close() }
-
 type guardedSink struct {
+	raft.SnapshotSink
 	guard   *Guard
-	sink    raft.SnapshotSink
 	written int
 }
 
-// ID returns the name of the snapshot.
-func (s *guardedSink) ID() string { return s.sink.ID() }
-
-// Write writes a piece of the snapshot.
 func (s *guardedSink) Write(p []byte) (written int, err error) {
 	for len(p) > 0 {
 		piece := p[:min(len(p), snapshotPiece)]
-		s.guard.timed("write snapshot", func() error {
-			n, err := s.sink.Write(piece)
+		_ = s.guard.timed("write snapshot", func() error {
+			n, err := s.SnapshotSink.Write(piece)
 			if err == nil && n < len(piece) {
 				err = fmt.Errorf("%w: %d of %d bytes", io.ErrShortWrite, n, len(piece))
 			}
@@ -104,14 +93,10 @@ func (s *guardedSink) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// Close makes the snapshot durable.
 func (s *guardedSink) Close() error {
-	s.guard.within(s.guard.deadline+time.Duration(s.written)*time.Second/slowestDisk, "sync snapshot", s.sink.Close)
-	return nil
+	return s.guard.within(s.guard.deadline+time.Duration(s.written)*time.Second/slowestDisk, "sync snapshot", s.SnapshotSink.Close)
 }
 
-// Cancel abandons the snapshot.
 func (s *guardedSink) Cancel() error {
-	s.guard.timed("remove snapshot", s.sink.Cancel)
-	return nil
+	return s.guard.timed("remove snapshot", s.SnapshotSink.Cancel)
 }

@@ -35,7 +35,6 @@ func DecodeState(data []byte) (Chain, *machine.Machine, error) {
 // stateImage is a snapshot that is complete in memory.
 type stateImage []byte
 
-// Persist writes the snapshot.
 func (s stateImage) Persist(sink raft.SnapshotSink) error {
 	if _, err := sink.Write(s); err != nil {
 		_ = sink.Cancel()
@@ -44,5 +43,4 @@ func (s stateImage) Persist(sink raft.SnapshotSink) error {
 	return sink.Close()
 }
 
-// Release does nothing.
 func (s stateImage) Release() {}

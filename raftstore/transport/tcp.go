@@ -54,7 +54,10 @@ func Listen(c Config) (Transport, error) {
 		listener.Close()
 		return nil, fmt.Errorf("%w: peers cannot reach %s; set advertise to an address of this machine", ErrConfig, advertised)
 	}
-	stream := &streamLayer{Listener: listener, advertised: advertised, name: c.Advertise}
+	if c.Advertise != "" {
+		advertised = namedAddr(c.Advertise)
+	}
+	stream := &streamLayer{Listener: listener, advertised: advertised}
 	if c.TLS != nil {
 		stream.tls = c.TLS.Clone()
 		stream.Listener = tls.NewListener(listener, stream.tls)
@@ -98,19 +101,12 @@ func (c Config) validate() error {
 type streamLayer struct {
 	net.Listener
 	advertised net.Addr
-	name       string // the advertised address as configured; may be ""
 	tls        *tls.Config
 }
 
 // Addr returns the address that peers connect to.
-func (s *streamLayer) Addr() net.Addr {
-	if s.name != "" {
-		return namedAddr(s.name)
-	}
-	return s.advertised
-}
+func (s *streamLayer) Addr() net.Addr { return s.advertised }
 
-// Dial connects to a peer.
 func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: timeout}
 	if s.tls == nil {
@@ -123,8 +119,5 @@ func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 // against the name.
 type namedAddr string
 
-// Network returns "tcp".
-func (namedAddr) Network() string { return "tcp" }
-
-// String returns the host name and port.
+func (namedAddr) Network() string  { return "tcp" }
 func (a namedAddr) String() string { return string(a) }

@@ -67,7 +67,7 @@ func policyError(err error) error {
 	switch {
 	case errors.Is(err, raftstore.ErrVersion):
 		return fmt.Errorf("%w: %w", wire.ErrOutdated, err)
-	case errors.Is(err, raftstore.ErrMigrating), errors.Is(err, engine.ErrNotHeld):
+	case errors.Is(err, raftstore.ErrMigrating):
 		return invalid(err)
 	}
 	return err

@@ -36,7 +36,6 @@ type membership struct {
 
 var _ raftstore.Membership = (*membership)(nil)
 
-// AddLearner asks the leader.
 func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index uint64, err error) {
 	request := &pb.AddLearnerRequest{Id: j.ID, RaftAddress: j.Address, ApiAddress: m.client.Router.Address, HasState: j.HasState}
 	err = m.call(ctx, func(c pb.ClusterServiceClient) error {
@@ -47,7 +46,6 @@ func (m *membership) AddLearner(ctx context.Context, j raftstore.Joiner) (index 
 	return index, err
 }
 
-// Promote asks the leader.
 func (m *membership) Promote(ctx context.Context, id string, applied uint64) error {
 	err := m.call(ctx, func(c pb.ClusterServiceClient) error {
 		_, err := c.Promote(ctx, &pb.PromoteRequest{Id: id, Applied: applied})
@@ -57,14 +55,6 @@ func (m *membership) Promote(ctx context.Context, id string, applied uint64) err
 		return fmt.Errorf("%w: %w", raftstore.ErrBehind, err)
 	}
 	return err
-}
-
-// Remove asks the leader.
-func (m *membership) Remove(ctx context.Context, id string) error {
-	return m.call(ctx, func(c pb.ClusterServiceClient) error {
-		_, err := c.Remove(ctx, &pb.RemoveRequest{Id: id})
-		return err
-	})
 }
 
 // call calls the leader that was named last, or the seeds in turn, until one

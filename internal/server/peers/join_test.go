@@ -37,10 +37,6 @@ func (m *fakeMember) Promote(context.Context, *pb.PromoteRequest) (*pb.PromoteRe
 	return &pb.PromoteResponse{}, m.answer("promote")
 }
 
-func (m *fakeMember) Remove(context.Context, *pb.RemoveRequest) (*pb.RemoveResponse, error) {
-	return &pb.RemoveResponse{}, m.answer("remove")
-}
-
 // startFakeMember returns the address of a member whose calls fail with err, and the
 // calls that it receives.
 func startFakeMember(t *testing.T, err error) (address string, calls <-chan string) {
@@ -67,7 +63,6 @@ var calls = map[string]func(ctx context.Context, m *membership) error{
 		return err
 	},
 	"promote": func(ctx context.Context, m *membership) error { return m.Promote(ctx, "n2", 7) },
-	"remove":  func(ctx context.Context, m *membership) error { return m.Remove(ctx, "n2") },
 }
 
 // A call whose context ends before a leader has answered fails.
@@ -118,7 +113,7 @@ func TestCallReturnsErrors(t *testing.T) {
 	behind, _ := startFakeMember(t, wire.ErrBehind)
 	require.ErrorIs(t, newMembership(behind).Promote(ctx, "n2", 1), raftstore.ErrBehind)
 	invalid, _ := startFakeMember(t, engine.ErrInvalid)
-	require.ErrorIs(t, newMembership(invalid).Remove(ctx, "n2"), engine.ErrInvalid)
+	require.ErrorIs(t, newMembership(invalid).Promote(ctx, "n2", 1), engine.ErrInvalid)
 	unauthenticated, _ := startFakeMember(t, wire.ErrUnauthenticated)
-	require.ErrorIs(t, newMembership(unauthenticated).Remove(ctx, "n2"), wire.ErrUnauthenticated)
+	require.ErrorIs(t, newMembership(unauthenticated).Promote(ctx, "n2", 1), wire.ErrUnauthenticated)
 }
