@@ -30,13 +30,8 @@ func ParseMode(s string) (Mode, error) {
 
 // String returns the text that ParseMode parses, or "any".
 func (m Mode) String() string {
-	switch m {
-	case AnyMode:
-		return "any"
-	case Efficiency:
-		return "efficiency"
-	case Correctness:
-		return "correctness"
+	if names := []string{"any", "efficiency", "correctness"}; int(m) < len(names) {
+		return names[m]
 	}
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
@@ -80,13 +75,8 @@ const (
 
 // String returns the name of k.
 func (k Kind) String() string {
-	switch k {
-	case Exclusive:
-		return "exclusive"
-	case Shared:
-		return "shared"
-	case Permit:
-		return "permit"
+	if names := []string{"exclusive", "shared", "permit"}; int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }

@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -111,6 +112,7 @@ var fixtures atomic.Int64
 func newFixture(t *testing.T, s Subject) *fixture {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
+	s.Clock = cmp.Or(s.Clock, engine.SystemClock())
 	return &fixture{T: t, Subject: s, ctx: ctx, prefix: fmt.Sprintf("leasetest/%s/%d/", engine.NewSessionID().String()[:8], fixtures.Add(1))}
 }
 
@@ -120,10 +122,7 @@ func (f *fixture) name(s string) fencing.Resource { return fencing.Resource(f.pr
 // client returns a client on a backend of its own. It is closed at the end of the test.
 func (f *fixture) client(options ...lease.Option) *lease.Client {
 	f.Helper()
-	defaults := []lease.Option{lease.WithPolicies(engine.Policy{TTL: f.TTL})}
-	if f.Clock != nil {
-		defaults = append(defaults, lease.WithClock(f.Clock))
-	}
+	defaults := []lease.Option{lease.WithPolicies(engine.Policy{TTL: f.TTL}), lease.WithClock(f.Clock)}
 	c, err := lease.New(f.Backend(), append(defaults, options...)...)
 	require.NoError(f, err)
 	f.Cleanup(func() {
@@ -161,11 +160,7 @@ func (f *fixture) requireHeld(c *lease.Client, r fencing.Resource, options ...le
 // wait waits until done is closed.
 func (f *fixture) wait(done <-chan struct{}) {
 	f.Helper()
-	select {
-	case <-done:
-	case <-f.ctx.Done():
-		require.FailNow(f, "nothing happened within the time limit of the test")
-	}
+	receive(f, done)
 }
 
 // receive returns the next value of a channel.

@@ -50,11 +50,7 @@ func (f *fixture) retry(call func() error) error {
 // session opens a session of the engine, without a Client.
 func (f *fixture) session(b engine.Backend) engine.Session {
 	f.Helper()
-	clock := f.Clock
-	if clock == nil {
-		clock = engine.SystemClock()
-	}
-	config := engine.SessionConfig{ID: engine.NewSessionID(), TTL: f.TTL, Clock: clock}
+	config := engine.SessionConfig{ID: engine.NewSessionID(), TTL: f.TTL, Clock: f.Clock}
 	var s engine.Session
 	require.NoError(f, f.retry(func() (err error) { s, err = b.Open(f.ctx, config); return err }))
 	f.Cleanup(func() { _ = s.Close(context.Background()) })
@@ -81,15 +77,11 @@ var sessionTests = []conformance{
 		require.True(f, third.Token.Newer(first.Token))
 	}},
 	{"a grant has a time", func(f *fixture) {
-		clock := f.Clock
-		if clock == nil {
-			clock = engine.SystemClock()
-		}
 		s := f.session(f.Backend())
 		grant, err := s.Acquire(f.ctx, f.request(1))
 		require.NoError(f, err)
 		require.False(f, grant.Sent.IsZero())
-		require.GreaterOrEqual(f, clock.Now().Since(grant.Sent), 0*f.TTL, "the time is not in the future")
+		require.GreaterOrEqual(f, f.Clock.Now().Since(grant.Sent), 0*f.TTL, "the time is not in the future")
 	}},
 	{"a late acquire after its release", func(f *fixture) {
 		b := f.Backend()

@@ -42,10 +42,8 @@ func New() string {
 // contain the text.
 func Check(text string) error {
 	digits, ok := strings.CutPrefix(text, prefix)
-	if !ok || len(digits) != hex.EncodedLen(size) || strings.ToLower(digits) != digits {
-		return fmt.Errorf("%w: one is %s and %d hexadecimal digits", ErrForm, prefix, hex.EncodedLen(size))
-	}
-	if _, err := hex.DecodeString(digits); err != nil {
+	_, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(digits) != hex.EncodedLen(size) || strings.ToLower(digits) != digits {
 		return fmt.Errorf("%w: one is %s and %d hexadecimal digits", ErrForm, prefix, hex.EncodedLen(size))
 	}
 	return nil

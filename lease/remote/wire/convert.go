@@ -18,11 +18,9 @@ func ModeText(m engine.Mode) string {
 }
 
 // ParseMode parses the text of ModeText.
-func ParseMode(s string) (engine.Mode, error) {
-	if s == "" {
-		return engine.AnyMode, nil
-	}
-	return engine.ParseMode(s)
+func ParseMode(s string) (mode engine.Mode, err error) {
+	err = mode.UnmarshalText([]byte(s))
+	return mode, err
 }
 
 // DurationText returns a duration in the format of the API; 0 is empty.
@@ -127,34 +125,26 @@ func ToStatusOf(lock *pb.Lock) (engine.Status, error) {
 	return s, err
 }
 
+// toParties converts messages to holders or waiters.
 func toParties(list []*pb.Party) ([]engine.Party, error) {
 	var parties []engine.Party
 	for _, p := range list {
-		party, err := ToParty(p)
+		id, err := engine.ParseSessionID(p.SessionId)
 		if err != nil {
 			return nil, err
+		}
+		left, err := ParseDuration("ttlLeft", p.TtlLeft)
+		if err != nil {
+			return nil, err
+		}
+		party := engine.Party{Holder: p.Holder, Session: id, Nonce: engine.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
+			Metadata: p.Metadata, TTL: left}
+		for _, k := range []engine.Kind{engine.Shared, engine.Permit} {
+			if p.Kind == k.String() {
+				party.Kind = k
+			}
 		}
 		parties = append(parties, party)
 	}
 	return parties, nil
-}
-
-// ToParty converts a message to a holder or waiter.
-func ToParty(p *pb.Party) (engine.Party, error) {
-	id, err := engine.ParseSessionID(p.SessionId)
-	if err != nil {
-		return engine.Party{}, err
-	}
-	left, err := ParseDuration("ttlLeft", p.TtlLeft)
-	if err != nil {
-		return engine.Party{}, err
-	}
-	party := engine.Party{Holder: p.Holder, Session: id, Nonce: engine.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
-		Metadata: p.Metadata, TTL: left}
-	for _, k := range []engine.Kind{engine.Shared, engine.Permit} {
-		if p.Kind == k.String() {
-			party.Kind = k
-		}
-	}
-	return party, nil
 }

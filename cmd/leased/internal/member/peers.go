@@ -32,7 +32,7 @@ func (p *peers) statuses(ctx context.Context) map[string]*pb.StatusResponse {
 	answers := map[string]*pb.StatusResponse{}
 	for _, address := range p.addresses {
 		wg.Go(func() {
-			conn, err := p.dial(address)
+			conn, err := grpc.NewClient("passthrough:///"+address, secret.DialOptions(p.tls(), p.secret())...)
 			if err != nil {
 				return
 			}
@@ -52,8 +52,4 @@ func (p *peers) statuses(ctx context.Context) map[string]*pb.StatusResponse {
 	}
 	wg.Wait()
 	return answers
-}
-
-func (p *peers) dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+address, secret.DialOptions(p.tls(), p.secret())...)
 }
