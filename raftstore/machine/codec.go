@@ -110,8 +110,9 @@ func (c *codec) bool(v *bool) {
 	if *v {
 		n = 1
 	}
-	number(c, &n, 1)
-	*v = n == 1
+	if number(c, &n, 1); c.reading {
+		*v = n == 1
+	}
 }
 
 // bytes codes bytes whose number the reader knows.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -255,4 +256,19 @@ func TestValidate(t *testing.T) {
 		_, err := Decode(Encode(c))
 		require.ErrorIs(t, err, ErrMalformed, "%+v", c)
 	}
+}
+
+// A caller may still read a command that the log is encoding. Run with -race.
+func TestEncodeOnlyReads(t *testing.T) {
+	command := &SetPolicy{Policy: engine.Policy{Prefix: "a", Mode: engine.Correctness}, Now: true}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				Encode(command)
+			}
+		})
+	}
+	wg.Wait()
+	require.True(t, command.Now)
 }
