@@ -114,8 +114,5 @@ func (s *Service) ProvideFloor(ctx context.Context, r *pb.ProvideFloorRequest) (
 	if err := s.requireLeader(); err != nil {
 		return nil, err
 	}
-	if err := s.Keeper.ProvideFloor(ctx, floor); err != nil {
-		return nil, policyError(err)
-	}
-	return &pb.ProvideFloorResponse{}, nil
+	return &pb.ProvideFloorResponse{}, policyError(s.Keeper.ProvideFloor(ctx, floor))
 }

@@ -45,10 +45,7 @@ func (s *Service) Announce(ctx context.Context, r *pb.AnnounceRequest) (*pb.Anno
 	if err := checkAddress(r.ApiAddress); err != nil {
 		return nil, err
 	}
-	if err := s.Router.Node.SetMemberAPI(ctx, r.Id, r.ApiAddress); err != nil {
-		return nil, err
-	}
-	return &pb.AnnounceResponse{}, nil
+	return &pb.AnnounceResponse{}, s.Router.Node.SetMemberAPI(ctx, r.Id, r.ApiAddress)
 }
 
 // checkAddress returns an error for an API address that is not host:port.
@@ -65,10 +62,7 @@ func (s *Service) Promote(ctx context.Context, r *pb.PromoteRequest) (*pb.Promot
 	if errors.Is(err, raftstore.ErrBehind) {
 		err = fmt.Errorf("%w: %w", wire.ErrBehind, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &pb.PromoteResponse{}, nil
+	return &pb.PromoteResponse{}, err
 }
 
 // Join makes this member join the cluster of another.
@@ -85,10 +79,7 @@ func (s *Service) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinResponse
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	if err := s.Peers.Join(ctx, r.Address); err != nil {
-		return nil, err
-	}
-	return &pb.JoinResponse{}, nil
+	return &pb.JoinResponse{}, s.Peers.Join(ctx, r.Address)
 }
 
 // Remove removes a member from the cluster.
@@ -139,8 +130,5 @@ func (s *Service) Transfer(ctx context.Context, r *pb.TransferRequest) (*pb.Tran
 	if r.To == s.Router.Node.ID() && s.Router.Node.Leads() {
 		return &pb.TransferResponse{}, nil
 	}
-	if err := s.Router.Node.Transfer(ctx, r.To); err != nil {
-		return nil, err
-	}
-	return &pb.TransferResponse{}, nil
+	return &pb.TransferResponse{}, s.Router.Node.Transfer(ctx, r.To)
 }

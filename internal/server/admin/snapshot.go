@@ -54,7 +54,6 @@ func snapshotError(err error) error {
 // chunkWriter writes a file in parts.
 type chunkWriter func(data []byte) error
 
-// Write sends data.
 func (w chunkWriter) Write(data []byte) (int, error) {
 	sent := 0
 	for sent < len(data) {
@@ -73,7 +72,6 @@ type chunkReader struct {
 	rest []byte
 }
 
-// Read returns the next bytes.
 func (r *chunkReader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
 		chunk, err := r.recv()

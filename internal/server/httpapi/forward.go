@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -51,23 +52,9 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 		Transport:     h.transport,
 		FlushInterval: -1, // send each event of a watch at once
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			h.answer(w, nil, &forwardError{leader: leader, err: err})
+			// The leader may have received the request.
+			h.answer(w, nil, fmt.Errorf("%w: forward to the leader at %s: %v", engine.ErrUncertain, leader, err))
 		},
 	}
 	proxy.ServeHTTP(w, r)
 }
-
-// forwardError reports that forwarding failed. The leader may have received the
-// request: it matches engine.ErrUncertain.
-type forwardError struct {
-	leader string
-	err    error
-}
-
-// Error names the leader.
-func (e *forwardError) Error() string {
-	return "forward to the leader at " + e.leader + ": " + e.err.Error()
-}
-
-// Is makes errors.Is match engine.ErrUncertain.
-func (e *forwardError) Is(target error) bool { return target == engine.ErrUncertain }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -177,31 +176,22 @@ func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error
 		fail(w, wire.KindOf(err).HTTP, err)
 		return
 	}
-	text, err := encode(message)
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // nothing can be done if the client is gone
+	_, _ = w.Write(encode(message)) // nothing can be done if the client is gone
 }
 
 // fail writes an error.
 func fail(w http.ResponseWriter, status int, err error) {
-	text, encodeErr := encode(wire.FromError(err))
-	if encodeErr != nil {
-		text = []byte(`{"code":"` + wire.CodeInternal + `"}`)
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(encode(wire.FromError(err)))
 }
 
 // healthz serves load balancers and process supervisors.
 func (h *Handler) healthz(w http.ResponseWriter, r *http.Request) {
 	response, err := h.Cluster.Health(r.Context(), &pb.HealthRequest{})
 	if err == nil && response.Status != "serving" {
-		err = fmt.Errorf("%w: %w", engine.ErrUnavailable, errors.New(response.Reason))
+		err = fmt.Errorf("%w: %s", engine.ErrUnavailable, response.Reason)
 	}
 	h.answer(w, response, err)
 }

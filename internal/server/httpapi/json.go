@@ -3,91 +3,68 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
+	"fmt"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// encode returns a message as JSON. Unlike protojson it encodes 64-bit numbers as
-// JSON numbers: those of this API are below 2^53, so that every reader gets them
-// exactly.
-func encode(m proto.Message) ([]byte, error) {
-	text, err := protojson.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(text, &object); err != nil {
-		return nil, err
-	}
-	return writeObject(object, m.ProtoReflect().Descriptor())
+// encode returns a message as a line of JSON, with its fields in the order of their
+// numbers. Unlike protojson it encodes 64-bit numbers as JSON numbers: those of this
+// API are below 2^53, so that every reader gets them exactly.
+func encode(m proto.Message) []byte {
+	var out bytes.Buffer
+	writeMessage(&out, m.ProtoReflect())
+	out.WriteByte('\n')
+	return out.Bytes()
 }
 
-// writeObject encodes an object with its fields in the order of their numbers.
-func writeObject(object map[string]json.RawMessage, d protoreflect.MessageDescriptor) ([]byte, error) {
-	var out bytes.Buffer
+func writeMessage(out *bytes.Buffer, m protoreflect.Message) {
 	out.WriteByte('{')
-	fields := d.Fields()
+	fields := m.Descriptor().Fields()
+	separator := ""
 	for i := range fields.Len() {
 		f := fields.Get(i)
-		value, ok := object[f.JSONName()]
-		if !ok {
+		if !m.Has(f) {
 			continue
 		}
-		value, err := writeValue(value, f)
-		if err != nil {
-			return nil, err
-		}
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.WriteString(strconv.Quote(f.JSONName()))
-		out.WriteByte(':')
-		out.Write(value)
+		fmt.Fprintf(out, "%s%q:", separator, f.JSONName())
+		separator = ","
+		writeField(out, f, m.Get(f))
 	}
 	out.WriteByte('}')
-	return out.Bytes(), nil
 }
 
-func writeValue(value json.RawMessage, f protoreflect.FieldDescriptor) ([]byte, error) {
-	if f.IsMap() {
-		var compact bytes.Buffer
-		err := json.Compact(&compact, value)
-		return compact.Bytes(), err
-	}
-	if !f.IsList() {
-		return writeOne(value, f)
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(value, &list); err != nil {
-		return nil, err
-	}
-	out := []byte{'['}
-	for i, one := range list {
-		text, err := writeOne(one, f)
-		if err != nil {
-			return nil, err
+func writeField(out *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {
+	switch {
+	case f.IsMap(): // all maps of this API have texts
+		texts := map[string]string{}
+		v.Map().Range(func(key protoreflect.MapKey, text protoreflect.Value) bool {
+			texts[key.String()] = text.String()
+			return true
+		})
+		writeValue(out, texts)
+	case f.IsList():
+		out.WriteByte('[')
+		for i := range v.List().Len() {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			writeValue(out, v.List().Get(i).Interface())
 		}
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, text...)
+		out.WriteByte(']')
+	default:
+		writeValue(out, v.Interface())
 	}
-	return append(out, ']'), nil
 }
 
-func writeOne(value json.RawMessage, f protoreflect.FieldDescriptor) ([]byte, error) {
-	switch f.Kind() {
-	case protoreflect.Uint64Kind, protoreflect.Int64Kind:
-		return bytes.Trim(value, `"`), nil
-	case protoreflect.MessageKind:
-		var object map[string]json.RawMessage
-		if err := json.Unmarshal(value, &object); err != nil {
-			return nil, err
-		}
-		return writeObject(object, f.Message())
+func writeValue(out *bytes.Buffer, v any) {
+	if m, ok := v.(protoreflect.Message); ok {
+		writeMessage(out, m)
+		return
 	}
-	return value, nil
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(v)       // texts, numbers and booleans have an encoding
+	out.Truncate(out.Len() - 1) // the line feed
 }

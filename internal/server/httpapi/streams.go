@@ -76,10 +76,8 @@ type responseStream[T any] struct {
 	begun       bool
 }
 
-// Context ends when the caller does.
 func (s *responseStream[T]) Context() context.Context { return s.ctx }
 
-// Send writes a message.
 func (s *responseStream[T]) Send(message *T) error {
 	if !s.begun {
 		s.begun = true
@@ -93,11 +91,7 @@ const ndjson = "application/x-ndjson"
 
 // writeLine writes a message as a line of JSON.
 func writeLine[M proto.Message](w http.ResponseWriter, m M) error {
-	text, err := encode(m)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(append(text, '\n')); err != nil {
+	if _, err := w.Write(encode(m)); err != nil {
 		return err
 	}
 	return http.NewResponseController(w).Flush()
@@ -147,10 +141,8 @@ type upload[T any] struct {
 	response *T
 }
 
-// Context ends when the caller does.
 func (u *upload[T]) Context() context.Context { return u.ctx }
 
-// Recv returns the next part of the file.
 func (u *upload[T]) Recv() (*pb.Chunk, error) {
 	u.begun = true
 	data := make([]byte, uploadChunk)
@@ -161,7 +153,6 @@ func (u *upload[T]) Recv() (*pb.Chunk, error) {
 	return nil, err
 }
 
-// SendAndClose keeps the response.
 func (u *upload[T]) SendAndClose(response *T) error {
 	u.response = response
 	return nil

@@ -117,8 +117,5 @@ type lossError struct {
 	kind error
 }
 
-// Error returns the text.
 func (e *lossError) Error() string { return e.text }
-
-// Unwrap returns the kind of the loss.
 func (e *lossError) Unwrap() error { return e.kind }

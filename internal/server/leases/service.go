@@ -81,10 +81,7 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 // Inspect returns the holders and waiters of a lock.
 func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
 	status, err := s.inspect(ctx, fencing.Resource(r.Resource))
-	if err != nil {
-		return nil, err
-	}
-	return &pb.InspectResponse{Lock: wire.FromStatusOf(status)}, nil
+	return &pb.InspectResponse{Lock: wire.FromStatusOf(status)}, err
 }
 
 func (s *Service) inspect(ctx context.Context, name fencing.Resource) (engine.Status, error) {
@@ -105,8 +102,5 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 	if err != nil {
 		return nil, err
 	}
-	if err := backend.Break(ctx, name, fencing.Token(r.Token)); err != nil {
-		return nil, err
-	}
-	return &pb.BreakResponse{}, nil
+	return &pb.BreakResponse{}, backend.Break(ctx, name, fencing.Token(r.Token))
 }

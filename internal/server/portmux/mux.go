@@ -169,7 +169,6 @@ func (l *protocolListener) deliver(conn net.Conn) {
 	}
 }
 
-// Accept waits for a connection.
 func (l *protocolListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.conns:
@@ -185,5 +184,4 @@ func (l *protocolListener) Close() error {
 	return nil
 }
 
-// Addr returns the listener's address.
 func (l *protocolListener) Addr() net.Addr { return l.mux.listener.Addr() }
