@@ -113,7 +113,7 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 	}
 	for {
 		select {
-		case <-w.Changed():
+		case <-w:
 			status, err := b.Inspect(ctx, resource)
 			if err != nil {
 				return err

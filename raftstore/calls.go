@@ -86,8 +86,8 @@ func (n *Node) await(ctx context.Context, term *leadership, a hub.Attempt, resou
 		return result, nil
 	}
 	select {
-	case <-w.Ready():
-		return w.Result()
+	case <-w.Ready:
+		return w.Result, w.Err
 	case <-ctx.Done():
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	case <-term.lost:

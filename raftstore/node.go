@@ -113,13 +113,10 @@ func (n *Node) startEngine() (err error) {
 	return err
 }
 
-func (n *Node) openStorage() error {
-	if n.config.Storage != nil {
-		n.storage = n.config.Storage
-		return nil
+func (n *Node) openStorage() (err error) {
+	if n.storage = n.config.Storage; n.storage == nil {
+		n.storage, err = openDisk(n.config)
 	}
-	var err error
-	n.storage, err = openDisk(n.config)
 	return err
 }
 
@@ -138,13 +135,10 @@ func openDisk(c Config) (*Storage, error) {
 	return &Storage{Log: store.Log, Stable: store.Stable, Snapshots: snapshots, Close: store.Close}, nil
 }
 
-func (n *Node) openTransport() error {
-	if n.config.Transport != nil {
-		n.transport = n.config.Transport
-		return nil
+func (n *Node) openTransport() (err error) {
+	if n.transport = n.config.Transport; n.transport == nil {
+		n.transport, err = transport.Listen(transport.Config{Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS, Logger: engineLogger(n.logger)})
 	}
-	var err error
-	n.transport, err = transport.Listen(transport.Config{Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS, Logger: engineLogger(n.logger)})
 	return err
 }
 
@@ -183,9 +177,6 @@ func (n *Node) Failure() error {
 	}
 	return nil
 }
-
-// Stopped returns a channel that is closed when the node was closed or has ended itself.
-func (n *Node) Stopped() <-chan struct{} { return n.stopped }
 
 // ID returns the name of the node.
 func (n *Node) ID() string { return n.config.ID }

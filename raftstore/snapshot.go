@@ -154,13 +154,9 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
-	var present present
-	n.fsm.Read(func(m *machine.Machine) {
-		e := m.Efficiency()
-		present.token, present.order, present.version, present.ceiling = m.LastToken(), m.Order(), m.Version(), m.Ceiling()
-		present.fleet, present.changing = e.Fleet, e.NextVersion != 0
-	})
-	state, floor, err := startOver(state, present)
+	var p present
+	n.fsm.Read(func(m *machine.Machine) { p = present{m.Efficiency(), m.LastToken(), m.Order()} })
+	state, floor, err := startOver(state, p)
 	if err != nil {
 		n.takeOver()
 		return 0, fmt.Errorf("restore snapshot: %w", err)
@@ -169,7 +165,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	if err := n.replaceState(ctx, meta, state); err != nil {
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
-	n.logger.Warn("restored a snapshot; all sessions have ended, and later tokens are above the floor", "index", info.Index, "token", info.LastToken, "present", present.token, "floor", floor)
+	n.logger.Warn("restored a snapshot; all sessions have ended, and later tokens are above the floor", "index", info.Index, "token", info.LastToken, "present", p.token, "floor", floor)
 	return floor, nil
 }
 
@@ -191,10 +187,9 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 
 // present describes the state that a snapshot replaces.
 type present struct {
-	token, ceiling fencing.Token
-	order, version uint64
-	fleet          engine.Fleet
-	changing       bool // a change of the fleet is in progress
+	machine.Efficiency
+	token fencing.Token
+	order uint64
 }
 
 // startOver changes a restored state so that it has no leases and repeats nothing that was
@@ -205,7 +200,7 @@ type present struct {
 //
 // The Redis fleet stays the current one: its nodes are not rolled back with the log.
 func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
-	if p.changing {
+	if p.NextVersion != 0 {
 		return nil, 0, fmt.Errorf("%w: the Redis fleet is being changed; wait for the change, or cancel it with 'leased redis fleet set' of the old fleet", engine.ErrUnavailable)
 	}
 	chain, m, err := replica.DecodeState(state)
@@ -213,7 +208,7 @@ func startOver(state []byte, p present) ([]byte, fencing.Token, error) {
 		return nil, 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	m.Apply(&machine.EndSessions{Above: p.order})
-	m.Apply(&machine.MarkRestored{Version: p.version, Ceiling: p.ceiling, Fleet: p.fleet})
+	m.Apply(&machine.MarkRestored{Version: p.Version, Ceiling: p.Ceiling, Fleet: p.Fleet})
 	by := fencing.FloorStep
 	if have := max(m.LastToken(), m.Ceiling()); p.token > have {
 		by += p.token - have

@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"strings"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/leased-project/leased/fencing"
@@ -62,13 +64,8 @@ func (n *Node) addLags(members []Member, last uint64) {
 }
 
 func stateName(s raft.RaftState) string {
-	switch s {
-	case raft.Leader:
-		return "leader"
-	case raft.Follower:
-		return "follower"
-	case raft.Candidate:
-		return "candidate"
+	if s == raft.Shutdown {
+		return "stopped"
 	}
-	return "stopped"
+	return strings.ToLower(s.String())
 }

@@ -16,36 +16,30 @@ type Hub struct {
 	mu        sync.Mutex
 	waiters   Waiters[*Wait]
 	listeners map[engine.SessionID]map[*Listener]*registration
-	watchers  map[fencing.Resource]map[*Watcher]bool
+	watchers  map[fencing.Resource]map[Watcher]bool
 }
 
 // New returns an empty Hub.
 func New() *Hub {
-	return &Hub{listeners: map[engine.SessionID]map[*Listener]*registration{}, watchers: map[fencing.Resource]map[*Watcher]bool{}}
+	return &Hub{listeners: map[engine.SessionID]map[*Listener]*registration{}, watchers: map[fencing.Resource]map[Watcher]bool{}}
 }
 
 // Wait is one caller that waits for an attempt.
 type Wait struct {
-	ready  chan struct{}
-	result machine.Result
-	err    error
+	Ready  chan struct{} // closed when Result and Err are set
+	Result machine.Result
+	Err    error
 }
 
-// Ready returns a channel that is closed when Result may be called.
-func (w *Wait) Ready() <-chan struct{} { return w.ready }
-
-// Result returns how the wait ended.
-func (w *Wait) Result() (machine.Result, error) { return w.result, w.err }
-
 func (w *Wait) answer(result machine.Result, err error) {
-	w.result, w.err = result, err
-	close(w.ready)
+	w.Result, w.Err = result, err
+	close(w.Ready)
 }
 
 // Expect registers a caller that will wait for an attempt. Leave must follow.
 // Check OutcomeOf in between: the attempt may have left the queue before.
 func (h *Hub) Expect(a Attempt) *Wait {
-	w := &Wait{ready: make(chan struct{})}
+	w := &Wait{Ready: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters.Add(a, w)
@@ -59,32 +53,29 @@ func (h *Hub) Leave(a Attempt, w *Wait) {
 	h.waiters.Remove(a, w)
 }
 
-// Watcher is one caller that watches a lock.
-type Watcher struct{ changed chan struct{} }
+// Watcher is one caller that watches a lock. It receives a value after one or more changes.
+type Watcher chan struct{}
 
 // NewWatcher returns a Watcher whose first change is already due.
-func NewWatcher() *Watcher {
-	w := &Watcher{changed: make(chan struct{}, 1)}
+func NewWatcher() Watcher {
+	w := make(Watcher, 1)
 	w.notify()
 	return w
 }
 
-// Changed returns a channel that receives a value after one or more changes.
-func (w *Watcher) Changed() <-chan struct{} { return w.changed }
-
-func (w *Watcher) notify() {
+func (w Watcher) notify() {
 	select {
-	case w.changed <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }
 
 // Watch registers a watcher of a lock. Call stop when done.
-func (h *Hub) Watch(resource fencing.Resource, w *Watcher) (stop func()) {
+func (h *Hub) Watch(resource fencing.Resource, w Watcher) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers[resource] == nil {
-		h.watchers[resource] = map[*Watcher]bool{}
+		h.watchers[resource] = map[Watcher]bool{}
 	}
 	h.watchers[resource][w] = true
 	return func() {

@@ -21,7 +21,7 @@ func (r *replica) wait(incarnation uint64, nonce engine.Nonce) *Wait {
 func requireWaiting(t *testing.T, w *Wait) {
 	t.Helper()
 	select {
-	case <-w.Ready():
+	case <-w.Ready:
 		require.Fail(t, "the wait has ended")
 	default:
 	}
@@ -30,11 +30,11 @@ func requireWaiting(t *testing.T, w *Wait) {
 func requireEnded(t *testing.T, w *Wait) (machine.Result, error) {
 	t.Helper()
 	select {
-	case <-w.Ready():
+	case <-w.Ready:
 	default:
 		require.FailNow(t, "the wait has not ended")
 	}
-	return w.Result()
+	return w.Result, w.Err
 }
 
 func TestReleaseGrantsTheNextWaiter(t *testing.T) {
@@ -156,9 +156,9 @@ func TestRestoredStateAnswersWaiters(t *testing.T) {
 
 func TestWatchersAreNotified(t *testing.T) {
 	r := newReplica(t)
-	changed := func(w *Watcher) bool {
+	changed := func(w Watcher) bool {
 		select {
-		case <-w.Changed():
+		case <-w:
 			return true
 		default:
 			return false

@@ -25,10 +25,7 @@ func (h deadlineHeap) Len() int { return len(h) }
 
 func (h deadlineHeap) Less(i, j int) bool {
 	a, b := h[i], h[j]
-	if c := a.at.Compare(b.at); c != 0 {
-		return c < 0
-	}
-	return cmp.Or(bytes.Compare(a.session[:], b.session[:]), cmp.Compare(a.number(), b.number())) < 0
+	return cmp.Or(a.at.Compare(b.at), bytes.Compare(a.session[:], b.session[:]), cmp.Compare(a.number(), b.number())) < 0
 }
 
 func (h deadlineHeap) Swap(i, j int) {

@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // span is the range of numbers from lo to hi, inclusive.
 type span struct{ lo, hi uint64 }
@@ -40,17 +43,5 @@ func (s *spans) add(n uint64) {
 
 // after returns the index of the first span that begins above n.
 func (s spans) after(n uint64) int {
-	i, found := slices.BinarySearchFunc(s, n, func(x span, n uint64) int {
-		switch {
-		case x.lo < n:
-			return -1
-		case x.lo > n:
-			return 1
-		}
-		return 0
-	})
-	if found {
-		i++
-	}
-	return i
+	return sort.Search(len(s), func(i int) bool { return s[i].lo > n })
 }
