@@ -28,7 +28,7 @@ type Service struct {
 
 // New returns a Service.
 func New(router *routing.Router) *Service {
-	return &Service{router: router, sessions: newSessions(router), redis: redisLeases{router}}
+	return &Service{router: router, sessions: &sessions{router: router, byID: map[engine.SessionID]*session{}}, redis: redisLeases{router}}
 }
 
 // Sweep forgets sessions that were not used for long. Call it periodically.

@@ -36,14 +36,6 @@ func newMarkedID(mark [4]byte) engine.SessionID {
 
 func hasMark(id engine.SessionID, mark [4]byte) bool { return [4]byte(id[:4]) == mark }
 
-// checkSessionID returns an error for the id of a lease in efficiency mode.
-func checkSessionID(id engine.SessionID) error {
-	if !hasMark(id, redisMark) {
-		return nil
-	}
-	return fmt.Errorf("%w: sessionId %s belongs to a lease in efficiency mode, which has no session; name the lease by resource and token", engine.ErrInvalid, id)
-}
-
 // sessions is a cache of the sessions that this member serves as the leader. The
 // Raft machine has the sessions; the cache can be filled from it again.
 type sessions struct {
@@ -52,10 +44,6 @@ type sessions struct {
 	mu         sync.Mutex
 	byID       map[engine.SessionID]*session
 	sweptNonce engine.Nonce // the largest that a swept session had chosen
-}
-
-func newSessions(r *routing.Router) *sessions {
-	return &sessions{router: r, byID: map[engine.SessionID]*session{}}
 }
 
 // open opens a session, or finds one that is open with the same TTL.
@@ -86,8 +74,8 @@ func (c *sessions) attach(ctx context.Context, id engine.SessionID) (*session, e
 // Raft machine for it.
 func (c *sessions) get(ctx context.Context, id engine.SessionID, usable func(*session) bool,
 	ask func(engine.SessionConfig) (*raftstore.Session, error)) (*session, error) {
-	if err := checkSessionID(id); err != nil {
-		return nil, err
+	if hasMark(id, redisMark) {
+		return nil, fmt.Errorf("%w: sessionId %s belongs to a lease in efficiency mode, which has no session; name the lease by resource and token", engine.ErrInvalid, id)
 	}
 	if s := c.find(id); s != nil && usable(s) {
 		if _, err := s.renew(ctx); !errors.Is(err, engine.ErrLost) {

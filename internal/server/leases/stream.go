@@ -130,7 +130,10 @@ func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer) error {
 	id := engine.SessionID(op.Session)
 	switch call := op.Call.(type) {
 	case *pb.Operation_Acquire:
-		request, err := acquireRequest(call.Acquire)
+		request, err := wire.ToRequest(call.Acquire)
+		if err == nil {
+			err = request.Validate()
+		}
 		if err != nil {
 			return err
 		}
@@ -159,13 +162,4 @@ func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer) error {
 		return st.closeSession(id)
 	}
 	return fmt.Errorf("%w: the operation has no call that this version of the service knows", engine.ErrInvalid)
-}
-
-// acquireRequest validates a call.
-func acquireRequest(call *pb.AcquireCall) (engine.Request, error) {
-	request, err := wire.ToRequest(call)
-	if err == nil {
-		err = request.Validate()
-	}
-	return request, err
 }
