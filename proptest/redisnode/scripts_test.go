@@ -227,8 +227,8 @@ func TestScriptsFollowTheModel(t *testing.T) {
 		addr  func(*testing.T) string
 		seeds uint64
 	}{
-		"redis-server": {func(t *testing.T) string { return testserver.Redis(t).Addr }, 60},
-		"miniredis":    {func(t *testing.T) string { return miniredis.RunT(t).Addr() }, 25},
+		"redis-server": {func(t *testing.T) string { return testserver.Redis(t).Addr }, 40},
+		"miniredis":    {func(t *testing.T) string { return miniredis.RunT(t).Addr() }, 18},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
