@@ -2,7 +2,6 @@ package examples
 
 import (
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // shown finds the examples in the README: a command line and its output.
@@ -45,7 +46,7 @@ func startService(t *testing.T) string {
 	binary := filepath.Join(t.TempDir(), "leased")
 	out, err := exec.Command("go", "build", "-o", binary, "../cmd/leased").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	api, raft := freeAddress(t), freeAddress(t)
+	api, raft := testserver.FreeAddr(t), testserver.FreeAddr(t)
 	service := exec.Command(binary, "dev", "--data", filepath.Join(t.TempDir(), "data"), "--listen", api, "--raft-listen", raft)
 	var log strings.Builder
 	service.Stderr = &log
@@ -60,14 +61,6 @@ func startService(t *testing.T) string {
 	_, err = stdout.Read(make([]byte, 1)) // it prints its first line when it is ready
 	require.NoError(t, err, "%s", &log)
 	return api
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // TestExamplesPrintWhatTheReadmeShows runs every example of the README and compares its

@@ -134,11 +134,9 @@ func TestTLSAndUsers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pool := certificate(t, dir)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	secure := testserver.FreeAddr(t)
+	_, port, err := net.SplitHostPort(secure)
 	require.NoError(t, err)
-	secure := l.Addr().String()
-	_, port, _ := net.SplitHostPort(secure)
-	require.NoError(t, l.Close())
 	testserver.Redis(t, testserver.RedisConfig("tls-port", port), testserver.RedisConfig("tls-auth-clients", "no"),
 		testserver.RedisConfig("tls-cert-file", filepath.Join(dir, "cert.pem")), testserver.RedisConfig("tls-key-file", filepath.Join(dir, "key.pem")),
 		testserver.RedisConfig("tls-ca-cert-file", filepath.Join(dir, "cert.pem")))

@@ -13,6 +13,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
@@ -26,7 +27,7 @@ func TestMemberAnnouncesNewAddress(t *testing.T) {
 	c := startCluster(t, 3, engine.Fleet{})
 	moved := c.follower()
 	moved.kill()
-	moved.spec.API = freePort(t)
+	moved.spec.API = testserver.FreeAddr(t)
 	moved.start()
 	for _, m := range c.members {
 		eventually(t, m.spec.ID+" knows the new address", func() bool {
@@ -58,7 +59,7 @@ func TestMembership(t *testing.T) {
 	members, _ := c.awaitLeader().status()["members"].([]any)
 	require.Len(t, members, 2)
 
-	joining := &member{t: t, spec: memberSpec{ID: "n4", Dir: t.TempDir(), Raft: freePort(t), API: freePort(t), Join: c.follower().spec.API}}
+	joining := &member{t: t, spec: memberSpec{ID: "n4", Dir: t.TempDir(), Raft: testserver.FreeAddr(t), API: testserver.FreeAddr(t), Join: c.follower().spec.API}}
 	joining.start()
 	t.Cleanup(joining.kill)
 	eventually(t, "the new member votes", func() bool {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/watch"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -148,7 +149,7 @@ func startCluster(t testing.TB, size int, redis engine.Fleet) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	for i := range size {
-		m := &member{t: t, spec: memberSpec{ID: fmt.Sprint("n", i+1), Dir: t.TempDir(), Raft: freePort(t), API: freePort(t), Redis: redis}}
+		m := &member{t: t, spec: memberSpec{ID: fmt.Sprint("n", i+1), Dir: t.TempDir(), Raft: testserver.FreeAddr(t), API: testserver.FreeAddr(t), Redis: redis}}
 		if i > 0 {
 			m.spec.Join = c.members[0].spec.API
 		}
@@ -255,13 +256,4 @@ func (c *cluster) killLeader(stop <-chan struct{}) int {
 	leader.start()
 	until(func() bool { return leader.status()["leaderApiAddress"] != nil })
 	return 1
-}
-
-// freePort returns a loopback address that was free a moment ago.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -18,6 +18,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote"
@@ -219,7 +220,7 @@ func TestMemberCallsNeedMemberAccount(t *testing.T) {
 	s, users, alice := startWithUser(t)
 	member := secret.New()
 	users.Replace([]auth.User{{Name: "alice", Hash: secret.HashOf(alice)}, {Name: "members", Hash: secret.HashOf(member), Member: true}})
-	evil := freePort(t)
+	evil := testserver.FreeAddr(t)
 	as := func(text string) pb.ClusterServiceClient {
 		return pb.NewClusterServiceClient(dialAs(t, s.Address(), text))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -142,17 +141,6 @@ func removeUnless(started **Server, dir string) {
 	if *started == nil {
 		_ = os.RemoveAll(dir)
 	}
-}
-
-// freeAddr returns a loopback address that is currently free.
-func freeAddr() (addr, port string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", "", err
-	}
-	defer l.Close()
-	_, port, err = net.SplitHostPort(l.Addr().String())
-	return l.Addr().String(), port, err
 }
 
 // find returns the first executable that matches one of the patterns. Within a

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote"
 )
@@ -67,7 +68,7 @@ func newTrio(t *testing.T) *trio {
 		}
 		line = port.ReplaceAllStringFunc(line, func(printed string) string {
 			if ports[printed] == "" {
-				ports[printed] = freeAddr(t)
+				ports[printed] = testserver.FreeAddr(t)
 			}
 			return ports[printed]
 		})
@@ -289,7 +290,7 @@ func TestMembersChange(t *testing.T) {
 	name := string(rune('a' + gone))
 
 	// A new folder with the old id has no record of the votes.
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	fresh := []string{leased, "serve", "--data=" + t.TempDir() + "/new", "--listen=" + api, "--raft-listen=127.0.0.1:0", "--join=" + strings.Join(c.apis, ",")}
 	out, code := call(t, nil, append(fresh, "--id="+name)...)
 	require.NotZero(t, code)

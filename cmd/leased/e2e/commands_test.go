@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // Policies are set, shown and deleted, and apply to locks.
@@ -61,7 +63,7 @@ func TestAcquireIsInterrupted(t *testing.T) {
 func TestClusterJoin(t *testing.T) {
 	t.Parallel()
 	_, api := single(t)
-	other := freeAddr(t)
+	other := testserver.FreeAddr(t)
 	start(t, nil, leased, "serve", "--id=two", "--data="+filepath.Join(t.TempDir(), "two"), "--listen="+other, "--raft-listen=127.0.0.1:0",
 		"--join=127.0.0.1:1").says("waiting to form a cluster")
 	out, code := call(t, endpoint(other), leased, "cluster", "join", "127.0.0.1:1")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -54,7 +56,7 @@ func TestDeployedCertificatesWork(t *testing.T) {
 	flags := func(name string) []string {
 		return []string{"--tls-ca=" + filepath.Join(dir, "ca.pem"), "--tls-cert=" + filepath.Join(dir, name+".pem"), "--tls-key=" + filepath.Join(dir, name+".key")}
 	}
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0",
 		"--bootstrap-expect=1", "--tls-clients"}, flags("127.0.0.1")...)...)
 	p.says(leads)

@@ -13,12 +13,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // dev starts `leased dev` on a folder.
 func dev(t *testing.T, data string, args ...string) (*process, string) {
 	t.Helper()
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	p := start(t, nil, append([]string{leased, "dev", "--data=" + data, "--listen=" + api, "--raft-listen=127.0.0.1:0"}, args...)...)
 	p.says("Ctrl-C stops everything")
 	t.Cleanup(func() { // the Redis servers write to the folder until they exit
@@ -131,7 +133,7 @@ func TestDevRestart(t *testing.T) {
 func TestDevWithoutRedis(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	p := start(t, []string{"PATH=" + path}, leased, "dev", "--data="+filepath.Join(path, "dev"), "--listen="+api, "--raft-listen=127.0.0.1:0")
 	p.says("efficiency mode: off: redis-server is not installed; on Debian or Ubuntu: apt-get install redis-server")
 	p.says("Ctrl-C stops everything")
@@ -145,7 +147,7 @@ func TestDevLocksItsFolder(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "dev")
 	_, api := dev(t, data)
-	out, code := call(t, nil, leased, "dev", "--data="+data, "--listen="+freeAddr(t), "--raft-listen=127.0.0.1:0")
+	out, code := call(t, nil, leased, "dev", "--data="+data, "--listen="+testserver.FreeAddr(t), "--raft-listen=127.0.0.1:0")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "is in use by another `leased dev`")
 	must(t, endpoint(api), leased, "policy", "set", "fast/*", "--mode=efficiency")

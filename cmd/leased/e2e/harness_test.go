@@ -8,8 +8,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 	"golang.org/x/sys/unix"
 )
 
@@ -189,22 +189,6 @@ func exits(t *testing.T, want int, env []string, args ...string) string {
 	return out
 }
 
-// freeAddr returns a loopback address that no process listens on right now. It is
-// outside the range of ephemeral ports: the kernel could assign such a port to a
-// connection before the server uses it, or while a killed server restarts.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	require.Fail(t, "no port is free")
-	return ""
-}
-
 // endpoint returns the environment of a client.
 func endpoint(addresses ...string) []string {
 	return []string{"LEASED_ENDPOINT=" + strings.Join(addresses, ",")}
@@ -213,7 +197,7 @@ func endpoint(addresses ...string) []string {
 // single starts a single member and returns its API address.
 func single(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	p := start(t, nil, append([]string{leased, "serve", "--id=one", "--data=" + filepath.Join(t.TempDir(), "one"), "--listen=" + api,
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, args...)...)
 	healthy(t, api)

@@ -23,7 +23,7 @@ func startSecureRedis(t *testing.T, a *authority, n int) (addresses []string) {
 	permissions := aclOf(t)
 	file := func(name string) string { return filepath.Join(a.dir, name) }
 	for range n {
-		_, port, err := net.SplitHostPort(freeAddr(t))
+		_, port, err := net.SplitHostPort(testserver.FreeAddr(t))
 		require.NoError(t, err)
 		node := testserver.Redis(t, testserver.RedisConfig("tls-port", port), testserver.RedisConfig("tls-cert-file", file("node.pem")),
 			testserver.RedisConfig("tls-key-file", file("node.key")), testserver.RedisConfig("tls-ca-cert-file", file("ca.pem")),
@@ -69,7 +69,7 @@ func TestRedisWithTLSAndUser(t *testing.T) {
 		"redis-nodes:\n  %[4]s: {password-file: %[3]s.other}\npolicies:\n  - {prefix: report/, mode: efficiency}\n",
 		strings.Join(addresses, ", "), a.dir, password, addresses[0]), 0o600))
 
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	serve := []string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
 	out, code := call(t, nil, serve...)
 	require.Equal(t, 1, code, out)
@@ -111,7 +111,7 @@ func TestPasswordIsNotSentUnencrypted(t *testing.T) {
 	}
 	must(t, env, leased, "serve", "--data=d", "--bootstrap-expect=1", "--redis="+far, "--redis-insecure", "--print-config")
 
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	start(t, env, leased, "serve", "--id=one", "--data="+t.TempDir()+"/one", "--listen="+api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1")
 	healthy(t, api)
 	out, code := call(t, endpoint(api), leased, "redis", "fleet", "set", far)

@@ -125,7 +125,7 @@ func TestPolicyFileAndLostNodes(t *testing.T) {
 func TestServeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	nodes, flags := startRedis(t, 3, "10s")
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	args := append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0",
 		"--bootstrap-expect=1"}, flags...)
 	p := start(t, nil, args...)

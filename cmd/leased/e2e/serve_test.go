@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/testserver"
 )
 
 // Without TLS only loopback addresses are allowed.
@@ -46,7 +48,7 @@ func TestReload(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte("policies:\n  - {prefix: job/, mode: correctness, ttl: "+ttl+"}\n"), 0o600))
 	}
 	write("20s")
-	api := freeAddr(t)
+	api := testserver.FreeAddr(t)
 	p := start(t, nil, append([]string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
 		"--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}, a.flags("server")...)...)
 	p.says(leads)

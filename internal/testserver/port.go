@@ -1,0 +1,48 @@
+package testserver
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+)
+
+// The ports that FreeAddr returns are below the range of ephemeral ports: the kernel
+// could assign one of those to a connection before the server listens on it, or while
+// a killed server restarts.
+const (
+	firstPort = 20_000
+	lastPort  = 31_999
+	// blockSize is how far apart processes start to look, so that tests of several
+	// packages seldom choose the same port.
+	blockSize = 100
+)
+
+var portsReturned atomic.Int64
+
+// FreeAddr returns a loopback address that no process listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	addr, _, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// freeAddr returns a loopback address that no process listens on, and its port. It
+// returns each address once, as long as there are others.
+func freeAddr() (addr, port string, err error) {
+	const ports = lastPort - firstPort + 1
+	start := os.Getpid() * blockSize
+	for range ports {
+		port = strconv.Itoa(firstPort + (start+int(portsReturned.Add(1)))%ports)
+		addr = net.JoinHostPort("127.0.0.1", port)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			return addr, port, l.Close()
+		}
+	}
+	return "", "", fmt.Errorf("find a free port: all ports from %d to %d are in use", firstPort, lastPort)
+}
