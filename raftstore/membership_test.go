@@ -74,6 +74,56 @@ func TestStopHandsOver(t *testing.T) {
 	})
 }
 
+// A change of the members whose caller stops waiting reports failure: it may or may not
+// be committed later.
+func TestMembershipChangeFailsWhenContextEnds(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, leader *Node, other string) error{
+		"add": func(ctx context.Context, leader *Node, _ string) error {
+			_, err := leader.AddLearner(ctx, Joiner{ID: "late", Address: "nowhere"})
+			return err
+		},
+		"promote": func(ctx context.Context, leader *Node, other string) error {
+			return leader.Promote(ctx, other, leader.raft.LastIndex())
+		},
+		"remove": func(ctx context.Context, leader *Node, other string) error { return leader.Remove(ctx, other) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startMemory(t, 3)
+				leader := c.leader()
+				other := c.nodes[0]
+				if other == leader {
+					other = c.nodes[1]
+				}
+				c.isolate(leader) // it cannot commit, and steps down later
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+				defer cancel()
+				err := change(ctx, leader, other.ID())
+				require.ErrorIs(t, err, engine.ErrUncertain)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				c.heal()
+			})
+		})
+	}
+}
+
+// endlessLog is a leader whose log a joining node never catches up with.
+type endlessLog struct{ Membership }
+
+func (endlessLog) AddLearner(context.Context, Joiner) (uint64, error) { return 1 << 40, nil }
+
+func TestJoinFailsWhenContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		joining := c.add("late")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err := joining.Join(ctx, endlessLog{c.leader()})
+		require.ErrorIs(t, err, ErrBehind)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
 func TestLaggingLearnerGetsNoVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startDisk(t, 1, DefaultLogStore)
