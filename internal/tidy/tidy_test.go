@@ -20,6 +20,7 @@ var rules = []rule{
 	machineRule,
 	machineOrderRule,
 	docsRule,
+	examplesRule,
 	sizeRule,
 	waitsRule,
 	skipsRule,
