@@ -24,6 +24,10 @@
 //   - [Node.SaveSnapshot], [Node.RestoreSnapshot], [Recover]: operations that may roll
 //     the log back, and therefore raise the tokens.
 //
+// Other files: session.go and calls.go (the calls of a session), policies.go, efficiency.go
+// and topology.go (policies, the Redis fleet, and what clients learn of them), observer.go
+// (what a node updates after each command), longmutex.go (a mutex for long waits).
+//
 // The Raft library is hashicorp/raft v1.7.3. Its known problems are handled in package
 // transport (heartbeats, pipelining), package logstore (votes, stalls, errors), committer
 // (futures that hang) and package replica (errors in responses). The comments there

@@ -4,7 +4,11 @@
 // A lock without a gate is only a hint: pass the token of a lease with each write
 // to a gate that rejects older tokens.
 //
-// Each command has a file of its own; root.go lists them.
+// Each command has a file of its own; root.go lists them. Shared files: access.go (how a
+// command reaches the service), args.go, output.go and plain.go (arguments, results and
+// messages), exit.go (errors and exit codes), waiting.go and migration.go (progress),
+// inbox.go (signals under run), notify.go (systemd), folder_unix.go (file locks), other.go
+// (what is missing on systems other than Unix).
 package main
 
 import (

@@ -27,8 +27,10 @@
 // runs.
 //
 // Files, in reading order: correctness_test.go and efficiency_test.go, the tests;
-// history_test.go, the recorded history; process_test.go and worker_test.go, the clients;
-// register_test.go, the data; cluster_test.go, network_test.go, disk_test.go and
-// logobserver_test.go, the Raft cluster; redisfleet_test.go and link_test.go, the Redis
-// servers and their connections; faults_test.go and clusterfaults_test.go, the faults.
+// history_test.go, the recorded history; process_test.go, worker_test.go, delivery_test.go and
+// failover_test.go, the clients and their calls; clock_test.go, the clock of a host;
+// register_test.go, the data; cluster_test.go, network_test.go, disk_test.go,
+// snapshots_test.go, logobserver_test.go and logbuffer_test.go, the Raft cluster;
+// redisfleet_test.go, rdb_test.go and link_test.go, the Redis servers, their data and their
+// connections; faults_test.go, clusterfaults_test.go and faultcount_test.go, the faults.
 package virtual
