@@ -6,20 +6,47 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // exactly requires n arguments; what describes them in the error.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError(fmt.Errorf("%s needs %s; see `%s --help`", c.CommandPath(), what, c.CommandPath()))
+			return argumentsError(c, what)
 		}
 		return nil
 	}
+}
+
+// atLeastOne requires one argument or more; what describes them in the error.
+func atLeastOne(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return argumentsError(c, what)
+		}
+		return nil
+	}
+}
+
+func argumentsError(c *cobra.Command, what string) error {
+	return usageError(fmt.Errorf("%s needs %s; see `%s --help`", strings.TrimPrefix(c.CommandPath(), "leased "), what, c.CommandPath()))
+}
+
+// flagError names the flag and the command's help. It replaces the text of strconv for a
+// value that is not a number.
+func flagError(c *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &invalid) && errors.As(err, &number) && number.Func != "ParseBool" {
+		err = fmt.Errorf("--%s (%s) must be a whole number in its range", invalid.GetFlag().Name, invalid.GetValue())
+	}
+	return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 }
 
 // prefixOf returns the optional argument without a trailing *.

@@ -65,7 +65,7 @@ func newProxyReopen() *cobra.Command {
 	var admin string
 	var abandon bool
 	c := &cobra.Command{
-		Use: "reopen RESOURCE", Short: "Reopen a resource that an unanswered request has closed", Args: cobra.ExactArgs(1),
+		Use: "reopen RESOURCE", Short: "Reopen a resource that an unanswered request has closed", Args: exactly(1, "the name of a resource"),
 		Long: "Reopen a resource after you have made sure that the service is no longer processing the unanswered\n" +
 			"request; restart the service if in doubt. If the request still writes, it can overwrite the data of a\n" +
 			"newer holder. The mark does not change.",

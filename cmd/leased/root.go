@@ -18,9 +18,7 @@ func newRoot() *cobra.Command {
 			"rejects older tokens.\n\n" + exitCodes,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
-	})
+	root.SetFlagErrorFunc(flagError)
 	for _, group := range commandGroups {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, command := range group.commands {

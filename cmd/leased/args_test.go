@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// A wrong command line is a usage error whose message says what is missing.
+func TestUsageErrors(t *testing.T) {
+	for line, want := range map[string]string{
+		"acquire":                   "acquire needs the name of a lock, or of several for a set; see `leased acquire --help`",
+		"inspect a b":               "inspect needs the name of a lock; see `leased inspect --help`",
+		"redis fleet set":           "redis fleet set needs the addresses of the Redis nodes, HOST:PORT; see `leased redis fleet set --help`",
+		"gate proxy reopen":         "gate proxy reopen needs the name of a resource; see `leased gate proxy reopen --help`",
+		"break a --token x":         "--token (x) must be a whole number in its range; see `leased break --help`",
+		"break a --token -1":        "--token (-1) must be a whole number in its range; see `leased break --help`",
+		"inspect a --unknown":       "unknown flag: --unknown; see `leased inspect --help`",
+		"snapshot restore --yes=no": "invalid argument \"no\" for \"--yes\" flag",
+		"unknown":                   "unknown command \"unknown\"; see `leased --help`",
+	} {
+		t.Run(line, func(t *testing.T) {
+			root := newRoot()
+			root.SetArgs(strings.Fields(line))
+			err := root.Execute()
+			require.ErrorContains(t, err, want)
+			code, _ := explain(err)
+			require.Equal(t, wire.ExitUsage, code)
+		})
+	}
+}
