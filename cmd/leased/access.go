@@ -52,7 +52,7 @@ func addAccess(c *cobra.Command) *access {
 	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "PEM file with the CA of the members' certificates; enables TLS (LEASED_TLS_CA)")
 	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "PEM file with your certificate, if the service requires one (LEASED_TLS_CERT)")
 	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "PEM file with the key of your certificate (LEASED_TLS_KEY)")
-	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret from `leased user add`, if the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
+	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret from 'leased user add', if the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
 	return a
 }
 

@@ -23,10 +23,10 @@ func newAcquire() *cobra.Command {
 	flags.StringVar(&r.Ttl, "ttl", "", "TTL of the lease (default: from the lock's policy)")
 	flags.StringVar(&r.Wait, "wait", "", "how long to wait if others hold the lock, such as 30s (default: do not wait)")
 	flags.StringVar(&r.Mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
-	flags.StringVar(&r.Holder, "holder", defaultHolder(), "name of the holder that `leased inspect` shows")
+	flags.StringVar(&r.Holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
 	flags.BoolVar(&r.Shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
 	flags.Int32Var(&r.Permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
-	flags.StringToStringVar(&r.Metadata, "metadata", nil, "KEY=VALUE pairs that `leased inspect` shows")
+	flags.StringToStringVar(&r.Metadata, "metadata", nil, "KEY=VALUE pairs that 'leased inspect' shows")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if r.Resource = args[0]; len(args) > 1 {
 			r.Resource, r.Resources = "", args

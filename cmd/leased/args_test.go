@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -31,4 +33,19 @@ func TestUsageErrors(t *testing.T) {
 			require.Equal(t, wire.ExitUsage, code)
 		})
 	}
+}
+
+// The help shows the type of a flag's value. pflag would show the words between
+// backquotes in the text of the flag instead.
+func TestFlagsShowTheirType(t *testing.T) {
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			require.NotContains(t, f.Usage, "`", "%s --%s", c.CommandPath(), f.Name)
+		})
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+	}
+	check(newRoot())
 }

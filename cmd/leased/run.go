@@ -78,7 +78,7 @@ func newRun() *cobra.Command {
 	flags.BoolVar(&f.shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
 	flags.IntVar(&f.permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
 	flags.StringVar(&f.mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
-	flags.StringVar(&f.holder, "holder", defaultHolder(), "name of the holder that `leased inspect` shows")
+	flags.StringVar(&f.holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing while waiting")
 	flags.BoolVar(&f.noRedis, "no-redis", false, "do not connect to Redis; acquire locks in efficiency mode through the service")
 	c.RunE = func(c *cobra.Command, args []string) error {
