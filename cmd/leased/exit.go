@@ -19,19 +19,22 @@ const (
 	exitSignal    = 128
 )
 
-const exitCodes = `Exit codes of all commands:
+// exitCodes is the help text about exit codes.
+var exitCodes = fmt.Sprintf(`Exit codes of all commands:
   0      success
-  1      failed for a reason without a code of its own
-  2      the command line, the configuration or the request is wrong
-  120    not acquired: others hold the lock
-  121    the lease was lost, or is not held
-  122    the service cannot be reached or has no leader; nothing has happened
-  123    uncertain: it may or may not have happened
-  124    refused: the lock's mode does not allow it, or the service does not know you
-  126    run: the command cannot be executed
-  127    run: the command was not found
-  128+n  ended by signal n
-"leased run" passes on the exit code of its command.`
+  %-5d  failed for a reason without a code of its own
+  %-5d  the command line, the configuration or the request is wrong
+  %-5d  not acquired: others hold the lock
+  %-5d  the lease was lost, or is not held
+  %-5d  the service cannot be reached or has no leader; nothing has happened
+  %-5d  uncertain: it may or may not have happened
+  %-5d  refused: the lock's mode does not allow it, or the service does not know you
+  %-5d  run: the command cannot be executed
+  %-5d  run: the command was not found
+  %d+n  ended by signal n
+"leased run" passes on the exit code of its command.`,
+	wire.ExitError, wire.ExitUsage, wire.ExitHeld, wire.ExitLost, wire.ExitUnavailable, wire.ExitUncertain, wire.ExitRefused,
+	exitCannotRun, exitNotFound, exitSignal)
 
 // codeError ends the program with an exit code. Nothing is printed if err is nil.
 type codeError struct {
