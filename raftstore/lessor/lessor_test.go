@@ -109,6 +109,20 @@ func TestIncarnationsAreDistinct(t *testing.T) {
 	require.Zero(t, l.Pending())
 }
 
+// A closed session must not be renewed, and its id may be opened again.
+func TestClosedSessionHasNoDeadline(t *testing.T) {
+	l := begin()
+	open(l, 0, a, 10*time.Second, 1)
+	l.Applied(at(time.Second), &machine.CloseSession{Session: a, Incarnation: 1}, machine.Result{Code: machine.Done}, nil)
+	require.False(t, l.Renew(at(2*time.Second), a, 1))
+	require.Zero(t, l.Pending())
+
+	open(l, 3*time.Second, a, 10*time.Second, 2)
+	require.True(t, l.Renew(at(4*time.Second), a, 2), "the next incarnation has a deadline of its own")
+	commands, _ := l.Due(at(14 * time.Second))
+	require.Equal(t, []machine.Command{expire(a, 2)}, commands)
+}
+
 func TestNewLeaderGivesFullTimeAndGrace(t *testing.T) {
 	sessions := map[engine.SessionID]machine.SessionInfo{a: {TTL: 10 * time.Second, Incarnation: 1}, b: {TTL: 10 * time.Second, Incarnation: 2}}
 	l := lessor.New(at(0), at(0), 7, sessions, nil, lessor.ProofLife)
