@@ -168,7 +168,7 @@ func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resour
 	}
 	e.mu.Unlock()
 	if log {
-		e.config.logger.Warn("leased: the Redis nodes do not answer; locks in efficiency mode go through the service for now", "error", err)
+		e.config.logger.Warn("leased: the Redis nodes do not answer; locks in efficiency mode go through the service until they answer", "error", err)
 	}
 	return true
 }

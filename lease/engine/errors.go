@@ -43,8 +43,8 @@ var (
 	ErrInvalid = errors.New("invalid request")
 )
 
-// Refused reports whether err says for certain that an attempt was not granted and
-// never will be, so that it need not be released. ErrUnavailable is not a refusal: it
+// Refused reports whether err means that an attempt was not granted and never will
+// be, so that it need not be released. ErrUnavailable is not a refusal: it
 // describes one call, and an earlier call of the same attempt may have been granted.
 func Refused(err error) bool {
 	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid} {

@@ -43,7 +43,11 @@ func (f *fixture) retry(call func() error) error {
 		if f.ctx.Err() != nil || !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUncertain) {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-f.ctx.Done():
+			return err
+		}
 	}
 }
 

@@ -8,7 +8,7 @@
 // Each run is a bubble of testing/synctest. It contains
 //
 //   - the correctness mode: raftstore nodes with hashicorp/raft on its in-memory
-//     transport, and a log in memory that survives a node;
+//     transport, and an in-memory log that outlives the node that writes it;
 //   - the efficiency mode: redlockadapter with go-redis and the Lua scripts, on
 //     miniredis;
 //   - lease.Client instances, each with a clock of its own, and memgate in front of the

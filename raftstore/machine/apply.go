@@ -32,8 +32,8 @@ func (c *Expire) apply(m *Machine) Result {
 	return m.endSession(m.incarnate(c.Session, c.Incarnation), EventExpired)
 }
 
-// incarnate returns a session if it still is this incarnation, else nil. Every command
-// of a session goes through incarnate.
+// incarnate returns the session with this id and incarnation, or nil if it has ended.
+// Every command of a session looks it up here.
 func (m *Machine) incarnate(id engine.SessionID, incarnation uint64) *session {
 	if s := m.sessions[id]; s != nil && s.incarnation == incarnation {
 		return s

@@ -20,8 +20,8 @@ import (
 //  1. at most one gated request for a resource is in flight;
 //  2. a gated request is sent only after its token was admitted and the raised
 //     mark and the flight are on disk, and it is sent at most once;
-//  3. after a request with an unknown outcome, no other request is sent for its
-//     resource until Reopen, even after a restart.
+//  3. after a request with an unknown outcome, the proxy sends no other request for
+//     that resource until Reopen, even after a restart.
 type Proxy struct {
 	storagegate.Monitor
 	config  Config
