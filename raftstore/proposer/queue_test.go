@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/proposer"
@@ -41,6 +42,20 @@ func TestOneEntryIsInFlight(t *testing.T) {
 	got := map[string]machine.Code{}
 	b.Answer([]machine.Result{{Code: machine.Held}}, func(caller string, r machine.Result) { got[caller] = r.Code })
 	require.Equal(t, map[string]machine.Code{"barrier": machine.Done, "second": machine.Held}, got)
+}
+
+// Every caller gets the result of its own command: with another's, two callers
+// could hold one token.
+func TestResultsGoToTheirCallers(t *testing.T) {
+	q := proposer.NewQueue[string](10)
+	for _, op := range []operation{{Command: &machine.Acquire{}, Caller: "a"}, {Caller: "barrier"}, {Command: &machine.Acquire{}, Caller: "b"}} {
+		require.True(t, q.Add(op))
+	}
+	b, _ := q.Next(1)
+	tokens := map[string]fencing.Token{}
+	b.Answer([]machine.Result{{Code: machine.Granted, Token: 1}, {Code: machine.Granted, Token: 2}},
+		func(caller string, r machine.Result) { tokens[caller] = r.Token })
+	require.Equal(t, map[string]fencing.Token{"a": 1, "barrier": 0, "b": 2}, tokens)
 }
 
 func TestFormerLeadershipIsRefused(t *testing.T) {
