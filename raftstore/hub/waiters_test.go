@@ -179,3 +179,15 @@ func TestWatchersAreNotified(t *testing.T) {
 	r.apply(&machine.EndSessions{})
 	require.False(t, changed(w))
 }
+
+// Callers that give up must not leave anything behind on the leader.
+func TestRemovedWaitersAreForgotten(t *testing.T) {
+	var w Waiters[string]
+	a := Attempt{Nonce: 1}
+	w.Add(a, "first")
+	w.Add(a, "second")
+	w.Remove(a, "first")
+	require.Equal(t, 1, w.Len(), "the second still waits")
+	w.Remove(a, "second")
+	require.Zero(t, w.Len())
+}
