@@ -57,7 +57,7 @@ func TestUnusableServersAreRefused(t *testing.T) {
 			testserver.Redis(t, testserver.RedisConfig("replicaof", h, p))
 			waitFor(t, func() bool { return infoField(t, f.client(t, 0), "connected_slaves") == "1" })
 		}, says: "it has 1 replicas"},
-		"cluster":  {options: []testserver.RedisOption{testserver.RedisConfig("cluster-enabled", "yes")}, says: "cluster mode"},
+		"cluster":  {options: []testserver.RedisOption{testserver.RedisClusterMode()}, says: "cluster mode"},
 		"eviction": {options: []testserver.RedisOption{testserver.RedisConfig("maxmemory-policy", "allkeys-lru")}, says: "set it to noeviction"},
 		"clock": {options: []testserver.RedisOption{testserver.RedisEnv("LD_PRELOAD", fakeTime(t)), testserver.RedisEnv("FAKETIME", "+1h"),
 			testserver.RedisEnv("FAKETIME_DONT_FAKE_MONOTONIC", "1")}, says: "clock is off by"},

@@ -48,6 +48,18 @@ func RedisAppendOnly() RedisOption {
 	}
 }
 
+// RedisClusterMode makes the server a node of a Redis Cluster. Its cluster bus gets a free
+// port: the default, 10000 above the server's, is among the ports of outgoing connections.
+func RedisClusterMode() RedisOption {
+	return func(s *redisSettings) {
+		_, port, err := freeAddr()
+		if err != nil {
+			port = "0" // the server chooses its default
+		}
+		s.config = append(s.config, "--cluster-enabled", "yes", "--cluster-port", port)
+	}
+}
+
 // RedisEnv sets a variable in the server's environment, for example LD_PRELOAD to
 // load a library that changes its clock.
 func RedisEnv(name, value string) RedisOption {

@@ -125,7 +125,7 @@ func TestGate(t *testing.T) {
 
 // A cluster of one node refuses keys in different slots, like a large cluster.
 func TestGateOnACluster(t *testing.T) {
-	server := testserver.Redis(t, testserver.RedisConfig("cluster-enabled", "yes"))
+	server := testserver.Redis(t, testserver.RedisClusterMode())
 	admin := connect(t, server.Addr)
 	require.NoError(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	require.Eventually(t, func() bool {
