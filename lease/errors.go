@@ -40,6 +40,12 @@ var (
 	// ErrUnsupported reports that the lock's mode does not support the request.
 	// The message names a mode that does.
 	ErrUnsupported = engine.ErrUnsupported
+	// ErrPermits reports that the lock's permits are held with another total.
+	ErrPermits = engine.ErrPermits
+	// ErrForbidden reports that the user lacks a right, which the error names.
+	ErrForbidden = engine.ErrForbidden
+	// ErrLimit reports that the call would exceed a limit, which the error names.
+	ErrLimit = engine.ErrLimit
 	// ErrInvalid reports a request that breaks a rule. The message names the rule.
 	ErrInvalid = engine.ErrInvalid
 	// ErrClosed reports that the Client was closed.

@@ -70,6 +70,9 @@ type SessionConfig struct {
 	ID SessionID
 	// TTL is the time that the session lasts without a Renew.
 	TTL time.Duration
+	// User is the authenticated owner of the session, empty if the service has no
+	// users. Only a service sets it.
+	User string
 	// Clock is the clock for Grant.Sent. Default: SystemClock.
 	Clock Clock
 	// Lost, if not nil, is called when the Backend learns that a grant has ended
@@ -109,7 +112,10 @@ type Status struct {
 
 // Party is a holder or a waiter of a lock.
 type Party struct {
+	// Holder is the name that the client gave. User is the name that the service
+	// authenticated, empty if it has no users.
 	Holder   string
+	User     string
 	Session  SessionID
 	Nonce    Nonce
 	Kind     Kind

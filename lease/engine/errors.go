@@ -39,15 +39,25 @@ var (
 	// ErrUnsupported: this mode does not support the request. The error names one
 	// that does.
 	ErrUnsupported = errors.New("not supported in this mode")
+	// ErrPermits: the lock's permits are held with another number of permits in total,
+	// which belongs to the lock. The error names it.
+	ErrPermits = errors.New("lock has another number of permits")
+	// ErrForbidden: the user lacks a right, which the error names. The call had no
+	// effect.
+	ErrForbidden = errors.New("forbidden")
+	// ErrLimit: the call would exceed a limit, which the error names. The call had no
+	// effect.
+	ErrLimit = errors.New("limit exceeded")
 	// ErrInvalid: the request breaks a rule, which the error names.
 	ErrInvalid = errors.New("invalid request")
 )
 
 // Refused reports whether err means that an attempt was not granted and never will
-// be, so that it need not be released. ErrUnavailable is not a refusal: it
-// describes one call, and an earlier call of the same attempt may have been granted.
+// be, so that it need not be released. ErrUnavailable, ErrForbidden and ErrLimit are
+// not refusals: they describe one call, and an earlier call of the same attempt may
+// have been granted.
 func Refused(err error) bool {
-	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrInvalid} {
+	for _, sentinel := range []error{ErrHeld, ErrModeMismatch, ErrUnsupported, ErrPermits, ErrInvalid} {
 		if errors.Is(err, sentinel) {
 			return !errors.Is(err, ErrUncertain)
 		}

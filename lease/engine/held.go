@@ -18,5 +18,6 @@ type Held struct {
 	Token     fencing.Token
 	TTL       time.Duration
 	Holder    string
+	User      string // the user that acquired it, as in Party
 	Metadata  map[string]string
 }

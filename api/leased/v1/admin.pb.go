@@ -672,7 +672,9 @@ type Topology struct {
 	Policies []*Policy              `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`
 	Fleet    *RedisFleet            `protobuf:"bytes,3,opt,name=fleet,proto3" json:"fleet,omitempty"`
 	// Whether locks in efficiency mode may be granted.
-	Ready         bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	// The user that the service authenticated the caller as; empty if it has no users.
+	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -733,6 +735,13 @@ func (x *Topology) GetReady() bool {
 		return x.Ready
 	}
 	return false
+}
+
+func (x *Topology) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
 }
 
 // RedisFleet is the set of Redis masters that serve efficiency mode.
@@ -2537,12 +2546,13 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"migrations\x18\x03 \x03(\v2\x14.leased.v1.MigrationR\n" +
 	"migrations\"\x16\n" +
-	"\x14WatchTopologyRequest\"\x96\x01\n" +
+	"\x14WatchTopologyRequest\"\xaa\x01\n" +
 	"\bTopology\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12-\n" +
 	"\bpolicies\x18\x02 \x03(\v2\x11.leased.v1.PolicyR\bpolicies\x12+\n" +
 	"\x05fleet\x18\x03 \x01(\v2\x15.leased.v1.RedisFleetR\x05fleet\x12\x14\n" +
-	"\x05ready\x18\x04 \x01(\bR\x05ready\"a\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\"a\n" +
 	"\n" +
 	"RedisFleet\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1c\n" +

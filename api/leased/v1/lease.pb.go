@@ -885,7 +885,8 @@ func (x *Lock) GetDelayed() bool {
 	return false
 }
 
-// Party is a holder or a waiter of a lock.
+// Party is a holder or a waiter of a lock. Its token, nonce and session id are set only
+// for its owner and for users who may break the lock.
 type Party struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Holder    string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
@@ -898,7 +899,10 @@ type Party struct {
 	Token    uint64            `protobuf:"varint,6,opt,name=token,proto3" json:"token,omitempty"`
 	Metadata map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The time until the lease ends without a renewal; empty if unknown.
-	TtlLeft       string `protobuf:"bytes,8,opt,name=ttl_left,json=ttlLeft,proto3" json:"ttl_left,omitempty"`
+	TtlLeft string `protobuf:"bytes,8,opt,name=ttl_left,json=ttlLeft,proto3" json:"ttl_left,omitempty"`
+	// The authenticated user; empty if the service has no users. holder is what the
+	// client calls itself.
+	User          string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -985,6 +989,13 @@ func (x *Party) GetMetadata() map[string]string {
 func (x *Party) GetTtlLeft() string {
 	if x != nil {
 		return x.TtlLeft
+	}
+	return ""
+}
+
+func (x *Party) GetUser() string {
+	if x != nil {
+		return x.User
 	}
 	return ""
 }
@@ -2278,7 +2289,8 @@ func (x *Notice) GetLost() *Error {
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "held", "lost", "not-held", "expired", "taken", "released", "unavailable",
-	// "not-leader", "uncertain", "mode-mismatch", "unsupported", "invalid",
+	// "not-leader", "uncertain", "mode-mismatch", "permits-mismatch", "forbidden",
+	// "limit", "too-large", "unsupported", "invalid",
 	// "invalid-resource", "outdated", "behind", "canceled", "deadline",
 	// "unauthenticated" or "internal". docs/API.md describes them.
 	Code    string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
@@ -2447,7 +2459,7 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12*\n" +
 	"\aholders\x18\x03 \x03(\v2\x10.leased.v1.PartyR\aholders\x12*\n" +
 	"\awaiters\x18\x04 \x03(\v2\x10.leased.v1.PartyR\awaiters\x12\x18\n" +
-	"\adelayed\x18\x05 \x01(\bR\adelayed\"\xa6\x02\n" +
+	"\adelayed\x18\x05 \x01(\bR\adelayed\"\xba\x02\n" +
 	"\x05Party\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x1d\n" +
 	"\n" +
@@ -2457,7 +2469,8 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x04slot\x18\x05 \x01(\x05R\x04slot\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\x04R\x05token\x12:\n" +
 	"\bmetadata\x18\a \x03(\v2\x1e.leased.v1.Party.MetadataEntryR\bmetadata\x12\x19\n" +
-	"\bttl_left\x18\b \x01(\tR\attlLeft\x1a;\n" +
+	"\bttl_left\x18\b \x01(\tR\attlLeft\x12\x12\n" +
+	"\x04user\x18\t \x01(\tR\x04user\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +

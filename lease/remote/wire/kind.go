@@ -24,11 +24,13 @@ const (
 const (
 	ExitError       = 1   // any other failure
 	ExitUsage       = 2   // the command line, the configuration or the request is wrong
+	ExitLimit       = 118 // the call would exceed a limit
+	ExitForbidden   = 119 // the user lacks a right
 	ExitHeld        = 120 // others hold the lock
 	ExitLost        = 121 // the lease was lost, or is not held
 	ExitUnavailable = 122 // the service cannot be reached, and nothing has happened
 	ExitUncertain   = 123 // it may or may not have happened
-	ExitRefused     = 124 // the lock's mode does not allow it, or the caller may not
+	ExitRefused     = 124 // the lock's mode or number of permits does not allow it, or the caller is unknown
 )
 
 // The errors of the service that package engine does not define. Match them with
@@ -36,6 +38,8 @@ const (
 var (
 	// ErrOutdated reports that the policies have changed since the caller read them.
 	ErrOutdated = errors.New("version is outdated")
+	// ErrTooLarge reports that a request is larger than the service accepts.
+	ErrTooLarge = errors.New("request is too large")
 	// ErrBehind reports that a member cannot vote yet because its log is behind.
 	ErrBehind = errors.New("node is behind")
 	// ErrNotLeader reports that another member is the leader. It matches
@@ -79,6 +83,14 @@ var kinds = []Kind{
 		"it may or may not have happened: inspect the lock, or repeat the same request (same session and nonce) to find out"},
 	{"unauthenticated", ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
 		"authenticate with a secret from `leased user add`: the header \"Authorization: Bearer SECRET\", or for commands --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
+	{"forbidden", engine.ErrForbidden, codes.PermissionDenied, http.StatusForbidden, ExitForbidden,
+		"ask an administrator for the right that the message names: `leased user allow`"},
+	{"limit", engine.ErrLimit, codes.ResourceExhausted, http.StatusTooManyRequests, ExitLimit,
+		"release what is not needed, slow down, or ask an administrator to raise the limit that the message names"},
+	{"too-large", ErrTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, ExitUsage,
+		"send a smaller request, or ask an administrator to raise the limit that the message names"},
+	{"permits-mismatch", engine.ErrPermits, codes.FailedPrecondition, http.StatusConflict, ExitRefused,
+		"use the number of permits that the message names; it can change while no permit is held or waited for"},
 	{CodeModeMismatch, engine.ErrModeMismatch, codes.FailedPrecondition, http.StatusConflict, ExitRefused,
 		"request no mode to take the lock in the mode that it has, or change its policy with `leased policy set`"},
 	{"held", engine.ErrHeld, codes.FailedPrecondition, http.StatusConflict, ExitHeld,
