@@ -717,6 +717,141 @@ func (x *ReleaseResponse) GetReleased() bool {
 	return false
 }
 
+type SignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A lock of the lease, and the token of the lease.
+	Resource      string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Token         uint64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignRequest) Reset() {
+	*x = SignRequest{}
+	mi := &file_leased_v1_lease_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignRequest) ProtoMessage() {}
+
+func (x *SignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignRequest.ProtoReflect.Descriptor instead.
+func (*SignRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SignRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *SignRequest) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+type SignResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Send it with each write, in place of the token.
+	SignedToken string `protobuf:"bytes,1,opt,name=signed_token,json=signedToken,proto3" json:"signed_token,omitempty"`
+	// The name that was signed and that the gate must be given: the lock, or for a
+	// permit the name of its slot, such as "pool#2".
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The public key that verifies the signature.
+	KeyId string `protobuf:"bytes,3,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	// When gates stop accepting the signature, as an RFC 3339 time, and the time until
+	// then. Sign again before that.
+	Expires       string `protobuf:"bytes,4,opt,name=expires,proto3" json:"expires,omitempty"`
+	Ttl           string `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignResponse) Reset() {
+	*x = SignResponse{}
+	mi := &file_leased_v1_lease_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignResponse) ProtoMessage() {}
+
+func (x *SignResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignResponse.ProtoReflect.Descriptor instead.
+func (*SignResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SignResponse) GetSignedToken() string {
+	if x != nil {
+		return x.SignedToken
+	}
+	return ""
+}
+
+func (x *SignResponse) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *SignResponse) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *SignResponse) GetExpires() string {
+	if x != nil {
+		return x.Expires
+	}
+	return ""
+}
+
+func (x *SignResponse) GetTtl() string {
+	if x != nil {
+		return x.Ttl
+	}
+	return ""
+}
+
 type InspectRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
@@ -726,7 +861,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[10]
+	mi := &file_leased_v1_lease_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +873,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[10]
+	mi := &file_leased_v1_lease_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +886,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{10}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InspectRequest) GetResource() string {
@@ -770,7 +905,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[11]
+	mi := &file_leased_v1_lease_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +917,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[11]
+	mi := &file_leased_v1_lease_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +930,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{11}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InspectResponse) GetLock() *Lock {
@@ -822,7 +957,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_leased_v1_lease_proto_msgTypes[12]
+	mi := &file_leased_v1_lease_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +969,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[12]
+	mi := &file_leased_v1_lease_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +982,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{12}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Lock) GetResource() string {
@@ -909,7 +1044,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_leased_v1_lease_proto_msgTypes[13]
+	mi := &file_leased_v1_lease_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1056,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[13]
+	mi := &file_leased_v1_lease_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1069,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{13}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Party) GetHolder() string {
@@ -1015,7 +1150,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[14]
+	mi := &file_leased_v1_lease_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1162,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[14]
+	mi := &file_leased_v1_lease_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1175,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{14}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRequest) GetMode() string {
@@ -1082,7 +1217,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[15]
+	mi := &file_leased_v1_lease_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1229,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[15]
+	mi := &file_leased_v1_lease_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1242,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{15}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResponse) GetLocks() []*Lock {
@@ -1136,7 +1271,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[16]
+	mi := &file_leased_v1_lease_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1283,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[16]
+	mi := &file_leased_v1_lease_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1296,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{16}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchRequest) GetResource() string {
@@ -1199,7 +1334,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leased_v1_lease_proto_msgTypes[17]
+	mi := &file_leased_v1_lease_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1346,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[17]
+	mi := &file_leased_v1_lease_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1359,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{17}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Event) GetType() string {
@@ -1279,7 +1414,7 @@ type BreakRequest struct {
 
 func (x *BreakRequest) Reset() {
 	*x = BreakRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[18]
+	mi := &file_leased_v1_lease_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1426,7 @@ func (x *BreakRequest) String() string {
 func (*BreakRequest) ProtoMessage() {}
 
 func (x *BreakRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[18]
+	mi := &file_leased_v1_lease_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1439,7 @@ func (x *BreakRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakRequest.ProtoReflect.Descriptor instead.
 func (*BreakRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{18}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BreakRequest) GetResource() string {
@@ -1329,7 +1464,7 @@ type BreakResponse struct {
 
 func (x *BreakResponse) Reset() {
 	*x = BreakResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[19]
+	mi := &file_leased_v1_lease_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1476,7 @@ func (x *BreakResponse) String() string {
 func (*BreakResponse) ProtoMessage() {}
 
 func (x *BreakResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[19]
+	mi := &file_leased_v1_lease_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1489,7 @@ func (x *BreakResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakResponse.ProtoReflect.Descriptor instead.
 func (*BreakResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{19}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{21}
 }
 
 // SessionRequest is a message from the client.
@@ -1367,7 +1502,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[20]
+	mi := &file_leased_v1_lease_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1514,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[20]
+	mi := &file_leased_v1_lease_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1527,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{20}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SessionRequest) GetOperations() []*Operation {
@@ -1424,7 +1559,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_leased_v1_lease_proto_msgTypes[21]
+	mi := &file_leased_v1_lease_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1571,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[21]
+	mi := &file_leased_v1_lease_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1584,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{21}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Operation) GetId() uint64 {
@@ -1577,7 +1712,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	mi := &file_leased_v1_lease_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1724,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	mi := &file_leased_v1_lease_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1737,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{22}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OpenCall) GetTtlNanos() int64 {
@@ -1623,7 +1758,7 @@ type AttachCall struct {
 
 func (x *AttachCall) Reset() {
 	*x = AttachCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1770,7 @@ func (x *AttachCall) String() string {
 func (*AttachCall) ProtoMessage() {}
 
 func (x *AttachCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1783,7 @@ func (x *AttachCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCall.ProtoReflect.Descriptor instead.
 func (*AttachCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{23}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AttachCall) GetTtlNanos() int64 {
@@ -1679,7 +1814,7 @@ type AcquireCall struct {
 
 func (x *AcquireCall) Reset() {
 	*x = AcquireCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1826,7 @@ func (x *AcquireCall) String() string {
 func (*AcquireCall) ProtoMessage() {}
 
 func (x *AcquireCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1839,7 @@ func (x *AcquireCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireCall.ProtoReflect.Descriptor instead.
 func (*AcquireCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{24}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AcquireCall) GetNonce() uint64 {
@@ -1787,7 +1922,7 @@ type HeldLease struct {
 
 func (x *HeldLease) Reset() {
 	*x = HeldLease{}
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1934,7 @@ func (x *HeldLease) String() string {
 func (*HeldLease) ProtoMessage() {}
 
 func (x *HeldLease) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1947,7 @@ func (x *HeldLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
 func (*HeldLease) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeldLease) GetNonce() uint64 {
@@ -1875,7 +2010,7 @@ type RenewCall struct {
 
 func (x *RenewCall) Reset() {
 	*x = RenewCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2022,7 @@ func (x *RenewCall) String() string {
 func (*RenewCall) ProtoMessage() {}
 
 func (x *RenewCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2035,7 @@ func (x *RenewCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCall.ProtoReflect.Descriptor instead.
 func (*RenewCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RenewCall) GetLeases() []*HeldLease {
@@ -1922,7 +2057,7 @@ type ReleaseCall struct {
 
 func (x *ReleaseCall) Reset() {
 	*x = ReleaseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2069,7 @@ func (x *ReleaseCall) String() string {
 func (*ReleaseCall) ProtoMessage() {}
 
 func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2082,7 @@ func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCall.ProtoReflect.Descriptor instead.
 func (*ReleaseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReleaseCall) GetNonce() uint64 {
@@ -1973,7 +2108,7 @@ type CloseCall struct {
 
 func (x *CloseCall) Reset() {
 	*x = CloseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2120,7 @@ func (x *CloseCall) String() string {
 func (*CloseCall) ProtoMessage() {}
 
 func (x *CloseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2133,7 @@ func (x *CloseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCall.ProtoReflect.Descriptor instead.
 func (*CloseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
 }
 
 // SessionResponse is a message from the service.
@@ -2012,7 +2147,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2159,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2172,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionResponse) GetAnswers() []*Answer {
@@ -2078,7 +2213,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2225,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2238,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Answer) GetId() uint64 {
@@ -2180,7 +2315,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2327,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2340,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Hold) GetNonce() uint64 {
@@ -2235,7 +2370,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2382,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2395,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Notice) GetSession() []byte {
@@ -2309,7 +2444,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_leased_v1_lease_proto_msgTypes[33]
+	mi := &file_leased_v1_lease_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2456,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[33]
+	mi := &file_leased_v1_lease_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2469,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{33}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Error) GetCode() string {
@@ -2449,7 +2584,16 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"session_id\x18\x03 \x01(\tR\tsessionId\x12\x14\n" +
 	"\x05nonce\x18\x04 \x01(\x04R\x05nonce\"-\n" +
 	"\x0fReleaseResponse\x12\x1a\n" +
-	"\breleased\x18\x01 \x01(\bR\breleased\",\n" +
+	"\breleased\x18\x01 \x01(\bR\breleased\"?\n" +
+	"\vSignRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\"\x90\x01\n" +
+	"\fSignResponse\x12!\n" +
+	"\fsigned_token\x18\x01 \x01(\tR\vsignedToken\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x15\n" +
+	"\x06key_id\x18\x03 \x01(\tR\x05keyId\x12\x18\n" +
+	"\aexpires\x18\x04 \x01(\tR\aexpires\x12\x10\n" +
+	"\x03ttl\x18\x05 \x01(\tR\x03ttl\",\n" +
 	"\x0eInspectRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\"6\n" +
 	"\x0fInspectResponse\x12#\n" +
@@ -2574,13 +2718,14 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\bresource\x18\x04 \x01(\tR\bresource\x12#\n" +
 	"\rexpected_mode\x18\x05 \x01(\tR\fexpectedMode\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\tR\x04mode\x12\x16\n" +
-	"\x06leader\x18\a \x01(\tR\x06leader2\xa0\x05\n" +
+	"\x06leader\x18\a \x01(\tR\x06leader2\xd9\x05\n" +
 	"\fLeaseService\x12L\n" +
 	"\vOpenSession\x12\x1d.leased.v1.OpenSessionRequest\x1a\x1e.leased.v1.OpenSessionResponse\x12O\n" +
 	"\fCloseSession\x12\x1e.leased.v1.CloseSessionRequest\x1a\x1f.leased.v1.CloseSessionResponse\x12@\n" +
 	"\aAcquire\x12\x19.leased.v1.AcquireRequest\x1a\x1a.leased.v1.AcquireResponse\x12:\n" +
 	"\x05Renew\x12\x17.leased.v1.RenewRequest\x1a\x18.leased.v1.RenewResponse\x12@\n" +
-	"\aRelease\x12\x19.leased.v1.ReleaseRequest\x1a\x1a.leased.v1.ReleaseResponse\x12@\n" +
+	"\aRelease\x12\x19.leased.v1.ReleaseRequest\x1a\x1a.leased.v1.ReleaseResponse\x127\n" +
+	"\x04Sign\x12\x16.leased.v1.SignRequest\x1a\x17.leased.v1.SignResponse\x12@\n" +
 	"\aInspect\x12\x19.leased.v1.InspectRequest\x1a\x1a.leased.v1.InspectResponse\x127\n" +
 	"\x04List\x12\x16.leased.v1.ListRequest\x1a\x17.leased.v1.ListResponse\x124\n" +
 	"\x05Watch\x12\x17.leased.v1.WatchRequest\x1a\x10.leased.v1.Event0\x01\x12:\n" +
@@ -2599,7 +2744,7 @@ func file_leased_v1_lease_proto_rawDescGZIP() []byte {
 	return file_leased_v1_lease_proto_rawDescData
 }
 
-var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_leased_v1_lease_proto_goTypes = []any{
 	(*OpenSessionRequest)(nil),   // 0: leased.v1.OpenSessionRequest
 	(*OpenSessionResponse)(nil),  // 1: leased.v1.OpenSessionResponse
@@ -2611,82 +2756,86 @@ var file_leased_v1_lease_proto_goTypes = []any{
 	(*RenewResponse)(nil),        // 7: leased.v1.RenewResponse
 	(*ReleaseRequest)(nil),       // 8: leased.v1.ReleaseRequest
 	(*ReleaseResponse)(nil),      // 9: leased.v1.ReleaseResponse
-	(*InspectRequest)(nil),       // 10: leased.v1.InspectRequest
-	(*InspectResponse)(nil),      // 11: leased.v1.InspectResponse
-	(*Lock)(nil),                 // 12: leased.v1.Lock
-	(*Party)(nil),                // 13: leased.v1.Party
-	(*ListRequest)(nil),          // 14: leased.v1.ListRequest
-	(*ListResponse)(nil),         // 15: leased.v1.ListResponse
-	(*WatchRequest)(nil),         // 16: leased.v1.WatchRequest
-	(*Event)(nil),                // 17: leased.v1.Event
-	(*BreakRequest)(nil),         // 18: leased.v1.BreakRequest
-	(*BreakResponse)(nil),        // 19: leased.v1.BreakResponse
-	(*SessionRequest)(nil),       // 20: leased.v1.SessionRequest
-	(*Operation)(nil),            // 21: leased.v1.Operation
-	(*OpenCall)(nil),             // 22: leased.v1.OpenCall
-	(*AttachCall)(nil),           // 23: leased.v1.AttachCall
-	(*AcquireCall)(nil),          // 24: leased.v1.AcquireCall
-	(*HeldLease)(nil),            // 25: leased.v1.HeldLease
-	(*RenewCall)(nil),            // 26: leased.v1.RenewCall
-	(*ReleaseCall)(nil),          // 27: leased.v1.ReleaseCall
-	(*CloseCall)(nil),            // 28: leased.v1.CloseCall
-	(*SessionResponse)(nil),      // 29: leased.v1.SessionResponse
-	(*Answer)(nil),               // 30: leased.v1.Answer
-	(*Hold)(nil),                 // 31: leased.v1.Hold
-	(*Notice)(nil),               // 32: leased.v1.Notice
-	(*Error)(nil),                // 33: leased.v1.Error
-	nil,                          // 34: leased.v1.AcquireRequest.MetadataEntry
-	nil,                          // 35: leased.v1.Party.MetadataEntry
-	nil,                          // 36: leased.v1.AcquireCall.MetadataEntry
-	nil,                          // 37: leased.v1.HeldLease.MetadataEntry
+	(*SignRequest)(nil),          // 10: leased.v1.SignRequest
+	(*SignResponse)(nil),         // 11: leased.v1.SignResponse
+	(*InspectRequest)(nil),       // 12: leased.v1.InspectRequest
+	(*InspectResponse)(nil),      // 13: leased.v1.InspectResponse
+	(*Lock)(nil),                 // 14: leased.v1.Lock
+	(*Party)(nil),                // 15: leased.v1.Party
+	(*ListRequest)(nil),          // 16: leased.v1.ListRequest
+	(*ListResponse)(nil),         // 17: leased.v1.ListResponse
+	(*WatchRequest)(nil),         // 18: leased.v1.WatchRequest
+	(*Event)(nil),                // 19: leased.v1.Event
+	(*BreakRequest)(nil),         // 20: leased.v1.BreakRequest
+	(*BreakResponse)(nil),        // 21: leased.v1.BreakResponse
+	(*SessionRequest)(nil),       // 22: leased.v1.SessionRequest
+	(*Operation)(nil),            // 23: leased.v1.Operation
+	(*OpenCall)(nil),             // 24: leased.v1.OpenCall
+	(*AttachCall)(nil),           // 25: leased.v1.AttachCall
+	(*AcquireCall)(nil),          // 26: leased.v1.AcquireCall
+	(*HeldLease)(nil),            // 27: leased.v1.HeldLease
+	(*RenewCall)(nil),            // 28: leased.v1.RenewCall
+	(*ReleaseCall)(nil),          // 29: leased.v1.ReleaseCall
+	(*CloseCall)(nil),            // 30: leased.v1.CloseCall
+	(*SessionResponse)(nil),      // 31: leased.v1.SessionResponse
+	(*Answer)(nil),               // 32: leased.v1.Answer
+	(*Hold)(nil),                 // 33: leased.v1.Hold
+	(*Notice)(nil),               // 34: leased.v1.Notice
+	(*Error)(nil),                // 35: leased.v1.Error
+	nil,                          // 36: leased.v1.AcquireRequest.MetadataEntry
+	nil,                          // 37: leased.v1.Party.MetadataEntry
+	nil,                          // 38: leased.v1.AcquireCall.MetadataEntry
+	nil,                          // 39: leased.v1.HeldLease.MetadataEntry
 }
 var file_leased_v1_lease_proto_depIdxs = []int32{
-	34, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
-	12, // 1: leased.v1.InspectResponse.lock:type_name -> leased.v1.Lock
-	13, // 2: leased.v1.Lock.holders:type_name -> leased.v1.Party
-	13, // 3: leased.v1.Lock.waiters:type_name -> leased.v1.Party
-	35, // 4: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
-	12, // 5: leased.v1.ListResponse.locks:type_name -> leased.v1.Lock
-	13, // 6: leased.v1.Event.party:type_name -> leased.v1.Party
-	21, // 7: leased.v1.SessionRequest.operations:type_name -> leased.v1.Operation
-	22, // 8: leased.v1.Operation.open:type_name -> leased.v1.OpenCall
-	23, // 9: leased.v1.Operation.attach:type_name -> leased.v1.AttachCall
-	24, // 10: leased.v1.Operation.acquire:type_name -> leased.v1.AcquireCall
-	26, // 11: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
-	27, // 12: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
-	28, // 13: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
-	36, // 14: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
-	37, // 15: leased.v1.HeldLease.metadata:type_name -> leased.v1.HeldLease.MetadataEntry
-	25, // 16: leased.v1.RenewCall.leases:type_name -> leased.v1.HeldLease
-	25, // 17: leased.v1.ReleaseCall.lease:type_name -> leased.v1.HeldLease
-	30, // 18: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
-	32, // 19: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
-	33, // 20: leased.v1.Answer.error:type_name -> leased.v1.Error
-	31, // 21: leased.v1.Answer.holds:type_name -> leased.v1.Hold
-	32, // 22: leased.v1.Answer.lost:type_name -> leased.v1.Notice
-	33, // 23: leased.v1.Notice.lost:type_name -> leased.v1.Error
+	36, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
+	14, // 1: leased.v1.InspectResponse.lock:type_name -> leased.v1.Lock
+	15, // 2: leased.v1.Lock.holders:type_name -> leased.v1.Party
+	15, // 3: leased.v1.Lock.waiters:type_name -> leased.v1.Party
+	37, // 4: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
+	14, // 5: leased.v1.ListResponse.locks:type_name -> leased.v1.Lock
+	15, // 6: leased.v1.Event.party:type_name -> leased.v1.Party
+	23, // 7: leased.v1.SessionRequest.operations:type_name -> leased.v1.Operation
+	24, // 8: leased.v1.Operation.open:type_name -> leased.v1.OpenCall
+	25, // 9: leased.v1.Operation.attach:type_name -> leased.v1.AttachCall
+	26, // 10: leased.v1.Operation.acquire:type_name -> leased.v1.AcquireCall
+	28, // 11: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
+	29, // 12: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
+	30, // 13: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
+	38, // 14: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
+	39, // 15: leased.v1.HeldLease.metadata:type_name -> leased.v1.HeldLease.MetadataEntry
+	27, // 16: leased.v1.RenewCall.leases:type_name -> leased.v1.HeldLease
+	27, // 17: leased.v1.ReleaseCall.lease:type_name -> leased.v1.HeldLease
+	32, // 18: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
+	34, // 19: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
+	35, // 20: leased.v1.Answer.error:type_name -> leased.v1.Error
+	33, // 21: leased.v1.Answer.holds:type_name -> leased.v1.Hold
+	34, // 22: leased.v1.Answer.lost:type_name -> leased.v1.Notice
+	35, // 23: leased.v1.Notice.lost:type_name -> leased.v1.Error
 	0,  // 24: leased.v1.LeaseService.OpenSession:input_type -> leased.v1.OpenSessionRequest
 	2,  // 25: leased.v1.LeaseService.CloseSession:input_type -> leased.v1.CloseSessionRequest
 	4,  // 26: leased.v1.LeaseService.Acquire:input_type -> leased.v1.AcquireRequest
 	6,  // 27: leased.v1.LeaseService.Renew:input_type -> leased.v1.RenewRequest
 	8,  // 28: leased.v1.LeaseService.Release:input_type -> leased.v1.ReleaseRequest
-	10, // 29: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
-	14, // 30: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
-	16, // 31: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
-	18, // 32: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
-	20, // 33: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
-	1,  // 34: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
-	3,  // 35: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
-	5,  // 36: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
-	7,  // 37: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
-	9,  // 38: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
-	11, // 39: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
-	15, // 40: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
-	17, // 41: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
-	19, // 42: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
-	29, // 43: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
+	10, // 29: leased.v1.LeaseService.Sign:input_type -> leased.v1.SignRequest
+	12, // 30: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
+	16, // 31: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
+	18, // 32: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
+	20, // 33: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
+	22, // 34: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
+	1,  // 35: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
+	3,  // 36: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
+	5,  // 37: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
+	7,  // 38: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
+	9,  // 39: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
+	11, // 40: leased.v1.LeaseService.Sign:output_type -> leased.v1.SignResponse
+	13, // 41: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
+	17, // 42: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
+	19, // 43: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
+	21, // 44: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
+	31, // 45: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
 	24, // [24:24] is the sub-list for extension type_name
 	24, // [24:24] is the sub-list for extension extendee
 	0,  // [0:24] is the sub-list for field type_name
@@ -2697,8 +2846,8 @@ func file_leased_v1_lease_proto_init() {
 	if File_leased_v1_lease_proto != nil {
 		return
 	}
-	file_leased_v1_lease_proto_msgTypes[16].OneofWrappers = []any{}
-	file_leased_v1_lease_proto_msgTypes[21].OneofWrappers = []any{
+	file_leased_v1_lease_proto_msgTypes[18].OneofWrappers = []any{}
+	file_leased_v1_lease_proto_msgTypes[23].OneofWrappers = []any{
 		(*Operation_Open)(nil),
 		(*Operation_Attach)(nil),
 		(*Operation_Acquire)(nil),
@@ -2712,7 +2861,7 @@ func file_leased_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_lease_proto_rawDesc), len(file_leased_v1_lease_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

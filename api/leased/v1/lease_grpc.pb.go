@@ -38,6 +38,7 @@ const (
 	LeaseService_Acquire_FullMethodName      = "/leased.v1.LeaseService/Acquire"
 	LeaseService_Renew_FullMethodName        = "/leased.v1.LeaseService/Renew"
 	LeaseService_Release_FullMethodName      = "/leased.v1.LeaseService/Release"
+	LeaseService_Sign_FullMethodName         = "/leased.v1.LeaseService/Sign"
 	LeaseService_Inspect_FullMethodName      = "/leased.v1.LeaseService/Inspect"
 	LeaseService_List_FullMethodName         = "/leased.v1.LeaseService/List"
 	LeaseService_Watch_FullMethodName        = "/leased.v1.LeaseService/Watch"
@@ -71,6 +72,10 @@ type LeaseServiceClient interface {
 	// Release releases the lease with this resource and token, or with this sessionId
 	// and nonce. Releasing twice is a no-op.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
+	// Sign signs the token of a lease that the caller holds, so that gates with the
+	// public key accept no other numbers. It needs a member with a signing key. Nothing
+	// is signed by Acquire.
+	Sign(ctx context.Context, in *SignRequest, opts ...grpc.CallOption) (*SignResponse, error)
 	// Inspect returns the holders and waiters of a lock.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
 	// List returns the locks in use whose names start with a prefix, in pages. It reads
@@ -142,6 +147,16 @@ func (c *leaseServiceClient) Release(ctx context.Context, in *ReleaseRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReleaseResponse)
 	err := c.cc.Invoke(ctx, LeaseService_Release_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *leaseServiceClient) Sign(ctx context.Context, in *SignRequest, opts ...grpc.CallOption) (*SignResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignResponse)
+	err := c.cc.Invoke(ctx, LeaseService_Sign_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +251,10 @@ type LeaseServiceServer interface {
 	// Release releases the lease with this resource and token, or with this sessionId
 	// and nonce. Releasing twice is a no-op.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// Sign signs the token of a lease that the caller holds, so that gates with the
+	// public key accept no other numbers. It needs a member with a signing key. Nothing
+	// is signed by Acquire.
+	Sign(context.Context, *SignRequest) (*SignResponse, error)
 	// Inspect returns the holders and waiters of a lock.
 	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)
 	// List returns the locks in use whose names start with a prefix, in pages. It reads
@@ -277,6 +296,9 @@ func (UnimplementedLeaseServiceServer) Renew(context.Context, *RenewRequest) (*R
 }
 func (UnimplementedLeaseServiceServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedLeaseServiceServer) Sign(context.Context, *SignRequest) (*SignResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Sign not implemented")
 }
 func (UnimplementedLeaseServiceServer) Inspect(context.Context, *InspectRequest) (*InspectResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
@@ -404,6 +426,24 @@ func _LeaseService_Release_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LeaseService_Sign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).Sign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_Sign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).Sign(ctx, req.(*SignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LeaseService_Inspect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InspectRequest)
 	if err := dec(in); err != nil {
@@ -502,6 +542,10 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _LeaseService_Release_Handler,
+		},
+		{
+			MethodName: "Sign",
+			Handler:    _LeaseService_Sign_Handler,
 		},
 		{
 			MethodName: "Inspect",
