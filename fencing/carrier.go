@@ -13,6 +13,9 @@ const (
 	MetadataKey = "fencing-token"
 	// EnvToken is the environment variable that passes a token to a child process.
 	EnvToken = "LEASED_TOKEN"
+	// EnvSignedToken is the environment variable that passes a signed token, beside
+	// EnvToken.
+	EnvSignedToken = "LEASED_SIGNED_TOKEN"
 	// EnvResource is the environment variable that names the token's resource.
 	EnvResource = "LEASED_RESOURCE"
 )

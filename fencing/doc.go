@@ -1,8 +1,8 @@
 // Package fencing decides whether a write is stale: a write whose token is
 // older than one already admitted for the same resource is refused.
 //
-// Limits: the package does not lock, it uses no clock, and a [Fence] in one
-// process protects nothing in another. A check here followed by a write
+// Limits: the package does not lock, no fence depends on a clock, and a [Fence] in
+// one process protects nothing in another. A check here followed by a write
 // elsewhere is two steps, and a writer can be paused between them. If the data
 // lives in a database, a file or another service, make the check part of that
 // storage's own atomic step; the gates of package storagegate do that. A fence
@@ -17,6 +17,8 @@
 //   - [Fence]: the rule applied to marks in memory.
 //   - [StaleError], [JumpError]: why a write was refused.
 //   - [Header], [MetadataKey], [EnvToken]: how a token is transmitted.
+//   - [Signer], [Verifier]: optional signatures, which prove that the lock service
+//     granted a token; [ParseSigner], [ParsePublicKeys]: their keys.
 //
 // The package imports only the standard library, so a storage server can
 // enforce tokens without importing a lock client.

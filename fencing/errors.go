@@ -18,7 +18,34 @@ var (
 	ErrNoToken = errors.New("no fencing token")
 	// ErrJump means that a token is further above the mark than the gate allows.
 	ErrJump = errors.New("fencing token jumps too far")
+	// ErrInvalidKey means that a key for signed tokens cannot be used.
+	ErrInvalidKey = errors.New("invalid key")
 )
+
+// The reasons why a Verifier refuses a signed token. Each matches ErrInvalidToken.
+var (
+	// ErrMalformedSigned means that a text is not a signed token, for example
+	// because it is a token without a signature.
+	ErrMalformedSigned error = invalidSigned("not a signed fencing token")
+	// ErrUnknownKey means that the token is signed with a key that the gate does
+	// not have.
+	ErrUnknownKey error = invalidSigned("unknown signing key")
+	// ErrBadSignature means that the token was changed, or was signed for another
+	// resource.
+	ErrBadSignature error = invalidSigned("bad signature of a fencing token")
+	// ErrSignatureExpired means that the holder must get a new signature. The
+	// lease may still be held.
+	ErrSignatureExpired error = invalidSigned("signature of the fencing token has expired")
+)
+
+// invalidSigned is a reason to refuse a signed token.
+type invalidSigned string
+
+// Error returns the text.
+func (e invalidSigned) Error() string { return string(e) }
+
+// Is makes errors.Is match ErrInvalidToken.
+func (e invalidSigned) Is(target error) bool { return target == ErrInvalidToken }
 
 // StaleError is returned for a write whose Token is below the Mark, the newest
 // token admitted for the Resource. Nothing was written. It matches ErrStale,

@@ -1,9 +1,12 @@
 package fencing_test
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/leased-project/leased/fencing"
 )
@@ -22,7 +25,7 @@ func ExampleFence() {
 
 // A gate applies the rule to a mark that it has read in the same transaction.
 func ExampleRule() {
-	rule := fencing.Rule{MaxJump: fencing.DefaultMaxJump}
+	var rule fencing.Rule // with the default bound on the jump
 	const mark = 34
 	fmt.Println(rule.Admit("report", mark, 34) == nil)
 	fmt.Println(errors.Is(rule.Admit("report", mark, 33), fencing.ErrStale))
@@ -39,4 +42,18 @@ func ExampleEnviron() {
 	// Output:
 	// LEASED_RESOURCE=report
 	// LEASED_TOKEN=34
+}
+
+// A gate accepts only tokens that the lock service has signed for its resource.
+func ExampleVerifier() {
+	_, private, _ := ed25519.GenerateKey(rand.Reader)
+	signer, _ := fencing.NewSigner(private)                           // in the lock service
+	verifier, _ := fencing.NewVerifier(time.Now, signer.PublicKey())  // in the gate
+	signed, _ := signer.Sign("report", 34, time.Now().Add(time.Hour)) // the holder sends it with its write
+	fmt.Println(verifier.Verify("report", signed))                    // then fence.Admit("report", 34)
+	_, err := verifier.Verify("report", "9007199254740991")           // made up
+	fmt.Println(errors.Is(err, fencing.ErrMalformedSigned))
+	// Output:
+	// 34 <nil>
+	// true
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // Fence keeps the marks of many resources in memory and applies a Rule to them.
-// All methods are safe for concurrent use. The zero value has no bound on the
-// jump and is ready to use. A Fence must not be copied after first use.
+// All methods are safe for concurrent use. The zero value is ready to use. A Fence
+// must not be copied after first use.
 //
 // Invariants:
 //  1. a mark is never lowered and never deleted;

@@ -96,12 +96,14 @@ func TestMaxJump(t *testing.T) {
 	require.Equal(t, fencing.Token(200), f.Mark(orders), "a refused token must not move the mark")
 	require.NoError(t, f.Admit(orders, 201))
 
-	unbounded := fencing.NewFence(fencing.Rule{})
+	unbounded := fencing.NewFence(fencing.Rule{MaxJump: fencing.Unbounded})
 	require.NoError(t, unbounded.Admit(orders, fencing.MaxToken))
 }
 
 func TestDefaultMaxJumpAllowsFloorSteps(t *testing.T) {
-	rule := fencing.Rule{MaxJump: fencing.DefaultMaxJump}
+	var rule fencing.Rule
+	require.NoError(t, rule.Admit(orders, 0, fencing.DefaultMaxJump))
+	require.ErrorIs(t, rule.Admit(orders, 0, fencing.DefaultMaxJump+1), fencing.ErrJump, "the zero value has the default bound")
 	require.NoError(t, rule.Admit(orders, 0, 255*fencing.FloorStep))
 	const unixMillis = 1_790_000_000_000
 	require.ErrorIs(t, rule.Admit(orders, 5000, unixMillis), fencing.ErrJump)
@@ -134,7 +136,7 @@ func TestFenceAgreesWithAnOracle(t *testing.T) {
 				fits = fits && token >= earlier
 				largest = max(largest, earlier)
 			}
-			tooFar := fits && bound != 0 && token > largest+bound
+			tooFar := fits && bound != 0 && token > largest+bound // without a bound the default applies, which these tokens do not reach
 			missing := enter && token == fencing.None
 			want := fits && !tooFar && !missing
 

@@ -7,20 +7,33 @@ import "fmt"
 // bound on the jump must allow for it.
 const FloorStep Token = 1 << 32
 
-// DefaultMaxJump is a suitable bound for Rule.MaxJump: it allows 255 floor steps
-// and rejects a Unix time in milliseconds that was sent as a token.
+// DefaultMaxJump is the bound of a Rule without MaxJump: it allows 255 floor steps
+// and rejects a Unix time in milliseconds that was sent as a token. The SQL and Lua
+// of the gates have the same default.
 const DefaultMaxJump Token = 1 << 40
+
+// Unbounded is a Rule.MaxJump that refuses no token: no jump is larger.
+const Unbounded = MaxToken
 
 // Rule decides whether a write is admitted. It is a pure function of the mark
 // (the newest token admitted for the resource) and the token of the write. In
 // one atomic step, a gate reads the mark, applies the rule, stores the raised
 // mark and writes.
 type Rule struct {
-	// MaxJump, if not 0, is the largest allowed distance of a token above the
-	// mark; a resource without a mark counts from 0. Without a bound, one absurd
-	// token locks everyone out for good, because a mark is never lowered. A bound
-	// below FloorStep refuses every token after a restore of the lock service.
+	// MaxJump is the largest allowed distance of a token above the mark; a
+	// resource without a mark counts from 0. 0 means DefaultMaxJump. With
+	// Unbounded, one absurd token locks everyone out until an operator resets the
+	// mark. A bound below FloorStep refuses every token after a restore of the lock
+	// service.
 	MaxJump Token
+}
+
+// Bound returns MaxJump, or DefaultMaxJump if it is 0.
+func (r Rule) Bound() Token {
+	if r.MaxJump == 0 {
+		return DefaultMaxJump
+	}
+	return r.MaxJump
 }
 
 // Admit returns nil if a write with this token is admitted; the mark then
@@ -33,8 +46,8 @@ func (r Rule) Admit(resource Resource, mark, token Token) error {
 		return outOfRange(token)
 	case token < mark:
 		return &StaleError{Resource: resource, Token: token, Mark: mark}
-	case r.MaxJump != 0 && token-mark > r.MaxJump:
-		return &JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: r.MaxJump}
+	case token-mark > r.Bound():
+		return &JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: r.Bound()}
 	}
 	return nil
 }
