@@ -72,6 +72,6 @@ type commandGroup struct {
 var commandGroups = []commandGroup{
 	{"service", "Service:", []func() *cobra.Command{newDev, newServe}},
 	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newRenew, newRelease, newInspect, newList, newWatch, newBreak}},
-	{"operation", "Operations:", []func() *cobra.Command{newPolicy, newUser, newCluster, newSnapshot, newRedis}},
+	{"operation", "Operations:", []func() *cobra.Command{newPolicy, newUser, newCerts, newCluster, newSnapshot, newRedis}},
 	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newVersion}},
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leased-project/leased/cmd/leased/internal/devca"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+)
+
+// maxDays is the longest validity of a certificate, which is that of the CA.
+const maxDays = 3650
+
+// certsRequest has the flags of leased certs.
+type certsRequest struct {
+	dir              string
+	members, clients []string
+	days             int
+	force            bool
+}
+
+func newCerts() *cobra.Command {
+	r := &certsRequest{}
+	c := &cobra.Command{Use: "certs", Short: "Make certificates for members and clients, for development",
+		Long: "Make a CA in a folder, and certificates for members and clients, for development and evaluation. Each name gets\n" +
+			"a folder with all that its machine needs: ca.pem, cert.pem and key.pem. The key of the CA stays in the folder\n" +
+			"above; anyone who has it can make members.\n\n" +
+			"With an existing CA the command adds what is missing and renews what exists, with the same key. It replaces a\n" +
+			"key, or a certificate of another CA, only with --force, and it never replaces the CA.\n\n" +
+			"The certificate of a member names its id and is valid for the id as a host name, for localhost, 127.0.0.1 and ::1,\n" +
+			"and for the hosts that you give. The certificate of a client is not accepted from a member.",
+		Example: "  leased certs --dir tls --member node1 --member node2=10.0.0.2,node2.example.com --client alice\n" +
+			"  leased certs --dir tls --member node1 --days 90 # renews it",
+		Args: cobra.NoArgs}
+	flags := c.Flags()
+	flags.StringVar(&r.dir, "dir", "", "folder of the CA and the certificates (required)")
+	flags.StringArrayVar(&r.members, "member", nil, "member to make a certificate for, ID or ID=HOST,HOST; may be repeated")
+	flags.StringArrayVar(&r.clients, "client", nil, "client to make a certificate for; may be repeated")
+	flags.IntVar(&r.days, "days", 365, "validity of the certificates in days")
+	flags.BoolVar(&r.force, "force", false, "replace existing keys, and certificates of another CA")
+	_ = c.MarkFlagDirname("dir")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := r.check(); err != nil {
+			return usageError(err)
+		}
+		return r.run(c.OutOrStdout(), time.Now())
+	}
+	return c
+}
+
+func (r *certsRequest) check() error {
+	switch {
+	case r.dir == "":
+		return errors.New("--dir is required: the folder of the CA and the certificates, such as tls")
+	case len(r.members)+len(r.clients) == 0:
+		return errors.New("there is nothing to make; name members with --member ID and clients with --client NAME")
+	case r.days < 1 || r.days > maxDays:
+		return fmt.Errorf("days (%d) must be a number from 1 to %d", r.days, maxDays)
+	}
+	return nil
+}
+
+// run makes the certificates and prints the files and the settings that name them.
+func (r *certsRequest) run(w io.Writer, now time.Time) error {
+	ca, err := devca.Open(r.dir, now)
+	if err != nil {
+		return certsError(err)
+	}
+	did := "use"
+	if ca.Created() {
+		did = "created"
+	}
+	fmt.Fprintf(w, "%s the CA %s; do not copy %s to other machines\n", did, ca.CertFile(), ca.KeyFile())
+	options := devca.Options{Lifetime: time.Duration(r.days) * 24 * time.Hour, Force: r.force}
+	for _, text := range r.members {
+		id, hosts, _ := strings.Cut(text, "=")
+		issued, err := ca.Member(id, settings.Split(hosts), options)
+		if err != nil {
+			return certsError(err)
+		}
+		fmt.Fprintf(w, "\nmember %s: %s; valid for %s\n", id, outcome(issued), strings.Join(issued.Hosts, ", "))
+		fmt.Fprintf(w, "  tls-ca: %s\n  tls-cert: %s\n  tls-key: %s\n", issued.CAFile, issued.CertFile, issued.KeyFile)
+	}
+	for _, name := range r.clients {
+		issued, err := ca.Client(name, options)
+		if err != nil {
+			return certsError(err)
+		}
+		fmt.Fprintf(w, "\nclient %s: %s\n", name, outcome(issued))
+		fmt.Fprintf(w, "  export LEASED_TLS_CA=%s LEASED_TLS_CERT=%s LEASED_TLS_KEY=%s\n", issued.CAFile, issued.CertFile, issued.KeyFile)
+	}
+	return nil
+}
+
+// outcome says what was made.
+func outcome(i devca.Issued) string {
+	did := "new key and certificate"
+	if i.Renewed {
+		did = "new certificate for the existing key"
+	}
+	return did + ", until " + i.Expires.Format(time.DateOnly)
+}
+
+// certsError makes a wrong name, an unusable CA and a refused replacement usage
+// errors.
+func certsError(err error) error {
+	if errors.Is(err, devca.ErrName) || errors.Is(err, devca.ErrCA) || errors.Is(err, devca.ErrExists) {
+		return usageError(err)
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package devca
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	certBlock = "CERTIFICATE"
+	keyBlock  = "PRIVATE KEY"
+)
+
+func readBlock(path, kind string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != kind {
+		return nil, fmt.Errorf("%s does not start with a PEM block %q", path, kind)
+	}
+	return block.Bytes, nil
+}
+
+func readCert(path string) (*x509.Certificate, error) {
+	der, err := readBlock(path, certBlock)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return cert, nil
+}
+
+func readKey(path string) (*ecdsa.PrivateKey, error) {
+	der, err := readBlock(path, keyBlock)
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	own, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s has a key of type %T; leased certs uses ECDSA keys only", path, key)
+	}
+	return own, nil
+}
+
+func writeKey(path string, key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return write(path, keyBlock, der, 0o600)
+}
+
+func writeCert(path string, der []byte) error { return write(path, certBlock, der, 0o644) }
+
+// write replaces a file in one step, so that a reader never sees half of it.
+func write(path, kind string, der []byte, mode os.FileMode) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // has mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	err = pem.Encode(file, &pem.Block{Type: kind, Bytes: der})
+	if err == nil {
+		err = file.Chmod(mode)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
