@@ -17,13 +17,13 @@ import (
 var interesting = []string{
 	"acquire: granted at once", "acquire: queued exclusive", "acquire: queued shared", "acquire: queued permit", "acquire: queued set",
 	"acquire: held", "acquire: wrong mode", "acquire: no session", "acquire: exhausted",
-	"acquire: set of two modes", "acquire: reader waits behind a writer that waits", "acquire: permit waits behind a permit though a slot is free",
+	"acquire: other permits held", "acquire: other permits waited for", "acquire: set of two modes", "acquire: reader waits behind a writer that waits",
 	"copy: of a holder", "copy: of a waiter", "copy: with other contents",
 	"late acquire: after its release", "late acquire: after it was refused", "late acquire: after it was broken", "late acquire: after an early release",
 	"late acquire: granted again in a session opened again",
 	"release: of a holder", "release: of a waiter", "release: of a waiter unblocks others", "release: before its acquire", "release: twice",
 	"grant: after waiting", "grant: of a set after waiting", "grant: of several readers at once", "grant: on two freed resources",
-	"grant: slot 2 or higher", "grant: beside permits with another number of slots",
+	"grant: slot 2 or higher",
 	"session: opened again while open", "session: opened again after its end",
 	"session: request of an earlier incarnation", "session: all ended",
 	"session: ended with holders and waiters", "session: ended with its own waiter behind its own holder",
@@ -86,6 +86,12 @@ func (c *cases) before(p *comparison, command machine.Command) view {
 		_, v.open = p.machine.Sessions()[open.Session]
 	}
 	return v
+}
+
+// holds reports whether a lock is held with a kind.
+func (v view) holds(name fencing.Resource, kind engine.Kind) bool {
+	holders := v.status[name].Holders
+	return len(holders) > 0 && holders[0].Kind == kind
 }
 
 // find returns the party of an attempt, and whether it holds.
@@ -162,7 +168,6 @@ func (c *cases) grants(p *comparison, v view, events []machine.Event) int {
 		}
 		granted++
 		c.hit(e.Slot > 1, "grant: slot 2 or higher")
-		c.hit(e.Slot > 0 && p.otherPermits(e), "grant: beside permits with another number of slots")
 		party, _, waited := v.find(model.Attempt{Session: e.Session, Nonce: e.Nonce})
 		if !waited {
 			continue
@@ -191,6 +196,8 @@ func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result 
 	c.hit(result.Code == machine.NoSession, "acquire: no session")
 	c.hit(result.Code == machine.Exhausted, "acquire: exhausted")
 	c.hit(result.Code == machine.Held, "acquire: held")
+	c.hit(result.Code == machine.OtherPermits && v.holds(q.Resources[0], engine.Permit), "acquire: other permits held")
+	c.hit(result.Code == machine.OtherPermits && !v.holds(q.Resources[0], engine.Permit), "acquire: other permits waited for")
 	c.hit(result.Code == machine.WrongMode, "acquire: wrong mode")
 	c.hit(result.Code == machine.WrongMode && result.Resource != q.Resources[0], "acquire: set of two modes")
 	c.hit(result.Code == machine.Migrating, "acquire: migrating")
@@ -218,8 +225,6 @@ func (c *cases) acquire(p *comparison, command *machine.Acquire, v view, result 
 		return
 	}
 	c.hit(q.Kind == engine.Shared && s.Holders[0].Kind == engine.Shared, "acquire: reader waits behind a writer that waits")
-	c.hit(q.Kind == engine.Permit && s.Holders[0].Kind == engine.Permit && s.Waiters[0].Kind == engine.Permit && len(s.Holders) < q.Permits,
-		"acquire: permit waits behind a permit though a slot is free")
 }
 
 func (c *cases) session(id engine.SessionID, v view, result machine.Result) {

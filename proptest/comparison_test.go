@@ -240,7 +240,7 @@ func (p *comparison) compareTopologies(t require.TestingT, c machine.Command) {
 }
 
 func (p *comparison) outcomeOf(r machine.Result) model.Outcome {
-	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Mode: r.Mode, Next: r.Next,
+	return model.Outcome{Code: model.Code(r.Code.String()), Token: r.Token, Slot: r.Slot, Permits: r.Permits, Mode: r.Mode, Next: r.Next,
 		Resource: r.Resource, Generation: r.Generation, Version: r.Version, Incarnation: p.incarnationOf[r.Incarnation], Range: rangeOf(r.Range)}
 }
 

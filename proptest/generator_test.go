@@ -188,7 +188,10 @@ func (g *generator) acquire(t *rapid.T) machine.Command {
 	}
 	switch kind := draw(t, 8, "kind"); {
 	case kind < g.profile.permits:
-		q.Kind, q.Permits = engine.Permit, 1+draw(t, 3, "permits")
+		q.Kind, q.Permits = engine.Permit, 1+int(q.Resources[0][0])%3 // the number that belongs to the lock
+		if draw(t, 8, "other permits") == 0 {
+			q.Permits = 1 + draw(t, 3, "permits")
+		}
 	case kind < g.profile.permits+g.profile.shared:
 		q.Kind = engine.Shared
 	}

@@ -20,14 +20,13 @@ const (
 // history is the part of one run that the cases need.
 type history struct {
 	outcomes   map[model.Attempt]outcome
-	permits    map[model.Attempt]int
 	past       map[engine.SessionID]bool // sessions that have ended
 	grants     map[model.Attempt]bool
 	pastGrants map[model.Attempt]bool // in a former incarnation of the session
 }
 
 func newHistory() history {
-	return history{outcomes: map[model.Attempt]outcome{}, permits: map[model.Attempt]int{}, past: map[engine.SessionID]bool{},
+	return history{outcomes: map[model.Attempt]outcome{}, past: map[engine.SessionID]bool{},
 		grants: map[model.Attempt]bool{}, pastGrants: map[model.Attempt]bool{}}
 }
 
@@ -53,16 +52,13 @@ func (h *history) remember(command machine.Command, result machine.Result, event
 	case *machine.Acquire:
 		attempt := model.Attempt{Session: command.Session, Nonce: command.Request.Nonce}
 		switch result.Code {
-		case machine.Held, machine.WrongMode:
+		case machine.Held, machine.WrongMode, machine.OtherPermits:
 			h.outcomes[attempt] = refused
 		case machine.Migrating:
 			h.outcomes[attempt] = moved
 		case machine.Granted, machine.Queued:
 			if h.outcomes[attempt] == moved {
 				delete(h.outcomes, attempt)
-			}
-			if h.permits[attempt] == 0 {
-				h.permits[attempt] = command.Request.Permits
 			}
 		}
 	case *machine.Release:
@@ -97,21 +93,4 @@ func (h *history) sessionEnded(id engine.SessionID, result machine.Result) {
 			delete(h.outcomes, attempt)
 		}
 	}
-	for attempt := range h.permits {
-		if attempt.Session == id {
-			delete(h.permits, attempt)
-		}
-	}
-}
-
-// otherPermits reports whether the grant e shares a resource with a holder that requested
-// another number of slots.
-func (p *comparison) otherPermits(e machine.Event) bool {
-	mine := p.permits[model.Attempt{Session: e.Session, Nonce: e.Nonce}]
-	for _, h := range p.machine.Inspect(e.Resources[0]).Holders {
-		if n := p.permits[model.Attempt{Session: h.Session, Nonce: h.Nonce}]; mine > 0 && n > 0 && n != mine {
-			return true
-		}
-	}
-	return false
 }

@@ -82,6 +82,10 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		return engine.Grant{}, errExhausted
 	case machine.WrongMode:
 		return engine.Grant{}, &engine.ModeError{Resource: result.Resource, Want: engine.Correctness, Have: result.Mode}
+	case machine.OtherPermits:
+		return engine.Grant{}, &engine.PermitsError{Resource: result.Resource, Want: request.Permits, Have: result.Permits}
+	case machine.LowNonce:
+		return engine.Grant{}, machine.LowNonceError(request.Nonce, result.Nonce)
 	case machine.NotReady:
 		return engine.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Migrating:

@@ -39,8 +39,8 @@ var (
 	// ErrUnsupported: this mode does not support the request. The error names one
 	// that does.
 	ErrUnsupported = errors.New("not supported in this mode")
-	// ErrPermits: the lock's permits are held with another number of permits in total,
-	// which belongs to the lock. The error names it.
+	// ErrPermits: the lock's permits are held or waited for with another number of
+	// permits in total, which belongs to the lock. The error is a *PermitsError.
 	ErrPermits = errors.New("lock has another number of permits")
 	// ErrForbidden: the user lacks a right, which the error names. The call had no
 	// effect.
@@ -87,6 +87,23 @@ func (e *ModeError) Error() string {
 	return fmt.Sprintf("lock %q has mode %s, the caller expects %s; the mode belongs to the lock: change the caller, or the lock's policy for all",
 		string(e.Resource), e.Have, e.Want)
 }
+
+// PermitsError reports that a lock has another number of permits than the caller names.
+// It matches ErrPermits.
+type PermitsError struct {
+	Resource fencing.Resource
+	Want     int // the number that the caller names
+	Have     int // the number that the lock has while its permits are held or waited for
+}
+
+// Error names both numbers and what to do.
+func (e *PermitsError) Error() string {
+	return fmt.Sprintf("lock %q has %d permits while any of them is held or waited for, the caller names %d; "+
+		"name %d, or change the number when all permits are released", string(e.Resource), e.Have, e.Want, e.Have)
+}
+
+// Is makes errors.Is match ErrPermits.
+func (e *PermitsError) Is(target error) bool { return target == ErrPermits }
 
 // Is makes errors.Is match ErrModeMismatch.
 func (e *ModeError) Is(target error) bool { return target == ErrModeMismatch }

@@ -132,6 +132,23 @@ var kindTests = []conformance{
 		require.Equal(f, slots[1], next.Slot())
 		require.True(f, next.Token().Newer(held[1].Token()), "tokens grow within a slot")
 	}},
+	{"the number of permits belongs to the lock", func(f *fixture) {
+		if f.refuses(FeaturePermits, lease.WithPermits(2)) {
+			return
+		}
+		c, other := f.client(), f.client()
+		held := f.acquire(c, f.name("a"), lease.WithPermits(2))
+		for _, n := range []int{1, 3} {
+			_, err := other.Acquire(f.ctx, f.name("a"), lease.WithPermits(n))
+			require.ErrorIs(f, err, lease.ErrPermits)
+			require.ErrorContains(f, err, "has 2 permits")
+			_, err = other.TryAcquire(f.ctx, f.name("a"), lease.WithPermits(n))
+			require.ErrorIs(f, err, lease.ErrPermits)
+		}
+		f.release(f.acquire(other, f.name("a"), lease.WithPermits(2)))
+		f.release(held)
+		f.release(f.acquire(other, f.name("a"), lease.WithPermits(3)))
+	}},
 	{"sets", func(f *fixture) {
 		if f.refuses(FeatureSets, lease.WithSet(f.name("b"))) {
 			return

@@ -46,6 +46,10 @@ func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
 	case machine.NoSession:
 		return engine.Grant{}, engine.ErrExpired
+	case machine.OtherPermits:
+		return engine.Grant{}, &engine.PermitsError{Resource: result.Resource, Want: request.Permits, Have: result.Permits}
+	case machine.LowNonce:
+		return engine.Grant{}, machine.LowNonceError(request.Nonce, result.Nonce)
 	}
 	return engine.Grant{}, fmt.Errorf("%w: %s", engine.ErrUnavailable, result.Code)
 }

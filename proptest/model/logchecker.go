@@ -191,6 +191,10 @@ func (c *LogChecker) obstacle(p party, ahead []party) error {
 		if !compatible(p.request, h.request) || p.slot != 0 && p.slot == h.slot {
 			return violated(M1, "attempt %d holds beside attempt %d, which has token %d", p.attempt.Nonce, h.attempt.Nonce, h.token)
 		}
+		if h.request.Permits != p.request.Permits {
+			return violated(M1, "attempt %d has one of %d permits beside attempt %d, which has one of %d", p.attempt.Nonce, p.request.Permits,
+				h.attempt.Nonce, h.request.Permits)
+		}
 		if h.slot <= p.request.Permits {
 			slots = append(slots, h.slot)
 		}

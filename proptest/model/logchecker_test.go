@@ -35,6 +35,8 @@ func requireViolation(t *testing.T, want model.Property, err error) {
 func TestLogChecker(t *testing.T) {
 	const queued, granted, released, cancelled, delayed = model.WasQueued, model.WasGranted, model.WasReleased, model.WasCancelled, model.WasDelayed
 	permit := engine.Request{Nonce: 1, Kind: engine.Permit, Permits: 1, Resources: []fencing.Resource{"a"}, Wait: true}
+	permits := permit
+	permits.Permits = 2
 	writer, reader := want(1, engine.Exclusive, "a"), want(1, engine.Shared, "a")
 	delay := model.Event{Kind: delayed, Resources: []fencing.Resource{"a"}}
 	for _, c := range []struct {
@@ -52,6 +54,7 @@ func TestLogChecker(t *testing.T) {
 		{"writer beside reader", reader, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(granted, bob, 1, 2, "a")}, model.M1},
 		{"reader beside permit", permit, reader, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), event(granted, bob, 1, 2, "a")}, model.M1},
 		{"slot twice", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), slot(event(granted, bob, 1, 2, "a"), 1)}, model.M1},
+		{"another number of permits", permit, permits, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 1), slot(event(granted, bob, 1, 2, "a"), 2)}, model.M1},
 		{"slot out of range", permit, permit, reader, []model.Event{slot(event(granted, ann, 1, 1, "a"), 2)}, model.M1},
 		{"granted again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(released, ann, 1, 1, "a"), event(granted, ann, 1, 2, "a")}, model.Once},
 		{"queued again", writer, writer, reader, []model.Event{event(granted, ann, 1, 1, "a"), event(queued, ann, 1, 0, "a")}, model.Once},

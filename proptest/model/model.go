@@ -135,6 +135,13 @@ func (m *Model) Acquire(s Session, request engine.Request) (Outcome, []Event) {
 			return Outcome{Code: WrongMode, Mode: have, Resource: name}, nil
 		}
 	}
+	for _, b := range m.requests {
+		if b.state != over && request.Kind == engine.Permit && b.request.Kind == engine.Permit && overlap(request, b.request) &&
+			b.request.Permits != request.Permits {
+			m.ended[attempt] = true
+			return Outcome{Code: OtherPermits, Permits: b.request.Permits, Resource: request.Resources[0]}, nil
+		}
+	}
 	if m.lastToken == fencing.MaxToken {
 		return Outcome{Code: Exhausted}, nil
 	}

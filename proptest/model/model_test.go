@@ -77,7 +77,9 @@ func TestModel(t *testing.T) {
 		return engine.Request{Nonce: nonce, Kind: engine.Permit, Permits: n, Resources: []fencing.Resource{"p"}}
 	}
 	require.Equal(t, 1, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(4, 2))).Slot)
-	require.Equal(t, 2, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(5, 3))).Slot)
+	require.Equal(t, 2, says(model.OtherPermits)(m.Acquire(ann, permit(8, 3))).Permits)
+	says(model.Ended)(m.Acquire(ann, permit(8, 2)))
+	require.Equal(t, 2, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(5, 2))).Slot)
 	says(model.Held)(m.Acquire(ann, permit(6, 2)))
 	says(model.Done, model.WasReleased)(m.Release(ann, 4))
 	require.Equal(t, 1, says(model.Granted, model.WasGranted)(m.Acquire(ann, permit(7, 2))).Slot)

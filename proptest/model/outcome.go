@@ -25,6 +25,8 @@ const (
 	Exhausted Code = "exhausted"
 	Migrating Code = "migrating"
 	NotReady  Code = "not ready"
+	// OtherPermits: the lock has another number of permits.
+	OtherPermits Code = "other permits"
 )
 
 // Outcome is the result of a command.
@@ -32,6 +34,7 @@ type Outcome struct {
 	Code        Code
 	Token       fencing.Token
 	Slot        int
+	Permits     int // of the lock
 	Mode, Next  engine.Mode
 	Resource    fencing.Resource
 	Generation  uint64

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/leased-project/leased/fencing"
@@ -50,14 +51,21 @@ func (c *Acquire) apply(m *Machine) Result {
 	if r := s.requests[q.Nonce]; r != nil {
 		return m.outcome(r)
 	}
-	if s.ended.has(uint64(q.Nonce)) {
+	switch {
+	case s.ended.has(uint64(q.Nonce)):
 		return Result{Code: Ended}
+	case uint64(q.Nonce) <= s.forgotten:
+		return Result{Code: LowNonce, Nonce: engine.Nonce(s.forgotten)}
 	}
 	if result, ok := m.checkModes(q); !ok {
 		if result.Code == WrongMode {
-			s.ended.add(uint64(q.Nonce))
+			s.end(q.Nonce)
 		}
 		return result
+	}
+	if have := m.permitsOf(q); have != q.Permits {
+		s.end(q.Nonce)
+		return Result{Code: OtherPermits, Permits: have, Resource: q.Resources[0]}
 	}
 	if m.lastToken == fencing.MaxToken {
 		return Result{Code: Exhausted}
@@ -66,7 +74,7 @@ func (c *Acquire) apply(m *Machine) Result {
 		permits: q.Permits, holder: q.Holder, metadata: q.Metadata}
 	granted := m.grantable(r)
 	if !granted && !q.Wait {
-		s.ended.add(uint64(q.Nonce)) // otherwise a late copy of this attempt could be granted
+		s.end(q.Nonce) // otherwise a late copy of this attempt could be granted
 		return Result{Code: Held}
 	}
 	s.requests[r.nonce] = r
@@ -93,7 +101,7 @@ func (c *Release) apply(m *Machine) Result {
 	}
 	r := s.requests[c.Nonce]
 	if r == nil {
-		s.ended.add(uint64(c.Nonce))
+		s.end(c.Nonce)
 		return Result{Code: Ended}
 	}
 	m.free(r, EventReleased)
@@ -179,6 +187,19 @@ func (m *Machine) checkModes(q *engine.Request) (Result, bool) {
 	return Result{}, true
 }
 
+// permitsOf returns the number of permits of the lock for which q requests one, or
+// q.Permits if nobody holds or waits for its permits. The number belongs to the lock:
+// with different numbers, a caller would exceed the concurrency that others rely on.
+func (m *Machine) permitsOf(q *engine.Request) int {
+	if q.Kind != engine.Permit {
+		return q.Permits
+	}
+	if l := m.locks[q.Resources[0]]; l != nil {
+		return cmp.Or(l.permits(), q.Permits)
+	}
+	return q.Permits
+}
+
 // outcome returns the result of a live request.
 func (m *Machine) outcome(r *request) Result {
 	if r.token == fencing.None {
@@ -241,7 +262,7 @@ func (m *Machine) free(r *request, how EventType) {
 			}
 		}
 	}
-	r.session.ended.add(uint64(r.nonce))
+	r.session.end(r.nonce)
 }
 
 // remove removes a request from all its locks and from its session.

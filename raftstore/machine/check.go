@@ -45,8 +45,11 @@ func (m *Machine) checkSession(s *session, tokens map[fencing.Token]bool, orders
 		return fmt.Errorf("incarnation %d is 0, above the last order %d or taken", s.incarnation, m.order)
 	}
 	orders[s.incarnation] = true
+	if len(s.ended) > MaxEnded {
+		return fmt.Errorf("%d ranges of ended attempts, at most %d are allowed", len(s.ended), MaxEnded)
+	}
 	for i, x := range s.ended {
-		if x.lo == 0 || x.lo > x.hi || i > 0 && s.ended[i-1].hi >= x.lo-1 {
+		if x.lo <= s.forgotten || x.lo > x.hi || i > 0 && s.ended[i-1].hi >= x.lo-1 {
 			return fmt.Errorf("ended attempts are not a set: %v", s.ended)
 		}
 	}
@@ -86,6 +89,11 @@ func (m *Machine) checkLock(l *lock) error {
 			return fmt.Errorf("slot %d is taken twice", h.slot)
 		}
 		slots[h.slot] = true
+	}
+	for _, r := range slices.Concat(l.holders, l.queue) {
+		if r.kind == engine.Permit && r.permits != l.permits() {
+			return fmt.Errorf("a request with %d permits beside one with %d", r.permits, l.permits())
+		}
 	}
 	for i, w := range l.queue {
 		switch {

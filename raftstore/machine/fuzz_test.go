@@ -222,6 +222,7 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("permit without a slot", func(m *Machine) { m.sessions[bob].requests[2].slot = 0 })
 	add("slot twice", func(m *Machine) { m.sessions[bob].requests[2].slot = 1 })
 	add("slot above the permits", func(m *Machine) { m.sessions[bob].requests[2].slot = 3 })
+	add("another number of permits", func(m *Machine) { m.sessions[bob].requests[3].permits = 3 })
 	add("slot of a writer", func(m *Machine) { holder(m).slot = 1 })
 	add("two writers", func(m *Machine) { m.lastToken++; m.sessions[ann].requests[2].token = m.lastToken })
 	add("a reader beside a writer", func(m *Machine) { m.lastToken++; m.sessions[bob].requests[1].token = m.lastToken })
@@ -231,6 +232,9 @@ func impossible(t require.TestingT) map[string][]byte {
 	add("ended attempts touch", func(m *Machine) { m.sessions[ann].ended = spans{{5, 8}, {9, 9}} })
 	add("ended attempts not in order", func(m *Machine) { m.sessions[ann].ended = spans{{50, 51}, {5, 8}} })
 	add("ended attempts after the last number", func(m *Machine) { m.sessions[ann].ended = spans{{50, ^uint64(0)}, {5, 8}} })
+	add("ended attempts that are forgotten", func(m *Machine) {
+		m.sessions[ann].ended, m.sessions[ann].forgotten = spans{{50, 51}}, 50
+	})
 	add("ended attempt 0", func(m *Machine) { m.sessions[ann].ended = spans{{0, 0}} })
 	add("incarnation above the last order", func(m *Machine) { m.sessions[ann].incarnation = m.order + 1 })
 	add("incarnation with the number of a request", func(m *Machine) { m.sessions[ann].incarnation = m.sessions[bob].requests[1].order })

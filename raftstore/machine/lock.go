@@ -16,7 +16,26 @@ type session struct {
 	incarnation uint64 // unique among all sessions
 	ttl         time.Duration
 	requests    map[engine.Nonce]*request
-	ended       spans
+	ended       spans  // at most MaxEnded
+	forgotten   uint64 // nonces up to this one have ended, unless they are live
+}
+
+// MaxEnded is the number of separate ranges of ended nonces that a session remembers.
+// Consecutive nonces need about one range for each live attempt. When a session would
+// exceed MaxEnded, its lowest range and everything below count as ended, so that an ended
+// attempt stays ended and both memory and time are bounded.
+const MaxEnded = 4096
+
+// end marks an attempt as ended.
+func (s *session) end(nonce engine.Nonce) {
+	if uint64(nonce) <= s.forgotten {
+		return
+	}
+	s.ended.add(uint64(nonce))
+	if len(s.ended) > MaxEnded {
+		s.forgotten = s.ended[0].hi
+		s.ended = s.ended[1:]
+	}
 }
 
 // request is a holder if it has a token, else a waiter.
@@ -40,6 +59,20 @@ type lock struct {
 	queue   []*request  // in ascending order
 	delay   uint64      // the number of the running lock delay, or 0
 	first   [1]*request // storage for the only holder that most locks have
+}
+
+// permits returns the number of permits that the lock has while permits are held or waited
+// for, else 0. All requests for its permits have the same number.
+func (l *lock) permits() int {
+	if len(l.holders) > 0 && l.holders[0].kind == engine.Permit { // all holders have the same kind
+		return l.holders[0].permits
+	}
+	for _, w := range l.queue {
+		if w.kind == engine.Permit {
+			return w.permits
+		}
+	}
+	return 0
 }
 
 func (l *lock) unused() bool { return len(l.holders) == 0 && len(l.queue) == 0 && l.delay == 0 }

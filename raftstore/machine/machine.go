@@ -15,7 +15,8 @@ import (
 // Invariants, checked by check:
 //  1. every holder has a unique token, at most lastToken;
 //  2. holders of one lock are of one kind, which is not exclusive if there are
-//     several; permits have different slots;
+//     several; permits have different slots, and all requests for permits of a lock
+//     name the same number of permits;
 //  3. waiters are in ascending order, and none of them could be granted;
 //  4. a lock has holders, waiters or a delay;
 //  5. an attempt that has ended is not live;

@@ -41,11 +41,18 @@ const (
 	Migrating
 	// NotReady: the log has not caught up with the Redis nodes.
 	NotReady
+	// OtherPermits: permits of the lock are held or waited for with another number of
+	// permits in total, in Permits. The attempt has ended.
+	OtherPermits
+	// LowNonce: the session has forgotten which nonces up to Nonce have ended, and accepts
+	// none of them. See MaxEnded.
+	LowNonce
 )
 
 var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", Held: "held", Ended: "ended",
 	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
-	Migrating: "migrating", NotReady: "not ready"}
+	Migrating: "migrating", NotReady: "not ready",
+	OtherPermits: "other permits", LowNonce: "low nonce"}
 
 // String returns the name of c.
 func (c Code) String() string {
@@ -55,6 +62,12 @@ func (c Code) String() string {
 	return fmt.Sprintf("code(%d)", uint8(c))
 }
 
+// LowNonceError returns the error of an attempt whose result is LowNonce.
+func LowNonceError(nonce, lowest engine.Nonce) error {
+	return fmt.Errorf("%w: nonce %d must be above %d, because a session remembers at most %d separate ranges of used nonces; count nonces upwards from 1, or open another session",
+		engine.ErrLimit, nonce, lowest, MaxEnded)
+}
+
 // Result is the answer to the proposer of a command. It is the same on every replica.
 type Result struct {
 	Code       Code
@@ -62,7 +75,9 @@ type Result struct {
 	Slot       int              // of Granted
 	Mode       engine.Mode      // of Granted, WrongMode and Migrating
 	Next       engine.Mode      // of Migrating
-	Resource   fencing.Resource // of WrongMode, Migrating and Busy: the lock
+	Resource   fencing.Resource // of WrongMode, Migrating, Busy and OtherPermits: the lock
+	Permits    int              // of OtherPermits
+	Nonce      engine.Nonce     // of LowNonce
 	Generation uint64           // of Lead
 	Version    uint64           // the new version, of commands that change the topology
 	Range      *Range           // of AssignRange

@@ -96,6 +96,9 @@ func showResult(r Result) string {
 	if r.Code == Busy {
 		text += " " + string(r.Resource)
 	}
+	if r.Code == OtherPermits {
+		text += fmt.Sprintf(" %d", r.Permits)
+	}
 	if r.Code == Migrating {
 		text += fmt.Sprintf(" %s to %s", r.Mode, r.Next)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // snapshotVersion is the first byte of every snapshot.
-const snapshotVersion = 4
+const snapshotVersion = 5
 
 // maxCount exceeds what any counter of a machine can reach, and is so far below the
 // largest number that counting from it cannot overflow.
@@ -93,6 +93,7 @@ func (c *codec) session(v **session) {
 	}
 	s := *v
 	c.fields(&s.id, &s.ttl, &s.incarnation)
+	c.fields(&s.forgotten)
 	list(c, (*[]span)(&s.ended), func(x *span) { c.fields(&x.lo, &x.hi) })
 	requests := requestsOf(s)
 	list(c, &requests, c.liveRequest)
