@@ -51,10 +51,10 @@ func (c *Acquire) apply(m *Machine) Result {
 	if r := s.requests[q.Nonce]; r != nil {
 		return m.outcome(r)
 	}
-	switch {
-	case s.ended.has(uint64(q.Nonce)):
+	if s.ended.has(uint64(q.Nonce)) {
 		return Result{Code: Ended}
-	case uint64(q.Nonce) <= s.forgotten:
+	}
+	if uint64(q.Nonce) <= s.forgotten {
 		return Result{Code: LowNonce, Nonce: engine.Nonce(s.forgotten)}
 	}
 	if result, ok := m.checkModes(q); !ok {
