@@ -99,6 +99,8 @@ var matrix = []place{
 			"api/..."}, helpers...)},
 
 	// Helpers for tests of this repository.
+	{folder: "internal/abuse", theirs: anything,
+		inTests: []string{"internal/testserver", "internal/server/auth", "lease/engine", "lease/remote/...", "api/..."}},
 	{folder: "internal/testserver"},
 	{folder: "internal/tidy"},
 }
