@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 )
 
 // headerOf returns the Authorization header of a gRPC call.
@@ -16,9 +17,9 @@ func headerOf(ctx context.Context) string {
 	return ""
 }
 
-// UnaryInterceptor authenticates a unary gRPC call.
+// UnaryInterceptor authenticates a unary gRPC call, and checks the rights of its user.
 func (u *Users) UnaryInterceptor(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if u == nil || public[info.FullMethod] {
+	if u == nil || methods[info.FullMethod].public {
 		return handler(ctx, request)
 	}
 	ctx, done, err := u.authenticate(ctx, headerOf(ctx))
@@ -26,7 +27,7 @@ func (u *Users) UnaryInterceptor(ctx context.Context, request any, info *grpc.Un
 		return nil, err
 	}
 	defer done()
-	if err := CheckMethod(ctx, info.FullMethod); err != nil {
+	if err := Check(ctx, info.FullMethod, request); err != nil {
 		return nil, err
 	}
 	response, err := handler(ctx, request)
@@ -37,21 +38,21 @@ func (u *Users) UnaryInterceptor(ctx context.Context, request any, info *grpc.Un
 // removed. The handler may be waiting for a message of the client at that moment;
 // it returns when gRPC has ended the stream.
 func (u *Users) StreamInterceptor(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if u == nil || public[info.FullMethod] {
+	if u == nil || methods[info.FullMethod].public {
 		return handler(server, stream)
 	}
 	ctx, done, err := u.authenticate(stream.Context(), headerOf(stream.Context()))
 	if err != nil {
 		return err
 	}
-	if err := CheckMethod(ctx, info.FullMethod); err != nil {
+	if err := Check(ctx, info.FullMethod, nil); err != nil {
 		done()
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() {
 		defer done()
-		ended <- handler(server, &userStream{ServerStream: stream, ctx: ctx})
+		ended <- handler(server, &userStream{ServerStream: stream, ctx: ctx, method: info.FullMethod})
 	}()
 	removed := accountOf(ctx).ctx
 	select {
@@ -65,22 +66,59 @@ func (u *Users) StreamInterceptor(server any, stream grpc.ServerStream, info *gr
 // userStream is a stream with the context of its user.
 type userStream struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx    context.Context
+	method string
+}
+
+// RecvMsg receives a message, and checks that the user may send it.
+func (s *userStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil {
+		return err
+	}
+	return Check(s.ctx, s.method, message)
 }
 
 // Context carries the user, and ends when the user is removed.
 func (s *userStream) Context() context.Context { return s.ctx }
 
+// CheckUnary checks the rights of a call whose user was authenticated before: of a
+// gRPC method that is called over HTTP.
+func CheckUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := Check(ctx, info.FullMethod, request); err != nil {
+		return nil, err
+	}
+	return handler(ctx, request)
+}
+
 // AuthenticateHTTP returns the request with the context of its user. The caller
 // must call done. A request that another member forwarded is authenticated too,
 // since anyone can set the header that marks it.
 func (u *Users) AuthenticateHTTP(r *http.Request) (authenticated *http.Request, done func(), err error) {
-	if public[r.Method+" "+r.URL.Path] {
-		return r, func() {}, nil
+	ctx := peer.NewContext(r.Context(), &peer.Peer{Addr: httpAddress(r.RemoteAddr)})
+	if publicPaths[r.Method+" "+r.URL.Path] {
+		return r.WithContext(ctx), func() {}, nil
 	}
-	ctx, done, err := u.authenticate(r.Context(), r.Header.Get("Authorization"))
+	ctx, done, err = u.authenticate(ctx, r.Header.Get("Authorization"))
 	if err != nil {
 		return nil, nil, err
 	}
 	return r.WithContext(ctx), done, nil
+}
+
+// httpAddress is the remote address of an HTTP request.
+type httpAddress string
+
+// Network returns tcp.
+func (httpAddress) Network() string { return "tcp" }
+
+// String returns host:port.
+func (a httpAddress) String() string { return string(a) }
+
+// RemoteAddress returns the address that a call came from, host:port, or "" if it is
+// not known.
+func RemoteAddress(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
 }

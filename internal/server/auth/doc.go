@@ -1,12 +1,14 @@
-// Package auth authenticates the callers of the service by a secret.
+// Package auth authenticates the callers of the service, by a secret or by a client
+// certificate, and checks their rights.
 //
-// It does not authorize: an authenticated user may make every call, except for
-// those that need the account of a member. Without [Users] everyone may make every
-// call.
+// It does not know who owns a lease: the services compare [UserName] with the owner.
+// Without [Users] everyone may make every call.
 //
 // Files, in reading order:
 //
+//   - rules.go: [Right], [Rule] and [Rules].
 //   - users.go: [User], [Users], and the user of a context.
-//   - methods.go: the calls that need no user, and those that need a member.
+//   - methods.go: what each method requires of its caller.
+//   - check.go: [Check], for a call, and [Allow], for a lock.
 //   - calls.go: authentication of gRPC and HTTP calls.
 package auth

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/subtle"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
+	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -14,9 +16,23 @@ import (
 
 // User is a caller that the service accepts.
 type User struct {
-	Name   string
-	Hash   secret.Hash // of the secret
-	Member bool        // the members of the cluster call each other as this user
+	Name string
+	// Hash is the hash of the secret. It is zero for a user with a certificate.
+	Hash secret.Hash
+	// Certificate is the subject common name of the client certificate that identifies
+	// the user, or empty. Such a user has no secret.
+	Certificate string
+	// Member marks the account with which the members of the cluster call each other.
+	// It may also make a call on behalf of another user, and has no other rights
+	// without rules.
+	Member bool
+	Rules  Rules
+}
+
+// equal reports whether two users are the same in all fields.
+func (u User) equal(other User) bool {
+	return u.Name == other.Name && u.Hash == other.Hash && u.Certificate == other.Certificate && u.Member == other.Member &&
+		slices.Equal(u.Rules, other.Rules)
 }
 
 // Users is the list of callers that the service accepts. A nil *Users accepts
@@ -41,22 +57,24 @@ func NewUsers(list []User) *Users {
 }
 
 // Replace installs a new list. It ends the streams, watches and waiting calls of
-// users that the new list does not contain or that it changes. Only one goroutine
-// may call Replace at a time.
+// users that the new list does not contain or that it changes, such as by removing a
+// rule. Only one goroutine may call Replace at a time.
 func (u *Users) Replace(list []User) {
 	old := *u.current.Load()
-	left := make(map[User]*account, len(old))
+	left := make(map[string]*account, len(old))
 	for _, a := range old {
-		left[a.User] = a
+		left[a.Name] = a
 	}
 	next := make([]*account, 0, len(list))
 	for _, user := range list {
-		a := left[user]
-		if a == nil {
+		a := left[user.Name]
+		if a == nil || !a.equal(user) {
+			user.Rules = slices.Clone(user.Rules)
 			a = &account{User: user}
 			a.ctx, a.remove = context.WithCancelCause(context.Background())
+		} else {
+			delete(left, user.Name)
 		}
-		delete(left, user)
 		next = append(next, a)
 	}
 	u.current.Store(&next)
@@ -81,6 +99,9 @@ func (u *Users) find(header string) (*account, error) {
 	hash := secret.HashOf(text)
 	var found *account
 	for _, a := range *u.current.Load() {
+		if a.Certificate != "" {
+			continue // without a secret
+		}
 		if subtle.ConstantTimeCompare(hash[:], a.Hash[:]) == 1 {
 			found = a
 		}
@@ -99,6 +120,15 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
+// UserName returns the name of the authenticated user, or "" if the service has no
+// users.
+func UserName(ctx context.Context) string {
+	if a := accountOf(ctx); a != nil {
+		return a.Name
+	}
+	return ""
+}
+
 // authenticate returns a context that carries the user and that ends when the
 // user is removed. The caller must call done.
 func (u *Users) authenticate(ctx context.Context, header string) (authenticated context.Context, done func(), err error) {
@@ -109,6 +139,7 @@ func (u *Users) authenticate(ctx context.Context, header string) (authenticated 
 	if err != nil {
 		return nil, nil, err
 	}
+	audit.Identify(ctx, a.Name)
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, accountKey{}, a))
 	stop := context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }, nil

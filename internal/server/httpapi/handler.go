@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"mime"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/routing"
@@ -33,6 +35,7 @@ type Config struct {
 	Router   *routing.Router
 	Peers    *peers.Client
 	Users    *auth.Users // nil accepts every call
+	Audit    *audit.Log
 }
 
 // Handler serves the API as JSON over HTTP. Every unary method of the gRPC services
@@ -85,8 +88,9 @@ func New(config Config) *Handler {
 func (h *Handler) handle(service *grpc.ServiceDesc, name string, f http.HandlerFunc) {
 	path := "/" + service.ServiceName + "/" + name
 	checked := func(w http.ResponseWriter, r *http.Request) {
-		if err := auth.CheckMethod(r.Context(), path); err != nil {
-			fail(w, http.StatusForbidden, err)
+		if err := auth.Check(r.Context(), path, nil); err != nil {
+			h.Audit.Refused(r.Context(), path, err)
+			h.answer(w, nil, err)
 			return
 		}
 		f(w, r)
@@ -116,8 +120,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, fmt.Errorf("%w: %w", engine.ErrInvalid, err))
 		return
 	}
+	r = r.WithContext(audit.WithCaller(r.Context(), &audit.Caller{Address: r.RemoteAddr}))
+	ctx, path := r.Context(), r.URL.Path
 	r, done, err := h.Users.AuthenticateHTTP(r)
 	if err != nil {
+		h.Audit.Refused(ctx, path, err)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="leased"`)
 		h.answer(w, nil, err)
 		return
@@ -134,7 +141,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
 		return
 	}
 	h.forwardable(w, r, func() error {
-		response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(body, into.(proto.Message)) }, nil)
+		response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(body, into.(proto.Message)) }, h.unary)
 		err = auth.CallError(r.Context(), err)
 		if m.name != "Join" && routing.IsNotLeader(err) {
 			return err
@@ -143,6 +150,15 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
 		h.answer(w, message, err)
 		return nil
 	})
+}
+
+// unary checks the rights of a call and records it, as the interceptors of gRPC do.
+func (h *Handler) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	response, err := auth.CheckUnary(ctx, request, info, func(ctx context.Context, request any) (any, error) {
+		return h.Audit.UnaryEvents(ctx, request, info, handler)
+	})
+	h.Audit.Refused(ctx, info.FullMethod, err)
+	return response, err
 }
 
 // readBody returns the body, and leaves a copy of it in the request. It requires the

@@ -25,6 +25,10 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = decode(body, request)
 	}
+	if err == nil {
+		err = auth.Check(r.Context(), pb.LeaseService_Watch_FullMethodName, request)
+		h.Audit.Refused(r.Context(), pb.LeaseService_Watch_FullMethodName, err)
+	}
 	if err != nil {
 		h.answer(w, nil, err)
 		return
@@ -105,6 +109,7 @@ func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 			return err
 		}}
 	err := h.Cluster.SaveSnapshot(&pb.SaveSnapshotRequest{}, file)
+	h.Audit.Stream(r.Context(), pb.ClusterService_SaveSnapshot_FullMethodName, err)
 	switch {
 	case err == nil:
 	case file.begun:
@@ -124,6 +129,7 @@ func (h *Handler) restoreSnapshot(w http.ResponseWriter, r *http.Request) {
 	h.forwardable(w, r, func() error {
 		file := &upload[pb.RestoreSnapshotResponse]{ctx: r.Context(), from: r.Body}
 		err := h.Cluster.RestoreSnapshot(file)
+		h.Audit.Stream(r.Context(), pb.ClusterService_RestoreSnapshot_FullMethodName, err)
 		if routing.IsNotLeader(err) && !file.begun { // the body can be read only once
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -115,7 +116,9 @@ func (st *stream) run(op *pb.Operation, w *redisWaiter) *pb.Answer {
 		defer st.removeWaiter(w)
 	}
 	a := &pb.Answer{Id: op.Id}
-	if err := st.call(op, w, a); err != nil {
+	err := st.call(op, w, a)
+	st.service.audit.Operation(st.ctx, op, a, err)
+	if err != nil {
 		a.Error = wire.FromError(st.service.router.NameLeader(err))
 	}
 	return a
@@ -136,6 +139,11 @@ func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer) error {
 		}
 		if err != nil {
 			return err
+		}
+		for _, name := range request.Resources {
+			if err := auth.Allow(st.ctx, auth.Acquire, string(name)); err != nil {
+				return err
+			}
 		}
 		if request.Wait {
 			request.Queued = func() { st.notify(id, request.Nonce, nil) }

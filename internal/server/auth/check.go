@@ -1,0 +1,88 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// Check returns an error that matches engine.ErrForbidden if the user of ctx may not
+// call a gRPC method with this request. request is nil before the request was read:
+// Check then checks what does not depend on it, and must be called again.
+func Check(ctx context.Context, method string, request any) error {
+	a := accountOf(ctx)
+	if a == nil {
+		return nil
+	}
+	n, known := methods[method]
+	switch {
+	case !known:
+		return fmt.Errorf("%w: %s has no entry in the table of rights", engine.ErrForbidden, method)
+	case n.member && !a.Member:
+		return fmt.Errorf("%w: %s requires a member account, and user %s is not one; use the secret of an account made with `leased user add --member`",
+			engine.ErrForbidden, method, a.Name)
+	case n.cluster:
+		if _, ok := a.Rules.Find(Cluster, ""); !ok {
+			return fmt.Errorf("%w: user %s lacks the right cluster, which %s requires; grant it with `leased user allow %[2]s cluster`",
+				engine.ErrForbidden, a.Name, method)
+		}
+	case n.request != nil && request != nil:
+		return n.request(a, request)
+	}
+	return nil
+}
+
+// Allow returns an error that matches engine.ErrForbidden if the user of ctx lacks a
+// right on a lock.
+func Allow(ctx context.Context, right Right, lock string) error {
+	if a := accountOf(ctx); a != nil {
+		return a.allowAll(right, lock)
+	}
+	return nil
+}
+
+// Owns reports whether the user of ctx is the owner of what belongs to user. Without
+// users, everyone owns everything.
+func Owns(ctx context.Context, user string) bool {
+	a := accountOf(ctx)
+	return a == nil || a.Name == user
+}
+
+// allowAll checks a right on locks. A request without a name needs the right on any
+// lock; the service rejects it with a better error.
+func (a *account) allowAll(right Right, locks ...string) error {
+	locks = slices.DeleteFunc(locks, func(name string) bool { return name == "" })
+	if len(locks) == 0 {
+		return a.allowSome(right, "")
+	}
+	for _, name := range locks {
+		if _, ok := a.Rules.Find(right, name); !ok {
+			return fmt.Errorf("%w: user %s lacks the right %s on lock %q; grant it with `leased user allow %[2]s '%[3]s:%[4]s'`",
+				engine.ErrForbidden, a.Name, right, name)
+		}
+	}
+	return nil
+}
+
+// allowPrefix checks a right on all locks with a prefix.
+func (a *account) allowPrefix(right Right, prefix string) error {
+	if _, ok := a.Rules.FindPrefix(right, prefix); !ok {
+		return a.lacksOnPrefix(right, prefix)
+	}
+	return nil
+}
+
+// allowSome checks a right on some of the locks with a prefix.
+func (a *account) allowSome(right Right, prefix string) error {
+	if _, ok := a.Rules.findOverlap(right, prefix); !ok {
+		return a.lacksOnPrefix(right, prefix)
+	}
+	return nil
+}
+
+func (a *account) lacksOnPrefix(right Right, prefix string) error {
+	return fmt.Errorf("%w: user %s lacks the right %s on the locks with the prefix %q; grant it with `leased user allow %[2]s '%[3]s:%[4]s*'`",
+		engine.ErrForbidden, a.Name, right, prefix)
+}
