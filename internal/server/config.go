@@ -1,14 +1,18 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
@@ -17,6 +21,10 @@ import (
 
 // ErrConfig reports that a Config breaks a rule, which the error names.
 var ErrConfig = errors.New("invalid server configuration")
+
+// DefaultSignatureTTL is how long gates accept a signed token. A token that somebody
+// has copied is of use no longer than that.
+const DefaultSignatureTTL = time.Hour
 
 // Config has the parts of a Server. A zero field has its default.
 type Config struct {
@@ -45,6 +53,12 @@ type Config struct {
 	// Secret returns the secret that this member authenticates with at other
 	// members, or "" for none. Default: none.
 	Secret func() string
+	// Audit records who did what. Default: the ordinary log, at the level debug.
+	Audit *audit.Log
+	// Signer returns the key that signs tokens, or nil for none. Gates accept a
+	// signature for SignatureTTL, DefaultSignatureTTL by default. Default: none.
+	Signer       func() *fencing.Signer
+	SignatureTTL time.Duration
 	// Version is the version of the program, for Status.
 	Version string
 	// Clock is engine.SystemClock by default, Logger is slog.Default.
@@ -72,11 +86,21 @@ func (c Config) filled() (Config, error) {
 	if c.Secret == nil {
 		c.Secret = func() string { return "" }
 	}
+	if c.Signer == nil {
+		c.Signer = func() *fencing.Signer { return nil }
+	}
+	c.SignatureTTL = cmp.Or(c.SignatureTTL, DefaultSignatureTTL)
 	if c.Clock == nil {
 		c.Clock = engine.SystemClock()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Audit == nil {
+		var err error
+		if c.Audit, err = audit.Open(audit.Config{Member: c.Node.ID(), Clock: c.Clock, Logger: c.Logger}); err != nil {
+			return c, err
+		}
 	}
 	return c, nil
 }

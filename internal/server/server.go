@@ -25,6 +25,7 @@ import (
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
 )
 
 const (
@@ -82,7 +83,8 @@ func New(config Config, listener net.Listener) (*Server, error) {
 		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.peers = &peers.Client{Router: s.router, TLS: config.PeerTLS, Secret: config.Secret}
-	s.leases = leases.New(s.router)
+	s.leases = leases.New(s.router, config.Audit)
+	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
 	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
 		Version: config.Version, Logger: config.Logger})
 	s.register(config)
@@ -92,9 +94,14 @@ func New(config Config, listener net.Listener) (*Server, error) {
 // register offers the services to gRPC and HTTP.
 func (s *Server) register(config Config) {
 	leaseAPI := leaseService{s.leases, watch.NewWatcher(s.router, config.Hub)}
+	config.Hub.OnExpired(func(e *machine.Event) {
+		if config.Node.Leads() {
+			config.Audit.Expired(e)
+		}
+	})
 	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
-		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Users.UnaryInterceptor),
-		grpc.ChainStreamInterceptor(s.streamErrors, config.Users.StreamInterceptor),
+		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, config.Audit.UnaryEvents),
+		grpc.ChainStreamInterceptor(s.streamErrors, config.Audit.StreamRefusals, config.Users.StreamInterceptor, config.Audit.StreamEvents),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 	pb.RegisterLeaseServiceServer(s.grpc, leaseAPI)
@@ -103,7 +110,7 @@ func (s *Server) register(config Config) {
 	pb.RegisterClusterServiceServer(s.grpc, s.admin)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
-		Router: s.router, Peers: s.peers, Users: config.Users})
+		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit})
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return s.ctx }}
 }
 

@@ -36,9 +36,9 @@ var (
 	// ErrModeMismatch: the lock does not have the mode that the caller expects. The
 	// error is a *ModeError.
 	ErrModeMismatch = errors.New("lock has another mode")
-	// ErrUnsupported: this mode does not support the request. The error names one
-	// that does.
-	ErrUnsupported = errors.New("not supported in this mode")
+	// ErrUnsupported: this mode or this service does not support the request. The error
+	// names what does.
+	ErrUnsupported = errors.New("not supported")
 	// ErrPermits: the lock's permits are held or waited for with another number of
 	// permits in total, which belongs to the lock. The error is a *PermitsError.
 	ErrPermits = errors.New("lock has another number of permits")

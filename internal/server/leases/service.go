@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -21,14 +22,18 @@ const cleanupTimeout = 5 * time.Second
 // are those of package engine; the caller encodes them.
 type Service struct {
 	pb.UnimplementedLeaseServiceServer
+	// Signing is set before the first call.
+	Signing Signing
+
 	router   *routing.Router
 	sessions *sessions
 	redis    redisLeases
+	audit    *audit.Log
 }
 
-// New returns a Service.
-func New(router *routing.Router) *Service {
-	return &Service{router: router, sessions: &sessions{router: router, byID: map[engine.SessionID]*session{}}, redis: redisLeases{router}}
+// New returns a Service that records the grants of session streams in an audit log.
+func New(router *routing.Router, log *audit.Log) *Service {
+	return &Service{router: router, sessions: &sessions{router: router, byID: map[engine.SessionID]*session{}}, redis: redisLeases{router}, audit: log}
 }
 
 // Sweep forgets sessions that were not used for long. Call it periodically.

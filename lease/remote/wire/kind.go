@@ -106,7 +106,7 @@ var kinds = []Kind{
 	{"released", engine.ErrReleased, codes.NotFound, http.StatusGone, ExitLost,
 		"the holder released the lease: acquire again for a new token"},
 	{"unsupported", engine.ErrUnsupported, codes.Unimplemented, http.StatusNotImplemented, ExitRefused,
-		"use a lock in correctness mode, or migrate this one with `leased policy set PREFIX --mode correctness`"},
+		"change what the message names: the mode of the lock (`leased policy set PREFIX --mode correctness`), or a setting of the service"},
 	{"invalid-resource", fencing.ErrInvalidResource, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,
 		"use a name that follows the rule in the message"},
 	{"invalid", engine.ErrInvalid, codes.InvalidArgument, http.StatusBadRequest, ExitUsage,

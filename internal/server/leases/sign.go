@@ -1,0 +1,75 @@
+package leases
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// Signing says how this member signs tokens.
+type Signing struct {
+	// Signer returns the current key, or nil if the member has none.
+	Signer func() *fencing.Signer
+	// TTL is the time for which gates accept a signature.
+	TTL   time.Duration
+	Clock engine.Clock
+}
+
+// Sign signs the token of a lease that the caller holds at this moment.
+func (s *Service) Sign(ctx context.Context, r *pb.SignRequest) (*pb.SignResponse, error) {
+	token := fencing.Token(r.Token)
+	if r.Resource == "" || !token.Valid() {
+		return nil, fmt.Errorf("%w: sign needs resource and token, as the acquire returned them", engine.ErrInvalid)
+	}
+	name, err := s.signedName(ctx, fencing.Resource(r.Resource), token)
+	if err != nil {
+		return nil, fmt.Errorf("sign the token of %q: %w", r.Resource, err)
+	}
+	signer := s.Signing.Signer()
+	if signer == nil { // the leader may have one, so this is not the first check
+		return nil, fmt.Errorf("sign the token of %q: %w: member %s has no signing key; make one with `leased keys new` and set signing-key-file on all members",
+			r.Resource, engine.ErrUnsupported, s.router.Node.ID())
+	}
+	expires := s.Signing.Clock.Now().Time().Add(s.Signing.TTL).Truncate(time.Second)
+	text, err := signer.Sign(name, token, expires)
+	if err != nil {
+		return nil, fmt.Errorf("sign the token of %q: %w: %w", r.Resource, engine.ErrInvalid, err)
+	}
+	return &pb.SignResponse{SignedToken: text, Resource: string(name), KeyId: signer.KeyID(),
+		Expires: expires.UTC().Format(time.RFC3339), Ttl: wire.DurationText(s.Signing.TTL)}, nil
+}
+
+// signedName checks that the caller holds a lock with a token, and returns the name
+// under which gates check that token.
+func (s *Service) signedName(ctx context.Context, name fencing.Resource, token fencing.Token) (fencing.Resource, error) {
+	if err := name.Validate(); err != nil {
+		return "", err
+	}
+	var owner string
+	if s.router.ModeOf(name) == engine.Efficiency {
+		held, err := s.redis.find(ctx, name, token)
+		if err != nil {
+			return "", err
+		}
+		owner = held.User
+	} else {
+		holder, err := s.holder(ctx, string(name), uint64(token))
+		if err != nil {
+			return "", err
+		}
+		owner = holder.User
+		if holder.Slot != 0 {
+			name = name.Slot(holder.Slot)
+		}
+	}
+	if user := auth.UserName(ctx); owner != user {
+		return "", fmt.Errorf("%w: the lease belongs to another user than %s; only its owner gets a signature", engine.ErrForbidden, user)
+	}
+	return name, nil
+}
