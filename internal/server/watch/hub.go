@@ -29,6 +29,7 @@ type Hub struct {
 	// The reasons of recent leases in correctness mode. When reasons is full, it
 	// replaces olderReasons. The Redis nodes remember those in efficiency mode.
 	reasons, olderReasons map[attempt]string
+	expired               func(*machine.Event) // may be nil
 }
 
 // attempt is the identity of an acquisition attempt.
@@ -58,11 +59,31 @@ type subscription struct {
 func (h *Hub) Applied(_ uint64, events []machine.Event) {
 	for i := range events {
 		e := &events[i]
+		if e.Type == machine.EventExpired {
+			h.notifyExpired(e)
+		}
 		switch e.Type {
 		case machine.EventReleased, machine.EventExpired, machine.EventBroken:
 			h.addReason(attempt{e.Session, e.Nonce}, e.Type.String())
 		}
 		h.publish(e.Resources...)
+	}
+}
+
+// OnExpired makes the Hub call f for every lease that expires in correctness mode. f
+// runs under the lock of the replica, and must return at once.
+func (h *Hub) OnExpired(f func(*machine.Event)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expired = f
+}
+
+func (h *Hub) notifyExpired(e *machine.Event) {
+	h.mu.Lock()
+	f := h.expired
+	h.mu.Unlock()
+	if f != nil {
+		f(e)
 	}
 }
 
