@@ -42,6 +42,7 @@ type waitingAcquire struct {
 var (
 	_ engine.Backend        = (*router)(nil)
 	_ engine.TopologySource = (*router)(nil)
+	_ engine.Signer         = (*router)(nil)
 )
 
 func newRouter(service *remote.Backend, c config) *router {
@@ -164,6 +165,15 @@ func (r *router) Inspect(ctx context.Context, resource fencing.Resource) (engine
 // Break ends the lease with this token.
 func (r *router) Break(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
 	return r.backendOf(resource).Break(ctx, resource, token)
+}
+
+// Sign returns the signed token of a lease that the caller holds. Only the service
+// signs, also for locks in efficiency mode: any of its members.
+func (r *router) Sign(ctx context.Context, resource fencing.Resource, token fencing.Token) (engine.SignedToken, error) {
+	if mode, _ := r.service.Topology().ModeOf(resource); mode == engine.Efficiency {
+		return r.service.Efficiency().Sign(ctx, resource, token)
+	}
+	return r.service.Sign(ctx, resource, token)
 }
 
 // backendOf returns the backend that knows the holders of a lock. A lock that is

@@ -28,5 +28,5 @@
 //
 // The files in call order: client.go, settings.go (options and policies of one
 // acquisition), acquisition.go, retry.go (the only retry loop), keepalive.go with
-// renewal.go and release.go (one session), reentry.go.
+// renewal.go and release.go (one session), reentry.go, signature.go.
 package lease

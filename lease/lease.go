@@ -33,6 +33,8 @@ type heldGrant struct {
 	since     engine.Instant // when it arrived
 	record    *holderRecord  // nil if not re-entrant
 
+	signatures signatures
+
 	// Guarded by the keepAlive's mu.
 	sent    engine.Instant // the deadline counts from here, unless covered
 	round   uint64         // the last keep-alive that did not cover it

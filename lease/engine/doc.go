@@ -12,5 +12,6 @@
 //   - [Mode], [Policy], [Policies]: the strength of a lock, and its timings.
 //   - [Topology], [Fleet]: what a service publishes; [Topology.Route] returns the mode
 //     that serves a request.
+//   - [Signer], [SignedToken]: a backend whose service signs tokens.
 //   - [Clock], [Instant]: the time.
 package engine

@@ -1,0 +1,91 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// signatures are the signed tokens of one grant.
+type signatures struct {
+	mu     sync.Mutex
+	byName map[fencing.Resource]signature
+}
+
+// signature is a signed token.
+type signature struct {
+	engine.SignedToken
+	sent  engine.Instant // before it was requested
+	askAt engine.Instant // when to ask for the next one
+}
+
+// retryShare is the share of a signature's TTL to wait after an unanswered request
+// for the next one, so that an outage of the service does not delay every write.
+const retryShare = 16
+
+// SignedToken returns the token with a signature of the service, for gates that
+// have a fencing.Verifier, under the name of GateResource. The text is bounded in
+// time: call SignedToken before each write instead of keeping its result. It asks
+// the service when less than half of the time is left, and returns the cached text
+// otherwise. The error is ErrUnsupported if the service has no signing key.
+func (l *Lease) SignedToken(ctx context.Context) (string, error) {
+	return l.SignedTokenFor(ctx, l.grant.named)
+}
+
+// SignedTokenFor is SignedToken for one of the names of a set.
+func (l *Lease) SignedTokenFor(ctx context.Context, resource fencing.Resource) (string, error) {
+	if err := l.Err(); err != nil {
+		return "", fmt.Errorf("sign the token of %q: %w", string(resource), err)
+	}
+	c, s := l.grant.keepAlive.client, &l.grant.signatures
+	now := c.clock.Now()
+	cached, ok := s.get(resource)
+	if ok && now.Until(cached.askAt) > 0 {
+		return cached.Text, nil
+	}
+	signer, can := c.backend.(engine.Signer)
+	if !can {
+		return "", fmt.Errorf("sign the token of %q: %w: only a service with a signing key signs tokens", string(resource), engine.ErrUnsupported)
+	}
+	fresh := signature{sent: now}
+	err := c.ask(ctx, func() (err error) {
+		fresh.SignedToken, err = signer.Sign(ctx, resource, l.Token())
+		return err
+	})
+	switch now := c.clock.Now(); {
+	case err == nil:
+		fresh.askAt = fresh.sent.Add(fresh.TTL / 2)
+		s.set(resource, fresh)
+		return fresh.Text, nil
+	case ok && unanswered(err) && now.Since(cached.sent) < cached.TTL:
+		cached.askAt = now.Add(cached.TTL / retryShare)
+		s.set(resource, cached)
+		return cached.Text, nil
+	}
+	return "", err
+}
+
+func (s *signatures) get(resource fencing.Resource) (signature, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.byName[resource]
+	return found, ok
+}
+
+func (s *signatures) set(resource fencing.Resource, made signature) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byName == nil {
+		s.byName = map[fencing.Resource]signature{}
+	}
+	s.byName[resource] = made
+}
+
+// unanswered reports whether err says nothing about the lease.
+func unanswered(err error) bool {
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUncertain)
+}
