@@ -31,6 +31,8 @@ type admission struct {
 	stage    atomic.Int32
 	refused  atomic.Int64 // number of rejected requests
 	counted  atomic.Bool  // a peer requested a vote: it counts this node as a voter
+
+	committed committedIndex // as leaders reported it
 }
 
 // Stages of an admission.
@@ -94,6 +96,7 @@ func (a *admission) run() {
 				a.refuse(rpc)
 				continue
 			}
+			a.committed.observe(rpc.Command)
 			select {
 			case a.requests <- rpc:
 			case <-a.node.stopped:

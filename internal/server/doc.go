@@ -20,5 +20,6 @@
 //   - watch: lists and watches of locks.
 //   - leases: acquire, renew and release.
 //   - admin: policies, the Redis fleet, members and snapshots.
+//   - probes: liveness and readiness.
 //   - httpapi: JSON over HTTP, in front of the same services as gRPC.
 package server

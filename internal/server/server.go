@@ -21,6 +21,7 @@ import (
 	"github.com/leased-project/leased/internal/server/leases"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/portmux"
+	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -110,12 +111,25 @@ func (s *Server) register(config Config) {
 	pb.RegisterClusterServiceServer(s.grpc, s.admin)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
-		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit})
+		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Probes: probes.NewHandler(s.Ready)})
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return s.ctx }}
 }
 
 // Address returns the API address for clients and other members.
 func (s *Server) Address() string { return s.router.Address }
+
+// Ready reports whether the service can be used through this member, as Health does.
+func (s *Server) Ready(ctx context.Context) (ready bool, reason string) {
+	health, err := s.admin.Health(ctx, &pb.HealthRequest{})
+	if err != nil {
+		return false, err.Error()
+	}
+	return health.Status == "serving", health.Reason
+}
+
+// Stopping makes Ready and Health report that this member shuts down. It still
+// serves.
+func (s *Server) Stopping() { s.admin.Stopping() }
 
 // Join makes this member, whose node is new, join the cluster of the members at
 // these API addresses. It retries until ctx ends while no member can be reached or

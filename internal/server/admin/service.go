@@ -2,6 +2,7 @@ package admin
 
 import (
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,7 +30,8 @@ type Service struct {
 	pb.UnimplementedRedisServiceServer
 	pb.UnimplementedClusterServiceServer
 	Config
-	votes voteCount
+	votes    voteCount
+	stopping atomic.Bool
 }
 
 // New returns a Service.

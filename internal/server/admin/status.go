@@ -2,9 +2,17 @@ package admin
 
 import (
 	"context"
+	"fmt"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 )
+
+// maxBacklog is the number of entries that a member which has caught up may be
+// behind. Under load it is a few entries behind at all times.
+const maxBacklog = 1000
+
+// Stopping makes Health report that this member shuts down.
+func (s *Service) Stopping() { s.stopping.Store(true) }
 
 // Status returns the state of this member.
 func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -63,11 +71,16 @@ func (s *Service) Serving(ctx context.Context) bool {
 // locks in correctness mode cannot. Both are "" if there is no problem.
 func (s *Service) problems() (reason, limited string) {
 	node := s.Router.Node
-	if err := node.Failure(); err != nil {
+	switch err := node.Failure(); {
+	case err != nil:
 		return err.Error(), ""
-	}
-	if node.Leads() {
+	case s.stopping.Load():
+		return "member " + node.ID() + " is shutting down", ""
+	case node.Leads():
 		return "", ""
+	}
+	if behind := behind(node.CatchingUp(), node.Backlog()); behind != "" {
+		return "member " + node.ID() + " " + behind, ""
 	}
 	leader, _ := node.Leader()
 	switch {
@@ -84,4 +97,17 @@ func (s *Service) problems() (reason, limited string) {
 		}
 	}
 	return limited, limited
+}
+
+// behind says that a follower has not caught up with the log, or returns "". Such a
+// member routes by old policies. In a rolling restart the next member must wait for it,
+// or no majority may have the whole log.
+func behind(joining bool, backlog uint64) string {
+	switch {
+	case joining:
+		return "is joining the cluster and has not caught up with its log"
+	case backlog > maxBacklog:
+		return fmt.Sprintf("is catching up with the log: %d entries are missing", backlog)
+	}
+	return ""
 }

@@ -83,7 +83,8 @@ var methods = map[string]need{
 
 // publicPaths are the HTTP paths that need no user. The paths of public methods are
 // added by init.
-var publicPaths = map[string]bool{http.MethodGet + " /healthz": true, http.MethodPost + " /v1/health": true}
+var publicPaths = map[string]bool{http.MethodGet + " /livez": true, http.MethodHead + " /livez": true,
+	http.MethodGet + " /readyz": true, http.MethodHead + " /readyz": true, http.MethodPost + " /v1/health": true}
 
 func init() {
 	for name, n := range methods {

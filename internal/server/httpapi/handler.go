@@ -18,6 +18,7 @@ import (
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/peers"
+	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -36,6 +37,7 @@ type Config struct {
 	Peers    *peers.Client
 	Users    *auth.Users // nil accepts every call
 	Audit    *audit.Log
+	Probes   http.Handler
 }
 
 // Handler serves the API as JSON over HTTP. Every unary method of the gRPC services
@@ -76,7 +78,8 @@ func New(config Config) *Handler {
 	h.handle(&pb.ClusterService_ServiceDesc, "SaveSnapshot", h.saveSnapshot)
 	h.handle(&pb.ClusterService_ServiceDesc, "InspectSnapshot", h.inspectSnapshot)
 	h.handle(&pb.ClusterService_ServiceDesc, "RestoreSnapshot", h.restoreSnapshot)
-	h.mux.HandleFunc("GET /healthz", h.healthz)
+	h.mux.Handle("GET "+probes.LivePath, h.Probes)
+	h.mux.Handle("GET "+probes.ReadyPath, h.Probes)
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("%w: there is no %s %s; calls are POST requests such as /v1/acquire, see docs/API.md",
 			engine.ErrInvalid, r.Method, r.URL.Path))
@@ -201,13 +204,4 @@ func fail(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(encode(wire.FromError(err)))
-}
-
-// healthz serves load balancers and process supervisors.
-func (h *Handler) healthz(w http.ResponseWriter, r *http.Request) {
-	response, err := h.Cluster.Health(r.Context(), &pb.HealthRequest{})
-	if err == nil && response.Status != "serving" {
-		err = fmt.Errorf("%w: %s", engine.ErrUnavailable, response.Reason)
-	}
-	h.answer(w, response, err)
 }

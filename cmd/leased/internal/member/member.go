@@ -13,6 +13,8 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
@@ -33,10 +35,14 @@ type Member struct {
 	creds    *credentials
 	peers    *peers
 	node     *raftstore.Node
-	known    atomic.Pointer[raftstore.Node] // node, once it is open
 	server   *server.Server
+	audit    *audit.Log
 	policies atomic.Pointer[[]lease.Policy]
 	reloaded chan struct{}
+
+	probes  *probes.Listener // nil if there is none
+	probing sync.WaitGroup
+	serving atomic.Pointer[server.Server] // server, once it is complete
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -46,10 +52,10 @@ type Member struct {
 // Start starts a member. It returns when the API answers; forming the cluster may
 // take longer. version is the version that the API reports.
 func Start(ctx context.Context, s *settings.Settings, version string, logger *slog.Logger) (*Member, error) {
-	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 2)}
+	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 3)}
 	m.policies.Store(&s.Policies)
 	var err error
-	if m.certs, err = newCertificates(s, m.hosts); err != nil {
+	if m.certs, err = newCertificates(s); err != nil {
 		return nil, err
 	}
 	if m.creds, err = newCredentials(s, logger); err != nil {
@@ -58,12 +64,25 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	if err := s.RedisNodes.Check(s.Redis); err != nil {
 		return nil, err
 	}
+	if m.audit, err = audit.Open(audit.Config{Path: s.AuditFile, Member: s.ID, Logger: logger}); err != nil {
+		return nil, fmt.Errorf("audit-file (%s): %w", s.AuditFile, err)
+	}
+	started := false
+	defer func() {
+		if !started {
+			m.stopProbes()
+			m.audit.Close()
+		}
+	}()
+	if err := m.startProbes(); err != nil {
+		return nil, err
+	}
 	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.creds.secret, logger: logger}
 	if err := claim(ctx, s, m.peers); err != nil {
 		return nil, err
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
-		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(),
+		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit,
 		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
@@ -76,7 +95,6 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 		return nil, err
 	}
 	config.Node = m.node
-	m.known.Store(m.node)
 	if config.Advertise == "" {
 		config.Advertise = listener.Addr().String()
 	}
@@ -85,11 +103,13 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 		return nil, errors.Join(err, m.node.Close())
 	}
 	m.run()
+	started = true
 	return m, nil
 }
 
 // run serves the API and forms the cluster.
 func (m *Member) run() {
+	m.serving.Store(m.server)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	m.work.Go(func() {
@@ -114,17 +134,6 @@ func (m *Member) Node() *raftstore.Node { return m.node }
 // Address returns the API address.
 func (m *Member) Address() string { return m.server.Address() }
 
-// hosts returns the hosts of all known members.
-func (m *Member) hosts() []string {
-	addresses := slices.Clone(m.settings.Join)
-	if node := m.known.Load(); node != nil {
-		for _, other := range node.Members() {
-			addresses = append(addresses, other.Address)
-		}
-	}
-	return hostsOf(addresses)
-}
-
 // Reload applies the policies of new settings, and reloads the certificate, the CA,
 // the users and the secret. Other changes need a restart. If one of them is invalid,
 // nothing changes.
@@ -136,6 +145,10 @@ func (m *Member) Reload(s *settings.Settings) error {
 	if err := m.certs.reload(); err != nil {
 		return err
 	}
+	for _, change := range userChanges(m.creds.listed, fresh.users) {
+		m.audit.Write(context.Background(), change)
+	}
+	m.node.RecheckPeers()
 	m.creds.replace(fresh)
 	m.creds.report(m.logger, len(fresh.users))
 	m.policies.Store(&s.Policies)
@@ -149,6 +162,7 @@ func (m *Member) Reload(s *settings.Settings) error {
 // Stop transfers leadership to another voter, if there is one, and stops the
 // member. It releases no leases.
 func (m *Member) Stop() error {
+	m.server.Stopping()
 	m.cancel()
 	if m.node.Leads() && m.voters() > 1 {
 		ctx, cancel := context.WithTimeout(context.Background(), transferTimeout)
@@ -161,8 +175,14 @@ func (m *Member) Stop() error {
 	}
 	err := m.server.Close()
 	m.work.Wait()
-	return errors.Join(err, m.node.Close())
+	err = errors.Join(err, m.node.Close())
+	m.stopProbes()
+	m.audit.Close()
+	return err
 }
+
+// ReopenAudit opens the file of the audit log again, after it was renamed.
+func (m *Member) ReopenAudit() { m.audit.Reopen() }
 
 func (m *Member) voters() int {
 	n := 0

@@ -46,6 +46,7 @@ var memberKeys = []key{
 	text("advertise", "", "API address that clients and members use (default: listen)", func(s *Settings) *string { return &s.Advertise }),
 	text("raft-listen", "127.0.0.1:7421", "listen address of Raft", func(s *Settings) *string { return &s.RaftListen }),
 	text("raft-advertise", "", "Raft address that the other members use (default: raft-listen)", func(s *Settings) *string { return &s.RaftAdvertise }),
+	text("probe-listen", "", "listen address that serves only /livez and /readyz, without TLS and users (default: none)", func(s *Settings) *string { return &s.ProbeListen }),
 	text("tls-cert", "", "PEM file with the certificate of this member, for the API and Raft", func(s *Settings) *string { return &s.TLSCert }),
 	text("tls-key", "", "PEM file with the key of the certificate", func(s *Settings) *string { return &s.TLSKey }),
 	text("tls-ca", "", "PEM file with the CA of the members' certificates", func(s *Settings) *string { return &s.TLSCA }),
@@ -83,6 +84,7 @@ var logKeys = []key{
 			}
 			return ""
 		}},
+	text("audit-file", "", "file for the audit log, as lines of JSON; - is the standard output (default: none)", func(s *Settings) *string { return &s.AuditFile }),
 }
 
 func text(name, fallback, usage string, field func(*Settings) *string) key {

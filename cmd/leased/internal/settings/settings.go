@@ -19,6 +19,7 @@ type Settings struct {
 	ID, Data                  string
 	Listen, Advertise         string
 	RaftListen, RaftAdvertise string
+	ProbeListen               string
 	TLSCert, TLSKey, TLSCA    string
 	TLSClients                bool
 	Users, SecretFile         string
@@ -27,6 +28,7 @@ type Settings struct {
 	Heartbeat                 time.Duration
 	LogLevel                  slog.Level
 	LogFormat                 string
+	AuditFile                 string
 	// LogStore is the kind of the Raft log store.
 	LogStore logstore.Kind
 	// Redis are the first nodes of the service; the log has the current ones.

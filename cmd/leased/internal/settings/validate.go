@@ -67,6 +67,11 @@ func (s *Settings) validateAddresses() error {
 				"give tls-cert, tls-key and tls-ca")
 		}
 	}
+	if s.ProbeListen != "" { // it may have any address: it shows only whether this member is ready
+		if _, rule := hostOf(s.ProbeListen); rule != "" {
+			return s.broken("probe-listen", rule)
+		}
+	}
 	for key, addresses := range map[string][]string{"join": s.Join, "redis": s.Redis} {
 		for _, address := range addresses {
 			if _, rule := hostOf(address); rule != "" {

@@ -1,0 +1,56 @@
+package raftstore
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/raftstore/transport"
+)
+
+// losesEntries is a Transport that can lose the entries on the way to one node. The rest
+// of the request arrives.
+type losesEntries struct {
+	transport.Transport
+	to *atomic.Value // the raft.ServerID of the node
+}
+
+func (l losesEntries) AppendEntries(id raft.ServerID, to raft.ServerAddress, request *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
+	if l.to.Load() != id || request.PrevLogEntry == 0 {
+		return l.Transport.AppendEntries(id, to, request, answer)
+	}
+	empty := *request
+	empty.Entries = nil
+	_ = l.Transport.AppendEntries(id, to, &empty, &raft.AppendEntriesResponse{})
+	return errors.New("the entries are lost")
+}
+
+// A follower that has not received committed entries knows how many it lacks, although
+// it has applied all that it has.
+func TestBacklogCountsEntriesThatWereNotReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var victim atomic.Value
+		c := startMemory(t, 3, func(config *Config) { config.Transport = losesEntries{config.Transport, &victim} })
+		leader := c.leader()
+		behind := c.nodes[0]
+		if behind == leader {
+			behind = c.nodes[1]
+		}
+		eventually(t, "no backlog", func() bool { return behind.Backlog() == 0 })
+		victim.Store(raft.ServerID(behind.ID()))
+		const entries = 20
+		for range entries {
+			openSession(t, c.backend(), time.Minute)
+		}
+		eventually(t, "the backlog is known", func() bool { return behind.Backlog() >= entries })
+		require.Equal(t, behind.raft.LastIndex(), behind.raft.AppliedIndex(), "it has applied all that it has")
+		require.Zero(t, leader.Backlog())
+		victim.Store(raft.ServerID(""))
+		eventually(t, "it has caught up", func() bool { return behind.Backlog() == 0 })
+	})
+}
