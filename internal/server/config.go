@@ -98,7 +98,7 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.Audit == nil {
 		var err error
-		if c.Audit, err = audit.Open(audit.Config{Member: c.Node.ID(), Clock: c.Clock, Logger: c.Logger}); err != nil {
+		if c.Audit, err = audit.Open(audit.Config{Member: c.Node.ID(), Logger: c.Logger}); err != nil {
 			return c, err
 		}
 	}

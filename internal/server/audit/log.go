@@ -27,8 +27,9 @@ type Config struct {
 	Path string
 	// Member is the id of this member.
 	Member string
-	// Clock is engine.SystemClock by default, Logger is slog.Default.
-	Clock  engine.Clock
+	// Clock gives the time of a line. Default: engine.MonotonicClock.
+	Clock engine.Clock
+	// Logger is slog.Default by default.
 	Logger *slog.Logger
 }
 
@@ -52,7 +53,7 @@ type Log struct {
 // Open opens the file of the log.
 func Open(config Config) (*Log, error) {
 	if config.Clock == nil {
-		config.Clock = engine.SystemClock()
+		config.Clock = engine.MonotonicClock() // only its wall-clock time is used
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()

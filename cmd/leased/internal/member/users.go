@@ -19,6 +19,7 @@ type credentials struct {
 	usersFile, secretFile string
 	users                 *auth.Users // nil without a users file
 	own                   atomic.Pointer[string]
+	listed                []auth.User // the content of the users file
 }
 
 // credentialFiles is the content of the files.
@@ -37,6 +38,7 @@ func newCredentials(s *settings.Settings, logger *slog.Logger) (*credentials, er
 		c.users = auth.NewUsers(read.users)
 	}
 	c.own.Store(&read.own)
+	c.listed = read.users
 	c.report(logger, len(read.users))
 	return c, nil
 }
@@ -84,6 +86,7 @@ func (c *credentials) read() (read credentialFiles, err error) {
 // replace puts the content of the files into effect.
 func (c *credentials) replace(read credentialFiles) {
 	c.own.Store(&read.own)
+	c.listed = read.users
 	if c.users != nil {
 		c.users.Replace(read.users)
 	}
