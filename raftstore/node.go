@@ -137,7 +137,8 @@ func openDisk(c Config) (*Storage, error) {
 
 func (n *Node) openTransport() (err error) {
 	if n.transport = n.config.Transport; n.transport == nil {
-		n.transport, err = transport.Listen(transport.Config{Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS, Logger: engineLogger(n.logger)})
+		n.transport, err = transport.Listen(transport.Config{ID: n.ID(), Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS,
+			Accept: n.acceptPeer, Clock: n.config.Clock, Logger: engineLogger(n.logger)})
 	}
 	return err
 }

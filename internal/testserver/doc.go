@@ -7,5 +7,5 @@
 //
 // In reading order: [Server], a running server; [Postgres], [MariaDB] and [Redis],
 // which start a server for one test; [Shared], which starts a server for all tests
-// of a package.
+// of a package; [Authority], which signs certificates.
 package testserver

@@ -58,7 +58,7 @@ var matrix = []place{
 	{folder: "raftstore/proposer", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
 	{folder: "raftstore/hub", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
 	{folder: "raftstore/logstore", theirs: anything},
-	{folder: "raftstore/transport", theirs: anything},
+	{folder: "raftstore/transport", ours: []string{"lease/engine"}, theirs: anything, inTests: []string{"internal/testserver"}},
 	{folder: "raftstore/replica", ours: []string{"fencing", "lease/engine", "raftstore/machine", "raftstore/proposer"}, theirs: anything},
 	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,
 		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},

@@ -13,11 +13,13 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // authority is the certificate authority of one run. Members that do not listen on the
@@ -53,10 +55,11 @@ func (a *authority) template(name string) *x509.Certificate {
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour)}
 }
 
-// issue writes a certificate for an address and returns the flags of a member that uses it.
+// issue writes the certificate of a member at an address and returns the flags that use it.
 func (a *authority) issue(name, ip string) ([]string, error) {
 	template := a.template(name)
 	template.IPAddresses = []net.IP{net.ParseIP(ip)}
+	template.URIs = []*url.URL{transport.MemberURI(name)}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	key, der, err := sign(template, a.cert, a.key)

@@ -2,13 +2,17 @@ package transport
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -18,24 +22,57 @@ const (
 	maxPool = 3
 )
 
-// ErrConfig reports an invalid configuration; the error names the rule.
-var ErrConfig = errors.New("invalid node configuration")
+var (
+	// ErrConfig reports an invalid configuration; the error names the rule.
+	ErrConfig = errors.New("invalid node configuration")
+	// ErrStarting is the answer of Config.Accept before the node knows its
+	// configuration. The peer tries again, so the refusal is not logged.
+	ErrStarting = errors.New("the node is starting")
+)
 
 // Config is the configuration of Listen.
 type Config struct {
+	// ID is the member that this node is. Its certificate must name it.
+	ID string
 	// Address is the TCP address to listen on.
 	Address string
 	// Advertise is the address that peers connect to. Default: Address.
 	Advertise string
-	// TLS must require and verify client certificates. Without TLS both addresses
-	// must be loopback addresses.
-	TLS    *tls.Config
+	// TLS returns the certificate of this node and the authority of its peers. It is
+	// called for every connection and every check of open connections, so the
+	// certificates can change. It must require and verify client certificates. Without
+	// TLS both addresses must be loopback addresses.
+	TLS func() *tls.Config
+	// Accept returns an error if a peer whose certificate names these members must not
+	// send requests. Default: every certificate that names a member is accepted.
+	Accept func(ids []string) error
+	// Clock decides whether a certificate has expired. Default: engine.SystemClock.
+	Clock  engine.Clock
 	Logger hclog.Logger
 }
 
+// TCP is the Transport that Listen returns. Each side of a TLS connection checks which
+// member the certificate of the other side names.
+type TCP struct {
+	*raft.NetworkTransport
+	stream *stream
+}
+
+var _ Transport = (*TCP)(nil)
+
 // Listen opens the TCP transport of a node. It returns ErrConfig for a port that
-// others than the peers could use, and for addresses that peers cannot reach.
-func Listen(c Config) (Transport, error) {
+// others than the peers could use, for addresses that peers cannot reach, and for a
+// certificate that does not name the node.
+func Listen(c Config) (*TCP, error) {
+	if c.Accept == nil {
+		c.Accept = func([]string) error { return nil }
+	}
+	if c.Clock == nil {
+		c.Clock = engine.SystemClock()
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
@@ -57,29 +94,17 @@ func Listen(c Config) (Transport, error) {
 	if c.Advertise != "" {
 		advertised = namedAddr(c.Advertise)
 	}
-	stream := &streamLayer{Listener: listener, advertised: advertised}
-	if c.TLS != nil {
-		stream.tls = c.TLS.Clone()
-		stream.Listener = tls.NewListener(listener, stream.tls)
-	}
-	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Logger: c.Logger, Stream: stream, MaxPool: maxPool, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
-	}), nil
+	s := newStream(c, listener, advertised)
+	return &TCP{stream: s, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Logger: c.Logger, Stream: s, MaxPool: maxPool, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
+	})}, nil
 }
 
 // validate refuses a port that others than the peers could use: a client of the
 // port can change the log, and some malformed input ends the process.
 func (c Config) validate() error {
-	if t := c.TLS; t != nil {
-		switch {
-		case t.ClientAuth != tls.RequireAndVerifyClientCert:
-			return fmt.Errorf("%w: tls must require and verify client certificates", ErrConfig)
-		case t.ClientCAs == nil || t.RootCAs == nil:
-			return fmt.Errorf("%w: tls needs the authority of the peers, for clients and for servers", ErrConfig)
-		case len(t.Certificates) == 0 && t.GetCertificate == nil:
-			return fmt.Errorf("%w: tls needs a certificate of this node", ErrConfig)
-		}
-		return nil
+	if c.TLS != nil {
+		return c.validateTLS(c.TLS())
 	}
 	for _, address := range []string{c.Address, c.Advertise} {
 		if address == "" {
@@ -97,22 +122,60 @@ func (c Config) validate() error {
 	return nil
 }
 
-// streamLayer is plain TCP, or TLS with certificates on both sides.
-type streamLayer struct {
-	net.Listener
-	advertised net.Addr
-	tls        *tls.Config
+func (c Config) validateTLS(t *tls.Config) error {
+	switch {
+	case t.ClientAuth != tls.RequireAndVerifyClientCert:
+		return fmt.Errorf("%w: tls must require and verify client certificates", ErrConfig)
+	case t.ClientCAs == nil || t.RootCAs == nil:
+		return fmt.Errorf("%w: tls needs the authority of the peers, for clients and for servers", ErrConfig)
+	case len(t.Certificates) == 0:
+		return fmt.Errorf("%w: tls needs a certificate of this node", ErrConfig)
+	}
+	return CheckOwn(t.Certificates[0], c.ID)
 }
 
-// Addr returns the address that peers connect to.
-func (s *streamLayer) Addr() net.Addr { return s.advertised }
-
-func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: timeout}
-	if s.tls == nil {
-		return dialer.Dial("tcp", string(address))
+// CheckOwn returns an ErrConfig if a node cannot use a certificate because it does not
+// name the node: its peers would refuse it.
+func CheckOwn(own tls.Certificate, id string) error {
+	leaf, err := x509.ParseCertificate(own.Certificate[0])
+	if err != nil {
+		return fmt.Errorf("%w: parse the certificate of this node: %w", ErrConfig, err)
 	}
-	return tls.DialWithDialer(dialer, "tcp", string(address), s.tls)
+	if !Names(leaf, id) {
+		return fmt.Errorf("%w: the certificate of this node (%s) names the members %q, not %q; "+
+			"its subject alternative names must contain the URI %s (`leased certs` makes such certificates)",
+			ErrConfig, leaf.Subject, MemberIDs(leaf), id, MemberURI(id))
+	}
+	return nil
+}
+
+// Recheck closes the connections that would no longer be accepted: after a change of
+// the certificates or the members. It also runs every recheckInterval.
+func (t *TCP) Recheck() { t.stream.recheck() }
+
+// AppendEntries sends entries to a member.
+func (t *TCP) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
+	return t.NetworkTransport.AppendEntries(id, memberAt(id, target), request, response)
+}
+
+// RequestVote asks a member for its vote.
+func (t *TCP) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest, response *raft.RequestVoteResponse) error {
+	return t.NetworkTransport.RequestVote(id, memberAt(id, target), request, response)
+}
+
+// RequestPreVote asks a member whether it would vote for this node.
+func (t *TCP) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest, response *raft.RequestPreVoteResponse) error {
+	return t.NetworkTransport.RequestPreVote(id, memberAt(id, target), request, response)
+}
+
+// InstallSnapshot sends a snapshot to a member.
+func (t *TCP) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, request *raft.InstallSnapshotRequest, response *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.NetworkTransport.InstallSnapshot(id, memberAt(id, target), request, response, data)
+}
+
+// TimeoutNow makes a member start an election.
+func (t *TCP) TimeoutNow(id raft.ServerID, target raft.ServerAddress, request *raft.TimeoutNowRequest, response *raft.TimeoutNowResponse) error {
+	return t.NetworkTransport.TimeoutNow(id, memberAt(id, target), request, response)
 }
 
 // namedAddr is a host name and port, not resolved: peers check the certificate

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // authority is the CA of a test.
@@ -62,13 +64,17 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return path
 }
 
-// issue writes a certificate for an address and returns its serial number.
-func (a *authority) issue(name, ip string) (serial int64) {
+// issue writes a certificate for an address that names members, and returns its serial
+// number.
+func (a *authority) issue(name, ip string, members ...string) (serial int64) {
 	a.t.Helper()
 	a.last++
 	template := &x509.Certificate{SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.ParseIP(ip)},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	for _, id := range members {
+		template.URIs = append(template.URIs, transport.MemberURI(id))
+	}
 	key, der := a.sign(template, a.cert, a.key)
 	a.write(name+".pem", "CERTIFICATE", der)
 	text, err := x509.MarshalPKCS8PrivateKey(key)

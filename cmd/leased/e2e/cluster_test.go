@@ -244,7 +244,7 @@ func TestClusterWithTLS(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
 	a := newAuthority(t)
-	a.issue("member", "127.0.0.1")
+	a.issue("member", "127.0.0.1", "a", "b", "c")
 	a.issue("client", "127.0.0.1")
 	for i := range c.commands {
 		c.commands[i] = append(append(c.commands[i], "--tls-clients"), a.flags("member")...)

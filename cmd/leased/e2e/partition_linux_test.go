@@ -52,7 +52,7 @@ func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := newPartition(t)
 	a := newAuthority(t)
-	a.issue("server", w.server)
+	a.issue("server", w.server, "one")
 	api := w.server + ":7420"
 	server := start(t, nil, in(w.here, append([]string{leased, "serve", "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api,
 		"--raft-listen=" + w.server + ":7421", "--bootstrap-expect=1"}, a.flags("server")...)...)...)

@@ -42,7 +42,7 @@ func TestPrintConfig(t *testing.T) {
 func TestReload(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	first := a.issue("server", "127.0.0.1")
+	first := a.issue("server", "127.0.0.1", "one")
 	file := filepath.Join(a.dir, "leased.yaml")
 	write := func(ttl string) {
 		require.NoError(t, os.WriteFile(file, []byte("policies:\n  - {prefix: job/, mode: correctness, ttl: "+ttl+"}\n"), 0o600))
@@ -59,7 +59,7 @@ func TestReload(t *testing.T) {
 	eventually(t, func() bool { return strings.Contains(policies(), "20s") }, "for the policy of the file")
 	require.Equal(t, first, serial(t, api))
 
-	second := a.issue("server", "127.0.0.1")
+	second := a.issue("server", "127.0.0.1", "one")
 	write("40s")
 	p.signal(syscall.SIGHUP)
 	p.says("reloaded")
@@ -82,7 +82,7 @@ func TestReloadCA(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
 	old, next := newAuthority(t), newAuthority(t)
-	old.issue("member", "127.0.0.1")
+	old.issue("member", "127.0.0.1", "a", "b", "c")
 	old.issue("client", "127.0.0.1")
 	next.issue("client", "127.0.0.1")
 	for i := range c.commands {
@@ -109,7 +109,7 @@ func TestReloadCA(t *testing.T) {
 	out, code := status(both)
 	require.Zero(t, code, out)
 
-	next.issue("member", "127.0.0.1")
+	next.issue("member", "127.0.0.1", "a", "b", "c")
 	for _, end := range []string{"member.pem", "member.key"} {
 		text, err := os.ReadFile(filepath.Join(next.dir, end))
 		require.NoError(t, err)

@@ -3,24 +3,23 @@ package member
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync/atomic"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
 // certificates is the TLS configuration of a member. The certificate and the CA can
-// be reloaded; existing connections stay. To change the CA, tls-ca of all members
-// contains both CAs for a while.
+// be reloaded; existing connections of the API stay, and those between members are
+// checked again. The certificate must name the member (transport.MemberURI). To change
+// the CA, tls-ca of all members contains both CAs for a while.
 type certificates struct {
+	id                        string // of the member
 	certFile, keyFile, caFile string
 	requireClient             bool
 	current                   atomic.Pointer[loadedCertificates]
-	// hosts returns the hosts of the members, for connections by IP address.
-	hosts func() []string
 }
 
 // loadedCertificates is the content of the files.
@@ -30,15 +29,16 @@ type loadedCertificates struct {
 }
 
 // newCertificates reads the files. It returns nil without tls-cert.
-func newCertificates(s *settings.Settings, hosts func() []string) (*certificates, error) {
+func newCertificates(s *settings.Settings) (*certificates, error) {
 	if s.TLSCert == "" {
 		return nil, nil //nolint:nilnil // nil means no TLS
 	}
-	c := &certificates{certFile: s.TLSCert, keyFile: s.TLSKey, caFile: s.TLSCA, requireClient: s.TLSClients, hosts: hosts}
+	c := &certificates{id: s.ID, certFile: s.TLSCert, keyFile: s.TLSKey, caFile: s.TLSCA, requireClient: s.TLSClients}
 	return c, c.reload()
 }
 
-// reload reads the files again. If that fails, the old content stays in effect.
+// reload reads the files again. If that fails, or the certificate does not name the
+// member, the old content stays in effect.
 func (c *certificates) reload() error {
 	if c == nil {
 		return nil
@@ -54,6 +54,9 @@ func (c *certificates) reload() error {
 	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("read tls-cert (%s) and tls-key (%s): %w", c.certFile, c.keyFile, err)
+	}
+	if err := transport.CheckOwn(loaded, c.id); err != nil {
+		return fmt.Errorf("tls-cert (%s): %w", c.certFile, err)
 	}
 	fresh.own = &loaded
 	c.current.Store(fresh)
@@ -98,50 +101,15 @@ func (c *certificates) toPeers() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.current.Load().ca, GetClientCertificate: c.ownAsClient}
 }
 
-// raft returns the TLS configuration between members: both sides present a
-// certificate. Raft keeps this configuration, so verify checks the server's
-// certificate against the CA at that time.
-func (c *certificates) raft() *tls.Config {
+// raft returns a function with the TLS configuration between members at the time of
+// the call: both sides present a certificate. It returns nil without TLS.
+func (c *certificates) raft() func() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	config := c.mutual()
-	config.GetConfigForClient = c.mutualNow
-	config.GetClientCertificate = c.ownAsClient
-	config.RootCAs = config.ClientCAs
-	config.InsecureSkipVerify, config.VerifyConnection = true, c.verify
-	return config
-}
-
-// verify checks the certificate of another member. For a connection to an IP address
-// crypto/tls does not provide the name: it must be the address of any member.
-func (c *certificates) verify(state tls.ConnectionState) error {
-	if len(state.PeerCertificates) == 0 {
-		return errors.New("the other member presented no certificate")
+	return func() *tls.Config {
+		now := c.current.Load()
+		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.own}, ClientAuth: tls.RequireAndVerifyClientCert,
+			ClientCAs: now.ca, RootCAs: now.ca}
 	}
-	leaf, options := state.PeerCertificates[0], x509.VerifyOptions{Roots: c.current.Load().ca, DNSName: state.ServerName,
-		Intermediates: x509.NewCertPool()}
-	for _, other := range state.PeerCertificates[1:] {
-		options.Intermediates.AddCert(other)
-	}
-	if _, err := leaf.Verify(options); err != nil || state.ServerName != "" {
-		return err
-	}
-	for _, host := range c.hosts() {
-		if leaf.VerifyHostname(host) == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("the certificate of %q is not valid for the address of a member", leaf.Subject.CommonName)
-}
-
-// hostsOf returns the hosts of addresses.
-func hostsOf(addresses []string) []string {
-	var hosts []string
-	for _, address := range addresses {
-		if host, _, err := net.SplitHostPort(address); err == nil {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,15 +19,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/raftstore/transport"
 )
 
-// selfSigned writes a self-signed certificate for loopback, and its key.
-func selfSigned(t *testing.T, dir, name string) (certFile, keyFile string) {
+// selfSigned writes a self-signed certificate for loopback that names a member, and its
+// key.
+func selfSigned(t *testing.T, dir, name, id string) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		URIs: []*url.URL{transport.MemberURI(id)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
@@ -66,8 +70,8 @@ func handshake(t *testing.T, server, client *tls.Config) (serverErr, clientErr e
 // the API.
 func TestReloadCA(t *testing.T) {
 	dir := t.TempDir()
-	cert, key := selfSigned(t, dir, "old")
-	nextCert, nextKey := selfSigned(t, dir, "next")
+	cert, key := selfSigned(t, dir, "old", "n1")
+	nextCert, nextKey := selfSigned(t, dir, "next", "n1")
 	ca := filepath.Join(dir, "ca.pem")
 	trust := func(files ...string) {
 		var text []byte
@@ -79,20 +83,24 @@ func TestReloadCA(t *testing.T) {
 		require.NoError(t, os.WriteFile(ca, text, 0o600))
 	}
 	trust(cert)
-	c, err := newCertificates(&settings.Settings{TLSCert: cert, TLSKey: key, TLSCA: ca, TLSClients: true},
-		func() []string { return []string{"127.0.0.1"} })
+	c, err := newCertificates(&settings.Settings{ID: "n1", TLSCert: cert, TLSKey: key, TLSCA: ca, TLSClients: true})
 	require.NoError(t, err)
 	api, members := c.api(), c.raft() // existing configurations follow the reload
+	calls := func() *tls.Config {
+		config := members()
+		config.ServerName = "127.0.0.1"
+		return config
+	}
 	nextPair, err := tls.LoadX509KeyPair(nextCert, nextKey)
 	require.NoError(t, err)
 	other := &tls.Config{Certificates: []tls.Certificate{nextPair}, InsecureSkipVerify: true} //nolint:gosec // only the other side is checked
 
 	connect := func() (errs []error) {
-		for _, server := range []*tls.Config{api, members} {
+		for _, server := range []*tls.Config{api, members()} {
 			serverErr, _ := handshake(t, server, other)
 			errs = append(errs, serverErr)
 		}
-		_, clientErr := handshake(t, other, members)
+		_, clientErr := handshake(t, other, calls())
 		return append(errs, clientErr)
 	}
 	for _, err := range connect() {
@@ -108,4 +116,26 @@ func TestReloadCA(t *testing.T) {
 	for _, err := range connect() {
 		require.Error(t, err, "a certificate of a removed CA was accepted")
 	}
+}
+
+// The certificate of a member names it. A reload with another one changes nothing.
+func TestCertificateNamesTheMember(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir, "own", "n1")
+	other, otherKey := selfSigned(t, dir, "other", "n2")
+	_, err := newCertificates(&settings.Settings{ID: "n1", TLSCert: other, TLSKey: otherKey, TLSCA: other})
+	require.ErrorIs(t, err, transport.ErrConfig)
+	require.ErrorContains(t, err, other)
+	require.ErrorContains(t, err, "leased://member/n1")
+
+	c, err := newCertificates(&settings.Settings{ID: "n1", TLSCert: cert, TLSKey: key, TLSCA: cert})
+	require.NoError(t, err)
+	before := c.current.Load()
+	for from, to := range map[string]string{other: cert, otherKey: key} {
+		text, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(to, text, 0o600))
+	}
+	require.ErrorIs(t, c.reload(), transport.ErrConfig)
+	require.Same(t, before, c.current.Load())
 }

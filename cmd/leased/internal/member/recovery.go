@@ -23,7 +23,7 @@ func Recover(s *settings.Settings, logger *slog.Logger) (fencing.Token, error) {
 	if err := claim(context.Background(), s, nil); err != nil {
 		return 0, err
 	}
-	certs, err := newCertificates(s, func() []string { return nil })
+	certs, err := newCertificates(s)
 	if err != nil {
 		return 0, err
 	}
