@@ -111,7 +111,7 @@ func TestHTTPNeedsSecret(t *testing.T) {
 			}
 		}
 	}
-	response, err := http.Get("http://" + s.Address() + "/healthz")
+	response, err := http.Get("http://" + s.Address() + "/readyz")
 	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)

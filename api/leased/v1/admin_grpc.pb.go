@@ -525,7 +525,7 @@ type ClusterServiceClient interface {
 	// Status returns the state of this member. It contacts no other member.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// Health reports whether the service can be used through this member. Over HTTP it
-	// is also GET /healthz, which returns 503 if it cannot.
+	// is also GET /readyz, which returns 503 if it cannot.
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
 	// AddLearner adds a node that receives the log without a vote. It returns the index
 	// that the node must apply before it may vote. Called by the joining node.
@@ -695,7 +695,7 @@ type ClusterServiceServer interface {
 	// Status returns the state of this member. It contacts no other member.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// Health reports whether the service can be used through this member. Over HTTP it
-	// is also GET /healthz, which returns 503 if it cannot.
+	// is also GET /readyz, which returns 503 if it cannot.
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
 	// AddLearner adds a node that receives the log without a vote. It returns the index
 	// that the node must apply before it may vote. Called by the joining node.

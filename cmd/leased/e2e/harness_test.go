@@ -208,7 +208,7 @@ func single(t *testing.T, args ...string) (*process, string) {
 func healthy(t *testing.T, apis ...string) {
 	t.Helper()
 	for _, api := range apis {
-		eventually(t, func() bool { return curl(t, "http://"+api+"/healthz", "") == nil }, "for the API at %s to be healthy", api)
+		eventually(t, func() bool { return curl(t, "http://"+api+"/readyz", "") == nil }, "for the API at %s to be healthy", api)
 	}
 }
 

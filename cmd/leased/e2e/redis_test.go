@@ -152,7 +152,7 @@ func TestServeWithoutRedis(t *testing.T) {
 	}
 	require.Contains(t, out, "not ready; waiting for: 0 of 3 Redis nodes vote, 2 are needed")
 	var health string
-	require.NoError(t, curl(t, "http://"+api+"/healthz", "", &health))
+	require.NoError(t, curl(t, "http://"+api+"/readyz", "", &health))
 	require.Contains(t, health, "locks in correctness mode only: ")
 
 	for _, n := range nodes {
