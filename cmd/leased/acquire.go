@@ -17,7 +17,7 @@ func newAcquire() *cobra.Command {
 		Long: "Acquire a lock, or several locks under one token. The lease expires after its TTL unless `leased renew`\n" +
 			"extends it; `leased release` ends it. Use `leased run` to run a command under a lease that is renewed\n" +
 			"automatically.",
-		Example: "  leased acquire account/7 --ttl 1m --wait 30s\n  leased acquire account/7 account/8", Args: atLeastOne("the name of a lock, or of several for a set")}
+		Example: "  leased acquire account/7 --ttl 1m --wait 30s\n  leased acquire account/7 account/8", Args: atLeast(1, "the name of a lock, or of several for a set")}
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&r.Ttl, "ttl", "", "TTL of the lease (default: from the lock's policy)")

@@ -24,10 +24,10 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne requires one argument or more; what describes them in the error.
-func atLeastOne(what string) cobra.PositionalArgs {
+// atLeast requires n arguments or more; what describes them in the error.
+func atLeast(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		if len(args) < n {
 			return argumentsError(c, what)
 		}
 		return nil

@@ -58,7 +58,7 @@ func newFleetSet() *cobra.Command {
 	c := &cobra.Command{Use: "set HOST:PORT...", Short: "Change the Redis nodes of efficiency mode", Long: fleetSetLong,
 		Example: "  leased redis fleet set redis1:6379 redis2:6379 redis3:6379\n" +
 			"  leased redis fleet set redis4:6379 redis5:6379 redis6:6379 --now",
-		Args: atLeastOne("the addresses of the Redis nodes, HOST:PORT")}
+		Args: atLeast(1, "the addresses of the Redis nodes, HOST:PORT")}
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&r.Fleet.Namespace, "namespace", "", "prefix of the keys in Redis (default: unchanged, or "+redlockadapter.DefaultNamespace+")")

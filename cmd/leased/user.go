@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 func newUser() *cobra.Command {
 	c := &cobra.Command{Use: "user", Short: "Manage the file with the users that may call the API (leased serve --users)", Args: cobra.NoArgs}
-	c.AddCommand(newUserAdd(), newUserList(), newUserRemove())
+	c.AddCommand(newUserAdd(), newUserAllow(), newUserDeny(), newUserCheck(), newUserList(), newUserRemove())
 	return c
 }
 
@@ -34,18 +38,43 @@ func addUsers(c *cobra.Command) *string {
 	return path
 }
 
+// rulesHelp describes rules, for the help.
+const rulesHelp = "A rule is RIGHT:PATTERN. The rights are acquire, read (inspect, list, watch), break, and policy; the pattern is the\n" +
+	"name of a lock, or a prefix followed by *. The rule cluster, without a pattern, grants members, Redis fleet and snapshots."
+
 func newUserAdd() *cobra.Command {
 	c := &cobra.Command{Use: "add NAME", Short: "Add a user and print its secret",
 		Long: "Add a user and print its secret. The file contains only a hash of it, so the secret cannot be printed\n" +
-			"again. Members read the file at start and on SIGHUP; all members of a cluster need the same users.",
-		Example: "  umask 077 # only you may read the secret\n  leased user add alice --users /etc/leased/users.yaml > alice.secret\n" +
+			"again. Members read the file at start and on SIGHUP; all members of a cluster need the same users.\n\n" +
+			"A user may do what its rules allow, and nothing else. " + rulesHelp,
+		Example: "  umask 077 # only you may read the secret\n" +
+			"  leased user add alice --allow 'acquire:jobs/*' --allow 'read:jobs/*' --users /etc/leased/users.yaml > alice.secret\n" +
+			"  leased user add ops --admin --users /etc/leased/users.yaml > ops.secret\n" +
+			"  leased user add billing --certificate billing.example.org --allow 'acquire:billing/*' --users /etc/leased/users.yaml\n" +
 			"  leased user add --member members --users /etc/leased/users.yaml > members.secret # for secret-file", Args: exactly(1, "the name of a user")}
 	path := addUsers(c)
-	member := c.Flags().Bool("member", false, "the members of the cluster call each other as this user")
+	allow := c.Flags().StringArray("allow", nil, "`RULE` that the user gets, such as acquire:jobs/*; repeat the flag for more")
+	admin := c.Flags().Bool("admin", false, "all rights on everything")
+	member := c.Flags().Bool("member", false, "the members of the cluster call each other as this user; it needs no rules")
+	certificate := c.Flags().String("certificate", "", "subject common `NAME` of the client certificate that identifies the user, instead of a secret (needs tls-clients)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		text, err := userfile.Add(*path, args[0], *member)
+		rules, err := parseRules(*allow)
+		if err != nil {
+			return err
+		}
+		if *admin {
+			rules = append(auth.AdminRules(), rules...)
+		}
+		text, err := userfile.Add(*path, auth.User{Name: args[0], Member: *member, Certificate: *certificate, Rules: rules})
 		if err != nil {
 			return usageError(err)
+		}
+		if len(rules) == 0 && !*member {
+			fmt.Fprintf(c.ErrOrStderr(), "%s has no rights; grant them with `leased user allow`\n", args[0])
+		}
+		if text == "" {
+			_, err = fmt.Fprintf(c.OutOrStdout(), "added %s, identified by the client certificate of %s; send SIGHUP to the members\n", args[0], *certificate)
+			return err
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "added %s; keep the secret below, it is not shown again. Send SIGHUP to the members.\n", args[0])
 		_, err = fmt.Fprintln(c.OutOrStdout(), text)
@@ -54,27 +83,124 @@ func newUserAdd() *cobra.Command {
 	return c
 }
 
+func parseRules(texts []string) (rules auth.Rules, err error) {
+	for _, text := range texts {
+		rule, err := auth.ParseRule(text)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+func newUserAllow() *cobra.Command {
+	c := &cobra.Command{Use: "allow NAME RULE...", Short: "Add rules to a user", Long: "Add rules to a user. " + rulesHelp,
+		Example: "  leased user allow alice 'acquire:jobs/*' 'read:*' --users /etc/leased/users.yaml", Args: atLeast(2, "the name of a user and a rule")}
+	return withRules(c, userfile.Allow)
+}
+
+func newUserDeny() *cobra.Command {
+	c := &cobra.Command{Use: "deny NAME RULE...", Short: "Remove rules from a user",
+		Long: "Remove rules from a user. From the next SIGHUP on, members end the user's calls in progress and refuse new ones\n" +
+			"that need a removed right. Leases stay until they expire; the user can release them.",
+		Example: "  leased user deny alice 'acquire:jobs/*' --users /etc/leased/users.yaml", Args: atLeast(2, "the name of a user and a rule")}
+	return withRules(c, userfile.Deny)
+}
+
+// withRules makes a command change the rules of a user.
+func withRules(c *cobra.Command, change func(path, name string, rules auth.Rules) error) *cobra.Command {
+	path := addUsers(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		rules, err := parseRules(args[1:])
+		if err != nil {
+			return err
+		}
+		if err := change(*path, args[0], rules); err != nil {
+			return usageError(err)
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "changed %s; send SIGHUP to the members\n", args[0])
+		return err
+	}
+	return c
+}
+
+func newUserCheck() *cobra.Command {
+	c := &cobra.Command{Use: "check NAME RIGHT [LOCK]", Short: "Tell whether a user has a right on a lock, and by which rule",
+		Long: "Tell whether a user of the file has a right on a lock, and by which rule. LOCK may be a prefix followed by *,\n" +
+			"for all locks with that prefix. Exit code 0: allowed; 119: denied.",
+		Example: "  leased user check alice acquire jobs/7 --users /etc/leased/users.yaml\n  leased user check alice policy 'jobs/*'\n  leased user check ops cluster",
+		Args: cobra.MatchAll(atLeast(2, "the name of a user, a right, and a lock unless the right is cluster"),
+			func(c *cobra.Command, args []string) error {
+				if len(args) > 3 {
+					return argumentsError(c, "one lock at most")
+				}
+				return nil
+			})}
+	path := addUsers(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		asked, err := auth.ParseRule(strings.Join(args[1:], ":"))
+		if err != nil {
+			return usageError(err)
+		}
+		users, err := userfile.Read(*path)
+		if err != nil {
+			return usageError(err)
+		}
+		i := slices.IndexFunc(users, func(u auth.User) bool { return u.Name == args[0] })
+		if i < 0 {
+			return usageError(fmt.Errorf("there is no user %q in %s; `leased user list` shows the users", args[0], *path))
+		}
+		rule, ok := users[i].Rules.Find(asked.Right, asked.Pattern)
+		if prefix, isPrefix := strings.CutSuffix(asked.Pattern, "*"); isPrefix {
+			rule, ok = users[i].Rules.FindPrefix(asked.Right, prefix)
+		}
+		if !ok {
+			return fmt.Errorf("%w: user %s has no rule that allows %s; grant it with `leased user allow %s '%s'`", engine.ErrForbidden, args[0], asked, args[0], asked)
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "allowed by %s\n", rule)
+		return err
+	}
+	return c
+}
+
+// listedUser is a user in the JSON output of list.
+type listedUser struct {
+	Name        string   `json:"name"`
+	Member      bool     `json:"member,omitempty"`
+	Certificate string   `json:"certificate,omitempty"`
+	Allow       []string `json:"allow"`
+}
+
 func newUserList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List the users in the file", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "List the users in the file and their rules", Args: cobra.NoArgs}
 	path, o := addUsers(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		users, err := userfile.Read(*path)
 		if err != nil {
 			return usageError(err)
 		}
-		names, members := []string{}, []string{}
+		list := []listedUser{}
 		for _, u := range users {
-			if names = append(names, u.Name); u.Member {
-				members = append(members, u.Name)
+			entry := listedUser{u.Name, u.Member, u.Certificate, []string{}}
+			for _, rule := range u.Rules {
+				entry.Allow = append(entry.Allow, rule.String())
 			}
+			list = append(list, entry)
 		}
 		if o.format == "json" {
-			return json.NewEncoder(c.OutOrStdout()).Encode(map[string]any{"users": names, "members": members})
+			return json.NewEncoder(c.OutOrStdout()).Encode(map[string]any{"users": list})
 		}
-		for _, u := range users {
+		for _, u := range list {
 			text := u.Name
 			if u.Member {
 				text += " (member)"
+			}
+			if u.Certificate != "" {
+				text += fmt.Sprintf(" (certificate %q)", u.Certificate)
+			}
+			if len(u.Allow) > 0 {
+				text += ": " + strings.Join(u.Allow, ", ")
 			}
 			fmt.Fprintln(c.OutOrStdout(), text)
 		}

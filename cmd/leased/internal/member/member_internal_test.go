@@ -16,7 +16,9 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -60,7 +62,7 @@ func TestReloadUsers(t *testing.T) {
 	dir := t.TempDir()
 	file, ownFile := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "own")
 	add := func(name string) string {
-		text, err := userfile.Add(file, name, name == "members")
+		text, err := userfile.Add(file, auth.User{Name: name, Member: name == "members", Rules: auth.AdminRules()})
 		require.NoError(t, err)
 		return text
 	}
@@ -96,8 +98,13 @@ func TestReloadUsers(t *testing.T) {
 	require.ErrorIs(t, m.Reload(s), settings.ErrInvalid)
 	require.NoError(t, call(bob))
 
+	require.NoError(t, os.WriteFile(file, good, 0o600))
+	require.NoError(t, userfile.Deny(file, "bob", auth.Rules{{Right: auth.Cluster}}))
+	require.NoError(t, m.Reload(s))
+	require.ErrorIs(t, call(bob), engine.ErrForbidden, "a reload removes rights")
+
 	next := filepath.Join(dir, "next.yaml") // the member changes its own secret
-	text, err := userfile.Add(next, "members", true)
+	text, err := userfile.Add(next, auth.User{Name: "members", Member: true})
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(next, file))
 	require.NoError(t, os.WriteFile(ownFile, []byte(text), 0o600))

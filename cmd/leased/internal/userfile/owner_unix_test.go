@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/server/auth"
 )
 
 // A change keeps the owner, the group, the group's read permission and a symbolic
@@ -18,7 +19,7 @@ import (
 func TestOwnerIsKept(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "link.yaml")
-	_, err := userfile.Add(path, "alice", false)
+	_, err := userfile.Add(path, auth.User{Name: "alice"})
 	require.NoError(t, err)
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
@@ -27,7 +28,7 @@ func TestOwnerIsKept(t *testing.T) {
 	require.NoError(t, os.Chown(path, uid, gid))
 	require.NoError(t, os.Chmod(path, 0o664))
 	require.NoError(t, os.Symlink("users.yaml", link))
-	_, err = userfile.Add(link, "bob", false)
+	_, err = userfile.Add(link, auth.User{Name: "bob"})
 	require.NoError(t, err)
 	require.NoError(t, userfile.Remove(link, "alice"))
 	info, err := os.Lstat(link)
@@ -45,6 +46,6 @@ func TestOwnerIsKept(t *testing.T) {
 
 	nowhere := filepath.Join(dir, "nowhere.yaml")
 	require.NoError(t, os.Symlink("gone.yaml", nowhere))
-	_, err = userfile.Add(nowhere, "carol", false)
+	_, err = userfile.Add(nowhere, auth.User{Name: "carol"})
 	require.ErrorContains(t, err, "a link to an existing file")
 }

@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -24,8 +26,9 @@ const hashPrefix = "sha256:"
 const secretPrefix = "leased_"
 
 const (
-	nameRule = "must have 1 to 64 characters (letters, digits, . _ @ -), start with a letter or digit, and not start with " + secretPrefix + ", the prefix of secrets"
-	hashRule = "must be " + hashPrefix + " and 64 hexadecimal digits, as written by `leased user add`; passwords and other hashes are not accepted"
+	nameRule        = "must have 1 to 64 characters (letters, digits, . _ @ -), start with a letter or digit, and not start with " + secretPrefix + ", the prefix of secrets"
+	certificateRule = "must be the subject common name of a client certificate, 1 to 64 printable characters, for a user without hash that is no member account"
+	hashRule        = "must be " + hashPrefix + " and 64 hexadecimal digits, as written by `leased user add`; passwords and other hashes are not accepted"
 )
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
@@ -34,6 +37,15 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) || strings.HasPrefix(name, secretPrefix) {
 		return &settings.Error{Key: "name", Value: shown(name), Rule: nameRule}
+	}
+	return nil
+}
+
+// CheckCertificate rejects an invalid subject common name, and a member account with a
+// certificate: members authenticate with a secret.
+func CheckCertificate(name string, member bool) error {
+	if member || len(name) > 64 || fencing.Resource(name).Validate() != nil {
+		return &settings.Error{Key: "certificate", Value: shown(name), Rule: certificateRule}
 	}
 	return nil
 }
@@ -59,7 +71,7 @@ func Read(path string) ([]auth.User, error) {
 		return nil, &settings.Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
 	}
 	var users []auth.User
-	names, hashes := map[string]bool{}, map[secret.Hash]string{}
+	names, hashes, certificates := map[string]bool{}, map[secret.Hash]string{}, map[string]string{}
 	for _, node := range list.Content {
 		user, err := readUser(path, node)
 		if err != nil {
@@ -68,7 +80,12 @@ func Read(path string) ([]auth.User, error) {
 		if names[user.Name] {
 			return nil, &settings.Error{Key: "name", Value: user.Name, Source: at(path, node), Rule: "is given twice in this file"}
 		}
-		if other, twice := hashes[user.Hash]; twice {
+		if other, twice := certificates[user.Certificate]; twice && user.Certificate != "" {
+			return nil, &settings.Error{Key: "certificate", Value: "of " + user.Name, Source: at(path, node),
+				Rule: "must differ from the certificate of " + other + ": a certificate identifies one user"}
+		}
+		certificates[user.Certificate] = user.Name
+		if other, twice := hashes[user.Hash]; twice && user.Certificate == "" {
 			return nil, &settings.Error{Key: "hash", Value: "of " + user.Name, Source: at(path, node),
 				Rule: "must differ from the hash of " + other + ": each user needs its own secret"}
 		}
@@ -101,50 +118,97 @@ func readDocument(path string) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
+// fields are the fields of a user in the file. allow is a list, the others are
+// single values.
+var fields = []string{"name", "hash", "certificate", "member", "allow"}
+
 // readUser reads and validates one user.
 func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	if entry.Kind != yaml.MappingNode {
 		return user, &settings.Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must be a map with name and hash for each user"}
 	}
-	values := map[string]string{}
+	values := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(entry.Content); i += 2 {
 		key, value := entry.Content[i].Value, entry.Content[i+1]
 		broken := func(rule string) error {
 			return &settings.Error{Key: key, Value: kindOf(value), Source: at(path, value), Rule: rule}
 		}
-		_, twice := values[key]
 		switch {
-		case key != "name" && key != "hash" && key != "member": // the value may be a password
-			return user, &settings.Error{Key: shown(key), Value: "not shown", Source: at(path, value), Rule: "is not a field of a user; the fields are name, hash and member"}
-		case value.Kind != yaml.ScalarNode:
-			return user, broken("must be a single value")
-		case twice:
+		case !slices.Contains(fields, key): // the value may be a password
+			return user, &settings.Error{Key: shown(key), Value: "not shown", Source: at(path, value),
+				Rule: "is not a field of a user; the fields are " + strings.Join(fields, ", ")}
+		case values[key] != nil:
 			return user, broken("is given twice")
+		case key == "allow" && value.Kind != yaml.SequenceNode:
+			return user, broken("must be a list of rules, such as [\"acquire:jobs/*\"]")
+		case key != "allow" && value.Kind != yaml.ScalarNode:
+			return user, broken("must be a single value")
 		}
-		values[key] = value.Value
+		values[key] = value
 	}
-	user.Name = values["name"]
+	text := func(key string) string {
+		if values[key] == nil {
+			return ""
+		}
+		return values[key].Value
+	}
+	user.Name, user.Certificate = text("name"), text("certificate")
 	if CheckName(user.Name) != nil {
 		return user, &settings.Error{Key: "name", Value: shown(user.Name), Source: at(path, entry), Rule: nameRule}
 	}
-	switch values["member"] {
+	switch text("member") {
 	case "true":
 		user.Member = true
 	case "", "false":
 	default:
 		return user, &settings.Error{Key: "member", Value: "of " + user.Name + ", not shown", Source: at(path, entry), Rule: "must be true or false"}
 	}
-	digits, ok := strings.CutPrefix(values["hash"], hashPrefix)
-	hash, err := hex.DecodeString(digits)
-	if !ok || err != nil || len(hash) != len(user.Hash) { // it may be a password: do not repeat it
-		value := "of " + user.Name + ", not shown"
-		if values["hash"] == "" {
-			value = "of " + user.Name + ", empty"
-		}
-		return user, &settings.Error{Key: "hash", Value: value, Source: at(path, entry), Rule: hashRule}
+	if user.Rules, err = readRules(path, values["allow"]); err != nil {
+		return user, err
 	}
-	user.Hash = secret.Hash(hash)
-	return user, nil
+	if values["certificate"] != nil {
+		if text("hash") != "" || CheckCertificate(user.Certificate, user.Member) != nil {
+			return user, &settings.Error{Key: "certificate", Value: "of " + user.Name, Source: at(path, entry), Rule: certificateRule}
+		}
+		return user, nil
+	}
+	user.Hash, err = readHash(user.Name, text("hash"), at(path, entry))
+	return user, err
+}
+
+// readHash parses the hash of a secret. It may be a password: errors do not repeat it.
+func readHash(name, text, source string) (hash secret.Hash, err error) {
+	digits, ok := strings.CutPrefix(text, hashPrefix)
+	raw, err := hex.DecodeString(digits)
+	if ok && err == nil && len(raw) == len(hash) {
+		return secret.Hash(raw), nil
+	}
+	value := "of " + name + ", not shown"
+	if text == "" {
+		value = "of " + name + ", empty"
+	}
+	return hash, &settings.Error{Key: "hash", Value: value, Source: source, Rule: hashRule}
+}
+
+// readRules parses the rules of a user.
+func readRules(path string, list *yaml.Node) (rules auth.Rules, err error) {
+	if list == nil {
+		return nil, nil
+	}
+	for _, node := range list.Content {
+		if node.Kind != yaml.ScalarNode {
+			return nil, &settings.Error{Key: "allow", Value: kindOf(node), Source: at(path, node), Rule: "must be a list of rules, such as [\"acquire:jobs/*\"]"}
+		}
+		rule, err := auth.ParseRule(node.Value)
+		switch {
+		case err != nil && strings.HasPrefix(node.Value, secretPrefix):
+			return nil, &settings.Error{Key: "allow", Value: shown(node.Value), Source: at(path, node), Rule: "must be a rule, such as acquire:jobs/*"}
+		case err != nil:
+			return nil, &settings.Error{Key: "allow", Value: shown(node.Value), Source: at(path, node), Rule: err.Error()}
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
 }
 
 func at(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }

@@ -10,15 +10,16 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 func TestAddAndRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	first, err := userfile.Add(path, "alice", false)
+	first, err := userfile.Add(path, auth.User{Name: "alice"})
 	require.NoError(t, err)
 	require.NoError(t, secret.Check(first))
-	second, err := userfile.Add(path, "bob@example.org", false)
+	second, err := userfile.Add(path, auth.User{Name: "bob@example.org"})
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
 	text, err := os.ReadFile(path)
@@ -34,11 +35,11 @@ func TestAddAndRemove(t *testing.T) {
 	require.Equal(t, "alice", users[0].Name)
 	require.Equal(t, secret.HashOf(first), users[0].Hash)
 
-	_, err = userfile.Add(path, "alice", false)
+	_, err = userfile.Add(path, auth.User{Name: "alice"})
 	require.ErrorIs(t, err, settings.ErrInvalid)
 	require.ErrorContains(t, err, "already exists")
 	for _, name := range []string{"", "a b", "-x", "a\nb", strings.Repeat("x", 65), "ä"} {
-		_, err = userfile.Add(path, name, false)
+		_, err = userfile.Add(path, auth.User{Name: name})
 		require.ErrorIs(t, err, settings.ErrInvalid, name)
 	}
 	require.NoError(t, userfile.Remove(path, "alice"))
@@ -49,11 +50,44 @@ func TestAddAndRemove(t *testing.T) {
 
 	// Two that change it at once do not undo each other's work.
 	require.NoError(t, os.WriteFile(path+".new", nil, 0o600))
-	_, err = userfile.Add(path, "carol", false)
+	_, err = userfile.Add(path, auth.User{Name: "carol"})
 	require.ErrorIs(t, err, userfile.ErrBusy)
 	after, err := userfile.Read(path)
 	require.NoError(t, err)
 	require.Equal(t, users, after)
+}
+
+// Rules, certificates and member accounts are read as they were written, and rules can
+// be added and removed.
+func TestRulesInFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users.yaml")
+	rules := auth.Rules{{Right: auth.Acquire, Pattern: "jobs/*"}, {Right: auth.Read, Pattern: `a "quoted": name`}, {Right: auth.Cluster}}
+	text, err := userfile.Add(path, auth.User{Name: "alice", Rules: rules})
+	require.NoError(t, err)
+	none, err := userfile.Add(path, auth.User{Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()})
+	require.NoError(t, err)
+	require.Empty(t, none, "a user with a certificate has no secret")
+	member, err := userfile.Add(path, auth.User{Name: "members", Member: true})
+	require.NoError(t, err)
+	users, err := userfile.Read(path)
+	require.NoError(t, err)
+	require.Equal(t, []auth.User{{Name: "alice", Hash: secret.HashOf(text), Rules: rules}, {Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()},
+		{Name: "members", Hash: secret.HashOf(member), Member: true}}, users)
+
+	_, err = userfile.Add(path, auth.User{Name: "carol", Certificate: "bob.example.org"})
+	require.ErrorContains(t, err, "already identifies user bob")
+	_, err = userfile.Add(path, auth.User{Name: "carol", Certificate: "n1", Member: true})
+	require.ErrorIs(t, err, settings.ErrInvalid, "members have a secret")
+
+	more := auth.Rules{{Right: auth.Break, Pattern: "*"}, {Right: auth.Cluster}}
+	require.NoError(t, userfile.Allow(path, "alice", more))
+	require.NoError(t, userfile.Deny(path, "alice", rules[:1]))
+	require.ErrorContains(t, userfile.Deny(path, "alice", rules[:1]), "is not a rule of alice")
+	require.ErrorContains(t, userfile.Allow(path, "dave", more), "does not exist")
+	users, err = userfile.Read(path)
+	require.NoError(t, err)
+	require.Equal(t, auth.Rules{rules[1], rules[2], more[0]}, users[0].Rules)
+	require.Equal(t, secret.HashOf(text), users[0].Hash, "the secret stays")
 }
 
 // Errors do not repeat a secret that was given in the wrong place: as the path, as
@@ -73,10 +107,10 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
 	_, err := userfile.Read(text)
 	require.ErrorIs(t, err, secret.ErrPath)
-	_, err = userfile.Add(text, "alice", false)
+	_, err = userfile.Add(text, auth.User{Name: "alice"})
 	require.ErrorIs(t, err, secret.ErrPath)
 	for _, name := range []string{text, text[:50], "leased_x", " " + text} {
-		_, err = userfile.Add(path, name, false)
+		_, err = userfile.Add(path, auth.User{Name: name})
 		require.ErrorIs(t, err, settings.ErrInvalid)
 		require.NotContains(t, err.Error(), name)
 		err = userfile.Remove(path, name)
@@ -89,7 +123,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 // silently.
 func TestSecondDocumentAndEmptyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.yaml")
-	_, err := userfile.Add(path, "alice", true)
+	_, err := userfile.Add(path, auth.User{Name: "alice", Member: true})
 	require.NoError(t, err)
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -98,7 +132,7 @@ func TestSecondDocumentAndEmptyFile(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(both), 0o600))
 		_, err = userfile.Read(path)
 		require.ErrorIs(t, err, settings.ErrInvalid, more)
-		_, err = userfile.Add(path, "bob", false)
+		_, err = userfile.Add(path, auth.User{Name: "bob"})
 		require.ErrorIs(t, err, settings.ErrInvalid)
 		after, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -112,7 +146,7 @@ func TestSecondDocumentAndEmptyFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_, err = userfile.Read(path)
 	require.ErrorIs(t, err, userfile.ErrEmpty)
-	_, err = userfile.Add(path, "alice", true)
+	_, err = userfile.Add(path, auth.User{Name: "alice", Member: true})
 	require.NoError(t, err, "an empty new file may exist")
 	users, err := userfile.Read(path)
 	require.NoError(t, err)
@@ -140,6 +174,14 @@ func TestInvalidFiles(t *testing.T) {
 		"- {name: \"a b\", hash: \"" + hash + "\"}\n":                                "name (a b, from ",
 		"- {name: a, hash: \"" + hash + "\"}\n- {name: a, hash: \"" + hash + "\"}\n": ":2) is given twice",
 		"- {name: a, hash: \"" + hash + "\"}\n- {name: b, hash: \"" + hash + "\"}\n": "must differ from the hash of a",
+		"- {name: a, certificate: x, hash: \"" + hash + "\"}\n":                      "for a user without hash",
+		"- {name: a, certificate: x, member: true}\n":                                "that is no member account",
+		"- {name: a, certificate: x}\n- {name: b, certificate: x}":                   "must differ from the certificate of a",
+		"- {name: a, certificate: \"\"}\n":                                           "1 to 64 printable characters",
+		"- {name: a, hash: \"" + hash + "\", allow: \"read:*\"}":                     "must be a list of rules",
+		"- {name: a, hash: \"" + hash + "\", allow: [[]]}":                           "must be a list of rules",
+		"- {name: a, hash: \"" + hash + "\", allow: [\"write:*\"]}":                  "there is no right \"write\"",
+		"- {name: a, hash: \"" + hash + "\", allow: [\"leased_hunter2\"]}":           "not shown",
 		"- {name: a, hash: [x]}\n":                                                   "hash (a list, from ",
 		"- {name: a\n":                                                               "users.yaml",
 	} {
@@ -149,7 +191,7 @@ func TestInvalidFiles(t *testing.T) {
 		require.ErrorIs(t, err, settings.ErrInvalid, file)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "hunter2")
-		_, err = userfile.Add(path, "carol", false)
+		_, err = userfile.Add(path, auth.User{Name: "carol"})
 		require.ErrorIs(t, err, settings.ErrInvalid, "Add must not change an invalid file")
 		require.NoFileExists(t, path+".new")
 	}

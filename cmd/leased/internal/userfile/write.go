@@ -15,21 +15,37 @@ import (
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
+// unknownUser is the rule for the name of a user that must exist.
+const unknownUser = "does not exist; `leased user list` shows the users"
+
 const header = "# Users of the API. Change this file with `leased user`, then send SIGHUP to the members.\n" +
 	"# It contains hashes of the secrets, not the secrets.\n"
 
-// Add adds a user and returns its secret. It creates the file if it does not exist.
-// member marks the user with which the members call each other.
-func Add(path, name string, member bool) (text string, err error) {
-	if err := CheckName(name); err != nil {
+// Add adds a user and returns its new secret, or "" for a user with a certificate. It
+// creates the file if it does not exist.
+func Add(path string, user auth.User) (text string, err error) {
+	if err := CheckName(user.Name); err != nil {
 		return "", err
 	}
-	text = secret.New()
+	if user.Certificate != "" {
+		err = CheckCertificate(user.Certificate, user.Member)
+	} else {
+		text = secret.New()
+		user.Hash = secret.HashOf(text)
+	}
+	if err != nil {
+		return "", err
+	}
 	err = change(path, func(users []auth.User) ([]auth.User, error) {
-		if slices.ContainsFunc(users, func(u auth.User) bool { return u.Name == name }) {
-			return nil, &settings.Error{Key: "name", Value: name, Source: path, Rule: "already exists; remove the user first, or choose another name"}
+		for _, other := range users {
+			switch {
+			case other.Name == user.Name:
+				return nil, &settings.Error{Key: "name", Value: user.Name, Source: path, Rule: "already exists; remove the user first, or choose another name"}
+			case other.Certificate == user.Certificate && user.Certificate != "":
+				return nil, &settings.Error{Key: "certificate", Value: user.Certificate, Source: path, Rule: "already identifies user " + other.Name}
+			}
 		}
-		return append(users, auth.User{Name: name, Hash: secret.HashOf(text), Member: member}), nil
+		return append(users, user), nil
 	})
 	if err != nil {
 		return "", err
@@ -37,12 +53,51 @@ func Add(path, name string, member bool) (text string, err error) {
 	return text, nil
 }
 
+// Allow adds rules to a user. It ignores rules that the user has.
+func Allow(path, name string, rules auth.Rules) error {
+	return changeUser(path, name, func(user *auth.User) error {
+		for _, rule := range rules {
+			if !slices.Contains(user.Rules, rule) {
+				user.Rules = append(user.Rules, rule)
+			}
+		}
+		return nil
+	})
+}
+
+// Deny removes rules from a user. Each must be a rule of the user: to remove a part of
+// what a rule grants, replace the rule.
+func Deny(path, name string, rules auth.Rules) error {
+	return changeUser(path, name, func(user *auth.User) error {
+		for _, rule := range rules {
+			i := slices.Index(user.Rules, rule)
+			if i < 0 {
+				return &settings.Error{Key: "rule", Value: rule.String(), Source: path,
+					Rule: "is not a rule of " + name + "; `leased user list` shows its rules, and a rule can only be removed as a whole"}
+			}
+			user.Rules = slices.Delete(user.Rules, i, i+1)
+		}
+		return nil
+	})
+}
+
+// changeUser changes one user.
+func changeUser(path, name string, edit func(*auth.User) error) error {
+	return change(path, func(users []auth.User) ([]auth.User, error) {
+		i := slices.IndexFunc(users, func(u auth.User) bool { return u.Name == name })
+		if i < 0 {
+			return nil, &settings.Error{Key: "name", Value: shown(name), Source: path, Rule: unknownUser}
+		}
+		return users, edit(&users[i])
+	})
+}
+
 // Remove removes a user.
 func Remove(path, name string) error {
 	return change(path, func(users []auth.User) ([]auth.User, error) {
 		left := slices.DeleteFunc(slices.Clone(users), func(u auth.User) bool { return u.Name == name })
 		if len(left) == len(users) {
-			return nil, &settings.Error{Key: "name", Value: shown(name), Source: path, Rule: "does not exist; `leased user list` shows the users"}
+			return nil, &settings.Error{Key: "name", Value: shown(name), Source: path, Rule: unknownUser}
 		}
 		return left, nil
 	})
@@ -113,9 +168,20 @@ func format(users []auth.User) string {
 		b.WriteString("[]\n") // an empty file would be rejected
 	}
 	for _, u := range users {
-		fmt.Fprintf(&b, "- name: %q\n  hash: %s%s\n", u.Name, hashPrefix, hex.EncodeToString(u.Hash[:]))
+		fmt.Fprintf(&b, "- name: %q\n", u.Name)
+		if u.Certificate != "" {
+			fmt.Fprintf(&b, "  certificate: %q\n", u.Certificate)
+		} else {
+			fmt.Fprintf(&b, "  hash: %s%s\n", hashPrefix, hex.EncodeToString(u.Hash[:]))
+		}
 		if u.Member {
 			b.WriteString("  member: true\n")
+		}
+		if len(u.Rules) > 0 {
+			b.WriteString("  allow:\n")
+		}
+		for _, rule := range u.Rules {
+			fmt.Fprintf(&b, "    - %q\n", rule)
 		}
 	}
 	return b.String()
