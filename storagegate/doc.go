@@ -12,13 +12,15 @@
 //  1. a token equal to or above the mark is admitted and becomes the mark;
 //  2. Enter raises the mark before the holder's first read;
 //  3. once a resource is fenced, a write without a token is refused;
-//  4. marks are never deleted and never lowered;
+//  4. marks are never deleted, and never lowered except by an operator ([Resetter]);
 //  5. a refused write returns *fencing.StaleError, and nothing was written;
-//  6. a bound on the jump keeps one absurd token from locking everyone out;
+//  6. a bound on the jump keeps one absurd token from locking everyone out, and
+//     applies by default;
 //  7. the holder itself must make its retries idempotent.
 //
-// Types, in reading order: [Gate], the contract; [Monitor], which counts and
-// reports the decisions of a gate; [Decision] and [Outcome], what it reports.
+// Types, in reading order: [Gate], the contract; [Resetter], the way back after
+// an absurd token; [Monitor], which counts and reports the decisions of a gate;
+// [Decision] and [Outcome], what it reports.
 // Each storage has a sub-package that implements Gate. Package gatetest is the
 // test suite that all of them pass.
 package storagegate

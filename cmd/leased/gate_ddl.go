@@ -17,10 +17,13 @@ func newGateDDL() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ddl --dialect postgres|mysql|sqlite", Short: "Print the SQL of a gate",
 		Long: "Print the SQL that creates the table of marks and its functions, for psql, mariadb or sqlite3. With\n" +
-			"--guard-table, print triggers for one of your tables instead: they reject rows with a stale token even\n" +
-			"if the code that writes them does not check it.",
+			"--guard-table, print triggers for one of your tables instead: they reject rows without a token or with a\n" +
+			"stale one even if the code that writes them does not check it, from the moment they exist.\n\n" +
+			"A fence rejects a token that is more than 2^40 above the mark. --max-jump prints SQL that changes that\n" +
+			"bound for the whole database; running the other SQL again does not change it back.",
 		Example: "  leased gate ddl --dialect postgres | psql mydb\n" +
-			"  leased gate ddl --dialect postgres --guard-table orders --guard-column id --guard-prefix orders/",
+			"  leased gate ddl --dialect postgres --guard-table orders --guard-column id --guard-prefix orders/\n" +
+			"  leased gate ddl --dialect postgres --max-jump 17592186044416 | psql mydb",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if dialect == "" {
@@ -30,8 +33,7 @@ func newGateDDL() *cobra.Command {
 			if err != nil {
 				return usageError(fmt.Errorf("--dialect: %w", err))
 			}
-			table.MaxJump = fencing.Token(maxJump)
-			text, err := gateSQL(parsed, table)
+			text, err := gateSQL(parsed, table, fencing.Token(maxJump), c.Flags().Changed("max-jump"))
 			if err != nil {
 				return usageError(err)
 			}
@@ -43,12 +45,19 @@ func newGateDDL() *cobra.Command {
 	c.Flags().StringVar(&table.Table, "guard-table", "", "print triggers that guard this table")
 	c.Flags().StringVar(&table.Column, "guard-column", "", "column with the resource name of a row")
 	c.Flags().StringVar(&table.Prefix, "guard-prefix", "", "prefix of the resource name, before the column's value")
-	c.Flags().Uint64Var(&maxJump, "guard-max-jump", 0, "largest allowed difference between a row's token and the mark, 0 for no limit (mysql, sqlite)")
+	c.Flags().BoolVar(&table.AllowUnfenced, "guard-allow-unfenced", false, "let rows be written without a token as long as their resource was never fenced")
+	c.Flags().Uint64Var(&maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "print SQL that sets the largest allowed difference between a token and the mark; 9007199254740991 allows any")
 	return c
 }
 
-func gateSQL(dialect sqlgate.Dialect, table sqlgate.GuardedTable) (string, error) {
-	if table == (sqlgate.GuardedTable{}) {
+func gateSQL(dialect sqlgate.Dialect, table sqlgate.GuardedTable, maxJump fencing.Token, setMaxJump bool) (string, error) {
+	guard := table != sqlgate.GuardedTable{}
+	switch {
+	case setMaxJump && guard:
+		return "", fmt.Errorf("--max-jump applies to the whole database; print it without the --guard flags")
+	case setMaxJump:
+		return sqlgate.SetMaxJump(dialect, maxJump)
+	case !guard:
 		return sqlgate.DDL(dialect)
 	}
 	if table.Table == "" || table.Column == "" {

@@ -60,7 +60,7 @@ func newGateProxy() *cobra.Command {
 	f.StringVar(&flags.config.Journal, "journal", "", "file for the marks and the requests in progress (required)")
 	f.StringArrayVar(&flags.paths, "resource-path", nil, "rule PATTERN=NAME that derives the resource name from the path; can be repeated")
 	f.StringVar(&flags.header, "resource-header", "", "request header with the resource name")
-	f.Uint64Var(&flags.maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "largest allowed difference between a token and the mark, 0 for no limit")
+	f.Uint64Var(&flags.maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "largest allowed difference between a token and the mark; 9007199254740991 allows any")
 	f.DurationVar(&flags.config.AnswerTimeout, "answer-timeout", 30*time.Second, "how long a client waits for the answer of the service")
 	f.DurationVar(&flags.config.WaitTimeout, "wait-timeout", 30*time.Second, "how long a request waits for earlier writes to its resource")
 	f.DurationVar(&flags.config.ReadTimeout, "read-timeout", 30*time.Second, "how long a client may take to read a part of the answer")
@@ -105,8 +105,8 @@ func (f *proxyFlags) complete() error {
 	if f.config.Buffer <= 0 {
 		return fmt.Errorf("--buffer (%d) must be above 0", f.config.Buffer)
 	}
-	if fencing.Token(f.maxJump) > fencing.MaxToken {
-		return fmt.Errorf("--max-jump (%d) must be at most %d, the largest token", f.maxJump, fencing.MaxToken)
+	if !fencing.Token(f.maxJump).Valid() {
+		return fmt.Errorf("--max-jump (%d) must be from 1 to %d, the largest token", f.maxJump, fencing.MaxToken)
 	}
 	for _, status := range f.config.UnknownStatus {
 		if status < 200 || status > 599 {

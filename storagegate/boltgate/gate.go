@@ -26,9 +26,12 @@ type Gate struct {
 	writer chan struct{}
 }
 
-var _ storagegate.Gate[*bolt.Tx] = (*Gate)(nil)
+var (
+	_ storagegate.Gate[*bolt.Tx] = (*Gate)(nil)
+	_ storagegate.Resetter       = (*Gate)(nil)
+)
 
-// New returns a gate over db. The zero Rule has no bound on the jump.
+// New returns a gate over db.
 func New(db *bolt.DB, rule fencing.Rule) *Gate {
 	return &Gate{db: db, rule: rule, writer: make(chan struct{}, 1)}
 }
@@ -40,6 +43,34 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
+	return g.Record(resource, token, g.update(ctx, func(tx *bolt.Tx) error {
+		if err := g.admit(tx, resource, token); err != nil {
+			return err
+		}
+		return write(tx)
+	}))
+}
+
+// Reset implements storagegate.Resetter.
+func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
+		return err
+	}
+	return g.update(ctx, func(tx *bolt.Tx) error {
+		marks := tx.Bucket([]byte(Bucket))
+		mark, err := read(marks, resource)
+		if err == nil {
+			err = storagegate.CompareMark(resource, mark, expected)
+		}
+		if err != nil {
+			return err
+		}
+		return put(marks, resource, to)
+	})
+}
+
+// update runs change in a read-write transaction.
+func (g *Gate) update(ctx context.Context, change func(tx *bolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -54,10 +85,7 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 		if err := ctx.Err(); err != nil { // the wait for bbolt's own lock may have been long
 			return err
 		}
-		if err := g.admit(tx, resource, token); err != nil {
-			return err
-		}
-		if err := write(tx); err != nil {
+		if err := change(tx); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -69,7 +97,7 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	if err != nil && committing {
 		return fmt.Errorf("commit the gated transaction: %w: %w", storagegate.ErrUncertain, err)
 	}
-	return g.Record(resource, token, err)
+	return err
 }
 
 // admit applies the rule in the transaction and raises the mark. It does not write
@@ -88,8 +116,12 @@ func (g *Gate) admit(tx *bolt.Tx, resource fencing.Resource, token fencing.Token
 			return fmt.Errorf("create the bucket for marks: %w", err)
 		}
 	}
-	if err := marks.Put([]byte(resource), binary.BigEndian.AppendUint64(nil, uint64(token))); err != nil {
-		return fmt.Errorf("raise the mark of %q: %w", string(resource), err)
+	return put(marks, resource, token)
+}
+
+func put(marks *bolt.Bucket, resource fencing.Resource, mark fencing.Token) error {
+	if err := marks.Put([]byte(resource), binary.BigEndian.AppendUint64(nil, uint64(mark))); err != nil {
+		return fmt.Errorf("store the mark of %q: %w", string(resource), err)
 	}
 	return nil
 }

@@ -27,10 +27,13 @@ type Gate struct {
 	durable sync.Map
 }
 
-var _ storagegate.Gate[*File] = (*Gate)(nil)
+var (
+	_ storagegate.Gate[*File] = (*Gate)(nil)
+	_ storagegate.Resetter    = (*Gate)(nil)
+)
 
 // New returns a gate for the files in dir and creates the folder if it is
-// missing. The zero Rule has no bound on the jump.
+// missing.
 func New(dir string, rule fencing.Rule) (*Gate, error) {
 	return newGate(dir, rule, osDisk{})
 }
@@ -102,7 +105,7 @@ func (g *Gate) locked(ctx context.Context, lock *held, resource fencing.Resource
 	}
 	switch {
 	case token > mark:
-		if err := g.raise(resource, token); err != nil {
+		if err := g.store(resource, token); err != nil {
 			return err
 		}
 	case token != fencing.None && !g.isDurable(resource, token):
@@ -130,17 +133,40 @@ func (g *Gate) isDurable(resource fencing.Resource, token fencing.Token) bool {
 	return ok && known.(fencing.Token) >= token
 }
 
-// raise makes the mark durable.
-func (g *Gate) raise(resource fencing.Resource, token fencing.Token) error {
+// Reset implements storagegate.Resetter.
+func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
+		return err
+	}
+	held, err := lock(ctx, g.internal(resource, ".lock"))
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	mark, err := readMark(g.internal(resource, ".mark"), resource)
+	if err == nil {
+		err = storagegate.CompareMark(resource, mark, expected)
+	}
+	if err == nil {
+		err = held.check()
+	}
+	if err != nil {
+		return err
+	}
+	return g.store(resource, to)
+}
+
+// store replaces the mark and makes it durable.
+func (g *Gate) store(resource fencing.Resource, token fencing.Token) error {
 	temporary := g.internal(resource, ".newmark")
 	if err := writeSynced(g.disk, temporary, markText(resource, token)); err != nil {
-		return fmt.Errorf("raise the mark of %q: %w", string(resource), err)
+		return fmt.Errorf("store the mark of %q: %w", string(resource), err)
 	}
 	if err := g.disk.rename(temporary, g.internal(resource, ".mark")); err != nil {
-		return fmt.Errorf("raise the mark of %q: %w", string(resource), err)
+		return fmt.Errorf("store the mark of %q: %w", string(resource), err)
 	}
 	if err := g.disk.syncDir(filepath.Join(g.dir, marksFolder)); err != nil {
-		return fmt.Errorf("raise the mark of %q: %w", string(resource), err)
+		return fmt.Errorf("store the mark of %q: %w", string(resource), err)
 	}
 	g.durable.Store(resource, token)
 	return nil

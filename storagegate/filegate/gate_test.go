@@ -84,6 +84,7 @@ func get(gate *Gate) func(context.Context, fencing.Resource) (string, error) {
 
 type subject struct {
 	gatetest.Pauser
+	storagegate.Resetter
 	dir string
 }
 
@@ -122,7 +123,7 @@ func TestGate(t *testing.T) {
 		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
 			gate, err := newGate(dir, rule, unsynced{})
 			require.NoError(t, err)
-			return subject{gatetest.Adapt(gate, put, get(gate)), dir}
+			return subject{gatetest.Adapt(gate, put, get(gate)), gate, dir}
 		}
 	})
 }

@@ -95,6 +95,19 @@ func (g *weakGate) Enter(ctx context.Context, resource fencing.Resource, token f
 	return g.Do(ctx, resource, token, func(*pending) error { return nil })
 }
 
+func (g *weakGate) Reset(_ context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := storagegate.CompareMark(resource, g.marks[resource], expected); err != nil && g.without != "comparison" {
+		return err
+	}
+	g.marks[resource] = to
+	return nil
+}
+
 func (g *weakGate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	if err := resource.Validate(); err != nil {
 		return fencing.None, err
@@ -108,6 +121,7 @@ func (g *weakGate) Mark(ctx context.Context, resource fencing.Resource) (fencing
 // store what a real storage would roll back.
 type crasher struct {
 	gatetest.Pauser
+	storagegate.Resetter
 	gate *weakGate
 }
 
@@ -124,8 +138,8 @@ func suite(t *testing.T, without string) {
 		var mu sync.Mutex
 		marks, values := map[fencing.Resource]fencing.Token{}, map[fencing.Resource]string{}
 		return func(_ testing.TB, rule fencing.Rule) gatetest.Subject {
-			if without == "bound" {
-				rule = fencing.Rule{}
+			if without == "bound" || without == "default bound" && rule.MaxJump == 0 {
+				rule.MaxJump = fencing.Unbounded
 			}
 			gate := &weakGate{without: without, rule: rule, mu: &mu, marks: marks, values: values}
 			put := func(_ context.Context, tx *pending, _ fencing.Resource, value string) error {
@@ -137,7 +151,7 @@ func suite(t *testing.T, without string) {
 				defer mu.Unlock()
 				return values[resource], ctx.Err()
 			}
-			return crasher{gatetest.Adapt(gate, put, get), gate}
+			return crasher{gatetest.Adapt(gate, put, get), gate, gate}
 		}
 	})
 }
@@ -160,6 +174,8 @@ func TestSuiteDetectsMissingParts(t *testing.T) {
 		"tokenless check": "without_a_token,_before_and_after_the_first_fence",
 		"enter":           "enter_raises_the_mark_before_the_first_read",
 		"bound":           "bound_on_the_jump",
+		"default bound":   "bound_on_the_jump_by_default",
+		"comparison":      "reset_of_an_absurd_mark",
 		"lock":            "every_interleaving_of_two_holders",
 		"rollback":        "a_failed_write_leaves_mark_and_data",
 		"atomicity":       "crash_between_check_and_commit",

@@ -5,8 +5,8 @@
 // keeps data that it has confirmed. Each gate tests that itself.
 //
 // Types, in reading order: [Subject], one open handle on a storage behind a
-// gate; [Pauser] and [Crasher], additional abilities of some subjects; [Opener],
-// which opens handles on one storage; [Adapt], which makes a subject of a gate
+// gate; [Pauser], [Crasher] and [Resetter], additional abilities of some subjects;
+// [Opener], which opens handles on one storage; [Adapt], which makes a subject of a gate
 // that works in transactions; [Run], the suite; [Compare], a benchmark of a
 // gated write.
 package gatetest

@@ -126,8 +126,28 @@ func bound(s *scenario) {
 	require.NoError(s, a.Write(s.ctx, orders, 201, "not locked out"))
 }
 
-func largestToken(s *scenario) {
+// defaultBound opens a handle with the zero Rule. Its first token and every later
+// one are bounded.
+func defaultBound(s *scenario) {
 	g := s.handle()
+	const bound = fencing.DefaultMaxJump
+	jumps := func(err error, token, mark fencing.Token) {
+		s.Helper()
+		var jump *fencing.JumpError
+		require.ErrorAs(s, err, &jump)
+		require.Equal(s, fencing.JumpError{Resource: orders, Token: token, Mark: mark, MaxJump: bound}, *jump)
+	}
+	jumps(g.Write(s.ctx, orders, fencing.MaxToken-1, "absurd"), fencing.MaxToken-1, 0)
+	jumps(g.Enter(s.ctx, orders, bound+1), bound+1, 0)
+	s.holds(g, orders, fencing.None, "")
+	require.NoError(s, g.Write(s.ctx, orders, bound, "at the bound"))
+	jumps(g.Write(s.ctx, orders, 2*bound+1, "too far"), 2*bound+1, bound)
+	s.holds(g, orders, bound, "at the bound")
+	require.NoError(s, g.Write(s.ctx, orders, 2*bound, "not locked out"))
+}
+
+func largestToken(s *scenario) {
+	g := s.open(s.T, fencing.Rule{MaxJump: fencing.Unbounded})
 	require.NoError(s, g.Write(s.ctx, orders, fencing.MaxToken-1, "last but one"))
 	require.NoError(s, g.Write(s.ctx, orders, fencing.MaxToken, "last"))
 	s.refused(g.Write(s.ctx, orders, fencing.MaxToken-1, "stale by one"), orders, fencing.MaxToken-1, fencing.MaxToken)

@@ -42,6 +42,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"without a token, before and after the first fence", tokenless},
 		{"enter raises the mark before the first read", enterFirst},
 		{"bound on the jump", bound},
+		{"bound on the jump by default", defaultBound},
 		{"largest token", largestToken},
 		{"invalid names and tokens", invalid},
 		{"names are compared byte by byte", names},
@@ -73,6 +74,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		runIfSupported(t, fresh, c.name, c.run)
 	}
 	runIfSupported(t, fresh, "crash between check and commit", crash)
+	runIfSupported(t, fresh, "reset of an absurd mark", reset)
+	runIfSupported(t, fresh, "reset beside writers", resetBesideWriters)
 }
 
 func runCase(t *testing.T, fresh func(t *testing.T) Opener, run func(s *scenario)) {
@@ -93,7 +96,7 @@ func runIfSupported[S Subject](t *testing.T, fresh func(t *testing.T) Opener, na
 	})
 }
 
-// handle opens another handle without a bound on the jump.
+// handle opens another handle with the default bound on the jump.
 func (s *scenario) handle() Subject {
 	s.Helper()
 	return s.open(s.T, fencing.Rule{})

@@ -60,13 +60,24 @@ type Monitored[Tx any] interface {
 }
 
 // Adapt makes a Subject of a gate that works in transactions: put writes a value
-// through the transaction, get reads it without the gate.
+// through the transaction, get reads it without the gate. The Subject is a Resetter
+// if the gate is one.
 func Adapt[Tx any](
 	gate Monitored[Tx],
 	put func(ctx context.Context, tx Tx, resource fencing.Resource, value string) error,
 	get func(ctx context.Context, resource fencing.Resource) (string, error),
 ) Pauser {
-	return &adapted[Tx]{Monitored: gate, put: put, get: get}
+	a := &adapted[Tx]{Monitored: gate, put: put, get: get}
+	if resetter, ok := gate.(storagegate.Resetter); ok {
+		return resettable[Tx]{a, resetter}
+	}
+	return a
+}
+
+// resettable is the Subject of a gate that implements storagegate.Resetter.
+type resettable[Tx any] struct {
+	*adapted[Tx]
+	storagegate.Resetter
 }
 
 type adapted[Tx any] struct {

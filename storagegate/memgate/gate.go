@@ -17,7 +17,10 @@ type Gate[V any] struct {
 	cells sync.Map // fencing.Resource to *cell[V]; never removed, because marks are never deleted
 }
 
-var _ storagegate.Gate[*int] = (*Gate[int])(nil)
+var (
+	_ storagegate.Gate[*int] = (*Gate[int])(nil)
+	_ storagegate.Resetter   = (*Gate[int])(nil)
+)
 
 // cell holds one resource. The channel is its lock: unlike with a mutex, a wait
 // for it can be cancelled.
@@ -28,7 +31,7 @@ type cell[V any] struct {
 	next  V // the copy that a write works on; kept here to avoid an allocation per write
 }
 
-// New returns an empty gate. The zero Rule has no bound on the jump.
+// New returns an empty gate.
 func New[V any](rule fencing.Rule) *Gate[V] { return &Gate[V]{rule: rule} }
 
 // Do implements storagegate.Gate. write changes the value in place. It works on
@@ -67,6 +70,23 @@ func (g *Gate[V]) Enter(ctx context.Context, resource fencing.Resource, token fe
 	}
 	c.mark = token
 	return g.Record(resource, token, nil)
+}
+
+// Reset implements storagegate.Resetter.
+func (g *Gate[V]) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
+		return err
+	}
+	c, err := g.locked(ctx, resource)
+	if err != nil {
+		return err
+	}
+	defer c.unlock()
+	if err := storagegate.CompareMark(resource, c.mark, expected); err != nil {
+		return err
+	}
+	c.mark = to
+	return nil
 }
 
 // Mark implements storagegate.Gate.

@@ -22,7 +22,10 @@ type Gate struct {
 	key    func(fencing.Resource) string
 }
 
-var _ storagegate.Gate[*Tx] = (*Gate)(nil)
+var (
+	_ storagegate.Gate[*Tx] = (*Gate)(nil)
+	_ storagegate.Resetter  = (*Gate)(nil)
+)
 
 // Option configures a Gate.
 type Option func(*Gate)
@@ -125,6 +128,24 @@ func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fenci
 	})
 }
 
+// Reset implements storagegate.Resetter. It rewrites the object with its current
+// data.
+func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	if err := storagegate.ValidateReset(resource, expected, to); err != nil {
+		return err
+	}
+	return g.try(ctx, resource, func(key string, now *object) error {
+		if err := storagegate.CompareMark(resource, now.mark, expected); err != nil {
+			return err
+		}
+		data, err := g.get(ctx, key, now)
+		if err != nil {
+			return err
+		}
+		return g.replace(ctx, key, &swap{base: now, data: data, mark: to})
+	})
+}
+
 // Mark implements storagegate.Gate.
 func (g *Gate) Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error) {
 	now, err := g.look(ctx, resource)
@@ -160,14 +181,20 @@ func (g *Gate) look(ctx context.Context, resource fencing.Resource) (*object, er
 
 // raise commits a swap with token and records the decision.
 func (g *Gate) raise(ctx context.Context, resource fencing.Resource, token fencing.Token, key string, s *swap) error {
-	s.nonce, s.mark = newNonce(), token
-	if err := g.readTags(ctx, key, s.base); err != nil {
-		return err
-	}
-	if err := g.commit(ctx, key, s); err != nil {
+	s.mark = token
+	if err := g.replace(ctx, key, s); err != nil {
 		return err
 	}
 	return g.Record(resource, token, nil)
+}
+
+// replace commits a swap and keeps the tags of the object.
+func (g *Gate) replace(ctx context.Context, key string, s *swap) error {
+	s.nonce = newNonce()
+	if err := g.readTags(ctx, key, s.base); err != nil {
+		return err
+	}
+	return g.commit(ctx, key, s)
 }
 
 // try looks at the object and runs step. It repeats that while others change the

@@ -18,7 +18,7 @@ type Gate struct {
 	storagegate.Monitor
 	client  redis.UniversalClient
 	rule    fencing.Rule
-	maxJump string // rule.MaxJump as the argument of a script
+	maxJump string // the bound as the argument of a script
 	anySlot bool
 	refused error // returned by every call if the gate cannot be used
 }
@@ -35,7 +35,7 @@ func AnySlot() Option { return func(g *Gate) { g.anySlot = true } }
 // New returns a Gate that applies rule to writes through client. It does not
 // connect; Verify does. If client is a *redis.Ring, every call returns ErrRing.
 func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Gate {
-	g := &Gate{client: client, rule: rule, maxJump: rule.MaxJump.String()}
+	g := &Gate{client: client, rule: rule, maxJump: rule.Bound().String()}
 	if _, ok := client.(*redis.Ring); ok {
 		g.refused = ErrRing
 	}
@@ -156,7 +156,7 @@ func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resourc
 	case "stale":
 		return nil, g.Record(resource, token, &fencing.StaleError{Resource: resource, Token: token, Mark: v.mark})
 	case "jump":
-		return nil, g.Record(resource, token, &fencing.JumpError{Resource: resource, Token: token, Mark: v.mark, MaxJump: g.rule.MaxJump})
+		return nil, g.Record(resource, token, &fencing.JumpError{Resource: resource, Token: token, Mark: v.mark, MaxJump: g.rule.Bound()})
 	}
 	if v.admitted {
 		_ = g.Record(resource, token, nil)

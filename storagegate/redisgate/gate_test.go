@@ -179,7 +179,7 @@ func TestScriptChecksTheToken(t *testing.T) {
 // Large tokens must be stored with all digits, not as 9.007199254741e+15.
 func TestMarkIsStoredExactly(t *testing.T) {
 	client := empty(t)
-	gate := redisgate.New(client, fencing.Rule{})
+	gate := redisgate.New(client, fencing.Rule{MaxJump: fencing.Unbounded})
 	for _, token := range []fencing.Token{999_999_999_999_999, 1_000_000_000_000_000, 1_000_000_000_000_001, fencing.MaxToken - 1, fencing.MaxToken} {
 		for i, enter := range []func(fencing.Resource) error{
 			func(r fencing.Resource) error { return gate.Enter(t.Context(), r, token) },
@@ -232,3 +232,20 @@ func TestVerify(t *testing.T) {
 }
 
 var _ storagegate.Gate[*redisgate.Tx] = (*redisgate.Gate)(nil)
+
+// Programs in other languages send fence.lua with their own script. The bound 0
+// means the default, as in Go.
+func TestFenceScriptIsBoundedByDefault(t *testing.T) {
+	fence, err := os.ReadFile("scripts/fence.lua")
+	require.NoError(t, err)
+	require.Contains(t, string(fence), fencing.DefaultMaxJump.String(), "the default is the same in Go and Lua")
+	client := empty(t)
+	admit := func(token, bound fencing.Token) any {
+		reply, err := client.Eval(t.Context(), string(fence)+"\nreturn 1", []string{redisgate.MarkKey("orders")}, token.String(), bound.String()).Result()
+		require.NoError(t, err)
+		return reply
+	}
+	require.Equal(t, []any{"jump", "0"}, admit(fencing.MaxToken-1, 0))
+	require.Equal(t, int64(1), admit(fencing.DefaultMaxJump, 0))
+	require.Equal(t, int64(1), admit(fencing.MaxToken-1, fencing.Unbounded))
+}

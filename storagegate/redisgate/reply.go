@@ -10,7 +10,7 @@ import (
 // reply is the decoded result of a script.
 type reply struct {
 	kind     string        // the first element
-	mark     fencing.Token // of a refusal
+	mark     fencing.Token // of a refusal, or of a reset that found another mark
 	admitted bool          // the mark is the token
 	failed   error         // why a command failed
 	value    any           // the result of a caller's script
@@ -26,7 +26,7 @@ func parseReply(result any) reply {
 	v.kind, _ = list[0].(string)
 	list = append(list, nil, nil) // Redis truncates a list at the first nil
 	switch v.kind {
-	case "stale", "jump":
+	case "stale", "jump", "changed":
 		text, _ := list[1].(string)
 		mark, err := fencing.ParseToken(text)
 		if err != nil { // not possible: the script has compared it as a number

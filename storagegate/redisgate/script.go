@@ -26,12 +26,15 @@ var (
 	writeLua string
 	//go:embed scripts/undo.lua
 	undoLua string
+	//go:embed scripts/reset.lua
+	resetLua string
 	//go:embed scripts/custom.lua
 	customLua string
 )
 
 var (
 	enterScript = newScript(fenceLua + enterLua)
+	resetScript = newScript(resetLua)
 	setScript   = newScript(fenceLua + setLua + undoLua)
 	writeScript = newScript(fenceLua + writeLua + undoLua)
 )

@@ -43,7 +43,7 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource f
 // raise tries to raise the mark. It returns the mark, which is the token if and
 // only if the token was admitted, or sql.ErrNoRows for a refusal.
 func (g *Gate) raise(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (mark fencing.Token, err error) {
-	args := []any{string(resource), int64(token), int64(g.rule.MaxJump)}
+	args := []any{string(resource), int64(token), int64(g.rule.Bound())}
 	if g.dialect == Postgres {
 		// The drivers cache prepared statements themselves, unless they must not
 		// because of a connection pooler.

@@ -62,16 +62,16 @@ var dialects = map[Dialect]statements{
 		mark:  `SELECT mark FROM leased_marks WHERE resource = ?`,
 	},
 	SQLite: {
-		again: `UPDATE leased_marks SET mark = ?2 WHERE resource = ?1 AND ?2 >= mark AND (?3 = 0 OR ?2 - mark <= ?3)`,
+		again: `UPDATE leased_marks SET mark = ?2 WHERE resource = ?1 AND ?2 >= mark AND ?2 - mark <= ?3`,
 		admit: admitSQLite,
 		mark:  `SELECT mark FROM leased_marks WHERE resource = ?1`,
 	},
 }
 
 const admitSQLite = `INSERT INTO leased_marks AS m (resource, mark)
-SELECT ?1, ?2 WHERE ?3 = 0 OR ?2 <= ?3 OR EXISTS (SELECT 1 FROM leased_marks e WHERE e.resource = ?1)
+SELECT ?1, ?2 WHERE ?2 <= ?3 OR EXISTS (SELECT 1 FROM leased_marks e WHERE e.resource = ?1)
 ON CONFLICT (resource) DO UPDATE SET mark = excluded.mark
-WHERE excluded.mark >= m.mark AND (?3 = 0 OR excluded.mark - m.mark <= ?3)
+WHERE excluded.mark >= m.mark AND excluded.mark - m.mark <= ?3
 RETURNING mark`
 
 // explain returns the meaning of a driver's error. It uses only what the common

@@ -74,7 +74,7 @@ func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing
 		case "LF001", "LF002":
 			return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 		case "LF003":
-			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: p.jump}
+			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
 		case "LF004":
 			return fencing.ErrInvalidToken
 		}
@@ -89,7 +89,7 @@ func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing
 	case errors.As(err, &my) && (my.Number == 31001 || my.Number == 31002):
 		return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 	case errors.As(err, &my) && my.Number == 31003:
-		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: p.jump}
+		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
 	case errors.As(err, &my) && my.Number == 31004:
 		return fencing.ErrInvalidToken
 	case errors.As(err, &lite) && lite.Code() == 1811: // refused by a trigger
@@ -99,7 +99,7 @@ func (p *plainSQL) translate(err error, resource fencing.Resource, token fencing
 		case mark > token:
 			return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 		default:
-			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: p.jump}
+			return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: fencing.Rule{MaxJump: p.jump}.Bound()}
 		}
 	}
 	return err

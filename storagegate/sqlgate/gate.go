@@ -41,9 +41,8 @@ func WithIsolation(level sql.IsolationLevel) Option {
 	return func(g *Gate) { g.options = &sql.TxOptions{Isolation: level} }
 }
 
-// New returns a gate over db. The zero Rule has no bound on the jump. SQLite needs
-// a busy timeout in its connection string; otherwise concurrent writers fail
-// instead of waiting.
+// New returns a gate over db. SQLite needs a busy timeout in its connection string;
+// otherwise concurrent writers fail instead of waiting.
 func New(db *sql.DB, dialect Dialect, rule fencing.Rule, options ...Option) (*Gate, error) {
 	if _, ok := dialects[dialect]; !ok {
 		return nil, fmt.Errorf("%w: %.40q", ErrUnknownDialect, string(dialect))

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/gatetest"
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
@@ -13,6 +14,7 @@ var dialects = []sqlgate.Dialect{sqlgate.Postgres, sqlgate.MySQL, sqlgate.SQLite
 // subject is a handle that can also crash.
 type subject struct {
 	gatetest.Pauser
+	storagegate.Resetter
 	storage storage
 }
 
@@ -27,7 +29,8 @@ func TestGate(t *testing.T) {
 			gatetest.Run(t, func(t *testing.T) gatetest.Opener {
 				s := newStorage(t, dialect)
 				return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
-					return subject{gatetest.Adapt(s.gate(t, rule), s.put, s.get(s.open(t))), s}
+					gate := s.gate(t, rule)
+					return subject{gatetest.Adapt(gate, s.put, s.get(s.open(t))), gate, s}
 				}
 			})
 		})

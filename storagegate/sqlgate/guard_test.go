@@ -3,6 +3,7 @@ package sqlgate_test
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,13 +13,19 @@ import (
 	"github.com/leased-project/leased/storagegate/sqlgate"
 )
 
-// guarded creates a guarded table of accounts.
+// guarded creates a guarded table of accounts that refuses every write without a
+// token.
 func guarded(t *testing.T, dialect sqlgate.Dialect) (storage, *sql.DB) {
+	t.Helper()
+	return guardedAs(t, dialect, sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/"})
+}
+
+func guardedAs(t *testing.T, dialect sqlgate.Dialect, table sqlgate.GuardedTable) (storage, *sql.DB) {
 	t.Helper()
 	s := newStorage(t, dialect)
 	execute(t, s, `CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL, fencing_token bigint)`,
 		`INSERT INTO accounts (id, balance) VALUES (7, 100), (8, 100)`)
-	text, err := sqlgate.Guard(dialect, sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/", MaxJump: 1000})
+	text, err := sqlgate.Guard(dialect, table)
 	require.NoError(t, err)
 	if dialect == sqlgate.MySQL {
 		execute(t, s, sqlgate.SplitMySQL(text)...)
@@ -44,10 +51,65 @@ func try(t *testing.T, db *sql.DB, statement string) error {
 	return err
 }
 
-func TestGuardRefusesUncheckedWrites(t *testing.T) {
+// A guard refuses writes without a token from the moment it exists: of rows that
+// were there before, and of new ones.
+func TestGuardIsClosedFromTheBeginning(t *testing.T) {
 	for _, dialect := range dialects {
 		t.Run(string(dialect), func(t *testing.T) {
 			s, db := guarded(t, dialect)
+			for _, statement := range []string{
+				`UPDATE accounts SET balance = 0 WHERE id = 7`,
+				`UPDATE accounts SET balance = 0`,
+				`DELETE FROM accounts WHERE id = 7`,
+				`DELETE FROM accounts`,
+				`INSERT INTO accounts (id, balance) VALUES (9, 1)`,
+			} {
+				require.ErrorContains(t, try(t, db, statement), "no fencing token", statement)
+			}
+			require.Equal(t, 100, balance(t, db, 7))
+			for _, id := range []fencing.Resource{"account/7", "account/9"} {
+				mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), id)
+				require.NoError(t, err)
+				require.Equal(t, fencing.None, mark)
+			}
+			if dialect == sqlgate.SQLite {
+				require.NoError(t, try(t, db, `UPDATE accounts SET balance = 50, fencing_token = 1 WHERE id = 7`))
+			} else {
+				require.NoError(t, s.gate(t, fencing.Rule{}).Do(t.Context(), "account/7", 1, func(tx *sql.Tx) error {
+					_, err := tx.ExecContext(t.Context(), `UPDATE accounts SET balance = 50 WHERE id = 7`)
+					return err
+				}))
+			}
+			require.Equal(t, 50, balance(t, db, 7))
+		})
+	}
+}
+
+// The guard can be replaced by one that allows unfenced writes, for a bulk load,
+// and back.
+func TestGuardCanBeReplaced(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s, db := guarded(t, dialect)
+			accounts := sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/"}
+			load := func(id int) error {
+				return try(t, db, `INSERT INTO accounts (id, balance) VALUES (`+strconv.Itoa(id)+`, 1)`)
+			}
+			require.Error(t, load(20))
+			accounts.AllowUnfenced = true
+			require.NoError(t, install(t, s, accounts))
+			require.NoError(t, load(20))
+			accounts.AllowUnfenced = false
+			require.NoError(t, install(t, s, accounts))
+			require.Error(t, load(21))
+		})
+	}
+}
+
+func TestGuardRefusesUncheckedWrites(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s, db := guardedAs(t, dialect, sqlgate.GuardedTable{Table: "accounts", Column: "id", Prefix: "account/", AllowUnfenced: true})
 			require.NoError(t, try(t, db, `UPDATE accounts SET balance = 90 WHERE id = 7`), "a resource that was never fenced needs no token")
 			require.NoError(t, s.gate(t, fencing.Rule{}).Enter(t.Context(), "account/7", 34))
 
@@ -100,7 +162,7 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 			require.Equal(t, fencing.Token(34), mark, "a write raises the mark")
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 33 WHERE id = 7`))
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0 WHERE id = 7`))
-			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 99999 WHERE id = 7`), "the bound applies here too")
+			require.Error(t, try(t, db, `UPDATE accounts SET balance = 0, fencing_token = 9007199254740990 WHERE id = 7`), "the bound applies here too")
 			require.NoError(t, try(t, db, `INSERT INTO accounts (id, balance, fencing_token) VALUES (10, 1, 3)`))
 			require.Error(t, try(t, db, `UPDATE accounts SET balance = 2 WHERE id = 10`))
 			require.Equal(t, 70, balance(t, db, 7))
@@ -176,7 +238,6 @@ func TestGuardRefusesInvalidNames(t *testing.T) {
 			func(g *sqlgate.GuardedTable) { g.Column = "a b" },
 			func(g *sqlgate.GuardedTable) { g.Prefix = "it's" },
 			func(g *sqlgate.GuardedTable) { g.Prefix = "a\n" },
-			func(g *sqlgate.GuardedTable) { g.MaxJump = fencing.MaxToken + 1 },
 		} {
 			bad := good
 			change(&bad)
@@ -194,7 +255,7 @@ func TestMySQLGuardComparesBytes(t *testing.T) {
 	s := newStorage(t, sqlgate.MySQL)
 	execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci, v int, fencing_token bigint)`,
 		"INSERT INTO docs (pk, name, v) VALUES (1, 'a', 1), (2, 'é', 1)")
-	text, err := sqlgate.Guard(sqlgate.MySQL, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/"})
+	text, err := sqlgate.Guard(sqlgate.MySQL, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/", AllowUnfenced: true})
 	require.NoError(t, err)
 	execute(t, s, sqlgate.SplitMySQL(text)...)
 	gate, db := s.gate(t, fencing.Rule{}), s.open(t)

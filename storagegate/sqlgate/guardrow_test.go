@@ -24,7 +24,7 @@ func TestPostgresGuardRefusesRowsWithoutAResource(t *testing.T) {
 	execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name text, code char(8), v int)`,
 		`INSERT INTO docs VALUES (1, 'a', 'a', 0), (2, NULL, 'b', 0), (3, 'c', 'c', 0)`)
 	docs := func(column string) sqlgate.GuardedTable {
-		return sqlgate.GuardedTable{Table: "docs", Column: column, Prefix: "doc/"}
+		return sqlgate.GuardedTable{Table: "docs", Column: column, Prefix: "doc/", AllowUnfenced: true}
 	}
 	require.ErrorContains(t, install(t, s, docs("nmae")), "has no column 'nmae'")
 	require.ErrorContains(t, install(t, s, docs("Name")), "has no column 'Name'")
@@ -77,7 +77,7 @@ func TestGuardChecksGeneratedKeys(t *testing.T) {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
 			execute(t, s, table)
-			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "orders", Column: "id", Prefix: "order/"}))
+			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "orders", Column: "id", Prefix: "order/", AllowUnfenced: true}))
 			db, gate := s.open(t), s.gate(t, fencing.Rule{})
 			require.NoError(t, try(t, db, `INSERT INTO orders (v) VALUES (1)`), "the resource was never fenced")
 			require.NoError(t, gate.Enter(t.Context(), "order/2", 34))
@@ -124,7 +124,7 @@ func TestGuardRefusesRowsWithoutAName(t *testing.T) {
 		t.Run(string(dialect), func(t *testing.T) {
 			s := newStorage(t, dialect)
 			execute(t, s, `CREATE TABLE docs (pk int PRIMARY KEY, name varchar(40), fencing_token bigint)`)
-			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/"}))
+			require.NoError(t, install(t, s, sqlgate.GuardedTable{Table: "docs", Column: "name", Prefix: "doc/", AllowUnfenced: true}))
 			db := s.open(t)
 			for _, statement := range statements {
 				require.Error(t, try(t, db, statement), statement)

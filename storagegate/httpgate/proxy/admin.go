@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
 )
 
 // Admin returns the handler for operators. It has no authentication, so serve it
@@ -16,6 +17,7 @@ import (
 //	GET  /mark?resource=NAME                the mark of a resource
 //	GET  /counts                            the number of decisions
 //	POST /reopen?resource=NAME[&abandon=true]
+//	POST /reset?resource=NAME&expected=MARK&to=TOKEN
 //
 // It accepts requests only for loopback addresses and localhost, and refuses
 // cross-origin requests, so that a web page in a browser on the machine cannot
@@ -26,6 +28,7 @@ func (p *Proxy) Admin() http.Handler {
 	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.Counts()) })
 	mux.HandleFunc("GET /mark", p.adminMark)
 	mux.HandleFunc("POST /reopen", p.adminReopen)
+	mux.HandleFunc("POST /reset", p.adminReset)
 	return localOnly(http.NewCrossOriginProtection().Handler(mux))
 }
 
@@ -60,6 +63,28 @@ func (p *Proxy) adminReopen(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusConflict
 	}
 	writeJSON(w, status, map[string]string{"error": err.Error()})
+}
+
+func (p *Proxy) adminReset(w http.ResponseWriter, r *http.Request) {
+	expected, err := fencing.ParseToken(r.FormValue("expected"))
+	if err != nil {
+		problem(err).Write(w)
+		return
+	}
+	to, err := fencing.ParseToken(r.FormValue("to"))
+	if err != nil {
+		problem(err).Write(w)
+		return
+	}
+	err = p.Reset(r.Context(), fencing.Resource(r.FormValue("resource")), expected, to)
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, storagegate.ErrMarkChanged), errors.Is(err, storagegate.ErrNotLower):
+		writeJSON(w, http.StatusConflict, map[string]string{"error": err.Error()})
+	default:
+		problem(err).Write(w)
+	}
 }
 
 func writeJSON(w http.ResponseWriter, status int, value any) {

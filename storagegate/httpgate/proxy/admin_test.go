@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate/httpgate/proxy"
+	"github.com/leased-project/leased/storagegate/internal/servicetest"
 )
 
 func ask(t *testing.T, admin http.Handler, method, target string, change ...func(*http.Request)) (int, string) {
@@ -85,4 +87,28 @@ func TestAdminRefusesOtherHosts(t *testing.T) {
 	}
 	code, _ := ask(t, admin, "POST", "/reopen?resource=x", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") })
 	require.Equal(t, 403, code)
+}
+
+func TestAdminResets(t *testing.T) {
+	g := newFixture(t, &servicetest.Store{})
+	admin := g.proxy.Admin()
+	const absurd = fencing.DefaultMaxJump
+	require.NoError(t, g.Write(t.Context(), orders, absurd, "absurd"))
+	for query, want := range map[string]int{
+		"resource=orders/42&expected=50&to=49":                                      409,
+		"resource=orders/42&expected=" + absurd.String() + "&to=" + absurd.String(): 409,
+		"resource=orders/42&expected=" + absurd.String() + "&to=x":                  400,
+		"resource=orders/42&to=52":                                                  400,
+		"resource=&expected=" + absurd.String() + "&to=52":                          400,
+	} {
+		code, body := ask(t, admin, "POST", "/reset?"+query)
+		require.Equal(t, want, code, "%s: %s", query, body)
+	}
+	require.ErrorIs(t, g.Write(t.Context(), orders, 51, "locked out"), fencing.ErrStale, "a refused reset changes nothing")
+	code, _ := ask(t, admin, "GET", "/reset?resource=orders/42&expected="+absurd.String()+"&to=52")
+	require.Equal(t, 405, code)
+	code, body := ask(t, admin, "POST", "/reset?resource=orders/42&expected="+absurd.String()+"&to=52")
+	require.Equal(t, 204, code, body)
+	require.ErrorIs(t, g.Write(t.Context(), orders, 51, "stale"), fencing.ErrStale)
+	require.NoError(t, g.Write(t.Context(), orders, 52, "new"))
 }

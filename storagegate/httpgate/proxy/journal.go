@@ -12,6 +12,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/boltgate"
 	"github.com/leased-project/leased/storagegate/callgate"
 )
@@ -61,6 +62,20 @@ func (j *journal) begin(f Flight) error {
 // enter raises the mark for a holder that is about to read.
 func (j *journal) enter(resource fencing.Resource, token fencing.Token) error {
 	return j.write(func() error { return j.gate.Enter(context.Background(), resource, token) })
+}
+
+// reset lowers the mark of a resource. If the mark or the arguments do not fit, it
+// changes nothing.
+func (j *journal) reset(resource fencing.Resource, expected, to fencing.Token) error {
+	var refused error
+	err := j.write(func() error {
+		err := j.gate.Reset(context.Background(), resource, expected, to)
+		if errors.Is(err, storagegate.ErrMarkChanged) || errors.Is(err, storagegate.ErrNotLower) {
+			refused, err = err, nil
+		}
+		return err
+	})
+	return errors.Join(err, refused)
 }
 
 // put replaces the record of a flight.

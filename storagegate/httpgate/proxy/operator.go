@@ -31,6 +31,15 @@ func (p *Proxy) Mark(ctx context.Context, resource fencing.Resource) (fencing.To
 	return p.journal.gate.Mark(ctx, resource)
 }
 
+// Reset implements storagegate.Resetter. It neither opens nor closes the resource.
+func (p *Proxy) Reset(_ context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	if err := p.journal.reset(resource, expected, to); err != nil {
+		return err
+	}
+	p.config.Log.Warn("an operator reset a mark", "resource", resource, "from", expected, "to", to)
+	return nil
+}
+
 // Reopen opens a closed resource. The caller must make sure that the request
 // that closed it can no longer write. The mark does not change. With abandon,
 // Reopen also gives up a request that is still in flight.

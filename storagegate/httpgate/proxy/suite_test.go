@@ -68,6 +68,11 @@ func start(t testing.TB, config proxy.Config) *fixture {
 	return &fixture{servicetest.HTTPClient{Gate: p, URL: front.URL}, p, gone}
 }
 
+// Reset is the call of the operator.
+func (f *fixture) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	return f.proxy.Reset(ctx, resource, expected, to)
+}
+
 func TestGate(t *testing.T) {
 	gatetest.Run(t, func(t *testing.T) gatetest.Opener {
 		var shared *fixture

@@ -40,7 +40,7 @@ func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token f
 	}
 	defer conn.Release()
 	var batch pgx.Batch
-	batch.Queue(pgsql.Fence, string(resource), int64(token), int64(g.rule.MaxJump))
+	batch.Queue(pgsql.Fence, string(resource), int64(token), int64(g.rule.Bound()))
 	queue(&batch)
 	err = conn.SendBatch(ctx, &batch).Close()
 	if refusal := g.refusal(err, resource, token); refusal != nil {
@@ -70,7 +70,7 @@ func (g *Gate) refusal(err error, resource fencing.Resource, token fencing.Token
 		return fmt.Errorf("read the mark in %w: %w", err, parseErr)
 	}
 	if raised.Code == "LF003" {
-		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: g.rule.MaxJump}
+		return &fencing.JumpError{Resource: resource, Token: token, Mark: mark, MaxJump: g.rule.Bound()}
 	}
 	return &fencing.StaleError{Resource: resource, Token: token, Mark: mark}
 }

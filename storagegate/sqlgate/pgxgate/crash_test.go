@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/gatetest"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
@@ -20,6 +21,7 @@ const (
 // subject is a handle that can also crash.
 type subject struct {
 	gatetest.Pauser
+	storagegate.Resetter
 	dsn string
 }
 

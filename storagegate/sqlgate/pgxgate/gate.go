@@ -50,7 +50,7 @@ func WithIsolation(level pgx.TxIsoLevel) Option {
 	return func(g *Gate) { g.begin = "begin isolation level " + string(level) }
 }
 
-// New returns a gate over pool. The zero Rule has no bound on the jump.
+// New returns a gate over pool.
 func New(pool *pgxpool.Pool, rule fencing.Rule, options ...Option) *Gate {
 	g := &Gate{pool: pool, rule: rule, begin: "begin"}
 	for _, option := range options {
@@ -135,7 +135,7 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 	if likely {
 		batch.Queue(pgsql.Hold, string(resource), int64(token))
 	} else {
-		batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+		batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound()))
 	}
 	results := conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
@@ -146,7 +146,7 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 		err = errors.Join(err, closeErr)
 	}
 	if likely && (errors.Is(err, pgx.ErrNoRows) || errors.Is(err, pgsql.ErrBehind)) { // the hint was wrong
-		err = g.admitted(conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump)), resource, token)
+		err = g.admitted(conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound())), resource, token)
 	}
 	if err == nil && !likely {
 		g.hints.Note(resource, token)
@@ -173,7 +173,7 @@ func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, 
 	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	result := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.MaxJump))
+	result := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound()))
 	return g.Record(resource, token, g.admitted(result, resource, token))
 }
 

@@ -89,7 +89,8 @@ func TestGate(t *testing.T) {
 		open := newSchema(t)
 		return func(t testing.TB, rule fencing.Rule) gatetest.Subject {
 			pool := open(t)
-			return subject{gatetest.Adapt(pgxgate.New(pool, rule), put, get(pool)), pool.Config().ConnString()}
+			gate := pgxgate.New(pool, rule)
+			return subject{gatetest.Adapt(gate, put, get(pool)), gate, pool.Config().ConnString()}
 		}
 	})
 }

@@ -38,6 +38,11 @@ const Fence = `SELECT CASE WHEN ` + held + ` = $2::bigint AND ` + claim + ` <> '
 const (
 	// Mark reads the mark of the resource $1.
 	Mark = `SELECT mark FROM leased_marks WHERE resource = $1`
+	// Reset lowers the mark of the resource $1 from $2 to $3.
+	Reset = `SELECT leased_reset($1, $2, $3)`
+	// MarkChanged is the SQLSTATE of Reset if the mark is not $2. Its detail is the
+	// mark.
+	MarkChanged = "LF009"
 	// InstallLock serializes installations until the end of their transactions.
 	InstallLock = `SELECT pg_advisory_xact_lock(hashtext('leased_marks'))`
 )

@@ -16,29 +16,38 @@
 -- token, 31003 for a token that jumps too far, and 31004 for an invalid token or
 -- name.
 --
+-- leased_fence_bounded has a bound on the jump above the mark as a third argument;
+-- the default is leased_max_jump().
+--
 -- These procedures take the name as text, so that it has the same bytes, in
 -- utf8mb4, for every character set of the connection.
 DELIMITER $$
+-- leased_max_jump is the largest jump above the mark if the caller gives none: 2^40.
+-- It is created only if it is missing, so that an operator can change it for good
+-- (leased gate ddl --max-jump).
+CREATE FUNCTION IF NOT EXISTS leased_max_jump() RETURNS BIGINT DETERMINISTIC NO SQL SQL SECURITY INVOKER
+    RETURN 1099511627776 $$
 -- leased_raise locks the row and raises the mark if the rule admits the token. It
 -- returns the new mark, which is the token if and only if the token was admitted.
 -- FOR UPDATE is required: a plain SELECT would read the snapshot of a transaction
 -- that has already read, in which the mark may be old.
 DROP PROCEDURE IF EXISTS leased_raise $$
 CREATE PROCEDURE leased_raise(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT, OUT out_mark BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 3'
 BEGIN
+    DECLARE bound BIGINT DEFAULT coalesce(nullif(in_max_jump, 0), leased_max_jump());
     IF in_token IS NULL OR in_token NOT BETWEEN 0 AND 9007199254740991
             OR in_resource IS NULL OR length(in_resource) NOT BETWEEN 1 AND 512 THEN
         SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31004, MESSAGE_TEXT = 'leased: invalid fencing token or resource';
     END IF;
     INSERT INTO leased_marks (resource, mark)
-    VALUES (in_resource, IF(in_max_jump = 0 OR in_token <= in_max_jump, in_token, 0))
-    ON DUPLICATE KEY UPDATE mark = IF(in_token >= mark AND (in_max_jump = 0 OR in_token - mark <= in_max_jump), in_token, mark);
+    VALUES (in_resource, IF(in_token <= bound, in_token, 0))
+    ON DUPLICATE KEY UPDATE mark = IF(in_token >= mark AND in_token - mark <= bound, in_token, mark);
     SELECT mark INTO out_mark FROM leased_marks WHERE resource = in_resource FOR UPDATE;
 END $$
 DROP PROCEDURE IF EXISTS leased_admit $$
 CREATE PROCEDURE leased_admit(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 3'
 BEGIN
     DECLARE found_mark BIGINT DEFAULT 0;
     DECLARE said VARCHAR(128);
@@ -56,7 +65,7 @@ BEGIN
 END $$
 DROP PROCEDURE IF EXISTS leased_fence_bounded $$
 CREATE PROCEDURE leased_fence_bounded(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4, IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 3'
 BEGIN
     CALL leased_admit(in_resource, in_token, in_max_jump);
     -- The claim of this session for the guard of a table. It is not a proof: the
@@ -67,7 +76,7 @@ END $$
 -- error. A mark other than the token is a refusal.
 DROP PROCEDURE IF EXISTS leased_try $$
 CREATE PROCEDURE leased_try(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4, IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 3'
 BEGIN
     DECLARE found_mark BIGINT DEFAULT 0;
     CALL leased_raise(in_resource, in_token, in_max_jump, found_mark);
@@ -78,16 +87,22 @@ BEGIN
 END $$
 DROP PROCEDURE IF EXISTS leased_fence $$
 CREATE PROCEDURE leased_fence(IN in_resource VARCHAR(513) CHARACTER SET utf8mb4, IN in_token BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 3'
 BEGIN
     CALL leased_fence_bounded(in_resource, in_token, 0);
 END $$
 -- The guard of a table calls leased_guard for each row, with the token of the row,
--- or else the token that this session was fenced with, or else none.
+-- or else the token that this session was fenced with, or else none. A row without
+-- a token is refused, unless the guard allows it for resources that were never
+-- fenced.
 DROP PROCEDURE IF EXISTS leased_guard $$
-CREATE PROCEDURE leased_guard(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_max_jump BIGINT)
-    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 2'
+CREATE PROCEDURE leased_guard(IN in_resource VARBINARY(513), IN in_token BIGINT, IN in_allow_unfenced BOOLEAN)
+    MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'leased 3'
 BEGIN
-    CALL leased_admit(in_resource, coalesce(in_token, IF(@leased_resource = in_resource, @leased_token, 0), 0), in_max_jump);
+    DECLARE claim BIGINT DEFAULT coalesce(in_token, IF(@leased_resource = in_resource, @leased_token, 0), 0);
+    IF claim = 0 AND NOT in_allow_unfenced THEN
+        SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31002, MESSAGE_TEXT = 'leased: no fencing token: the table is guarded';
+    END IF;
+    CALL leased_admit(in_resource, claim, 0);
 END $$
 DELIMITER ;

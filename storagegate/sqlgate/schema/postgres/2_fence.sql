@@ -11,11 +11,22 @@
 -- clause for the search path would double the cost of a call.)
 --
 -- Token 0 means none: it is admitted if the resource was never fenced. A third
--- argument bounds the jump above the mark.
+-- argument bounds the jump above the mark; the default is leased_max_jump().
 --
 -- It raises LF001 for a stale token, LF002 for a missing token and LF003 for a
 -- token that jumps too far; their detail is the mark. LF004 means that the token is
 -- invalid, and LF006 that the mark must be raised first (see leased_try).
+
+-- leased_max_jump is the largest jump above the mark if the caller gives none: 2^40.
+-- It is created only if it is missing, so that an operator can change it for good
+-- (leased gate ddl --max-jump).
+DO $$
+BEGIN
+    IF to_regprocedure('leased_max_jump()') IS NULL THEN
+        CREATE FUNCTION leased_max_jump() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT 1099511627776::bigint';
+    END IF;
+END
+$$;
 
 -- leased_try is leased_fence with the mark as its result instead of an exception. A
 -- mark other than the token is a refusal.
@@ -35,6 +46,7 @@
 CREATE OR REPLACE FUNCTION leased_try(resource text, token bigint, max_jump bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     found_mark bigint;
+    bound      bigint := coalesce(nullif(max_jump, 0), leased_max_jump());
     claims     text := coalesce(current_setting('leased.claims', true), '');
 BEGIN
     IF token IS NULL OR token NOT BETWEEN 0 AND 9007199254740991 THEN
@@ -43,7 +55,7 @@ BEGIN
     END IF;
     SELECT m.mark INTO found_mark FROM leased_marks m WHERE m.resource = $1 FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        IF max_jump <> 0 AND token > max_jump THEN
+        IF token > bound THEN
             claims := set_config('leased.claims', claims || '0 ' || resource || E'\n', true);
             RETURN 0;
         END IF;
@@ -57,7 +69,7 @@ BEGIN
             END IF;
         END IF;
     END IF;
-    IF token < found_mark OR (max_jump <> 0 AND token - found_mark > max_jump) THEN
+    IF token < found_mark OR token - found_mark > bound THEN
         claims := set_config('leased.claims', claims || '0 ' || resource || E'\n', true);
         RETURN found_mark;
     END IF;
@@ -86,7 +98,7 @@ BEGIN
         RAISE EXCEPTION 'stale fencing token % for %: % has been admitted', token, quote_literal(resource), found_mark
             USING ERRCODE = 'LF001', DETAIL = found_mark::text, HINT = 'The lease is lost: stop writing.';
     ELSE
-        RAISE EXCEPTION 'fencing token % for % is more than % above the mark %', token, quote_literal(resource), max_jump, found_mark
+        RAISE EXCEPTION 'fencing token % for % is more than % above the mark %', token, quote_literal(resource), coalesce(nullif(max_jump, 0), leased_max_jump()), found_mark
             USING ERRCODE = 'LF003', DETAIL = found_mark::text, HINT = 'If the lock service granted it, an operator must raise the bound.';
     END IF;
 END

@@ -6,9 +6,10 @@
 --     CREATE TRIGGER leased_guard_truncate BEFORE TRUNCATE ON accounts
 --         FOR EACH STATEMENT EXECUTE FUNCTION leased_guard();
 --
--- The row with id 7 then belongs to the resource account/7. A resource that was
--- never fenced can be written without a token. The trigger runs AFTER the statement,
--- so that no other trigger can change the row later. Write the name of the column
+-- The row with id 7 then belongs to the resource account/7 and cannot be written
+-- without a token, from the moment the trigger exists. With 'allow-unfenced' as a third
+-- argument, rows whose resource was never fenced can be. The trigger runs AFTER the
+-- statement, so that no other trigger can change the row later. Write the name of the column
 -- in lower case, unless it was quoted when the table was created. Choose a column
 -- whose text does not depend on settings: an integer, a uuid or a text, not a time
 -- or a float.
@@ -45,9 +46,13 @@ BEGIN
         -- A lock on the row of the mark is not a proof: a foreign key also locks it.
         -- So compare the claim with the mark, under a lock.
         PERFORM FROM leased_marks m WHERE m.resource = name AND m.mark = claim AND claim > 0 FOR NO KEY UPDATE;
-        IF NOT FOUND THEN
-            PERFORM leased_fence(name, coalesce(claim, 0));
+        CONTINUE WHEN FOUND;
+        IF coalesce(claim, 0) = 0 AND TG_ARGV[2] IS DISTINCT FROM 'allow-unfenced' THEN
+            RAISE EXCEPTION 'no fencing token: table % is guarded, and % is not fenced in this transaction', TG_TABLE_NAME, quote_literal(name)
+                USING ERRCODE = 'LF002', DETAIL = coalesce((SELECT m.mark FROM leased_marks m WHERE m.resource = name), 0)::text,
+                    HINT = 'Acquire its lease and call leased_fence with the token in this transaction.';
         END IF;
+        PERFORM leased_fence(name, coalesce(claim, 0));
     END LOOP;
     RETURN NULL;
 END

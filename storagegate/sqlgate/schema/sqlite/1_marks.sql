@@ -8,9 +8,17 @@ CREATE TABLE IF NOT EXISTS leased_marks (
     mark     INTEGER NOT NULL CHECK (typeof(mark) = 'integer' AND mark BETWEEN 0 AND 9007199254740991)
 ) WITHOUT ROWID;
 
--- No statement can lower, rename or delete a mark.
+-- The reset of a mark that leased_reset is executing. It is empty otherwise.
+CREATE TABLE IF NOT EXISTS leased_resets (
+    resource TEXT NOT NULL PRIMARY KEY,
+    expected INTEGER NOT NULL,
+    mark     INTEGER NOT NULL
+);
+
+-- No statement can lower, rename or delete a mark, except leased_reset.
 CREATE TRIGGER IF NOT EXISTS leased_keep_mark_update BEFORE UPDATE ON leased_marks
-WHEN NEW.mark < OLD.mark OR NEW.resource <> OLD.resource
+WHEN NEW.resource <> OLD.resource OR NEW.mark < OLD.mark
+    AND NOT EXISTS (SELECT 1 FROM leased_resets r WHERE r.resource = OLD.resource AND r.expected = OLD.mark AND r.mark = NEW.mark)
 BEGIN
     SELECT RAISE(ABORT, 'leased: marks are never lowered or renamed');
 END;

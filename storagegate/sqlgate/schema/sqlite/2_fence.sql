@@ -8,7 +8,13 @@
 --
 -- Token 0 means none: it is admitted if the resource was never fenced. A refused
 -- token fails the statement; then roll the transaction back. max_jump is optional
--- and bounds the jump above the mark.
+-- and bounds the jump above the mark; the default is that of leased_max_jump.
+
+-- leased_max_jump is the largest jump above the mark if the caller gives none: 2^40.
+-- It is created only if it is missing, so that an operator can change it for good
+-- (leased gate ddl --max-jump).
+CREATE VIEW IF NOT EXISTS leased_max_jump (max_jump) AS SELECT 1099511627776;
+
 CREATE VIEW IF NOT EXISTS leased_fence (resource, token, max_jump) AS SELECT resource, mark, 0 FROM leased_marks;
 
 CREATE TRIGGER IF NOT EXISTS leased_fence_insert INSTEAD OF INSERT ON leased_fence
@@ -20,8 +26,8 @@ BEGIN
     SELECT RAISE(ABORT, 'leased: stale fencing token: the lease is lost, stop writing')
     FROM leased_marks WHERE resource = NEW.resource AND mark > NEW.token;
     SELECT RAISE(ABORT, 'leased: fencing token jumps too far above the mark')
-    WHERE coalesce(NEW.max_jump, 0) <> 0
-      AND NEW.token - coalesce((SELECT mark FROM leased_marks WHERE resource = NEW.resource), 0) > NEW.max_jump;
+    WHERE NEW.token - coalesce((SELECT mark FROM leased_marks WHERE resource = NEW.resource), 0)
+        > coalesce(nullif(NEW.max_jump, 0), (SELECT max_jump FROM leased_max_jump));
     INSERT INTO leased_marks (resource, mark) VALUES (NEW.resource, NEW.token)
     ON CONFLICT (resource) DO UPDATE SET mark = excluded.mark;
 END;

@@ -1,0 +1,94 @@
+package sqlgate_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+)
+
+const absurd = fencing.MaxToken - 1
+
+// poisoned returns a storage in which resource is fenced with an absurd token.
+func poisoned(t *testing.T, dialect sqlgate.Dialect, resource fencing.Resource) storage {
+	t.Helper()
+	s := newStorage(t, dialect)
+	require.NoError(t, s.gate(t, fencing.Rule{MaxJump: fencing.Unbounded}).Enter(t.Context(), resource, absurd))
+	return s
+}
+
+// The printed SQL does what Reset does, for every name.
+func TestResetSQL(t *testing.T) {
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			for _, name := range []fencing.Resource{"orders/42", `it's`, `a\b'; DROP TABLE leased_marks; --`, "é/日本"} {
+				s := poisoned(t, dialect, name)
+				gate := s.gate(t, fencing.Rule{})
+				text, err := sqlgate.ResetSQL(dialect, name, absurd, 52)
+				require.NoError(t, err)
+				require.NoError(t, runBlock(t, s, text))
+				mark, err := gate.Mark(t.Context(), name)
+				require.NoError(t, err)
+				require.Equal(t, fencing.Token(52), mark)
+				require.Error(t, runBlock(t, s, text), "a second reset must fail: the mark has changed")
+				require.ErrorIs(t, gate.Enter(t.Context(), name, 51), fencing.ErrStale)
+				require.NoError(t, gate.Enter(t.Context(), name, 53))
+			}
+			_, err := sqlgate.ResetSQL(dialect, "orders", 52, 53)
+			require.ErrorIs(t, err, storagegate.ErrNotLower)
+		})
+	}
+	_, err := sqlgate.ResetSQL("oracle", "orders", 52, 51)
+	require.ErrorIs(t, err, sqlgate.ErrUnknownDialect)
+}
+
+// The database itself refuses to raise a mark, to remove it, or to lower another
+// one than the expected mark, for programs in any language.
+func TestDatabaseChecksTheReset(t *testing.T) {
+	call := map[sqlgate.Dialect]string{
+		sqlgate.Postgres: `SELECT leased_reset('orders', `,
+		sqlgate.MySQL:    `CALL leased_reset('orders', `,
+		sqlgate.SQLite:   `INSERT INTO leased_reset (resource, expected, mark) VALUES ('orders', `,
+	}
+	for _, dialect := range dialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			s := poisoned(t, dialect, "orders")
+			db := s.open(t)
+			for _, arguments := range []string{`51, 50)`, `9007199254740990, 9007199254740991)`, `9007199254740990, 9007199254740990)`,
+				`9007199254740990, 0)`, `9007199254740990, -1)`, `9007199254740990, NULL)`, `NULL, 52)`} {
+				require.ErrorContains(t, try(t, db, call[dialect]+arguments), "mark", arguments)
+			}
+			mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")
+			require.NoError(t, err)
+			require.Equal(t, absurd, mark)
+			var left int
+			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM leased_resets`).Scan(&left))
+			require.Zero(t, left, "a reset leaves no permission behind")
+			require.NoError(t, try(t, db, call[dialect]+`9007199254740990, 52)`))
+			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM leased_resets`).Scan(&left))
+			require.Zero(t, left)
+			require.Error(t, try(t, db, `UPDATE leased_marks SET mark = 51`), "marks are not lowered otherwise")
+		})
+	}
+}
+
+// A user who may write through the gate may not reset marks.
+func TestWriterCannotReset(t *testing.T) {
+	s := poisoned(t, sqlgate.Postgres, "orders")
+	require.NoError(t, runBlock(t, s, `
+		DO $$ BEGIN CREATE ROLE shop_writer; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+		DO $$ BEGIN
+			EXECUTE format('GRANT USAGE ON SCHEMA %I TO shop_writer', current_schema());
+			GRANT SELECT, INSERT, UPDATE ON leased_marks TO shop_writer;
+		END $$`))
+	err := runBlock(t, s, `SET ROLE shop_writer; SELECT leased_fence('orders', 9007199254740990); SELECT leased_reset('orders', 9007199254740990, 52)`)
+	require.ErrorContains(t, err, "permission denied for table leased_resets")
+	err = runBlock(t, s, `SET ROLE shop_writer; UPDATE leased_marks SET mark = 52`)
+	require.ErrorContains(t, err, "cannot be lowered")
+	mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")
+	require.NoError(t, err)
+	require.Equal(t, absurd, mark)
+}
