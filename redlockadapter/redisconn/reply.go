@@ -47,8 +47,13 @@ func (e RedisError) endsConnection() bool {
 	return false
 }
 
-// maxBulk bounds one string of a reply.
-const maxBulk = 1 << 24
+const (
+	// maxBulk bounds one string of a reply, and the number of strings.
+	maxBulk = 1 << 24
+	// firstWords bounds the memory that is allocated before the strings arrive: a
+	// server can announce more than it sends.
+	firstWords = 64
+)
 
 // readReply reads the next reply. It returns an error only if the connection is
 // unusable; an error reply is in Reply.Err.
@@ -76,7 +81,7 @@ func readReply(r *bufio.Reader) (Reply, error) {
 		if err != nil || n > maxBulk {
 			return Reply{}, fmt.Errorf("%w: array of %q", ErrProtocol, rest)
 		}
-		words := make([]string, 0, max(n, 0))
+		words := make([]string, 0, min(max(n, 0), firstWords))
 		for range n {
 			word, err := readWord(r)
 			if err != nil {
@@ -123,9 +128,16 @@ func readBulk(r *bufio.Reader, length []byte) (string, error) {
 	if size < 0 {
 		return "", nil // a null
 	}
-	text := make([]byte, size+2)
-	if _, err := io.ReadFull(r, text); err != nil {
+	var text strings.Builder
+	if _, err := io.CopyN(&text, r, int64(size)); err != nil {
 		return "", err
 	}
-	return string(text[:size]), nil
+	end, err := r.ReadSlice('\n')
+	if err != nil {
+		return "", err
+	}
+	if string(end) != "\r\n" {
+		return "", fmt.Errorf("%w: a string that is longer than %d bytes", ErrProtocol, size)
+	}
+	return text.String(), nil
 }

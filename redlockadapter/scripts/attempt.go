@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -44,13 +45,16 @@ func (a *Attempt) Renew(token fencing.Token) *redisconn.Request {
 func (a *Attempt) version() string { return strconv.FormatUint(a.Version, 10) }
 
 // Accepted returns the token that a node accepted in reply to Acquire, Raise or Renew,
-// or the reason why it refused.
+// or the reason why it refused. A number that is not a token is no acceptance: the
+// node does not run the scripts.
 func Accepted(got redisconn.Reply) (fencing.Token, error) {
 	switch {
 	case got.Err != nil:
 		return fencing.None, got.Err
-	case got.Words == nil:
+	case got.Words == nil && fencing.Token(got.Int).Valid():
 		return fencing.Token(got.Int), nil
+	case got.Words == nil:
+		return fencing.None, fmt.Errorf("%w: token %d", redisconn.ErrProtocol, got.Int)
 	}
 	return fencing.None, refusalOf(got)
 }

@@ -63,14 +63,28 @@ func List(ctx context.Context, c *redisconn.Conn, prefix string) ([]fencing.Reso
 		if err != nil {
 			return nil, err
 		}
-		if got.Word(0) == "empty" {
-			return nil, fmt.Errorf("%s: %w", c.Addr(), ErrEmpty)
+		page, err := listed(got)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Addr(), err)
 		}
-		for _, name := range got.Words[1:] {
-			names = append(names, fencing.Resource(name))
-		}
+		names = append(names, page...)
 		if cursor = got.Word(0); cursor == "0" {
 			return names, nil
 		}
 	}
+}
+
+// listed returns the names in a reply to the list script, after its cursor.
+func listed(got redisconn.Reply) ([]fencing.Resource, error) {
+	switch {
+	case len(got.Words) == 0:
+		return nil, fmt.Errorf("%w: a list without a cursor", redisconn.ErrProtocol)
+	case got.Words[0] == "empty":
+		return nil, ErrEmpty
+	}
+	names := make([]fencing.Resource, len(got.Words)-1)
+	for i, name := range got.Words[1:] {
+		names[i] = fencing.Resource(name)
+	}
+	return names, nil
 }

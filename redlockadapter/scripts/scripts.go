@@ -76,7 +76,13 @@ func lockKeys(resources []fencing.Resource, before ...string) []string {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+// maxMillis bounds a time in a reply, so that its conversion does not overflow.
+const maxMillis = 365 * 24 * time.Hour
+
 func fromMillis(text string) (time.Duration, error) {
 	ms, err := strconv.ParseInt(text, 10, 64)
-	return time.Duration(ms) * time.Millisecond, err
+	if err != nil || ms > maxMillis.Milliseconds() || ms < -maxMillis.Milliseconds() {
+		return 0, fmt.Errorf("%w: a time of %.40q ms", redisconn.ErrProtocol, text)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
 }
