@@ -46,9 +46,10 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 
 // Attach returns an open session, no matter which process opened it, and renews it. It
 // never opens one: if there is none, or if it ends meanwhile, Attach returns
-// engine.ErrExpired. The TTL of config is ignored.
+// engine.ErrExpired. If config names a user that does not own the session, Attach returns
+// engine.ErrForbidden. The TTL of config is ignored.
 func (b *Backend) Attach(ctx context.Context, config engine.SessionConfig) (*Session, error) {
-	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.attach(ctx, config.ID) })
+	s, err := b.begin(ctx, config, func(n *Node) (machine.SessionInfo, error) { return n.attach(ctx, config.ID, config.User) })
 	if err != nil {
 		return nil, fmt.Errorf("attach session: %w", err)
 	}
@@ -77,7 +78,7 @@ func (b *Backend) begin(ctx context.Context, config engine.SessionConfig, find f
 		s.unlisten()
 		return nil, err
 	}
-	s.number, s.config.TTL = found.Incarnation, found.TTL
+	s.number, s.config.TTL, s.config.User = found.Incarnation, found.TTL, found.User
 	if s.listener != nil {
 		for _, n := range b.nodes {
 			n.identify(config.ID, s.listener, s.number)

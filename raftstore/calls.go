@@ -27,10 +27,28 @@ func (n *Node) propose(ctx context.Context, c machine.Command) (machine.Result, 
 	return result, term, err
 }
 
+// SetLimits makes this node propose commands with these limits when it leads.
+func (n *Node) SetLimits(l machine.Limits) { n.limits.Store(&l) }
+
+// limitsNow returns the limits of SetLimits.
+func (n *Node) limitsNow() machine.Limits {
+	if l := n.limits.Load(); l != nil {
+		return *l
+	}
+	return machine.Limits{}
+}
+
 // open opens a session, or renews it if it is open. It refuses a session that is open with
 // another TTL, because the caller would rely on a TTL that the service does not use.
 func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.SessionInfo, error) {
-	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL})
+	result, term, err := n.propose(ctx, &machine.OpenSession{Session: config.ID, TTL: config.TTL, User: config.User, Limits: n.limitsNow()})
+	switch {
+	case err != nil:
+	case result.Code == machine.Limited:
+		err = result.Limit
+	case result.Code == machine.OtherUser:
+		err = otherUser(config.ID)
+	}
 	if err != nil {
 		return machine.SessionInfo{}, err
 	}
@@ -44,23 +62,33 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		err = fmt.Errorf("%w: the session is open, but perhaps not renewed: %w", engine.ErrUncertain, err)
 	}
-	return machine.SessionInfo{TTL: config.TTL, Incarnation: result.Incarnation}, err
+	return machine.SessionInfo{TTL: config.TTL, Incarnation: result.Incarnation, User: config.User}, err
 }
 
-// attach renews an open session. It never opens one.
-func (n *Node) attach(ctx context.Context, id engine.SessionID) (found machine.SessionInfo, err error) {
+// otherUser returns the error for a session that belongs to another user. It does not
+// name that user.
+func otherUser(id engine.SessionID) error {
+	return fmt.Errorf("%w: session %s belongs to another user; only its owner can use it", engine.ErrForbidden, id)
+}
+
+// attach renews an open session. It never opens one. A user other than the owner is
+// refused; without users, user is empty, and everyone may attach.
+func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (found machine.SessionInfo, err error) {
 	if err := n.read(ctx, Linearizable, func(m *machine.Machine) { found = m.SessionInfo(id) }); err != nil {
 		return machine.SessionInfo{}, err
 	}
 	if found.TTL == 0 {
 		return machine.SessionInfo{}, fmt.Errorf("%w: there is no session %s", engine.ErrExpired, id)
 	}
+	if user != "" && user != found.User {
+		return machine.SessionInfo{}, otherUser(id)
+	}
 	return found, n.renew(ctx, id, found.Incarnation)
 }
 
 // acquire requests a grant, and waits for it if request.Wait is set.
 func (n *Node) acquire(ctx context.Context, id engine.SessionID, incarnation uint64, request engine.Request) (machine.Result, error) {
-	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Incarnation: incarnation, Request: request})
+	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Incarnation: incarnation, Request: request, Limits: n.limitsNow()})
 	if err != nil || result.Code != machine.Queued || !request.Wait {
 		return result, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/logstore"
+	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/replica"
 	"github.com/leased-project/leased/raftstore/transport"
 )
@@ -49,6 +50,7 @@ type Node struct {
 	leadMu      longMutex                  // held during a change of leadership
 	leading     atomic.Pointer[leadership] // nil while this node does not serve
 	leaderships atomic.Uint64              // number so far
+	limits      atomic.Pointer[machine.Limits]
 
 	memberMu longMutex     // held while members change
 	started  chan struct{} // closed when raft is set

@@ -44,6 +44,9 @@ func (s *Session) Incarnation() uint64 { return s.number }
 // TTL returns the TTL of the session.
 func (s *Session) TTL() time.Duration { return s.config.TTL }
 
+// User returns the owner of the session, empty if it was opened without users.
+func (s *Session) User() string { return s.config.User }
+
 // Acquire requests a grant.
 func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
 	expected := request.Mode
@@ -86,6 +89,8 @@ func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.G
 		return engine.Grant{}, &engine.PermitsError{Resource: result.Resource, Want: request.Permits, Have: result.Permits}
 	case machine.LowNonce:
 		return engine.Grant{}, machine.LowNonceError(request.Nonce, result.Nonce)
+	case machine.Limited:
+		return engine.Grant{}, result.Limit
 	case machine.NotReady:
 		return engine.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
 	case machine.Migrating:

@@ -16,8 +16,14 @@ func (c *Lead) apply(m *Machine) Result {
 func (c *OpenSession) apply(m *Machine) Result {
 	s := m.sessions[c.Session]
 	if s == nil {
-		s = &session{id: c.Session, incarnation: m.nextOrder(), ttl: c.TTL, requests: map[engine.Nonce]*request{}}
-		m.sessions[c.Session] = s
+		if u := m.usage[c.User]; u != nil && exceeded(u.sessions, c.Limits.SessionsPerUser) {
+			return Result{Code: Limited, Limit: &LimitError{Limit: SessionsPerUserName, Max: c.Limits.SessionsPerUser, User: c.User}}
+		}
+		s = &session{id: c.Session, incarnation: m.nextOrder(), ttl: c.TTL, user: c.User, requests: map[engine.Nonce]*request{}}
+		m.addSession(s)
+	}
+	if s.user != c.User {
+		return Result{Code: OtherUser}
 	}
 	return Result{Code: Done, Incarnation: s.incarnation}
 }
@@ -77,6 +83,9 @@ func (c *Acquire) apply(m *Machine) Result {
 		s.end(q.Nonce) // otherwise a late copy of this attempt could be granted
 		return Result{Code: Held}
 	}
+	if limit := m.checkLimits(r, granted, &c.Limits); limit != nil {
+		return Result{Code: Limited, Limit: limit}
+	}
 	s.requests[r.nonce] = r
 	if granted { // it does not queue
 		for _, name := range r.resources {
@@ -85,7 +94,7 @@ func (c *Acquire) apply(m *Machine) Result {
 		m.grant(r)
 		return m.outcome(r)
 	}
-	m.waiters++
+	m.countWaiter(s, 1)
 	for _, name := range r.resources {
 		l := m.lock(name)
 		l.queue = append(l.queue, r)
@@ -228,7 +237,7 @@ func (m *Machine) grant(r *request) {
 	}
 	m.lastToken++
 	r.token = m.lastToken
-	m.holders++
+	m.countHolder(r.session, 1)
 	for _, name := range r.resources {
 		l := m.locks[name]
 		l.holders = append(l.holders, r)
@@ -238,7 +247,7 @@ func (m *Machine) grant(r *request) {
 
 // dequeue removes a waiter from its queues.
 func (m *Machine) dequeue(r *request) {
-	m.waiters--
+	m.countWaiter(r.session, -1)
 	for _, name := range r.resources {
 		l := m.locks[name]
 		l.queue = remove(l.queue, r)
@@ -268,9 +277,9 @@ func (m *Machine) free(r *request, how EventType) {
 // remove removes a request from all its locks and from its session.
 func (m *Machine) remove(r *request, how EventType) {
 	if r.token == fencing.None {
-		m.waiters--
+		m.countWaiter(r.session, -1)
 	} else {
-		m.holders--
+		m.countHolder(r.session, -1)
 	}
 	m.emit(how, r)
 	for _, name := range r.resources {
@@ -336,7 +345,7 @@ func (m *Machine) endSessions(sessions []*session, how EventType) {
 		}
 	}
 	for _, s := range sessions {
-		delete(m.sessions, s.id)
+		m.removeSession(s)
 	}
 	m.grantFreed(touched)
 }

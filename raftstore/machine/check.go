@@ -14,6 +14,9 @@ func (m *Machine) check() error {
 	if err := m.checkTopology(); err != nil {
 		return err
 	}
+	if err := m.checkUsage(); err != nil {
+		return err
+	}
 	tokens := map[fencing.Token]bool{}
 	orders := map[uint64]bool{}
 	for _, id := range m.sessionIDs() {
@@ -33,6 +36,33 @@ func (m *Machine) check() error {
 			return fmt.Errorf("lock %q: delay %d is above the last order %d or taken", string(name), l.delay, m.order)
 		}
 		orders[l.delay] = l.delay != 0
+	}
+	return nil
+}
+
+// checkUsage counts the sessions and requests of each user.
+func (m *Machine) checkUsage() error {
+	counted := map[string]usage{}
+	for _, id := range m.sessionIDs() {
+		s := m.sessions[id]
+		u := counted[s.user]
+		u.sessions++
+		for _, r := range requestsOf(s) {
+			if r.token == fencing.None {
+				u.waiters++
+			} else {
+				u.holders++
+			}
+		}
+		counted[s.user] = u
+	}
+	for _, user := range sortedKeys(m.usage) {
+		if *m.usage[user] != counted[user] {
+			return fmt.Errorf("user %q uses %v, not %v", user, counted[user], *m.usage[user])
+		}
+	}
+	if len(m.usage) != len(counted) {
+		return fmt.Errorf("%d users are counted, not %d", len(m.usage), len(counted))
 	}
 	return nil
 }

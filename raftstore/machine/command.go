@@ -20,7 +20,8 @@ type Command interface {
 // proposed by earlier leaders have no effect.
 type Lead struct{}
 
-// OpenSession opens a session. Opening an open session has no effect.
+// OpenSession opens a session. Opening an open session has no effect. A session belongs
+// to the user that opened it: for another user the Result is OtherUser.
 //
 // The Result has the incarnation of the session. A late copy of this command, applied
 // after the session has ended, opens another incarnation. Commands that name the first
@@ -28,6 +29,8 @@ type Lead struct{}
 type OpenSession struct {
 	Session engine.SessionID
 	TTL     time.Duration
+	User    string // the owner of the session, empty without users
+	Limits  Limits // SessionsPerUser counts
 }
 
 // CloseSession ends a session on behalf of its client. Its leases are released, and its
@@ -43,6 +46,7 @@ type Acquire struct {
 	Session     engine.SessionID
 	Incarnation uint64
 	Request     engine.Request
+	Limits      Limits // those of leases and waiters count
 }
 
 // Release ends an attempt: it leaves the queue, or its grant is released. Applied twice,
@@ -99,12 +103,20 @@ func (c *OpenSession) validate() error {
 	if c.TTL < engine.MinTTL || c.TTL > engine.MaxTTL {
 		return fmt.Errorf("%w: session ttl (%v) must be from %v to %v", engine.ErrInvalid, c.TTL, engine.MinTTL, engine.MaxTTL)
 	}
-	return nil
+	if err := engine.ValidateHolder(c.User); err != nil {
+		return err
+	}
+	return c.Limits.validate()
 }
 
 func (c *CloseSession) validate() error { return nil }
 
-func (c *Acquire) validate() error { return c.Request.Validate() }
+func (c *Acquire) validate() error {
+	if err := c.Limits.validate(); err != nil {
+		return err
+	}
+	return c.Request.Validate()
+}
 
 func (c *Release) validate() error {
 	if c.Nonce == 0 {

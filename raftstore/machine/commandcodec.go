@@ -9,7 +9,7 @@ import (
 
 // commandVersion is the first byte of every encoded batch. A machine refuses unknown
 // versions, because guessing would make replicas differ.
-const commandVersion = 3
+const commandVersion = 4
 
 // The operation codes of the log.
 const (
@@ -112,6 +112,12 @@ func (c *codec) command(op uint8, fields ...any) {
 	c.fields(fields...)
 }
 
+func (c *codec) limits(values ...*int) {
+	for _, v := range values {
+		number(c, v, math.MaxInt32)
+	}
+}
+
 func (c *codec) request(q *engine.Request) {
 	c.fields(&q.Nonce, &q.Resources, &q.Kind, &q.Permits, &q.Mode, &q.Wait)
 	c.sharedText(&q.Holder)
@@ -121,10 +127,15 @@ func (c *codec) request(q *engine.Request) {
 func (c *Acquire) code(data *codec) {
 	data.command(opAcquire, &c.Session, &c.Incarnation)
 	data.request(&c.Request)
+	data.limits(&c.Limits.LeasesPerUser, &c.Limits.WaitersPerUser, &c.Limits.WaitersPerLock)
+}
+
+func (c *OpenSession) code(data *codec) {
+	data.command(opOpenSession, &c.Session, &c.TTL, &c.User)
+	data.limits(&c.Limits.SessionsPerUser)
 }
 
 func (c *Lead) code(data *codec)            { data.command(opLead) }
-func (c *OpenSession) code(data *codec)     { data.command(opOpenSession, &c.Session, &c.TTL) }
 func (c *CloseSession) code(data *codec)    { data.command(opCloseSession, &c.Session, &c.Incarnation) }
 func (c *Release) code(data *codec)         { data.command(opRelease, &c.Session, &c.Incarnation, &c.Nonce) }
 func (c *Expire) code(data *codec)          { data.command(opExpire, &c.Session, &c.Incarnation, &c.Generation) }

@@ -14,6 +14,7 @@
 //   - [Command]: [Lead], [OpenSession], [CloseSession], [Acquire], [Release],
 //     [Expire], [Break], [EndDelay] for locks; [RaiseFloor], [EndSessions],
 //     [MarkRestored] after a rollback of the log.
+//   - [Limits]: what one user may use; the leader writes them into its commands.
 //   - [Migration]: a migration to another mode, by [SetPolicy], [DeletePolicy], [AbortMigration],
 //     [FinishMigration].
 //   - [Efficiency]: the fleet and its tokens, by [SetFleet], [FinishFleet],

@@ -15,6 +15,8 @@ type session struct {
 	id          engine.SessionID
 	incarnation uint64 // unique among all sessions
 	ttl         time.Duration
+	user        string // the owner
+	usage       *usage // of user
 	requests    map[engine.Nonce]*request
 	ended       spans  // at most MaxEnded
 	forgotten   uint64 // nonces up to this one have ended, unless they are live

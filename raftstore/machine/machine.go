@@ -24,7 +24,8 @@ import (
 //     in a migration has no waiters;
 //  7. a policy has a next mode if and only if there is a migration for its prefix;
 //  8. every token that the log has assigned to the Redis nodes is at most ceiling, and
-//     floor is at most ceiling.
+//     floor is at most ceiling;
+//  9. usage has the number of sessions, holders and waiters of each user.
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
@@ -38,7 +39,8 @@ type Machine struct {
 	locks    map[fencing.Resource]*lock
 	names    names // of locks
 
-	holders, waiters int // the number of requests of each kind
+	holders, waiters int               // the number of requests of each kind
+	usage            map[string]*usage // by user, for users with sessions
 
 	events []Event // of the current command
 }
@@ -46,7 +48,7 @@ type Machine struct {
 // New returns an empty machine.
 func New() *Machine {
 	return &Machine{sessions: map[engine.SessionID]*session{}, locks: map[fencing.Resource]*lock{},
-		migrations: map[string]*migration{}, memberAPI: map[string]string{}}
+		migrations: map[string]*migration{}, memberAPI: map[string]string{}, usage: map[string]*usage{}}
 }
 
 // Apply applies a command. The events are valid until the next Apply.
@@ -72,11 +74,12 @@ func (m *Machine) Policies() (engine.Policies, uint64) { return m.policies, m.ve
 // Version returns the version of the topology.
 func (m *Machine) Version() uint64 { return m.version }
 
-// SessionInfo has the TTL and the incarnation of a session. It is zero if there is no
+// SessionInfo has the TTL, the incarnation and the owner of a session. It is zero if there is no
 // such session.
 type SessionInfo struct {
 	TTL         time.Duration
 	Incarnation uint64
+	User        string
 }
 
 // Sessions returns all sessions. A new leader gives each its full TTL again.
@@ -91,7 +94,7 @@ func (m *Machine) Sessions() map[engine.SessionID]SessionInfo {
 // SessionInfo returns the SessionInfo of one session, zero if there is none.
 func (m *Machine) SessionInfo(id engine.SessionID) SessionInfo {
 	if s := m.sessions[id]; s != nil {
-		return SessionInfo{TTL: s.ttl, Incarnation: s.incarnation}
+		return SessionInfo{TTL: s.ttl, Incarnation: s.incarnation, User: s.user}
 	}
 	return SessionInfo{}
 }
@@ -125,7 +128,7 @@ func (m *Machine) Inspect(resource fencing.Resource) engine.Status {
 }
 
 func (r *request) party() engine.Party {
-	return engine.Party{Holder: r.holder, Session: r.session.id, Nonce: r.nonce, Kind: r.kind, Slot: r.slot,
+	return engine.Party{Holder: r.holder, User: r.session.user, Session: r.session.id, Nonce: r.nonce, Kind: r.kind, Slot: r.slot,
 		Token: r.token, Metadata: maps.Clone(r.metadata)}
 }
 
@@ -160,7 +163,7 @@ func (m *Machine) nextOrder() uint64 {
 
 func (m *Machine) emit(t EventType, r *request) {
 	m.events = append(m.events, Event{Type: t, Resources: r.resources, Session: r.session.id, Nonce: r.nonce,
-		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder, Incarnation: r.session.incarnation})
+		Token: r.token, Slot: r.slot, Mode: m.modeOf(r.resources[0]), Holder: r.holder, User: r.session.user, Incarnation: r.session.incarnation})
 }
 
 func (m *Machine) sessionIDs() []engine.SessionID {

@@ -47,12 +47,16 @@ const (
 	// LowNonce: the session has forgotten which nonces up to Nonce have ended, and accepts
 	// none of them. See MaxEnded.
 	LowNonce
+	// OtherUser: the session is open and belongs to another user.
+	OtherUser
+	// Limited: the command would exceed a limit, in Limit, and had no effect.
+	Limited
 )
 
 var codeNames = [...]string{Done: "done", Granted: "granted", Queued: "queued", Held: "held", Ended: "ended",
 	NoSession: "no session", WrongMode: "wrong mode", NotHeld: "not held", Outdated: "outdated", Busy: "busy", Exhausted: "exhausted",
 	Migrating: "migrating", NotReady: "not ready",
-	OtherPermits: "other permits", LowNonce: "low nonce"}
+	OtherPermits: "other permits", LowNonce: "low nonce", OtherUser: "other user", Limited: "limited"}
 
 // String returns the name of c.
 func (c Code) String() string {
@@ -78,6 +82,7 @@ type Result struct {
 	Resource   fencing.Resource // of WrongMode, Migrating, Busy and OtherPermits: the lock
 	Permits    int              // of OtherPermits
 	Nonce      engine.Nonce     // of LowNonce
+	Limit      *LimitError      // of Limited
 	Generation uint64           // of Lead
 	Version    uint64           // the new version, of commands that change the topology
 	Range      *Range           // of AssignRange
@@ -131,6 +136,7 @@ type Event struct {
 	Slot      int
 	Mode      engine.Mode
 	Holder    string
+	User      string // the owner of Session
 	DelayID   uint64
 	Delay     time.Duration
 

@@ -93,6 +93,7 @@ func (c *codec) session(v **session) {
 	}
 	s := *v
 	c.fields(&s.id, &s.ttl, &s.incarnation)
+	c.sharedText(&s.user)
 	c.fields(&s.forgotten)
 	list(c, (*[]span)(&s.ended), func(x *span) { c.fields(&x.lo, &x.hi) })
 	requests := requestsOf(s)
@@ -143,7 +144,10 @@ func (m *Machine) rebuild(parts *stored) (err error) {
 		if i > 0 && slices.Compare(parts.sessions[i-1].id[:], s.id[:]) >= 0 {
 			return fmt.Errorf("sessions are not in ascending order")
 		}
-		m.sessions[s.id] = s
+		if err := engine.ValidateHolder(s.user); err != nil {
+			return err
+		}
+		m.addSession(s)
 		requests = append(requests, requestsOf(s)...)
 	}
 	m.rebuildLocks(requests)
@@ -164,7 +168,7 @@ func (m *Machine) rebuildLocks(requests []*request) {
 	slices.SortFunc(requests, byOrder)
 	for _, r := range requests {
 		if r.token == fencing.None {
-			m.waiters++
+			m.countWaiter(r.session, 1)
 			for _, name := range r.resources {
 				l := m.lock(name)
 				l.queue = append(l.queue, r)
@@ -174,7 +178,7 @@ func (m *Machine) rebuildLocks(requests []*request) {
 	slices.SortFunc(requests, func(a, b *request) int { return cmp.Compare(a.token, b.token) })
 	for _, r := range requests {
 		if r.token != fencing.None {
-			m.holders++
+			m.countHolder(r.session, 1)
 			for _, name := range r.resources {
 				l := m.lock(name)
 				l.holders = append(l.holders, r)
