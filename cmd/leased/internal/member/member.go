@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +32,7 @@ type Member struct {
 	logger   *slog.Logger
 	certs    *certificates
 	creds    *credentials
+	signing  signing
 	peers    *peers
 	node     *raftstore.Node
 	server   *server.Server
@@ -61,6 +61,9 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	if m.creds, err = newCredentials(s, logger); err != nil {
 		return nil, err
 	}
+	if err := m.signing.load(s.SigningKeyFile, logger); err != nil {
+		return nil, err
+	}
 	if err := s.RedisNodes.Check(s.Redis); err != nil {
 		return nil, err
 	}
@@ -83,7 +86,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
 		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit,
-		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options}
+		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
@@ -135,10 +138,14 @@ func (m *Member) Node() *raftstore.Node { return m.node }
 func (m *Member) Address() string { return m.server.Address() }
 
 // Reload applies the policies of new settings, and reloads the certificate, the CA,
-// the users and the secret. Other changes need a restart. If one of them is invalid,
+// the users, the secret and the signing key. Other changes need a restart. If one of them is invalid,
 // nothing changes.
 func (m *Member) Reload(s *settings.Settings) error {
 	fresh, err := m.creds.read()
+	if err != nil {
+		return err
+	}
+	signer, err := readSigner(s.SigningKeyFile)
 	if err != nil {
 		return err
 	}
@@ -150,6 +157,7 @@ func (m *Member) Reload(s *settings.Settings) error {
 	}
 	m.node.RecheckPeers()
 	m.creds.replace(fresh)
+	m.signing.replace(signer, m.logger)
 	m.creds.report(m.logger, len(fresh.users))
 	m.policies.Store(&s.Policies)
 	select {
