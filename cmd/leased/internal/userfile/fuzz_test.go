@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
@@ -15,7 +16,7 @@ import (
 // different names and secrets, and that an error shows no secret of the file.
 func FuzzFile(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "users.yaml")
-	_, err := userfile.Add(path, "alice", false)
+	_, err := userfile.Add(path, auth.User{Name: "alice"})
 	require.NoError(f, err)
 	good, err := os.ReadFile(path)
 	require.NoError(f, err)
