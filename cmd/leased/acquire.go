@@ -6,13 +6,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 )
 
 func newAcquire() *cobra.Command {
-	r := &pb.AcquireRequest{}
+	r, signed := &pb.AcquireRequest{}, false
 	c := &cobra.Command{Use: "acquire RESOURCE...", Short: "Acquire a lock",
 		Long: "Acquire a lock, or several locks under one token. The lease expires after its TTL unless `leased renew`\n" +
 			"extends it; `leased release` ends it. Use `leased run` to run a command under a lease that is renewed\n" +
@@ -26,6 +25,7 @@ func newAcquire() *cobra.Command {
 	flags.StringVar(&r.Holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
 	flags.BoolVar(&r.Shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
 	flags.Int32Var(&r.Permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
+	flags.BoolVar(&signed, "signed", false, "also print the signed token, for gates that verify signatures")
 	flags.StringToStringVar(&r.Metadata, "metadata", nil, "KEY=VALUE pairs that 'leased inspect' shows")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if r.Resource = args[0]; len(args) > 1 {
@@ -33,22 +33,24 @@ func newAcquire() *cobra.Command {
 		}
 		ctx, stop := untilInterrupted(c.Context())
 		defer stop()
-		err := a.call(ctx, func(conn *grpc.ClientConn) error {
-			got, err := pb.NewLeaseServiceClient(conn).Acquire(ctx, r)
-			if err != nil {
-				return err
-			}
-			return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) {
-				row(t, "RESOURCE", "TOKEN", "MODE", "SLOT", "EXPIRES IN", "SESSION")
-				row(t, got.Resource, got.Token, got.Mode, number(got.Slot), got.Ttl, sessionText(got.SessionId))
-			})
-		})
+		got, err := fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire, r)
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx) // the service cancels the attempt and releases what it may have granted
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		if signed {
+			return printSigned(ctx, c, a, o, got)
+		}
+		return o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) { acquiredRows(t, got) })
 	}
 	return c
+}
+
+func acquiredRows(t *tabwriter.Writer, got *pb.AcquireResponse) {
+	row(t, "RESOURCE", "TOKEN", "MODE", "SLOT", "EXPIRES IN", "SESSION")
+	row(t, got.Resource, got.Token, got.Mode, number(got.Slot), got.Ttl, sessionText(got.SessionId))
 }
 
 func newRenew() *cobra.Command {

@@ -70,8 +70,8 @@ type commandGroup struct {
 }
 
 var commandGroups = []commandGroup{
-	{"service", "Service:", []func() *cobra.Command{newDev, newServe}},
-	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newRenew, newRelease, newInspect, newList, newWatch, newBreak}},
-	{"operation", "Operations:", []func() *cobra.Command{newPolicy, newUser, newCerts, newCluster, newSnapshot, newRedis}},
+	{"service", "Service:", []func() *cobra.Command{newDev, newServe, newHealth}},
+	{"locks", "Locks:", []func() *cobra.Command{newRun, newAcquire, newSign, newRenew, newRelease, newInspect, newList, newWatch, newBreak}},
+	{"operation", "Operations:", []func() *cobra.Command{newPolicy, newUser, newCerts, newKeys, newCluster, newSnapshot, newRedis}},
 	{"tools", "Tools:", []func() *cobra.Command{newGate, newDemo, newVersion}},
 }

@@ -45,6 +45,7 @@ type runFlags struct {
 	mode       string
 	holder     string
 	quiet      bool
+	signed     bool
 	redis      *redisFlags
 	noRedis    bool
 }
@@ -79,6 +80,7 @@ func newRun() *cobra.Command {
 	flags.IntVar(&f.permits, "permits", 0, "size of the semaphore; acquires one permit of it (correctness mode only)")
 	flags.StringVar(&f.mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
 	flags.StringVar(&f.holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
+	flags.BoolVar(&f.signed, "signed", false, "put the signed token into LEASED_SIGNED_TOKEN, for gates that verify signatures")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing while waiting")
 	flags.BoolVar(&f.noRedis, "no-redis", false, "do not connect to Redis; acquire locks in efficiency mode through the service")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -127,15 +129,28 @@ func (f *runFlags) run(ctx context.Context, resource fencing.Resource, args []st
 	if err == nil && ended != nil {
 		err = ended
 	}
+	var env []string
+	if err == nil && f.signed {
+		env, err = signedEnviron(ctx, l)
+	}
 	if err != nil {
 		release(client, l, releaseTimeout)
 		return f.notAcquired(resource, err, line.notQueued())
 	}
-	command := supervise.Command{Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTL: f.ttl, Grace: f.grace,
+	command := supervise.Command{Args: args, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTL: f.ttl, Grace: f.grace,
 		Guard: []string{self, guardCommand}, Hold: []string{self, holdCommand}, Signals: signals,
 		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "leased: "+format+"\n", args...) }}
 	result, err := command.Run(l)
 	return f.finish(client, l, result, err)
+}
+
+// signedEnviron returns the variable with the signed token of a lease.
+func signedEnviron(ctx context.Context, l *lease.Lease) ([]string, error) {
+	text, err := l.SignedToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []string{fencing.EnvSignedToken + "=" + text}, nil
 }
 
 // notAcquired returns the error for a lock that was not acquired in time. If the

@@ -32,8 +32,8 @@ func newServe() *cobra.Command {
 		Long: "Run a member of the service. Each setting has one name, as a flag (--raft-listen), an environment\n" +
 			"variable (LEASED_RAFT_LISTEN) and a key of the YAML file (raft-listen). Flags override the environment,\n" +
 			"which overrides the file. Policies can only be set in the file.\n\n" +
-			"SIGHUP reloads the certificate, the CA, the users, the member's secret and the policies, and reopens the\n" +
-			"audit file. SIGTERM transfers leadership to another member, then stops this one.",
+			"SIGHUP reloads the certificate, the CA, the users, the member's secret, the signing key and the policies, and\n" +
+			"reopens the audit file. SIGTERM transfers leadership to another member, then stops this one.",
 		Example: serveExample,
 		Args:    cobra.NoArgs}
 	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with the settings (LEASED_CONFIG)")

@@ -51,25 +51,19 @@ func (s *Service) signedName(ctx context.Context, name fencing.Resource, token f
 	if err := name.Validate(); err != nil {
 		return "", err
 	}
-	var owner string
 	if s.router.ModeOf(name) == engine.Efficiency {
 		held, err := s.redis.find(ctx, name, token)
-		if err != nil {
-			return "", err
+		if err == nil && !auth.Owns(ctx, held.User) {
+			err = notHeld(ctx, string(name), uint64(token))
 		}
-		owner = held.User
-	} else {
-		holder, err := s.holder(ctx, string(name), uint64(token))
-		if err != nil {
-			return "", err
-		}
-		owner = holder.User
-		if holder.Slot != 0 {
-			name = name.Slot(holder.Slot)
-		}
+		return name, err
 	}
-	if user := auth.UserName(ctx); owner != user {
-		return "", fmt.Errorf("%w: the lease belongs to another user than %s; only its owner gets a signature", engine.ErrForbidden, user)
+	holder, err := s.holder(ctx, string(name), uint64(token))
+	if err != nil {
+		return "", err
+	}
+	if holder.Slot != 0 {
+		name = name.Slot(holder.Slot)
 	}
 	return name, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
@@ -53,6 +54,9 @@ var memberKeys = []key{
 	boolean("tls-clients", "require a certificate signed by tls-ca from clients of the API", func(s *Settings) *bool { return &s.TLSClients }),
 	text("users", "", "file with the users that may call the API, see leased user (default: everyone who can connect)", func(s *Settings) *string { return &s.Users }),
 	text("secret-file", "", "file with the secret that this member presents to the others", func(s *Settings) *string { return &s.SecretFile }),
+	text("signing-key-file", "", "PEM file with the key that signs tokens, see leased keys (default: tokens cannot be signed)", func(s *Settings) *string { return &s.SigningKeyFile }),
+	duration("signature-ttl", server.DefaultSignatureTTL, time.Minute, "how long gates accept a signed token",
+		func(s *Settings) *time.Duration { return &s.SignatureTTL }),
 	{name: "bootstrap-expect", fallback: "0", usage: "number of members that form a new cluster; join lists all of them",
 		set: func(s *Settings, v string) (rule string) { s.BootstrapExpect, rule = number(v, 0, 9); return }},
 	list("join", "", "API addresses of the members, HOST:PORT, separated by commas", func(s *Settings) *[]string { return &s.Join }),

@@ -23,6 +23,8 @@ type Settings struct {
 	TLSCert, TLSKey, TLSCA    string
 	TLSClients                bool
 	Users, SecretFile         string
+	SigningKeyFile            string
+	SignatureTTL              time.Duration
 	BootstrapExpect           int
 	Join                      []string
 	Heartbeat                 time.Duration

@@ -25,6 +25,8 @@ const startTimeout = time.Minute
 type Command struct {
 	// Args are the program and its arguments.
 	Args []string
+	// Env are variables for the command, beside the token and the resource.
+	Env []string
 	// Stdin, Stdout and Stderr are those of the command.
 	Stdin, Stdout, Stderr *os.File
 	// TTL is the TTL of the lease, Grace the time between SIGTERM and SIGKILL.
@@ -118,7 +120,7 @@ func (c *Command) prepare(l *lease.Lease) (*exec.Cmd, error) {
 		return nil, startError(c.Args[0], cmd.Err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), isSecret), fencing.Environ(l.GateResource(), l.Token())...)
+	cmd.Env = slices.Concat(slices.DeleteFunc(os.Environ(), isSecret), fencing.Environ(l.GateResource(), l.Token()), c.Env)
 	cmd.SysProcAttr = attributes()
 	if isTerminal(c.Stdin) {
 		// Otherwise the command cannot read from it. Keys such as Ctrl-C then go to

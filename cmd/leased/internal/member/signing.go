@@ -1,0 +1,55 @@
+package member
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/remote/secret"
+)
+
+// signing is the key with which this member signs tokens. A reload replaces it.
+type signing struct {
+	key atomic.Pointer[fencing.Signer] // nil without a key
+}
+
+// load reads the key and puts it into effect.
+func (s *signing) load(path string, logger *slog.Logger) error {
+	signer, err := readSigner(path)
+	if err == nil {
+		s.replace(signer, logger)
+	}
+	return err
+}
+
+// readSigner reads a private key. Without a file there is no key.
+func readSigner(path string) (*fencing.Signer, error) {
+	if path == "" {
+		return nil, nil
+	}
+	if err := secret.CheckPath(path); err != nil {
+		return nil, fmt.Errorf("signing-key-file: %w", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("signing-key-file: %w", err)
+	}
+	signer, err := fencing.ParseSigner(text)
+	if err != nil {
+		return nil, fmt.Errorf("signing-key-file (%s): %w; make a key with `leased keys new`", path, err)
+	}
+	return signer, nil
+}
+
+// replace puts a key into effect.
+func (s *signing) replace(signer *fencing.Signer, logger *slog.Logger) {
+	old := s.key.Swap(signer)
+	switch {
+	case signer != nil && (old == nil || old.KeyID() != signer.KeyID()):
+		logger.Info("signing tokens", "key", signer.KeyID())
+	case signer == nil && old != nil:
+		logger.Warn("no signing key: this member signs no tokens any more", "old key", old.KeyID())
+	}
+}

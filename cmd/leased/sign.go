@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+)
+
+func newSign() *cobra.Command {
+	r := &pb.SignRequest{}
+	c := &cobra.Command{Use: "sign RESOURCE --token TOKEN", Short: "Print the signed token of a lease",
+		Long: "Print the signed token of a lease that is held, for gates that verify signatures. Gates accept it until\n" +
+			"signature-ttl of the service has passed; sign again before that. The members need a signing key (leased keys).",
+		Example: "  leased sign account/7 --token 12", Args: exactly(1, "the name of a lock")}
+	a, o := addAccess(c), addOutput(c)
+	c.Flags().Uint64Var(&r.Token, "token", 0, "token of the lease, printed by leased acquire (required)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if r.Resource = args[0]; r.Token == 0 {
+			return usageError(fmt.Errorf("--token is required: the token that `leased acquire` printed"))
+		}
+		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Sign, r)
+		if err != nil {
+			return err
+		}
+		return o.say(c, got, "%s", got.SignedToken)
+	}
+	return c
+}
+
+// printSigned prints a new lease with its signed token. If the token cannot be
+// signed, the lease is released.
+func printSigned(ctx context.Context, c *cobra.Command, a *access, o *output, got *pb.AcquireResponse) error {
+	signed, err := fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Sign, &pb.SignRequest{Resource: got.Resource, Token: got.Token})
+	if err != nil {
+		_, released := fetch(context.WithoutCancel(ctx), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release,
+			&pb.ReleaseRequest{Resource: got.Resource, Token: got.Token})
+		return errors.Join(err, released)
+	}
+	if o.format == "json" {
+		object := plain(got.ProtoReflect())
+		object["signedToken"] = signed.SignedToken
+		encoder := json.NewEncoder(c.OutOrStdout())
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(object)
+	}
+	if err := o.print(c.OutOrStdout(), got, func(t *tabwriter.Writer) { acquiredRows(t, got) }); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "\nSIGNED TOKEN\n%s\n", signed.SignedToken)
+	return err
+}
