@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
@@ -43,11 +44,41 @@ func Allow(ctx context.Context, right Right, lock string) error {
 	return nil
 }
 
+// Can reports whether the user of ctx has a right on a lock.
+func Can(ctx context.Context, right Right, lock string) bool {
+	a := accountOf(ctx)
+	if a == nil {
+		return true
+	}
+	_, ok := a.Rules.Find(right, lock)
+	return ok
+}
+
 // Owns reports whether the user of ctx is the owner of what belongs to user. Without
 // users, everyone owns everything.
 func Owns(ctx context.Context, user string) bool {
 	a := accountOf(ctx)
 	return a == nil || a.Name == user
+}
+
+// Visible returns the status of a lock as the user of ctx may see it. Token, nonce and
+// session id of a party identify its lease: only its owner sees them, and users who may
+// break the lock, which needs the token. Everything else is for all who may read it.
+func Visible(ctx context.Context, status engine.Status) engine.Status {
+	if Can(ctx, Break, string(status.Resource)) {
+		return status
+	}
+	hide := func(parties []engine.Party) []engine.Party {
+		parties = slices.Clone(parties)
+		for i := range parties {
+			if p := &parties[i]; !Owns(ctx, p.User) {
+				p.Token, p.Nonce, p.Session = fencing.None, 0, engine.SessionID{}
+			}
+		}
+		return parties
+	}
+	status.Holders, status.Waiters = hide(status.Holders), hide(status.Waiters)
+	return status
 }
 
 // allowAll checks a right on locks. A request without a name needs the right on any

@@ -1,6 +1,7 @@
 package leases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -31,6 +34,11 @@ func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 	}
 	limited := ctx
 	if a.request.Wait {
+		done, err := s.limits.Of(ctx).Wait()
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, a.wait, fmt.Errorf("%w: waited %v", engine.ErrHeld, a.wait))
 		defer cancel()
@@ -79,6 +87,9 @@ func (s *Service) newAcquisition(r *pb.AcquireRequest) (*acquisition, error) {
 	if a.request.Nonce == 0 {
 		a.request.Nonce = 1 // of a new session; in the caller's session the service chooses another
 	}
+	if err := s.limits.CheckRequest(&a.request); err != nil {
+		return nil, err
+	}
 	if err := a.request.Validate(); err != nil {
 		return nil, err
 	}
@@ -108,6 +119,9 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 			engine.ErrInvalid, string(a.request.Resources[0]))
 	}
 	ttl, err := a.ttl()
+	if err == nil {
+		err = a.limits.CheckTTL(ttl)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -139,22 +153,29 @@ func (a *acquisition) response(grant engine.Grant, id engine.SessionID, ttl time
 	return response
 }
 
-// withHolder adds the current holder to an error that matches engine.ErrHeld.
+// withHolder adds the current holder to an error that matches engine.ErrHeld, as far as
+// the caller may see it.
 func (a *acquisition) withHolder(ctx context.Context, err error) error {
 	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUncertain) {
 		return err
 	}
 	for _, name := range a.request.Resources {
+		if !auth.Can(ctx, auth.Read, string(name)) {
+			continue
+		}
 		status, inspectErr := a.inspect(ctx, name)
 		if inspectErr != nil {
 			continue
 		}
-		for _, h := range status.Holders {
-			holder := h.Holder
-			if holder == "" {
-				holder = "an unnamed holder"
+		for _, h := range auth.Visible(ctx, status).Holders {
+			by := cmp.Or(h.Holder, "an unnamed holder")
+			if h.User != "" {
+				by += " (user " + h.User + ")"
 			}
-			return fmt.Errorf("%w: %q by %s with token %d", err, string(name), holder, h.Token)
+			if h.Token != fencing.None {
+				by += fmt.Sprintf(" with token %d", h.Token)
+			}
+			return fmt.Errorf("%w: %q by %s", err, string(name), by)
 		}
 	}
 	return err

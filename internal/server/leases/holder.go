@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -77,18 +78,28 @@ func (s *Service) renewInRedis(ctx context.Context, r *pb.RenewRequest) (*pb.Ren
 	return &pb.RenewResponse{SessionId: held.Session.String(), Ttl: wire.DurationText(held.TTL), Tokens: []uint64{r.Token}}, nil
 }
 
-// holder returns the holder of a lock in correctness mode with this token.
+// holder returns the holder of a lock in correctness mode with this token. The lease of
+// another user counts as not held, so that nobody can find out tokens by trying.
 func (s *Service) holder(ctx context.Context, resource string, token uint64) (*engine.Party, error) {
 	status, err := s.inspect(ctx, fencing.Resource(resource))
 	if err != nil {
 		return nil, err
 	}
 	for i := range status.Holders {
-		if p := &status.Holders[i]; uint64(p.Token) == token {
+		if p := &status.Holders[i]; uint64(p.Token) == token && auth.Owns(ctx, p.User) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("%q: %w with token %d", resource, engine.ErrNotHeld, token)
+	return nil, notHeld(ctx, resource, token)
+}
+
+// notHeld returns the error for a lease that the caller does not hold.
+func notHeld(ctx context.Context, resource string, token uint64) error {
+	by := ""
+	if user := auth.UserName(ctx); user != "" {
+		by = " by user " + user
+	}
+	return fmt.Errorf("%q: %w with token %d%s", resource, engine.ErrNotHeld, token, by)
 }
 
 // Release ends a lease, and reports whether the lease was held.

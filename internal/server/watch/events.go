@@ -6,6 +6,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -36,7 +37,8 @@ func (v *view) synced() {
 func (v *view) update(ctx context.Context, now engine.Status) {
 	before := v.seen[now.Resource]
 	event := func(kind string, p *engine.Party, place int) {
-		v.send(&pb.Event{Type: kind, Resource: string(now.Resource), Mode: wire.ModeText(now.Mode), Party: wire.FromParty(p),
+		visible := auth.Visible(ctx, engine.Status{Resource: now.Resource, Holders: []engine.Party{*p}}).Holders[0]
+		v.send(&pb.Event{Type: kind, Resource: string(now.Resource), Mode: wire.ModeText(now.Mode), Party: wire.FromParty(&visible),
 			Waiters: int32(len(now.Waiters)), Place: int32(place)})
 	}
 	for i := range before.Holders {

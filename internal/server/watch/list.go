@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -26,8 +27,8 @@ type Watcher struct {
 // NewWatcher returns a Watcher. hub must be the Observer of the router's node.
 func NewWatcher(router *routing.Router, hub *Hub) *Watcher { return &Watcher{router, hub} }
 
-// List returns the locks in use, sorted by name. It reads locks in efficiency mode
-// from the Redis nodes, which needs no leader.
+// List returns the locks in use that the caller may read, sorted by name. It reads locks
+// in efficiency mode from the Redis nodes, which needs no leader.
 func (w *Watcher) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
 	size := int(r.PageSize)
 	switch {
@@ -40,18 +41,26 @@ func (w *Watcher) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	if err != nil {
 		return nil, err
 	}
-	list, err := w.list(ctx, mode, r.Prefix, fencing.Resource(r.PageToken), size)
-	if err != nil {
-		return nil, err
-	}
 	response := &pb.ListResponse{}
-	for i := range list {
-		response.Locks = append(response.Locks, wire.FromStatusOf(list[i]))
+	for after := fencing.Resource(r.PageToken); ; {
+		list, err := w.list(ctx, mode, r.Prefix, after, size)
+		if err != nil {
+			return nil, err
+		}
+		for _, status := range list {
+			if len(response.Locks) < size && auth.Can(ctx, auth.Read, string(status.Resource)) {
+				response.Locks = append(response.Locks, wire.FromStatusOf(auth.Visible(ctx, status)))
+			}
+		}
+		if len(response.Locks) == size {
+			response.NextPageToken = response.Locks[size-1].Resource
+			return response, nil
+		}
+		if len(list) < size {
+			return response, nil
+		}
+		after = list[size-1].Resource
 	}
-	if len(list) == size {
-		response.NextPageToken = string(list[size-1].Resource)
-	}
-	return response, nil
 }
 
 // list returns at most limit locks of a mode. engine.AnyMode selects both modes.

@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 )
@@ -27,7 +28,8 @@ const (
 // errMigrated reports that a watched lock has another mode now.
 var errMigrated = errors.New("the lock has another mode")
 
-// Watch sends the changes of one lock, or of all locks with a prefix.
+// Watch sends the changes of one lock, or of all locks with a prefix that the caller may
+// read.
 func (w *Watcher) Watch(r *pb.WatchRequest, stream pb.LeaseService_WatchServer) error {
 	if (r.Resource == "") == (r.Prefix == nil) {
 		return fmt.Errorf("%w: watch needs either resource or prefix", engine.ErrInvalid)
@@ -144,7 +146,10 @@ func (v *view) watchPrefix(ctx context.Context, prefix string) error {
 		}
 		return nil
 	}
-	return v.followHub(ctx, func(name fencing.Resource) bool { return strings.HasPrefix(string(name), prefix) }, check, read)
+	match := func(name fencing.Resource) bool {
+		return strings.HasPrefix(string(name), prefix) && auth.Can(ctx, auth.Read, string(name))
+	}
+	return v.followHub(ctx, match, check, read)
 }
 
 // pollRedis watches a prefix whose locks are all in efficiency mode. It needs no
@@ -209,7 +214,9 @@ func (v *view) resync(ctx context.Context, mode engine.Mode, prefix string) erro
 			return err
 		}
 		for _, status := range page {
-			now[status.Resource] = status
+			if auth.Can(ctx, auth.Read, string(status.Resource)) {
+				now[status.Resource] = status
+			}
 		}
 		if len(page) < raftstore.MaxPage {
 			break

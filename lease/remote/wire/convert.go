@@ -107,8 +107,12 @@ func FromStatusOf(s engine.Status) *pb.Lock {
 
 // FromParty converts a holder or waiter to a message.
 func FromParty(p *engine.Party) *pb.Party {
-	return &pb.Party{Holder: p.Holder, SessionId: p.Session.String(), Nonce: uint64(p.Nonce), Kind: p.Kind.String(), Slot: int32(p.Slot),
+	party := &pb.Party{Holder: p.Holder, User: p.User, Nonce: uint64(p.Nonce), Kind: p.Kind.String(), Slot: int32(p.Slot),
 		Token: uint64(p.Token), Metadata: p.Metadata, TtlLeft: DurationText(p.TTL)}
+	if p.Session != (engine.SessionID{}) {
+		party.SessionId = p.Session.String()
+	}
+	return party
 }
 
 // ToStatusOf converts a message to the status of a lock.
@@ -129,15 +133,18 @@ func ToStatusOf(lock *pb.Lock) (engine.Status, error) {
 func toParties(list []*pb.Party) ([]engine.Party, error) {
 	var parties []engine.Party
 	for _, p := range list {
-		id, err := engine.ParseSessionID(p.SessionId)
-		if err != nil {
-			return nil, err
+		var id engine.SessionID
+		var err error
+		if p.SessionId != "" { // it is shown to its owner only
+			if id, err = engine.ParseSessionID(p.SessionId); err != nil {
+				return nil, err
+			}
 		}
 		left, err := ParseDuration("ttlLeft", p.TtlLeft)
 		if err != nil {
 			return nil, err
 		}
-		party := engine.Party{Holder: p.Holder, Session: id, Nonce: engine.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
+		party := engine.Party{Holder: p.Holder, User: p.User, Session: id, Nonce: engine.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
 			Metadata: p.Metadata, TTL: left}
 		for _, k := range []engine.Kind{engine.Shared, engine.Permit} {
 			if p.Kind == k.String() {
