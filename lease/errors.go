@@ -56,7 +56,7 @@ var (
 // willing to wait. An error that matches no sentinel is uncertain, so another
 // attempt is worthwhile.
 func final(err error) bool {
-	return engine.Refused(err) || matches(err, fencing.ErrInvalidResource, ErrClosed)
+	return engine.Refused(err) || matches(err, fencing.ErrInvalidResource, ErrClosed, ErrForbidden, ErrLimit)
 }
 
 // matches reports whether err is one of the sentinels and not uncertain.

@@ -14,6 +14,7 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -59,6 +60,8 @@ type Config struct {
 	// signature for SignatureTTL, DefaultSignatureTTL by default. Default: none.
 	Signer       func() *fencing.Signer
 	SignatureTTL time.Duration
+	// Limits bounds requests and users. Default: limits.Default.
+	Limits limits.Limits
 	// Version is the version of the program, for Status.
 	Version string
 	// Clock is engine.SystemClock by default, Logger is slog.Default.
@@ -90,6 +93,12 @@ func (c Config) filled() (Config, error) {
 		c.Signer = func() *fencing.Signer { return nil }
 	}
 	c.SignatureTTL = cmp.Or(c.SignatureTTL, DefaultSignatureTTL)
+	if c.Limits == (limits.Limits{}) {
+		c.Limits = limits.Default()
+	}
+	if err := c.Limits.Validate(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	if c.Clock == nil {
 		c.Clock = engine.SystemClock()
 	}

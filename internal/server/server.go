@@ -19,6 +19,7 @@ import (
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/leases"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/portmux"
 	"github.com/leased-project/leased/internal/server/probes"
@@ -30,10 +31,15 @@ import (
 )
 
 const (
-	// maxMessage bounds one gRPC message, and thereby the memory that a client uses.
-	maxMessage = 16 << 20
+	// maxStreams bounds the concurrent calls of one gRPC connection. Further calls wait
+	// in the client.
+	maxStreams = 1000
+	// maxHeader bounds the headers of a call.
+	maxHeader = 16 << 10
 	// maintenanceInterval is the time between two runs of maintain.
 	maintenanceInterval = time.Second
+	// idleTimeout is how long a connection without calls stays open.
+	idleTimeout = 2 * time.Minute
 	// headerTimeout bounds the time until the headers of an HTTP request are read.
 	headerTimeout = 10 * time.Second
 )
@@ -44,6 +50,7 @@ type Server struct {
 	keeper *fleet.Keeper
 	peers  *peers.Client
 	leases *leases.Service
+	limits *limits.Accounts
 	admin  *admin.Service
 	mux    *portmux.Mux
 	grpc   *grpc.Server
@@ -84,7 +91,9 @@ func New(config Config, listener net.Listener) (*Server, error) {
 		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.peers = &peers.Client{Router: s.router, TLS: config.PeerTLS, Secret: config.Secret}
-	s.leases = leases.New(s.router, config.Audit)
+	config.Node.SetLimits(config.Limits.Cluster)
+	s.limits = limits.NewAccounts(config.Limits, config.Clock)
+	s.leases = leases.New(s.router, config.Audit, s.limits)
 	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
 	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
 		Version: config.Version, Logger: config.Logger})
@@ -100,11 +109,11 @@ func (s *Server) register(config Config) {
 			config.Audit.Expired(e)
 		}
 	})
-	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
-		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, config.Audit.UnaryEvents),
-		grpc.ChainStreamInterceptor(s.streamErrors, config.Audit.StreamRefusals, config.Users.StreamInterceptor, config.Audit.StreamEvents),
+	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(limits.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
+		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, s.limits.UnaryInterceptor, config.Audit.UnaryEvents),
+		grpc.ChainStreamInterceptor(s.streamErrors, config.Audit.StreamRefusals, config.Users.StreamInterceptor, s.limits.StreamInterceptor, config.Audit.StreamEvents),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: idleTimeout}))
 	pb.RegisterLeaseServiceServer(s.grpc, leaseAPI)
 	pb.RegisterPolicyServiceServer(s.grpc, s.admin)
 	pb.RegisterRedisServiceServer(s.grpc, s.admin)

@@ -14,5 +14,6 @@
 //   - redis.go: leases in efficiency mode, for any caller.
 //   - sessions.go: the cache of sessions.
 //   - stream.go: the session stream of one client.
+//   - streamqueue.go: what the client has not been sent yet, and slow clients.
 //   - streamsession.go, streamredis.go: its operations in each mode.
 package leases

@@ -10,6 +10,8 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -29,11 +31,13 @@ type Service struct {
 	sessions *sessions
 	redis    redisLeases
 	audit    *audit.Log
+	limits   *limits.Accounts
 }
 
 // New returns a Service that records the grants of session streams in an audit log.
-func New(router *routing.Router, log *audit.Log) *Service {
-	return &Service{router: router, sessions: &sessions{router: router, byID: map[engine.SessionID]*session{}}, redis: redisLeases{router}, audit: log}
+func New(router *routing.Router, log *audit.Log, accounts *limits.Accounts) *Service {
+	return &Service{router: router, sessions: &sessions{router: router, limits: &accounts.Limits, byID: map[engine.SessionID]*session{}},
+		redis: redisLeases{router}, audit: log, limits: accounts}
 }
 
 // Sweep forgets sessions that were not used for long. Call it periodically.
@@ -83,10 +87,10 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 	return &pb.CloseSessionResponse{}, nil
 }
 
-// Inspect returns the holders and waiters of a lock.
+// Inspect returns the holders and waiters of a lock, as the caller may see them.
 func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
 	status, err := s.inspect(ctx, fencing.Resource(r.Resource))
-	return &pb.InspectResponse{Lock: wire.FromStatusOf(status)}, err
+	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status))}, err
 }
 
 func (s *Service) inspect(ctx context.Context, name fencing.Resource) (engine.Status, error) {

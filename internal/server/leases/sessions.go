@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -40,6 +42,7 @@ func hasMark(id engine.SessionID, mark [4]byte) bool { return [4]byte(id[:4]) ==
 // Raft machine has the sessions; the cache can be filled from it again.
 type sessions struct {
 	router *routing.Router
+	limits *limits.Limits
 
 	mu         sync.Mutex
 	byID       map[engine.SessionID]*session
@@ -48,8 +51,8 @@ type sessions struct {
 
 // open opens a session, or finds one that is open with the same TTL.
 func (c *sessions) open(ctx context.Context, id engine.SessionID, ttl time.Duration) (*session, error) {
-	if ttl < engine.MinTTL || ttl > engine.MaxTTL {
-		return nil, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, ttl, engine.MinTTL, engine.MaxTTL)
+	if err := c.limits.CheckTTL(ttl); err != nil {
+		return nil, err
 	}
 	// The machine rejects another TTL while the session is open.
 	return c.get(ctx, id, func(s *session) bool { return s.ttl == ttl }, func(config engine.SessionConfig) (*raftstore.Session, error) {
@@ -63,7 +66,9 @@ func (c *sessions) open(ctx context.Context, id engine.SessionID, ttl time.Durat
 }
 
 // attach finds a session that is open. It never opens one: if the session has ended
-// the error matches engine.ErrLost.
+// the error matches engine.ErrLost. Every call that names a session finds it here, so
+// that only its owner can use it: for another user the error matches
+// engine.ErrForbidden.
 func (c *sessions) attach(ctx context.Context, id engine.SessionID) (*session, error) {
 	return c.get(ctx, id, func(*session) bool { return true }, func(config engine.SessionConfig) (*raftstore.Session, error) {
 		return c.router.Raft.Attach(ctx, config)
@@ -71,19 +76,20 @@ func (c *sessions) attach(ctx context.Context, id engine.SessionID) (*session, e
 }
 
 // get returns the cached session, renewed, if it is usable. Otherwise it asks the
-// Raft machine for it.
+// Raft machine for it, which refuses a session of another user. A cached session of
+// another user may have ended.
 func (c *sessions) get(ctx context.Context, id engine.SessionID, usable func(*session) bool,
 	ask func(engine.SessionConfig) (*raftstore.Session, error)) (*session, error) {
 	if hasMark(id, redisMark) {
 		return nil, fmt.Errorf("%w: sessionId %s belongs to a lease in efficiency mode, which has no session; name the lease by resource and token", engine.ErrInvalid, id)
 	}
-	if s := c.find(id); s != nil && usable(s) {
+	if s := c.find(id); s != nil && usable(s) && auth.Owns(ctx, s.raft.User()) {
 		if _, err := s.renew(ctx); !errors.Is(err, engine.ErrLost) {
 			return s, err
 		}
 	}
 	s := &session{cache: c, id: id, listeners: map[*stream]bool{}}
-	raft, err := ask(engine.SessionConfig{ID: id, Clock: c.router.Clock, Lost: s.lost})
+	raft, err := ask(engine.SessionConfig{ID: id, User: auth.UserName(ctx), Clock: c.router.Clock, Lost: s.lost})
 	if err != nil {
 		return nil, err
 	}

@@ -2,18 +2,17 @@ package leases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
-
-// maxOperations bounds the running operations of one stream. Beyond it the service
-// reads nothing from the client, which slows the client down.
-const maxOperations = 1 << 16
 
 // attempt is the identity of an acquisition attempt.
 type attempt struct {
@@ -25,89 +24,103 @@ type attempt struct {
 // Answers that are ready while a message is being sent share the next message.
 type stream struct {
 	service *Service
+	account *limits.Account
 	ctx     context.Context
+	cancel  context.CancelCauseFunc
 
 	mu       sync.Mutex
-	out      *pb.SessionResponse // the next message
+	queue    queue
 	sessions map[engine.SessionID]*session
 	waiters  map[attempt]*redisWaiter
 
-	wake  chan struct{} // there is something to send
-	slots chan struct{} // one element for each running operation
+	wake    chan struct{} // there is something to send
+	slots   chan struct{} // one element for each operation whose answer was not sent
+	waiting atomic.Int32  // operations that may wait for a lock
 }
 
-// Session serves the stream of one client.
+// Session serves the stream of one client. It returns an error if the client does
+// not read: its sessions then stay open, as if the client had reconnected.
 func (s *Service) Session(server pb.LeaseService_SessionServer) error {
-	ctx, cancel := context.WithCancel(server.Context())
-	st := &stream{service: s, ctx: ctx, out: &pb.SessionResponse{}, sessions: map[engine.SessionID]*session{},
-		waiters: map[attempt]*redisWaiter{}, wake: make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
+	st := &stream{service: s, sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{},
+		wake: make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
+	st.account = s.limits.Of(server.Context())
+	st.ctx, st.cancel = context.WithCancelCause(server.Context())
+	var sending sync.WaitGroup
+	sending.Go(func() { st.send(server) })
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		st.receive(server)
+	}()
+	select {
+	case <-received:
+		sending.Wait()
+	case <-st.ctx.Done():
+		if errors.Is(context.Cause(st.ctx), errSlow) { // gRPC ends Recv and Send when this call has returned
+			st.unlisten()
+			return errSlow
+		}
+		<-received
+		sending.Wait()
+	}
+	return nil
+}
+
+// receive runs the operations of the client until the stream ends.
+func (st *stream) receive(server pb.LeaseService_SessionServer) {
 	var work sync.WaitGroup
 	defer func() {
-		cancel()
+		st.cancel(nil)
 		st.unlisten()
 		work.Wait()
 	}()
-	work.Go(func() { st.send(server) })
 	for {
 		message, err := server.Recv()
 		if err != nil {
-			return nil // the client is gone or reconnects: its sessions stay open
+			return // the client is gone or reconnects: its sessions stay open
 		}
 		for _, op := range message.Operations {
 			select {
 			case st.slots <- struct{}{}:
-			case <-ctx.Done():
-				return nil
+			case <-st.ctx.Done():
+				return
 			}
 			w := st.addWaiter(op)
-			work.Go(func() {
-				st.answer(st.run(op, w))
-				<-st.slots
-			})
+			work.Go(func() { st.answer(st.run(op, w)) })
 		}
 	}
 }
 
-// send writes messages until the stream ends.
-func (st *stream) send(server pb.LeaseService_SessionServer) {
-	for {
-		select {
-		case <-st.wake:
-		case <-st.ctx.Done():
-			return
-		}
-		st.mu.Lock()
-		message := st.out
-		st.out = &pb.SessionResponse{}
-		st.mu.Unlock()
-		if len(message.Answers)+len(message.Notices) == 0 {
-			continue
-		}
-		if server.Send(message) != nil {
-			return // Recv fails too, and ends the stream
-		}
+// admit counts an operation against the limits of the user until done is called.
+func (st *stream) admit(op *pb.Operation) (done func(), err error) {
+	if err := st.service.limits.CheckOperation(op); err != nil {
+		return nil, err
 	}
-}
-
-// push adds to the next message.
-func (st *stream) push(add func(message *pb.SessionResponse)) {
-	st.mu.Lock()
-	add(st.out)
-	st.mu.Unlock()
-	select {
-	case st.wake <- struct{}{}:
+	switch call := op.Call.(type) {
+	case *pb.Operation_Renew, *pb.Operation_Release, *pb.Operation_Close:
+		err = st.account.Keep()
+	case *pb.Operation_Acquire:
+		if err = st.account.Request(); err == nil && call.Acquire.Wait {
+			return st.admitWaiter()
+		}
 	default:
+		err = st.account.Request()
 	}
+	return func() {}, err
 }
 
-func (st *stream) answer(a *pb.Answer) {
-	st.push(func(m *pb.SessionResponse) { m.Answers = append(m.Answers, a) })
-}
-
-// notify reports a lost lease, or without an error an attempt that waits.
-func (st *stream) notify(id engine.SessionID, nonce engine.Nonce, lost error) {
-	n := &pb.Notice{Session: id[:], Nonce: uint64(nonce), Lost: wire.FromError(lost)}
-	st.push(func(m *pb.SessionResponse) { m.Notices = append(m.Notices, n) })
+// admitWaiter counts an acquire that may wait.
+func (st *stream) admitWaiter() (done func(), err error) {
+	if st.waiting.Add(1) > maxWaiting {
+		st.waiting.Add(-1)
+		return nil, fmt.Errorf("%w: %d acquires wait on this stream; use another connection, or wait for fewer locks at once", engine.ErrLimit, maxWaiting)
+	}
+	leave, err := st.account.Wait()
+	if err != nil {
+		st.waiting.Add(-1)
+		return nil, err
+	}
+	return func() { leave(); st.waiting.Add(-1) }, nil
 }
 
 // run runs one operation.
@@ -116,7 +129,11 @@ func (st *stream) run(op *pb.Operation, w *redisWaiter) *pb.Answer {
 		defer st.removeWaiter(w)
 	}
 	a := &pb.Answer{Id: op.Id}
-	err := st.call(op, w, a)
+	done, err := st.admit(op)
+	if err == nil {
+		err = st.call(op, w, a)
+		done()
+	}
 	st.service.audit.Operation(st.ctx, op, a, err)
 	if err != nil {
 		a.Error = wire.FromError(st.service.router.NameLeader(err))
@@ -134,6 +151,9 @@ func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer) error {
 	switch call := op.Call.(type) {
 	case *pb.Operation_Acquire:
 		request, err := wire.ToRequest(call.Acquire)
+		if err == nil {
+			err = st.service.limits.CheckRequest(&request)
+		}
 		if err == nil {
 			err = request.Validate()
 		}

@@ -49,6 +49,9 @@ func (st *stream) removeWaiter(w *redisWaiter) {
 
 // acquireInRedis asks the Redis nodes.
 func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, ttlNanos int64, w *redisWaiter, a *pb.Answer) error {
+	if err := st.service.limits.CheckTTL(time.Duration(ttlNanos)); err != nil {
+		return err
+	}
 	ctx := st.ctx
 	if w != nil {
 		ctx = w.ctx

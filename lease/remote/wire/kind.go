@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"google.golang.org/grpc/codes"
@@ -38,8 +39,9 @@ const (
 var (
 	// ErrOutdated reports that the policies have changed since the caller read them.
 	ErrOutdated = errors.New("version is outdated")
-	// ErrTooLarge reports that a request is larger than the service accepts.
-	ErrTooLarge = errors.New("request is too large")
+	// ErrTooLarge reports that a request is larger than the service accepts. It matches
+	// engine.ErrInvalid.
+	ErrTooLarge = fmt.Errorf("%w: the request is too large", engine.ErrInvalid)
 	// ErrBehind reports that a member cannot vote yet because its log is behind.
 	ErrBehind = errors.New("node is behind")
 	// ErrNotLeader reports that another member is the leader. It matches

@@ -1,0 +1,16 @@
+// Package limits bounds what one user can take from the service.
+//
+// It does not protect a user from itself, and it does not order users: who comes first
+// is served first. Without users, all callers share one account.
+//
+// Files, in reading order:
+//
+//   - limits.go: [Limits], the settings, their defaults and their rules.
+//   - check.go: the limits of one request.
+//   - account.go: [Accounts], with the streams, waiters and requests of each user on
+//     this member.
+//   - calls.go: the interceptors of gRPC.
+//
+// The limits on sessions and leases are not counted here. They hold for the whole
+// cluster, so package raftstore/machine counts them.
+package limits
