@@ -24,7 +24,7 @@ func ExampleDial() {
 		log.Fatal(err)
 	}
 	defer locks.Close(ctx)
-	gate := memgate.New[int](fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := memgate.New[int](fencing.Rule{})
 	err = locks.Do(ctx, "account/7", func(ctx context.Context, l *lease.Lease) error {
 		if err := gate.Enter(ctx, l.GateResource(), l.Token()); err != nil {
 			return err

@@ -33,7 +33,7 @@ func ExampleClient_Do() {
 	ctx := context.Background()
 	c := newClient()
 	defer c.Close(ctx)
-	balances := memgate.New[int](fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	balances := memgate.New[int](fencing.Rule{})
 
 	err := c.Do(ctx, "account/7", func(ctx context.Context, l *lease.Lease) error {
 		if err := balances.Enter(ctx, l.GateResource(), l.Token()); err != nil {

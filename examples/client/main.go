@@ -20,7 +20,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer locks.Close(ctx)
-	gate := memgate.New[int](fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := memgate.New[int](fencing.Rule{})
 
 	err = locks.Do(ctx, "account/7", func(ctx context.Context, l *lease.Lease) error {
 		// Enter before reading, write with the token: the gate decides, not the lease.

@@ -25,7 +25,7 @@ type register struct {
 
 func newStorage(w *World) *storage {
 	s := &storage{process: w.newProcess("storage"), w: w, data: map[fencing.Resource]*register{},
-		fence: fencing.NewFence(fencing.Rule{MaxJump: fencing.DefaultMaxJump})}
+		fence: fencing.NewFence(fencing.Rule{})}
 	for _, name := range w.locks {
 		s.data[name] = &register{}
 	}

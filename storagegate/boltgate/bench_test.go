@@ -17,7 +17,7 @@ import (
 // Run with: go test -run '^$' -bench . ./storagegate/boltgate
 func BenchmarkBolt(b *testing.B) {
 	db := open(b, filepath.Join(b.TempDir(), "gate.db"), false)
-	gate := boltgate.New(db, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := boltgate.New(db, fencing.Rule{})
 	const count = 1024
 	var names [count]fencing.Resource
 	for i := range names {

@@ -25,7 +25,7 @@ func ExampleGate() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	gate := boltgate.New(db, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := boltgate.New(db, fencing.Rule{})
 	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the paused one
 		err := gate.Do(ctx, "account/7", token, func(tx *bolt.Tx) error {
 			accounts, err := tx.CreateBucketIfNotExists([]byte("accounts"))

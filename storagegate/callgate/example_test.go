@@ -11,7 +11,7 @@ import (
 // A Guard runs calls to a device that cannot compare tokens itself.
 func ExampleGuard() {
 	ctx := context.Background()
-	guard := callgate.New(callgate.Memory(fencing.Rule{MaxJump: fencing.DefaultMaxJump}))
+	guard := callgate.New(callgate.Memory(fencing.Rule{}))
 	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the paused one
 		err := guard.Call(ctx, "printer/3", token, func() error {
 			fmt.Println("printing with token", token)

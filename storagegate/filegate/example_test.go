@@ -18,7 +18,7 @@ func ExampleGate() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	gate, err := filegate.New(dir, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate, err := filegate.New(dir, fencing.Rule{})
 	if err != nil {
 		log.Fatal(err)
 	}

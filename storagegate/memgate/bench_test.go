@@ -20,7 +20,7 @@ func BenchmarkMemory(b *testing.B) {
 		value int
 	}
 	var values sync.Map
-	gate := memgate.New[int](fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := memgate.New[int](fencing.Rule{})
 	var names [count]fencing.Resource
 	for i := range names {
 		names[i] = fencing.Resource(fmt.Sprintf("account/%d", i))

@@ -10,7 +10,7 @@ import (
 
 func ExampleGate() {
 	ctx := context.Background()
-	gate := memgate.New[int](fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := memgate.New[int](fencing.Rule{})
 	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the paused one
 		err := gate.Do(ctx, "account/7", token, func(balance *int) error { *balance += 10; return nil })
 		fmt.Println(err)

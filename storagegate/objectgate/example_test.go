@@ -29,7 +29,7 @@ func ExampleGate() {
 	if _, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
 		log.Fatal(err)
 	}
-	gate := objectgate.New(client, bucket, fencing.Rule{MaxJump: fencing.DefaultMaxJump}, objectgate.Prefix("orders/"))
+	gate := objectgate.New(client, bucket, fencing.Rule{}, objectgate.Prefix("orders/"))
 	if err := gate.Verify(ctx, "leased-probe"); err != nil { // the store must enforce conditions
 		log.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestMemoryRecipe(t *testing.T) {
 }
 
 func TestRedisRecipes(t *testing.T) {
-	addr := testserver.Redis(t).Addr
+	addr := testserver.Redis(t, testserver.RedisAppendOnly()).Addr
 	requireFences(t, func(token fencing.Token) error { return withRedis(t.Context(), addr, token) })
 }
 

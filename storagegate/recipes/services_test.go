@@ -32,7 +32,7 @@ func withHTTP(mux *http.ServeMux, handler http.Handler) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	marks := callgate.Stored(boltgate.New(db, fencing.Rule{MaxJump: fencing.DefaultMaxJump})) // or callgate.Memory(rule), which a restart loses
+	marks := callgate.Stored(boltgate.New(db, fencing.Rule{})) // or callgate.Memory(rule), which a restart loses
 	gate, err := httpgate.New(marks, resource, httpgate.Wait(10*time.Second))
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ import (
 )
 
 func withPGX(ctx context.Context, pool *pgxpool.Pool, token fencing.Token) error {
-	gate := pgxgate.New(pool, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := pgxgate.New(pool, fencing.Rule{})
 	if err := gate.Install(ctx); err != nil { // once, as a user who may create tables
 		return err
 	}
@@ -68,7 +68,7 @@ func withMySQL(ctx context.Context, token fencing.Token) error {
 	if err != nil {
 		return err
 	}
-	gate, err := sqlgate.New(db, sqlgate.MySQL, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate, err := sqlgate.New(db, sqlgate.MySQL, fencing.Rule{})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func withSQLite(ctx context.Context, token fencing.Token, prepare func(*sql.DB))
 	if err != nil {
 		return err
 	}
-	gate, err := sqlgate.New(db, sqlgate.SQLite, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate, err := sqlgate.New(db, sqlgate.SQLite, fencing.Rule{})
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func withSQLite(ctx context.Context, token fencing.Token, prepare func(*sql.DB))
 }
 
 func withBolt(ctx context.Context, db *bolt.DB, token fencing.Token) error {
-	gate := boltgate.New(db, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := boltgate.New(db, fencing.Rule{})
 	if err := gate.Enter(ctx, "account/7", token); err != nil { // before the first read
 		return err
 	}
@@ -115,7 +115,7 @@ func withBolt(ctx context.Context, db *bolt.DB, token fencing.Token) error {
 }
 
 func withFiles(ctx context.Context, dir string, report any, token fencing.Token) error {
-	gate, err := filegate.New(dir, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate, err := filegate.New(dir, fencing.Rule{})
 	if err != nil {
 		return err
 	}
@@ -139,10 +139,10 @@ func inMemory(ctx context.Context, token fencing.Token) error {
 
 func withRedis(ctx context.Context, addr string, token fencing.Token) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-	gate := redisgate.New(client, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
-	if err := gate.Verify(ctx); err != nil { // a master, and no eviction of marks
+	if err := redisgate.Verify(ctx, client); err != nil { // the server must keep marks; the error says what to set
 		return err
 	}
+	gate := redisgate.New(client, fencing.Rule{})
 	if err := gate.Enter(ctx, "orders/42", token); err != nil { // before the first read
 		return err
 	}
@@ -170,7 +170,7 @@ func withLua(ctx context.Context, gate *redisgate.Gate, token fencing.Token) (an
 }
 
 func withObjects(ctx context.Context, client *s3.Client, token fencing.Token) ([]byte, error) {
-	gate := objectgate.New(client, "my-bucket", fencing.Rule{MaxJump: fencing.DefaultMaxJump}, objectgate.Prefix("orders/"))
+	gate := objectgate.New(client, "my-bucket", fencing.Rule{}, objectgate.Prefix("orders/"))
 	if err := gate.Verify(ctx, "leased-probe"); err != nil { // the store must enforce conditions
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func TestRingIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
 	gate := redisgate.New(ring, fencing.Rule{})
-	require.ErrorIs(t, gate.Verify(t.Context()), redisgate.ErrRing)
+	require.ErrorIs(t, redisgate.Verify(t.Context(), ring), redisgate.ErrRing)
 	require.ErrorIs(t, gate.Enter(t.Context(), orders, 1), redisgate.ErrRing)
 	require.ErrorIs(t, gate.Do(t.Context(), orders, 1, func(tx *redisgate.Tx) error { tx.Set(text, 1); return nil }), redisgate.ErrRing)
 	_, err := gate.Mark(t.Context(), orders)

@@ -7,12 +7,11 @@
 //     commands fails (for example because of a wrong type), the commands before
 //     it remain, and the error matches storagegate.ErrUncertain. A single command
 //     is all or nothing.
-//   - The mark is only as durable as the data. With asynchronous replication, a
-//     failover can lose the last writes together with their marks, and a stale
-//     write may then be admitted. Use append-only files with fsync, and WAIT if
-//     that is not sufficient.
-//   - An eviction policy that drops keys without an expiry ("allkeys-...") drops
-//     marks, and so does FLUSHALL. [Gate.Verify] detects the policy.
+//   - The mark is only as durable as the data. Without an append-only file that
+//     is synced with every write, a crash loses the last marks; with asynchronous
+//     replication, a failover does; an eviction policy that drops keys without an
+//     expiry ("allkeys-...") drops any mark. A stale write may then be admitted.
+//     [Verify] checks the server. FLUSHALL deletes all marks.
 //   - A client that distributes keys over independent servers has no place for a
 //     mark: a redis.Ring is refused.
 //   - After a lost connection the outcome is unknown (storagegate.ErrUncertain).
@@ -28,5 +27,6 @@
 // decimal text and compared as numbers, which are exact up to 2^53.
 //
 // Types, in reading order: [Gate]; [Tx], the commands of one write; [Script], a
-// write in Lua; [Key], the name of a key in the slot of its mark.
+// write in Lua; [Key], the name of a key in the slot of its mark; [Verify] and
+// [VerifyError], what the server lacks.
 package redisgate

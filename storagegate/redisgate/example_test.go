@@ -2,6 +2,7 @@ package redisgate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -19,10 +20,7 @@ func ExampleGate() {
 	}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	gate := redisgate.New(client, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
-	if err := gate.Verify(ctx); err != nil { // a master that does not evict marks
-		log.Fatal(err)
-	}
+	gate := redisgate.New(client, fencing.Rule{})
 	for _, token := range []fencing.Token{34, 33} { // the newer holder, then the paused one
 		err := gate.Do(ctx, "example/42", token, func(tx *redisgate.Tx) error {
 			tx.Set(redisgate.Key("example/42", ":status"), "paid")
@@ -54,4 +52,23 @@ func ExampleGate_Run() {
 	// Output:
 	// -10 <nil>
 	// <nil> stale fencing token 33 for "budget/7": 34 has been admitted; the lease is lost, stop writing
+}
+
+// The server of this example keeps its data in memory only.
+func ExampleVerify() {
+	server, err := shared() // a Redis server
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	var weak *redisgate.VerifyError
+	if errors.As(redisgate.Verify(context.Background(), client), &weak) {
+		for _, w := range weak.Weaknesses {
+			fmt.Println(w.Setting, "is", w.Value+":", w.Advice)
+		}
+	}
+	// Output:
+	// appendonly is no: set appendonly yes, because a restart loses marks otherwise
+	// appendfsync is everysec: set appendfsync always, because a power failure loses the last marks otherwise
 }

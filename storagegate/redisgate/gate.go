@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -33,7 +32,7 @@ type Option func(*Gate)
 func AnySlot() Option { return func(g *Gate) { g.anySlot = true } }
 
 // New returns a Gate that applies rule to writes through client. It does not
-// connect; Verify does. If client is a *redis.Ring, every call returns ErrRing.
+// connect. If client is a *redis.Ring, every call returns ErrRing.
 func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Gate {
 	g := &Gate{client: client, rule: rule, maxJump: rule.Bound().String()}
 	if _, ok := client.(*redis.Ring); ok {
@@ -43,27 +42,6 @@ func New(client redis.UniversalClient, rule fencing.Rule, options ...Option) *Ga
 		option(g)
 	}
 	return g
-}
-
-// Verify checks that the server is a master and does not evict keys without an
-// expiry, such as marks.
-func (g *Gate) Verify(ctx context.Context) error {
-	if g.refused != nil {
-		return g.refused
-	}
-	info, err := g.client.Info(ctx).Result()
-	if err != nil {
-		return fmt.Errorf("read the INFO of Redis: %w", err)
-	}
-	for line := range strings.Lines(info) {
-		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); {
-		case name == "maxmemory_policy" && strings.HasPrefix(value, "allkeys-"):
-			return fmt.Errorf("this Redis may evict marks: maxmemory-policy is %s; set noeviction or a volatile- policy", value)
-		case name == "role" && value != "master":
-			return fmt.Errorf("this Redis is a %s; connect to its master", value)
-		}
-	}
-	return nil
 }
 
 // Do implements storagegate.Gate: it admits token and runs the commands that

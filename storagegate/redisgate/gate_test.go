@@ -222,15 +222,6 @@ func TestKeysMustBeInTheSlotOfTheMark(t *testing.T) {
 	require.ErrorContains(t, set(anySlot, redisgate.MarkKey("orders/43")), "mark")
 }
 
-func TestVerify(t *testing.T) {
-	require.NoError(t, redisgate.New(empty(t), fencing.Rule{}).Verify(t.Context()))
-	evicting := testserver.Redis(t, testserver.RedisConfig("maxmemory-policy", "allkeys-lru"))
-	require.ErrorContains(t, redisgate.New(connect(t, evicting.Addr), fencing.Rule{}).Verify(t.Context()), "allkeys-lru")
-	host, port, _ := strings.Cut(evicting.Addr, ":")
-	replica := testserver.Redis(t, testserver.RedisConfig("replicaof", host, port))
-	require.ErrorContains(t, redisgate.New(connect(t, replica.Addr), fencing.Rule{}).Verify(t.Context()), "master")
-}
-
 var _ storagegate.Gate[*redisgate.Tx] = (*redisgate.Gate)(nil)
 
 // Programs in other languages send fence.lua with their own script. The bound 0

@@ -102,7 +102,7 @@ func compare(b *testing.B, s storage, writers int, pay string) {
 	execute(b, s, `DROP TABLE IF EXISTS accounts`, `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)`)
 	db := s.open(b)
 	db.SetMaxIdleConns(writers + 4)
-	gate, err := sqlgate.New(db, s.dialect, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate, err := sqlgate.New(db, s.dialect, fencing.Rule{})
 	require.NoError(b, err)
 	require.NoError(b, gate.Install(b.Context()))
 	var names [accounts]fencing.Resource

@@ -24,7 +24,7 @@ func ExampleGate() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	gate, err := sqlgate.New(db, sqlgate.SQLite, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate, err := sqlgate.New(db, sqlgate.SQLite, fencing.Rule{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func BenchmarkPostgres(b *testing.B) {
 	pool, err := pgxpool.New(b.Context(), durable.Get(b).DSN+"&pool_max_conns=32")
 	require.NoError(b, err)
 	defer pool.Close()
-	gate := pgxgate.New(pool, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := pgxgate.New(pool, fencing.Rule{})
 	require.NoError(b, gate.Install(b.Context()))
 	_, err = pool.Exec(b.Context(), `DROP TABLE IF EXISTS accounts;
 		CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 50);

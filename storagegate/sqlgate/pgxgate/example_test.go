@@ -45,7 +45,7 @@ func ExampleGate() {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	gate := pgxgate.New(pool, fencing.Rule{MaxJump: fencing.DefaultMaxJump})
+	gate := pgxgate.New(pool, fencing.Rule{})
 	if err := gate.Install(ctx); err != nil { // once for the database
 		log.Fatal(err)
 	}
