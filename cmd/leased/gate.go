@@ -11,6 +11,6 @@ func newGate() *cobra.Command {
 			"storagegate.",
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newGateDDL(), newGateProxy())
+	c.AddCommand(newGateDDL(), newGateProxy(), newGateReset())
 	return c
 }

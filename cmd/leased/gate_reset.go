@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
+	"github.com/leased-project/leased/storagegate/filegate"
+	"github.com/leased-project/leased/storagegate/redisgate"
+	"github.com/leased-project/leased/storagegate/sqlgate"
+)
+
+const gateResetLong = `Lower the mark of a resource that a gate closed because it admitted a token that the service never granted, such
+as a time in milliseconds. Every real token is then stale.
+
+The command acquires the lock, lowers the mark to the token of that lease, and releases the lock. That token is above
+the token of every earlier lease, so the gate still rejects all of them; holders must acquire the lock again. If the
+token is not below the mark, the resource is not locked out, and the command changes nothing. It also changes nothing
+if the mark changes in the meantime.
+
+Marks in Redis, in files and of a gate proxy are reset directly. For a database the command prints SQL: give the mark
+that the rejected writers report, and run the SQL as the owner of the table leased_marks. Go programs reset the marks
+of other gates with their method Reset.`
+
+// resetFlags are the flags of gate reset.
+type resetFlags struct {
+	access *access
+	redis  *redisFlags
+
+	dialect, address, files, admin string
+	lock, wait                     string
+	mark, token                    uint64
+}
+
+// newGateReset returns the command that lowers a mark.
+func newGateReset() *cobra.Command {
+	f := &resetFlags{}
+	c := &cobra.Command{
+		Use:   "reset RESOURCE (--dialect NAME --mark MARK | --redis ADDRESS | --files FOLDER | --proxy ADDRESS)",
+		Short: "Reopen a resource after a token that was never granted", Long: gateResetLong,
+		Example: "  leased gate reset account/7 --dialect postgres --mark 9007199254740990 | psql mydb\n" +
+			"  leased gate reset orders/42 --redis 127.0.0.1:6379",
+		Args: exactly(1, "the name of a resource"),
+	}
+	f.access, f.redis = addAccess(c), addRedisAccess(c)
+	flags := c.Flags()
+	flags.StringVar(&f.dialect, "dialect", "", "print SQL for a database: postgres, mysql or sqlite")
+	flags.StringVar(&f.address, "redis", "", "reset the mark on this Redis server, HOST:PORT")
+	flags.StringVar(&f.files, "files", "", "reset the mark of a file in this folder")
+	flags.StringVar(&f.admin, "proxy", "", "reset the mark of the gate proxy with this admin address")
+	flags.Uint64Var(&f.mark, "mark", 0, "the present mark, from the error of a rejected write (default: read it; required with --dialect)")
+	flags.StringVar(&f.lock, "lock", "", "name of the lock (default: the resource); for a permit, the resource without its slot")
+	flags.StringVar(&f.wait, "wait", "1m", "how long to wait if others hold the lock")
+	flags.Uint64Var(&f.token, "token", 0, "token of a lease of this lock that was acquired after the gate was closed (default: acquire the lock)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		resource, err := fencing.ParseResource(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		gate, err := f.gate(c, resource)
+		if err != nil {
+			return err
+		}
+		return f.run(c, gate, resource)
+	}
+	return c
+}
+
+// resettable is what the command needs of a gate.
+type resettable interface {
+	storagegate.Resetter
+	Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error)
+}
+
+// gate returns the gate that the flags name.
+func (f *resetFlags) gate(c *cobra.Command, resource fencing.Resource) (resettable, error) {
+	given := 0
+	for _, value := range []string{f.dialect, f.address, f.files, f.admin} {
+		if value != "" {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return nil, usageError(errors.New("give one of --dialect, --redis, --files and --proxy: the place of the mark"))
+	case f.files != "":
+		if _, err := os.Stat(f.files); err != nil { // New would create it
+			return nil, usageError(fmt.Errorf("--files: %w", err))
+		}
+		return filegate.New(f.files, fencing.Rule{})
+	case f.admin != "":
+		return proxyMarks{c, f.admin}, nil
+	case f.address != "":
+		access, err := f.redis.access()
+		if err == nil {
+			err = access.Check([]string{f.address})
+		}
+		if err != nil {
+			return nil, usageError(err)
+		}
+		return redisgate.New(redis.NewClient(access.Options(f.address)), fencing.Rule{}), nil
+	}
+	dialect, err := sqlgate.ParseDialect(f.dialect)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--dialect: %w", err))
+	}
+	if f.mark == 0 {
+		return nil, usageError(fmt.Errorf("--mark is required with --dialect: SELECT mark FROM leased_marks WHERE resource = '%s'", resource))
+	}
+	return printedSQL{c, dialect}, nil
+}
+
+// run gets a token and resets the mark to it.
+func (f *resetFlags) run(c *cobra.Command, gate resettable, resource fencing.Resource) error {
+	mark := fencing.Token(f.mark)
+	if mark == fencing.None {
+		var err error
+		if mark, err = gate.Mark(c.Context(), resource); err != nil {
+			return err
+		}
+	}
+	if mark == fencing.None {
+		return fmt.Errorf("reset the mark of %q: it has none; check the name of the resource", string(resource))
+	}
+	token, release, err := f.freshToken(c, resource)
+	if err != nil {
+		return err
+	}
+	err = gate.Reset(c.Context(), resource, mark, token)
+	if releaseErr := release(); err == nil {
+		err = releaseErr
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(c.ErrOrStderr(), "%s: mark %d, new mark %d\n", resource, mark, token)
+	}
+	return err
+}
+
+// freshToken acquires the lock, unless the operator gave a token.
+func (f *resetFlags) freshToken(c *cobra.Command, resource fencing.Resource) (token fencing.Token, release func() error, err error) {
+	if f.token != 0 {
+		return fencing.Token(f.token), func() error { return nil }, nil
+	}
+	lock := f.lock
+	if lock == "" {
+		lock = string(resource)
+	}
+	got, err := fetch(c.Context(), f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire,
+		&pb.AcquireRequest{Resource: lock, Wait: f.wait, Holder: defaultHolder()})
+	if err != nil {
+		return fencing.None, nil, fmt.Errorf("get a token above all earlier ones: %w", err)
+	}
+	return fencing.Token(got.Token), func() error {
+		_, err := fetch(context.WithoutCancel(c.Context()), f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release,
+			&pb.ReleaseRequest{Resource: lock, Token: got.Token})
+		return err
+	}, nil
+}
+
+// printedSQL prints the SQL that resets a mark.
+type printedSQL struct {
+	c       *cobra.Command
+	dialect sqlgate.Dialect
+}
+
+// Mark returns None: this program does not connect to databases.
+func (printedSQL) Mark(context.Context, fencing.Resource) (fencing.Token, error) {
+	return fencing.None, nil
+}
+
+// Reset prints the SQL.
+func (p printedSQL) Reset(_ context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	text, err := sqlgate.ResetSQL(p.dialect, resource, expected, to)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(p.c.OutOrStdout(), text)
+	return err
+}
+
+// proxyMarks are the marks of a running gate proxy.
+type proxyMarks struct {
+	c     *cobra.Command
+	admin string
+}
+
+// Mark asks the proxy for a mark.
+func (p proxyMarks) Mark(_ context.Context, resource fencing.Resource) (fencing.Token, error) {
+	body, err := askProxy(p.c, http.MethodGet, p.admin, "/mark", url.Values{"resource": {string(resource)}})
+	if err != nil {
+		return fencing.None, err
+	}
+	var answer struct {
+		Mark fencing.Token `json:"mark"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fencing.None, fmt.Errorf("decode the mark: %w", err)
+	}
+	return answer.Mark, nil
+}
+
+// Reset asks the proxy to lower a mark.
+func (p proxyMarks) Reset(_ context.Context, resource fencing.Resource, expected, to fencing.Token) error {
+	_, err := askProxy(p.c, http.MethodPost, p.admin, "/reset",
+		url.Values{"resource": {string(resource)}, "expected": {expected.String()}, "to": {to.String()}})
+	return err
+}
