@@ -49,6 +49,9 @@ func decodeEntry(data []byte) (link, []machine.Command, error) {
 	if size <= 0 || len(data) < 1+size+linkSize {
 		return link{}, nil, fmt.Errorf("%w: entry without a link", machine.ErrMalformed)
 	}
+	if size > 1 && data[size] == 0 {
+		return link{}, nil, fmt.Errorf("%w: the index of the link has a longer encoding than necessary", machine.ErrMalformed)
+	}
 	l := link{index: index}
 	rest := data[1+size:]
 	copy(l.hash[:], rest)
