@@ -121,8 +121,13 @@ func (b *Backend) Efficiency() *Efficiency { return b.efficiency }
 
 var errClosed = fmt.Errorf("%w: the backend is closed", engine.ErrUnavailable)
 
+// maxAnswer bounds one message of a member. The answer to an attach names all leases of
+// a session.
+const maxAnswer = 64 << 20
+
 // newConn returns a connection to a member. gRPC connects on first use.
 func (s *settings) newConn(address string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
-	options := append(append(append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy()), s.dial...), more...)
+	options := append(secret.DialOptions(s.tls, s.secret), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	options = append(append(options, s.dial...), more...)
 	return grpc.NewClient("passthrough:///"+address, options...)
 }

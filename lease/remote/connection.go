@@ -9,11 +9,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
+
+// messageSize is the size from which a message takes no more operations. Members
+// refuse messages of more than 4 MiB.
+const messageSize = 1 << 20
 
 // connection is a connection to one member, with its session stream.
 type connection struct {
@@ -143,17 +148,31 @@ func (c *connection) send() {
 			}
 			seen = queued
 		}
-		c.mu.Lock()
-		message := &pb.SessionRequest{Operations: c.out}
-		c.out = nil
-		c.mu.Unlock()
-		if len(message.Operations) == 0 {
-			continue
-		}
-		if err := c.stream.Send(message); err != nil {
-			return // receive gets the error
+		for message := c.nextMessage(); message != nil; message = c.nextMessage() {
+			if err := c.stream.Send(message); err != nil {
+				return // receive gets the error
+			}
 		}
 	}
+}
+
+// nextMessage returns the next operations to send, nil if there are none.
+func (c *connection) nextMessage() *pb.SessionRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, size := 0, 0
+	for n < len(c.out) && size < messageSize {
+		size += proto.Size(c.out[n])
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	message := &pb.SessionRequest{Operations: c.out[:n:n]}
+	if c.out = c.out[n:]; len(c.out) == 0 {
+		c.out = nil
+	}
+	return message
 }
 
 // receive delivers answers and notices.

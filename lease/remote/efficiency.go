@@ -15,8 +15,8 @@ import (
 )
 
 // maxRenewals is how many leases one operation renews at most, so that a message stays
-// below the limit of gRPC whatever metadata the leases have.
-const maxRenewals = 256
+// below the limit of the members whatever names and metadata the leases have.
+const maxRenewals = 64
 
 // Efficiency is an engine.Backend and a perlease.Engine for locks in efficiency mode,
 // through any member of the service. Members keep no state of a lease: each call
