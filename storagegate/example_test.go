@@ -64,5 +64,5 @@ func ExampleMonitor_Audit() {
 	// Output:
 	// report: token 34, mark 34: admitted
 	// report: token 33, mark 34: stale
-	// {Admitted:1 Stale:1 Tokenless:0 JumpExceeded:0}
+	// {Admitted:1 Stale:1 Tokenless:0 JumpExceeded:0 Unsigned:0}
 }

@@ -2,6 +2,7 @@ package storagegate
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/leased-project/leased/fencing"
@@ -25,9 +26,11 @@ const (
 	Tokenless
 	// JumpExceeded: the token was further above the mark than the bound allows.
 	JumpExceeded
+	// Unsigned: the gate verifies signatures, and the token had no valid one.
+	Unsigned
 )
 
-var outcomeNames = [...]string{Admitted: "admitted", Stale: "stale", Tokenless: "tokenless", JumpExceeded: "jump exceeded"}
+var outcomeNames = [...]string{Admitted: "admitted", Stale: "stale", Tokenless: "tokenless", JumpExceeded: "jump exceeded", Unsigned: "unsigned"}
 
 // String returns the name of o for logs and metrics.
 func (o Outcome) String() string {
@@ -48,7 +51,7 @@ type Decision struct {
 
 // Counts holds the number of decisions of a gate since it was opened.
 type Counts struct {
-	Admitted, Stale, Tokenless, JumpExceeded uint64
+	Admitted, Stale, Tokenless, JumpExceeded, Unsigned uint64
 }
 
 // Monitor counts the decisions of one gate and reports each of them to an audit
@@ -70,12 +73,14 @@ func (m *Monitor) Counts() Counts {
 		Stale:        m.counts[Stale].Load(),
 		Tokenless:    m.counts[Tokenless].Load(),
 		JumpExceeded: m.counts[JumpExceeded].Load(),
+		Unsigned:     m.counts[Unsigned].Load(),
 	}
 }
 
 // Record counts and reports the decision that err stands for: nil is an
-// admission, *fencing.StaleError and *fencing.JumpError are refusals. Any other
-// error is not a decision and is not counted. Record returns err.
+// admission; *fencing.StaleError, *fencing.JumpError and the errors of a
+// fencing.Verifier are refusals. Any other error is not a decision and is not
+// counted. Record returns err.
 func (m *Monitor) Record(resource fencing.Resource, token fencing.Token, err error) error {
 	if err == nil { // a separate case, so that an admission allocates nothing
 		m.report(Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
@@ -90,8 +95,16 @@ func (m *Monitor) Record(resource fencing.Resource, token fencing.Token, err err
 		m.report(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
 	case errors.As(err, &jump):
 		m.report(Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
+	case unsigned(err):
+		m.report(Decision{Resource: resource, Token: token, Outcome: Unsigned})
 	}
 	return err
+}
+
+// unsigned reports whether a fencing.Verifier returned err.
+func unsigned(err error) bool {
+	refusals := []error{fencing.ErrMalformedSigned, fencing.ErrUnknownKey, fencing.ErrBadSignature, fencing.ErrSignatureExpired}
+	return slices.ContainsFunc(refusals, func(target error) bool { return errors.Is(err, target) })
 }
 
 func (m *Monitor) report(d Decision) {

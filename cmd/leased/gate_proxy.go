@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 type proxyFlags struct {
 	listen, admin, upstream string
 	header                  string
+	verifyKeys              string
 	paths                   []string
 	maxJump                 uint64
 	drain                   time.Duration
@@ -39,6 +42,8 @@ func newGateProxy() *cobra.Command {
 			"still be processing it: the resource then stays closed (503), even across a restart, until the answer\n" +
 			"arrives or an operator reopens it. A gate inside the storage does not have this problem; use one where\n" +
 			"you can.\n\n" +
+			"With --verify-keys the proxy accepts only tokens that the lock service has signed. SIGHUP reads the keys\n" +
+			"again.\n\n" +
 			"A rule maps paths to resource names, as PATTERN=NAME: /orders/{id}/{rest...}=orders/{id}. Writes whose\n" +
 			"path matches no rule are rejected.",
 		Example: "  leased gate proxy --upstream http://127.0.0.1:8080 --journal /var/lib/leased/orders.db \\\n" +
@@ -60,6 +65,7 @@ func newGateProxy() *cobra.Command {
 	f.StringVar(&flags.config.Journal, "journal", "", "file for the marks and the requests in progress (required)")
 	f.StringArrayVar(&flags.paths, "resource-path", nil, "rule PATTERN=NAME that derives the resource name from the path; can be repeated")
 	f.StringVar(&flags.header, "resource-header", "", "request header with the resource name")
+	f.StringVar(&flags.verifyKeys, "verify-keys", "", "PEM file with the public keys of the lock service; accept only signed tokens")
 	f.Uint64Var(&flags.maxJump, "max-jump", uint64(fencing.DefaultMaxJump), "largest allowed difference between a token and the mark; 9007199254740991 allows any")
 	f.DurationVar(&flags.config.AnswerTimeout, "answer-timeout", 30*time.Second, "how long a client waits for the answer of the service")
 	f.DurationVar(&flags.config.WaitTimeout, "wait-timeout", 30*time.Second, "how long a request waits for earlier writes to its resource")
@@ -117,6 +123,15 @@ func (f *proxyFlags) complete() error {
 		f.config.UnknownStatus = []int{} // none, not the default
 	}
 	f.config.Now = time.Now
+	if f.verifyKeys != "" {
+		keys, err := readPublicKeys(f.verifyKeys)
+		if err != nil {
+			return fmt.Errorf("--verify-keys: %w", err)
+		}
+		if f.config.Verifier, err = fencing.NewVerifier(time.Now, keys...); err != nil {
+			return fmt.Errorf("--verify-keys: %w", err)
+		}
+	}
 	f.config.Upstream, f.config.Rule = upstream, fencing.Rule{MaxJump: fencing.Token(f.maxJump)}
 	return loopback(f.admin)
 }
@@ -132,6 +147,37 @@ func loopback(addr string) error {
 		return fmt.Errorf("--admin %q must be a loopback address: everyone who reaches it can reopen resources", addr)
 	}
 	return nil
+}
+
+// waitForEnd waits until a signal or a failure ends the proxy. On SIGHUP it reads the
+// keys again.
+func (f *proxyFlags) waitForEnd(ctx context.Context, c *cobra.Command, p *proxy.Proxy, ended <-chan error) error {
+	var reload chan os.Signal
+	if f.config.Verifier != nil {
+		reload = make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			return err
+		case <-p.Failed():
+			return fmt.Errorf("%w: check the disk of %s, then restart the proxy", proxy.ErrJournal, f.config.Journal)
+		case <-reload:
+			keys, err := readPublicKeys(f.verifyKeys)
+			if err == nil {
+				err = f.config.Verifier.Replace(keys...)
+			}
+			if err != nil {
+				fmt.Fprintf(c.ErrOrStderr(), "gate proxy: --verify-keys: %v; the old keys stay in effect\n", err)
+				continue
+			}
+			fmt.Fprintf(c.OutOrStdout(), "gate proxy: verifies signatures of %s\n", strings.Join(f.config.Verifier.KeyIDs(), ", "))
+		}
+	}
 }
 
 func (f *proxyFlags) run(c *cobra.Command) error {
@@ -156,12 +202,7 @@ func (f *proxyFlags) run(c *cobra.Command) error {
 	go func() { ended <- public.Serve(front) }()
 	go func() { ended <- admin.Serve(back) }()
 	fmt.Fprintf(c.OutOrStdout(), "gate proxy: listen http://%s admin http://%s upstream %s\n", front.Addr(), back.Addr(), f.config.Upstream)
-	select {
-	case <-ctx.Done():
-	case err = <-ended:
-	case <-p.Failed():
-		err = fmt.Errorf("%w: check the disk of %s, then restart the proxy", proxy.ErrJournal, f.config.Journal)
-	}
+	err = f.waitForEnd(ctx, c, p, ended)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
 	defer cancel()
 	stopped := public.Shutdown(drain)

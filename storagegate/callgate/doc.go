@@ -16,6 +16,6 @@
 //
 // Types, in reading order: [Marks], where the marks are stored: [Memory], which
 // a restart loses, or [Stored], in any storage gate; [Guard], which runs the
-// calls; [Stream], a call with many messages; [ResourceMutex], which serializes
+// calls; [Carried], the token that a call carries; [Stream], a call with many messages; [ResourceMutex], which serializes
 // the calls for a resource.
 package callgate

@@ -19,13 +19,20 @@ import (
 //  3. a call that was not admitted never runs.
 type Guard struct {
 	storagegate.Monitor
-	marks Marks
-	mutex ResourceMutex
+	marks    Marks
+	mutex    ResourceMutex
+	verifier *fencing.Verifier // nil if tokens are numbers
 }
 
 // New returns a Guard over marks. Two guards in one process must not share a
 // Marks, because they do not serialize their calls with each other.
-func New(marks Marks) *Guard { return &Guard{marks: marks} }
+func New(marks Marks, options ...Option) *Guard {
+	g := &Guard{marks: marks}
+	for _, option := range options {
+		option(g)
+	}
+	return g
+}
 
 // Call waits for the resource, admits token, and runs call while it holds the
 // resource. It returns the result of call. If call did not run, the error is a
@@ -59,12 +66,16 @@ func (g *Guard) Begin(ctx context.Context, resource fencing.Resource, token fenc
 
 // BeginNamed is Begin for a call whose resource is named by a function. A call
 // for which the function returns ErrUngated begins at once.
-func (g *Guard) BeginNamed(ctx context.Context, token fencing.Token, name func() (fencing.Resource, error)) (end func(), err error) {
+func (g *Guard) BeginNamed(ctx context.Context, carried Carried, name func() (fencing.Resource, error)) (end func(), err error) {
 	resource, err := Named(name())
 	switch {
 	case errors.Is(err, ErrUngated):
 		return func() {}, nil
 	case err != nil:
+		return nil, err
+	}
+	token, err := g.TokenOf(carried, resource)
+	if err != nil {
 		return nil, err
 	}
 	return g.Begin(ctx, resource, token)

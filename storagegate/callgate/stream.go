@@ -19,14 +19,16 @@ import (
 // be used by one goroutine only.
 type Stream struct {
 	guard    *Guard
-	token    fencing.Token
+	carried  Carried
+	token    fencing.Token // for resource
 	resource fencing.Resource
 	end      func()
 	refused  error
 }
 
-// NewStream returns a Stream that carries token.
-func (g *Guard) NewStream(token fencing.Token) *Stream { return &Stream{guard: g, token: token} }
+// NewStream returns a Stream that carries a token. The signature of a signed token
+// is verified with the first message.
+func (g *Guard) NewStream(carried Carried) *Stream { return &Stream{guard: g, carried: carried} }
 
 // Receive releases the resource of the previous message, receives the next
 // message, asks name for its resource and begins its call. The end of the
@@ -49,6 +51,9 @@ func (s *Stream) Receive(ctx context.Context, receive func() error, name func() 
 		if err == nil && s.resource != "" && s.resource != resource {
 			err = fmt.Errorf("%w: the stream is for %q, but a message names %q; open one stream for each resource",
 				fencing.ErrInvalidResource, string(s.resource), string(resource))
+		}
+		if err == nil && s.resource == "" {
+			s.token, err = s.guard.TokenOf(s.carried, resource)
 		}
 		if err != nil {
 			s.refused = err

@@ -26,12 +26,13 @@ type Gate struct {
 
 var _ connect.Interceptor = (*Gate)(nil)
 
-// New returns a Gate over marks for the resources that resource names.
-func New(marks callgate.Marks, resource ResourceFunc) (*Gate, error) {
+// New returns a Gate over marks for the resources that resource names. With the
+// option callgate.WithVerifier it accepts signed tokens only.
+func New(marks callgate.Marks, resource ResourceFunc, options ...callgate.Option) (*Gate, error) {
 	if marks == nil || resource == nil {
 		return nil, errors.New("create a Connect gate: marks and a function that names the resource are required")
 	}
-	return &Gate{Guard: callgate.New(marks), resource: resource}, nil
+	return &Gate{Guard: callgate.New(marks, options...), resource: resource}, nil
 }
 
 // WrapUnary gates unary calls. The deadline of a call limits its wait for the
@@ -41,11 +42,11 @@ func (g *Gate) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if request.Spec().IsClient {
 			return next(ctx, request)
 		}
-		token, err := Token(request.Header())
+		carried, err := g.Carry(request.Header().Values(fencing.Header))
 		if err != nil {
 			return nil, Error(err)
 		}
-		end, err := g.BeginNamed(ctx, token, func() (fencing.Resource, error) { return g.resource(ctx, request.Spec(), request.Any()) })
+		end, err := g.BeginNamed(ctx, carried, func() (fencing.Resource, error) { return g.resource(ctx, request.Spec(), request.Any()) })
 		if err != nil {
 			return nil, Error(err)
 		}
@@ -62,11 +63,11 @@ func (g *Gate) WrapStreamingClient(next connect.StreamingClientFunc) connect.Str
 // WrapStreamingHandler gates streaming calls.
 func (g *Gate) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		token, err := Token(conn.RequestHeader())
+		carried, err := g.Carry(conn.RequestHeader().Values(fencing.Header))
 		if err != nil {
 			return Error(err)
 		}
-		gated := &handlerConn{StreamingHandlerConn: conn, ctx: ctx, gate: g, messages: g.NewStream(token)}
+		gated := &handlerConn{StreamingHandlerConn: conn, ctx: ctx, gate: g, messages: g.NewStream(carried)}
 		defer func() {
 			if refused := gated.messages.Close(); refused != nil {
 				err = Error(refused)

@@ -144,7 +144,15 @@ func (s *subject) Enter(ctx context.Context, resource fencing.Resource, token fe
 
 func serve(t *testing.T, rule fencing.Rule, options ...connect.ClientOption) *subject {
 	t.Helper()
-	return start(t, rule, func(server *httptest.Server) {
+	s := serveGuarded(t, rule)
+	s.options = options
+	return s
+}
+
+// serveGuarded is serve with options of the gate.
+func serveGuarded(t *testing.T, rule fencing.Rule, options ...callgate.Option) *subject {
+	t.Helper()
+	return startGuarded(t, rule, func(server *httptest.Server) {
 		server.EnableHTTP2 = true // required by bidirectional streams
 		server.StartTLS()
 	}, options...)
@@ -152,13 +160,20 @@ func serve(t *testing.T, rule fencing.Rule, options ...connect.ClientOption) *su
 
 func start(t *testing.T, rule fencing.Rule, run func(*httptest.Server), options ...connect.ClientOption) *subject {
 	t.Helper()
-	gate, err := connectgate.New(callgate.Memory(rule), resourceOf)
+	s := startGuarded(t, rule, run)
+	s.options = options
+	return s
+}
+
+func startGuarded(t *testing.T, rule fencing.Rule, run func(*httptest.Server), options ...callgate.Option) *subject {
+	t.Helper()
+	gate, err := connectgate.New(callgate.Memory(rule), resourceOf, options...)
 	require.NoError(t, err)
 	s := &servicetest.Store{}
 	server := httptest.NewUnstartedServer(routes(s, gate))
 	run(server)
 	t.Cleanup(server.Close)
-	return &subject{gate.Guard, server.URL, server.Client(), options, s}
+	return &subject{Guard: gate.Guard, url: server.URL, http: server.Client(), store: s}
 }
 
 func TestGate(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/leased-project/leased/storagegate/internal/rpcdetail"
 )
 
-// Token is for servers: it returns the token in the headers of a call, or None.
+// Token is for servers: it returns the token in the headers of a call, or None. A
+// handler whose Gate verifies signatures calls FromValues of its verifier instead.
 func Token(header http.Header) (fencing.Token, error) {
 	return fencing.FromValues(header.Values(fencing.Header))
 }
@@ -27,7 +28,13 @@ type tokenKey struct{}
 // WithToken is for clients with the interceptor Client: calls with the returned
 // context carry token.
 func WithToken(ctx context.Context, token fencing.Token) context.Context {
-	return context.WithValue(ctx, tokenKey{}, token)
+	return WithSignedToken(ctx, token.String())
+}
+
+// WithSignedToken is WithToken with the result of lease.Lease.SignedToken, for a
+// server that verifies signatures.
+func WithSignedToken(ctx context.Context, text string) context.Context {
+	return context.WithValue(ctx, tokenKey{}, text)
 }
 
 // Client returns the interceptor of a client. It sets the token of WithToken in
@@ -38,8 +45,8 @@ type client struct{}
 
 func (client) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
-		if token, ok := ctx.Value(tokenKey{}).(fencing.Token); ok && request.Spec().IsClient {
-			SetToken(request.Header(), token)
+		if text, ok := ctx.Value(tokenKey{}).(string); ok && request.Spec().IsClient {
+			request.Header().Set(fencing.Header, text)
 		}
 		return next(ctx, request)
 	}
@@ -48,8 +55,8 @@ func (client) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (client) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		conn := next(ctx, spec)
-		if token, ok := ctx.Value(tokenKey{}).(fencing.Token); ok {
-			SetToken(conn.RequestHeader(), token)
+		if text, ok := ctx.Value(tokenKey{}).(string); ok {
+			conn.RequestHeader().Set(fencing.Header, text)
 		}
 		return conn
 	}

@@ -24,23 +24,24 @@ type Gate struct {
 	resource ResourceFunc
 }
 
-// New returns a Gate over marks for the resources that resource names.
-func New(marks callgate.Marks, resource ResourceFunc) (*Gate, error) {
+// New returns a Gate over marks for the resources that resource names. With the
+// option callgate.WithVerifier it accepts signed tokens only.
+func New(marks callgate.Marks, resource ResourceFunc, options ...callgate.Option) (*Gate, error) {
 	if marks == nil || resource == nil {
 		return nil, errors.New("create a gRPC gate: marks and a function that names the resource are required")
 	}
-	return &Gate{Guard: callgate.New(marks), resource: resource}, nil
+	return &Gate{Guard: callgate.New(marks, options...), resource: resource}, nil
 }
 
 // Unary returns the interceptor of unary calls. The deadline of a call limits its
 // wait for the resource.
 func (g *Gate) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		token, err := Token(ctx)
+		carried, err := g.Carry(values(ctx))
 		if err != nil {
 			return nil, Error(err)
 		}
-		end, err := g.BeginNamed(ctx, token, func() (fencing.Resource, error) { return g.resource(ctx, info.FullMethod, request) })
+		end, err := g.BeginNamed(ctx, carried, func() (fencing.Resource, error) { return g.resource(ctx, info.FullMethod, request) })
 		if err != nil {
 			return nil, Error(err)
 		}
@@ -52,11 +53,11 @@ func (g *Gate) Unary() grpc.UnaryServerInterceptor {
 // Stream returns the interceptor of streaming calls.
 func (g *Gate) Stream() grpc.StreamServerInterceptor {
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-		token, err := Token(stream.Context())
+		carried, err := g.Carry(values(stream.Context()))
 		if err != nil {
 			return Error(err)
 		}
-		gated := &serverStream{ServerStream: stream, gate: g, method: info.FullMethod, messages: g.NewStream(token)}
+		gated := &serverStream{ServerStream: stream, gate: g, method: info.FullMethod, messages: g.NewStream(carried)}
 		defer func() {
 			if refused := gated.messages.Close(); refused != nil {
 				err = Error(refused)

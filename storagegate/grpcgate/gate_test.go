@@ -148,9 +148,9 @@ func (s *subject) Enter(ctx context.Context, resource fencing.Resource, token fe
 	return err
 }
 
-func serve(t *testing.T, rule fencing.Rule) *subject {
+func serve(t *testing.T, rule fencing.Rule, options ...callgate.Option) *subject {
 	t.Helper()
-	gate, err := grpcgate.New(callgate.Memory(rule), resourceOf)
+	gate, err := grpcgate.New(callgate.Memory(rule), resourceOf, options...)
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -14,17 +14,26 @@ import (
 // WithToken is for clients: calls with the returned context carry token. It
 // replaces a token that ctx already carries.
 func WithToken(ctx context.Context, token fencing.Token) context.Context {
+	return WithSignedToken(ctx, token.String())
+}
+
+// WithSignedToken is WithToken with the result of lease.Lease.SignedToken, for a
+// server that verifies signatures.
+func WithSignedToken(ctx context.Context, text string) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx) // returns a copy
 	if md == nil {
 		md = metadata.MD{}
 	}
-	md.Set(fencing.MetadataKey, token.String())
+	md.Set(fencing.MetadataKey, text)
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Token is for servers: it returns the token of the call, or None.
-func Token(ctx context.Context) (fencing.Token, error) {
-	return fencing.FromValues(metadata.ValueFromIncomingContext(ctx, fencing.MetadataKey))
+// Token is for servers: it returns the token of the call, or None. A handler whose
+// Gate verifies signatures calls FromValues of its verifier instead.
+func Token(ctx context.Context) (fencing.Token, error) { return fencing.FromValues(values(ctx)) }
+
+func values(ctx context.Context) []string {
+	return metadata.ValueFromIncomingContext(ctx, fencing.MetadataKey)
 }
 
 // Error converts an error of a gate for a gRPC client. A handler that calls a

@@ -20,6 +20,7 @@ type Gate struct {
 	wait      time.Duration
 	buffer    int64
 	gateReads bool
+	verifier  *fencing.Verifier // nil if tokens are numbers
 }
 
 // New returns a Gate over marks for the resources that resource names.
@@ -27,11 +28,16 @@ func New(marks callgate.Marks, resource ResourceFunc, options ...Option) (*Gate,
 	if marks == nil || resource == nil {
 		return nil, errors.New("create an HTTP gate: marks and a function that names the resource are required")
 	}
-	g := &Gate{Guard: callgate.New(marks), resource: resource, buffer: defaultBuffer}
+	g := &Gate{resource: resource, buffer: defaultBuffer}
 	for _, option := range options {
 		if err := option(g); err != nil {
 			return nil, fmt.Errorf("create an HTTP gate: %w", err)
 		}
+	}
+	if g.verifier != nil {
+		g.Guard = callgate.New(marks, callgate.WithVerifier(g.verifier))
+	} else {
+		g.Guard = callgate.New(marks)
 	}
 	return g, nil
 }
@@ -47,12 +53,12 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 }
 
 func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
-	token, err := Token(r)
+	carried, err := g.Carry(r.Header.Values(fencing.Header))
 	if err != nil {
 		return err
 	}
 	read := IsRead(r) && !g.gateReads
-	if read && token == fencing.None {
+	if read && carried.Missing() {
 		next.ServeHTTP(w, r)
 		return nil
 	}
@@ -61,6 +67,10 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		next.ServeHTTP(w, r)
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	token, err := g.TokenOf(carried, resource)
 	if err != nil {
 		return err
 	}

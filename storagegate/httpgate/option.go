@@ -1,8 +1,11 @@
 package httpgate
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leased-project/leased/fencing"
 )
 
 // defaultBuffer is how many bytes of a body are read before the request waits
@@ -42,6 +45,18 @@ func Buffer(bytes int64) Option {
 func GateReads() Option {
 	return func(g *Gate) error {
 		g.gateReads = true
+		return nil
+	}
+}
+
+// WithVerifier makes the gate accept signed tokens only. A write with a number, with
+// no token or with a signature that v refuses is answered with 400.
+func WithVerifier(v *fencing.Verifier) Option {
+	return func(g *Gate) error {
+		if v == nil {
+			return errors.New("the verifier is nil; omit the option to accept tokens without a signature")
+		}
+		g.verifier = v
 		return nil
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/leased-project/leased/storagegate/callgate"
 )
 
-// Token returns the token of a request, or None.
+// Token returns the token of a request, or None. A handler whose Gate verifies
+// signatures calls FromValues of its verifier instead.
 func Token(r *http.Request) (fencing.Token, error) {
 	return fencing.FromValues(r.Header.Values(fencing.Header))
 }
@@ -21,6 +22,10 @@ func Token(r *http.Request) (fencing.Token, error) {
 func SetToken(r *http.Request, token fencing.Token) {
 	r.Header.Set(fencing.Header, token.String())
 }
+
+// SetSignedToken is SetToken with the result of lease.Lease.SignedToken, for a
+// server that verifies signatures.
+func SetSignedToken(r *http.Request, text string) { r.Header.Set(fencing.Header, text) }
 
 // IsRead reports whether a request has a method that changes nothing and does
 // not override that method.

@@ -26,6 +26,8 @@ type Config struct {
 	Journal string
 	// Rule is the fencing rule. It can bound the jump.
 	Rule fencing.Rule
+	// Verifier, if set, makes the proxy accept signed tokens only.
+	Verifier *fencing.Verifier
 	// AnswerTimeout is how long a client waits for the service's response. The
 	// proxy itself continues to wait. The default is 30 seconds.
 	AnswerTimeout time.Duration

@@ -107,12 +107,12 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 	if r.Header.Get("Upgrade") != "" || r.Method == http.MethodConnect {
 		return errUpgrade
 	}
-	token, err := httpgate.Token(r)
+	carried, err := callgate.Carry(p.config.Verifier, r.Header.Values(fencing.Header))
 	if err != nil {
 		return err
 	}
 	read := httpgate.IsRead(r) && !p.config.GateReads
-	if read && token == fencing.None {
+	if read && carried.Missing() {
 		p.reads.ServeHTTP(w, r)
 		return nil
 	}
@@ -123,6 +123,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		return err
+	}
+	token, err := carried.Token(resource)
+	if err != nil {
+		return p.Record(resource, fencing.None, err)
 	}
 	if read {
 		return p.enter(w, r, resource, token)

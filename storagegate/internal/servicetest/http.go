@@ -63,6 +63,23 @@ func (c HTTPClient) Send(ctx context.Context, method string, resource fencing.Re
 	if err != nil {
 		return "", err
 	}
+	return do(r)
+}
+
+// WriteSigned is for RequireSigned.
+func (c HTTPClient) WriteSigned(text, value string) error {
+	r, err := c.Request(context.Background(), http.MethodPut, SignedResource, fencing.None, strings.NewReader(value))
+	if err != nil {
+		return err
+	}
+	if text != "" {
+		httpgate.SetSignedToken(r, text)
+	}
+	_, err = do(r)
+	return err
+}
+
+func do(r *http.Request) (string, error) {
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return "", err

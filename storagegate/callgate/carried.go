@@ -1,0 +1,75 @@
+package callgate
+
+import (
+	"fmt"
+
+	"github.com/leased-project/leased/fencing"
+)
+
+// Carried is the token that a call carries, before the resource of the call is
+// known: a number or, with a verifier, a signed token.
+type Carried struct {
+	verifier *fencing.Verifier
+	values   []string
+	token    fencing.Token // without a verifier
+}
+
+// Carry reads the values that a call has under fencing.Header or
+// fencing.MetadataKey. verifier is nil for a gate that accepts numbers. The error
+// matches fencing.ErrInvalidToken.
+func Carry(verifier *fencing.Verifier, values []string) (c Carried, err error) {
+	c = Carried{verifier: verifier, values: values}
+	if verifier == nil || len(values) > 1 {
+		c.token, err = fencing.FromValues(values)
+	}
+	return c, err
+}
+
+// Missing reports whether the call carries no token.
+func (c Carried) Missing() bool {
+	if c.verifier != nil {
+		return len(c.values) == 0
+	}
+	return c.token == fencing.None
+}
+
+// Token returns the token for a resource. With a verifier, a missing token is
+// refused as well, and the error matches fencing.ErrInvalidToken.
+func (c Carried) Token(resource fencing.Resource) (fencing.Token, error) {
+	switch {
+	case c.verifier == nil:
+		return c.token, nil
+	case len(c.values) == 0:
+		return fencing.None, fmt.Errorf("%w: the call for %q carries no token; acquire the lease and send its signed token",
+			fencing.ErrMalformedSigned, string(resource))
+	}
+	return c.verifier.FromValues(resource, c.values)
+}
+
+// Option configures a Guard.
+type Option func(*Guard)
+
+// WithVerifier makes a Guard accept signed tokens only. A number, a missing token
+// and a signature that the verifier refuses are refused before the call waits for
+// its resource. WithVerifier panics if v is nil, because a Guard without a verifier
+// accepts every number.
+func WithVerifier(v *fencing.Verifier) Option {
+	if v == nil {
+		panic("callgate: the verifier is nil")
+	}
+	return func(g *Guard) { g.verifier = v }
+}
+
+// Carry reads the values that a call has under fencing.Header or
+// fencing.MetadataKey.
+func (g *Guard) Carry(values []string) (Carried, error) { return Carry(g.verifier, values) }
+
+// TokenOf returns the token that a call carries for a resource, and reports a
+// refused signature to the Monitor.
+func (g *Guard) TokenOf(carried Carried, resource fencing.Resource) (fencing.Token, error) {
+	token, err := carried.Token(resource)
+	if err != nil {
+		return fencing.None, g.Record(resource, fencing.None, err)
+	}
+	return token, nil
+}
