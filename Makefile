@@ -16,7 +16,7 @@ STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build notice run test quick fuzz bench prop soak shuffle mutants lint fmt clean deps gofmt vet staticcheck bench-module
+.PHONY: help build notice run test quick fuzz bench prop soak shuffle mutants lint fmt clean deps gofmt vet staticcheck manifests bench-module
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ shuffle: deps ## Repeat all tests in random order until one fails
 mutants: deps ## Check that the tests catch every known bug (RUN=regexp for some of them)
 	$(GO) run ./proptest/mutants $(if $(RUN),-run '$(RUN)')
 
-lint: gofmt vet staticcheck ## Run gofmt, go vet and staticcheck
+lint: gofmt vet staticcheck manifests ## Run gofmt, go vet and staticcheck, and check the Kubernetes manifests
 
 notice: ## Update NOTICE, the licences of the linked modules
 	GO=$(GO) scripts/notice > NOTICE.new && mv NOTICE.new NOTICE
@@ -87,6 +87,10 @@ staticcheck:
 		echo "'go -C tools mod download' downloads the version in tools/go.mod for later use without a network" >&2; \
 		exit 1; }
 	$(GO) $(STATICCHECK) $(PKG)
+
+# The manifests are checked by a program in the module of the tools, so that go.mod does not contain Kubernetes.
+manifests:
+	cd tools && $(GO) vet ./manifests && $(GO) test ./manifests && $(GO) run ./manifests ../deploy/kubernetes
 
 # bench is a separate module, which ./... does not include.
 bench-module:

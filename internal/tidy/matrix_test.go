@@ -98,6 +98,9 @@ var matrix = []place{
 		ours: append([]string{"bench/...", "client", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},
 
+	// Checks of files that are no Go code, in a module of their own.
+	{folder: "tools/...", theirs: anything},
+
 	// Helpers for tests of this repository.
 	{folder: "internal/abuse", theirs: anything,
 		inTests: []string{"internal/testserver", "internal/server/auth", "lease/engine", "lease/remote/...", "api/..."}},
