@@ -86,7 +86,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
 		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit,
-		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL}
+		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)

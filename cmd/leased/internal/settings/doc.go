@@ -10,6 +10,7 @@
 // The nouns, in reading order:
 //
 //   - [Settings]: the values and their sources.
-//   - keys: the table of all settings; those for Redis are in redis.go.
+//   - keys: the table of all settings; those for Redis are in redis.go,
+//     those for limits in limits.go.
 //   - [Error]: the key, the value and the rule that it breaks.
 package settings

@@ -19,6 +19,8 @@ type key struct {
 	// set parses a value into s. It returns the rule that the value breaks, or "".
 	set  func(s *Settings, value string) (rule string)
 	list bool // several values, separated by commas
+	// number is true for a value that is a number.
+	number bool
 }
 
 // yaml formats a value as YAML.
@@ -32,13 +34,13 @@ func (k key) yaml(value string) string {
 			quoted = append(quoted, strconv.Quote(part))
 		}
 		return "[" + strings.Join(quoted, ", ") + "]"
-	case k.flag, k.name == "bootstrap-expect":
+	case k.flag, k.number:
 		return value
 	}
 	return strconv.Quote(value)
 }
 
-var keys = slices.Concat(memberKeys, redisKeys, logKeys)
+var keys = slices.Concat(memberKeys, redisKeys, limitKeys, logKeys)
 
 var memberKeys = []key{
 	text("id", "", "permanent name of this member (default: the host name)", func(s *Settings) *string { return &s.ID }),
@@ -57,7 +59,7 @@ var memberKeys = []key{
 	text("signing-key-file", "", "PEM file with the key that signs tokens, see leased keys (default: tokens cannot be signed)", func(s *Settings) *string { return &s.SigningKeyFile }),
 	duration("signature-ttl", server.DefaultSignatureTTL, time.Minute, "how long gates accept a signed token",
 		func(s *Settings) *time.Duration { return &s.SignatureTTL }),
-	{name: "bootstrap-expect", fallback: "0", usage: "number of members that form a new cluster; join lists all of them",
+	{name: "bootstrap-expect", fallback: "0", number: true, usage: "number of members that form a new cluster; join lists all of them",
 		set: func(s *Settings, v string) (rule string) { s.BootstrapExpect, rule = number(v, 0, 9); return }},
 	list("join", "", "API addresses of the members, HOST:PORT, separated by commas", func(s *Settings) *[]string { return &s.Join }),
 	duration("heartbeat-timeout", raftstore.DefaultHeartbeatTimeout, 5*time.Millisecond, "time without a heartbeat after which a follower starts an election",

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
@@ -40,6 +41,8 @@ type Settings struct {
 	RedisNamespace string
 	RedisMaxTTL    time.Duration
 	RedisNodes     redisaccess.Nodes
+	// Limits bounds requests and users.
+	Limits limits.Limits
 	// Policies are set when the member becomes the leader and when it reloads. Only
 	// the file can contain them.
 	Policies []lease.Policy

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -80,6 +81,9 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		"data (empty, from default) is required":                                                    {"--bootstrap-expect=1"},
 		"bootstrap-expect (0, from default) must be 1 for a single member":                          {"--data=d"},
 		"bootstrap-expect (3, from --bootstrap-expect) must be the number of addresses":             {"--data=d", "--bootstrap-expect=3"},
+		"limit-ttl-min (1h, from --limit-ttl-min) must be at most limit-ttl-max (1m0s)":             {"--data=d", "--bootstrap-expect=1", "--limit-ttl-min=1h", "--limit-ttl-max=1m"},
+		"limit-ttl-max (48h, from --limit-ttl-max) must be at most 24h0m0s":                         {"--data=d", "--bootstrap-expect=1", "--limit-ttl-max=48h"},
+		"limit-name-bytes (513, from --limit-name-bytes) must be a number from 1 to 512":            {"--data=d", "--bootstrap-expect=1", "--limit-name-bytes=513"},
 		"bootstrap-expect (2, from --bootstrap-expect) must not be 2":                               {"--data=d", "--bootstrap-expect=2"},
 		"listen (0.0.0.0:7420, from --listen) must be a loopback address":                           append(least, "--listen=0.0.0.0:7420"),
 		"listen (:7420, from --listen) must be a loopback address":                                  append(least, "--listen=:7420"),
@@ -178,4 +182,18 @@ func TestUnencryptedRedisPassword(t *testing.T) {
 	require.NoError(t, err)
 	_, err = load(t, "", env, append(least, "--redis=127.0.0.1:6379")...)
 	require.NoError(t, err)
+}
+
+// The limits have the defaults of the server, and are printed and read again.
+func TestLimits(t *testing.T) {
+	s, err := load(t, "", nil, least...)
+	require.NoError(t, err)
+	require.Equal(t, limits.Default(), s.Limits)
+	s, err = load(t, s.Print(), map[string]string{"LEASED_LIMIT_LEASES_PER_USER": "7"}, "--limit-ttl-max=1h")
+	require.NoError(t, err)
+	require.Equal(t, 7, s.Limits.Cluster.LeasesPerUser)
+	require.Contains(t, s.Print(), "limit-leases-per-user: 7 # LEASED_LIMIT_LEASES_PER_USER\n")
+	require.Contains(t, s.Print(), "limit-ttl-max: \"1h\" # --limit-ttl-max\n")
+	_, err = load(t, "data: d\nbootstrap-expect: 1\nlimit-ttl-max: 10s\npolicies:\n- {prefix: jobs/, mode: correctness, ttl: 1m}\n", nil)
+	require.ErrorContains(t, err, `must be at least the ttl (1m0s) of the policy for "jobs/"`)
 }

@@ -49,6 +49,9 @@ func (s *Settings) validate() error {
 	if err := s.validateAddresses(); err != nil {
 		return err
 	}
+	if err := s.validateLimits(); err != nil {
+		return err
+	}
 	return s.validateRedis()
 }
 
