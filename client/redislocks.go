@@ -176,6 +176,7 @@ func (e *redisLocks) startDetour(ctx context.Context, resources []fencing.Resour
 // Acquire requests a lease from the Redis nodes or through a member.
 func (e *redisLocks) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
 	if b := e.backend(); b != nil {
+		request.User = e.source.Topology().User // a member renews the lease for this user only
 		held, err := b.Acquire(ctx, session, ttl, request)
 		if err == nil {
 			e.detouring.Store(false)

@@ -26,7 +26,8 @@ func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl tim
 	if err := b.checkSupported(ttl, &request); err != nil {
 		return engine.Held{}, err
 	}
-	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}
+	want := engine.Held{Session: session, Nonce: request.Nonce, Resources: request.Resources, TTL: ttl, Holder: request.Holder, User: request.User,
+		Metadata: request.Metadata}
 	var a *attempt
 	var err error
 	if request.Wait {
@@ -104,7 +105,7 @@ func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket stri
 	if err != nil {
 		return nil, err
 	}
-	want.Name = b.attemptName(want.Session, want.Nonce)
+	want.Name = b.attemptName(want.Session, want.Nonce, want.User)
 	a := b.newAttempt(want, version)
 	started := b.clock.Now()
 	a.send(waiter, ticket)

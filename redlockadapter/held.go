@@ -11,17 +11,30 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// attemptName returns the name of a new attempt: the session, the nonce, and a number
-// that no other attempt has, in this process or another. An attempt that reused the
-// name of an earlier one could be released by a late message.
-func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce) string {
+// attemptName returns the name of a new attempt: the session, the nonce, a number that
+// no other attempt has, in this process or another, and the user if there is one. An
+// attempt that reused the name of an earlier one could be released by a late message.
+func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce, user string) string {
 	text := make([]byte, 0, 48)
 	text = base64.RawURLEncoding.AppendEncode(text, session[:])
 	text = append(text, '.')
 	text = strconv.AppendUint(text, uint64(nonce), 10)
 	text = append(text, '.')
 	text = append(text, b.process...)
-	return string(strconv.AppendUint(text, b.attempts.Add(1), 36))
+	text = strconv.AppendUint(text, b.attempts.Add(1), 36)
+	if user != "" {
+		text = append(append(text, '.'), user...)
+	}
+	return string(text)
+}
+
+// UserOf returns the user in the name of an attempt, empty if it was made without users.
+// A process with credentials of the Redis nodes can write any name.
+func UserOf(name string) string {
+	if parts := strings.SplitN(name, ".", 4); len(parts) == 4 { // a user may contain dots
+		return parts[3]
+	}
+	return ""
 }
 
 // parseName returns the session and the nonce of an attempt's name.
@@ -66,6 +79,7 @@ func leaseOf(name, text string, resource fencing.Resource) engine.Held {
 		h.Resources = d.Set
 	}
 	h.Session, h.Nonce = parseName(name)
+	h.User = UserOf(name)
 	return h
 }
 

@@ -29,7 +29,7 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engin
 	}
 	status := engine.Status{Resource: resource, Mode: engine.Efficiency, Waiters: b.queues.waiting(resource)}
 	if h, left, ok := b.holder(resource, found); ok {
-		status.Holders = []engine.Party{{Holder: h.Holder, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left}}
+		status.Holders = []engine.Party{{Holder: h.Holder, User: h.User, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left}}
 	}
 	seen := map[string]bool{b.process: true}
 	for _, r := range found {

@@ -143,7 +143,7 @@ func (q *queues) waiting(lock fencing.Resource) []engine.Party {
 	var parties []engine.Party
 	if one := q.locks[lock]; one != nil {
 		for _, w := range one.waiters {
-			parties = append(parties, engine.Party{Holder: w.want.Holder, Session: w.want.Session, Nonce: w.want.Nonce, Metadata: w.want.Metadata})
+			parties = append(parties, engine.Party{Holder: w.want.Holder, User: w.want.User, Session: w.want.Session, Nonce: w.want.Nonce, Metadata: w.want.Metadata})
 		}
 	}
 	return parties

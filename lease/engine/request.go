@@ -76,6 +76,9 @@ type Request struct {
 	Wait      bool // queue for a lock that is not free
 	Holder    string
 	Metadata  map[string]string
+	// User is the authenticated user, for an engine whose sessions do not have one.
+	// Empty without users.
+	User string
 	// Queued, if not nil, is called at most once, when the attempt is queued. It may
 	// be called from any goroutine and must not block.
 	Queued func()

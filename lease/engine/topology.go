@@ -25,6 +25,9 @@ type Topology struct {
 	// Ready is true if locks in efficiency mode may be granted. It is false while a
 	// restored log catches up with the Redis nodes.
 	Ready bool
+	// User is the name that the service authenticated this client as, empty if it has
+	// no users.
+	User string
 }
 
 // TopologySource provides the newest topology that a process knows.

@@ -190,13 +190,18 @@ func (w *topologyWatch) follow(address string) (received bool, err error) {
 	}
 }
 
-// update stores a topology unless a newer one is known: a member may be behind.
+// update stores a topology unless a newer one is known: a member may be behind. The user
+// is not a part of the version.
 func (w *topologyWatch) update(topology engine.Topology) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.rejected)
 	if w.known && topology.Version <= w.current.Version {
-		return
+		user := topology.User
+		if topology = w.current; user == topology.User {
+			return
+		}
+		topology.User = user
 	}
 	w.known, w.current = true, topology
 	w.notify()

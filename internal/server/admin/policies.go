@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -130,10 +131,11 @@ func (s *Service) migration(m machine.Migration) *pb.Migration {
 }
 
 // WatchTopology sends the topology that this member has applied, and each later
-// one.
+// one, with the user of the caller.
 func (s *Service) WatchTopology(_ *pb.WatchTopologyRequest, stream grpc.ServerStreamingServer[pb.Topology]) error {
 	topology := s.Router.Node.Topology()
 	for {
+		topology.User = auth.UserName(stream.Context())
 		if err := stream.Send(wire.FromTopology(topology)); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
@@ -25,6 +26,7 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 	if err != nil {
 		return engine.Held{}, engine.Grant{}, err
 	}
+	request.User = auth.UserName(ctx)
 	held, err := backend.Acquire(ctx, session, ttl, request)
 	return held, engine.Grant{Token: held.Token, Mode: engine.Efficiency}, err
 }
@@ -64,13 +66,18 @@ func (l redisLeases) release(ctx context.Context, held engine.Held) error {
 	return backend.Release(ctx, held)
 }
 
-// find returns the lease that holds a lock with a token.
+// find returns the caller's lease that holds a lock with a token. The lease of another
+// user counts as not held, so that nobody can find out tokens by trying.
 func (l redisLeases) find(ctx context.Context, name fencing.Resource, token fencing.Token) (engine.Held, error) {
 	backend, err := l.router.Redis.Backend()
 	if err != nil {
 		return engine.Held{}, err
 	}
-	return backend.Find(ctx, name, token)
+	held, err := backend.Find(ctx, name, token)
+	if err == nil && !auth.Owns(ctx, held.User) {
+		return engine.Held{}, notHeld(ctx, string(name), uint64(token))
+	}
+	return held, err
 }
 
 // releaseAttempt releases the lease of an attempt whose client does not know the
@@ -86,7 +93,7 @@ func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources 
 		return err
 	}
 	for i := range status.Holders {
-		if p := &status.Holders[i]; p.Session == key.session && p.Nonce == key.nonce {
+		if p := &status.Holders[i]; p.Session == key.session && p.Nonce == key.nonce && auth.Owns(ctx, p.User) {
 			held, err := backend.Find(ctx, name, p.Token)
 			if errors.Is(err, engine.ErrNotHeld) {
 				return nil

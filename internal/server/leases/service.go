@@ -64,7 +64,7 @@ func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*p
 
 // ttlOr parses a TTL. An empty text is the default.
 func ttlOr(text string, byDefault time.Duration) (time.Duration, error) {
-	ttl, err := wire.ParseDuration("ttl", text)
+	ttl, err := wire.ParsePositive("ttl", text)
 	if err == nil && ttl == 0 {
 		ttl = byDefault
 	}

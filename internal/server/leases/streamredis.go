@@ -7,8 +7,10 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // redisWaiter is an acquire in efficiency mode that waits. A release of its attempt
@@ -75,7 +77,7 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 	held := make([]engine.Held, len(leases))
 	for i, l := range leases {
 		var err error
-		if held[i], err = st.service.heldLease(id, l); err != nil {
+		if held[i], err = st.service.heldLease(st.ctx, id, l); err != nil {
 			return err
 		}
 	}
@@ -117,7 +119,7 @@ func (st *stream) releaseInRedis(id engine.SessionID, call *pb.ReleaseCall) erro
 	if call.Lease.Name == "" {
 		return st.service.redis.releaseAttempt(st.ctx, key, call.Lease.Resources)
 	}
-	held, err := st.service.heldLease(id, call.Lease)
+	held, err := st.service.heldLease(st.ctx, id, call.Lease)
 	if err != nil {
 		return err
 	}
@@ -125,8 +127,9 @@ func (st *stream) releaseInRedis(id engine.SessionID, call *pb.ReleaseCall) erro
 }
 
 // heldLease reads and validates a lease that a client names. It bounds the TTL,
-// because a node that lost its state waits for the longest TTL before it votes.
-func (s *Service) heldLease(id engine.SessionID, l *pb.HeldLease) (engine.Held, error) {
+// because a node that lost its state waits for the longest TTL before it votes. The
+// name contains the owner.
+func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.HeldLease) (engine.Held, error) {
 	held := wire.ToHeld(id, l)
 	request := engine.Request{Nonce: held.Nonce, Resources: held.Resources, Holder: held.Holder, Metadata: held.Metadata}
 	if err := request.Validate(); err != nil {
@@ -139,5 +142,27 @@ func (s *Service) heldLease(id engine.SessionID, l *pb.HeldLease) (engine.Held, 
 	case held.TTL < engine.MinTTL || longest != 0 && held.TTL > longest:
 		return held, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, held.TTL, engine.MinTTL, longest)
 	}
-	return held, nil
+	if held.User = redlockadapter.UserOf(held.Name); !auth.Owns(ctx, held.User) {
+		return held, fmt.Errorf("%w: the lease %s belongs to another user; only its owner can use it", engine.ErrForbidden, held.Name)
+	}
+	return held, s.checkRecord(ctx, held)
+}
+
+// checkRecord refuses an invented lease on locks that the caller may not acquire: its
+// release would write to their records. Who has lost the right can still release a lease
+// that the Redis nodes have.
+func (s *Service) checkRecord(ctx context.Context, held engine.Held) error {
+	for _, name := range held.Resources {
+		if auth.Can(ctx, auth.Acquire, string(name)) {
+			continue
+		}
+		found, err := s.redis.find(ctx, name, held.Token)
+		if err != nil {
+			return err
+		}
+		if found.Name != held.Name {
+			return notHeld(ctx, string(name), uint64(held.Token))
+		}
+	}
+	return nil
 }

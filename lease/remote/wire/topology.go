@@ -28,7 +28,11 @@ func ToPolicy(m *pb.Policy) (p engine.Policy, err error) {
 		name, text string
 		to         *time.Duration
 	}{{"ttl", m.Ttl, &p.TTL}, {"renew", m.Renew, &p.Renew}, {"drift", m.Drift, &p.Drift}, {"lockDelay", m.LockDelay, &p.LockDelay}} {
-		if *f.to, err = ParseDuration(f.name, f.text); err != nil {
+		parse := ParsePositive
+		if f.name == "lockDelay" { // 0 is its default
+			parse = ParseDuration
+		}
+		if *f.to, err = parse(f.name, f.text); err != nil {
 			return p, err
 		}
 	}
@@ -58,7 +62,7 @@ func ToFleet(m *pb.RedisFleet) (engine.Fleet, error) {
 
 // FromTopology converts a topology to a message.
 func FromTopology(t engine.Topology) *pb.Topology {
-	m := &pb.Topology{Version: t.Version, Fleet: FromFleet(t.Fleet), Ready: t.Ready}
+	m := &pb.Topology{Version: t.Version, Fleet: FromFleet(t.Fleet), Ready: t.Ready, User: t.User}
 	for _, p := range t.Policies.All() {
 		m.Policies = append(m.Policies, FromPolicy(p))
 	}
@@ -83,5 +87,5 @@ func ToTopology(m *pb.Topology) (engine.Topology, error) {
 	if err != nil {
 		return engine.Topology{}, fmt.Errorf("topology %d: %w", m.GetVersion(), err)
 	}
-	return engine.Topology{Version: m.GetVersion(), Policies: set, Fleet: fleet, Ready: m.GetReady()}, nil
+	return engine.Topology{Version: m.GetVersion(), Policies: set, Fleet: fleet, Ready: m.GetReady(), User: m.GetUser()}, nil
 }
