@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -106,6 +107,12 @@ func TestBadRequests(t *testing.T) {
 	for _, c := range []struct{ name, path, body, says string }{
 		{"no resource", "/v1/acquire", `{}`, "acquire needs resource"},
 		{"unknown field", "/v1/acquire", `{"resuorce":"a"}`, "resuorce"},
+		{"ttl 0", "/v1/acquire", `{"resource":"a","ttl":"0s"}`, "ttl (0s) must be above 0"},
+		{"negative ttl", "/v1/acquire", `{"resource":"a","ttl":"-1s"}`, "-1s"},
+		{"ttl 0 of a session", "/v1/open-session", `{"ttl":"0"}`, "ttl (0) must be above 0"},
+		{"ttl 0 of a policy", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"correctness","ttl":"0s"}}`, "ttl (0s) must be above 0"},
+		{"renew 0 of a policy", "/v1/set-policy", `{"policy":{"prefix":"a","mode":"correctness","renew":"0ms"}}`, "renew (0ms) must be above 0"},
+		{"resource and resources", "/v1/acquire", `{"resource":"a","resources":["a","b"]}`, "resource (a) and resources (a, b) cannot be combined"},
 		{"bad ttl", "/v1/acquire", `{"resource":"a","ttl":"soon"}`, "soon"},
 		{"ttl out of bounds", "/v1/acquire", `{"resource":"a","ttl":"1ms"}`, "ttl (1ms) must be from"},
 		{"ttl with a session", "/v1/acquire", `{"resource":"a","ttl":"1s","sessionId":"00000000000000000000000000000000"}`, "the session has its own"},
@@ -133,13 +140,66 @@ func TestBadRequests(t *testing.T) {
 			require.NotEmpty(t, answer["hint"])
 		})
 	}
-	code, answer := post(t, s.Address(), "/v1/aquire", `{}`)
-	require.Equal(t, http.StatusNotFound, code)
-	require.Contains(t, answer["message"], "/v1/aquire")
-	response, err := http.Post("http://"+s.Address()+"/v1/acquire", "text/plain", strings.NewReader(`{"resource":"a"}`))
-	require.NoError(t, err)
-	defer response.Body.Close()
-	require.Equal(t, http.StatusBadRequest, response.StatusCode, "a page of another site can send text, but not JSON")
+}
+
+// Requests that are wrong as HTTP requests have the status that HTTP has for them,
+// and an error in JSON.
+func TestHTTPStatuses(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for _, c := range []struct {
+		name, method, path, kind, body string
+		status                         int
+		code, says, allow              string
+	}{
+		{"get", "GET", "/v1/acquire", "", "", 405, "invalid", "takes POST requests, not GET", "POST"},
+		{"put", "PUT", "/leased.v1.LeaseService/Acquire", "application/json", "{}", 405, "invalid", "takes POST requests, not PUT", "POST"},
+		{"probe", "POST", "/livez", "application/json", "{}", 405, "invalid", "takes GET or HEAD requests", "GET, HEAD"},
+		{"get a stream", "GET", "/v1/watch", "", "", 405, "invalid", "takes POST requests", "POST"},
+		{"unknown path", "POST", "/v1/aquire", "application/json", "{}", 404, "invalid", "there is no /v1/aquire", ""},
+		{"unknown path and method", "GET", "/", "", "", 404, "invalid", "there is no /", ""},
+		{"longer path", "POST", "/v1/acquire/", "application/json", "{}", 404, "invalid", "there is no /v1/acquire/", ""},
+		{"text", "POST", "/v1/acquire", "text/plain", `{"resource":"a"}`, 415, "invalid", `the content type is "text/plain"`, ""},
+		{"no type", "POST", "/v1/acquire", "", `{"resource":"a"}`, 415, "invalid", `the content type is ""`, ""},
+		{"text to a stream", "POST", "/v1/watch", "text/plain", `{"resource":"a"}`, 415, "invalid", "must be application/json", ""},
+		{"large body", "POST", "/v1/acquire", "application/json", `{"holder":"` + strings.Repeat("x", 2<<20) + `"}`, 413, "too-large", "the body has more than", ""},
+		{"large body of a stream", "POST", "/v1/watch", "application/json", `{"resource":"` + strings.Repeat("x", 2<<20) + `"}`, 413, "too-large", "bytes", ""},
+		{"no JSON", "POST", "/v1/acquire", "application/json", `resource=a`, 400, "invalid", "the body is not valid JSON", ""},
+		{"half an object", "POST", "/v1/acquire", "application/json", `{"resource":"a"`, 400, "invalid", "the body is not valid JSON", ""},
+		{"a list", "POST", "/v1/acquire", "application/json", `["a"]`, 400, "invalid", "must be a JSON object", ""},
+		{"null", "POST", "/v1/acquire", "application/json", `null`, 400, "invalid", "", ""},
+		{"garbage after it", "POST", "/v1/acquire", "application/json", `{"resource":"a"} x`, 400, "invalid", "continues after its JSON object, at byte 16", ""},
+		{"two objects", "POST", "/v1/acquire", "application/json", `{"resource":"a"}{"resource":"b"}`, 400, "invalid", "continues after its JSON object", ""},
+		{"number for a text", "POST", "/v1/acquire", "application/json", `{"resource":5}`, 400, "invalid", `field "resource" must be a string, not a number`, ""},
+		{"text for a list", "POST", "/v1/acquire", "application/json", `{"resources":"a"}`, 400, "invalid", `field "resources" must be a list, not a string`, ""},
+		{"number in a list", "POST", "/v1/acquire", "application/json", `{"resources":["a",2]}`, 400, "invalid", `field "resources[1]" must be a string, not a number`, ""},
+		{"number in a map", "POST", "/v1/acquire", "application/json", `{"resource":"a","metadata":{"k":1}}`, 400, "invalid", `field "metadata" must be an object of strings`, ""},
+		{"text for an object", "POST", "/v1/set-policy", "application/json", `{"policy":"a"}`, 400, "invalid", `field "policy" must be an object, not a string`, ""},
+		{"number in an object", "POST", "/v1/set-policy", "application/json", `{"policy":{"ttl":10}}`, 400, "invalid", `field "policy.ttl" must be a string, not a number`, ""},
+		{"text for a truth value", "POST", "/v1/acquire", "application/json", `{"resource":"a","shared":"yes"}`, 400, "invalid", `field "shared" must be true or false, not a string`, ""},
+		{"large number", "POST", "/v1/acquire", "application/json", `{"resource":"a","permits":99999999999}`, 400, "invalid", "99999999999", ""},
+		{"text for a number", "POST", "/v1/acquire", "application/json", `{"resource":"a","permits":"two"}`, 400, "invalid", `field "permits" must be a number, not a string`, ""},
+		{"unknown field", "POST", "/v1/acquire", "application/json", `{"resuorce":"a"}`, 400, "invalid", `unknown field "resuorce"; the fields are resource, resources`, ""},
+		{"field twice", "POST", "/v1/acquire", "application/json", `{"resource":"a","resource":"b"}`, 400, "invalid", "duplicate field", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			request, err := http.NewRequestWithContext(testContext(t), c.method, "http://"+s.Address()+c.path, strings.NewReader(c.body))
+			require.NoError(t, err)
+			if c.kind != "" {
+				request.Header.Set("Content-Type", c.kind)
+			}
+			response, err := http.DefaultClient.Do(request)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			var answer map[string]any
+			require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
+			require.Equal(t, c.status, response.StatusCode, answer)
+			require.Equal(t, c.allow, response.Header.Get("Allow"))
+			require.Equal(t, c.code, answer["code"])
+			require.Contains(t, answer["message"], c.says)
+			require.NotContains(t, answer["message"], "proto:")
+		})
+	}
 }
 
 // An efficiency policy without Redis nodes is rejected, with the reason.

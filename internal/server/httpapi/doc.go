@@ -6,6 +6,8 @@
 // Files, in reading order:
 //
 //   - handler.go: [Handler], its paths, and unary calls.
+//   - request.go: what a request must look like, and the status of one that does not.
+//   - types.go: which field of a request has a value of a wrong type.
 //   - forward.go: how a call reaches the leader.
 //   - streams.go: watches, a line of JSON for each message, and snapshot files.
 //   - json.go: messages as JSON with plain numbers.

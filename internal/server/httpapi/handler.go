@@ -1,17 +1,12 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"unicode"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -20,7 +15,6 @@ import (
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/routing"
-	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -78,12 +72,10 @@ func New(config Config) *Handler {
 	h.handle(&pb.ClusterService_ServiceDesc, "SaveSnapshot", h.saveSnapshot)
 	h.handle(&pb.ClusterService_ServiceDesc, "InspectSnapshot", h.inspectSnapshot)
 	h.handle(&pb.ClusterService_ServiceDesc, "RestoreSnapshot", h.restoreSnapshot)
-	h.mux.Handle("GET "+probes.LivePath, h.Probes)
-	h.mux.Handle("GET "+probes.ReadyPath, h.Probes)
-	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, fmt.Errorf("%w: there is no %s %s; calls are POST requests such as /v1/acquire, see docs/API.md",
-			engine.ErrInvalid, r.Method, r.URL.Path))
-	})
+	for _, path := range []string{probes.LivePath, probes.ReadyPath} {
+		h.mux.HandleFunc(path, only(h.Probes.ServeHTTP, http.MethodGet, http.MethodHead))
+	}
+	h.mux.HandleFunc("/", noSuchPath)
 	return h
 }
 
@@ -98,8 +90,8 @@ func (h *Handler) handle(service *grpc.ServiceDesc, name string, f http.HandlerF
 		}
 		f(w, r)
 	}
-	h.mux.HandleFunc("POST "+path, checked)
-	h.mux.HandleFunc("POST /v1/"+dashed(name), checked)
+	h.mux.HandleFunc(path, only(checked, http.MethodPost))
+	h.mux.HandleFunc("/v1/"+dashed(name), only(checked, http.MethodPost))
 }
 
 // dashed turns OpenSession into open-session.
@@ -120,7 +112,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := h.crossSite.Check(r); err != nil {
-		fail(w, http.StatusForbidden, fmt.Errorf("%w: %w", engine.ErrInvalid, err))
+		fail(w, &statusError{http.StatusForbidden, err.Error()})
 		return
 	}
 	r = r.WithContext(audit.WithCaller(r.Context(), &audit.Caller{Address: r.RemoteAddr}))
@@ -164,44 +156,19 @@ func (h *Handler) unary(ctx context.Context, request any, info *grpc.UnaryServer
 	return response, err
 }
 
-// readBody returns the body, and leaves a copy of it in the request. It requires the
-// content type of JSON, which a page of another site cannot make a browser send.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, fmt.Errorf("%w: the content type is %q and must be application/json", engine.ErrInvalid, r.Header.Get("Content-Type"))
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		return nil, fmt.Errorf("%w: read the body, of at most %d bytes: %w", engine.ErrInvalid, maxBody, err)
-	}
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return body, nil
-}
-
-func decode(body []byte, into proto.Message) error {
-	if len(body) == 0 {
-		return nil
-	}
-	if err := protojson.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%w: %w", engine.ErrInvalid, err)
-	}
-	return nil
-}
-
 // answer writes a message, or an error with the status of its kind.
 func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error) {
 	if err != nil {
-		err = h.Router.NameLeader(err)
-		fail(w, wire.KindOf(err).HTTP, err)
+		fail(w, h.Router.NameLeader(err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(encode(message)) // nothing can be done if the client is gone
 }
 
-// fail writes an error.
-func fail(w http.ResponseWriter, status int, err error) {
+// fail writes an error with its HTTP status.
+func fail(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	w.WriteHeader(statusOf(err))
 	_, _ = w.Write(encode(wire.FromError(err)))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,8 +65,12 @@ func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 // newAcquisition validates a call.
 func (s *Service) newAcquisition(r *pb.AcquireRequest) (*acquisition, error) {
 	names := r.Resources
-	if r.Resource != "" {
-		names = append([]string{r.Resource}, names...)
+	switch {
+	case r.Resource != "" && len(names) > 0:
+		return nil, fmt.Errorf("%w: resource (%s) and resources (%s) cannot be combined; name all locks of a set in resources",
+			engine.ErrInvalid, r.Resource, strings.Join(names, ", "))
+	case r.Resource != "":
+		names = []string{r.Resource}
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: acquire needs resource, the name of a lock, or resources, for a set", engine.ErrInvalid)

@@ -44,6 +44,16 @@ func ParseDuration(field, s string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParsePositive parses a duration that has a default, which the empty text stands for.
+// It refuses 0, which a caller may mean as something else than the default.
+func ParsePositive(field, s string) (time.Duration, error) {
+	d, err := ParseDuration(field, s)
+	if err == nil && d == 0 && s != "" {
+		err = fmt.Errorf("%w: %s (%s) must be above 0; leave it empty for the default", engine.ErrInvalid, field, s)
+	}
+	return d, err
+}
+
 // Resources returns names as resources, sorted and without duplicates, as a Request
 // requires.
 func Resources(names ...string) []fencing.Resource {

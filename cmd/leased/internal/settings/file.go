@@ -143,6 +143,9 @@ func readPolicy(path string, entry *yaml.Node) (p lease.Policy, err error) {
 			if *duration, err = time.ParseDuration(node.Value); err != nil {
 				return broken("must be a duration such as 10s")
 			}
+			if *duration == 0 && name != "lock-delay" {
+				return broken("must be above 0; leave it out for the default")
+			}
 		default:
 			return broken("is not a field of a policy; the fields are prefix, mode, ttl, renew, drift and lock-delay")
 		}
