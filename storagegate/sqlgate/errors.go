@@ -12,3 +12,6 @@ var ErrInvalidTable = errors.New("table cannot be guarded")
 // committed it: the write executed a statement that ends a transaction, or
 // continued after a deadlock. The error also matches storagegate.ErrUncertain.
 var ErrTransactionEnded = errors.New("the transaction was ended inside the write")
+
+// ErrCannotVerify means that a database cannot verify the signatures of tokens.
+var ErrCannotVerify = errors.New("this database cannot verify signatures; verify the token in the program, with fencing.Verifier, before the gate")

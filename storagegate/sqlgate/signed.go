@@ -1,0 +1,46 @@
+package sqlgate
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// SignedDDL returns the schema for signed tokens as text for psql: the function
+// leased_fence_signed, which admits only tokens that the lock service has signed,
+// and leased_guard_signed for tables. It needs the schema of DDL. Only PostgreSQL
+// has numbers that are wide enough; for others the error is ErrCannotVerify.
+func SignedDDL(dialect Dialect) (string, error) {
+	if dialect != Postgres {
+		return "", fmt.Errorf("%w: %s", ErrCannotVerify, dialect)
+	}
+	names, err := fs.Glob(schema, "schema/postgres/signed/*.sql")
+	if err != nil {
+		return "", err
+	}
+	texts := make([]string, len(names))
+	for i, name := range names {
+		text, err := schema.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		texts[i] = string(text)
+	}
+	return strings.Join(texts, "\n"), nil
+}
+
+// SignedGuard is Guard for a table that accepts only writes with signed tokens. It
+// needs the schema of SignedDDL.
+func SignedGuard(dialect Dialect, t GuardedTable) (string, error) {
+	if dialect != Postgres {
+		return "", fmt.Errorf("%w: %s", ErrCannotVerify, dialect)
+	}
+	if t.AllowUnfenced {
+		return "", fmt.Errorf("%w: a table that requires signed tokens cannot allow writes without one", ErrInvalidTable)
+	}
+	text, err := Guard(dialect, t)
+	if err != nil {
+		return "", err
+	}
+	return strings.NewReplacer("leased_guard(", "leased_guard_signed(", "leased_fence(", "leased_fence_signed(").Replace(text), nil
+}
