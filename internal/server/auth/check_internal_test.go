@@ -31,8 +31,8 @@ func as(user User) context.Context {
 	return context.WithValue(context.Background(), accountKey{}, &account{User: user})
 }
 
-// Every method has exactly one need, a user without rules passes only those that need
-// any user, and a method without an entry is forbidden.
+// Every method has exactly one need, a user without rules passes only public ones and
+// those that need any user, and a method without an entry is forbidden.
 func TestEveryMethodHasANeed(t *testing.T) {
 	known := map[string]bool{}
 	eachMethod(func(name string, m protoreflect.MethodDescriptor) {
@@ -40,7 +40,7 @@ func TestEveryMethodHasANeed(t *testing.T) {
 		n, ok := methods[name]
 		require.True(t, ok, "%s has no entry in methods", name)
 		set := 0
-		for _, b := range []bool{n.public, n.anyUser, n.member, n.cluster, n.request != nil} {
+		for _, b := range []bool{n.public, n.anyUser, n.anyRight, n.member, n.cluster, n.request != nil} {
 			if b {
 				set++
 			}
@@ -54,6 +54,9 @@ func TestEveryMethodHasANeed(t *testing.T) {
 			require.ErrorContains(t, err, "nobody", name)
 		} else {
 			require.NoError(t, err, name)
+		}
+		if n.anyRight {
+			require.NoError(t, Check(as(User{Name: "alice", Rules: Rules{{Read, "a"}}}), name, request), name)
 		}
 		if !n.member {
 			require.NoError(t, Check(as(User{Name: "ops", Rules: AdminRules()}), name, request), name)

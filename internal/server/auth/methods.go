@@ -11,11 +11,12 @@ import (
 // need is what a method requires of its caller. Exactly one field is set. The
 // functions return the error of a user who lacks a right, or nil.
 type need struct {
-	public  bool                      // no user: supervisors and load balancers have no account
-	anyUser bool                      // the service checks rights and ownership for each operation
-	member  bool                      // the account of a member
-	cluster bool                      // the right Cluster
-	request func(*account, any) error // rights on the locks of the request
+	public   bool                      // no user: supervisors and load balancers have no account
+	anyUser  bool                      // the service checks rights and ownership for each operation
+	anyRight bool                      // a user with a right, whichever it is
+	member   bool                      // the account of a member
+	cluster  bool                      // the right Cluster
+	request  func(*account, any) error // rights on the locks of the request
 }
 
 // methods has the need of every method. Members and operators have different
@@ -27,12 +28,12 @@ var methods = map[string]need{
 	grpc_health_v1.Health_List_FullMethodName:  {public: true},
 	pb.ClusterService_Health_FullMethodName:    {public: true},
 
-	pb.LeaseService_OpenSession_FullMethodName:  {anyUser: true},
+	pb.LeaseService_OpenSession_FullMethodName:  {anyRight: true},
 	pb.LeaseService_CloseSession_FullMethodName: {anyUser: true},
 	pb.LeaseService_Renew_FullMethodName:        {anyUser: true},
 	pb.LeaseService_Release_FullMethodName:      {anyUser: true},
 	pb.LeaseService_Session_FullMethodName:      {anyUser: true},
-	pb.LeaseService_Sign_FullMethodName:         {anyUser: true},
+	pb.LeaseService_Sign_FullMethodName:         {anyRight: true},
 	pb.LeaseService_Acquire_FullMethodName: {request: on(func(a *account, r *pb.AcquireRequest) error {
 		return a.allowAll(Acquire, append([]string{r.Resource}, r.Resources...)...)
 	})},
@@ -52,8 +53,8 @@ var methods = map[string]need{
 		return a.allowAll(Read, r.Resource)
 	})},
 
-	pb.PolicyService_ListPolicies_FullMethodName:  {anyUser: true},
-	pb.PolicyService_WatchTopology_FullMethodName: {anyUser: true},
+	pb.PolicyService_ListPolicies_FullMethodName:  {anyRight: true},
+	pb.PolicyService_WatchTopology_FullMethodName: {anyRight: true},
 	pb.PolicyService_SetPolicy_FullMethodName: {request: on(func(a *account, r *pb.SetPolicyRequest) error {
 		return a.allowPrefix(Policy, r.GetPolicy().GetPrefix())
 	})},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -40,6 +41,9 @@ func (st *stream) sessionToEnd(id engine.SessionID) (*session, error) {
 }
 
 func (st *stream) openSession(id engine.SessionID, call *pb.OpenCall) error {
+	if err := auth.Check(st.ctx, pb.LeaseService_OpenSession_FullMethodName, nil); err != nil {
+		return err
+	}
 	s, err := st.service.sessions.open(st.ctx, id, time.Duration(call.TtlNanos))
 	if err != nil {
 		return err
