@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/admin"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/leases"
@@ -109,7 +110,7 @@ func (s *Server) register(config Config) {
 			config.Audit.Expired(e)
 		}
 	})
-	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(limits.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
+	s.grpc = grpc.NewServer(grpc.Creds(auth.TransportCredentials()), grpc.MaxRecvMsgSize(limits.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
 		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, s.limits.UnaryInterceptor, config.Audit.UnaryEvents),
 		grpc.ChainStreamInterceptor(s.streamErrors, config.Audit.StreamRefusals, config.Users.StreamInterceptor, s.limits.StreamInterceptor, config.Audit.StreamEvents),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -120,8 +121,9 @@ func (s *Server) register(config Config) {
 	pb.RegisterClusterServiceServer(s.grpc, s.admin)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
-		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Probes: probes.NewHandler(s.Ready)})
-	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return s.ctx }}
+		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Limits: s.limits, Probes: probes.NewHandler(s.Ready)})
+	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return s.ctx }}
 }
 
 // Address returns the API address for clients and other members.

@@ -8,6 +8,7 @@
 //   - handler.go: [Handler], its paths, and unary calls.
 //   - request.go: what a request must look like, and the status of one that does not.
 //   - types.go: which field of a request has a value of a wrong type.
+//   - pace.go: deadlines for slow clients.
 //   - forward.go: how a call reaches the leader.
 //   - streams.go: watches, a line of JSON for each message, and snapshot files.
 //   - json.go: messages as JSON with plain numbers.

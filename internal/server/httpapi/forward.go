@@ -6,7 +6,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // forwardedHeader marks a request that a member has forwarded. Members do not
@@ -39,7 +41,9 @@ func (h *Handler) forwardable(w http.ResponseWriter, r *http.Request, call func(
 	}
 }
 
-// forward sends a request to the leader and returns its answer.
+// forward sends a request to the leader and returns its answer. This member
+// authenticates itself and names the user, whose certificate it could not pass on. The
+// leader checks the user's rights again.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -48,6 +52,10 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 			p.Out.Header.Del("Origin") // ServeHTTP has checked it
 			p.Out.Header.Del("Sec-Fetch-Site")
 			p.Out.Header.Set(forwardedHeader, h.Router.Node.ID())
+			if user, own := auth.UserName(r.Context()), h.Peers.Secret(); user != "" && own != "" {
+				p.Out.Header.Set("Authorization", secret.Header(own))
+				p.Out.Header.Set(auth.UserHeader, user)
+			}
 		},
 		Transport:     h.transport,
 		FlushInterval: -1, // send each event of a watch at once
@@ -56,5 +64,5 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 			h.answer(w, nil, fmt.Errorf("%w: forward to the leader at %s: %v", engine.ErrUncertain, leader, err))
 		},
 	}
-	proxy.ServeHTTP(w, r)
+	proxy.ServeHTTP(pacedWriter{w}, r)
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -12,14 +13,12 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
-
-// maxBody bounds the body of a JSON call.
-const maxBody = 1 << 20
 
 // Config has the parts of a Handler. All are required, except for Users.
 type Config struct {
@@ -31,6 +30,7 @@ type Config struct {
 	Peers    *peers.Client
 	Users    *auth.Users // nil accepts every call
 	Audit    *audit.Log
+	Limits   *limits.Accounts
 	Probes   http.Handler
 }
 
@@ -88,10 +88,25 @@ func (h *Handler) handle(service *grpc.ServiceDesc, name string, f http.HandlerF
 			h.answer(w, nil, err)
 			return
 		}
+		done, err := h.admit(r.Context(), service, name)
+		if err != nil {
+			h.answer(w, nil, err)
+			return
+		}
+		defer done()
 		f(w, r)
 	}
 	h.mux.HandleFunc(path, only(checked, http.MethodPost))
 	h.mux.HandleFunc("/v1/"+dashed(name), only(checked, http.MethodPost))
+}
+
+// admit counts a call against the limits of its user until done is called.
+func (h *Handler) admit(ctx context.Context, service *grpc.ServiceDesc, name string) (done func(), err error) {
+	method := "/" + service.ServiceName + "/" + name
+	if slices.ContainsFunc(service.Streams, func(d grpc.StreamDesc) bool { return d.StreamName == name }) {
+		return h.Limits.Open(ctx, method)
+	}
+	return func() {}, h.Limits.CheckCall(ctx, method)
 }
 
 // dashed turns OpenSession into open-session.
@@ -109,13 +124,15 @@ func dashed(name string) string {
 // ServeHTTP authenticates a call and serves it. It rejects requests that a page of
 // another site makes a browser send.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	pace(w, r)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := h.crossSite.Check(r); err != nil {
 		fail(w, &statusError{http.StatusForbidden, err.Error()})
 		return
 	}
-	r = r.WithContext(audit.WithCaller(r.Context(), &audit.Caller{Address: r.RemoteAddr}))
+	caller := &audit.Caller{Address: r.RemoteAddr}
+	r = r.WithContext(audit.WithCaller(r.Context(), caller))
 	ctx, path := r.Context(), r.URL.Path
 	r, done, err := h.Users.AuthenticateHTTP(r)
 	if err != nil {
@@ -125,12 +142,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
+	if address := r.Header.Get("X-Forwarded-For"); h.Users != nil && r.Header.Get(auth.UserHeader) != "" && address != "" {
+		caller.Address = address // another member forwarded the call
+	}
 	h.mux.ServeHTTP(w, r)
 }
 
 // call runs a unary method.
 func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
-	body, err := readBody(w, r)
+	body, err := h.readBody(w, r)
 	if err != nil {
 		h.answer(w, nil, err)
 		return
@@ -163,12 +183,15 @@ func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	writing(w)
 	_, _ = w.Write(encode(message)) // nothing can be done if the client is gone
 }
 
 // fail writes an error with its HTTP status.
 func fail(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
+	setRetryAfter(w, err)
+	writing(w)
 	w.WriteHeader(statusOf(err))
 	_, _ = w.Write(encode(wire.FromError(err)))
 }

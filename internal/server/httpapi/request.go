@@ -58,19 +58,20 @@ func noSuchPath(w http.ResponseWriter, r *http.Request) {
 
 // readBody returns the body, and leaves a copy of it in the request. It requires the
 // content type of JSON, which a page of another site cannot make a browser send.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, &statusError{http.StatusUnsupportedMediaType,
 			fmt.Sprintf("the content type is %q and must be application/json", r.Header.Get("Content-Type"))}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.Limits.RequestBytes)))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, fmt.Errorf("%w: the body has more than %d bytes", wire.ErrTooLarge, tooLarge.Limit)
+		return nil, fmt.Errorf("%w: the body has more than the %d bytes that limit-request-bytes allows", wire.ErrTooLarge, tooLarge.Limit)
 	case err != nil:
 		return nil, fmt.Errorf("%w: read the body: %w", engine.ErrInvalid, err)
 	}
+	bodyRead(w)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return body, nil
 }

@@ -21,7 +21,7 @@ const uploadChunk = 1 << 16
 // watch streams events, a line of JSON for each.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 	request := &pb.WatchRequest{}
-	body, err := readBody(w, r)
+	body, err := h.readBody(w, r)
 	if err == nil {
 		err = decode(body, request)
 	}
@@ -42,7 +42,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 
 // watchTopology streams topologies, a line of JSON for each.
 func (h *Handler) watchTopology(w http.ResponseWriter, r *http.Request) {
-	if _, err := readBody(w, r); err != nil {
+	if _, err := h.readBody(w, r); err != nil {
 		h.answer(w, nil, err)
 		return
 	}
@@ -95,6 +95,7 @@ const ndjson = "application/x-ndjson"
 
 // writeLine writes a message as a line of JSON.
 func writeLine[M proto.Message](w http.ResponseWriter, m M) error {
+	writing(w)
 	if _, err := w.Write(encode(m)); err != nil {
 		return err
 	}
@@ -105,6 +106,7 @@ func writeLine[M proto.Message](w http.ResponseWriter, m M) error {
 func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 	file := &responseStream[pb.Chunk]{ctx: r.Context(), to: w, contentType: "application/octet-stream",
 		write: func(w http.ResponseWriter, chunk *pb.Chunk) error {
+			writing(w)
 			_, err := w.Write(chunk.Data)
 			return err
 		}}
@@ -120,12 +122,13 @@ func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) inspectSnapshot(w http.ResponseWriter, r *http.Request) {
-	file := &upload[pb.SnapshotInfo]{ctx: r.Context(), from: r.Body}
+	file := &upload[pb.SnapshotInfo]{ctx: r.Context(), from: &pacedBody{r.Body, w}}
 	err := h.Cluster.InspectSnapshot(file)
 	h.answer(w, file.response, err)
 }
 
 func (h *Handler) restoreSnapshot(w http.ResponseWriter, r *http.Request) {
+	r.Body = &pacedBody{r.Body, w}
 	h.forwardable(w, r, func() error {
 		file := &upload[pb.RestoreSnapshotResponse]{ctx: r.Context(), from: r.Body}
 		err := h.Cluster.RestoreSnapshot(file)
