@@ -5,16 +5,20 @@ import (
 	"net/http"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 )
 
-// headerOf returns the Authorization header of a gRPC call.
-func headerOf(ctx context.Context) string {
-	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) == 1 {
-		return values[0]
+// credentialOf returns how the caller of a gRPC call identifies itself.
+func credentialOf(ctx context.Context) credential {
+	caller := credential{headers: metadata.ValueFromIncomingContext(ctx, "authorization")}
+	if p, ok := peer.FromContext(ctx); ok {
+		if secure, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			caller.certificate = subjectOf(secure.State)
+		}
 	}
-	return ""
+	return caller
 }
 
 // UnaryInterceptor authenticates a unary gRPC call, and checks the rights of its user.
@@ -22,7 +26,7 @@ func (u *Users) UnaryInterceptor(ctx context.Context, request any, info *grpc.Un
 	if u == nil || methods[info.FullMethod].public {
 		return handler(ctx, request)
 	}
-	ctx, done, err := u.authenticate(ctx, headerOf(ctx))
+	ctx, done, err := u.authenticate(ctx, credentialOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +45,7 @@ func (u *Users) StreamInterceptor(server any, stream grpc.ServerStream, info *gr
 	if u == nil || methods[info.FullMethod].public {
 		return handler(server, stream)
 	}
-	ctx, done, err := u.authenticate(stream.Context(), headerOf(stream.Context()))
+	ctx, done, err := u.authenticate(stream.Context(), credentialOf(stream.Context()))
 	if err != nil {
 		return err
 	}
@@ -90,35 +94,24 @@ func CheckUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, ha
 	return handler(ctx, request)
 }
 
+// UserHeader is the HTTP header with which a member names the user for whom it forwards
+// a request. It is accepted from member accounts only.
+const UserHeader = "Leased-User"
+
 // AuthenticateHTTP returns the request with the context of its user. The caller
 // must call done. A request that another member forwarded is authenticated too,
 // since anyone can set the header that marks it.
 func (u *Users) AuthenticateHTTP(r *http.Request) (authenticated *http.Request, done func(), err error) {
-	ctx := peer.NewContext(r.Context(), &peer.Peer{Addr: httpAddress(r.RemoteAddr)})
 	if publicPaths[r.Method+" "+r.URL.Path] {
-		return r.WithContext(ctx), func() {}, nil
+		return r, func() {}, nil
 	}
-	ctx, done, err = u.authenticate(ctx, r.Header.Get("Authorization"))
+	caller := credential{headers: r.Header.Values("Authorization"), user: r.Header.Get(UserHeader)}
+	if r.TLS != nil {
+		caller.certificate = subjectOf(*r.TLS)
+	}
+	ctx, done, err := u.authenticate(r.Context(), caller)
 	if err != nil {
 		return nil, nil, err
 	}
 	return r.WithContext(ctx), done, nil
-}
-
-// httpAddress is the remote address of an HTTP request.
-type httpAddress string
-
-// Network returns tcp.
-func (httpAddress) Network() string { return "tcp" }
-
-// String returns host:port.
-func (a httpAddress) String() string { return string(a) }
-
-// RemoteAddress returns the address that a call came from, host:port, or "" if it is
-// not known.
-func RemoteAddress(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return p.Addr.String()
-	}
-	return ""
 }

@@ -10,5 +10,6 @@
 //   - users.go: [User], [Users], and the user of a context.
 //   - methods.go: what each method requires of its caller.
 //   - check.go: [Check], for a call, and [Allow], for a lock.
+//   - certificate.go: the client certificate of a connection.
 //   - calls.go: authentication of gRPC and HTTP calls.
 package auth

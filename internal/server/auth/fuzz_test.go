@@ -46,7 +46,7 @@ func FuzzAuthorization(f *testing.F) {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		found, err := users.find(header)
+		found, err := users.find(credential{headers: []string{header}})
 		if err == nil {
 			require.Equal(t, "alice", found.Name)
 			scheme, rest, _ := strings.Cut(header, " ")

@@ -83,9 +83,41 @@ func (u *Users) Replace(list []User) {
 	}
 }
 
-// find returns the account whose secret is in an Authorization header. It compares
-// the hashes of all users in constant time, so that the duration reveals nothing.
-func (u *Users) find(header string) (*account, error) {
+// credential is how a caller identifies itself.
+type credential struct {
+	headers     []string // Authorization
+	certificate string   // the subject of the verified client certificate, or empty
+	user        string   // the user for whom a member forwards the call, or empty
+}
+
+// find returns the account of a caller. A header wins over the certificate of the
+// connection: a wrong header is an error.
+func (u *Users) find(caller credential) (*account, error) {
+	accounts := *u.current.Load()
+	a, err := findBySecret(accounts, caller.headers)
+	if len(caller.headers) == 0 && caller.certificate != "" {
+		a, err = findByCertificate(accounts, caller.certificate)
+	}
+	if err != nil || caller.user == "" {
+		return a, err
+	}
+	if !a.Member {
+		return nil, fmt.Errorf("%w: user %s is not a member account, and only members forward calls for other users; remove the header %s",
+			engine.ErrForbidden, a.Name, UserHeader)
+	}
+	i := slices.IndexFunc(accounts, func(a *account) bool { return a.Name == caller.user })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: a member forwarded a call of user %s, whom this member does not know; all members need the same users",
+			wire.ErrUnauthenticated, caller.user)
+	}
+	return accounts[i], nil
+}
+
+// findBySecret returns the account whose secret is in the Authorization header. It
+// compares the hashes of all users in constant time, so that the duration reveals
+// nothing.
+func findBySecret(accounts []*account, headers []string) (*account, error) {
+	header := strings.Join(headers, ", ")
 	scheme, text, _ := strings.Cut(header, " ")
 	switch {
 	case header == "":
@@ -98,7 +130,7 @@ func (u *Users) find(header string) (*account, error) {
 	}
 	hash := secret.HashOf(text)
 	var found *account
-	for _, a := range *u.current.Load() {
+	for _, a := range accounts {
 		if a.Certificate != "" {
 			continue // without a secret
 		}
@@ -110,6 +142,16 @@ func (u *Users) find(header string) (*account, error) {
 		return nil, fmt.Errorf("%w: no user has this secret", wire.ErrUnauthenticated)
 	}
 	return found, nil
+}
+
+// findByCertificate returns the account of a client certificate.
+func findByCertificate(accounts []*account, subject string) (*account, error) {
+	i := slices.IndexFunc(accounts, func(a *account) bool { return a.Certificate == subject })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: the call has no secret, and no user has the certificate %q; add one with `leased user add --certificate`",
+			wire.ErrUnauthenticated, subject)
+	}
+	return accounts[i], nil
 }
 
 // accountKey is the key of the account in a context.
@@ -131,11 +173,11 @@ func UserName(ctx context.Context) string {
 
 // authenticate returns a context that carries the user and that ends when the
 // user is removed. The caller must call done.
-func (u *Users) authenticate(ctx context.Context, header string) (authenticated context.Context, done func(), err error) {
+func (u *Users) authenticate(ctx context.Context, caller credential) (authenticated context.Context, done func(), err error) {
 	if u == nil {
 		return ctx, func() {}, nil
 	}
-	a, err := u.find(header)
+	a, err := u.find(caller)
 	if err != nil {
 		return nil, nil, err
 	}
