@@ -48,6 +48,9 @@ const (
 // after its folder was empty.
 func newAdmission(n *Node) (*admission, error) {
 	a := &admission{Transport: n.transport, node: n, requests: make(chan raft.RPC)}
+	if err := n.storage.checkWentBack(); err != nil {
+		return nil, err
+	}
 	term, err := n.storage.Stable.GetUint64([]byte("CurrentTerm"))
 	if err != nil && err.Error() != "not found" { // the contract of raft.StableStore
 		return nil, fmt.Errorf("read term: %w", err)
@@ -96,6 +99,10 @@ func (a *admission) run() {
 				a.refuse(rpc)
 				continue
 			}
+			if err := a.node.memory.Check(rpc.Command); err != nil {
+				reject(rpc, err)
+				continue
+			}
 			a.committed.observe(rpc.Command)
 			select {
 			case a.requests <- rpc:
@@ -133,10 +140,16 @@ func (a *admission) refuse(rpc raft.RPC) {
 				"remove it from their cluster, empty its folder and join again", "id", a.node.ID())
 		}
 	}
-	go func() { // read a snapshot to its end, or the connection becomes unusable
+	reject(rpc, fmt.Errorf("%w: node %s rejects requests before it has joined", ErrStateLost, a.node.ID()))
+}
+
+// reject answers a request with an error. It reads a snapshot to its end, or the
+// connection becomes unusable.
+func reject(rpc raft.RPC, err error) {
+	go func() {
 		if rpc.Reader != nil {
 			_, _ = io.Copy(io.Discard, rpc.Reader)
 		}
-		rpc.Respond(nil, fmt.Errorf("%w: node %s rejects requests before it has joined", ErrStateLost, a.node.ID()))
+		rpc.Respond(nil, err)
 	}()
 }

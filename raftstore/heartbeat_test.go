@@ -208,7 +208,7 @@ func TestHeartbeatFastPathSplitsHistory(t *testing.T) {
 	t.Run("without it the nodes commit the same entries", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, c := lateVote(t, func(f *fastPath) raft.Transport {
-				return transport.Sequential{Transport: f, Progress: &transport.Progress{}}
+				return transport.Sequential{Transport: f, Progress: &transport.Progress{}, Memory: &transport.Memory{Voter: func(raft.ServerID) bool { return false }}}
 			})
 			require.False(t, differ(a, c), "a has %v, c has %v", a, c)
 			require.Contains(t, mapValues(c), "from c")

@@ -29,6 +29,9 @@ type Member struct {
 	// the leader knows it, and only for nodes that have answered it (LagKnown).
 	Lag      uint64
 	LagKnown bool
+	// WentBack is true if this node refuses the member, because its data folder has
+	// gone back in time. Remove the member, empty its folder and let it join.
+	WentBack bool
 }
 
 // Joiner is a node that wants to join.

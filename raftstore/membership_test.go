@@ -192,7 +192,7 @@ func TestPeersNeedCertificatesOffLoopback(t *testing.T) {
 		"no tls":          {func(c *Config) { c.Address = "0.0.0.0:0" }, "loopback"},
 		"no tls, outside": {func(c *Config) { c.Advertise = "192.0.2.1:7000" }, "loopback"},
 		"one-sided tls":   {func(c *Config) { c.TLS = func() *tls.Config { return &tls.Config{} } }, "client certificates"},
-		"no authority":    {func(c *Config) {
+		"no authority": {func(c *Config) {
 			c.TLS = func() *tls.Config { return &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert} }
 		}, "authority"},
 		"half of it": {func(c *Config) {

@@ -44,6 +44,7 @@ type Node struct {
 	hub       *hub.Hub
 	committer *committer
 	progress  transport.Progress
+	memory    transport.Memory
 	topology  topologyWatch
 
 	notify      chan bool                  // from the Raft library: whether this node leads
@@ -91,6 +92,7 @@ func newNode(config Config) *Node {
 	n := &Node{config: config, logger: config.Logger, hub: hub.New(), notify: make(chan bool, 16),
 		started: make(chan struct{}), stopped: make(chan struct{})}
 	n.fsm = replica.New(config.ID, n.die, follower{n})
+	n.memory.Voter, n.memory.Refused, n.memory.Told = n.hasVote, n.refuse, n.wentBack
 	n.committer = newCommitter(n)
 	return n
 }
@@ -111,7 +113,8 @@ func (n *Node) startEngine() (err error) {
 	if n.catchUp.pending() {
 		engine.HeartbeatTimeout, engine.ElectionTimeout = noElectionTimeout, noElectionTimeout
 	}
-	n.raft, err = raft.NewRaft(engine, n.fsm, guarded.Log, guarded.Stable, guarded.Snapshots, transport.Sequential{Transport: n.admission, Progress: &n.progress})
+	n.raft, err = raft.NewRaft(engine, configuredFSM{n.fsm, &n.memory}, guarded.Log, guarded.Stable, guarded.Snapshots,
+		transport.Sequential{Transport: n.admission, Progress: &n.progress, Memory: &n.memory})
 	return err
 }
 

@@ -79,6 +79,9 @@ func (s *Storage) appendFloor() error {
 	if err := s.Stable.SetUint64([]byte("CurrentTerm"), term); err != nil {
 		return fmt.Errorf("write term: %w", err)
 	}
+	if err := s.Stable.SetUint64(keyWentBack, 0); err != nil {
+		return fmt.Errorf("write the mark of a refused member: %w", err)
+	}
 	return nil
 }
 

@@ -1,6 +1,10 @@
 package transport
 
-import "github.com/hashicorp/raft"
+import (
+	"io"
+
+	"github.com/hashicorp/raft"
+)
 
 // Transport sends the messages of the Raft library to peers.
 type Transport interface {
@@ -10,7 +14,7 @@ type Transport interface {
 }
 
 // Sequential is a Transport without two optimizations of the Raft library. It also records
-// the progress of the followers.
+// the progress of the followers, and refuses voters that have lost entries.
 //
 // The heartbeat fast path changes term and state outside the goroutine that owns
 // them. A candidate that learns of a new leader that way, and then receives a late
@@ -23,15 +27,49 @@ type Transport interface {
 type Sequential struct {
 	Transport
 	Progress *Progress
+	Memory   *Memory
 }
 
 // AppendEntries sends entries, and records what the follower acknowledged.
 func (s Sequential) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
-	err := s.Transport.AppendEntries(id, target, request, response)
-	if err == nil && response.Success {
+	e, err := s.Memory.expect(id, request.Term)
+	if err != nil {
+		return err
+	}
+	if err := s.Transport.AppendEntries(id, target, request, response); err != nil {
+		return s.Memory.reported(id, err)
+	}
+	if err := s.Memory.answered(id, e, request, response); err != nil {
+		return err
+	}
+	if response.Success {
 		s.Progress.acknowledged(id, request)
 	}
-	return err
+	return nil
+}
+
+// RequestVote asks for a vote, unless the voter is refused.
+func (s Sequential) RequestVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestVoteRequest, response *raft.RequestVoteResponse) error {
+	if _, err := s.Memory.expect(id, request.Term); err != nil {
+		return err
+	}
+	return s.Memory.reported(id, s.Transport.RequestVote(id, target, request, response))
+}
+
+// RequestPreVote asks for a pre-vote, unless the voter is refused.
+func (s Sequential) RequestPreVote(id raft.ServerID, target raft.ServerAddress, request *raft.RequestPreVoteRequest, response *raft.RequestPreVoteResponse) error {
+	if _, err := s.Memory.expect(id, request.Term); err != nil {
+		return err
+	}
+	return s.Memory.reported(id, s.Transport.RequestPreVote(id, target, request, response))
+}
+
+// InstallSnapshot sends a snapshot, unless the voter is refused.
+func (s Sequential) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, request *raft.InstallSnapshotRequest, response *raft.InstallSnapshotResponse, data io.Reader) error {
+	if _, err := s.Memory.expect(id, request.Term); err != nil {
+		return err
+	}
+	return s.Memory.reported(id, s.Transport.InstallSnapshot(id, target, request, response, data))
 }
 
 // SetHeartbeatHandler ignores the handler, so that heartbeats take the ordinary path.

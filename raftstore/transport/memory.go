@@ -1,0 +1,205 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// ErrWentBack is the refusal of a voter whose log is shorter than what it has
+// acknowledged: its data folder is older than its last answers. The refused member finds
+// the text in the answers of its peers.
+var ErrWentBack = errors.New("the data folder of this member has gone back in time")
+
+// Memory remembers what each voter has acknowledged to this node as the leader, and
+// refuses a voter that has lost some of it. It forgets everything when the process ends.
+// All methods may be called concurrently.
+//
+// A voter never loses a committed entry that it has acknowledged, and while one leader
+// leads it loses none that it has acknowledged to that leader. So a shorter log proves
+// that its data folder was replaced by an older one. Such a voter has also forgotten
+// votes. See docs/adr/0025-member-that-went-back-in-time.md.
+type Memory struct {
+	// Voter reports whether a member has a vote in the newest configuration. Learners
+	// are not compared: a member that joins again starts with an empty log, and
+	// becomes a voter with a log that is longer than before.
+	Voter func(id raft.ServerID) bool
+	// Refused is called when a voter is refused for the first time.
+	Refused func(id raft.ServerID, acknowledged, reported uint64)
+	// Told is called when a peer refuses this node.
+	Told func(by raft.ServerID)
+
+	mu      sync.Mutex
+	records map[raft.ServerID]*record
+}
+
+// record is what one voter has acknowledged.
+type record struct {
+	committed uint64 // the largest committed entry
+	term      uint64 // in which it was acknowledged
+	matched   uint64 // the largest entry in inTerm, committed or not
+	inTerm    uint64 // the newest term in which this node led
+	refused   bool
+}
+
+// expected is what a voter must have when it answers a request.
+type expected struct {
+	voter              bool
+	committed, matched uint64
+}
+
+// expect returns what a member must have when it answers a request of this term, which
+// is not sent yet: an answer to an earlier request may be older than the record.
+func (m *Memory) expect(id raft.ServerID, term uint64) (expected, error) {
+	if !m.Voter(id) {
+		return expected{}, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.records[id]
+	switch {
+	case r == nil:
+		return expected{voter: true}, nil
+	case r.refused:
+		return expected{}, refusal(id)
+	case r.inTerm != term:
+		return expected{voter: true, committed: r.committed}, nil
+	}
+	return expected{voter: true, committed: r.committed, matched: r.matched}, nil
+}
+
+// answered compares an answer with what the voter must have, and records what it
+// acknowledges. Entries that are not committed count only if the voter still follows
+// this leader: another leader may have replaced them.
+func (m *Memory) answered(id raft.ServerID, e expected, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
+	if !e.voter {
+		return nil
+	}
+	required := e.committed
+	if response.Term == request.Term {
+		required = max(required, e.matched)
+	}
+	if response.LastLog < required {
+		m.refuse(id, required, response.LastLog)
+		return refusal(id)
+	}
+	if !response.Success {
+		return nil
+	}
+	last := request.PrevLogEntry + uint64(len(request.Entries))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.record(id)
+	if committed := min(last, request.LeaderCommitIndex); committed > r.committed {
+		r.committed, r.term = committed, request.Term
+	}
+	if request.Term > r.inTerm {
+		r.inTerm, r.matched = request.Term, 0
+	}
+	if request.Term == r.inTerm {
+		r.matched = max(r.matched, last)
+	}
+	return nil
+}
+
+// record returns the record of a voter. The caller holds mu.
+func (m *Memory) record(id raft.ServerID) *record {
+	if m.records == nil {
+		m.records = map[raft.ServerID]*record{}
+	}
+	if m.records[id] == nil {
+		m.records[id] = &record{}
+	}
+	return m.records[id]
+}
+
+// Check returns an error for a request of a voter that is refused, or of a candidate
+// without entries that it has acknowledged. A candidate that has only just sent its request
+// may have acknowledged them since, so a request that does not name a newer term is
+// rejected without consequences.
+func (m *Memory) Check(command any) error {
+	from, ok := command.(raft.WithRPCHeader)
+	if !ok {
+		return nil
+	}
+	id := raft.ServerID(from.GetRPCHeader().ID)
+	if !m.Voter(id) {
+		return nil
+	}
+	m.mu.Lock()
+	r := record{}
+	if found := m.records[id]; found != nil {
+		r = *found
+	}
+	m.mu.Unlock()
+	if r.refused {
+		return refusal(id)
+	}
+	var last, term uint64 // term is the candidate's when it sent the request
+	switch c := command.(type) {
+	case *raft.RequestVoteRequest:
+		last, term = c.LastLogIndex, c.Term
+	case *raft.RequestPreVoteRequest:
+		last, term = c.LastLogIndex, max(c.Term, 1)-1
+	default:
+		return nil
+	}
+	switch {
+	case last >= r.committed:
+		return nil
+	case term > r.term:
+		m.refuse(id, r.committed, last)
+		return refusal(id)
+	}
+	return fmt.Errorf("candidate %s has %d entries of the %d that it has acknowledged", id, last, r.committed)
+}
+
+func (m *Memory) refuse(id raft.ServerID, acknowledged, reported uint64) {
+	m.mu.Lock()
+	r := m.record(id)
+	first := !r.refused
+	r.refused = true
+	m.mu.Unlock()
+	if first {
+		m.Refused(id, acknowledged, reported)
+	}
+}
+
+func refusal(id raft.ServerID) error {
+	return fmt.Errorf("%w: member %s; remove it from the cluster, empty its data folder and let it join", ErrWentBack, id)
+}
+
+// IsRefused reports whether a voter is refused.
+func (m *Memory) IsRefused(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.records[raft.ServerID(id)]
+	return r != nil && r.refused
+}
+
+// Configured forgets the members without a vote in a committed configuration: they may
+// join with an empty log.
+func (m *Memory) Configured(c raft.Configuration) {
+	voters := map[raft.ServerID]bool{}
+	for _, s := range c.Servers {
+		voters[s.ID] = s.Suffrage == raft.Voter
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.records {
+		if !voters[id] {
+			delete(m.records, id)
+		}
+	}
+}
+
+// reported reports a refusal by a peer. Its error has become a text on the way.
+func (m *Memory) reported(by raft.ServerID, err error) error {
+	if err != nil && strings.Contains(err.Error(), ErrWentBack.Error()) {
+		m.Told(by)
+	}
+	return err
+}
