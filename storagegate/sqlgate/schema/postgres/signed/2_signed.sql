@@ -18,13 +18,15 @@ CREATE TABLE IF NOT EXISTS leased_keys (
     public_key bytea NOT NULL CHECK (length(public_key) = 32)
 );
 
--- The last verified signed token of each resource. Verification takes about as long as
--- a hundred statements, so a holder's later writes only compare the text. It is a
--- secret of the holder: do not grant the right to read it.
+-- The last verified signed token of each resource. Verification takes tens of
+-- milliseconds, so a holder's later writes only compare the text. It is a secret of the
+-- holder: do not grant the right to read it.
 CREATE TABLE IF NOT EXISTS leased_signed (
     resource     text COLLATE "C" PRIMARY KEY,
-    token        bigint NOT NULL,
-    signed_token text NOT NULL
+    signed_token text NOT NULL,
+    key_id       text COLLATE "C" NOT NULL,
+    expires      bigint NOT NULL, -- seconds since 1970
+    token        bigint NOT NULL
 );
 
 -- leased_trust_key accepts the signatures of a public key, given as 64 hexadecimal
@@ -52,46 +54,56 @@ BEGIN
 END
 $$;
 
--- leased_fence_signed is leased_fence with a signed token. The bound on the jump is
--- leased_max_jump().
-CREATE OR REPLACE FUNCTION leased_fence_signed(resource text, signed_token text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+-- leased_verify verifies the signature of a signed token, but not its expiry.
+CREATE OR REPLACE FUNCTION leased_verify(resource text, signed_token text) RETURNS leased_signed LANGUAGE plpgsql AS $$
 DECLARE
     part  text[] := regexp_match(signed_token, '^leased1\.([0-9a-f]{16})\.(0|[1-9][0-9]{0,15})\.([1-9][0-9]{0,15})\.([A-Za-z0-9_-]{86})$');
     bytes bytea;
     key   bytea;
-    token bigint;
 BEGIN
     IF part IS NULL THEN
         RAISE EXCEPTION 'not a signed fencing token for %', quote_nullable(resource)
             USING ERRCODE = 'LF008', HINT = 'Send the signed token of the lease: leased1.KEYID.EXPIRY.TOKEN.SIGNATURE.';
     END IF;
-    token := part[3]::bigint;
     SELECT k.public_key INTO key FROM leased_keys k WHERE k.id = part[1];
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'unknown signing key % of the token for %', part[1], quote_literal(resource)
+        RAISE EXCEPTION 'unknown signing key % of the token for %', part[1], quote_nullable(resource)
             USING ERRCODE = 'LF008', HINT = 'If the lock service signs with it, add it with leased_trust_key.';
     END IF;
-    PERFORM FROM leased_signed s WHERE s.resource = $1 AND s.signed_token = $2;
-    IF NOT FOUND THEN
-        bytes := decode(translate(part[4], '-_', '+/') || '==', 'base64');
-        -- The last character has four unused bits, which must be 0.
-        IF translate(encode(bytes, 'base64'), E'+/=\n', '-_') <> part[4]
-            OR leased_ed25519_verify(key, convert_to(left(signed_token, -86) || resource, 'UTF8'), bytes) IS NOT TRUE THEN
-            RAISE EXCEPTION 'bad signature of the token for %', quote_literal(resource)
-                USING ERRCODE = 'LF008', HINT = 'It was changed, or it was signed for another resource.';
-        END IF;
+    bytes := decode(translate(part[4], '-_', '+/') || '==', 'base64');
+    -- The last character has four unused bits, which must be 0.
+    IF translate(encode(bytes, 'base64'), E'+/=\n', '-_') <> part[4]
+        OR leased_ed25519_verify(key, convert_to(left(signed_token, -86) || resource, 'UTF8'), bytes) IS NOT TRUE THEN
+        RAISE EXCEPTION 'bad signature of the token for %', quote_nullable(resource)
+            USING ERRCODE = 'LF008', HINT = 'It was changed, or it was signed for another resource.';
     END IF;
-    IF extract(epoch FROM clock_timestamp()) >= part[2]::numeric THEN
+    RETURN ROW(resource, signed_token, part[1], part[2]::bigint, part[3]::bigint);
+END
+$$;
+
+-- leased_fence_signed is leased_fence with a signed token. The bound on the jump is
+-- leased_max_jump().
+CREATE OR REPLACE FUNCTION leased_fence_signed(resource text, signed_token text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    verified leased_signed;
+    known    boolean;
+BEGIN
+    SELECT s.* INTO verified FROM leased_signed s JOIN leased_keys k ON k.id = s.key_id WHERE s.resource = $1 AND s.signed_token = $2;
+    known := FOUND;
+    IF NOT known THEN
+        verified := leased_verify(resource, signed_token);
+    END IF;
+    IF extract(epoch FROM clock_timestamp()) >= verified.expires THEN
         RAISE EXCEPTION 'the signature of the token for % has expired', quote_literal(resource)
             USING ERRCODE = 'LF008', HINT = 'Ask the lock service to sign the token again, and check the clock of the database.';
     END IF;
-    token := leased_fence(resource, token);
-    IF bytes IS NOT NULL THEN
-        INSERT INTO leased_signed AS s VALUES ($1, token, $2)
-        ON CONFLICT ON CONSTRAINT leased_signed_pkey DO UPDATE SET token = excluded.token, signed_token = excluded.signed_token;
+    PERFORM leased_fence(resource, verified.token);
+    IF NOT known THEN
+        INSERT INTO leased_signed SELECT verified.* ON CONFLICT ON CONSTRAINT leased_signed_pkey DO UPDATE
+            SET signed_token = excluded.signed_token, key_id = excluded.key_id, expires = excluded.expires, token = excluded.token;
     END IF;
     PERFORM set_config('leased.signed', concat(current_setting('leased.signed', true), signed_token, ' ', resource, E'\n'), true);
-    RETURN token;
+    RETURN verified.token;
 END
 $$;
 
