@@ -18,6 +18,8 @@
 //   - leadership and package lessor: the work of a leader. It commits Lead, gives every
 //     session its full TTL, then serves, and proposes the end of expired sessions.
 //   - admission and catchUp: a node that lost its data folder does not vote.
+//   - peers.go and wentback.go: which peers may connect, and the refusal of a voter with
+//     an older data folder.
 //   - [Membership], [Node.Join], [Node.Transfer], [Status]: the cluster.
 //   - [replica.Chain]: a hash of everything that a replica has applied. Every entry carries the
 //     leader's hash; a replica with another hash stops.
