@@ -120,7 +120,7 @@ func TestComposedServiceRuns(t *testing.T) {
 		for _, variable := range compose.Services[name].environment(t) {
 			envs[name] = append(envs[name], here.Replace(own.Replace(variable)))
 		}
-		start(t, envs[name], leased, "serve")
+		start(t, envs[name], leased, "serve", "--redis-max-ttl=10s") // the time until new Redis nodes vote
 	}
 	for _, name := range nodes {
 		check := compose.Services[name].Healthcheck.Test

@@ -76,6 +76,13 @@ func TestSecretIsNotRepeated(t *testing.T) {
 	}
 }
 
+// The probes need no TLS on an address that other machines can reach.
+func TestProbesListenAnywhere(t *testing.T) {
+	s, err := load(t, "", nil, append([]string{"--probe-listen=0.0.0.0:7422"}, least...)...)
+	require.NoError(t, err)
+	require.Equal(t, "0.0.0.0:7422", s.ProbeListen)
+}
+
 func TestErrorsNameKeyValueAndRule(t *testing.T) {
 	for want, args := range map[string][]string{
 		"data (empty, from default) is required":                                                    {"--bootstrap-expect=1"},
@@ -88,6 +95,7 @@ func TestErrorsNameKeyValueAndRule(t *testing.T) {
 		"listen (0.0.0.0:7420, from --listen) must be a loopback address":                           append(least, "--listen=0.0.0.0:7420"),
 		"listen (:7420, from --listen) must be a loopback address":                                  append(least, "--listen=:7420"),
 		"raft-listen (10.1.1.1:1, from --raft-listen) must be a loopback":                           append(least, "--raft-listen=10.1.1.1:1"),
+		"probe-listen (7422, from --probe-listen) must be HOST:PORT":                                append(least, "--probe-listen=7422"),
 		"listen (7420, from --listen) must be HOST:PORT":                                            append(least, "--listen=7420"),
 		"redis (a:1,b:2, from --redis) is not a valid fleet: 2 Redis nodes: use an odd":             append(least, "--redis=a:1,b:2"),
 		"redis (a:1,a:1,b:1, from --redis) is not a valid fleet: Redis node a:1 is listed":          append(least, "--redis=a:1,a:1,b:1"),
