@@ -25,7 +25,7 @@ func newClusterStatus() *cobra.Command {
 			"leader that a member does not have yet. Members with the same CHAIN index must have the same hash."}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		answers, err := a.statuses(c)
+		answers, err := a.statuses(c.Context())
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func newClusterStatus() *cobra.Command {
 
 // statuses returns the status of every endpoint and of all members that these
 // name. It fails if none answers.
-func (a *access) statuses(c *cobra.Command) ([]*pb.StatusResponse, error) {
+func (a *access) statuses(ctx context.Context) ([]*pb.StatusResponse, error) {
 	addresses, err := a.endpoints()
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (a *access) statuses(c *cobra.Command) ([]*pb.StatusResponse, error) {
 	known := map[string]bool{}
 	var failed error
 	for i := 0; i < len(addresses); i++ {
-		s, err := a.statusOf(c, addresses[i])
+		s, err := a.statusOf(ctx, addresses[i])
 		if err != nil {
 			failed = err
 			continue
@@ -80,13 +80,13 @@ func (a *access) statuses(c *cobra.Command) ([]*pb.StatusResponse, error) {
 	return answers, nil
 }
 
-func (a *access) statusOf(c *cobra.Command, address string) (*pb.StatusResponse, error) {
-	conn, err := a.connect(c.Context(), address)
+func (a *access) statusOf(ctx context.Context, address string) (*pb.StatusResponse, error) {
+	conn, err := a.connect(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(c.Context(), connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	s, err := pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
 	return s, wire.FromStatus(err)
@@ -110,7 +110,10 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 		}
 		if s == nil {
 			state := "unreachable"
-			if m.Leader {
+			switch {
+			case m.WentBack:
+				state = "went back"
+			case m.Leader:
 				state = "leader"
 			}
 			row(t, m.Id, state, votes, m.RaftAddress, m.ApiAddress, "", "", lagText(m), "", "")

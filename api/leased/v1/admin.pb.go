@@ -1412,7 +1412,10 @@ type Member struct {
 	Leader     bool   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`
 	// The number of entries of the leader's log that the member does not have. Only
 	// the leader knows it, and only for members that it has reached.
-	Lag           *uint64 `protobuf:"varint,6,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
+	Lag *uint64 `protobuf:"varint,6,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
+	// The member that answers refuses this one, because its data folder has gone back in
+	// time: remove it, empty its folder and let it join.
+	WentBack      bool `protobuf:"varint,7,opt,name=went_back,json=wentBack,proto3" json:"went_back,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1487,6 +1490,13 @@ func (x *Member) GetLag() uint64 {
 		return *x.Lag
 	}
 	return 0
+}
+
+func (x *Member) GetWentBack() bool {
+	if x != nil {
+		return x.WentBack
+	}
+	return false
 }
 
 // RedisNode is the state of one Redis node.
@@ -2611,7 +2621,7 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\awaiters\x18\x13 \x01(\x03R\awaiters\x12+\n" +
 	"\amembers\x18\x14 \x03(\v2\x11.leased.v1.MemberR\amembers\x12*\n" +
 	"\x05redis\x18\x15 \x03(\v2\x14.leased.v1.RedisNodeR\x05redis\x12\x18\n" +
-	"\aversion\x18\x16 \x01(\tR\aversion\"\xa9\x01\n" +
+	"\aversion\x18\x16 \x01(\tR\aversion\"\xc6\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
@@ -2619,7 +2629,8 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"apiAddress\x12\x14\n" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x16\n" +
 	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
-	"\x03lag\x18\x06 \x01(\x04H\x00R\x03lag\x88\x01\x01B\x06\n" +
+	"\x03lag\x18\x06 \x01(\x04H\x00R\x03lag\x88\x01\x01\x12\x1b\n" +
+	"\twent_back\x18\a \x01(\bR\bwentBackB\x06\n" +
 	"\x04_lag\"\xf7\x01\n" +
 	"\tRedisNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +

@@ -23,7 +23,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 		LastToken: uint64(n.LastToken), Sessions: int64(n.Counts.Sessions), Locks: int64(n.Counts.Locks),
 		Holders: int64(n.Counts.Holders), Waiters: int64(n.Counts.Waiters), Version: s.Version}
 	for _, m := range n.Members {
-		member := &pb.Member{Id: m.ID, RaftAddress: m.Address, Voter: m.Voter, Leader: m.ID == n.Leader}
+		member := &pb.Member{Id: m.ID, RaftAddress: m.Address, Voter: m.Voter, Leader: m.ID == n.Leader, WentBack: m.WentBack}
 		if m.LagKnown {
 			member.Lag = &m.Lag
 		}
