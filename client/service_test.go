@@ -74,14 +74,18 @@ type member struct {
 	done   chan error
 }
 
-func startMember(t testing.TB, id string, fleet engine.Fleet) *member {
+func startMember(t testing.TB, id string, fleet engine.Fleet, change ...func(*server.Config)) *member {
 	t.Helper()
 	hub := watch.NewHub()
 	node, err := raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub})
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s, err := server.New(server.Config{Node: node, Hub: hub, Logger: quiet, Redis: fleet, Version: "test"}, listener)
+	config := server.Config{Node: node, Hub: hub, Logger: quiet, Redis: fleet, Version: "test"}
+	for _, f := range change {
+		f(&config)
+	}
+	s, err := server.New(config, listener)
 	require.NoError(t, err)
 	m := &member{node: node, server: s, done: make(chan error, 1)}
 	go func() { m.done <- s.Serve() }()
@@ -122,16 +126,16 @@ func startRedis(t testing.TB, n int) (servers []*testserver.RedisServer) {
 	return servers
 }
 
-func startService(t testing.TB, size int) *service {
+func startService(t testing.TB, size int, change ...func(*server.Config)) *service {
 	t.Helper()
 	s := &service{TB: t, redis: startRedis(t, 3)}
 	fleet := fleetOf(s.redis)
-	first := startMember(t, "n1", fleet)
+	first := startMember(t, "n1", fleet, change...)
 	require.NoError(t, first.node.Bootstrap())
 	s.members = []*member{first}
 	eventually(t, "a leader", first.node.Leads)
 	for n := 2; n <= size; n++ {
-		m := startMember(t, "n"+string(rune('0'+n)), fleet)
+		m := startMember(t, "n"+string(rune('0'+n)), fleet, change...)
 		require.NoError(t, m.server.Join(bounded(t), first.server.Address()))
 		s.members = append(s.members, m)
 	}

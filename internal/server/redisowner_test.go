@@ -1,0 +1,103 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/redlockadapter"
+)
+
+// awaitLease acquires a lock in a mode, as soon as it has that mode.
+func awaitLease(t testing.TB, address, text, lock, mode string) (granted map[string]any) {
+	t.Helper()
+	eventually(t, lock+" is granted in "+mode+" mode", func() bool {
+		var code int
+		code, granted = postAs(t, address, text, "/v1/acquire", fmt.Sprintf(`{"resource":%q,"ttl":"1m","mode":%q,"holder":"worker"}`, lock, mode))
+		return code == http.StatusOK
+	})
+	return granted
+}
+
+// A lease in efficiency mode belongs to the user that acquired it through a member:
+// others cannot renew, release or invent it, do not see its token, and may break it only
+// with the right. The same holds before and after a change of the lock's mode.
+func TestLeaseInRedisBelongsToItsUser(t *testing.T) {
+	t.Parallel()
+	alice, alices := newUser(t, "alice.w@example.org", "acquire:*", "read:*")
+	bob, bobs := newUser(t, "bob", "acquire:fast/*", "read:*")
+	ops, opss := newUser(t, "ops", "policy:*", "cluster", "break:*", "read:*")
+	users := auth.NewUsers([]auth.User{alice, bob, ops})
+	s := startServer(t, func(c *server.Config) { c.Users, c.Redis = users, fleetOf(startRedis(t, 3), longTTL) })
+	address := s.Address()
+
+	for _, mode := range []string{"efficiency", "correctness", "efficiency"} {
+		code, answer := postAs(t, address, opss, "/v1/set-policy", fmt.Sprintf(`{"policy":{"prefix":"fast/","mode":%q},"now":true}`, mode))
+		require.Equal(t, http.StatusOK, code, "%v", answer)
+		granted := awaitLease(t, address, alices, "fast/1", mode)
+		name := leaseName(granted)
+		code, answer = postAs(t, address, bobs, "/v1/renew", name)
+		require.Equal(t, http.StatusNotFound, code, "%s: %v", mode, answer)
+		_, answer = postAs(t, address, bobs, "/v1/release", name)
+		require.Nil(t, answer["released"], mode)
+		code, answer = postAs(t, address, bobs, "/v1/break", name)
+		require.Equal(t, http.StatusForbidden, code, "%s: %v", mode, answer)
+		for text, sees := range map[string]bool{alices: true, bobs: false, opss: true} {
+			_, answer := postAs(t, address, text, "/v1/inspect", `{"resource":"fast/1"}`)
+			seen := mustJSON(t, answer)
+			require.Contains(t, seen, `"user":"alice.w@example.org"`, mode)
+			require.Contains(t, seen, `"holder":"worker"`)
+			for _, field := range []string{`"token"`, `"sessionId"`, `"nonce"`} {
+				require.Equal(t, sees, strings.Contains(seen, field), "%s: %s", mode, seen)
+			}
+		}
+		code, answer = postAs(t, address, alices, "/v1/renew", name)
+		require.Equal(t, http.StatusOK, code, "%s: %v", mode, answer)
+		_, answer = postAs(t, address, alices, "/v1/release", name)
+		require.Equal(t, true, answer["released"], mode)
+		broken := awaitLease(t, address, alices, "fast/1", mode)
+		code, answer = postAs(t, address, opss, "/v1/break", leaseName(broken))
+		require.Equal(t, http.StatusOK, code, "%s: %v", mode, answer)
+	}
+	testInventedLeases(t, address, alices, bobs, users, alice)
+}
+
+// testInventedLeases checks the leases that a client names on a stream.
+func testInventedLeases(t *testing.T, address, alices, bobs string, users *auth.Users, alice auth.User) {
+	id := engine.NewSessionID()
+	hers, his := openStreamAs(t, address, alices), openStreamAs(t, address, bobs)
+	acquire := &pb.AcquireCall{Nonce: 7, Resources: []string{"fast/2"}, TtlNanos: int64(longTTL)}
+	answer := hers.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
+	require.Nil(t, answer.Error)
+	require.Equal(t, "alice.w@example.org", redlockadapter.UserOf(answer.Name))
+	held := &pb.HeldLease{Nonce: 7, Name: answer.Name, Resources: acquire.Resources, Token: answer.Token, TtlNanos: int64(longTTL)}
+	renew := &pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}}
+	release := &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: held}}}
+	unnamed := &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: &pb.HeldLease{Nonce: 7, Resources: acquire.Resources}}}}
+	require.Equal(t, "forbidden", his.call(id, renew).Error.GetCode())
+	require.Equal(t, "forbidden", his.call(id, release).Error.GetCode())
+	require.Nil(t, his.call(id, unnamed).Error, "there is no such lease of his")
+	renewed := hers.call(id, renew)
+	require.Nil(t, renewed.Error)
+	require.Empty(t, renewed.Lost, "she still holds it")
+
+	// He invents a lease of his own on a lock that he may not acquire.
+	invented := &pb.HeldLease{Nonce: 7, Name: strings.TrimSuffix(answer.Name, "alice.w@example.org") + "bob", Resources: []string{"slow/1"}, Token: 1, TtlNanos: int64(longTTL)}
+	require.Equal(t, "not-held", his.call(id, &pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{invented}}}}).Error.GetCode())
+	require.Equal(t, "not-held", his.call(id, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: invented}}}).Error.GetCode())
+
+	// She loses the right to acquire it, and can still release it.
+	alice.Rules = nil
+	users.Replace([]auth.User{alice})
+	hers = openStreamAs(t, address, alices)
+	require.Equal(t, "forbidden", hers.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}}).Error.GetCode())
+	require.Nil(t, hers.call(id, release).Error)
+	require.Equal(t, "not-held", hers.call(id, release).Error.GetCode())
+}
