@@ -571,9 +571,14 @@ func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
 type ListPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sorted by the length of the prefix, longest first.
-	Policies      []*Policy    `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
-	Version       uint64       `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	Migrations    []*Migration `protobuf:"bytes,3,rep,name=migrations,proto3" json:"migrations,omitempty"`
+	Policies   []*Policy    `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	Version    uint64       `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Migrations []*Migration `protobuf:"bytes,3,rep,name=migrations,proto3" json:"migrations,omitempty"`
+	// The policies in the configuration file of the member that answers, and its id.
+	// They were the first policies of a new cluster and have no other effect, so a
+	// difference to policies is a sign of an outdated file.
+	FilePolicies  []*Policy `protobuf:"bytes,4,rep,name=file_policies,json=filePolicies,proto3" json:"file_policies,omitempty"`
+	Member        string    `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -627,6 +632,20 @@ func (x *ListPoliciesResponse) GetMigrations() []*Migration {
 		return x.Migrations
 	}
 	return nil
+}
+
+func (x *ListPoliciesResponse) GetFilePolicies() []*Policy {
+	if x != nil {
+		return x.FilePolicies
+	}
+	return nil
+}
+
+func (x *ListPoliciesResponse) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
 }
 
 type WatchTopologyRequest struct {
@@ -2549,13 +2568,15 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x06 \x01(\tR\n" +
 	"waitingFor\x12\x18\n" +
 	"\aholders\x18\a \x01(\x05R\aholders\"\x15\n" +
-	"\x13ListPoliciesRequest\"\x95\x01\n" +
+	"\x13ListPoliciesRequest\"\xe5\x01\n" +
 	"\x14ListPoliciesResponse\x12-\n" +
 	"\bpolicies\x18\x01 \x03(\v2\x11.leased.v1.PolicyR\bpolicies\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x124\n" +
 	"\n" +
 	"migrations\x18\x03 \x03(\v2\x14.leased.v1.MigrationR\n" +
-	"migrations\"\x16\n" +
+	"migrations\x126\n" +
+	"\rfile_policies\x18\x04 \x03(\v2\x11.leased.v1.PolicyR\ffilePolicies\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\"\x16\n" +
 	"\x14WatchTopologyRequest\"\xaa\x01\n" +
 	"\bTopology\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12-\n" +
@@ -2787,57 +2808,58 @@ var file_leased_v1_admin_proto_depIdxs = []int32{
 	7,  // 2: leased.v1.DeletePolicyResponse.migration:type_name -> leased.v1.Migration
 	0,  // 3: leased.v1.ListPoliciesResponse.policies:type_name -> leased.v1.Policy
 	7,  // 4: leased.v1.ListPoliciesResponse.migrations:type_name -> leased.v1.Migration
-	0,  // 5: leased.v1.Topology.policies:type_name -> leased.v1.Policy
-	12, // 6: leased.v1.Topology.fleet:type_name -> leased.v1.RedisFleet
-	12, // 7: leased.v1.GetFleetResponse.fleet:type_name -> leased.v1.RedisFleet
-	22, // 8: leased.v1.GetFleetResponse.nodes:type_name -> leased.v1.RedisNode
-	12, // 9: leased.v1.GetFleetResponse.next:type_name -> leased.v1.RedisFleet
-	12, // 10: leased.v1.SetFleetRequest.fleet:type_name -> leased.v1.RedisFleet
-	21, // 11: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
-	22, // 12: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
-	1,  // 13: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
-	3,  // 14: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
-	5,  // 15: leased.v1.PolicyService.AbortMigration:input_type -> leased.v1.AbortMigrationRequest
-	8,  // 16: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
-	10, // 17: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
-	13, // 18: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
-	15, // 19: leased.v1.RedisService.SetFleet:input_type -> leased.v1.SetFleetRequest
-	17, // 20: leased.v1.RedisService.ProvideFloor:input_type -> leased.v1.ProvideFloorRequest
-	19, // 21: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
-	23, // 22: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
-	25, // 23: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
-	27, // 24: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
-	29, // 25: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
-	31, // 26: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
-	33, // 27: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
-	35, // 28: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
-	37, // 29: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
-	38, // 30: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
-	38, // 31: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
-	2,  // 32: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
-	4,  // 33: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
-	6,  // 34: leased.v1.PolicyService.AbortMigration:output_type -> leased.v1.AbortMigrationResponse
-	9,  // 35: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
-	11, // 36: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
-	14, // 37: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse
-	16, // 38: leased.v1.RedisService.SetFleet:output_type -> leased.v1.SetFleetResponse
-	18, // 39: leased.v1.RedisService.ProvideFloor:output_type -> leased.v1.ProvideFloorResponse
-	20, // 40: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
-	24, // 41: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
-	26, // 42: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
-	28, // 43: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
-	30, // 44: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
-	32, // 45: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
-	34, // 46: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
-	36, // 47: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
-	38, // 48: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
-	39, // 49: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
-	40, // 50: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
-	32, // [32:51] is the sub-list for method output_type
-	13, // [13:32] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 5: leased.v1.ListPoliciesResponse.file_policies:type_name -> leased.v1.Policy
+	0,  // 6: leased.v1.Topology.policies:type_name -> leased.v1.Policy
+	12, // 7: leased.v1.Topology.fleet:type_name -> leased.v1.RedisFleet
+	12, // 8: leased.v1.GetFleetResponse.fleet:type_name -> leased.v1.RedisFleet
+	22, // 9: leased.v1.GetFleetResponse.nodes:type_name -> leased.v1.RedisNode
+	12, // 10: leased.v1.GetFleetResponse.next:type_name -> leased.v1.RedisFleet
+	12, // 11: leased.v1.SetFleetRequest.fleet:type_name -> leased.v1.RedisFleet
+	21, // 12: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
+	22, // 13: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
+	1,  // 14: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
+	3,  // 15: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
+	5,  // 16: leased.v1.PolicyService.AbortMigration:input_type -> leased.v1.AbortMigrationRequest
+	8,  // 17: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
+	10, // 18: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
+	13, // 19: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
+	15, // 20: leased.v1.RedisService.SetFleet:input_type -> leased.v1.SetFleetRequest
+	17, // 21: leased.v1.RedisService.ProvideFloor:input_type -> leased.v1.ProvideFloorRequest
+	19, // 22: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
+	23, // 23: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
+	25, // 24: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
+	27, // 25: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
+	29, // 26: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
+	31, // 27: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
+	33, // 28: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
+	35, // 29: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
+	37, // 30: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
+	38, // 31: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
+	38, // 32: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
+	2,  // 33: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
+	4,  // 34: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
+	6,  // 35: leased.v1.PolicyService.AbortMigration:output_type -> leased.v1.AbortMigrationResponse
+	9,  // 36: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
+	11, // 37: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
+	14, // 38: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse
+	16, // 39: leased.v1.RedisService.SetFleet:output_type -> leased.v1.SetFleetResponse
+	18, // 40: leased.v1.RedisService.ProvideFloor:output_type -> leased.v1.ProvideFloorResponse
+	20, // 41: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
+	24, // 42: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
+	26, // 43: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
+	28, // 44: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
+	30, // 45: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
+	32, // 46: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
+	34, // 47: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
+	36, // 48: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
+	38, // 49: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
+	39, // 50: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
+	40, // 51: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
+	33, // [33:52] is the sub-list for method output_type
+	14, // [14:33] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_leased_v1_admin_proto_init() }
