@@ -87,18 +87,23 @@ func TestRaftPortAcceptsMembersOnly(t *testing.T) {
 	leader := c.leader()
 	member := c.nodes[2].ID()
 	nonce := engine.Nonce(1)
-	for name, own := range map[string][]tls.Certificate{
-		"an API client":        {a.Issue("client", nil)},
-		"an API client's name": {a.Issue(member, nil)},
-		"no member":            {a.Issue("n9", naming("n9"))},
-		"expired": {a.Issue(member, func(c *x509.Certificate) {
-			naming(member)(c)
-			c.NotAfter = c.NotBefore.Add(time.Hour)
-		})},
-		"another authority": {testserver.NewAuthority(t).Issue(member, naming(member))},
-		"no certificate":    nil,
+	expired := a.Issue(member, func(c *x509.Certificate) {
+		naming(member)(c)
+		c.NotAfter = c.NotBefore.Add(time.Hour)
+	})
+	for _, peer := range []struct {
+		name string
+		own  []tls.Certificate
+	}{
+		{"client", []tls.Certificate{a.Issue("client", nil)}},
+		{"no member", []tls.Certificate{a.Issue("n9", naming("n9"))}},
+		{"expired", []tls.Certificate{expired}}, // later refusals may not be logged
+		{"client with the name of a member", []tls.Certificate{a.Issue(member, nil)}},
+		{"another authority", []tls.Certificate{testserver.NewAuthority(t).Issue(member, naming(member))}},
+		{"no certificate", nil},
 	} {
-		for _, err := range depose(intrude(t, a, own...), leader, member) {
+		name := peer.name
+		for _, err := range depose(intrude(t, a, peer.own...), leader, member) {
 			require.Error(t, err, name)
 		}
 		nonce++
@@ -127,9 +132,11 @@ func TestRemovedMemberIsDisconnected(t *testing.T) {
 		gone = c.nodes[2]
 	}
 	peer := intrude(t, a, a.Issue(gone.ID(), naming(gone.ID())))
+	last := leader.raft.LastIndex()
 	vote := func() error {
 		return peer.RequestPreVote(raft.ServerID(leader.ID()), raft.ServerAddress(leader.Address()),
-			&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(gone.ID())}}, &raft.RequestPreVoteResponse{})
+			&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(gone.ID())}, Term: 1, LastLogIndex: last},
+			&raft.RequestPreVoteResponse{})
 	}
 	require.NoError(t, vote())
 	require.NoError(t, gone.Close())

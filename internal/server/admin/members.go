@@ -22,6 +22,9 @@ func (s *Service) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.
 	if r.Id == "" || r.RaftAddress == "" {
 		return nil, fmt.Errorf("%w: add learner: a joining member needs id and raftAddress", engine.ErrInvalid)
 	}
+	if err := checkCaller(ctx, r.Id); err != nil {
+		return nil, err
+	}
 	if r.ApiAddress != "" {
 		if err := checkAddress(r.ApiAddress); err != nil {
 			return nil, err
@@ -39,6 +42,9 @@ func (s *Service) AddLearner(ctx context.Context, r *pb.AddLearnerRequest) (*pb.
 
 // Announce records the API address of a member.
 func (s *Service) Announce(ctx context.Context, r *pb.AnnounceRequest) (*pb.AnnounceResponse, error) {
+	if err := checkCaller(ctx, r.Id); err != nil {
+		return nil, err
+	}
 	if err := s.checkMember(r.Id); err != nil {
 		return nil, err
 	}
@@ -58,6 +64,9 @@ func checkAddress(address string) error {
 
 // Promote gives a learner a vote.
 func (s *Service) Promote(ctx context.Context, r *pb.PromoteRequest) (*pb.PromoteResponse, error) {
+	if err := checkCaller(ctx, r.Id); err != nil {
+		return nil, err
+	}
 	err := s.Router.Node.Promote(ctx, r.Id, r.Applied)
 	if errors.Is(err, raftstore.ErrBehind) {
 		err = fmt.Errorf("%w: %w", wire.ErrBehind, err)
