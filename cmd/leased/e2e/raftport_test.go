@@ -59,7 +59,7 @@ func TestRaftPortRefusesClients(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t)
 	dir := t.TempDir()
-	must(t, nil, leased, "certs", "--dir="+dir, "--member=a", "--member=b", "--member=c", "--member=stranger", "--client=client")
+	must(t, nil, leased, "certs", "--dir="+dir, "--member=a", "--member=b", "--member=c", "--member=outsider", "--client=client")
 	flags := func(name string) []string {
 		return []string{"--tls-cert=" + filepath.Join(dir, name, "cert.pem"), "--tls-key=" + filepath.Join(dir, name, "key.pem"), "--tls-ca=" + filepath.Join(dir, "ca.pem")}
 	}
@@ -96,14 +96,14 @@ func TestRaftPortRefusesClients(t *testing.T) {
 		return leads != nil && len(regexp.MustCompile(`(?m)^[abc] +(leader|follower) +yes`).FindAllString(out, -1)) == 3
 	}, "for three members")
 	port := c.commands[leader][slices.Index(c.commands[leader], "--raft-listen")+1]
-	for _, name := range []string{"client", "stranger", ""} {
+	for _, name := range []string{"client", "outsider", ""} {
 		require.Error(t, intrude(t, dir, name, port), name)
 		run()
 		require.NotZero(t, term())
 		require.Less(t, term(), uint64(100), name)
 	}
 	c.servers[leader].says("CN=client")
-	c.servers[leader].says("leased://member/stranger")
+	c.servers[leader].says("leased://member/outsider")
 	require.NoError(t, intrude(t, dir, string(rune('a'+(leader+1)%3)), port))
 	eventually(t, func() bool { return term() >= 100 }, "for the new term")
 	run()
