@@ -106,13 +106,13 @@ func (s *server) httpClient(ca *authority, own issued) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// healthy reports whether the server serves.
-func (s *server) healthy(client *http.Client) bool {
+// ready reports whether the server serves.
+func (s *server) ready(client *http.Client) bool {
 	scheme := "http"
 	if s.tls {
 		scheme = "https"
 	}
-	response, err := client.Get(scheme + "://" + s.api + "/healthz")
+	response, err := client.Get(scheme + "://" + s.api + "/readyz")
 	if err != nil {
 		return false
 	}
@@ -128,7 +128,7 @@ func TestExpiredAndForeignCertificates(t *testing.T) {
 	s.tls = true
 	good := ca.issue(t, certificate{name: "client"})
 	client := s.httpClient(ca, good)
-	eventually(t, "the server is healthy", func() bool { return s.healthy(client) })
+	eventually(t, "the server is ready", func() bool { return s.ready(client) })
 	require.NoError(t, handshake(s.api, ca.client(good.tls)))
 	forms := map[string][]tls.Certificate{
 		"none":                         nil,
@@ -148,7 +148,7 @@ func TestExpiredAndForeignCertificates(t *testing.T) {
 	require.Error(t, handshake(s.api, old), "TLS 1.1")
 	require.Error(t, handshake(s.api, other.client(good.tls)), "a client does not trust a server of another CA")
 	s.running()
-	require.True(t, s.healthy(client))
+	require.True(t, s.ready(client))
 	t.Logf("%d kinds of certificates refused on two ports", len(forms)+1)
 }
 

@@ -100,7 +100,7 @@ func start(t testing.TB, flags ...string) *server {
 	t.Helper()
 	s := launch(t, flags...)
 	eventually(t, "the server is healthy", func() bool {
-		response, err := http.Get("http://" + s.api + "/healthz")
+		response, err := http.Get("http://" + s.api + "/readyz")
 		if err != nil {
 			return false
 		}

@@ -104,7 +104,7 @@ func TestMalformedRaftFrames(t *testing.T) {
 			s := launch(t, flags...)
 			s.tls = len(flags) > 0
 			client := s.httpClient(ca, ca.issue(t, certificate{name: "client"}))
-			eventually(t, "the server is healthy", func() bool { return s.healthy(client) })
+			eventually(t, "the server is ready", func() bool { return s.ready(client) })
 			payloads := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), {0x16, 0x03, 0x01, 0xff, 0xff}}
 			for kind := range byte(6) { // the first byte of a Raft request is its kind
 				payloads = append(payloads, []byte{kind}, append([]byte{kind}, randomBytes(uint64(kind), 10_000)...),
@@ -115,7 +115,7 @@ func TestMalformedRaftFrames(t *testing.T) {
 				send(s.connect(s.raft), p)
 			}
 			s.running()
-			require.True(t, s.healthy(client))
+			require.True(t, s.ready(client))
 			t.Logf("%d malformed connections to the Raft port, %s: memory %s before, %s at most", len(payloads), name, size(before), size(s.memory("VmHWM")))
 			require.Less(t, s.memory("VmHWM"), before+256*mib)
 		})
@@ -128,7 +128,7 @@ func TestMalformedTLS(t *testing.T) {
 	s := launch(t, append(ca.issue(t, certificate{name: "n1", member: "n1"}).flags(ca), "--tls-clients")...)
 	s.tls = true
 	client := s.httpClient(ca, ca.issue(t, certificate{name: "client"}))
-	eventually(t, "the server is healthy", func() bool { return s.healthy(client) })
+	eventually(t, "the server is ready", func() bool { return s.ready(client) })
 	before := s.memory("VmRSS")
 	frames := malformedFrames()
 	frames["hello of 16 KiB"] = append([]byte{0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x00, 0x3f, 0xfc}, randomBytes(9, 0x3ffc)...)
@@ -136,7 +136,7 @@ func TestMalformedTLS(t *testing.T) {
 		send(s.connect(s.api), bytes)
 	}
 	s.running()
-	require.True(t, s.healthy(client))
+	require.True(t, s.ready(client))
 	t.Logf("%d malformed connections to a port with TLS: memory %s before, %s at most", len(frames), size(before), size(s.memory("VmHWM")))
 	require.Less(t, s.memory("VmHWM"), before+256*mib)
 }
@@ -205,7 +205,7 @@ func handshake(address string, config *tls.Config) error {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(testTimeout))
-	if _, err := conn.Write([]byte("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); err != nil {
+	if _, err := conn.Write([]byte("GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); err != nil {
 		return err
 	}
 	_, err = io.ReadAll(conn)
