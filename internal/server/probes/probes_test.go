@@ -76,27 +76,17 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Idle connections do not keep a supervisor from its answer: the oldest of them are
-// closed.
-func TestIdleConnectionsAreClosed(t *testing.T) {
+// Idle connections do not keep a supervisor from its answer.
+func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	address := start(t, always)
-	const idle = 500
-	conns := make([]net.Conn, idle)
-	for i := range conns {
-		var err error
-		conns[i], err = net.Dial("tcp", address)
+	for range 500 {
+		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
-		defer conns[i].Close()
+		defer conn.Close()
 	}
 	status, _ := request(t, http.MethodGet, "http://"+address+"/livez")
 	require.Equal(t, 200, status)
-	for _, c := range conns[:idle-64] { // these are closed before any timeout
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
-		_, err := c.Read(make([]byte, 1))
-		require.Error(t, err)
-		require.False(t, isTimeout(err))
-	}
 }
 
 // A request with too many headers, and one that never ends, end without an answer of
