@@ -39,12 +39,12 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	if len(lock.Holders)+len(lock.Waiters) == 0 {
 		return
 	}
-	row(t, "ROLE", "NAME", "TOKEN", "KIND", "SLOT", "EXPIRES IN", "SESSION")
+	row(t, "ROLE", "NAME", "USER", "TOKEN", "KIND", "SLOT", "EXPIRES IN", "SESSION")
 	for _, p := range lock.Holders {
-		row(t, "holder", p.Holder, p.Token, p.Kind, number(p.Slot), roundText(p.TtlLeft), sessionText(p.SessionId))
+		row(t, "holder", p.Holder, p.User, number(p.Token), p.Kind, number(p.Slot), roundText(p.TtlLeft), sessionText(p.SessionId))
 	}
 	for i, p := range lock.Waiters {
-		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, "", p.Kind, number(p.Slot), "", sessionText(p.SessionId))
+		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, p.User, "", p.Kind, number(p.Slot), "", sessionText(p.SessionId))
 	}
 }
 
@@ -95,13 +95,13 @@ func newList() *cobra.Command {
 			return err
 		}
 		return o.print(c.OutOrStdout(), all, func(t *tabwriter.Writer) {
-			row(t, "RESOURCE", "MODE", "HOLDER", "TOKEN", "EXPIRES IN", "WAITERS")
+			row(t, "RESOURCE", "MODE", "HOLDER", "USER", "TOKEN", "EXPIRES IN", "WAITERS")
 			for _, lock := range all.Locks {
 				for _, p := range lock.Holders {
-					row(t, lock.Resource, lock.Mode, p.Holder, p.Token, roundText(p.TtlLeft), len(lock.Waiters))
+					row(t, lock.Resource, lock.Mode, p.Holder, p.User, number(p.Token), roundText(p.TtlLeft), len(lock.Waiters))
 				}
 				if len(lock.Holders) == 0 {
-					row(t, lock.Resource, lock.Mode, "", "", "", len(lock.Waiters))
+					row(t, lock.Resource, lock.Mode, "", "", "", "", len(lock.Waiters))
 				}
 			}
 		})

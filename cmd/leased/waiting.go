@@ -157,7 +157,10 @@ func (l *waitingLine) text(now time.Time) (string, bool) {
 	switch n := len(l.status.Holders); {
 	case n > 0:
 		h := l.status.Holders[0]
-		text += fmt.Sprintf(": held by %s with token %d for at least %s", nameOf(h.Holder), h.Token, seconds(now.Sub(l.since[h.Token])))
+		text += ": held by " + partyText(h.Holder, h.User)
+		if h.Token != fencing.None { // another user's token may be hidden
+			text += fmt.Sprintf(" with token %d for at least %s", h.Token, seconds(now.Sub(l.since[h.Token])))
+		}
 		if n > 1 {
 			text += fmt.Sprintf(", and %d more", n-1)
 		}
@@ -172,7 +175,14 @@ func (l *waitingLine) text(now time.Time) (string, bool) {
 	return text, len(l.status.Holders) > 0
 }
 
-func nameOf(holder string) string { return cmp.Or(holder, "an unnamed holder") }
+// partyText names a holder or waiter: what the client calls itself, and the user.
+func partyText(holder, user string) string {
+	text := cmp.Or(holder, "an unnamed holder")
+	if user != "" {
+		text += " (user " + user + ")"
+	}
+	return text
+}
 
 func seconds(d time.Duration) time.Duration { return d.Round(time.Second) }
 

@@ -91,7 +91,8 @@ func (w *watcher) run(ctx context.Context, a *access, request *pb.WatchRequest, 
 
 // event prints an event unless it was printed before.
 func (w *watcher) event(e *pb.Event) error {
-	key := fmt.Sprintf("%s %d %s", e.Party.GetSessionId(), e.Party.GetNonce(), e.Resource)
+	// Session and nonce of another user's party may be hidden.
+	key := fmt.Sprintf("%s %d %s %s %s", e.Party.GetSessionId(), e.Party.GetNonce(), e.Resource, e.Party.GetUser(), e.Party.GetHolder())
 	switch e.Type {
 	case "synced":
 		return w.sync(e)
@@ -137,7 +138,7 @@ func (o *output) event(w io.Writer, e *pb.Event) error {
 	if e.Type == "synced" {
 		return nil
 	}
-	text := fmt.Sprintf("%-9s  %s  %s", e.Type, e.Resource, nameOf(e.Party.GetHolder()))
+	text := fmt.Sprintf("%-9s  %s  %s", e.Type, e.Resource, partyText(e.Party.GetHolder(), e.Party.GetUser()))
 	if token := e.Party.GetToken(); token != 0 {
 		text += fmt.Sprintf("  token %d", token)
 	}
