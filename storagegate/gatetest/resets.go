@@ -2,6 +2,7 @@ package gatetest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,13 +53,14 @@ func reset(s *scenario, g Resetter) {
 
 // resetBesideWriters has holders append to the value, while others enter with
 // absurd tokens and operators reset the mark. The tokens of the appended writes
-// must never decrease, and none of these writes may be lost.
+// must never decrease, none of these writes may be lost, and no reset may lower the
+// mark below a token that was granted and admitted.
 func resetBesideWriters(s *scenario, g Resetter) {
-	const writers, operators, rounds = 4, 2, 12
-	var granted, absurdities atomic.Uint64
+	const writers, operators, resets = 4, 3, 20
+	var granted, absurdities, done atomic.Uint64
 	grant := func() fencing.Token { return fencing.Token(granted.Add(1)) }
 	var applied sync.Map // tokens
-	var writing, breaking sync.WaitGroup
+	var all sync.WaitGroup
 	failures := make(chan error, 100)
 	report := func(err error, harmless ...error) bool {
 		for _, h := range harmless {
@@ -74,10 +76,9 @@ func resetBesideWriters(s *scenario, g Resetter) {
 		}
 		return err == nil
 	}
-	done := make(chan struct{})
 	for range writers {
-		writing.Go(func() {
-			for range rounds {
+		all.Go(func() {
+			for done.Load() < resets {
 				token := grant()
 				if !report(g.Enter(s.ctx, orders, token), fencing.ErrStale) {
 					continue
@@ -85,35 +86,39 @@ func resetBesideWriters(s *scenario, g Resetter) {
 				value, err := g.Read(s.ctx, orders)
 				if report(err) && report(g.Write(s.ctx, orders, token, value+token.String()+" "), fencing.ErrStale) {
 					applied.Store(token.String(), true)
+					mark, err := g.Mark(s.ctx, orders)
+					if report(err) && token.Newer(mark) {
+						report(fmt.Errorf("the mark is %d after token %d was admitted", mark, token))
+					}
 				}
 			}
 		})
 	}
 	for operator := range operators {
-		breaking.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+		all.Go(func() {
+			for done.Load() < resets {
 				if operator == 0 { // it also creates the problem
 					report(g.Enter(s.ctx, orders, absurd/2+fencing.Token(absurdities.Add(1))), fencing.ErrStale)
 				}
 				mark, err := g.Mark(s.ctx, orders)
-				if report(err) && mark > absurd/2 {
-					report(g.Reset(s.ctx, orders, mark, grant()), storagegate.ErrMarkChanged)
+				if report(err) && mark > absurd/2 && report(g.Reset(s.ctx, orders, mark, grant()), storagegate.ErrMarkChanged) || len(failures) > 0 {
+					done.Add(1)
 				}
 			}
 		})
 	}
-	writing.Wait()
-	close(done)
-	breaking.Wait()
+	all.Wait()
 	close(failures)
 	for err := range failures {
 		require.NoError(s, err)
 	}
+	s.ordered(g, &applied)
+}
+
+// ordered requires the value to be a list of increasing tokens with all applied
+// ones.
+func (s *scenario) ordered(g Subject, applied *sync.Map) {
+	s.Helper()
 	value, err := g.Read(s.ctx, orders)
 	require.NoError(s, err)
 	last := fencing.None

@@ -223,20 +223,3 @@ func TestKeysMustBeInTheSlotOfTheMark(t *testing.T) {
 }
 
 var _ storagegate.Gate[*redisgate.Tx] = (*redisgate.Gate)(nil)
-
-// Programs in other languages send fence.lua with their own script. The bound 0
-// means the default, as in Go.
-func TestFenceScriptIsBoundedByDefault(t *testing.T) {
-	fence, err := os.ReadFile("scripts/fence.lua")
-	require.NoError(t, err)
-	require.Contains(t, string(fence), fencing.DefaultMaxJump.String(), "the default is the same in Go and Lua")
-	client := empty(t)
-	admit := func(token, bound fencing.Token) any {
-		reply, err := client.Eval(t.Context(), string(fence)+"\nreturn 1", []string{redisgate.MarkKey("orders")}, token.String(), bound.String()).Result()
-		require.NoError(t, err)
-		return reply
-	}
-	require.Equal(t, []any{"jump", "0"}, admit(fencing.MaxToken-1, 0))
-	require.Equal(t, int64(1), admit(fencing.DefaultMaxJump, 0))
-	require.Equal(t, int64(1), admit(fencing.MaxToken-1, fencing.Unbounded))
-}
