@@ -126,20 +126,25 @@ func checkProbe(ctx context.Context, address string, ready bool) (string, error)
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("check %s: %w: %w", address, wire.ErrUnreachable, err)
+		return "", noAnswer(address, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxProbeAnswer))
 	text := strings.TrimSpace(string(body))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("check %s: %w: %w", address, wire.ErrUnreachable, err)
+		return "", noAnswer(address, err)
 	case response.StatusCode == http.StatusServiceUnavailable:
 		return "", notReady(address, strings.TrimPrefix(text, "not ready: "))
 	case response.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("check %s: %w: status %s; is this the probe-listen address of a member?", address, wire.ErrUnreachable, response.Status)
+		return "", noAnswer(address, fmt.Errorf("status %s", response.Status))
 	}
 	return text, nil
+}
+
+// noAnswer returns the error of a probe that a member does not answer.
+func noAnswer(address string, err error) error {
+	return &codeError{wire.ExitUnavailable, fmt.Errorf("no member answers at %s: %w; is it running, and is this its probe-listen address?", address, err)}
 }
 
 // notReady returns the error of a member that cannot serve. It has no hint: the

@@ -58,7 +58,7 @@ func TestHealthOfAProbe(t *testing.T) {
 		"ready":               {[]string{"--probe", ready, "--ready"}, 0, ready + ": ok\n"},
 		"alive, not ready":    {[]string{"--probe", notReady}, 0, notReady + ": ok\n"},
 		"not ready":           {[]string{"--probe", notReady, "--ready"}, wire.ExitUnavailable, "is not ready: there is no leader"},
-		"another server":      {[]string{"--probe", other}, wire.ExitUnavailable, "is this the probe-listen address"},
+		"another server":      {[]string{"--probe", other}, wire.ExitUnavailable, "is this its probe-listen address"},
 		"redirect":            {[]string{"--probe", elsewhere}, wire.ExitUnavailable, "302"},
 		"nobody listens":      {[]string{"--probe", closed}, wire.ExitUnavailable, "connection refused"},
 		"no port":             {[]string{"--probe", "localhost"}, wire.ExitUsage, "must be HOST:PORT"},

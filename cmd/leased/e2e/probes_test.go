@@ -61,7 +61,7 @@ func TestProbesWhileStarting(t *testing.T) {
 	require.Contains(t, exitsWith(t, 122, leased, "health", "--probe="+probe, "--ready"), "not ready")
 	p.signal(syscall.SIGTERM)
 	p.code()
-	require.Contains(t, exitsWith(t, 122, leased, "health", "--probe="+probe), "cannot be reached")
+	require.Contains(t, exitsWith(t, 122, leased, "health", "--probe="+probe), "no member answers at "+probe)
 }
 
 // waiting starts a member that waits for two others.
