@@ -73,7 +73,7 @@ func runMember(text string) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(server.Config{Node: node, Hub: hub, Redis: spec.Redis, Logger: quiet}, listener)
+	s, err := server.New(server.Config{Node: node, Hub: hub, Redis: spec.Redis, Logger: quiet, Signer: memberSigner}, listener)
 	if err != nil {
 		return err
 	}

@@ -180,3 +180,37 @@ func TestSignedTokenOfAClient(t *testing.T) {
 		})
 	}
 }
+
+// memberSigner returns the key of members in processes of their own.
+func memberSigner() *fencing.Signer {
+	signer, err := fencing.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)))
+	if err != nil {
+		panic(err)
+	}
+	return signer
+}
+
+// Any member signs tokens of efficiency mode. In correctness mode a follower forwards
+// HTTP requests to the leader, and names it to gRPC clients.
+func testSignElsewhere(t *testing.T, c *cluster) {
+	follower, leader := c.follower().spec.API, c.awaitLeader().spec.API
+	v := newVerifier(t, time.Now, memberSigner().PublicKey())
+	for _, name := range []string{"fast/signed", "slow/signed"} {
+		granted := mustPost(t, leader, "/v1/acquire", fmt.Sprintf(`{"resource":%q,"ttl":"1m"}`, name))
+		signed := mustPost(t, follower, "/v1/sign", leaseName(granted))
+		token, err := v.Verify(fencing.Resource(name), signed["signedToken"].(string))
+		require.NoError(t, err)
+		require.EqualValues(t, granted["token"], token)
+
+		_, err = pb.NewLeaseServiceClient(dial(t, follower)).Sign(testContext(t), &pb.SignRequest{Resource: name, Token: uint64(token)})
+		if name == "fast/signed" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, wire.FromStatus(err), wire.ErrNotLeader)
+		}
+		backend := newClient(t, []string{follower})
+		text, err := backend.Sign(testContext(t), fencing.Resource(name), token)
+		require.NoError(t, err, "the client follows the redirect")
+		require.Equal(t, server.DefaultSignatureTTL, text.TTL)
+	}
+}

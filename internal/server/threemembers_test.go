@@ -31,6 +31,7 @@ func TestThreeMembers(t *testing.T) {
 		"watch in Redis":       testWatchInRedis,
 		"released elsewhere":   testReleasedElsewhere,
 		"correctness conforms": testCorrectnessConforms,
+		"sign":                 testSignElsewhere,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
