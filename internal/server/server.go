@@ -39,8 +39,6 @@ const (
 	maxHeader = 16 << 10
 	// maintenanceInterval is the time between two runs of maintain.
 	maintenanceInterval = time.Second
-	// idleTimeout is how long a connection without calls stays open.
-	idleTimeout = 2 * time.Minute
 	// headerTimeout bounds the time until the headers of an HTTP request are read.
 	headerTimeout = 10 * time.Second
 )
@@ -87,17 +85,18 @@ func New(config Config, listener net.Listener) (*Server, error) {
 		return nil, err
 	}
 	redis := fleet.NewConnection(config.Node, config.RedisOptions, config.Logger)
-	s := &Server{mux: portmux.New(listener, config.TLS), health: health.NewServer(),
+	s := &Server{mux: portmux.New(listener, config.TLS, config.Limits.Connections), health: health.NewServer(),
 		router: &routing.Router{Node: config.Node, Raft: backend, Redis: redis, Clock: config.Clock, Address: config.Advertise},
 		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.peers = &peers.Client{Router: s.router, TLS: config.PeerTLS, Secret: config.Secret}
 	config.Node.SetLimits(config.Limits.Cluster)
 	s.limits = limits.NewAccounts(config.Limits, config.Clock)
+	s.limits.Slow = s.mux.Slow
 	s.leases = leases.New(s.router, config.Audit, s.limits)
 	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
 	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
-		Version: config.Version, Logger: config.Logger})
+		FilePolicies: config.FilePolicies, Version: config.Version, Logger: config.Logger})
 	s.register(config)
 	return s, nil
 }
@@ -114,7 +113,7 @@ func (s *Server) register(config Config) {
 		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, s.limits.UnaryInterceptor, config.Audit.UnaryEvents),
 		grpc.ChainStreamInterceptor(s.streamErrors, config.Audit.StreamRefusals, config.Users.StreamInterceptor, s.limits.StreamInterceptor, config.Audit.StreamEvents),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: idleTimeout}))
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: config.Limits.IdleTimeout}))
 	pb.RegisterLeaseServiceServer(s.grpc, leaseAPI)
 	pb.RegisterPolicyServiceServer(s.grpc, s.admin)
 	pb.RegisterRedisServiceServer(s.grpc, s.admin)
@@ -122,7 +121,7 @@ func (s *Server) register(config Config) {
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
 		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Limits: s.limits, Probes: probes.NewHandler(s.Ready)})
-	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return s.ctx }}
 }
 

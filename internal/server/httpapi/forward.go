@@ -64,5 +64,5 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 			h.answer(w, nil, fmt.Errorf("%w: forward to the leader at %s: %v", engine.ErrUncertain, leader, err))
 		},
 	}
-	proxy.ServeHTTP(pacedWriter{w}, r)
+	proxy.ServeHTTP(w, r)
 }

@@ -124,7 +124,7 @@ func dashed(name string) string {
 // ServeHTTP authenticates a call and serves it. It rejects requests that a page of
 // another site makes a browser send.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	pace(w, r)
+	w = h.pace(w, r)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if err := h.crossSite.Check(r); err != nil {
@@ -183,7 +183,6 @@ func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	writing(w)
 	_, _ = w.Write(encode(message)) // nothing can be done if the client is gone
 }
 
@@ -191,7 +190,6 @@ func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error
 func fail(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	setRetryAfter(w, err)
-	writing(w)
 	w.WriteHeader(statusOf(err))
 	_, _ = w.Write(encode(wire.FromError(err)))
 }

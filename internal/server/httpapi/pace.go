@@ -11,26 +11,19 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-const (
-	// bodyTimeout bounds the time until the body of a call is read.
-	bodyTimeout = 10 * time.Second
-	// progressTimeout bounds the time until the next part of a file is read, and until
-	// the client has read the next part of an answer, as far as TCP shows.
-	progressTimeout = 20 * time.Second
-)
-
 // A slow client keeps a connection, a goroutine and perhaps a body. The deadlines below
 // belong to one step of a request and not to the whole: a call that waits for a lock
 // answers late, and a watch never ends.
 
-// pace begins a request: its body must arrive within bodyTimeout. readBody ends that
-// deadline.
-func pace(w http.ResponseWriter, r *http.Request) {
+// pace begins a request: its body must arrive within BodyTimeout, until readBody ends
+// that deadline, and each write to the returned writer allows SendTimeout.
+func (h *Handler) pace(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // of the former request on the connection
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = control.SetReadDeadline(deadline(bodyTimeout))
+		_ = control.SetReadDeadline(deadline(h.Limits.BodyTimeout))
 	}
+	return pacedWriter{w, h.Limits.SendTimeout}
 }
 
 // bodyRead ends the deadline of pace when the whole body was read. Without that, the
@@ -38,23 +31,19 @@ func pace(w http.ResponseWriter, r *http.Request) {
 // the deadline stays, because the server still tries to read the rest of the body.
 func bodyRead(w http.ResponseWriter) { _ = http.NewResponseController(w).SetReadDeadline(time.Time{}) }
 
-// writing allows progressTimeout for the next write.
-func writing(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(deadline(progressTimeout))
-}
-
 // deadline is a time on the clock of the network connections.
 func deadline(after time.Duration) time.Time { return engine.MonotonicClock().Now().Time().Add(after) }
 
-// pacedBody is the body of an upload. Each read allows progressTimeout.
+// pacedBody is the body of an upload. Each read allows SendTimeout.
 type pacedBody struct {
 	io.ReadCloser
-	w http.ResponseWriter
+	w     http.ResponseWriter
+	limit time.Duration
 }
 
 // Read reads the next part.
 func (b *pacedBody) Read(p []byte) (int, error) {
-	_ = http.NewResponseController(b.w).SetReadDeadline(deadline(progressTimeout))
+	_ = http.NewResponseController(b.w).SetReadDeadline(deadline(b.limit))
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
 		bodyRead(b.w)
@@ -62,13 +51,16 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pacedWriter is the writer of an answer that another member sends. Each write allows
-// progressTimeout.
-type pacedWriter struct{ http.ResponseWriter }
+// pacedWriter is the writer of an answer. Each write allows the client that long to
+// read, as far as TCP shows.
+type pacedWriter struct {
+	http.ResponseWriter
+	limit time.Duration
+}
 
 // Write writes the next part.
 func (p pacedWriter) Write(data []byte) (int, error) {
-	writing(p.ResponseWriter)
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(deadline(p.limit))
 	return p.ResponseWriter.Write(data)
 }
 

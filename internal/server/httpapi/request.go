@@ -67,6 +67,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
+		w.Header().Set("Connection", "close") // instead of reading the rest
 		return nil, fmt.Errorf("%w: the body has more than the %d bytes that limit-request-bytes allows", wire.ErrTooLarge, tooLarge.Limit)
 	case err != nil:
 		return nil, fmt.Errorf("%w: read the body: %w", engine.ErrInvalid, err)

@@ -95,7 +95,6 @@ const ndjson = "application/x-ndjson"
 
 // writeLine writes a message as a line of JSON.
 func writeLine[M proto.Message](w http.ResponseWriter, m M) error {
-	writing(w)
 	if _, err := w.Write(encode(m)); err != nil {
 		return err
 	}
@@ -106,7 +105,6 @@ func writeLine[M proto.Message](w http.ResponseWriter, m M) error {
 func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 	file := &responseStream[pb.Chunk]{ctx: r.Context(), to: w, contentType: "application/octet-stream",
 		write: func(w http.ResponseWriter, chunk *pb.Chunk) error {
-			writing(w)
 			_, err := w.Write(chunk.Data)
 			return err
 		}}
@@ -122,13 +120,13 @@ func (h *Handler) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) inspectSnapshot(w http.ResponseWriter, r *http.Request) {
-	file := &upload[pb.SnapshotInfo]{ctx: r.Context(), from: &pacedBody{r.Body, w}}
+	file := &upload[pb.SnapshotInfo]{ctx: r.Context(), from: &pacedBody{r.Body, w, h.Limits.SendTimeout}}
 	err := h.Cluster.InspectSnapshot(file)
 	h.answer(w, file.response, err)
 }
 
 func (h *Handler) restoreSnapshot(w http.ResponseWriter, r *http.Request) {
-	r.Body = &pacedBody{r.Body, w}
+	r.Body = &pacedBody{r.Body, w, h.Limits.SendTimeout}
 	h.forwardable(w, r, func() error {
 		file := &upload[pb.RestoreSnapshotResponse]{ctx: r.Context(), from: r.Body}
 		err := h.Cluster.RestoreSnapshot(file)

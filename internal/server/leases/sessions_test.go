@@ -11,6 +11,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/fleet"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
@@ -38,7 +39,8 @@ func newTestService(t *testing.T) testService {
 	backend, err := raftstore.NewBackend(node)
 	require.NoError(t, err)
 	clock := leasetest.NewClock()
-	return testService{New(&routing.Router{Node: node, Raft: backend, Redis: fleet.NewConnection(node, nil, quiet), Clock: clock}), clock}
+	router := &routing.Router{Node: node, Raft: backend, Redis: fleet.NewConnection(node, nil, quiet), Clock: clock}
+	return testService{New(router, nil, limits.NewAccounts(limits.Default(), clock)), clock}
 }
 
 // expireCache lets more time pass than an unused session stays cached.
@@ -191,7 +193,7 @@ func TestStreamRejectsInvalidAcquire(t *testing.T) {
 	s := newTestService(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	st := &stream{service: s.Service, ctx: ctx, sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{}}
+	st := &stream{service: s.Service, account: s.limits.Of(ctx), ctx: ctx, sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{}}
 	id := engine.NewSessionID()
 	op := &pb.Operation{Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Wait: true, TtlNanos: int64(sessionTTL)}}}
 	w := st.addWaiter(op)

@@ -39,7 +39,7 @@ type stream struct {
 }
 
 // Session serves the stream of one client. It returns an error if the client does
-// not read: its sessions then stay open, as if the client had reconnected.
+// not read its notices: its sessions then stay open, as if the client had reconnected.
 func (s *Service) Session(server pb.LeaseService_SessionServer) error {
 	st := &stream{service: s, sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{},
 		wake: make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
@@ -56,9 +56,9 @@ func (s *Service) Session(server pb.LeaseService_SessionServer) error {
 	case <-received:
 		sending.Wait()
 	case <-st.ctx.Done():
-		if errors.Is(context.Cause(st.ctx), errSlow) { // gRPC ends Recv and Send when this call has returned
+		if errors.Is(context.Cause(st.ctx), errNotices) { // gRPC ends Recv and Send when this call has returned
 			st.unlisten()
-			return errSlow
+			return errNotices
 		}
 		<-received
 		sending.Wait()

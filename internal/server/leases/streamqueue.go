@@ -2,9 +2,9 @@ package leases
 
 import (
 	"fmt"
-	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -20,13 +20,10 @@ const (
 	maxNotices = 1 << 16
 	// maxAnswers bounds the answers, and the notices, of one message.
 	maxAnswers = 1 << 10
-	// sendTimeout bounds the time for which one message is not read by the client.
-	sendTimeout = 20 * time.Second
 )
 
-// errSlow ends the stream of a client that does not read.
-var errSlow = fmt.Errorf("%w: the client has not read from its stream for %v, or has more than %d unread notices, so the service ended the stream; "+
-	"its sessions stay open until their TTL passes: connect again and attach them", engine.ErrLimit, sendTimeout, maxNotices)
+// errNotices ends the stream of a client that does not read its notices.
+var errNotices = fmt.Errorf("%w; it has %d unread notices", limits.ErrSlow, maxNotices)
 
 // queue is what the client has not been sent yet. The stream's mu guards it.
 type queue struct {
@@ -56,14 +53,11 @@ func split[T any](list []T) (first, others []T) {
 // send writes messages until the stream ends. The slots of the answers are free when
 // the client has received the message, as far as flow control shows.
 func (st *stream) send(server pb.LeaseService_SessionServer) {
-	slow := time.AfterFunc(sendTimeout, func() { st.cancel(errSlow) })
-	defer slow.Stop()
 	for {
 		st.mu.Lock()
 		message := st.queue.take()
 		st.mu.Unlock()
 		if message == nil {
-			slow.Stop()
 			select {
 			case <-st.wake:
 			case <-st.ctx.Done():
@@ -71,7 +65,6 @@ func (st *stream) send(server pb.LeaseService_SessionServer) {
 			}
 			continue
 		}
-		slow.Reset(sendTimeout)
 		if server.Send(message) != nil {
 			return // Recv fails too, and ends the stream
 		}
@@ -106,7 +99,7 @@ func (st *stream) notify(id engine.SessionID, nonce engine.Nonce, lost error) {
 	}
 	st.mu.Unlock()
 	if full {
-		st.cancel(errSlow)
+		st.cancel(errNotices)
 	}
 	st.wakeSender()
 }

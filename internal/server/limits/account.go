@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,10 @@ import (
 // Accounts counts what each user uses of this member.
 type Accounts struct {
 	Limits
+	// Slow, if not nil, is called with the address of a client whose stream was ended
+	// because it does not read. Set it before the first call.
+	Slow func(net.Addr)
+
 	clock  engine.Clock
 	byUser sync.Map // of *Account, by the name of the user
 }

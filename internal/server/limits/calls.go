@@ -48,14 +48,14 @@ func (a *Accounts) CheckCall(ctx context.Context, method string) error {
 	return a.Of(ctx).Request()
 }
 
-// StreamInterceptor counts the streams of a user.
+// StreamInterceptor counts the streams of a user, and ends those whose client does not
+// read.
 func (a *Accounts) StreamInterceptor(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	done, err := a.Open(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
-	defer done()
-	return handler(server, stream)
+	return a.servePaced(server, stream, handler, done)
 }
 
 // Open counts a stream of a gRPC method until done is called.

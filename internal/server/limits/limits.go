@@ -37,6 +37,10 @@ type Limits struct {
 	Connections int
 	// TTLMin and TTLMax bound the TTL of a session or lease.
 	TTLMin, TTLMax time.Duration
+	// SendTimeout bounds the time for which a client does not read a message of a
+	// stream or the next part of an answer, BodyTimeout the time until the body of an
+	// HTTP call is read, IdleTimeout the time of a connection without calls.
+	SendTimeout, BodyTimeout, IdleTimeout time.Duration
 }
 
 // Field is a limit that is a number.
@@ -72,13 +76,24 @@ const maxNumber = 1 << 30
 const (
 	TTLMinName = "limit-ttl-min"
 	TTLMaxName = "limit-ttl-max"
+
+	SendTimeoutName = "limit-send-timeout"
+	BodyTimeoutName = "limit-body-timeout"
+	IdleTimeoutName = "limit-idle-timeout"
+)
+
+// The defaults of the timeouts.
+const (
+	DefaultSendTimeout = 20 * time.Second
+	DefaultBodyTimeout = 10 * time.Second
+	DefaultIdleTimeout = 2 * time.Minute
 )
 
 // Default returns the default limits. They are generous, because without users all
 // callers share one account: a single client may hold 100,000 leases, and requests
 // are not limited in rate.
 func Default() Limits {
-	l := Limits{TTLMin: engine.MinTTL, TTLMax: engine.MaxTTL}
+	l := Limits{TTLMin: engine.MinTTL, TTLMax: engine.MaxTTL, SendTimeout: DefaultSendTimeout, BodyTimeout: DefaultBodyTimeout, IdleTimeout: DefaultIdleTimeout}
 	for i := range Fields {
 		*Fields[i].Of(&l) = Fields[i].Default
 	}
@@ -91,6 +106,11 @@ func (l Limits) Validate() error {
 		f := &Fields[i]
 		if n := *f.Of(&l); n < f.Least || n > f.Most {
 			return fmt.Errorf("%w: %s (%d) must be from %d to %d", ErrConfig, f.Name, n, f.Least, f.Most)
+		}
+	}
+	for name, timeout := range map[string]time.Duration{SendTimeoutName: l.SendTimeout, BodyTimeoutName: l.BodyTimeout, IdleTimeoutName: l.IdleTimeout} {
+		if timeout <= 0 {
+			return fmt.Errorf("%w: %s (%v) must be above 0", ErrConfig, name, timeout)
 		}
 	}
 	switch {

@@ -3,14 +3,17 @@
 // It routes by the first bytes of a connection only: it does not authenticate
 // callers, and it does not serve HTTP/2 to browsers.
 //
-// Read [Mux] first, then detect, which finds the protocol of a connection.
+// Read [Mux] first, then detect, which finds the protocol of a connection, then
+// conns.go, which bounds the connections.
 package portmux
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/leased-project/leased/lease/engine"
@@ -18,6 +21,9 @@ import (
 
 // preface is the first line of every HTTP/2 connection without TLS.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// acceptPause is the pause after a connection could not be accepted.
+const acceptPause = 50 * time.Millisecond
 
 // detectTimeout bounds the time until the protocol of a connection is known.
 const detectTimeout = 10 * time.Second
@@ -31,14 +37,15 @@ type Mux struct {
 	tls      *tls.Config
 	grpc     *protocolListener
 	http     *protocolListener
+	conns    conns
 	close    sync.Once
 	done     chan struct{} // closed by Close
 }
 
 // New returns a Mux on a listener, which Close closes. config is nil for a port
-// without TLS.
-func New(l net.Listener, config *tls.Config) *Mux {
-	m := &Mux{listener: l, done: make(chan struct{})}
+// without TLS. The Mux closes connections beyond most.
+func New(l net.Listener, config *tls.Config, most int) *Mux {
+	m := &Mux{listener: l, conns: conns{most: most, open: map[string]*conn{}}, done: make(chan struct{})}
 	m.grpc, m.http = &protocolListener{m, make(chan net.Conn)}, &protocolListener{m, make(chan net.Conn)}
 	if config != nil {
 		m.tls = config.Clone()
@@ -75,20 +82,30 @@ func chooseProtocol(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config,
 	}
 }
 
-// Serve accepts connections until the listener is closed.
+// Serve accepts connections until the listener is closed. If the process has no file
+// descriptor left, it waits for one.
 func (m *Mux) Serve() error {
 	defer m.Close()
 	for {
-		conn, err := m.listener.Accept()
-		if err != nil {
+		accepted, err := m.listener.Accept()
+		switch {
+		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED):
+			select {
+			case <-time.After(acceptPause):
+			case <-m.done:
+			}
+			continue
+		case err != nil:
 			return err
 		}
-		go m.detect(conn)
+		if added := m.conns.add(accepted); added != nil {
+			go m.detect(added)
+		}
 	}
 }
 
 // detect finds the protocol of a connection and passes it to that listener.
-func (m *Mux) detect(conn net.Conn) {
+func (m *Mux) detect(conn *conn) {
 	_ = conn.SetDeadline(engine.MonotonicClock().Now().Time().Add(detectTimeout))
 	target := m.http
 	var accepted net.Conn
@@ -114,6 +131,9 @@ func (m *Mux) detect(conn net.Conn) {
 		}
 	}
 	_ = conn.SetDeadline(time.Time{})
+	m.conns.mu.Lock()
+	m.conns.detected(conn)
+	m.conns.mu.Unlock()
 	target.deliver(accepted)
 }
 

@@ -17,7 +17,13 @@ var limitKeys = func() []key {
 	}
 	return append(all,
 		duration(limits.TTLMinName, lease.MinTTL, lease.MinTTL, "shortest TTL of a session or lease", func(s *Settings) *time.Duration { return &s.Limits.TTLMin }),
-		duration(limits.TTLMaxName, lease.MaxTTL, lease.MinTTL, "longest TTL of a session or lease", func(s *Settings) *time.Duration { return &s.Limits.TTLMax }))
+		duration(limits.TTLMaxName, lease.MaxTTL, lease.MinTTL, "longest TTL of a session or lease", func(s *Settings) *time.Duration { return &s.Limits.TTLMax }),
+		duration(limits.SendTimeoutName, limits.DefaultSendTimeout, time.Second, "time for which a client may leave a message of a stream unread",
+			func(s *Settings) *time.Duration { return &s.Limits.SendTimeout }),
+		duration(limits.BodyTimeoutName, limits.DefaultBodyTimeout, time.Second, "time until the body of an HTTP call must have arrived",
+			func(s *Settings) *time.Duration { return &s.Limits.BodyTimeout }),
+		duration(limits.IdleTimeoutName, limits.DefaultIdleTimeout, time.Second, "time after which a connection without calls is closed",
+			func(s *Settings) *time.Duration { return &s.Limits.IdleTimeout }))
 }()
 
 // validateLimits checks the relations between limits, and that clients can use the

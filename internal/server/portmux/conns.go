@@ -1,0 +1,97 @@
+package portmux
+
+import (
+	"net"
+	"sync"
+)
+
+const (
+	// maxUndetected bounds the connections whose protocol is not known. A client needs
+	// a few round trips to show it, so under load the oldest are those that never do.
+	maxUndetected = 1024
+	// maxSlow is the number of slow streams after which a connection is closed. gRPC
+	// keeps what a client has not read until the connection ends.
+	maxSlow = 8
+)
+
+// conns has the open connections of a Mux.
+type conns struct {
+	most int
+
+	mu         sync.Mutex
+	open       map[string]*conn // by remote address
+	undetected []*conn          // oldest first
+}
+
+// conn is an open connection.
+type conn struct {
+	net.Conn
+	owner *conns
+	slow  int // guarded by the mu of owner
+	close sync.Once
+	err   error // of Close
+}
+
+// add adds a connection. It returns nil if there are too many, and closes the oldest
+// connection without a protocol if there are too many of those.
+func (c *conns) add(accepted net.Conn) *conn {
+	c.mu.Lock()
+	if len(c.open) >= c.most {
+		c.mu.Unlock()
+		accepted.Close()
+		return nil
+	}
+	added := &conn{Conn: accepted, owner: c}
+	c.open[accepted.RemoteAddr().String()] = added
+	c.undetected = append(c.undetected, added)
+	var oldest *conn
+	if len(c.undetected) > maxUndetected {
+		oldest = c.undetected[0]
+	}
+	c.mu.Unlock()
+	if oldest != nil {
+		oldest.Close()
+	}
+	return added
+}
+
+// detected records that the protocol of a connection is known, or that it has ended.
+// The caller holds mu.
+func (c *conns) detected(one *conn) {
+	for i, other := range c.undetected {
+		if other == one {
+			c.undetected = append(c.undetected[:i], c.undetected[i+1:]...)
+			return
+		}
+	}
+}
+
+// Close closes the connection and removes it.
+func (c *conn) Close() error {
+	c.close.Do(func() {
+		c.owner.mu.Lock()
+		c.owner.detected(c)
+		if address := c.RemoteAddr().String(); c.owner.open[address] == c {
+			delete(c.owner.open, address)
+		}
+		c.owner.mu.Unlock()
+		c.err = c.Conn.Close()
+	})
+	return c.err
+}
+
+// Slow counts a stream that was ended because the client at this address does not
+// read. After a few of them the connection is closed.
+func (m *Mux) Slow(address net.Addr) {
+	m.conns.mu.Lock()
+	found := m.conns.open[address.String()]
+	drop := false
+	if found != nil {
+		found.slow++
+		drop = found.slow >= maxSlow
+	}
+	m.conns.mu.Unlock()
+	if drop {
+		found.Close()
+	}
+}
