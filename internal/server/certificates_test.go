@@ -161,7 +161,7 @@ func TestCertificateUsers(t *testing.T) {
 			"secret and unknown":            {eves, []string{"Authorization", secret.Header(alices)}, http.StatusOK},
 			"user names another":            {bobs, []string{"Leased-User", "alice"}, http.StatusForbidden},
 			"user names another by secret":  {eves, []string{"Authorization", secret.Header(alices), "Leased-User", "bob"}, http.StatusForbidden},
-			"stranger names a user":         {eves, []string{"Leased-User", "alice"}, http.StatusUnauthorized},
+			"unknown names a user":          {eves, []string{"Leased-User", "alice"}, http.StatusUnauthorized},
 			"member names a user":           {eves, []string{"Authorization", secret.Header(own), "Leased-User", "alice"}, http.StatusOK},
 			"member names an unknown user":  {eves, []string{"Authorization", secret.Header(own), "Leased-User", "mallory"}, http.StatusUnauthorized},
 			"member without rights":         {eves, []string{"Authorization", secret.Header(own)}, http.StatusForbidden},
