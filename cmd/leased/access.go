@@ -186,6 +186,7 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 	var unreachable, rejected error
 	var notLeader *wire.NotLeaderError
 	rejectedBy := map[string]bool{}
+	given, reached := len(addresses), 0
 	for i := 0; i < len(addresses); i++ {
 		conn, err := a.connect(ctx, addresses[i])
 		if err != nil {
@@ -194,6 +195,7 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 		}
 		err = callError(f(conn))
 		conn.Close()
+		reached++
 		switch {
 		case errors.Is(err, wire.ErrUnauthenticated) && !errors.Is(err, lease.ErrUncertain):
 			rejected, rejectedBy[addresses[i]] = err, true
@@ -202,7 +204,7 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 				addresses = append(addresses, leader)
 			}
 		default:
-			return err
+			return a.explainNoLeader(ctx, err, reached, given)
 		}
 	}
 	switch {
@@ -211,7 +213,7 @@ func (a *access) call(ctx context.Context, f func(*grpc.ClientConn) error) error
 	case rejected != nil && (notLeader == nil || rejectedBy[notLeader.Leader]):
 		return rejected
 	case notLeader != nil:
-		return notLeader
+		return a.explainNoLeader(ctx, notLeader, reached, given)
 	}
 	return unreachable
 }

@@ -49,6 +49,18 @@ func flagError(c *cobra.Command, err error) error {
 	return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 }
 
+// positive returns an error for a duration flag that was given and is not above 0. Without
+// the flag the duration has a default, for which 0 does not stand.
+func positive(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		d, err := flags.GetDuration(name)
+		if err == nil && flags.Changed(name) && d <= 0 {
+			return usageError(fmt.Errorf("--%s (%v) must be above 0; leave it out for the default", name, d))
+		}
+	}
+	return nil
+}
+
 // prefixOf returns the optional argument without a trailing *.
 func prefixOf(args []string) string {
 	if len(args) == 0 {

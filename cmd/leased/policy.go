@@ -14,14 +14,16 @@ import (
 
 func newPolicy() *cobra.Command {
 	c := &cobra.Command{Use: "policy", Short: "Show and change the mode and timings of locks", Args: cobra.NoArgs}
-	c.AddCommand(newPolicyShow(), newPolicySet(), newPolicyDelete())
+	c.AddCommand(newPolicyShow(), newPolicySet(), newPolicyApply(), newPolicyDelete())
 	return c
 }
 
 func newPolicyShow() *cobra.Command {
 	c := &cobra.Command{Use: "show [PREFIX]", Aliases: []string{"list"}, Short: "Show the policies and the migrations in progress",
 		Long: "Show the policies that apply to locks whose names start with PREFIX, or all policies. The policy with the\n" +
-			"longest matching prefix applies. Migrations in progress are shown with what they wait for.",
+			"longest matching prefix applies. Migrations in progress are shown with what they wait for. If the member that\n" +
+			"answers has policies in its configuration file, FILE shows where the file differs. The file was read when the\n" +
+			"cluster was created; the policies in effect are those that are shown.",
 		Example: "  leased policy show\n  leased policy show 'report/*'", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -39,18 +41,28 @@ func newPolicyShow() *cobra.Command {
 func narrow(all *pb.ListPoliciesResponse, prefix string) {
 	concerns := func(other string) bool { return strings.HasPrefix(other, prefix) || strings.HasPrefix(prefix, other) }
 	all.Policies = slices.DeleteFunc(all.Policies, func(p *pb.Policy) bool { return !concerns(p.Prefix) })
+	all.FilePolicies = slices.DeleteFunc(all.FilePolicies, func(p *pb.Policy) bool { return !concerns(p.Prefix) })
 	all.Migrations = slices.DeleteFunc(all.Migrations, func(m *pb.Migration) bool { return !concerns(m.Prefix) })
 }
 
 func tableOfPolicies(t *tabwriter.Writer, all *pb.ListPoliciesResponse) {
-	row(t, "LOCKS", "MODE", "TTL", "RENEW", "DRIFT", "LOCK-DELAY")
+	heading := []any{"LOCKS", "MODE", "TTL", "RENEW", "DRIFT", "LOCK-DELAY"}
+	if len(all.FilePolicies) > 0 {
+		heading = append(heading, "FILE")
+	}
+	row(t, heading...)
 	for _, p := range all.Policies {
 		mode := p.Mode
 		if p.Next != "" {
 			mode += ", migrating to " + p.Next
 		}
-		row(t, p.Prefix+"*", mode, p.Ttl, p.Renew, p.Drift, p.LockDelay)
+		fields := []any{p.Prefix + "*", mode, p.Ttl, p.Renew, p.Drift, p.LockDelay}
+		if len(all.FilePolicies) > 0 {
+			fields = append(fields, fileColumn(all, p))
+		}
+		row(t, fields...)
 	}
+	tableOfDrift(t, all)
 	if len(all.Migrations) > 0 {
 		fmt.Fprintln(t)
 	}

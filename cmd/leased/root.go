@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 )
@@ -30,6 +31,8 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newRunGuard(), newRunHold())
 	root.InitDefaultCompletionCmd()
 	checkUsage(root)
+	addCompletion(root)
+	root.PersistentPreRun = func(c *cobra.Command, _ []string) { warnUnknownVariables(c, os.Environ()) }
 	return root
 }
 

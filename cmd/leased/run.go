@@ -84,6 +84,9 @@ func newRun() *cobra.Command {
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing while waiting")
 	flags.BoolVar(&f.noRedis, "no-redis", false, "do not connect to Redis; acquire locks in efficiency mode through the service")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := positive(flags, "ttl", "grace", "wait"); err != nil {
+			return err
+		}
 		return f.run(c.Context(), fencing.Resource(args[0]), args[1:])
 	}
 	return c

@@ -37,19 +37,24 @@ func newServe() *cobra.Command {
 		Example: serveExample,
 		Args:    cobra.NoArgs}
 	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with the settings (LEASED_CONFIG)")
-	c.Flags().BoolVar(&printConfig, "print-config", false, "print every setting with its source, and exit")
+	c.Flags().BoolVar(&printConfig, "print-config", false, "print every setting with its source, also if some are invalid, and exit")
 	settings.Flags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		load := func() (*settings.Settings, error) { return settings.Load(c.Flags(), os.LookupEnv, file) }
 		s, err := load()
+		if printConfig { // also of invalid settings, to show where they come from
+			fmt.Fprint(c.OutOrStdout(), s.Print())
+		}
 		if err != nil {
 			return usageError(err)
 		}
 		if printConfig {
-			_, err := fmt.Fprint(c.OutOrStdout(), s.Print())
-			return err
+			return nil
 		}
 		logger := newLogger(s)
+		for _, unknown := range unknownVariables(os.Environ()) {
+			logger.Warn("unknown environment variable", "variable", unknown.name, "hint", unknown.hint())
+		}
 		slog.SetDefault(logger)
 		signals := make(chan os.Signal, 4)
 		signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, os.Interrupt)

@@ -62,6 +62,9 @@ type Config struct {
 	SignatureTTL time.Duration
 	// Limits bounds requests and users. Default: limits.Default.
 	Limits limits.Limits
+	// FilePolicies returns the policies of this member's configuration file, which
+	// ListPolicies shows beside those in effect. Default: none.
+	FilePolicies func() []engine.Policy
 	// Version is the version of the program, for Status.
 	Version string
 	// Clock is engine.SystemClock by default, Logger is slog.Default.
@@ -85,6 +88,9 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.PeerTLS == nil {
 		c.PeerTLS = func() *tls.Config { return nil }
+	}
+	if c.FilePolicies == nil {
+		c.FilePolicies = func() []engine.Policy { return nil }
 	}
 	if c.Secret == nil {
 		c.Secret = func() string { return "" }

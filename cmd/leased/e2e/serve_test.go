@@ -38,7 +38,45 @@ func TestPrintConfig(t *testing.T) {
 	require.Contains(t, out, `listen: "127.0.0.1:7420" # default`)
 }
 
-// SIGHUP reloads the certificate and the policies. An invalid file changes nothing.
+// Invalid settings are printed with their sources, then what is wrong with them.
+func TestPrintInvalidConfig(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "leased.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("data: /srv/leased\nlissten: x\nheartbeat-timeout: soon\npolicies: [{prefix: a, mode: fast}]\n"), 0o600))
+	out, code := call(t, []string{"LEASED_LOG_LEVEL=loud"}, leased, "serve", "--config="+file, "--print-config", "--log-store=disk", "--listen=127.0.0.1:1")
+	require.Equal(t, 2, code)
+	for _, want := range []string{`data: "/srv/leased" # ` + file + `:1`, `heartbeat-timeout: "soon" # ` + file + `:3`, `log-level: "loud" # LEASED_LOG_LEVEL`,
+		`log-store: "disk" # --log-store`, `listen: "127.0.0.1:1" # --listen`, `id: "" # default`,
+		"lissten (x, from " + file + ":2) is not a setting", "policies: mode (fast, from " + file + ":4) must be efficiency or correctness",
+		"heartbeat-timeout (soon, from " + file + ":3) must be a duration", "log-level (loud, from LEASED_LOG_LEVEL) must be", "log-store (disk, from --log-store) must be wal or bolt"} {
+		require.Contains(t, out, want)
+	}
+	require.Less(t, strings.Index(out, "policies: []"), strings.Index(out, "leased: "), "the errors come last")
+	text := must(t, nil, leased, "user", "add", "alice", "--users="+filepath.Join(t.TempDir(), "users.yaml"))
+	out, code = call(t, nil, leased, "serve", "--print-config", "--secret-file="+strings.TrimSpace(text))
+	require.Equal(t, 2, code)
+	require.NotContains(t, out, strings.TrimSpace(text)[10:])
+}
+
+// A misspelled variable is named, with the one that was meant.
+func TestUnknownVariables(t *testing.T) {
+	t.Parallel()
+	env := []string{"LEASED_ENPOINT=127.0.0.1:1", "LEASED_LOG_LEVLE=debug", "LEASED_SERVICE_HOST=10.0.0.1", "LEASED_PORT_7420_TCP_ADDR=10.0.0.1", "LEASED_USERS=u"}
+	out, _ := call(t, env, leased, "version")
+	require.Contains(t, out, "unknown environment variable LEASED_ENPOINT; did you mean LEASED_ENDPOINT?")
+	require.Contains(t, out, "unknown environment variable LEASED_LOG_LEVLE; did you mean LEASED_LOG_LEVEL?")
+	require.Equal(t, 2, strings.Count(out, "unknown environment variable"))
+	require.NotContains(t, must(t, env, leased, "__complete", "version", ""), "unknown environment variable")
+
+	p := start(t, []string{"LEASED_LISTNE=127.0.0.1:1", "LEASED_SOMETHING_ELSE=1"}, leased, "serve", "--data="+t.TempDir(), "--bootstrap-expect=1",
+		"--listen=127.0.0.1:0", "--raft-listen=127.0.0.1:0", "--log-format=json")
+	p.says(leads)
+	require.Contains(t, p.output.String(), `"variable":"LEASED_LISTNE","hint":"did you mean LEASED_LISTEN?"`)
+	require.Contains(t, p.output.String(), `"variable":"LEASED_SOMETHING_ELSE"`)
+}
+
+// SIGHUP reloads the certificate, and compares the policies of the file with those in
+// effect. An invalid file changes nothing.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -63,13 +101,14 @@ func TestReload(t *testing.T) {
 	write("40s")
 	p.signal(syscall.SIGHUP)
 	p.says("reloaded")
-	eventually(t, func() bool { return strings.Contains(policies(), "40s") }, "for the new policy")
+	p.says("policies of the configuration file differ")
+	require.Regexp(t, `job/\* +correctness +20s .*differs: ttl 40s`, policies(), "the policy in effect stays")
 	require.Equal(t, second, serial(t, api))
 
 	write("never")
 	p.signal(syscall.SIGHUP)
 	p.says("reload failed")
-	require.Contains(t, policies(), "40s")
+	require.Contains(t, policies(), "differs: ttl 40s")
 	_, code := call(t, endpoint(api), leased, "list")
 	require.Equal(t, 122, code, "a client without the CA was connected")
 	p.signal(syscall.SIGTERM)

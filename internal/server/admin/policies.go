@@ -104,7 +104,10 @@ func (s *Service) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (
 	if err != nil {
 		return nil, err
 	}
-	response := &pb.ListPoliciesResponse{Version: version}
+	response := &pb.ListPoliciesResponse{Version: version, Member: s.Router.Node.ID()}
+	for _, p := range s.FilePolicies() {
+		response.FilePolicies = append(response.FilePolicies, wire.FromPolicy(p))
+	}
 	for _, p := range policies.All() {
 		response.Policies = append(response.Policies, wire.FromPolicy(p))
 	}

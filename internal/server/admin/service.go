@@ -10,6 +10,7 @@ import (
 	"github.com/leased-project/leased/internal/server/fleet"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // Config has the parts of a Service. All are required.
@@ -19,6 +20,8 @@ type Config struct {
 	Peers  *peers.Client
 	// RedisOptions returns the connection options of a Redis node.
 	RedisOptions func(address string) *redis.Options
+	// FilePolicies returns the policies of this member's configuration file.
+	FilePolicies func() []engine.Policy
 	// Version is the version of the program, for Status.
 	Version string
 	Logger  *slog.Logger

@@ -93,6 +93,7 @@ func (m *Member) bootstrap() error {
 		return nil
 	}
 	if err == nil {
+		m.founded.Store(true)
 		m.logger.Info("started a new cluster")
 	}
 	return err

@@ -37,7 +37,8 @@ type Member struct {
 	node     *raftstore.Node
 	server   *server.Server
 	audit    *audit.Log
-	policies atomic.Pointer[[]lease.Policy]
+	policies atomic.Pointer[[]lease.Policy] // of the configuration file
+	founded  atomic.Bool                    // this process has created the cluster
 	reloaded chan struct{}
 
 	probes  *probes.Listener // nil if there is none
@@ -85,7 +86,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 		return nil, err
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
-		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit,
+		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit, FilePolicies: m.filePolicies,
 		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {

@@ -2,11 +2,11 @@ package member
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -14,26 +14,33 @@ import (
 // policies.
 const policyInterval = 500 * time.Millisecond
 
-// applyPolicies sets the policies of the file when this member becomes the leader,
-// and after each reload. Between these, changes by operators stay.
+// applyPolicies sets the policies of the file in a cluster that this member has just
+// created. Afterwards the policies in the log are in effect, whoever changed or deleted
+// them, and the file has none: applyPolicies then logs where the two differ, when this
+// member becomes the leader and after each reload.
 func (m *Member) applyPolicies(ctx context.Context) {
 	tick := time.NewTicker(policyInterval)
 	defer tick.Stop()
-	var done uint64 // the generation in which they were set
+	var compared uint64 // the generation in which the file was compared
+	seeds := slices.Clone(*m.policies.Load())
 	logged := ""
 	for {
 		select {
 		case <-tick.C:
 		case <-m.reloaded:
-			done = 0
+			m.logDrift()
 		case <-ctx.Done():
 			return
 		}
 		generation := m.node.Status().Generation
-		if !m.node.Leads() || generation == done {
+		if !m.node.Leads() || generation == compared {
 			continue
 		}
-		if err := m.setPolicies(ctx); err != nil {
+		if !m.isNewCluster() {
+			seeds = nil
+		}
+		var err error
+		if seeds, err = m.seedPolicies(ctx, seeds); err != nil {
 			if text := err.Error(); text != logged && ctx.Err() == nil { // once for each reason, since it retries
 				logged = text
 				m.logger.Warn("could not set the policies of the configuration file; retrying", "error", err)
@@ -41,29 +48,57 @@ func (m *Member) applyPolicies(ctx context.Context) {
 			continue
 		}
 		m.compareFleet()
-		done, logged = generation, ""
+		m.logDrift()
+		compared, logged = generation, ""
 	}
 }
 
-// setPolicies sets the policies that differ from the file. It does not touch
-// migrations to the mode in the file.
-func (m *Member) setPolicies(ctx context.Context) error {
-	have := map[string]lease.Policy{}
-	for _, p := range m.node.Topology().Policies.All() {
-		have[p.Prefix] = migrated(p)
-	}
-	var failed error
-	for _, p := range *m.policies.Load() {
-		if present, found := have[p.Prefix]; found && present == p {
+// isNewCluster reports whether this process has created the cluster, or whether nobody
+// has ever changed a policy, a mode or the Redis fleet of it.
+func (m *Member) isNewCluster() bool { return m.founded.Load() || m.node.Topology().Version == 0 }
+
+// seedPolicies sets policies, and returns those that it could not set. It leaves out
+// prefixes that an operator has given a policy.
+func (m *Member) seedPolicies(ctx context.Context, seeds []lease.Policy) (left []lease.Policy, err error) {
+	for _, p := range seeds {
+		if _, present := policyOf(m.node.Topology().Policies.All(), p.Prefix); present {
 			continue
 		}
-		if _, err := m.node.SetPolicy(ctx, p, 0, false); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("set the policy for %q: %w", p.Prefix, err))
+		if _, failed := m.node.SetPolicy(ctx, p, 0, false); failed != nil {
+			left, err = append(left, p), failed
 			continue
 		}
 		m.logger.Info("set a policy from the configuration file", "prefix", p.Prefix, "mode", p.Mode.String())
+		m.audit.Write(ctx, audit.Record{Event: audit.PolicySet, Subject: p.Prefix + "*", Mode: p.Mode.String(), Detail: "from the configuration file, for a new cluster"})
 	}
-	return failed
+	return left, err
+}
+
+// filePolicies returns the policies of the configuration file.
+func (m *Member) filePolicies() []lease.Policy { return *m.policies.Load() }
+
+// logDrift warns if the policies of the file differ from those of the cluster.
+func (m *Member) logDrift() {
+	var differ []string
+	all := m.node.Topology().Policies.All()
+	for _, p := range m.filePolicies() {
+		if present, _ := policyOf(all, p.Prefix); migrated(present) != p {
+			differ = append(differ, p.Prefix+"*")
+		}
+	}
+	if len(differ) > 0 {
+		m.logger.Warn("policies of the configuration file differ from those of the cluster, which are in effect",
+			"prefixes", strings.Join(differ, ","), "hint", "`leased policy show` shows both; `leased policy apply FILE` applies the file")
+	}
+}
+
+// policyOf returns the policy for exactly this prefix.
+func policyOf(all []lease.Policy, prefix string) (lease.Policy, bool) {
+	i := slices.IndexFunc(all, func(p lease.Policy) bool { return p.Prefix == prefix })
+	if i < 0 {
+		return lease.Policy{}, false
+	}
+	return all[i], true
 }
 
 // migrated returns a policy after its migration.

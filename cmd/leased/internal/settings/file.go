@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -49,23 +50,24 @@ func (s *Settings) readFile(path string) error {
 	})
 }
 
-// eachField calls f for each field of a map. what describes the fields.
+// eachField calls f for each field of a map, and joins the errors. what describes the
+// fields.
 func eachField(path, key string, node *yaml.Node, what string, f func(name string, value *yaml.Node) error) error {
 	if node.Kind != yaml.MappingNode {
 		return &Error{Key: key, Value: describe(node), Source: sourceOf(path, node), Rule: "must be a map of " + what + ", one `name: value` per line"}
 	}
 	seen := map[string]bool{}
+	var invalid error
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i].Value, node.Content[i+1]
 		if seen[name] {
-			return &Error{Key: name, Value: describe(value), Source: sourceOf(path, value), Rule: "is given twice in this file"}
+			invalid = errors.Join(invalid, &Error{Key: name, Value: describe(value), Source: sourceOf(path, value), Rule: "is given twice in this file"})
+			continue
 		}
 		seen[name] = true
-		if err := f(name, value); err != nil {
-			return err
-		}
+		invalid = errors.Join(invalid, f(name, value))
 	}
-	return nil
+	return invalid
 }
 
 func sourceOf(path string, node *yaml.Node) string { return fmt.Sprintf("%s:%d", path, node.Line) }
@@ -100,6 +102,19 @@ func scalar(node *yaml.Node, list bool) (value, rule string) {
 		return "", "must be a list"
 	}
 	return "", "must be a single value"
+}
+
+// ReadPolicies returns the policies of a configuration file, or of a file that has
+// nothing else.
+func ReadPolicies(path string) ([]lease.Policy, error) {
+	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
+	if err := s.readFile(path); err != nil {
+		return nil, err
+	}
+	if len(s.Policies) == 0 {
+		return nil, &Error{Key: "policies", Value: "empty", Source: path, Rule: "must be a list of policies, each with prefix and mode"}
+	}
+	return s.Policies, nil
 }
 
 func (s *Settings) readPolicies(path string, node *yaml.Node) error {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/redisaccess"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/raftstore/logstore"
 )
 
@@ -62,22 +64,33 @@ func Flags(flags *pflag.FlagSet) {
 	}
 }
 
+// Variables returns the environment variables of all keys, and that of the password of
+// the Redis nodes.
+func Variables() []string {
+	names := []string{redisaccess.PasswordVariable}
+	for _, k := range keys {
+		names = append(names, Variable(k.name))
+	}
+	return names
+}
+
 // Variable returns the environment variable of a key.
 func Variable(key string) string {
 	return "LEASED_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
 // Load combines flags, environment and file, and checks the result. file is the
-// path of a YAML file, or empty.
+// path of a YAML file, or empty. If settings are invalid, the error names all of them,
+// and the Settings are good for Print only. Rules between settings are checked when
+// each of them is valid.
 func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string) (*Settings, error) {
 	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
 	for _, k := range keys {
 		s.give(k.name, k.fallback, "default")
 	}
+	var invalid error
 	if file != "" {
-		if err := s.readFile(file); err != nil {
-			return nil, err
-		}
+		invalid = s.readFile(file)
 	}
 	for _, k := range keys {
 		if value, ok := environ(Variable(k.name)); ok {
@@ -89,11 +102,14 @@ func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string
 	}
 	for _, k := range keys {
 		if rule := k.set(s, s.texts[k.name]); rule != "" {
-			return nil, s.broken(k.name, rule)
+			invalid = errors.Join(invalid, s.broken(k.name, rule))
 		}
 	}
 	s.RedisNodes.Password, _ = environ(redisaccess.PasswordVariable)
-	return s, s.validate()
+	if invalid == nil {
+		invalid = s.validate()
+	}
+	return s, invalid
 }
 
 func (s *Settings) give(key, value, source string) { s.texts[key], s.sources[key] = value, source }
@@ -103,7 +119,7 @@ func (s *Settings) broken(key, rule string) error {
 }
 
 // Print returns the whole configuration as a YAML file, with the source of each
-// value in a comment.
+// value in a comment. It shows no secret that was given in a wrong place.
 func (s *Settings) Print() string {
 	var b strings.Builder
 	for _, k := range keys {
@@ -111,5 +127,5 @@ func (s *Settings) Print() string {
 	}
 	b.WriteString(printRedisNodes(&s.RedisNodes))
 	b.WriteString(printPolicies(s.Policies))
-	return b.String()
+	return secret.Hide(b.String())
 }

@@ -1,0 +1,82 @@
+//go:build unix
+
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A command that waits ends with the exit code of its signal, and leaves no waiter.
+func TestInterruptedCommands(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	must(t, env, leased, "acquire", "busy", "--ttl=10m", "--holder=first")
+	waiters := func() int { return countOf(must(t, env, leased, "inspect", "busy"), "waiter ") }
+	for name, args := range map[string][]string{
+		"acquire": {"acquire", "busy", "--wait=10m"},
+		"run":     {"run", "busy", "--", "true"},
+		"watch":   {"watch", "busy"},
+	} {
+		for signal, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+			p := start(t, env, append([]string{leased}, args...)...)
+			if name == "watch" {
+				p.says("granted")
+			} else {
+				eventually(t, func() bool { return waiters() == 1 }, "for the command to wait")
+			}
+			p.signal(signal)
+			require.Equal(t, code, p.code(), "%s: %s", name, &p.output)
+			eventually(t, func() bool { return waiters() == 0 }, "for the waiter to leave")
+		}
+	}
+	must(t, env, leased, "policy", "set", "busy/*", "--mode=correctness")
+}
+
+// Without a majority, commands say how many members answer and how many are needed.
+func TestLostMajority(t *testing.T) {
+	t.Parallel()
+	c := startTrio(t)
+	must(t, c.env(), leased, "acquire", "a", "--ttl=10m")
+	for _, i := range []int{1, 2} {
+		c.servers[i].signal(syscall.SIGKILL)
+		c.servers[i].code()
+	}
+	const says = "1 of 3 members answered; a majority (2) is needed; see 'leased cluster status'"
+	for name, args := range map[string][]string{
+		"acquire":  {"acquire", "b"},
+		"inspect":  {"inspect", "a"},
+		"policies": {"policy", "show"},
+	} {
+		for _, env := range [][]string{endpoint(c.apis[0]), c.env()} {
+			var out string
+			var code int
+			eventually(t, func() bool { // until the leader has noticed
+				out, code = call(t, env, append([]string{leased}, args...)...)
+				require.Contains(t, []int{0, 122, 123}, code, out)
+				return code == 122
+			}, "for an error")
+			require.Contains(t, out, "no leader: "+says, name)
+			require.Equal(t, 1, strings.Count(strings.TrimSpace(out), "\n")+1, "one line: %s", out)
+		}
+	}
+}
+
+// Durations of 0 do not stand for the default.
+func TestZeroDurations(t *testing.T) {
+	t.Parallel()
+	_, api := single(t)
+	env := endpoint(api)
+	for _, args := range [][]string{
+		{"run", "a", "--ttl=0s", "--", "true"}, {"run", "a", "--ttl=-1s", "--", "true"}, {"run", "a", "--wait=0s", "--", "true"},
+		{"acquire", "a", "--ttl=0s"}, {"acquire", "a", "--ttl=-1s"}, {"policy", "set", "a*", "--mode=correctness", "--ttl=0s"},
+	} {
+		out, code := call(t, env, append([]string{leased}, args...)...)
+		require.Equal(t, 2, code, "%v: %s", args, out)
+		require.Regexp(t, "must be above 0|use a duration", out)
+	}
+}

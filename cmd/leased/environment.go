@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+)
+
+// commandVariables are the environment variables that are not settings of `leased
+// serve`: of clients, and those that `leased run` gives to its command.
+var commandVariables = []string{"LEASED_ENDPOINT", "LEASED_CONFIG", "LEASED_SECRET", "LEASED_TOKEN", "LEASED_RESOURCE", "LEASED_SIGNED_TOKEN"}
+
+// serviceLinks matches the variables that Kubernetes sets for a service named leased.
+var serviceLinks = regexp.MustCompile(`^LEASED_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)$`)
+
+// maxTypos is the number of different characters up to which two names are taken for
+// the same.
+const maxTypos = 3
+
+// unknownVariable is an environment variable that no command reads.
+type unknownVariable struct{ name, nearest string }
+
+// hint returns what the user may have meant.
+func (u unknownVariable) hint() string {
+	if u.nearest == "" {
+		return "`leased serve --help` lists all settings"
+	}
+	return "did you mean " + u.nearest + "?"
+}
+
+// unknownVariables returns the LEASED_ variables of an environment that no command
+// reads: a misspelled one would be ignored.
+func unknownVariables(environ []string) (unknown []unknownVariable) {
+	known := append(settings.Variables(), commandVariables...)
+	slices.Sort(known)
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "LEASED_") || slices.Contains(known, name) || serviceLinks.MatchString(name) {
+			continue
+		}
+		u := unknownVariable{name: name}
+		best := maxTypos + 1
+		for _, other := range known {
+			if d := distance(name, other); d < best {
+				best, u.nearest = d, other
+			}
+		}
+		unknown = append(unknown, u)
+	}
+	return unknown
+}
+
+// warnUnknownVariables prints a warning for each unknown variable. `leased serve` logs
+// them itself; commands that other commands or a shell start say nothing.
+func warnUnknownVariables(c *cobra.Command, environ []string) {
+	if c.Hidden || c.Name() == "serve" || strings.HasPrefix(c.Name(), cobra.ShellCompRequestCmd) {
+		return
+	}
+	for _, u := range unknownVariables(environ) {
+		fmt.Fprintf(c.ErrOrStderr(), "leased: warning: unknown environment variable %s; %s\n", u.name, u.hint())
+	}
+}
+
+// distance returns the number of characters to insert, delete or replace that turn one
+// text into another.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
