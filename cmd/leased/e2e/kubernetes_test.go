@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/raftstore/transport"
 	"go.yaml.in/yaml/v3"
 )
@@ -245,14 +246,14 @@ func TestKubernetesObjectsFit(t *testing.T) {
 	}
 	require.True(t, objects["Service/leased-members"].Spec.PublishNotReady)
 	require.False(t, objects["Service/leased"].Spec.PublishNotReady)
-	require.Equal(t, readCompose(t).Services["redis1"].Command, objects["StatefulSet/leased-redis"].Spec.Template.Spec.Containers[0].Args[:7])
+	require.Equal(t, readCompose(t).Services["redis1"].Command, objects["StatefulSet/leased-redis"].Spec.Template.Spec.Containers[0].Args)
 	require.Equal(t, readKustomization(t).Namespace, objects["Namespace/leased"].Metadata.Name)
 }
 
-// The command in the comment of the kustomization makes the files of the Secret. Each
-// pod gets a certificate with its id that is valid for its names, and only its own key.
-func TestKubernetesCertificates(t *testing.T) {
-	t.Parallel()
+// kubernetesCerts runs the command in the comment of the kustomization and returns its
+// folder.
+func kubernetesCerts(t *testing.T) string {
+	t.Helper()
 	script := ""
 	for line := range strings.Lines(readDeployed(t, "kubernetes/kustomization.yaml")) {
 		if command, ok := strings.CutPrefix(line, "#   "); ok && !strings.HasPrefix(command, "kubectl") {
@@ -266,7 +267,48 @@ func TestKubernetesCertificates(t *testing.T) {
 	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(leased)+":"+os.Getenv("PATH"))
 	out, err := shell.CombinedOutput()
 	require.NoError(t, err, string(out))
+	return dir
+}
 
+// The settings of the pods work as processes on this machine, with other addresses and
+// folders: three members form a cluster and become ready.
+func TestKubernetesMembersRun(t *testing.T) {
+	t.Parallel()
+	objects := readManifests(t)
+	set := objects["StatefulSet/leased"].Spec
+	c := set.Template.Spec.Containers[0]
+	tls := filepath.Join(kubernetesCerts(t), "deploy/kubernetes/tls")
+	var addresses []string
+	for _, pod := range pods {
+		host := pod + "." + set.ServiceName + "." + readKustomization(t).Namespace + ".svc.cluster.local"
+		addresses = append(addresses, host+":7420", testserver.FreeAddr(t), host+":7421", testserver.FreeAddr(t))
+	}
+	here := strings.NewReplacer(addresses...)
+	envs := map[string][]string{}
+	for i, pod := range pods {
+		dir, api, raft := t.TempDir(), addresses[4*i+1], addresses[4*i+3]
+		own := strings.NewReplacer("0.0.0.0:7420", api, "0.0.0.0:7421", raft, "0.0.0.0:7422", testserver.FreeAddr(t), "/tls/", filepath.Join(tls, pod)+"/",
+			"/var/lib/leased", dir, "/etc/leased", dir)
+		file := here.Replace(own.Replace(objects["ConfigMap/leased"].Data["leased.yaml"]))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "leased.yaml"), []byte(file), 0o600))
+		for _, variable := range podEnv(t, c, pod) {
+			envs[pod] = append(envs[pod], here.Replace(own.Replace(variable)))
+		}
+		envs[pod] = append(envs[pod], "LEASED_ENDPOINT="+api) // in the pod it is the default
+		start(t, envs[pod], append([]string{leased}, c.Args...)...)
+	}
+	for _, pod := range pods {
+		require.Contains(t, must(t, envs[pod], leased, "health", "--ready"), ": ok")
+	}
+	require.Contains(t, must(t, envs[pods[0]], leased, "cluster", "status"), pods[2])
+	must(t, envs[pods[1]], leased, "run", "nightly", "--", "true")
+}
+
+// The command in the comment of the kustomization makes the files of the Secret. Each
+// pod gets a certificate with its id that is valid for its names, and only its own key.
+func TestKubernetesCertificates(t *testing.T) {
+	t.Parallel()
+	dir := kubernetesCerts(t)
 	k := readKustomization(t)
 	files := map[string]string{} // in the Secret, and their source
 	for _, file := range k.Secrets[0].Files {
