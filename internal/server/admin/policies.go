@@ -104,8 +104,9 @@ func (s *Service) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (
 	if err != nil {
 		return nil, err
 	}
-	response := &pb.ListPoliciesResponse{Version: version, Member: s.Router.Node.ID()}
+	response := &pb.ListPoliciesResponse{Version: version}
 	for _, p := range s.FilePolicies() {
+		response.Member = s.Router.Node.ID()
 		response.FilePolicies = append(response.FilePolicies, wire.FromPolicy(p))
 	}
 	for _, p := range policies.All() {

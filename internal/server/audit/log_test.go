@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -257,5 +258,18 @@ func BenchmarkWrite(b *testing.B) {
 			}
 			b.ReportMetric(float64(l.Lost())/float64(b.N), "lost/op")
 		})
+	}
+}
+
+// docs/OPERATIONS.md lists every event.
+func TestEventsAreDocumented(t *testing.T) {
+	source, err := os.ReadFile("record.go")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../../docs/OPERATIONS.md")
+	require.NoError(t, err)
+	events := regexp.MustCompile(`Event = "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1)
+	require.Greater(t, len(events), 20)
+	for _, event := range events {
+		require.Contains(t, string(page), "`"+event[1]+"`")
 	}
 }
