@@ -20,7 +20,8 @@
 //
 // Types, in reading order: [Gate], the contract; [Resetter], the way back after
 // an absurd token; [Monitor], which counts and reports the decisions of a gate;
-// [Decision] and [Outcome], what it reports.
+// [Decision] and [Outcome], what it reports; [VerifyError] and [Weakness], why a
+// server may lose marks.
 // Each storage has a sub-package that implements Gate. Package gatetest is the
 // test suite that all of them pass.
 package storagegate

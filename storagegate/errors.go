@@ -14,3 +14,7 @@ var ErrMarkChanged = errors.New("the mark is not the expected one")
 // ErrNotLower means that Reset changed nothing, because the new mark is not a token
 // below the expected mark.
 var ErrNotLower = errors.New("the new mark must be a token below the mark")
+
+// ErrNotDurable means that the marks of a gate can be lost. It is matched by the
+// *VerifyError that says why.
+var ErrNotDurable = errors.New("marks can be lost, and stale writes would then be admitted")

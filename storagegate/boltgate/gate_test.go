@@ -189,3 +189,18 @@ func pausedChild(path string) {
 		return nil
 	}))
 }
+
+// A restored backup has old marks: G1 does not hold until a newer holder enters, as
+// docs/GUARANTEES.md says.
+func TestRestoredBackupAdmitsStaleWrites(t *testing.T) {
+	path, backup := filepath.Join(t.TempDir(), "gate.db"), filepath.Join(t.TempDir(), "backup.db")
+	db := open(t, path, true)
+	gate := boltgate.New(db, fencing.Rule{})
+	require.NoError(t, gate.Enter(t.Context(), "orders", 33))
+	require.NoError(t, db.View(func(tx *bolt.Tx) error { return tx.CopyFile(backup, 0o600) }))
+	require.NoError(t, gate.Enter(t.Context(), "orders", 34))
+	restored := boltgate.New(open(t, backup, true), fencing.Rule{})
+	require.NoError(t, restored.Enter(t.Context(), "orders", 33), "the mark 34 is lost")
+	require.NoError(t, restored.Enter(t.Context(), "orders", 35), "the first holder after the restore enters")
+	require.ErrorIs(t, restored.Enter(t.Context(), "orders", 34), fencing.ErrStale)
+}

@@ -41,3 +41,34 @@ func TestStoredMarksSurviveARestart(t *testing.T) {
 	inMemory := callgate.New(callgate.Memory(fencing.Rule{}))
 	require.NoError(t, inMemory.Call(t.Context(), orders, 33, nothing))
 }
+
+// Two replicas of a service that have their own marks do not hold each other back:
+// G1 does not hold, as docs/GUARANTEES.md says.
+func TestReplicasWithTheirOwnMarksAdmitStaleCalls(t *testing.T) {
+	a, b := callgate.New(callgate.Memory(fencing.Rule{})), callgate.New(callgate.Memory(fencing.Rule{}))
+	var written []fencing.Token
+	call := func(guard *callgate.Guard, token fencing.Token) error {
+		return guard.Call(t.Context(), orders, token, func() error { written = append(written, token); return nil })
+	}
+	require.NoError(t, call(a, 34))
+	require.NoError(t, call(b, 33), "the other replica has not seen 34")
+	require.Equal(t, []fencing.Token{34, 33}, written)
+}
+
+// Replicas that share their marks admit a token in order. But a call is not part of
+// the check: it can run after a newer one in the other replica.
+func TestReplicasWithSharedMarksDoNotOrderCalls(t *testing.T) {
+	db, err := bbolt.Open(filepath.Join(t.TempDir(), "marks.db"), 0o600, nil)
+	require.NoError(t, err)
+	defer db.Close()
+	shared := boltgate.New(db, fencing.Rule{}) // stands for a database that both replicas use
+	a, b := callgate.New(callgate.Stored(shared)), callgate.New(callgate.Stored(shared))
+	var written []fencing.Token
+	require.NoError(t, a.Call(t.Context(), orders, 33, func() error {
+		require.NoError(t, b.Call(t.Context(), orders, 34, func() error { written = append(written, 34); return nil }))
+		written = append(written, 33) // this replica was paused after its check
+		return nil
+	}))
+	require.Equal(t, []fencing.Token{34, 33}, written)
+	require.ErrorIs(t, a.Call(t.Context(), orders, 33, nothing), fencing.ErrStale, "its next call is refused")
+}

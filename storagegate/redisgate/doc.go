@@ -27,6 +27,6 @@
 // decimal text and compared as numbers, which are exact up to 2^53.
 //
 // Types, in reading order: [Gate]; [Tx], the commands of one write; [Script], a
-// write in Lua; [Key], the name of a key in the slot of its mark; [Verify] and
-// [VerifyError], what the server lacks.
+// write in Lua; [Key], the name of a key in the slot of its mark; [Verify],
+// what the server lacks.
 package redisgate

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/redisgate"
 )
 
@@ -62,7 +63,7 @@ func ExampleVerify() {
 	}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	var weak *redisgate.VerifyError
+	var weak *storagegate.VerifyError
 	if errors.As(redisgate.Verify(context.Background(), client), &weak) {
 		for _, w := range weak.Weaknesses {
 			fmt.Println(w.Setting, "is", w.Value+":", w.Advice)

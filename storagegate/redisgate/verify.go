@@ -9,53 +9,20 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/storagegate"
 )
 
-// Weakness is a setting of a server with which marks can be lost. A stale write is
-// then admitted.
-type Weakness struct {
-	// Server is the address of the server.
-	Server string
-	// Setting is the name of the setting in redis.conf, or role or replicas.
-	Setting string
-	// Value is the value of the setting.
-	Value string
-	// Advice says what to set, and why.
-	Advice string
-}
-
-// VerifyError lists the weaknesses that Verify has found. It matches ErrNotDurable.
-type VerifyError struct {
-	Weaknesses []Weakness
-}
-
-// Error lists what to set on which server.
-func (e *VerifyError) Error() string {
-	var text strings.Builder
-	text.WriteString(ErrNotDurable.Error())
-	for i, w := range e.Weaknesses {
-		separator := "; "
-		if i == 0 {
-			separator = ": "
-		}
-		fmt.Fprintf(&text, "%s%s: %s is %s: %s", separator, w.Server, w.Setting, w.Value, w.Advice)
-	}
-	return text.String()
-}
-
-// Is makes errors.Is match ErrNotDurable.
-func (e *VerifyError) Is(target error) bool { return target == ErrNotDurable }
-
 // Verify checks that marks on the server, or on every master of a Redis Cluster,
-// survive a crash of the server and a power failure. It returns a *VerifyError that
-// says what to set, ErrRing for a *redis.Ring, or another error if a server does not
+// survive a crash of the server and a power failure. It returns a
+// *storagegate.VerifyError that says what to set, ErrRing for a *redis.Ring, or another error if a server does not
 // answer.
 //
 // A replica is reported as well: a failover to it can lose the last marks. Redis
 // answers a write before its replicas have it. Neither min-replicas-to-write nor
 // WAIT changes that: the promoted replica may be one that did not confirm.
 func Verify(ctx context.Context, client redis.UniversalClient) error {
-	var found []Weakness
+	var found []storagegate.Weakness
 	var err error
 	switch c := client.(type) {
 	case *redis.Ring:
@@ -69,7 +36,7 @@ func Verify(ctx context.Context, client redis.UniversalClient) error {
 			found = append(found, weaknesses...)
 			return err
 		})
-		slices.SortFunc(found, func(a, b Weakness) int { return strings.Compare(a.Server+a.Setting, b.Server+b.Setting) })
+		slices.SortFunc(found, func(a, b storagegate.Weakness) int { return strings.Compare(a.Server+a.Setting, b.Server+b.Setting) })
 	default:
 		address := "the server"
 		if c, ok := client.(*redis.Client); ok {
@@ -80,14 +47,11 @@ func Verify(ctx context.Context, client redis.UniversalClient) error {
 	if err != nil {
 		return err
 	}
-	if len(found) > 0 {
-		return &VerifyError{Weaknesses: found}
-	}
-	return nil
+	return storagegate.Verified(found)
 }
 
 // verifyServer returns the weaknesses of one server.
-func verifyServer(ctx context.Context, client redis.Cmdable, address string, cluster bool) ([]Weakness, error) {
+func verifyServer(ctx context.Context, client redis.Cmdable, address string, cluster bool) ([]storagegate.Weakness, error) {
 	text, err := client.Info(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the INFO of Redis %s: %w", address, err)
@@ -97,10 +61,10 @@ func verifyServer(ctx context.Context, client redis.Cmdable, address string, clu
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		info[name] = value
 	}
-	var found []Weakness
+	var found []storagegate.Weakness
 	report := func(bad bool, setting, value, advice string) {
 		if bad {
-			found = append(found, Weakness{Server: address, Setting: setting, Value: value, Advice: advice})
+			found = append(found, storagegate.Weakness{Server: address, Setting: setting, Value: value, Advice: advice})
 		}
 	}
 	report(info["role"] != "master", "role", info["role"], "connect to the master")

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/testserver"
+	"github.com/leased-project/leased/storagegate"
 	"github.com/leased-project/leased/storagegate/redisgate"
 )
 
@@ -25,8 +26,8 @@ func weaknesses(t *testing.T, client redis.UniversalClient) map[string]string {
 	if err == nil {
 		return nil
 	}
-	require.ErrorIs(t, err, redisgate.ErrNotDurable)
-	var weak *redisgate.VerifyError
+	require.ErrorIs(t, err, storagegate.ErrNotDurable)
+	var weak *storagegate.VerifyError
 	require.ErrorAs(t, err, &weak)
 	found := map[string]string{}
 	for _, w := range weak.Weaknesses {
@@ -88,5 +89,5 @@ func TestVerifyOfAnUnreachableServer(t *testing.T) {
 	server.Stop()
 	err := redisgate.Verify(t.Context(), connect(t, server.Addr))
 	require.ErrorContains(t, err, "read the INFO of Redis "+server.Addr)
-	require.NotErrorIs(t, err, redisgate.ErrNotDurable)
+	require.NotErrorIs(t, err, storagegate.ErrNotDurable)
 }

@@ -13,6 +13,6 @@
 // isolation levels.
 //
 // Types, in reading order: [Dialect], the kind of database; [Gate], the gate over
-// database/sql; [DDL] and [Guard], the same rule inside the database, for programs
-// in any language. Package pgxgate is the gate for pgx.
+// database/sql; [Verify], what the database lacks; [DDL] and [Guard], the same rule
+// inside the database, for programs in any language. Package pgxgate is the gate for pgx.
 package sqlgate

@@ -272,3 +272,9 @@ func TestGuardAdmitsTheHolder(t *testing.T) {
 	_, err = pool.Exec(t.Context(), putSQL, "orders", "z")
 	require.ErrorContains(t, err, "no fencing token")
 }
+
+func TestVerify(t *testing.T) {
+	var weak *storagegate.VerifyError
+	require.ErrorAs(t, pgxgate.Verify(t.Context(), newSchema(t)(t)), &weak)
+	require.Len(t, weak.Weaknesses, 2, "the server of the tests does not sync: fsync and full_page_writes are off")
+}
