@@ -39,7 +39,8 @@ const (
 	maxHeader = 16 << 10
 	// maintenanceInterval is the time between two runs of maintain.
 	maintenanceInterval = time.Second
-	// headerTimeout bounds the time until the headers of an HTTP request are read.
+	// headerTimeout bounds the time until the headers of an HTTP request, or the first
+	// frames of a gRPC connection, are read.
 	headerTimeout = 10 * time.Second
 )
 
@@ -92,7 +93,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	s.peers = &peers.Client{Router: s.router, TLS: config.PeerTLS, Secret: config.Secret}
 	config.Node.SetLimits(config.Limits.Cluster)
 	s.limits = limits.NewAccounts(config.Limits, config.Clock)
-	s.limits.Slow = s.mux.Slow
+	s.limits.CloseLater = s.mux.CloseLater
 	s.leases = leases.New(s.router, config.Audit, s.limits)
 	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
 	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
@@ -109,7 +110,7 @@ func (s *Server) register(config Config) {
 			config.Audit.Expired(e)
 		}
 	})
-	s.grpc = grpc.NewServer(grpc.Creds(auth.TransportCredentials()), grpc.MaxRecvMsgSize(limits.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
+	s.grpc = grpc.NewServer(grpc.Creds(auth.TransportCredentials()), grpc.MaxRecvMsgSize(limits.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(headerTimeout),
 		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, s.limits.UnaryInterceptor, config.Audit.UnaryEvents),
 		grpc.ChainStreamInterceptor(s.streamErrors, config.Audit.StreamRefusals, config.Users.StreamInterceptor, s.limits.StreamInterceptor, config.Audit.StreamEvents),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
