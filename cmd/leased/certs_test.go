@@ -1,0 +1,71 @@
+package main
+
+import (
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// certs runs leased certs, and returns the exit code and the text that it prints or
+// fails with.
+func certs(t *testing.T, args ...string) (code int, text string) {
+	t.Helper()
+	var out strings.Builder
+	root := newRoot()
+	root.SetArgs(append([]string{"certs"}, args...))
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		code, _ = explain(err)
+		return code, err.Error()
+	}
+	return 0, out.String()
+}
+
+// The output lists the files, and the settings that name them.
+func TestCertsPrintsFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	code, text := certs(t, "--dir", dir, "--member", "node1", "--member", "node2=10.0.0.2,node2.example.com", "--client", "alice", "--days", "30")
+	require.Zero(t, code, text)
+	for _, want := range []string{
+		"created the CA " + dir + "/ca.pem; do not copy " + dir + "/ca.key",
+		"member node1: new key and certificate, until ", "; valid for node1, localhost, 127.0.0.1, ::1\n",
+		"valid for node2, node2.example.com, localhost, 10.0.0.2, 127.0.0.1, ::1\n",
+		"  tls-ca: " + dir + "/node2/ca.pem\n  tls-cert: " + dir + "/node2/cert.pem\n  tls-key: " + dir + "/node2/key.pem\n",
+		"client alice: new key and certificate, until ",
+		"  export LEASED_TLS_CA=" + dir + "/alice/ca.pem LEASED_TLS_CERT=" + dir + "/alice/cert.pem LEASED_TLS_KEY=" + dir + "/alice/key.pem\n",
+	} {
+		require.Contains(t, text, want)
+	}
+	code, text = certs(t, "--dir", dir, "--member", "node1")
+	require.Zero(t, code, text)
+	require.Contains(t, text, "use the CA "+dir+"/ca.pem")
+	require.Contains(t, text, "member node1: new certificate for the existing key, until ")
+	code, text = certs(t, "--dir", dir, "--member", "node1", "--force")
+	require.Zero(t, code, text)
+	require.Contains(t, text, "member node1: new key and certificate")
+}
+
+// Wrong arguments and refused replacements are usage errors, which say what to do.
+func TestCertsErrors(t *testing.T) {
+	dir := t.TempDir()
+	code, text := certs(t, "--dir", dir, "--member", "node1")
+	require.Zero(t, code, text)
+	for want, args := range map[string][]string{
+		"--dir is required":                                     {"--member", "node1"},
+		"name members with --member ID":                         {"--dir", dir},
+		"days (0) must be a number from 1 to 3650":              {"--dir", dir, "--client", "a", "--days", "0"},
+		`"../a" must have 1 to 64 characters`:                   {"--dir", dir, "--client", "../a"},
+		`host "a b" of member "n" is neither a host name`:       {"--dir", dir, "--member", "n=a b"},
+		"is the certificate of a member, not of a client; move": {"--dir", dir, "--client", "node1"},
+	} {
+		code, text := certs(t, args...)
+		require.Equal(t, wire.ExitUsage, code, text)
+		require.Contains(t, text, want)
+	}
+}
