@@ -262,6 +262,8 @@ func TestMemberCallsNeedMemberAccount(t *testing.T) {
 	require.ErrorContains(t, err, "must be host:port")
 	_, err = as(member).Announce(ctx, &pb.AnnounceRequest{Id: "n1", ApiAddress: s.Address()})
 	require.NoError(t, err)
+	_, err = as(member).Status(ctx, &pb.StatusRequest{})
+	require.NoError(t, err, "members that form a cluster call it")
 	_, err = as(member).Transfer(ctx, &pb.TransferRequest{})
 	require.ErrorIs(t, wire.FromStatus(err), engine.ErrForbidden)
 }

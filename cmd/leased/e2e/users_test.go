@@ -49,7 +49,7 @@ func TestUsers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "users.yaml")
-	alice := addUser(t, file, "alice")
+	alice := addUser(t, file, "alice", "--admin")
 	p, api := single(t, "--users="+file)
 	env := func(secret string) []string { return append(endpoint(api), "LEASED_SECRET="+secret) }
 
@@ -83,8 +83,9 @@ func TestUsers(t *testing.T) {
 	}
 	must(t, append(endpoint(api), "LEASED_SECRET_FILE="+path), leased, "list")
 
-	bob := addUser(t, file, "bob")
-	require.Equal(t, "alice\nbob\n", must(t, nil, leased, "user", "list", "--users="+file))
+	bob := addUser(t, file, "bob", "--admin")
+	admin := "cluster, acquire:*, read:*, break:*, policy:*"
+	require.Equal(t, "alice: "+admin+"\nbob: "+admin+"\n", must(t, nil, leased, "user", "list", "--users="+file))
 	_, code = call(t, env(bob), leased, "list")
 	require.Equal(t, 124, code, "only SIGHUP reloads the file")
 	_, fresh := single(t, "--users="+file) // represents a member that was reloaded
@@ -118,6 +119,52 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// A user may do what its rules allow: check tells it from the file, and the service
+// refuses the rest with its own exit code. SIGHUP applies changes of rules.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.yaml")
+	alice := addUser(t, file, "alice", "--allow=acquire:jobs/*", "--allow=read:jobs/*")
+	ops := addUser(t, file, "ops", "--admin")
+	p, api := single(t, "--users="+file)
+	env := func(secret string) []string { return append(endpoint(api), "LEASED_SECRET="+secret, "LEASED_USERS="+file) }
+	check := func(args ...string) (string, int) {
+		return call(t, env(alice), append([]string{leased, "user", "check"}, args...)...)
+	}
+	out, code := check("alice", "acquire", "jobs/7")
+	require.Equal(t, []any{"allowed by acquire:jobs/*\n", 0}, []any{out, code})
+	for _, denied := range [][]string{{"alice", "acquire", "job"}, {"alice", "break", "jobs/7"}, {"alice", "cluster"}, {"alice", "acquire", "job*"}} {
+		out, code := check(denied...)
+		require.Equal(t, 119, code, out)
+		require.Contains(t, out, "leased user allow alice")
+	}
+	for _, wrong := range [][]string{{"eve", "acquire", "a"}, {"alice", "write", "a"}, {"alice", "acquire"}, {"alice", "acquire", "a", "b"}} {
+		out, code := check(wrong...)
+		require.Equal(t, 2, code, out)
+	}
+
+	must(t, env(alice), leased, "run", "jobs/7", "--", "true")
+	for _, args := range [][]string{{"run", "other", "--", "true"}, {"acquire", "other"}, {"inspect", "other"}, {"list", "other"}, {"watch", "other"},
+		{"break", "jobs/7", "--token=1"}, {"policy", "set", "jobs/", "--mode=correctness"}, {"cluster", "status"}, {"redis", "status"}} {
+		out, code := call(t, env(alice), append([]string{leased}, args...)...)
+		require.Equal(t, 119, code, "%v: %s", args, out)
+		require.Contains(t, out, "leased user allow alice", "%v", args)
+	}
+	must(t, env(ops), leased, "cluster", "status")
+	must(t, env(ops), leased, "acquire", "jobs/8", "--ttl=10m")
+	out = must(t, env(alice), leased, "inspect", "jobs/8")
+	require.Contains(t, out, "ops")
+	require.NotContains(t, must(t, env(alice), leased, "inspect", "jobs/8", "--output=json"), `"token"`)
+	require.Contains(t, must(t, env(ops), leased, "inspect", "jobs/8", "--output=json"), `"token"`)
+
+	must(t, env(alice), leased, "user", "allow", "alice", "acquire:other")
+	must(t, env(alice), leased, "user", "deny", "alice", "acquire:jobs/*")
+	p.reload("reloaded the certificate")
+	must(t, env(alice), leased, "run", "other", "--", "true")
+	_, code = call(t, env(alice), leased, "run", "jobs/7", "--", "true")
+	require.Equal(t, 119, code)
+}
+
 // Members authenticate to each other. A follower authenticates a caller before it
 // forwards the call, and so does the leader.
 func TestUsersInCluster(t *testing.T) {
@@ -126,7 +173,7 @@ func TestUsersInCluster(t *testing.T) {
 	dir := t.TempDir()
 	file, own := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "member.secret")
 	require.NoError(t, os.WriteFile(own, []byte(addUser(t, file, "members", "--member")), 0o600))
-	alice := addUser(t, file, "alice")
+	alice := addUser(t, file, "alice", "--admin")
 
 	out, code := call(t, nil, append(c.commands[0], "--users="+file)...)
 	require.Equal(t, 2, code)

@@ -24,7 +24,8 @@ func Check(ctx context.Context, method string, request any) error {
 	case n.anyRight && len(a.Rules) == 0:
 		return fmt.Errorf("%w: user %s has no right, and %s needs one; grant one with `leased user allow %[2]s RULE`, such as 'acquire:jobs/*'",
 			engine.ErrForbidden, a.Name, method)
-	case n.member && !a.Member:
+	case n.member && a.Member:
+	case n.member && !n.cluster:
 		return fmt.Errorf("%w: %s requires a member account, and user %s is not one; use the secret of an account made with `leased user add --member`",
 			engine.ErrForbidden, method, a.Name)
 	case n.cluster:

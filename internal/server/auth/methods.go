@@ -8,8 +8,9 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 )
 
-// need is what a method requires of its caller. Exactly one field is set. The
-// functions return the error of a user who lacks a right, or nil.
+// need is what a method requires of its caller. Exactly one field is set, except for a
+// method that a member account or the right Cluster may call. The functions return the
+// error of a user who lacks a right, or nil.
 type need struct {
 	public   bool                      // no user: supervisors and load balancers have no account
 	anyUser  bool                      // the service checks rights and ownership for each operation
@@ -69,7 +70,7 @@ var methods = map[string]need{
 	pb.RedisService_SetFleet_FullMethodName:     {cluster: true},
 	pb.RedisService_ProvideFloor_FullMethodName: {cluster: true},
 
-	pb.ClusterService_Status_FullMethodName:          {cluster: true},
+	pb.ClusterService_Status_FullMethodName:          {cluster: true, member: true}, // members that form a cluster call it
 	pb.ClusterService_Join_FullMethodName:            {cluster: true},
 	pb.ClusterService_Remove_FullMethodName:          {cluster: true},
 	pb.ClusterService_Transfer_FullMethodName:        {cluster: true},
