@@ -16,9 +16,9 @@ import (
 // Accounts counts what each user uses of this member.
 type Accounts struct {
 	Limits
-	// Slow, if not nil, is called with the address of a client whose stream was ended
-	// because it does not read. Set it before the first call.
-	Slow func(net.Addr)
+	// CloseLater, if not nil, closes the connection of a client after some time. Set it
+	// before the first call.
+	CloseLater func(client net.Addr, after time.Duration)
 
 	clock  engine.Clock
 	byUser sync.Map // of *Account, by the name of the user

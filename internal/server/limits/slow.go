@@ -11,7 +11,7 @@ import (
 )
 
 // ErrSlow ends the stream of a client that does not read.
-var ErrSlow = fmt.Errorf("%w: the client does not read its stream, so the service ended it; sessions stay open until their TTL passes: "+
+var ErrSlow = fmt.Errorf("%w: the client does not read its stream, so the service ends it; sessions stay open until their TTL passes: "+
 	"connect again and attach them", engine.ErrLimit)
 
 // pacedStream is a stream whose client must read each message within SendTimeout.
@@ -29,7 +29,9 @@ func (s *pacedStream) SendMsg(message any) error {
 }
 
 // servePaced runs the handler of a stream. It returns ErrSlow if the client does not
-// read; gRPC then ends the stream, and with it the handler.
+// read; gRPC then ends the stream, and with it the handler. The client gets the error
+// when it has read the messages before it. If it does not read them within another
+// SendTimeout, its connection is closed, because gRPC would keep them.
 func (a *Accounts) servePaced(server any, stream grpc.ServerStream, handler grpc.StreamHandler, done func()) error {
 	slow := make(chan struct{}, 1)
 	late := time.AfterFunc(a.SendTimeout, func() { slow <- struct{}{} })
@@ -43,8 +45,8 @@ func (a *Accounts) servePaced(server any, stream grpc.ServerStream, handler grpc
 	case err := <-ended:
 		return err
 	case <-slow:
-		if caller, ok := peer.FromContext(stream.Context()); ok && a.Slow != nil {
-			a.Slow(caller.Addr)
+		if client, ok := peer.FromContext(stream.Context()); ok && a.CloseLater != nil {
+			a.CloseLater(client.Addr, a.SendTimeout)
 		}
 		return fmt.Errorf("%w; limit-send-timeout allows %v for a message", ErrSlow, a.SendTimeout)
 	}

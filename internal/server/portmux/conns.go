@@ -3,16 +3,12 @@ package portmux
 import (
 	"net"
 	"sync"
+	"time"
 )
 
-const (
-	// maxUndetected bounds the connections whose protocol is not known. A client needs
-	// a few round trips to show it, so under load the oldest are those that never do.
-	maxUndetected = 1024
-	// maxSlow is the number of slow streams after which a connection is closed. gRPC
-	// keeps what a client has not read until the connection ends.
-	maxSlow = 8
-)
+// maxUndetected bounds the connections whose protocol is not known. A client needs a
+// few round trips to show it, so under load the oldest are those that never do.
+const maxUndetected = 1024
 
 // conns has the open connections of a Mux.
 type conns struct {
@@ -27,7 +23,6 @@ type conns struct {
 type conn struct {
 	net.Conn
 	owner *conns
-	slow  int // guarded by the mu of owner
 	close sync.Once
 	err   error // of Close
 }
@@ -80,18 +75,12 @@ func (c *conn) Close() error {
 	return c.err
 }
 
-// Slow counts a stream that was ended because the client at this address does not
-// read. After a few of them the connection is closed.
-func (m *Mux) Slow(address net.Addr) {
+// CloseLater closes the connection of the client at this address after some time.
+func (m *Mux) CloseLater(client net.Addr, after time.Duration) {
 	m.conns.mu.Lock()
-	found := m.conns.open[address.String()]
-	drop := false
-	if found != nil {
-		found.slow++
-		drop = found.slow >= maxSlow
-	}
+	found := m.conns.open[client.String()]
 	m.conns.mu.Unlock()
-	if drop {
-		found.Close()
+	if found != nil {
+		time.AfterFunc(after, func() { found.Close() })
 	}
 }
