@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -176,4 +177,38 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// A member that was stopped while another joined refuses the new one as its leader, and
+// catches up when a member that it knows leads.
+func TestStoppedMemberCatchesUpWithAMemberThatItKnows(t *testing.T) {
+	t.Parallel()
+	a := testserver.NewAuthority(t)
+	c := startTCP(t, 3, DefaultLogStore, slowTimeouts, withCertificates(a))
+	ctx := testContext(t)
+	leader := c.leader()
+	s := openSession(t, c.backend(), time.Hour)
+	stopped := (slices.Index(c.nodes, leader) + 1) % 3
+	require.NoError(t, c.nodes[stopped].Close())
+
+	config := tcpConfig(t, "n3", DefaultLogStore)
+	slowTimeouts(&config)
+	withCertificates(a)(&config)
+	fresh := openNode(t, config)
+	require.NoError(t, fresh.Join(ctx, leader))
+	c.nodes, c.configs = append(c.nodes, fresh), append(c.configs, config)
+	require.NoError(t, leader.Transfer(ctx, fresh.ID()))
+	eventually(t, "the new member leads", fresh.Leads)
+	log := &lockedBuffer{}
+	c.configs[stopped].Logger = slog.New(slog.NewTextHandler(log, nil))
+	c.restart(stopped)
+	eventually(t, "the refusal", func() bool { return strings.Contains(log.String(), "leased://member/n3") })
+	require.False(t, c.nodes[stopped].hasVote("n3"), "it does not know the new member")
+
+	require.NoError(t, fresh.Transfer(ctx, leader.ID()))
+	eventually(t, "the old leader leads", leader.Leads)
+	_, err := retrying{openSameSession(t, c, s)}.Acquire(ctx, lockRequest(1, "a"))
+	require.NoError(t, err)
+	c.agree()
+	require.True(t, c.nodes[stopped].hasVote("n3"))
 }
