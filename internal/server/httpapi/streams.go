@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -12,6 +13,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -156,6 +158,9 @@ func (u *upload[T]) Recv() (*pb.Chunk, error) {
 	n, err := u.from.Read(data)
 	if n > 0 {
 		return &pb.Chunk{Data: data[:n]}, nil
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: read the file in the body: %w", engine.ErrInvalid, err)
 	}
 	return nil, err
 }
