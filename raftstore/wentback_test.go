@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -122,7 +123,7 @@ func TestHealthyMembersAreNotRefused(t *testing.T) {
 		ctx := testContext(t)
 		s := openSession(t, c.backend(), time.Hour)
 		nonce := engine.Nonce(1)
-		for round := range 6 {
+		for round := range 7 {
 			i := round % 3
 			acquireMany(t, openSameSession(t, c, s), nonce, nonce+10)
 			nonce += 10
@@ -150,6 +151,16 @@ func TestHealthyMembersAreNotRefused(t *testing.T) {
 				require.NoError(t, c.restart(i).Join(ctx, c.leader()))
 			case 5:
 				require.NoError(t, c.leader().Transfer(ctx, ""))
+			case 6: // the members receive an older state, and one of them later
+				var saved bytes.Buffer
+				_, err := c.leader().SaveSnapshot(ctx, &saved)
+				require.NoError(t, err)
+				acquireMany(t, openSameSession(t, c, s), nonce, nonce+20)
+				other := (slices.Index(c.nodes, c.leader()) + 1) % 3
+				require.NoError(t, c.nodes[other].Close())
+				_, err = c.leader().RestoreSnapshot(ctx, &saved)
+				require.NoError(t, err)
+				c.restart(other)
 			}
 			c.leader()
 			c.agree()
