@@ -7,8 +7,8 @@ func newGate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "gate", Short: "Make a storage reject stale writes",
 		Long: "A gate rejects writes with a stale token. These commands are for programs in any language: SQL for a\n" +
-			"database, and a proxy for HTTP services that cannot be changed. Go programs use the packages in\n" +
-			"storagegate.",
+			"database, a proxy for HTTP services that cannot be changed, and the way back after a token that was\n" +
+			"never granted. Go programs use the packages in storagegate.",
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(newGateDDL(), newGateProxy(), newGateReset())

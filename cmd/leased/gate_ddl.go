@@ -76,5 +76,9 @@ func gateSQL(dialect sqlgate.Dialect, table sqlgate.GuardedTable, maxJump fencin
 	if signed {
 		return sqlgate.SignedGuard(dialect, table)
 	}
-	return sqlgate.Guard(dialect, table)
+	text, err := sqlgate.Guard(dialect, table)
+	if err == nil && dialect == sqlgate.SQLite {
+		text = "BEGIN IMMEDIATE;\n" + text + "COMMIT;\n"
+	}
+	return text, err
 }
