@@ -55,7 +55,7 @@ const watchTime = "--max-time 10 "
 // The examples of docs/API.md, run in one shell, print what the document has.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	s := startServer(t)
+	s := startServer(t, withSigner(newSigner(t, 1)))
 	list := examples(t, filepath.Join("..", "..", "docs", "API.md"))
 	require.Greater(t, len(list), 10)
 	const mark = "--- next ---"

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -179,6 +180,35 @@ func TestSignedTokenOfAClient(t *testing.T) {
 			require.ErrorIs(t, fence.Admit(name, token), fencing.ErrStale, "the fence refuses it")
 		})
 	}
+}
+
+// Whoever has credentials of the Redis nodes can write any token there. A member does
+// not sign a token that the log does not allow.
+func TestSignRefusesATokenAboveTheCeiling(t *testing.T) {
+	t.Parallel()
+	nodes := startRedis(t, 3)
+	fleet := fleetOf(nodes, longTTL)
+	s := startServer(t, withSigner(newSigner(t, 1)), func(c *server.Config) { c.Redis = fleet })
+	setMode(t, s.Address(), "fast/", engine.Efficiency)
+	holder, err := client.Dial(testContext(t), []string{s.Address()}, client.WithLogger(quiet))
+	require.NoError(t, err)
+	defer holder.Close(testContext(t))
+	granted, err := holder.Acquire(testContext(t), "fast/forged", lease.WithTTL(time.Minute))
+	require.NoError(t, err)
+	_, err = granted.SignedToken(testContext(t))
+	require.NoError(t, err)
+	const absurd = "9007199254740990"
+	for _, node := range nodes {
+		c := redis.NewClient(&redis.Options{Addr: node.Addr})
+		defer c.Close()
+		keys, err := c.Keys(testContext(t), "*:lock:*forged*").Result()
+		require.NoError(t, err)
+		require.Len(t, keys, 1)
+		require.NoError(t, c.HSet(testContext(t), keys[0], "token", absurd).Err())
+	}
+	code, answer := post(t, s.Address(), "/v1/sign", `{"resource":"fast/forged","token":`+absurd+`}`)
+	require.Equal(t, http.StatusServiceUnavailable, code, answer)
+	require.Contains(t, answer["message"], absurd)
 }
 
 // memberSigner returns the key of members in processes of their own.

@@ -51,8 +51,16 @@ func (s *Service) signedName(ctx context.Context, name fencing.Resource, token f
 		return "", err
 	}
 	if s.router.ModeOf(name) == engine.Efficiency {
-		_, err := s.redis.find(ctx, name, token)
-		return name, err
+		if _, err := s.redis.find(ctx, name, token); err != nil {
+			return "", err
+		}
+		// Redis credentials suffice to write any number to the nodes, but the service has
+		// granted none above the ceiling in its log.
+		if ceiling := s.router.Node.Efficiency().Ceiling; token > ceiling {
+			return "", fmt.Errorf("%w: the Redis nodes have token %d, and may accept none above %d; find out who wrote it, unless this member is behind the leader",
+				engine.ErrUnavailable, token, ceiling)
+		}
+		return name, nil
 	}
 	holder, err := s.holder(ctx, string(name), uint64(token))
 	if err != nil {
