@@ -227,7 +227,7 @@ func TestAuditOfSessionStreams(t *testing.T) {
 	require.Len(t, records, 4)
 	for i, want := range []audit.Record{
 		{Event: audit.Grant, User: "alice", Holder: "first", Resources: []string{"a"}, Token: uint64(held.Token), Mode: "correctness"},
-		{Event: audit.Expire, Holder: "first", Resources: []string{"a"}, Token: uint64(held.Token), Mode: "correctness"},
+		{Event: audit.Expire, User: "alice", Holder: "first", Resources: []string{"a"}, Token: uint64(held.Token), Mode: "correctness"},
 		{Event: audit.Grant, User: "alice", Holder: "second", Resources: []string{"a"}, Token: uint64(waited.Token), Mode: "correctness"},
 		{Event: audit.Forbidden, User: "bob", Code: "forbidden"},
 	} {
@@ -240,6 +240,35 @@ func TestAuditOfSessionStreams(t *testing.T) {
 		}
 		got.Time, got.Member, got.Address = time.Time{}, "", ""
 		require.Equal(t, want, got)
+	}
+}
+
+// The address of a forwarded call is that of its caller, if a member reports it. Other
+// callers cannot claim an address.
+func TestAuditOfForwardedCalls(t *testing.T) {
+	t.Parallel()
+	s := startAudited(t)
+	for i, c := range []struct {
+		secret, user string
+		status       int
+		want         audit.Record
+	}{
+		{s.members, "alice", 200, audit.Record{Event: audit.Grant, User: "alice", Address: "192.0.2.7", Via: "127.0.0.1:"}},
+		{s.alice, "", 200, audit.Record{Event: audit.Grant, User: "alice", Address: "127.0.0.1:"}},
+		{s.alice, "bob", 403, audit.Record{Event: audit.Forbidden, Address: "127.0.0.1:"}},
+	} {
+		request := newPost(t, s.Address(), "/v1/acquire", fmt.Sprintf(`{"resource":"b/%d"}`, i))
+		request.Header.Set("X-Forwarded-For", "192.0.2.7")
+		request.Header.Set("Leased-Forwarded", "n2")
+		if c.user != "" {
+			request.Header.Set(auth.UserHeader, c.user)
+		}
+		require.NoError(t, answers(t, send(t, request, secret.Header(c.secret)), c.status))
+		got := s.lines(t, i+1)[i]
+		require.Equal(t, [2]string{string(c.want.Event), c.want.User}, [2]string{string(got.Event), got.User})
+		require.Contains(t, got.Address, c.want.Address)
+		require.Equal(t, c.want.Via == "", got.Via == "")
+		require.Contains(t, got.Via, c.want.Via)
 	}
 }
 

@@ -165,7 +165,7 @@ func (l *Log) Operation(ctx context.Context, op *pb.Operation, answer *pb.Answer
 // Expired records a lease that was lost because its session was not renewed. Every
 // member sees the event; the leader records it.
 func (l *Log) Expired(e *machine.Event) {
-	r := Record{Event: Expire, Holder: e.Holder, Token: uint64(e.Token), Mode: wire.ModeText(e.Mode), Resources: names(e.Resources)}
+	r := Record{Event: Expire, User: e.User, Holder: e.Holder, Token: uint64(e.Token), Mode: wire.ModeText(e.Mode), Resources: names(e.Resources)}
 	l.Write(context.Background(), r)
 }
 

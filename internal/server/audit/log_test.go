@@ -127,6 +127,7 @@ func TestRotationLosesNothing(t *testing.T) {
 		}
 		for _, r := range read(t, name) {
 			require.Equal(t, next, r.Token)
+			require.LessOrEqual(t, r.Token, uint64(round+1)*each, "the line was written after the rotation, and is in the old file")
 			next++
 		}
 	}

@@ -143,7 +143,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer done()
 	if address := r.Header.Get("X-Forwarded-For"); h.Users != nil && r.Header.Get(auth.UserHeader) != "" && address != "" {
-		caller.Address = address // another member forwarded the call
+		caller.Address, caller.Via = address, r.RemoteAddr // another member forwarded the call
 	}
 	h.mux.ServeHTTP(w, r)
 }

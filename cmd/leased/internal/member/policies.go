@@ -55,7 +55,9 @@ func (m *Member) applyPolicies(ctx context.Context) {
 
 // isNewCluster reports whether this process has created the cluster, or whether nobody
 // has ever changed a policy, a mode or the Redis fleet of it.
-func (m *Member) isNewCluster() bool { return m.founded.Load() || m.node.Topology().Version == 0 }
+func (m *Member) isNewCluster() bool {
+	return m.founded.Load() || m.node.Topology().Version == 0
+}
 
 // seedPolicies sets policies, and returns those that it could not set. It leaves out
 // prefixes that an operator has given a policy.
