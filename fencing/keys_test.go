@@ -92,12 +92,26 @@ func FuzzParseKeys(f *testing.F) {
 	})
 }
 
-func BenchmarkSign(b *testing.B) {
-	signer := newSigner(b, 1)
+// runLeast runs f as a benchmark and reports its least time, which depends less on the
+// load of the machine than the mean.
+func runLeast(b *testing.B, f func() error) {
+	b.Helper()
+	least := time.Hour
 	for b.Loop() {
-		_, err := signer.Sign("orders/42", 34, signedAt)
+		start := time.Now()
+		err := f()
+		least = min(least, time.Since(start))
 		require.NoError(b, err)
 	}
+	b.ReportMetric(float64(least.Nanoseconds()), "least-ns/op")
+}
+
+func BenchmarkSign(b *testing.B) {
+	signer := newSigner(b, 1)
+	runLeast(b, func() error {
+		_, err := signer.Sign("orders/42", 34, signedAt)
+		return err
+	})
 }
 
 func BenchmarkVerify(b *testing.B) {
@@ -105,8 +119,8 @@ func BenchmarkVerify(b *testing.B) {
 	text, err := signer.Sign("orders/42", 34, signedAt.Add(time.Hour))
 	require.NoError(b, err)
 	v := newVerifier(b, signedAt, signer)
-	for b.Loop() {
+	runLeast(b, func() error {
 		_, err := v.Verify("orders/42", text)
-		require.NoError(b, err)
-	}
+		return err
+	})
 }
