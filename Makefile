@@ -49,7 +49,8 @@ bench: ## Run the Go benchmarks that match BENCH (all)
 prop: ## Check the promises by simulation and print how much was checked (SEED=n for other seeds)
 	$(GO) run ./proptest/prop $(if $(SEED),-seed $(SEED))
 
-soak: deps ## Check the promises with new seeds and real processes for DURATION (10m)
+soak: deps ## Attack a server with 10,000 clients, then check the promises for DURATION (10m)
+	$(GO) test -count=1 -v -timeout $(TESTTIMEOUT) ./internal/abuse -args -scale=10000
 	$(GO) run ./proptest/prop -duration $(DURATION) -seed $(or $(SEED),$$(date +%s))
 
 shuffle: deps ## Repeat all tests in random order until one fails
