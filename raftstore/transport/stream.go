@@ -25,16 +25,16 @@ const (
 	acceptPause = 50 * time.Millisecond
 )
 
-// stream is the raft.StreamLayer of a TCP transport. It passes an incoming connection
-// to the Raft library only after it has identified the peer, and it knows all open
-// connections, so that it can check them again.
+// stream is the raft.StreamLayer of a TCP transport. It reads requests from an incoming
+// connection only after it has identified the peer, and it knows all open connections, so
+// that it can check them again.
 type stream struct {
 	config     Config
 	listener   net.Listener
 	advertised net.Addr
 	refusals   refusals
 
-	accepted chan net.Conn
+	requests chan raft.RPC
 	stop     sync.Once
 	stopped  chan struct{}
 
@@ -50,10 +50,12 @@ type peerConn struct {
 	net.Conn
 	stream *stream
 	dialed string
+	once   sync.Once
+	closed chan struct{}
 }
 
 func newStream(c Config, listener net.Listener, advertised net.Addr) *stream {
-	s := &stream{config: c, listener: listener, advertised: advertised, accepted: make(chan net.Conn), stopped: make(chan struct{}),
+	s := &stream{config: c, listener: listener, advertised: advertised, requests: make(chan raft.RPC), stopped: make(chan struct{}),
 		open: map[*peerConn]struct{}{}, refusals: refusals{logger: c.Logger, clock: c.Clock}}
 	go s.serve()
 	if c.TLS != nil {
@@ -103,13 +105,8 @@ func (s *stream) serve() {
 		go func() {
 			identified := s.identify(conn)
 			<-handshakes
-			if identified == nil {
-				return
-			}
-			select {
-			case s.accepted <- identified:
-			case <-s.stopped:
-				identified.Close()
+			if identified != nil {
+				s.receive(identified)
 			}
 		}()
 	}
@@ -117,7 +114,7 @@ func (s *stream) serve() {
 
 // identify performs the handshake of an incoming connection. It returns nil if the
 // connection was refused.
-func (s *stream) identify(conn net.Conn) net.Conn {
+func (s *stream) identify(conn net.Conn) *peerConn {
 	if s.config.TLS == nil {
 		return s.track(conn, "")
 	}
@@ -146,23 +143,42 @@ func (s *stream) checked(dialed, host string) *tls.Config {
 }
 
 // track records an open connection.
-func (s *stream) track(conn net.Conn, dialed string) net.Conn {
-	p := &peerConn{Conn: conn, stream: s, dialed: dialed}
+func (s *stream) track(conn net.Conn, dialed string) *peerConn {
+	p := &peerConn{Conn: conn, stream: s, dialed: dialed, closed: make(chan struct{})}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		conn.Close()
-		return p
+	stopped := s.open == nil
+	if !stopped {
+		s.open[p] = struct{}{}
 	}
-	s.open[p] = struct{}{}
+	s.mu.Unlock()
+	if stopped {
+		p.Close()
+	}
 	return p
+}
+
+// Read reads from the connection. After Close it returns io.EOF, which the Raft library
+// does not log.
+func (p *peerConn) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	if err != nil {
+		select {
+		case <-p.closed:
+			err = io.EOF
+		default:
+		}
+	}
+	return n, err
 }
 
 // Close closes the connection.
 func (p *peerConn) Close() error {
-	p.stream.mu.Lock()
-	delete(p.stream.open, p)
-	p.stream.mu.Unlock()
+	p.once.Do(func() {
+		close(p.closed)
+		p.stream.mu.Lock()
+		delete(p.stream.open, p)
+		p.stream.mu.Unlock()
+	})
 	return p.Conn.Close()
 }
 
@@ -182,12 +198,11 @@ func (s *stream) watch() {
 
 // recheck closes the connections that would no longer be accepted.
 func (s *stream) recheck() {
+	if s.config.TLS == nil {
+		return
+	}
 	for _, p := range s.connections() {
-		secure, ok := p.Conn.(*tls.Conn)
-		if !ok {
-			continue
-		}
-		state := secure.ConnectionState()
+		state := p.state()
 		if err := s.check(state, p.dialed); err != nil {
 			s.refusals.log(p.RemoteAddr(), state, fmt.Errorf("close an open connection: %w", err))
 			p.Close()
@@ -205,14 +220,10 @@ func (s *stream) connections() []*peerConn {
 	return all
 }
 
-// Accept returns the next connection of an identified peer.
+// Accept waits for Close: incoming connections are served by receive.
 func (s *stream) Accept() (net.Conn, error) {
-	select {
-	case conn := <-s.accepted:
-		return conn, nil
-	case <-s.stopped:
-		return nil, net.ErrClosed
-	}
+	<-s.stopped
+	return nil, net.ErrClosed
 }
 
 // Dial connects to a member, and checks that the member answers.
@@ -251,7 +262,7 @@ func (s *stream) Close() error {
 		s.open = nil
 		s.mu.Unlock()
 		for _, p := range open {
-			p.Conn.Close()
+			p.Close()
 		}
 	})
 	return err

@@ -149,6 +149,9 @@ func CheckOwn(own tls.Certificate, id string) error {
 	return nil
 }
 
+// Consumer returns the channel with the requests of the peers.
+func (t *TCP) Consumer() <-chan raft.RPC { return t.stream.requests }
+
 // Recheck closes the connections that would no longer be accepted: after a change of
 // the certificates or the members. It also runs every recheckInterval.
 func (t *TCP) Recheck() { t.stream.recheck() }

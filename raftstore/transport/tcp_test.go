@@ -105,7 +105,7 @@ func listen(t *testing.T, a *testserver.Authority, id string) *peer {
 
 // call sends a request to the address of a peer, which should be member id.
 func (p *peer) call(to *peer, id string) error {
-	return p.AppendEntries(raft.ServerID(id), to.LocalAddr(), &raft.AppendEntriesRequest{Term: 1}, &raft.AppendEntriesResponse{})
+	return p.AppendEntries(raft.ServerID(id), to.LocalAddr(), &raft.AppendEntriesRequest{Term: 1, RPCHeader: raft.RPCHeader{ID: []byte(p.id)}}, &raft.AppendEntriesResponse{})
 }
 
 func TestMemberIDs(t *testing.T) {
@@ -217,7 +217,21 @@ func speak(t *testing.T, address raft.ServerAddress, config *tls.Config) error {
 	n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: anyStream{listener, config}, MaxPool: 1, Timeout: time.Minute,
 		Logger: hclog.NewNullLogger()})
 	t.Cleanup(func() { n.Close() })
-	return n.AppendEntries("n1", address, &raft.AppendEntriesRequest{Term: 100}, &raft.AppendEntriesResponse{})
+	return n.AppendEntries("n1", address, &raft.AppendEntriesRequest{Term: 100, RPCHeader: raft.RPCHeader{ID: []byte("n2")}}, &raft.AppendEntriesResponse{})
+}
+
+// A member cannot send requests in the name of another.
+func TestSenderIsChecked(t *testing.T) {
+	t.Parallel()
+	a := testserver.NewAuthority(t)
+	n1, n2 := listen(t, a, "n1"), listen(t, a, "n2")
+	require.NoError(t, n2.call(n1, "n1"))
+	n2.id = "n3"
+	require.Error(t, n2.call(n1, "n1"))
+	n2.id = ""
+	require.Error(t, n2.call(n1, "n1"))
+	require.EqualValues(t, 1, n1.received.Load())
+	require.Eventually(t, func() bool { return strings.Contains(n1.log.String(), "as its sender") }, time.Minute, time.Millisecond)
 }
 
 // An open connection is closed when it would no longer be accepted, on both sides.

@@ -49,7 +49,7 @@ func intrude(t *testing.T, dir, name, raftAddress string) error {
 		Logger: hclog.NewNullLogger()})
 	defer n.Close()
 	return n.AppendEntries("a", raft.ServerAddress(raftAddress), &raft.AppendEntriesRequest{Term: 100,
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("b"), Addr: []byte("127.0.0.1:1")}}, &raft.AppendEntriesResponse{})
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(name), Addr: []byte("127.0.0.1:1")}}, &raft.AppendEntriesResponse{})
 }
 
 // The Raft port of a member accepts neither the certificate of a client, nor that of a
