@@ -1,0 +1,194 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// startLimited starts a server with limits.
+func startLimited(t testing.TB, change func(*limits.Limits)) *server.Server {
+	t.Helper()
+	return startServer(t, func(c *server.Config) {
+		c.Limits = limits.Default()
+		change(&c.Limits)
+	})
+}
+
+// limitCase is a call that exceeds a limit. The lock "held" is held, and "queued" is
+// held and has a waiter.
+type limitCase struct {
+	name   string // of the setting
+	change func(*limits.Limits)
+	call   *pb.AcquireRequest
+	status int
+	code   codes.Code
+	err    error
+}
+
+func limitCases() []limitCase {
+	name := strings.Repeat("n", 41)
+	return []limitCase{
+		{"limit-request-bytes", func(l *limits.Limits) { l.RequestBytes = 1024 },
+			&pb.AcquireRequest{Resource: "a", Metadata: map[string]string{"k": strings.Repeat("v", 2000)}},
+			http.StatusRequestEntityTooLarge, codes.ResourceExhausted, wire.ErrTooLarge},
+		{"limit-name-bytes", func(l *limits.Limits) { l.NameBytes = 40 }, &pb.AcquireRequest{Resource: name},
+			http.StatusBadRequest, codes.InvalidArgument, fencing.ErrInvalidResource},
+		{"limit-metadata-bytes", func(l *limits.Limits) { l.MetadataBytes = 3 }, &pb.AcquireRequest{Resource: "a", Metadata: map[string]string{"k": "vvv"}},
+			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
+		{"limit-set-size", func(l *limits.Limits) { l.SetSize = 2 }, &pb.AcquireRequest{Resources: []string{"a", "b", "c"}},
+			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
+		{"limit-ttl-max", func(l *limits.Limits) { l.TTLMax = 10 * time.Minute }, &pb.AcquireRequest{Resource: "a", Ttl: "1h"},
+			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
+		{"limit-ttl-min", func(l *limits.Limits) { l.TTLMin = time.Minute }, &pb.AcquireRequest{Resource: "a", Ttl: "5s"},
+			http.StatusBadRequest, codes.InvalidArgument, engine.ErrInvalid},
+		{"limit-sessions-per-user", func(l *limits.Limits) { l.Cluster.SessionsPerUser = 3 }, &pb.AcquireRequest{Resource: "a"},
+			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
+		{"limit-leases-per-user", func(l *limits.Limits) { l.Cluster.LeasesPerUser = 2 }, &pb.AcquireRequest{Resource: "a"},
+			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
+		{"limit-waiters-per-user", func(l *limits.Limits) { l.Cluster.WaitersPerUser = 1 }, &pb.AcquireRequest{Resource: "held", Wait: "10m"},
+			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
+		{"limit-waiters-per-lock", func(l *limits.Limits) { l.Cluster.WaitersPerLock = 1 }, &pb.AcquireRequest{Resource: "queued", Wait: "10m"},
+			http.StatusTooManyRequests, codes.ResourceExhausted, engine.ErrLimit},
+	}
+}
+
+// Every limit refuses a call that would exceed it with an error that names the setting
+// and its value: by gRPC, by HTTP and in the Go client.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range limitCases() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := startLimited(t, c.change)
+			ctx := testContext(t)
+			api := pb.NewLeaseServiceClient(dial(t, s.Address()))
+			for _, name := range []string{"held", "queued"} {
+				_, err := api.Acquire(ctx, &pb.AcquireRequest{Resource: name, Ttl: "5m"})
+				require.NoError(t, err)
+			}
+			go func() { _, _ = api.Acquire(ctx, &pb.AcquireRequest{Resource: "queued", Ttl: "5m", Wait: "10m"}) }()
+			eventually(t, "the waiter is queued", func() bool {
+				r, err := api.Inspect(ctx, &pb.InspectRequest{Resource: "queued"})
+				return err == nil && len(r.Lock.Waiters) == 1
+			})
+
+			_, err := api.Acquire(ctx, c.call)
+			require.Equal(t, c.code, status.Code(err))
+			require.ErrorIs(t, wire.FromStatus(err), c.err)
+			require.ErrorContains(t, err, c.name)
+
+			body := fmt.Sprintf(`{"resource":%q,"ttl":%q,"wait":%q}`, c.call.Resource, c.call.Ttl, c.call.Wait)
+			switch {
+			case c.call.Metadata != nil:
+				body = fmt.Sprintf(`{"resource":"a","metadata":{"k":%q}}`, c.call.Metadata["k"])
+			case c.call.Resources != nil:
+				body = `{"resources":["a","b","c"]}`
+			}
+			code, answer := post(t, s.Address(), "/v1/acquire", body)
+			require.Equal(t, c.status, code)
+			require.Contains(t, answer["message"], c.name)
+
+			client, err := lease.New(newClient(t, []string{s.Address()}))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = client.Close(ctx) })
+			_, err = client.Acquire(ctx, goName(c.call), goOptions(c.call)...)
+			require.ErrorIs(t, err, c.err)
+			require.ErrorContains(t, err, c.name)
+		})
+	}
+}
+
+func goName(r *pb.AcquireRequest) fencing.Resource {
+	if r.Resource == "" {
+		return fencing.Resource(r.Resources[0])
+	}
+	return fencing.Resource(r.Resource)
+}
+
+// goOptions returns the options of the Go client for a call.
+func goOptions(r *pb.AcquireRequest) []lease.AcquireOption {
+	options := []lease.AcquireOption{lease.WithTTL(2 * time.Minute)}
+	if ttl, err := time.ParseDuration(r.Ttl); err == nil {
+		options[0] = lease.WithTTL(ttl)
+	}
+	if r.Metadata != nil {
+		options = append(options, lease.WithMetadata(r.Metadata))
+	}
+	if len(r.Resources) > 0 {
+		options = append(options, lease.WithSet("b", "c"))
+	}
+	return options
+}
+
+// A user that makes too many requests is told when to try again, and still renews.
+func TestRequestRate(t *testing.T) {
+	t.Parallel()
+	s := startLimited(t, func(l *limits.Limits) { l.RequestsPerSecond = 3 })
+	stream := openStream(t, s.Address(), engine.NewSessionID())
+	held := mustPost(t, s.Address(), "/v1/acquire", `{"resource":"a","ttl":"10m"}`)
+	eventually(t, "the rate is exhausted", func() bool {
+		response, err := http.DefaultClient.Do(newPost(t, s.Address(), "/v1/inspect", `{"resource":"a"}`))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusTooManyRequests && response.Header.Get("Retry-After") != ""
+	})
+	eventually(t, "a renewal is allowed", func() bool {
+		code, _ := post(t, s.Address(), "/v1/renew", fmt.Sprintf(`{"sessionId":%q}`, held["sessionId"]))
+		return code == http.StatusOK
+	})
+	eventually(t, "an operation of a stream is refused", func() bool { return stream.open() == "limit" })
+}
+
+// The streams of a user are limited, by gRPC and HTTP together.
+func TestStreamsPerUser(t *testing.T) {
+	t.Parallel()
+	s := startLimited(t, func(l *limits.Limits) { l.StreamsPerUser = 1 })
+	first := openStream(t, s.Address(), engine.NewSessionID())
+	require.Empty(t, first.open())
+	second, err := pb.NewPolicyServiceClient(dial(t, s.Address())).WatchTopology(testContext(t), &pb.WatchTopologyRequest{})
+	require.NoError(t, err)
+	_, err = second.Recv()
+	require.ErrorIs(t, wire.FromStatus(err), engine.ErrLimit)
+	require.ErrorContains(t, err, "limit-streams-per-user")
+	code, answer := post(t, s.Address(), "/v1/watch", `{"resource":"a"}`)
+	require.Equal(t, http.StatusTooManyRequests, code)
+	require.Contains(t, answer["message"], "limit-streams-per-user")
+	require.NoError(t, first.stream.CloseSend())
+	eventually(t, "another stream is accepted", func() bool {
+		stream, err := pb.NewLeaseServiceClient(dial(t, s.Address())).Session(testContext(t))
+		require.NoError(t, err)
+		id := engine.NewSessionID()
+		require.NoError(t, stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Id: 1, Session: id[:], Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}}}))
+		_, err = stream.Recv()
+		return err == nil
+	})
+}
+
+// A semaphore has the number of permits with which it is held.
+func TestPermitsBelongToTheLock(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	mustPost(t, s.Address(), "/v1/acquire", `{"resource":"p","permits":2,"ttl":"10m"}`)
+	code, answer := post(t, s.Address(), "/v1/acquire", `{"resource":"p","permits":3,"ttl":"10m"}`)
+	require.Equal(t, http.StatusConflict, code)
+	require.Equal(t, "permits-mismatch", answer["code"])
+	require.Contains(t, answer["message"], "has 2 permits")
+	_, err := pb.NewLeaseServiceClient(dial(t, s.Address())).Acquire(testContext(t), &pb.AcquireRequest{Resource: "p", Permits: 1, Wait: "10m"})
+	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+	require.ErrorIs(t, wire.FromStatus(err), engine.ErrPermits)
+}
