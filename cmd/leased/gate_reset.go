@@ -71,7 +71,14 @@ func newGateReset() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.run(c, gate, resource)
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		c.SetContext(ctx)
+		err = f.run(c, gate, resource)
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx) // the service releases what it may have granted
+		}
+		return err
 	}
 	return c
 }

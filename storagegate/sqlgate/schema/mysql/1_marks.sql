@@ -1,5 +1,5 @@
 -- The mark of each resource: the newest fencing token that was admitted.
--- MariaDB 10.5 or later, MySQL 8. Running this file again changes nothing.
+-- MariaDB 10.5 or later, MySQL 8.0.29 or later. Running this file again changes nothing.
 -- Names are compared byte by byte, without a collation.
 CREATE TABLE IF NOT EXISTS leased_marks (
     resource VARBINARY(512) NOT NULL PRIMARY KEY,
