@@ -28,7 +28,7 @@ type testService struct {
 
 const sessionTTL = time.Hour
 
-func newTestService(t *testing.T) testService {
+func newTestService(t testing.TB) testService {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	node, err := raftstore.Open(raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet})
@@ -46,7 +46,7 @@ func newTestService(t *testing.T) testService {
 // expireCache lets more time pass than an unused session stays cached.
 func (s testService) expireCache() { s.clock.Suspend(2*sessionTTL + 2*unusedGrace) }
 
-func (s testService) openSession(t *testing.T) engine.SessionID {
+func (s testService) openSession(t testing.TB) engine.SessionID {
 	t.Helper()
 	opened, err := s.OpenSession(context.Background(), &pb.OpenSessionRequest{Ttl: sessionTTL.String()})
 	require.NoError(t, err)

@@ -1,0 +1,63 @@
+package leases
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// FuzzOperation checks that every operation of a session stream has one answer, never
+// a panic or an internal error, and that none grants a lock that another session holds.
+func FuzzOperation(f *testing.F) {
+	s := newTestService(f)
+	other := s.openSession(f)
+	held, err := s.acquire(other, "held", 1)
+	require.NoError(f, err)
+	id := engine.NewSessionID()
+	for _, op := range []*pb.Operation{
+		{Id: 1, Session: id[:], Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(sessionTTL)}}},
+		{Id: 2, Session: id[:], Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}},
+		{Id: 3, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Resources: []string{"held"}}}},
+		{Id: 4, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 2, Resources: []string{"a"}, TtlNanos: int64(time.Second)}}},
+		{Id: 5, Session: id[:], Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}},
+		{Id: 6, Session: id[:], Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1, Lease: &pb.HeldLease{Resources: []string{"a"}}}}},
+		{Id: 7, Session: id[:], Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{{Nonce: 1}}}}},
+		{Id: 8, Session: id[:3], Call: &pb.Operation_Close{Close: &pb.CloseCall{}}},
+		{Id: 9},
+	} {
+		data, err := proto.Marshal(&pb.SessionRequest{Operations: []*pb.Operation{op}})
+		require.NoError(f, err)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		message := &pb.SessionRequest{}
+		if proto.Unmarshal(data, message) != nil {
+			return
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		st := &stream{service: s.Service, ctx: ctx, sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{}, account: s.limits.Of(ctx)}
+		defer st.unlisten()
+		for _, op := range message.Operations {
+			if call := op.GetAcquire(); call != nil {
+				call.Wait = false // a waiter has no answer yet
+			}
+			if string(op.Session) == string(other[:]) {
+				return // the fuzzer has found the other session
+			}
+			answer := st.run(op, st.addWaiter(op))
+			require.Equal(t, op.Id, answer.Id)
+			require.NotEqual(t, "internal", answer.GetError().GetCode(), "%v", answer.GetError())
+		}
+		status, err := s.Inspect(ctx, &pb.InspectRequest{Resource: "held"})
+		require.NoError(t, err)
+		require.Len(t, status.Lock.Holders, 1)
+		require.Equal(t, held.Token, status.Lock.Holders[0].Token)
+	})
+}
