@@ -53,12 +53,15 @@ func TestFileSeedsANewClusterOnly(t *testing.T) {
 	}
 	_, err := m.node.DeletePolicy(testContext(t), "deleted/", 0, false)
 	require.NoError(t, err)
+	changed := lease.Policy{Prefix: "kept/", Mode: lease.Correctness, TTL: 2 * time.Minute}
+	_, err = m.node.SetPolicy(testContext(t), changed, 0, false)
+	require.NoError(t, err)
 	require.NoError(t, m.Stop())
 
 	m = run()
-	require.Contains(t, <-differ, "prefixes=deleted/*")
+	line := <-differ
 	all := m.node.Topology().Policies.All()
-	require.Len(t, all, 1)
-	require.Equal(t, "kept/", all[0].Prefix)
 	require.NoError(t, m.Stop())
+	require.Equal(t, []lease.Policy{changed}, all)
+	require.Contains(t, line, "prefixes=kept/*,deleted/*")
 }
