@@ -288,6 +288,7 @@ func TestKeyRotationInPostgres(t *testing.T) {
 	_, err := c.owner.Exec(`SELECT leased_distrust_key($1)`, before.KeyID())
 	require.NoError(t, err)
 	require.Equal(t, "LF008", c.fenced("orders", old, "bad"), "also if it was verified before")
+	require.Equal(t, "LF002", c.write("orders", "bad", `SELECT set_config('leased.signed', $1, true)`, old+" orders\n"), "the guard does not trust the key either")
 	require.Empty(t, c.fenced("orders", young, "four"))
 	require.Equal(t, "four", c.value("orders"))
 }

@@ -135,8 +135,9 @@ BEGIN
         SELECT array_agg(split_part(line, ' ', 1)) INTO claims
         FROM unnest(string_to_array(current_setting('leased.signed', true), E'\n')) AS line
         WHERE substr(line, strpos(line, ' ') + 1) = name;
-        PERFORM FROM leased_marks m JOIN leased_signed s ON s.resource = m.resource AND s.token = m.mark
-        WHERE m.resource = name AND s.signed_token = ANY (claims) FOR NO KEY UPDATE OF m;
+        PERFORM FROM leased_marks m JOIN leased_signed s ON s.resource = m.resource AND s.token = m.mark JOIN leased_keys k ON k.id = s.key_id
+        WHERE m.resource = name AND extract(epoch FROM clock_timestamp()) < s.expires
+            AND s.signed_token = ANY (claims) FOR NO KEY UPDATE OF m;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'no signed fencing token: table % is guarded, and % is not fenced in this transaction', TG_TABLE_NAME, quote_literal(name)
                 USING ERRCODE = 'LF002', DETAIL = coalesce((SELECT m.mark FROM leased_marks m WHERE m.resource = name), 0)::text,
