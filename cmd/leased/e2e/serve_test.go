@@ -173,6 +173,16 @@ func TestReloadCA(t *testing.T) {
 		out, _ := status(next.flags("client"))
 		return strings.Count(out, "follower") == 2
 	}, "for the restarted member")
+
+	text, err := os.ReadFile(filepath.Join(next.dir, "ca.pem"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(old.dir, "ca.pem"), text, 0o600))
+	reload() // closes the connections of members with certificates of the old CA
+	eventually(t, func() bool {
+		_, code := call(t, c.env(), append([]string{leased, "run", "nightly"}, append(next.flags("client"), "--", "true")...)...)
+		return code == 0
+	}, "for a lock with the new CA only")
+	eventually(t, func() bool { out, _ := status(next.flags("client")); return strings.Count(out, "follower") == 2 }, "for all members")
 }
 
 // serial returns the serial number of the certificate of an API.
