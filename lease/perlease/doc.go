@@ -9,5 +9,6 @@
 // The types, in reading order:
 //
 //   - [Engine]: acquires, renews and releases leases, each an engine.Held.
-//   - [Session]: an engine.Session on an Engine.
+//   - [Session]: an engine.Session on an Engine; ended.go has the attempts that it
+//     refuses.
 package perlease

@@ -24,9 +24,7 @@ type Session struct {
 	mu       sync.Mutex
 	closed   bool
 	attempts map[engine.Nonce]*attempt
-	ended    map[engine.Nonce]bool // attempts that were released in the current period of one TTL
-	endedOld map[engine.Nonce]bool // the same for the period before
-	rotated  engine.Instant        // when the current period began
+	ended    endedAttempts
 }
 
 // attempt is an acquisition attempt.
@@ -47,7 +45,7 @@ var _ engine.Session = (*Session)(nil)
 // NewSession returns a session on an engine. It does not call the engine.
 func NewSession(calls Engine, config engine.SessionConfig) *Session {
 	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
-	return &Session{engine: calls, config: config, attempts: map[engine.Nonce]*attempt{}, ended: map[engine.Nonce]bool{}, rotated: config.Clock.Now()}
+	return &Session{engine: calls, config: config, attempts: map[engine.Nonce]*attempt{}}
 }
 
 // Acquire requests a grant.
@@ -104,7 +102,7 @@ func (s *Session) begin(ctx context.Context, request *engine.Request) (*attempt,
 	case s.closed:
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%w: the session is closed", engine.ErrNotHeld)
-	case s.ended[request.Nonce] || s.endedOld[request.Nonce]:
+	case s.hasEnded(request.Nonce):
 		s.mu.Unlock()
 		return nil, endedError(request.Nonce)
 	case a == nil:
@@ -212,7 +210,7 @@ func (s *Session) Release(ctx context.Context, nonce engine.Nonce) error {
 // Release, the attempt may be repeated. It returns an error if the attempt has ended.
 func (s *Session) Withdraw(nonce engine.Nonce) error {
 	s.mu.Lock()
-	if s.ended[nonce] || s.endedOld[nonce] {
+	if s.hasEnded(nonce) {
 		s.mu.Unlock()
 		return endedError(nonce)
 	}
@@ -229,13 +227,19 @@ func (s *Session) Withdraw(nonce engine.Nonce) error {
 	return nil
 }
 
-// end marks an attempt as ended. A late copy of its acquire is refused for at least
-// one TTL. The caller holds mu.
-func (s *Session) end(nonce engine.Nonce) {
-	if now := s.config.Clock.Now(); now.Since(s.rotated) > s.config.TTL {
-		s.endedOld, s.ended, s.rotated = s.ended, map[engine.Nonce]bool{}, now
+// hasEnded reports whether an attempt was released or lost. One whose release failed
+// is still in attempts. The caller holds mu.
+func (s *Session) hasEnded(nonce engine.Nonce) bool {
+	if a := s.attempts[nonce]; a != nil {
+		return a.ctx.Err() != nil
 	}
-	s.ended[nonce] = true
+	return s.ended.has(nonce)
+}
+
+// end marks an attempt as ended, so that a late copy of its acquire is refused. The
+// caller holds mu.
+func (s *Session) end(nonce engine.Nonce) {
+	s.ended.add(nonce)
 	delete(s.attempts, nonce)
 }
 
