@@ -31,8 +31,9 @@ func newServe() *cobra.Command {
 	c := &cobra.Command{Use: "serve", Short: "Run a member of the service",
 		Long: "Run a member of the service. Each setting has one name, as a flag (--raft-listen), an environment\n" +
 			"variable (LEASED_RAFT_LISTEN) and a key of the YAML file (raft-listen). Flags override the environment,\n" +
-			"which overrides the file. Policies can only be set in the file.\n\n" +
-			"SIGHUP reloads the certificate, the CA, the users, the member's secret, the signing key and the policies, and\n" +
+			"which overrides the file. The file may also contain policies: the first ones of a new\n" +
+			"cluster, see leased policy.\n\n" +
+			"SIGHUP reloads the certificate, the CA, the users, the member's secret, and the signing key, and\n" +
 			"reopens the audit file. SIGTERM transfers leadership to another member, then stops this one.",
 		Example: serveExample,
 		Args:    cobra.NoArgs}
@@ -127,7 +128,7 @@ func waitForEnd(m *member.Member, logger *slog.Logger, signals <-chan os.Signal,
 				logger.Error("reload failed; the old settings stay in effect", "error", err)
 				continue
 			}
-			logger.Info("reloaded the certificate, the CA, the users, the secret and the policies; other settings need a restart")
+			logger.Info("reloaded the certificate, the CA, the users, the secret and the signing key; other settings need a restart")
 		case err := <-m.Failed():
 			return err
 		}

@@ -138,7 +138,7 @@ func (m *Member) Node() *raftstore.Node { return m.node }
 // Address returns the API address.
 func (m *Member) Address() string { return m.server.Address() }
 
-// Reload applies the policies of new settings, and reloads the certificate, the CA,
+// Reload compares the policies of new settings with those in effect, and reloads the certificate, the CA,
 // the users, the secret and the signing key. Other changes need a restart. If one of them is invalid,
 // nothing changes.
 func (m *Member) Reload(s *settings.Settings) error {

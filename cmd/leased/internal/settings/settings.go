@@ -45,8 +45,7 @@ type Settings struct {
 	RedisNodes     redisaccess.Nodes
 	// Limits bounds requests and users.
 	Limits limits.Limits
-	// Policies are set when the member becomes the leader and when it reloads. Only
-	// the file can contain them.
+	// Policies are those of a new cluster. Only the file can contain them.
 	Policies []lease.Policy
 
 	texts   map[string]string // the given values, by key
