@@ -3,7 +3,7 @@
 -- grant that the service makes now (leased gate reset does): it is above every token
 -- of an earlier grant, so all of them stay refused.
 --
--- It raises LF008 if the new mark is not below the expected mark, and LF009 if the
+-- It raises LF010 if the new mark is not below the expected mark, and LF009 if the
 -- mark is not the expected one; its detail is the mark. The caller needs rights on
 -- leased_resets.
 CREATE OR REPLACE FUNCTION leased_reset(resource text, expected bigint, mark bigint) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     IF (mark >= 1 AND mark < expected) IS NOT TRUE THEN
         RAISE EXCEPTION 'cannot reset the mark of % from % to %: the new mark must be a token below the mark', quote_literal($1), expected, mark
-            USING ERRCODE = 'LF008', HINT = 'If a fresh token is above the mark, the resource is not locked out.';
+            USING ERRCODE = 'LF010', HINT = 'If a fresh token is above the mark, the resource is not locked out.';
     END IF;
     INSERT INTO leased_resets VALUES ($1, $2, $3);
     UPDATE leased_marks m SET mark = $3 WHERE m.resource = $1 AND m.mark = $2;
