@@ -1,0 +1,108 @@
+package leases
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// deafClient is a session stream that sends operations, and reads nothing before read
+// is closed.
+type deafClient struct {
+	grpc.ServerStream
+	ctx      context.Context
+	message  *pb.SessionRequest
+	messages int
+	read     chan struct{}
+	sizes    []int // answers of the messages that were read
+}
+
+func (c *deafClient) Context() context.Context { return c.ctx }
+
+func (c *deafClient) Recv() (*pb.SessionRequest, error) {
+	if c.messages == 0 {
+		<-c.ctx.Done()
+		return nil, c.ctx.Err()
+	}
+	c.messages--
+	return c.message, nil
+}
+
+func (c *deafClient) Send(message *pb.SessionResponse) error {
+	select {
+	case <-c.read:
+		c.sizes = append(c.sizes, len(message.Answers))
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+}
+
+// An operation keeps its slot until its answer is sent, so that a client that does not
+// read is not read from.
+func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
+	t.Parallel()
+	const operations = 1000
+	s := newTestService(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client := &deafClient{ctx: ctx, message: &pb.SessionRequest{}, messages: 2 * maxOperations / operations, read: make(chan struct{})}
+	for i := range operations { // none of them is valid
+		client.message.Operations = append(client.message.Operations, &pb.Operation{Id: uint64(i)})
+	}
+	st := &stream{service: s.Service, account: s.limits.Of(ctx), sessions: map[engine.SessionID]*session{}, waiters: map[attempt]*redisWaiter{},
+		wake: make(chan struct{}, 1), slots: make(chan struct{}, maxOperations)}
+	st.ctx, st.cancel = context.WithCancelCause(ctx)
+	done := make(chan struct{}, 2)
+	go func() { st.send(client); done <- struct{}{} }()
+	go func() { st.receive(client); done <- struct{}{} }()
+	queued := func() int {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		return len(st.queue.answers)
+	}
+	require.Eventually(t, func() bool { return len(st.slots) == maxOperations && queued() >= maxOperations-maxAnswers }, time.Minute, time.Millisecond)
+	require.LessOrEqual(t, queued(), maxOperations)
+	close(client.read)
+	require.Eventually(t, func() bool { return len(st.slots) == 0 && queued() == 0 }, time.Minute, time.Millisecond)
+	cancel()
+	<-done
+	<-done
+	answered := 0
+	for _, n := range client.sizes {
+		require.LessOrEqual(t, n, maxAnswers)
+		answered += n
+	}
+	require.Equal(t, 2*maxOperations/operations*operations, answered)
+}
+
+// A client that does not read its notices loses its stream.
+func TestUnreadNoticesEndTheStream(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client := &deafClient{ctx: ctx, read: make(chan struct{})}
+	ended := make(chan error, 1)
+	opened, err := s.sessions.open(ctx, engine.NewSessionID(), sessionTTL)
+	require.NoError(t, err)
+	go func() { ended <- s.Session(client) }()
+	st := &stream{service: s.Service, wake: make(chan struct{}, 1)}
+	st.ctx, st.cancel = context.WithCancelCause(ctx)
+	for range maxNotices {
+		st.notify(opened.id, 1, engine.ErrTaken)
+	}
+	require.NoError(t, st.ctx.Err())
+	st.notify(opened.id, 1, engine.ErrTaken)
+	require.ErrorIs(t, context.Cause(st.ctx), limits.ErrSlow)
+	require.Len(t, st.queue.notices, maxNotices)
+	cancel()
+	require.NoError(t, <-ended)
+}
