@@ -243,6 +243,32 @@ func TestAuditOfSessionStreams(t *testing.T) {
 	}
 }
 
+// Grants in efficiency mode that a member acquires for its callers are recorded, those
+// of a session stream and of unary calls.
+func TestAuditOfEfficiencyMode(t *testing.T) {
+	t.Parallel()
+	fleet := fleetOf(startRedis(t, 1), longTTL)
+	s := startAudited(t, func(c *server.Config) { c.Redis = fleet })
+	ctx := testContext(t)
+	conn := dialAs(t, s.Address(), s.alice)
+	_, err := pb.NewPolicyServiceClient(conn).SetPolicy(ctx, &pb.SetPolicyRequest{Policy: &pb.Policy{Prefix: "fast/", Mode: "efficiency"}})
+	require.NoError(t, err)
+	unary, err := pb.NewLeaseServiceClient(conn).Acquire(ctx, &pb.AcquireRequest{Resource: "fast/1", Wait: "2m", Holder: "h"})
+	require.NoError(t, err)
+	session, err := newClient(t, []string{s.Address()}, remote.WithSecret(s.alice)).Efficiency().Open(ctx, engine.SessionConfig{ID: engine.NewSessionID(), TTL: longTTL})
+	require.NoError(t, err)
+	streamed, err := session.Acquire(ctx, engine.Request{Nonce: 1, Resources: []fencing.Resource{"fast/2"}, Holder: "h"})
+	require.NoError(t, err)
+	records := s.lines(t, 3)
+	require.Equal(t, audit.PolicySet, records[0].Event)
+	for i, token := range []uint64{unary.Token, uint64(streamed.Token)} {
+		got := records[i+1]
+		require.NotEmpty(t, got.Address)
+		got.Time, got.Member, got.Address = time.Time{}, "", ""
+		require.Equal(t, audit.Record{Event: audit.Grant, User: "alice", Holder: "h", Resources: []string{fmt.Sprintf("fast/%d", i+1)}, Token: token, Mode: "efficiency"}, got)
+	}
+}
+
 // The address of a forwarded call is that of its caller, if a member reports it. Other
 // callers cannot claim an address.
 func TestAuditOfForwardedCalls(t *testing.T) {
