@@ -73,6 +73,9 @@ func detailsOf(h *engine.Held) string {
 func leaseOf(name, text string, resource fencing.Resource) engine.Held {
 	var d details
 	_ = json.Unmarshal([]byte(text), &d) // without details the lease has no TTL, and cannot be renewed
+	if d.TTL < 0 || d.TTL > engine.MaxTTL.Milliseconds() {
+		d.TTL = 0
+	}
 	h := engine.Held{Name: name, Resources: []fencing.Resource{resource}, TTL: time.Duration(d.TTL) * time.Millisecond,
 		Holder: d.Holder, Metadata: d.Metadata}
 	if len(d.Set) > 0 {
