@@ -21,11 +21,11 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
-// patience is how long a server of these tests waits for a slow client.
-const patience = 2 * time.Second
+// slowTimeout is how long a server of these tests waits for a slow client.
+const slowTimeout = 2 * time.Second
 
 func impatient(l *limits.Limits) {
-	l.SendTimeout, l.BodyTimeout, l.IdleTimeout = patience, patience, patience
+	l.SendTimeout, l.BodyTimeout, l.IdleTimeout = slowTimeout, slowTimeout, slowTimeout
 }
 
 // heapSize returns the bytes in use after a garbage collection.
@@ -75,7 +75,7 @@ func TestSlowSessionStream(t *testing.T) {
 // A client that reads late is told why its stream ended.
 func TestSlowStreamIsTold(t *testing.T) {
 	t.Parallel()
-	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout = patience; l.StreamsPerUser = 1 })
+	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout = slowTimeout; l.StreamsPerUser = 1 })
 	conn, err := grpc.NewClient("passthrough:///"+s.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(1<<16))
 	require.NoError(t, err)
 	defer conn.Close()

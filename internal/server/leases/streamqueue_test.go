@@ -13,9 +13,9 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// deafClient is a session stream that sends operations, and reads nothing before read
+// unreadClient is a session stream that sends operations, and reads nothing before read
 // is closed.
-type deafClient struct {
+type unreadClient struct {
 	grpc.ServerStream
 	ctx      context.Context
 	message  *pb.SessionRequest
@@ -24,9 +24,9 @@ type deafClient struct {
 	sizes    []int // answers of the messages that were read
 }
 
-func (c *deafClient) Context() context.Context { return c.ctx }
+func (c *unreadClient) Context() context.Context { return c.ctx }
 
-func (c *deafClient) Recv() (*pb.SessionRequest, error) {
+func (c *unreadClient) Recv() (*pb.SessionRequest, error) {
 	if c.messages == 0 {
 		<-c.ctx.Done()
 		return nil, c.ctx.Err()
@@ -35,7 +35,7 @@ func (c *deafClient) Recv() (*pb.SessionRequest, error) {
 	return c.message, nil
 }
 
-func (c *deafClient) Send(message *pb.SessionResponse) error {
+func (c *unreadClient) Send(message *pb.SessionResponse) error {
 	select {
 	case <-c.read:
 		c.sizes = append(c.sizes, len(message.Answers))
@@ -53,7 +53,7 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	s := newTestService(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client := &deafClient{ctx: ctx, message: &pb.SessionRequest{}, messages: 2 * maxOperations / operations, read: make(chan struct{})}
+	client := &unreadClient{ctx: ctx, message: &pb.SessionRequest{}, messages: 2 * maxOperations / operations, read: make(chan struct{})}
 	for i := range operations { // none of them is valid
 		client.message.Operations = append(client.message.Operations, &pb.Operation{Id: uint64(i)})
 	}
@@ -89,7 +89,7 @@ func TestUnreadNoticesEndTheStream(t *testing.T) {
 	s := newTestService(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client := &deafClient{ctx: ctx, read: make(chan struct{})}
+	client := &unreadClient{ctx: ctx, read: make(chan struct{})}
 	ended := make(chan error, 1)
 	opened, err := s.sessions.open(ctx, engine.NewSessionID(), sessionTTL)
 	require.NoError(t, err)
