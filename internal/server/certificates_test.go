@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -45,13 +46,14 @@ func newTestCA(t testing.TB) *testCA {
 	return &testCA{t, cert, own.PrivateKey.(*ecdsa.PrivateKey), pool}
 }
 
-// issue returns a certificate with a subject common name.
+// issue returns a certificate with a subject common name, of a member with that id.
 func (ca *testCA) issue(name string) tls.Certificate {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(ca.t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		URIs: []*url.URL{{Scheme: "leased", Host: "member", Path: "/" + name}}}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
 	require.NoError(ca.t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
