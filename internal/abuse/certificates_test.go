@@ -123,6 +123,7 @@ func (s *server) ready(client *http.Client) bool {
 // The API port with tls-clients accepts only certificates of its CA that have not
 // expired, and the Raft port only those of its members.
 func TestExpiredAndForeignCertificates(t *testing.T) {
+	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	s := launch(t, append(ca.issue(t, certificate{name: "n1", member: "n1"}).flags(ca), "--tls-clients")...)
 	s.tls = true

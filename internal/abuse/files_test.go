@@ -18,6 +18,7 @@ import (
 // The data folder, a snapshot, the audit log and the log of a member contain no secret
 // of a user, also not after calls with wrong ones.
 func TestFilesContainNoSecrets(t *testing.T) {
+	t.Parallel()
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	s, secrets := startWithUsers(t, map[string][]string{"alice": {"--allow=acquire:*"}}, "--audit-file="+audit, "--log-level=debug")
 	wrong := secret.New()

@@ -32,6 +32,8 @@ import (
 const (
 	testTimeout = 3 * time.Minute // ends a test that hangs
 	mib         = 1 << 20
+	// parallel is the number of tests that run at once: they mostly wait.
+	parallel = "4"
 	// spareFiles are the open files of a process beside the connections of an attack.
 	spareFiles = 500
 )
@@ -49,6 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	code := 1
 	if err = prepare(dir); err == nil {
+		_ = flag.Set("test.parallel", parallel)
 		code = m.Run()
 	} else {
 		fmt.Fprintln(os.Stderr, err)

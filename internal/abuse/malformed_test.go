@@ -77,6 +77,7 @@ func send(conn net.Conn, bytes []byte) {
 
 // Malformed frames on the API port harm nobody else, and leave nothing behind.
 func TestMalformedFrames(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	files := s.files()
 	before, others := s.memory("VmRSS"), s.bystander()
@@ -97,6 +98,7 @@ func TestMalformedFrames(t *testing.T) {
 // Garbage on the Raft port does not end the member. Without TLS the port listens on
 // loopback only, and everyone on the machine is trusted with it.
 func TestMalformedRaftFrames(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	member := ca.issue(t, certificate{name: "n1", member: "n1"})
 	for name, flags := range map[string][]string{"TLS": member.flags(ca), "loopback": nil} {
@@ -124,6 +126,7 @@ func TestMalformedRaftFrames(t *testing.T) {
 
 // Bytes that are no TLS do not harm a port with TLS.
 func TestMalformedTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	s := launch(t, append(ca.issue(t, certificate{name: "n1", member: "n1"}).flags(ca), "--tls-clients")...)
 	s.tls = true
@@ -179,6 +182,7 @@ func malformedJSON() map[string]string {
 
 // Malformed JSON is refused as the caller's mistake, with a reason, and grants nothing.
 func TestMalformedJSON(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	before, others := s.memory("VmRSS"), s.bystander()
 	bodies := malformedJSON()

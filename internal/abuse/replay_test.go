@@ -17,6 +17,7 @@ import (
 // the session lasts, after the lease was released, and after the session has ended. With
 // the secret of another user they are refused.
 func TestReplayedRequests(t *testing.T) {
+	t.Parallel()
 	s, secrets := startWithUsers(t, map[string][]string{"alice": {"--allow=acquire:*"}, "bob": {"--allow=acquire:*"}})
 	alice, bob := secrets["alice"], secrets["bob"]
 	id := engine.NewSessionID().String()
@@ -71,6 +72,7 @@ func TestReplayedRequests(t *testing.T) {
 // A captured message of a session stream is refused on the stream of another user, and
 // on any stream after the session has ended.
 func TestReplayedStream(t *testing.T) {
+	t.Parallel()
 	s, secrets := startWithUsers(t, map[string][]string{"alice": {"--allow=acquire:*"}, "bob": {"--allow=acquire:*"}})
 	id := engine.NewSessionID()
 	operation := func(n uint64, op *pb.Operation) *pb.SessionRequest {

@@ -218,6 +218,7 @@ func startVictim(t *testing.T) (*server, *victim, map[string]string) {
 // Users may end and renew what they own without any right. There the lease of another
 // user is treated as one that does not exist, so that nobody can guess tokens.
 func TestEveryCallNeedsRights(t *testing.T) {
+	t.Parallel()
 	s, v, secrets := startVictim(t)
 	before := s.state(v)
 	refused := 0
@@ -288,6 +289,7 @@ func contains(list []string, name string) bool {
 // What a user may read of a lock shows neither token nor nonce nor session of another
 // user, in any call that returns a lock.
 func TestReadersSeeNoTokens(t *testing.T) {
+	t.Parallel()
 	s, secrets := startWithUsers(t, map[string][]string{"victim": {"--allow=acquire:*"}, "reader": {"--allow=read:*"}})
 	a := s.post(secrets["victim"], "/v1/acquire", `{"resource":"a","ttl":"10m","holder":"h"}`)
 	require.Equal(t, http.StatusOK, a.status, a.text)

@@ -28,6 +28,7 @@ const sendTimeout = "5s"
 // A session stream that sends operations and never reads the answers does not make the
 // server grow: the server stops to read from it, and ends the stream with a reason.
 func TestStreamThatNeverReads(t *testing.T) {
+	t.Parallel()
 	const (
 		operations = 1000 // of a message
 		messages   = 3000
@@ -77,6 +78,7 @@ func TestStreamThatNeverReads(t *testing.T) {
 
 // Watches that never read do not make the server grow, and are ended.
 func TestWatchersThatNeverRead(t *testing.T) {
+	t.Parallel()
 	const (
 		watchers = 50
 		names    = 500
@@ -119,6 +121,7 @@ func TestWatchersThatNeverRead(t *testing.T) {
 // A body that does not arrive, and a connection that stays idle, are closed by the
 // server.
 func TestSlowBodies(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--limit-body-timeout="+sendTimeout, "--limit-send-timeout="+sendTimeout, "--limit-idle-timeout="+sendTimeout)
 	files := s.files()
 	others := s.bystander()
