@@ -53,7 +53,7 @@ func newUserAdd() *cobra.Command {
 			"  leased user add billing --certificate billing.example.org --allow 'acquire:billing/*' --users /etc/leased/users.yaml\n" +
 			"  leased user add --member members --users /etc/leased/users.yaml > members.secret # for secret-file", Args: exactly(1, "the name of a user")}
 	path := addUsers(c)
-	allow := c.Flags().StringArray("allow", nil, "`RULE` that the user gets, such as acquire:jobs/*; repeat the flag for more")
+	allow := c.Flags().StringArray("allow", nil, "rule that the user gets, such as acquire:jobs/*; repeat the flag for more")
 	admin := c.Flags().Bool("admin", false, "all rights on everything")
 	member := c.Flags().Bool("member", false, "the members of the cluster call each other as this user; it needs no rules")
 	certificate := c.Flags().String("certificate", "", "subject common `NAME` of the client certificate that identifies the user, instead of a secret (needs tls-clients)")
