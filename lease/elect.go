@@ -8,7 +8,9 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Leader is the leader of an election. The zero Leader means that there is none.
+// Leader is the leader of an election. The zero Leader means that there is none. A
+// service with users shows the Token only to its owner and to users who may break the
+// lock.
 type Leader struct {
 	Holder   string
 	Token    fencing.Token

@@ -110,7 +110,8 @@ type Status struct {
 	Delayed bool
 }
 
-// Party is a holder or a waiter of a lock.
+// Party is a holder or a waiter of a lock. A service with users leaves out the Session,
+// Nonce and Token of a party unless the caller is its owner or may break the lock.
 type Party struct {
 	// Holder is the name that the client gave. User is the name that the service
 	// authenticated, empty if it has no users.
