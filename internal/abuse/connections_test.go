@@ -112,3 +112,28 @@ func TestVanishingWaiters(t *testing.T) {
 	fresh.call("/v1/acquire", `{"resource":"a"}`)
 	require.Less(t, s.goroutines(), fresh.goroutines()+50, "goroutines stay behind")
 }
+
+// Clients that all connect at once, as after a failover, are served, although their TLS
+// handshakes take the server a while. On a busy machine some may take too long.
+func TestBurstOfHandshakes(t *testing.T) {
+	ca := newAuthority(t)
+	s := launch(t, append(ca.issue(t, certificate{name: "n1", member: "n1"}).flags(ca), "--tls-clients")...)
+	s.tls = true
+	own := ca.issue(t, certificate{name: "client"})
+	client := s.httpClient(ca, own)
+	eventually(t, "the server is ready", func() bool { return s.ready(client) })
+	clients := min(*scale, 3000)
+	failed := make(chan error, clients)
+	for range clients {
+		go func() { failed <- handshake(s.api, ca.client(own.tls)) }()
+	}
+	refused := 0
+	for range clients {
+		if err := <-failed; err != nil {
+			refused++
+		}
+	}
+	t.Logf("%d clients at once: %d refused; memory %s at most", clients, refused, size(s.memory("VmHWM")))
+	require.Less(t, refused, clients)
+	require.True(t, s.ready(client))
+}

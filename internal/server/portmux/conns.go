@@ -6,8 +6,10 @@ import (
 	"time"
 )
 
-// maxUndetected bounds the connections whose protocol is not known. A client needs a
-// few round trips to show it, so under load the oldest are those that never do.
+// maxUndetected bounds the connections whose protocol is not known, if it is more than
+// half of all. A client needs a few round trips to show it, so under load the oldest
+// are those that never do. After a failover thousands of clients begin a TLS handshake
+// at once, which takes seconds: with a smaller bound most of them would be closed.
 const maxUndetected = 1024
 
 // conns has the open connections of a Mux.
@@ -40,7 +42,7 @@ func (c *conns) add(accepted net.Conn) *conn {
 	c.open[accepted.RemoteAddr().String()] = added
 	c.undetected = append(c.undetected, added)
 	var oldest *conn
-	if len(c.undetected) > maxUndetected {
+	if len(c.undetected) > max(maxUndetected, c.most/2) {
 		oldest = c.undetected[0]
 	}
 	c.mu.Unlock()

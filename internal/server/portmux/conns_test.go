@@ -44,6 +44,17 @@ func TestOldestUndetectedGivesWay(t *testing.T) {
 	require.Len(t, all.undetected, maxUndetected)
 }
 
+// Thousands of clients may begin at once, as after a failover.
+func TestManyConnectionsMayBegin(t *testing.T) {
+	all := conns{most: 20_000, open: map[string]*conn{}}
+	for i := range 10_000 {
+		require.NotNil(t, all.add(&fakeConn{port: i}))
+	}
+	require.Len(t, all.open, 10_000)
+	require.NotNil(t, all.add(&fakeConn{port: 10_000}))
+	require.Len(t, all.open, 10_000)
+}
+
 func TestMostConnections(t *testing.T) {
 	all := conns{most: 2, open: map[string]*conn{}}
 	first, second := all.add(&fakeConn{port: 1}), all.add(&fakeConn{port: 2})
