@@ -56,7 +56,7 @@ func newUserAdd() *cobra.Command {
 	allow := c.Flags().StringArray("allow", nil, "rule that the user gets, such as acquire:jobs/*; repeat the flag for more")
 	admin := c.Flags().Bool("admin", false, "all rights on everything")
 	member := c.Flags().Bool("member", false, "the members of the cluster call each other as this user; it needs no rules")
-	certificate := c.Flags().String("certificate", "", "subject common `NAME` of the client certificate that identifies the user, instead of a secret (needs tls-clients)")
+	certificate := c.Flags().String("certificate", "", "subject common name of the client certificate that identifies the user, instead of a secret (needs tls-clients)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		rules, err := parseRules(*allow)
 		if err != nil {
