@@ -30,6 +30,17 @@ func (a *access) explainNoLeader(ctx context.Context, err error, reached, given 
 	return err
 }
 
+// missingMajority says how many members answer if a majority is missing, and returns ""
+// otherwise.
+func (a *access) missingMajority() string {
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	if text, missing := a.countMembers(ctx, 0, 0); missing {
+		return text + "; see 'leased cluster status'"
+	}
+	return ""
+}
+
 // countMembers says how many of the voters answer, and reports whether a majority is
 // missing. A user without the right cluster cannot see the members: then the endpoints
 // of the command line count, from which a majority cannot be told.

@@ -162,10 +162,17 @@ func signedEnviron(ctx context.Context, l *lease.Lease) ([]string, error) {
 func (f *runFlags) notAcquired(resource fencing.Resource, err, trouble error) error {
 	switch {
 	case errors.Is(err, lease.ErrHeld) && trouble != nil && !f.noWait:
+		if text := f.access.missingMajority(); text != "" {
+			return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: no leader for %v: %s", string(resource), f.wait, text)}
+		}
 		return &codeError{wire.ExitUnavailable, fmt.Errorf("acquire %q: the service was not available for %v: %w; "+
 			"check that it runs, and give its address with --endpoint or LEASED_ENDPOINT", string(resource), f.wait, trouble)}
 	case errors.Is(err, lease.ErrHeld):
 		return &codeError{wire.ExitHeld, fmt.Errorf("%w; `leased inspect %s` shows the holder", err, resource)}
+	case temporary(err):
+		if text := f.access.missingMajority(); text != "" {
+			return fmt.Errorf("%w; %s", err, text)
+		}
 	}
 	return err
 }

@@ -64,6 +64,9 @@ func TestLostMajority(t *testing.T) {
 			require.Equal(t, 1, strings.Count(strings.TrimSpace(out), "\n")+1, "one line: %s", out)
 		}
 	}
+	out, code := call(t, c.env(), leased, "run", "b", "--wait=3s", "-q", "--", "true")
+	require.Equal(t, 122, code, out)
+	require.Contains(t, out, says)
 }
 
 // Durations of 0 do not stand for the default.
