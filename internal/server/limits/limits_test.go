@@ -125,3 +125,12 @@ func BenchmarkRequest(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkCheckOperation(b *testing.B) {
+	l := limits.Default()
+	id := engine.NewSessionID()
+	op := &pb.Operation{Id: 1, Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 7, Resources: []string{"orders/region-1/00000001"}, Holder: "worker-17"}}}
+	for b.Loop() {
+		_ = l.CheckOperation(op)
+	}
+}
