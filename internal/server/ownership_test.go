@@ -218,16 +218,16 @@ func TestRemovedRight(t *testing.T) {
 	acquire := func(nonce uint64) *pb.Operation {
 		return &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: nonce, Resources: []string{fmt.Sprintf("jobs/%d", nonce)}}}}
 	}
-	stream := openStreamAs(t, s.Address(), alices)
-	require.Nil(t, stream.call(id, openCall()).Error)
-	require.Nil(t, stream.call(id, acquire(1)).Error)
+	first := openStreamAs(t, s.Address(), alices)
+	require.Nil(t, first.call(id, openCall()).Error)
+	require.Nil(t, first.call(id, acquire(1)).Error)
 	alice.Rules = nil
 	users.Replace([]auth.User{alice})
-	_, err := stream.stream.Recv()
-	require.Error(t, err, "the stream ends")
 
-	stream = openStreamAs(t, s.Address(), alices)
+	stream := openStreamAs(t, s.Address(), alices)
 	require.Nil(t, stream.call(id, &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{}}}).Error, "the session is still hers")
 	require.Equal(t, "forbidden", stream.call(id, acquire(2)).Error.GetCode())
 	require.Nil(t, stream.call(id, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1}}}).Error)
+	_, err := first.stream.Recv()
+	require.Error(t, err, "the stream ends")
 }
