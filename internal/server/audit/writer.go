@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -15,6 +16,9 @@ import (
 // batchSize is the number of bytes after which the writer stops collecting lines for
 // one write.
 const batchSize = 1 << 16
+
+// linger is how long the writer waits for more lines after the first one.
+const linger = 20 * time.Millisecond
 
 // writer is the file, and the lines for its next write.
 type writer struct {
@@ -40,19 +44,30 @@ func (l *Log) run() {
 	for {
 		select {
 		case r := <-l.queue:
+			select { // for more lines: a write for each would cost a busy member more than the lines
+			case <-time.After(linger):
+			case <-l.stop:
+			}
 			l.writeBatch(r)
+			l.drain()
 		case <-l.reopen:
 			l.rotate()
 		case <-l.stop:
-			for {
-				select {
-				case r := <-l.queue:
-					l.writeBatch(r)
-				default:
-					l.writer.end(l.config.Path)
-					return
-				}
-			}
+			l.drain()
+			l.writer.end(l.config.Path)
+			return
+		}
+	}
+}
+
+// drain writes the lines that are waiting.
+func (l *Log) drain() {
+	for {
+		select {
+		case r := <-l.queue:
+			l.writeBatch(r)
+		default:
+			return
 		}
 	}
 }
