@@ -15,8 +15,9 @@ import (
 // belong to one step of a request and not to the whole: a call that waits for a lock
 // answers late, and a watch never ends.
 
-// pace begins a request: its body must arrive within BodyTimeout, until readBody ends
-// that deadline, and each write to the returned writer allows SendTimeout.
+// pace begins a request: its body must arrive within BodyTimeout, and each write to the
+// returned writer allows SendTimeout. net/http removes the deadline when the whole body
+// was read.
 func (h *Handler) pace(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // of the former request on the connection
@@ -25,11 +26,6 @@ func (h *Handler) pace(w http.ResponseWriter, r *http.Request) http.ResponseWrit
 	}
 	return pacedWriter{w, h.Limits.SendTimeout}
 }
-
-// bodyRead ends the deadline of pace when the whole body was read. Without that, the
-// server would take the end of the deadline for the end of the client. After an error
-// the deadline stays, because the server still tries to read the rest of the body.
-func bodyRead(w http.ResponseWriter) { _ = http.NewResponseController(w).SetReadDeadline(time.Time{}) }
 
 // deadline is a time on the clock of the network connections.
 func deadline(after time.Duration) time.Time { return engine.MonotonicClock().Now().Time().Add(after) }
@@ -44,11 +40,7 @@ type pacedBody struct {
 // Read reads the next part.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	_ = http.NewResponseController(b.w).SetReadDeadline(deadline(b.limit))
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		bodyRead(b.w)
-	}
-	return n, err
+	return b.ReadCloser.Read(p)
 }
 
 // pacedWriter is the writer of an answer. Each write allows the client that long to

@@ -72,7 +72,6 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	case err != nil:
 		return nil, fmt.Errorf("%w: read the body: %w", engine.ErrInvalid, err)
 	}
-	bodyRead(w)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return body, nil
 }
