@@ -62,7 +62,7 @@ func TestRulesAgreeWithOracle(t *testing.T) {
 		return len(name) == len(pattern)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		rights := []string{"acquire", "read", "break", "policy"}
+		rights := []string{"acquire", "policy"}
 		var rules auth.Rules
 		type entry struct{ right, pattern string }
 		var entries []entry
@@ -81,12 +81,12 @@ func TestRulesAgreeWithOracle(t *testing.T) {
 			}
 			return false
 		}
-		name := rapid.SampledFrom(names).Draw(t, "name")
+		name := rapid.SampledFrom(namesUpTo(3)).Draw(t, "name")
 		rule, ok := rules.Find(auth.Right(right), name)
 		require.Equal(t, granted(name), ok)
 		require.True(t, !ok || grants(rule.Pattern, name))
 
-		prefix := rapid.SampledFrom(namesUpTo(3)).Draw(t, "prefix")
+		prefix := rapid.SampledFrom(namesUpTo(2)).Draw(t, "prefix")
 		one := func(e entry) bool { // a single rule must grant all names with the prefix
 			for _, name := range names {
 				if e.right != right || strings.HasPrefix(name, prefix) && !grants(e.pattern, name) {
