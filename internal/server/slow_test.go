@@ -75,7 +75,7 @@ func TestSlowSessionStream(t *testing.T) {
 // A client that reads late is told why its stream ended.
 func TestSlowStreamIsTold(t *testing.T) {
 	t.Parallel()
-	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout = slowTimeout; l.StreamsPerUser = 1 })
+	s := startLimited(t, func(l *limits.Limits) { l.SendTimeout, l.StreamsPerUser = 5*slowTimeout, 1 }) // the client has as long again to read
 	conn, err := grpc.NewClient("passthrough:///"+s.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(1<<16))
 	require.NoError(t, err)
 	defer conn.Close()
