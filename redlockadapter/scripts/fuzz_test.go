@@ -24,7 +24,7 @@ func FuzzAnswers(f *testing.F) {
 		for _, reply := range []redisconn.Reply{{Words: words}, {Int: number}, {Words: []string{}}} {
 			if record, err := ParseRecord(reply); err == nil {
 				require.True(t, record.Token <= fencing.MaxToken)
-				require.GreaterOrEqual(t, record.Left, -maxMillis)
+				require.GreaterOrEqual(t, record.Left, -longestTime)
 			}
 			token, err := Accepted(reply)
 			require.Equal(t, err == nil, token.Valid(), "%v", token)

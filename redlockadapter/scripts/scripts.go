@@ -76,12 +76,12 @@ func lockKeys(resources []fencing.Resource, before ...string) []string {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// maxMillis bounds a time in a reply, so that its conversion does not overflow.
-const maxMillis = 365 * 24 * time.Hour
+// longestTime bounds a time in a reply, so that its conversion does not overflow.
+const longestTime = 365 * 24 * time.Hour
 
 func fromMillis(text string) (time.Duration, error) {
 	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || ms > maxMillis.Milliseconds() || ms < -maxMillis.Milliseconds() {
+	if err != nil || ms > longestTime.Milliseconds() || ms < -longestTime.Milliseconds() {
 		return 0, fmt.Errorf("%w: a time of %.40q ms", redisconn.ErrProtocol, text)
 	}
 	return time.Duration(ms) * time.Millisecond, nil
