@@ -127,7 +127,9 @@ func TestRights(t *testing.T) {
 	alice := addUser(t, file, "alice", "--allow=acquire:jobs/*", "--allow=read:jobs/*")
 	ops := addUser(t, file, "ops", "--admin")
 	p, api := single(t, "--users="+file)
-	env := func(secret string) []string { return append(endpoint(api), "LEASED_SECRET="+secret, "LEASED_USERS="+file) }
+	env := func(secret string) []string {
+		return append(endpoint(api), "LEASED_SECRET="+secret, "LEASED_USERS="+file)
+	}
 	check := func(args ...string) (string, int) {
 		return call(t, env(alice), append([]string{leased, "user", "check"}, args...)...)
 	}

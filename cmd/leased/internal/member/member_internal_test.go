@@ -17,8 +17,8 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
