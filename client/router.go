@@ -167,8 +167,8 @@ func (r *router) Break(ctx context.Context, resource fencing.Resource, token fen
 	return r.backendOf(resource).Break(ctx, resource, token)
 }
 
-// Sign returns the signed token of a lease that the caller holds. Only the service
-// signs, also for locks in efficiency mode: any of its members.
+// Sign returns the signed token of a lease that the caller holds. Any member of the
+// service signs it, also for a lock in efficiency mode.
 func (r *router) Sign(ctx context.Context, resource fencing.Resource, token fencing.Token) (engine.SignedToken, error) {
 	if mode, _ := r.service.Topology().ModeOf(resource); mode == engine.Efficiency {
 		return r.service.Efficiency().Sign(ctx, resource, token)

@@ -22,8 +22,8 @@ import (
 func TestDirectLeaseBelongsToTheUser(t *testing.T) {
 	t.Parallel()
 	alices, bobs := secret.New(), secret.New()
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hash: secret.HashOf(alices), Rules: auth.AdminRules()},
-		{Name: "bob", Hash: secret.HashOf(bobs), Rules: auth.AdminRules()}})
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(alices)}, Rules: auth.AdminRules()},
+		{Name: "bob", Hashes: []secret.Hash{secret.HashOf(bobs)}, Rules: auth.AdminRules()}})
 	s := startService(t, 1, func(c *server.Config) { c.Users = users })
 	c, _ := s.dial(client.WithSecret(alices))
 	held, err := c.Acquire(bounded(t), "fast/1", lease.WithHolder("worker"))

@@ -20,7 +20,7 @@ const (
 )
 
 // KeyID returns the id of a public key: the first 8 bytes of its SHA-256 hash, in
-// hexadecimal. It is derived from the key, so that nobody can give a wrong one.
+// hexadecimal. It is derived from the key, so nobody has to configure it.
 func KeyID(key ed25519.PublicKey) string {
 	hash := sha256.Sum256(key)
 	return hex.EncodeToString(hash[:KeyIDLen/2])
@@ -47,8 +47,8 @@ func ParseSigner(text []byte) (*Signer, error) {
 	return NewSigner(key)
 }
 
-// MarshalSigner returns the text that ParseSigner reads. It is a secret: who has
-// it can sign every token.
+// MarshalSigner returns the text that ParseSigner reads. It is a secret: anyone
+// who has it can sign every token.
 func MarshalSigner(s *Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(s.key)
 	if err != nil {

@@ -8,7 +8,7 @@ import "fmt"
 const FloorStep Token = 1 << 32
 
 // DefaultMaxJump is the bound of a Rule without MaxJump: it allows 255 floor steps
-// and rejects a Unix time in milliseconds that was sent as a token. The SQL and Lua
+// and refuses a Unix time in milliseconds that was sent as a token. The SQL and Lua
 // of the gates have the same default.
 const DefaultMaxJump Token = 1 << 40
 

@@ -24,7 +24,8 @@ const (
 // maxExpiry bounds the expiry of a signed token, in seconds since 1970.
 const maxExpiry = int64(MaxToken)
 
-// encoding of a signature. Strict refuses a second text for the same bytes.
+// signatureText encodes a signature. Strict refuses a second text for the same
+// bytes.
 var signatureText = base64.RawURLEncoding.Strict()
 
 // Signer signs tokens with one private key. All methods may be called
@@ -44,7 +45,7 @@ type Signer struct {
 // NewSigner returns a Signer. ParseSigner reads the key from a file.
 func NewSigner(key ed25519.PrivateKey) (*Signer, error) {
 	if len(key) != ed25519.PrivateKeySize {
-		return nil, fmt.Errorf("%w: a private key of Ed25519 has %d bytes, this one has %d", ErrInvalidKey, ed25519.PrivateKeySize, len(key))
+		return nil, fmt.Errorf("%w: an Ed25519 private key has %d bytes, this one has %d", ErrInvalidKey, ed25519.PrivateKeySize, len(key))
 	}
 	return &Signer{key: key, id: KeyID(key.Public().(ed25519.PublicKey))}, nil
 }
@@ -101,10 +102,10 @@ func parseSigned(text string) (s signed, err error) {
 	}
 	expiry, err := ParseToken(parts[2])
 	if err != nil {
-		return s, fmt.Errorf("%w: its expiry is no decimal number below 2^53", ErrMalformedSigned)
+		return s, fmt.Errorf("%w: its expiry is not a decimal number below 2^53", ErrMalformedSigned)
 	}
 	if s.token, err = ParseToken(parts[3]); err != nil || s.token == None {
-		return s, fmt.Errorf("%w: its token is no decimal number from 1 to %d", ErrMalformedSigned, MaxToken)
+		return s, fmt.Errorf("%w: its token is not a decimal number from 1 to %d", ErrMalformedSigned, MaxToken)
 	}
 	s.keyID, s.expiry, s.head = parts[1], int64(expiry), text[:len(text)-len(parts[4])]
 	// The decoder skips line breaks, so only the length excludes them.

@@ -16,8 +16,8 @@ import (
 //
 // A signature proves that the lock service granted the token for the resource. It
 // does not prove that the lease still lasts: pass the returned token to a fence,
-// which refuses the tokens of former holders. The expiry limits how long a signed
-// token that somebody has copied is of use. It depends on the clock of the gate;
+// which refuses the tokens of former holders. The expiry limits how long a copied
+// signed token can be used. It depends on the clock of the gate;
 // the fence does not.
 type Verifier struct {
 	now  func() time.Time
@@ -42,12 +42,12 @@ func NewVerifier(now func() time.Time, keys ...ed25519.PublicKey) (*Verifier, er
 // stays.
 func (v *Verifier) Replace(keys ...ed25519.PublicKey) error {
 	if len(keys) == 0 {
-		return fmt.Errorf("%w: no public key: every signed token would be refused", ErrInvalidKey)
+		return fmt.Errorf("%w: no public key is given, so every signed token would be refused", ErrInvalidKey)
 	}
 	set := make(map[string]ed25519.PublicKey, len(keys))
 	for _, key := range keys {
 		if len(key) != ed25519.PublicKeySize {
-			return fmt.Errorf("%w: a public key of Ed25519 has %d bytes, this one has %d", ErrInvalidKey, ed25519.PublicKeySize, len(key))
+			return fmt.Errorf("%w: an Ed25519 public key has %d bytes, this one has %d", ErrInvalidKey, ed25519.PublicKeySize, len(key))
 		}
 		id := KeyID(key)
 		if other, ok := set[id]; ok && !other.Equal(key) {

@@ -23,13 +23,13 @@ type signature struct {
 	askAt engine.Instant // when to ask for the next one
 }
 
-// retryShare is the share of a signature's TTL to wait after an unanswered request
-// for the next one, so that an outage of the service does not delay every write.
+// retryShare is the share of a signature's TTL to wait between an unanswered request
+// and the next, so that an outage of the service does not delay every write.
 const retryShare = 16
 
 // SignedToken returns the token with a signature of the service, for gates that
-// have a fencing.Verifier, under the name of GateResource. The text is bounded in
-// time: call SignedToken before each write instead of keeping its result. It asks
+// have a fencing.Verifier, under the name of GateResource. The text
+// expires: call SignedToken before each write instead of keeping its result. It asks
 // the service when less than half of the time is left, and returns the cached text
 // otherwise. The error is ErrUnsupported if the service has no signing key.
 func (l *Lease) SignedToken(ctx context.Context) (string, error) {

@@ -18,8 +18,8 @@
 //     applies by default;
 //  7. the holder itself must make its retries idempotent.
 //
-// Types, in reading order: [Gate], the contract; [Resetter], the way back after
-// an absurd token; [Monitor], which counts and reports the decisions of a gate;
+// Types, in reading order: [Gate], the contract; [Resetter], which
+// reopens a resource after an absurd token; [Monitor], which counts and reports the decisions of a gate;
 // [Decision] and [Outcome], what it reports; [VerifyError] and [Weakness], why a
 // server may lose marks.
 // Each storage has a sub-package that implements Gate. Package gatetest is the

@@ -7,8 +7,9 @@ import (
 	"github.com/leased-project/leased/fencing"
 )
 
-// Resetter is a gate whose marks an operator can lower. It is the way back after a
-// token that the lock service never granted: such a mark refuses every real token.
+// Resetter is a gate whose marks an operator can lower. It reopens a resource after a
+// token that the lock service never granted: with such a mark, the gate refuses every
+// real token.
 //
 // It is the only exception to the rule that marks are never lowered, and it is
 // safe only if to is the token of a grant that the service made for this resource

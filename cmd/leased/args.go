@@ -49,8 +49,8 @@ func flagError(c *cobra.Command, err error) error {
 	return usageError(fmt.Errorf("%w; see `%s --help`", err, c.CommandPath()))
 }
 
-// positive returns an error for a duration flag that was given and is not above 0. Without
-// the flag the duration has a default, for which 0 does not stand.
+// positive returns an error for a duration flag that was given and is not above 0. A
+// caller who wants the default leaves the flag out.
 func positive(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
 		d, err := flags.GetDuration(name)
@@ -69,7 +69,7 @@ func prefixOf(args []string) string {
 	return strings.TrimSuffix(args[0], "*")
 }
 
-// prefixToChange returns the prefix whose policy a command changes. It rejects an
+// prefixToChange returns the prefix whose policy a command changes. It refuses an
 // empty prefix, which may come from an unset variable: '*' means all locks.
 func prefixToChange(arg string) (string, error) {
 	prefix, star := strings.CutSuffix(arg, "*")

@@ -33,7 +33,7 @@ func newCerts() *cobra.Command {
 			"With an existing CA the command adds what is missing and renews what exists, with the same key. It replaces a\n" +
 			"key, or a certificate of another CA, only with --force, and it never replaces the CA.\n\n" +
 			"The certificate of a member names its id and is valid for the id as a host name, for localhost, 127.0.0.1 and ::1,\n" +
-			"and for the hosts that you give. The certificate of a client is not accepted from a member.",
+			"and for the hosts that you give. Members refuse the certificate of a client on the Raft port.",
 		Example: "  leased certs --dir tls --member node1 --member node2=10.0.0.2,node2.example.com --client alice\n" +
 			"  leased certs --dir tls --member node1 --days 90 # renews it",
 		Args: cobra.NoArgs}
@@ -60,7 +60,7 @@ func (r *certsRequest) check() error {
 	case len(r.members)+len(r.clients) == 0:
 		return errors.New("there is nothing to make; name members with --member ID and clients with --client NAME")
 	case r.days < 1 || r.days > maxDays:
-		return fmt.Errorf("days (%d) must be a number from 1 to %d", r.days, maxDays)
+		return fmt.Errorf("--days (%d) must be a number from 1 to %d", r.days, maxDays)
 	}
 	return nil
 }
@@ -106,8 +106,8 @@ func outcome(i devca.Issued) string {
 	return did + ", until " + i.Expires.Format(time.DateOnly)
 }
 
-// certsError makes a wrong name, an unusable CA and a refused replacement usage
-// errors.
+// certsError returns err as a usage error if the user can correct it: a wrong name, an
+// unusable CA or a file that only --force replaces.
 func certsError(err error) error {
 	if errors.Is(err, devca.ErrName) || errors.Is(err, devca.ErrCA) || errors.Is(err, devca.ErrExists) {
 		return usageError(err)

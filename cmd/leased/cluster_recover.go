@@ -18,7 +18,7 @@ func newClusterRecover() *cobra.Command {
 		Long: "Make the stopped member in --data the only member of its cluster. Use it only if a majority of the members\n" +
 			"is lost for good. Give the same settings as for `leased serve`.\n\n" +
 			"Changes that only the lost members have are gone. All sessions end. Later tokens are larger by at least\n" +
-			"2^32 than any that this member knows, so that gates reject the lost ones. Do not start the lost members\n" +
+			"2^32 than any that this member knows, so that gates refuse the lost ones. Do not start the lost members\n" +
 			"with their old data folders: empty the folders, and let the members join with new ids.",
 		Args: cobra.NoArgs}
 	c.Flags().StringVar(&file, "config", fromEnv("LEASED_CONFIG", ""), "YAML file with the settings (LEASED_CONFIG)")

@@ -18,8 +18,8 @@ var commandVariables = []string{"LEASED_ENDPOINT", "LEASED_CONFIG", "LEASED_SECR
 // serviceLinks matches the variables that Kubernetes sets for a service named leased.
 var serviceLinks = regexp.MustCompile(`^LEASED_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)$`)
 
-// maxTypos is the number of different characters up to which two names are taken for
-// the same.
+// maxTypos is the largest distance at which a known name is suggested for an unknown
+// one.
 const maxTypos = 3
 
 // unknownVariable is an environment variable that no command reads.

@@ -18,13 +18,13 @@ func newGateDDL() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ddl --dialect postgres|mysql|sqlite", Short: "Print the SQL of a gate",
 		Long: "Print the SQL that creates the table of marks and its functions, for psql, mariadb or sqlite3. With\n" +
-			"--guard-table, print triggers for one of your tables instead: they reject rows without a token or with a\n" +
+			"--guard-table, print triggers for one of your tables instead: they refuse rows without a token or with a\n" +
 			"stale one even if the code that writes them does not check it, from the moment they exist.\n\n" +
-			"A fence rejects a token that is more than 2^40 above the mark. --max-jump prints SQL that changes that\n" +
+			"A fence refuses a token that is more than 2^40 above the mark. --max-jump prints SQL that changes that\n" +
 			"bound for the whole database; running the other SQL again does not change it back.\n\n" +
-			"With --signed, print the SQL for signed tokens (PostgreSQL): run it after the first one. It creates\n" +
-			"leased_fence_signed, which admits only tokens that the lock service has signed, for users without rights on\n" +
-			"the marks. With --signed and --guard-table, print triggers that require it.",
+			"With --signed, print the SQL for signed tokens (PostgreSQL): run it after the SQL without --signed. It creates\n" +
+			"leased_fence_signed, which admits only tokens that the lock service has signed, for roles without privileges\n" +
+			"on the marks. With --signed and --guard-table, print triggers that require it.",
 		Example: "  leased gate ddl --dialect postgres | psql mydb\n" +
 			"  leased gate ddl --dialect postgres --guard-table orders --guard-column id --guard-prefix orders/\n" +
 			"  leased gate ddl --dialect postgres --max-jump 17592186044416 | psql mydb\n" +

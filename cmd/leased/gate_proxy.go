@@ -35,8 +35,8 @@ type proxyFlags struct {
 func newGateProxy() *cobra.Command {
 	var flags proxyFlags
 	c := &cobra.Command{
-		Use: "proxy --upstream URL --journal FILE (--resource-path RULE | --resource-header NAME)", Short: "Reject stale writes in front of an HTTP service",
-		Long: "Forward requests to a service that cannot be changed, and reject writes (412) whose Fencing-Token is\n" +
+		Use: "proxy --upstream URL --journal FILE (--resource-path RULE | --resource-header NAME)", Short: "Refuse stale writes in front of an HTTP service",
+		Long: "Forward requests to a service that cannot be changed, and refuse writes (412) whose Fencing-Token is\n" +
 			"older than the newest one seen for their resource.\n\n" +
 			"The proxy forwards one write per resource at a time. If the service does not answer a write, it may\n" +
 			"still be processing it: the resource then stays closed (503), even across a restart, until the answer\n" +
@@ -45,7 +45,7 @@ func newGateProxy() *cobra.Command {
 			"With --verify-keys the proxy accepts only tokens that the lock service has signed. SIGHUP reads the keys\n" +
 			"again.\n\n" +
 			"A rule maps paths to resource names, as PATTERN=NAME: /orders/{id}/{rest...}=orders/{id}. Writes whose\n" +
-			"path matches no rule are rejected.",
+			"path matches no rule are refused.",
 		Example: "  leased gate proxy --upstream http://127.0.0.1:8080 --journal /var/lib/leased/orders.db \\\n" +
 			"    --resource-path '/orders/{id}/{rest...}=orders/{id}'\n" +
 			"  leased gate proxy flights\n" +
@@ -88,7 +88,7 @@ func (f *proxyFlags) complete() error {
 		return fmt.Errorf("--upstream %q is not an http or https URL such as http://127.0.0.1:8080", f.upstream)
 	}
 	if f.config.Journal == "" {
-		return errors.New("--journal is required: a file on persistent storage, because a proxy that has lost its marks rejects nothing")
+		return errors.New("--journal is required: a file on persistent storage, because a proxy that has lost its marks refuses nothing")
 	}
 	switch {
 	case len(f.paths) > 0 && f.header != "":
@@ -136,7 +136,7 @@ func (f *proxyFlags) complete() error {
 	return loopback(f.admin)
 }
 
-// loopback rejects an admin address that other hosts can reach: the admin API has
+// loopback refuses an admin address that other hosts can reach: the admin API has
 // no authentication.
 func loopback(addr string) error {
 	host, _, err := net.SplitHostPort(addr)

@@ -24,12 +24,12 @@ const gateResetLong = `Lower the mark of a resource that a gate closed because i
 as a time in milliseconds. Every real token is then stale.
 
 The command acquires the lock, lowers the mark to the token of that lease, and releases the lock. That token is above
-the token of every earlier lease, so the gate still rejects all of them; holders must acquire the lock again. If the
+the token of every earlier lease, so the gate still refuses all of them; holders must acquire the lock again. If the
 token is not below the mark, the resource is not locked out, and the command changes nothing. It also changes nothing
 if the mark changes in the meantime.
 
 Marks in Redis, in files and of a gate proxy are reset directly. For a database the command prints SQL: give the mark
-that the rejected writers report, and run the SQL as the owner of the table leased_marks. Go programs reset the marks
+that the refused writers report, and run the SQL as the owner of the table leased_marks. Go programs reset the marks
 of other gates with their method Reset.`
 
 // resetFlags are the flags of gate reset.
@@ -58,9 +58,9 @@ func newGateReset() *cobra.Command {
 	flags.StringVar(&f.address, "redis", "", "reset the mark on this Redis server, HOST:PORT")
 	flags.StringVar(&f.files, "files", "", "reset the mark of a file in this folder")
 	flags.StringVar(&f.admin, "proxy", "", "reset the mark of the gate proxy with this admin address")
-	flags.Uint64Var(&f.mark, "mark", 0, "the present mark, from the error of a rejected write (default: read it; required with --dialect)")
+	flags.Uint64Var(&f.mark, "mark", 0, "current mark, from the error of a refused write (default: read it; required with --dialect)")
 	flags.StringVar(&f.lock, "lock", "", "name of the lock (default: the resource); for a permit, the resource without its slot")
-	flags.StringVar(&f.wait, "wait", "1m", "how long to wait if others hold the lock")
+	flags.StringVar(&f.wait, "wait", "1m", "how long to wait for the lock")
 	flags.Uint64Var(&f.token, "token", 0, "token of a lease of this lock that was acquired after the gate was closed (default: acquire the lock)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		resource, err := fencing.ParseResource(args[0])
@@ -99,7 +99,7 @@ func (f *resetFlags) gate(c *cobra.Command, resource fencing.Resource) (resettab
 	}
 	switch {
 	case given != 1:
-		return nil, usageError(errors.New("give one of --dialect, --redis, --files and --proxy: the place of the mark"))
+		return nil, usageError(errors.New("give one of --dialect, --redis, --files and --proxy to say where the mark is stored"))
 	case f.files != "":
 		if _, err := os.Stat(f.files); err != nil { // New would create it
 			return nil, usageError(fmt.Errorf("--files: %w", err))

@@ -31,7 +31,7 @@ const (
 func newHealth() *cobra.Command {
 	c := &cobra.Command{Use: "health", Short: "Check whether a member is alive, or ready",
 		Long: "Check whether a member is alive, for supervisors and container images without a shell. With --ready, check whether\n" +
-			"it can serve: it knows a leader, has caught up with the log and does not shut down. The exit code is 0 or 122.\n\n" +
+			"it can serve: it knows a leader, has caught up with the log and is not shutting down. The exit code is 0 or 122.\n\n" +
 			"The check uses the probe listener of the member (leased serve --probe-listen) if --probe or " + probeVariable + "\n" +
 			"names one, otherwise the API. If --endpoint names several members, all of them must pass.",
 		Example: "  leased health --probe 127.0.0.1:7422 --ready\n  leased health --endpoint node1:7420,node2:7420,node3:7420 --ready",
@@ -62,8 +62,8 @@ func newHealth() *cobra.Command {
 	return c
 }
 
-// report prints the result of a check that passed. Every check that did not pass has
-// the same exit code, except for one that was interrupted or could not be made.
+// report prints the result of a check that passed. All failed checks have the same exit
+// code, except for one that was interrupted or has wrong flags.
 func report(ctx context.Context, w io.Writer, address string, check func() (string, error)) error {
 	text, err := check()
 	if err == nil {
@@ -107,7 +107,7 @@ func (a *access) checkHealth(ctx context.Context, address string, ready bool) (s
 func checkProbe(ctx context.Context, address string, ready bool) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
-		return "", usageError(fmt.Errorf("probe (%s) must be HOST:PORT, such as 127.0.0.1:7422", address))
+		return "", usageError(fmt.Errorf("--probe (%s) must be HOST:PORT, such as 127.0.0.1:7422", address))
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
@@ -120,7 +120,7 @@ func checkProbe(ctx context.Context, address string, ready bool) (string, error)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
 	if err != nil {
-		return "", usageError(fmt.Errorf("probe (%s): %w", address, err))
+		return "", usageError(fmt.Errorf("--probe (%s): %w", address, err))
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, // no proxy: the member is on this machine or network
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

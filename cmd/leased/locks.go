@@ -112,7 +112,7 @@ func newList() *cobra.Command {
 func newBreak() *cobra.Command {
 	var token uint64
 	c := &cobra.Command{Use: "break RESOURCE --token TOKEN", Short: "Take a lease away from its holder",
-		Long: "Take a lease away from its holder. The first waiter gets the lock at once. A gate rejects the former\n" +
+		Long: "Take a lease away from its holder. The first waiter gets the lock at once. A gate refuses the former\n" +
 			"holder's writes only after it has seen the next token.",
 		Args: exactly(1, "the name of a lock")}
 	a, o := addAccess(c), addOutput(c)

@@ -2,7 +2,7 @@
 // program.
 //
 // A lock without a gate is only a hint: pass the token of a lease with each write
-// to a gate that rejects older tokens.
+// to a gate that refuses older tokens.
 //
 // Each command has a file of its own; root.go lists them. Shared files: access.go (how a
 // command reaches the service), args.go, output.go and plain.go (arguments, results and

@@ -42,8 +42,8 @@ func (a *access) missingMajority() string {
 }
 
 // countMembers says how many of the voters answer, and reports whether a majority is
-// missing. A user without the right cluster cannot see the members: then the endpoints
-// of the command line count, from which a majority cannot be told.
+// missing. A user without the right cluster cannot see the members. Then countMembers
+// counts the endpoints of the command line, which do not show whether a majority answers.
 func (a *access) countMembers(ctx context.Context, reached, given int) (text string, missing bool) {
 	answers, err := a.statuses(ctx)
 	if err != nil || len(answers[0].Members) == 0 {

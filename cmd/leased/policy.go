@@ -22,8 +22,8 @@ func newPolicyShow() *cobra.Command {
 	c := &cobra.Command{Use: "show [PREFIX]", Aliases: []string{"list"}, Short: "Show the policies and the migrations in progress",
 		Long: "Show the policies that apply to locks whose names start with PREFIX, or all policies. The policy with the\n" +
 			"longest matching prefix applies. Migrations in progress are shown with what they wait for. If the member that\n" +
-			"answers has policies in its configuration file, FILE shows where the file differs. The file was read when the\n" +
-			"cluster was created; the policies in effect are those that are shown.",
+			"answers has policies in its configuration file, the column FILE shows where they differ. The policies of a file\n" +
+			"take effect only when a cluster is created, or by `leased policy apply`.",
 		Example: "  leased policy show\n  leased policy show 'report/*'", Args: cobra.MaximumNArgs(1)}
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -90,7 +90,7 @@ const policySetLong = `Set the policy of the locks whose names start with PREFIX
 
 A change of mode is a migration: the locks are not granted until it is complete. A migration from correctness mode
 waits until no lock is held; a migration from efficiency mode waits for the longest TTL of the Redis fleet. With
---now it does not wait, and holders lose their leases; gates reject their late writes either way. Clients follow the
+--now it does not wait, and holders lose their leases; gates refuse their late writes either way. Clients follow the
 migration automatically.
 
 The command waits until the migration is complete. Ctrl-C ends only the command: the service completes the migration

@@ -17,7 +17,7 @@ func newPolicyApply() *cobra.Command {
 	var now, noWait bool
 	c := &cobra.Command{Use: "apply FILE", Short: "Set the policies of a file",
 		Long: "Set the policies in the section `policies` of a YAML file, such as the configuration file of a member. Policies\n" +
-			"that already are as in the file stay as they are, and so do policies of prefixes that the file does not contain.\n\n" +
+			"that already match the file, and those of prefixes that the file does not contain, do not change.\n\n" +
 			"A member sets the policies of its own file only when it creates a cluster. Later changes of the file take effect\n" +
 			"by this command. A change of mode is a migration, as with `leased policy set`.",
 		Example: "  leased policy apply /etc/leased.yaml", Args: exactly(1, "a YAML file with policies")}

@@ -45,7 +45,7 @@ func newFleetShow() *cobra.Command {
 const fleetSetLong = `Change the Redis nodes of efficiency mode. Name all nodes of the new fleet: an odd number of independent masters. Nodes may
 be in both fleets. The namespace and the longest TTL stay unchanged unless they are given.
 
-The service checks that a quorum of the new nodes is usable, then stops the old fleet: a quorum of its nodes rejects all
+The service checks that a quorum of the new nodes is usable, then stops the old fleet: a quorum of its nodes refuses all
 later acquisitions and renewals. It waits until the leases of the old fleet have expired (--now skips this, and holders lose
 their leases) and starts the new fleet with larger tokens. If the old fleet is lost for good, --force skips these steps. If
 the old fleet is still running, --force can let an old holder get a smaller token after a larger one was granted.

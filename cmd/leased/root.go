@@ -16,7 +16,7 @@ func newRoot() *cobra.Command {
 		Short: "Leases with fencing tokens",
 		Long: "leased grants leases with fencing tokens, in two modes: efficiency (Redlock) and correctness\n" +
 			"(Raft). A lock without a gate is only a hint: pass the token with each write to a gate that\n" +
-			"rejects older tokens.\n\n" + exitCodes,
+			"refuses older tokens.\n\n" + exitCodes,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(flagError)

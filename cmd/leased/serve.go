@@ -31,8 +31,8 @@ func newServe() *cobra.Command {
 	c := &cobra.Command{Use: "serve", Short: "Run a member of the service",
 		Long: "Run a member of the service. Each setting has one name, as a flag (--raft-listen), an environment\n" +
 			"variable (LEASED_RAFT_LISTEN) and a key of the YAML file (raft-listen). Flags override the environment,\n" +
-			"which overrides the file. The file may also contain policies: the first ones of a new\n" +
-			"cluster, see leased policy.\n\n" +
+			"which overrides the file. The file may also contain the initial policies of\n" +
+			"a new cluster, see leased policy.\n\n" +
 			"SIGHUP reloads the certificate, the CA, the users, the member's secret, and the signing key, and\n" +
 			"reopens the audit file. SIGTERM transfers leadership to another member, then stops this one.",
 		Example: serveExample,

@@ -17,7 +17,7 @@ import (
 
 func newUser() *cobra.Command {
 	c := &cobra.Command{Use: "user", Short: "Manage the file with the users that may call the API (leased serve --users)", Args: cobra.NoArgs}
-	c.AddCommand(newUserAdd(), newUserAllow(), newUserDeny(), newUserCheck(), newUserList(), newUserRemove())
+	c.AddCommand(newUserAdd(), newUserAllow(), newUserDeny(), newUserCheck(), newUserList(), newUserRemove(), newUserSecret())
 	return c
 }
 
@@ -169,11 +169,12 @@ type listedUser struct {
 	Name        string   `json:"name"`
 	Member      bool     `json:"member,omitempty"`
 	Certificate string   `json:"certificate,omitempty"`
+	Secrets     []string `json:"secrets"` // their ids, oldest first
 	Allow       []string `json:"allow"`
 }
 
 func newUserList() *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List the users in the file and their rules", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "List the users in the file, the ids of their secrets, oldest first, and their rules", Args: cobra.NoArgs}
 	path, o := addUsers(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		users, err := userfile.Read(*path)
@@ -182,7 +183,10 @@ func newUserList() *cobra.Command {
 		}
 		list := []listedUser{}
 		for _, u := range users {
-			entry := listedUser{u.Name, u.Member, u.Certificate, []string{}}
+			entry := listedUser{u.Name, u.Member, u.Certificate, []string{}, []string{}}
+			for _, hash := range u.Hashes {
+				entry.Secrets = append(entry.Secrets, userfile.SecretID(hash))
+			}
 			for _, rule := range u.Rules {
 				entry.Allow = append(entry.Allow, rule.String())
 			}
@@ -198,6 +202,9 @@ func newUserList() *cobra.Command {
 			}
 			if u.Certificate != "" {
 				text += fmt.Sprintf(" (certificate %q)", u.Certificate)
+			}
+			if len(u.Secrets) > 0 {
+				text += fmt.Sprintf(" (secrets %s)", strings.Join(u.Secrets, ", "))
 			}
 			if len(u.Allow) > 0 {
 				text += ": " + strings.Join(u.Allow, ", ")

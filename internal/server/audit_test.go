@@ -35,9 +35,9 @@ type audited struct {
 func startAudited(t testing.TB, change ...func(*server.Config)) *audited {
 	t.Helper()
 	a := &audited{path: filepath.Join(t.TempDir(), "audit.log"), alice: secret.New(), members: secret.New(), bobs: secret.New()}
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hash: secret.HashOf(a.alice), Rules: auth.AdminRules()},
-		{Name: "bob", Hash: secret.HashOf(a.bobs), Rules: auth.Rules{{Right: auth.Acquire, Pattern: "b/*"}}},
-		{Name: "members", Hash: secret.HashOf(a.members), Member: true}})
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(a.alice)}, Rules: auth.AdminRules()},
+		{Name: "bob", Hashes: []secret.Hash{secret.HashOf(a.bobs)}, Rules: auth.Rules{{Right: auth.Acquire, Pattern: "b/*"}}},
+		{Name: "members", Hashes: []secret.Hash{secret.HashOf(a.members)}, Member: true}})
 	log, err := audit.Open(audit.Config{Path: a.path, Member: "n1", Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
@@ -305,7 +305,7 @@ func TestAuditOfForwardedCalls(t *testing.T) {
 func BenchmarkAudit(b *testing.B) {
 	on := startAudited(b)
 	alice := newClient(b, []string{on.Address()}, remote.WithSecret(on.alice))
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hash: secret.HashOf(on.alice), Rules: auth.AdminRules()}})
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(on.alice)}, Rules: auth.AdminRules()}})
 	off := startServer(b, func(c *server.Config) { c.Users = users })
 	unaudited := newClient(b, []string{off.Address()}, remote.WithSecret(on.alice))
 	for _, callers := range []int{1, 64} {

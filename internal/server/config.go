@@ -23,8 +23,8 @@ import (
 // ErrConfig reports that a Config breaks a rule, which the error names.
 var ErrConfig = errors.New("invalid server configuration")
 
-// DefaultSignatureTTL is how long gates accept a signed token. A token that somebody
-// has copied is of use no longer than that.
+// DefaultSignatureTTL is how long gates accept a signed token, and therefore how long a
+// copied one can be used.
 const DefaultSignatureTTL = time.Hour
 
 // Config has the parts of a Server. A zero field has its default.

@@ -22,7 +22,7 @@ import (
 func newUser(t testing.TB, name string, rules ...string) (auth.User, string) {
 	t.Helper()
 	text := secret.New()
-	user := auth.User{Name: name, Hash: secret.HashOf(text)}
+	user := auth.User{Name: name, Hashes: []secret.Hash{secret.HashOf(text)}}
 	for _, rule := range rules {
 		parsed, err := auth.ParseRule(rule)
 		require.NoError(t, err)

@@ -116,8 +116,8 @@ func TestSignWithoutAKey(t *testing.T) {
 func TestSignByAnotherUser(t *testing.T) {
 	t.Parallel()
 	signer, alice, bob := newSigner(t, 1), secret.New(), secret.New()
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hash: secret.HashOf(alice), Rules: auth.AdminRules()},
-		{Name: "bob", Hash: secret.HashOf(bob), Rules: auth.AdminRules()}})
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(alice)}, Rules: auth.AdminRules()},
+		{Name: "bob", Hashes: []secret.Hash{secret.HashOf(bob)}, Rules: auth.AdminRules()}})
 	fleet := fleetOf(startRedis(t, 3), longTTL)
 	s := startServer(t, withSigner(signer), func(c *server.Config) { c.Users, c.Redis = users, fleet })
 	asAlice := pb.NewLeaseServiceClient(dialAs(t, s.Address(), alice))

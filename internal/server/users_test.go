@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ import (
 func startWithUser(t *testing.T) (*server.Server, *auth.Users, string) {
 	t.Helper()
 	text := secret.New()
-	users := auth.NewUsers([]auth.User{{Name: "alice", Hash: secret.HashOf(text), Rules: auth.AdminRules()}})
+	users := auth.NewUsers([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}, Rules: auth.AdminRules()}})
 	return startServer(t, func(c *server.Config) { c.Users = users }), users, text
 }
 
@@ -125,7 +126,7 @@ func TestRemovedUser(t *testing.T) {
 	t.Parallel()
 	s, users, text := startWithUser(t)
 	bobs := secret.New()
-	alice, bob := auth.User{Name: "alice", Hash: secret.HashOf(text), Rules: auth.AdminRules()}, auth.User{Name: "bob", Hash: secret.HashOf(bobs), Rules: auth.AdminRules()}
+	alice, bob := auth.User{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}, Rules: auth.AdminRules()}, auth.User{Name: "bob", Hashes: []secret.Hash{secret.HashOf(bobs)}, Rules: auth.AdminRules()}
 	users.Replace([]auth.User{alice, bob})
 
 	open := func(text string) pb.LeaseService_SessionClient {
@@ -177,6 +178,59 @@ func TestRemovedUser(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A user has two secrets while one replaces the other. The second does not disturb the
+// streams of the first; when the first is removed, its streams end, its calls are
+// rejected, and those of the second continue, also those that a member forwards.
+func TestRemovedSecret(t *testing.T) {
+	t.Parallel()
+	before, after, members := secret.New(), secret.New(), secret.New()
+	alice := func(texts ...string) []auth.User {
+		list := []auth.User{{Name: "alice", Rules: auth.AdminRules()}, {Name: "members", Hashes: []secret.Hash{secret.HashOf(members)}, Member: true}}
+		for _, text := range texts {
+			list[0].Hashes = append(list[0].Hashes, secret.HashOf(text))
+		}
+		return list
+	}
+	s, users := startWithUsers(t, alice(before)...)
+	watch := func(text, user string) *bufio.Reader {
+		request := newPost(t, s.Address(), "/v1/watch", `{"prefix":"job/"}`)
+		if user != "" {
+			request.Header.Set(auth.UserHeader, user)
+		}
+		lines := bufio.NewReader(send(t, request, secret.Header(text)).Body)
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, line, "synced")
+		return lines
+	}
+	acquire := func(text, name string) int {
+		return send(t, newPost(t, s.Address(), "/v1/acquire", `{"resource":"`+name+`"}`), secret.Header(text)).StatusCode
+	}
+	reports := func(lines *bufio.Reader, name string) {
+		for line := ""; !strings.Contains(line, name); {
+			var err error
+			line, err = lines.ReadString('\n')
+			require.NoError(t, err, "the watch ends before %s: %s", name, line)
+		}
+	}
+	old := watch(before, "")
+	users.Replace(alice(before, after))
+	fresh, forwarded := watch(after, ""), watch(members, "alice")
+	require.Equal(t, http.StatusOK, acquire(before, "job/1"))
+	reports(old, "job/1")
+	require.Equal(t, http.StatusOK, acquire(after, "job/2"))
+	reports(old, "job/2")
+
+	users.Replace(alice(after))
+	last, err := io.ReadAll(old)
+	require.NoError(t, err)
+	require.Contains(t, string(last), "its secret was removed")
+	require.Equal(t, http.StatusUnauthorized, acquire(before, "job/3"))
+	require.Equal(t, http.StatusOK, acquire(after, "job/3"))
+	reports(fresh, "job/3")
+	reports(forwarded, "job/3")
+}
+
 // The Go client sends its secret with all calls. A wrong secret fails at once, without
 // retries.
 func TestClientSendsSecret(t *testing.T) {
@@ -220,7 +274,7 @@ func TestMemberCallsNeedMemberAccount(t *testing.T) {
 	t.Parallel()
 	s, users, alice := startWithUser(t)
 	member := secret.New()
-	users.Replace([]auth.User{{Name: "alice", Hash: secret.HashOf(alice), Rules: auth.AdminRules()}, {Name: "members", Hash: secret.HashOf(member), Member: true}})
+	users.Replace([]auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(alice)}, Rules: auth.AdminRules()}, {Name: "members", Hashes: []secret.Hash{secret.HashOf(member)}, Member: true}})
 	evil := testserver.FreeAddr(t)
 	as := func(text string) pb.ClusterServiceClient {
 		return pb.NewClusterServiceClient(dialAs(t, s.Address(), text))

@@ -98,8 +98,8 @@ type PermitsError struct {
 
 // Error names both numbers and what to do.
 func (e *PermitsError) Error() string {
-	return fmt.Sprintf("lock %q has %d permits while any of them is held or waited for, the caller names %d; "+
-		"name %d, or change the number when all permits are released", string(e.Resource), e.Have, e.Want, e.Have)
+	return fmt.Sprintf("lock %q has %d permits while any of them is held or waited for, not %d; "+
+		"request %d, or change the number after all permits are released", string(e.Resource), e.Have, e.Want, e.Have)
 }
 
 // Is makes errors.Is match ErrPermits.

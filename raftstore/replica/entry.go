@@ -50,7 +50,7 @@ func decodeEntry(data []byte) (link, []machine.Command, error) {
 		return link{}, nil, fmt.Errorf("%w: entry without a link", machine.ErrMalformed)
 	}
 	if size > 1 && data[size] == 0 {
-		return link{}, nil, fmt.Errorf("%w: the index of the link has a longer encoding than necessary", machine.ErrMalformed)
+		return link{}, nil, fmt.Errorf("%w: the index of the link is not in its shortest encoding", machine.ErrMalformed)
 	}
 	l := link{index: index}
 	rest := data[1+size:]

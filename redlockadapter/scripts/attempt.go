@@ -45,8 +45,8 @@ func (a *Attempt) Renew(token fencing.Token) *redisconn.Request {
 func (a *Attempt) version() string { return strconv.FormatUint(a.Version, 10) }
 
 // Accepted returns the token that a node accepted in reply to Acquire, Raise or Renew,
-// or the reason why it refused. A number that is not a token is no acceptance: the
-// node does not run the scripts.
+// or the reason why it refused. A number that is not a token is an error: the node
+// does not run the scripts.
 func Accepted(got redisconn.Reply) (fencing.Token, error) {
 	switch {
 	case got.Err != nil:

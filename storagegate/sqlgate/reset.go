@@ -22,7 +22,7 @@ var resets = map[Dialect]string{
 
 var _ storagegate.Resetter = (*Gate)(nil)
 
-// Reset implements storagegate.Resetter. It needs rights on the table
+// Reset implements storagegate.Resetter. It needs privileges on the table
 // leased_resets, which writers do not need.
 func (g *Gate) Reset(ctx context.Context, resource fencing.Resource, expected, to fencing.Token) error {
 	if err := storagegate.ValidateReset(resource, expected, to); err != nil {

@@ -100,7 +100,7 @@ func TestAuditOfUsers(t *testing.T) {
 		require.Equal(t, [2]string{want.Event, want.Subject}, [2]string{line.Event, line.Subject})
 		if want.Event == "user-change" {
 			require.Contains(t, line.Detail, "acquire:*")
-			require.Contains(t, line.Detail, "new secret")
+			require.Contains(t, line.Detail, "secrets or certificate changed")
 		}
 		require.NotContains(t, line.Detail, "sha256")
 	}

@@ -38,6 +38,7 @@ func TestCompletion(t *testing.T) {
 		{"gate ddl --dialect |", []string{"postgres", "mysql", "sqlite"}, nil},
 		{"serve --log-level |", []string{"debug", "error"}, nil},
 		{"user remove --users=" + users + " |", []string{"alice"}, nil},
+		{"user secret remove --users=" + users + " |", []string{"alice"}, nil},
 		{"cluster remove |", []string{"one"}, nil},
 		{"policy |", []string{"show", "apply"}, nil},
 	} {

@@ -3,10 +3,12 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,7 +87,8 @@ func TestUsers(t *testing.T) {
 
 	bob := addUser(t, file, "bob", "--admin")
 	admin := "cluster, acquire:*, read:*, break:*, policy:*"
-	require.Equal(t, "alice: "+admin+"\nbob: "+admin+"\n", must(t, nil, leased, "user", "list", "--users="+file))
+	require.Regexp(t, `^alice \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+`\nbob \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+`\n$`,
+		must(t, nil, leased, "user", "list", "--users="+file))
 	_, code = call(t, env(bob), leased, "list")
 	require.Equal(t, 124, code, "only SIGHUP reloads the file")
 	_, fresh := single(t, "--users="+file) // represents a member that was reloaded
@@ -102,7 +105,7 @@ func TestUsers(t *testing.T) {
 	watch.says("synced")
 	good, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, []byte("- {name: bob, hash: hunter2}\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("- {name: bob, hashes: [hunter2]}\n"), 0o600))
 	p.reload("reload failed")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	p.reload("the file is empty")
@@ -117,6 +120,48 @@ func TestUsers(t *testing.T) {
 	for _, hidden := range []string{alice, bob, "hunter2"} {
 		require.NotContains(t, p.output.String(), hidden)
 	}
+}
+
+// A secret is replaced while a caller holds a lease and another watches: both secrets
+// work until the old one is removed, only its calls end, and the lease stays with its
+// user.
+func TestUserSecretRotation(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.yaml")
+	before := addUser(t, file, "alice", "--admin")
+	p, api := single(t, "--users="+file)
+	env := func(secret string) []string {
+		return append(endpoint(api), "LEASED_SECRET="+secret, "LEASED_USERS="+file)
+	}
+	ids := func() []string {
+		var list struct{ Users []struct{ Secrets []string } }
+		require.NoError(t, json.Unmarshal([]byte(must(t, env(""), leased, "user", "list", "--output=json")), &list))
+		return list.Users[0].Secrets
+	}
+	token := tokenOf(t, env(before), "nightly", "--ttl=10m")
+	old := start(t, env(before), leased, "watch", "x", "--output=json")
+	old.says("synced")
+
+	out, err := exec.Command(leased, "user", "secret", "add", "alice", "--users="+file).Output()
+	require.NoError(t, err)
+	after := strings.TrimSpace(string(out))
+	p.reload("reloaded the certificate")
+	fresh := start(t, env(after), leased, "watch", "x", "--output=json")
+	fresh.says("synced")
+	must(t, env(before), leased, "list")
+
+	require.Len(t, ids(), 2)
+	must(t, env(""), leased, "user", "secret", "remove", "alice", ids()[0])
+	text, code := call(t, env(""), leased, "user", "secret", "remove", "alice", ids()[0])
+	require.Equal(t, 2, code, text)
+	require.Contains(t, text, "is the only secret of alice")
+	p.reload("reloaded the certificate")
+	require.Equal(t, 124, old.code(), "the watch continues with a removed secret")
+	_, code = call(t, env(before), leased, "list")
+	require.Equal(t, 124, code, "a removed secret is accepted")
+	must(t, env(after), leased, "release", "nightly", "--token="+token)
+	tokenOf(t, env(after), "x", "--holder=cid")
+	fresh.says("cid")
 }
 
 // A user may do what its rules allow: check tells it from the file, and the service

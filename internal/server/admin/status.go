@@ -7,8 +7,8 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 )
 
-// maxBacklog is the number of entries that a member which has caught up may be
-// behind. Under load it is a few entries behind at all times.
+// maxBacklog is the number of entries up to which a member counts as caught up. Under
+// load, every follower is always a few entries behind.
 const maxBacklog = 1000
 
 // Stopping makes Health report that this member shuts down.

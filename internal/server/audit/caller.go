@@ -49,7 +49,7 @@ func fromGRPC(ctx context.Context) *Caller {
 	return c
 }
 
-// fill adds what is known about the caller to a record.
+// fill copies the known fields of the caller to a record.
 func (c *Caller) fill(r *Record) {
 	if c == nil {
 		return

@@ -68,7 +68,7 @@ func (l *Log) StreamEvents(server any, stream grpc.ServerStream, info *grpc.Stre
 	return err
 }
 
-// Stream records the end of a stream of files. The operations of a session stream
+// Stream records the end of a snapshot stream. The operations of a session stream
 // have records of their own.
 func (l *Log) Stream(ctx context.Context, method string, err error) {
 	switch method {
@@ -79,9 +79,9 @@ func (l *Log) Stream(ctx context.Context, method string, err error) {
 	}
 }
 
-// Outcome records an event of an operator with the error of the call. A call that
-// failed may have taken effect, so it is recorded too, unless it was refused or the
-// member does not lead: then another line, or another member, has it.
+// Outcome records an event of an operator with the error of the call. A failed call is
+// recorded as well, because it may have taken effect. A refused call has a line of its
+// own, and a call to a follower is recorded by the leader: Outcome leaves out both.
 func (l *Log) Outcome(ctx context.Context, r Record, err error) {
 	if err != nil {
 		r.Code = wire.KindOf(err).Code

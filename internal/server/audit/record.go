@@ -38,7 +38,7 @@ const (
 	SnapshotSave    Event = "snapshot-save"
 	SnapshotRestore Event = "snapshot-restore"
 
-	// LinesLost stands in the place of lines that were lost.
+	// LinesLost replaces lines that were lost.
 	LinesLost Event = "lines-lost"
 )
 

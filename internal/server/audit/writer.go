@@ -117,8 +117,8 @@ func (w *writer) add(r Record) {
 	w.lines++
 }
 
-// write writes the buffer and returns the number of lines that did not get into the
-// file as a whole.
+// write writes the buffer and returns the number of lines that the file does not
+// contain completely.
 func (w *writer) write() (missing uint64) {
 	data := w.buffer.Bytes()
 	n, err := w.file.Write(data)

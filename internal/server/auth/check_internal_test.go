@@ -31,7 +31,7 @@ func eachMethod(f func(name string, m protoreflect.MethodDescriptor)) {
 }
 
 func as(user User) context.Context {
-	return context.WithValue(context.Background(), accountKey{}, &account{User: user})
+	return context.WithValue(context.Background(), contextKey{}, &account{User: user})
 }
 
 // Every method has exactly one need, a user without rules passes only public ones and

@@ -40,7 +40,7 @@ func FuzzRule(f *testing.F) {
 // FuzzAuthorization checks that no header but that of a user's secret finds a user.
 func FuzzAuthorization(f *testing.F) {
 	text := "leased_" + strings.Repeat("0a", 32)
-	users := NewUsers([]User{{Name: "alice", Hash: secret.HashOf(text)}})
+	users := NewUsers([]User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}}})
 	for _, header := range []string{"", "Bearer", "Bearer ", "Bearer " + text, "bearer " + text, "Bearer  " + text, "Bearer " + text + " ", "Basic " + text, text,
 		"Bearer " + strings.ToUpper(text), "Bearer leased_" + strings.Repeat("00", 32)} {
 		f.Add(header)

@@ -17,10 +17,11 @@ import (
 // User is a caller that the service accepts.
 type User struct {
 	Name string
-	// Hash is the hash of the secret. It is zero for a user with a certificate.
-	Hash secret.Hash
+	// Hashes are the hashes of the user's secrets, oldest first. A user has more than one
+	// while its secret is replaced, and may have none if it has a certificate.
+	Hashes []secret.Hash
 	// Certificate is the subject common name of the client certificate that identifies
-	// the user, or empty. Such a user has no secret.
+	// the user, or empty.
 	Certificate string
 	// Member marks the account with which the members of the cluster call each other.
 	// It may also make a call on behalf of another user, and has no other rights
@@ -29,57 +30,75 @@ type User struct {
 	Rules  Rules
 }
 
-// equal reports whether two users are the same in all fields.
-func (u User) equal(other User) bool {
-	return u.Name == other.Name && u.Hash == other.Hash && u.Certificate == other.Certificate && u.Member == other.Member &&
-		slices.Equal(u.Rules, other.Rules)
+// accountKeys returns the keys of the user's accounts.
+func (u User) accountKeys() []accountKey {
+	keys := []accountKey{{name: u.Name}}
+	for _, hash := range u.Hashes {
+		keys = append(keys, accountKey{name: u.Name, hash: hash})
+	}
+	if u.Certificate != "" {
+		keys = append(keys, accountKey{name: u.Name, certificate: u.Certificate})
+	}
+	return keys
 }
 
 // Users is the list of callers that the service accepts. A nil *Users accepts
 // every call.
 type Users struct {
-	current atomic.Pointer[[]*account]
+	current atomic.Pointer[map[accountKey]*account]
 }
 
-// account is a user until it is removed.
+// accountKey is a user and what identifies it: one of its secrets, its certificate, or
+// neither, for the calls that members forward for it.
+type accountKey struct {
+	name        string
+	hash        secret.Hash
+	certificate string
+}
+
+// account is a user that one of its secrets or its certificate identified, until that
+// or the user is removed. So the removal of one secret leaves the calls with the others.
 type account struct {
 	User
-	ctx    context.Context // ends when the user is removed
+	ctx    context.Context // ends when the account is removed
 	remove context.CancelCauseFunc
+}
+
+// sameRights reports whether a user has the rights of the account.
+func (a *account) sameRights(user User) bool {
+	return a.Member == user.Member && slices.Equal(a.Rules, user.Rules)
 }
 
 // NewUsers returns a list of users.
 func NewUsers(list []User) *Users {
 	u := &Users{}
-	u.current.Store(&[]*account{})
+	u.current.Store(&map[accountKey]*account{})
 	u.Replace(list)
 	return u
 }
 
 // Replace installs a new list. It ends the streams, watches and waiting calls of
-// users that the new list does not contain or that it changes, such as by removing a
-// rule. Only one goroutine may call Replace at a time.
+// users that the new list does not contain or whose rules it changes, and those that
+// were made with a secret or certificate that it does not contain. Only one goroutine
+// may call Replace at a time.
 func (u *Users) Replace(list []User) {
-	old := *u.current.Load()
-	left := make(map[string]*account, len(old))
-	for _, a := range old {
-		left[a.Name] = a
-	}
-	next := make([]*account, 0, len(list))
+	old, next := *u.current.Load(), map[accountKey]*account{}
 	for _, user := range list {
-		a := left[user.Name]
-		if a == nil || !a.equal(user) {
-			user.Rules = slices.Clone(user.Rules)
-			a = &account{User: user}
-			a.ctx, a.remove = context.WithCancelCause(context.Background())
-		} else {
-			delete(left, user.Name)
+		user.Rules = slices.Clone(user.Rules)
+		for _, key := range user.accountKeys() {
+			a := old[key]
+			if a == nil || !a.sameRights(user) {
+				a = &account{User: user}
+				a.ctx, a.remove = context.WithCancelCause(context.Background())
+			}
+			next[key] = a
 		}
-		next = append(next, a)
 	}
 	u.current.Store(&next)
-	for _, a := range left {
-		a.remove(fmt.Errorf("%w: user %s was removed or changed while the call was running", engine.ErrUncertain, a.Name))
+	for key, a := range old {
+		if next[key] != a {
+			a.remove(fmt.Errorf("%w: user %s was removed or changed, or its secret was removed, while the call was running", engine.ErrUncertain, a.Name))
+		}
 	}
 }
 
@@ -105,18 +124,18 @@ func (u *Users) find(caller credential) (*account, error) {
 		return nil, fmt.Errorf("%w: user %s is not a member account, and only members forward calls for other users; remove the header %s",
 			engine.ErrForbidden, a.Name, UserHeader)
 	}
-	i := slices.IndexFunc(accounts, func(a *account) bool { return a.Name == caller.user })
-	if i < 0 {
+	a, ok := accounts[accountKey{name: caller.user}]
+	if !ok {
 		return nil, fmt.Errorf("%w: a member forwarded a call of user %s, whom this member does not know; all members need the same users",
 			wire.ErrUnauthenticated, caller.user)
 	}
-	return accounts[i], nil
+	return a, nil
 }
 
 // findBySecret returns the account whose secret is in the Authorization header. It
 // compares the hashes of all users in constant time, so that the duration reveals
 // nothing.
-func findBySecret(accounts []*account, headers []string) (*account, error) {
+func findBySecret(accounts map[accountKey]*account, headers []string) (*account, error) {
 	header := strings.Join(headers, ", ")
 	scheme, text, _ := strings.Cut(header, " ")
 	switch {
@@ -130,11 +149,11 @@ func findBySecret(accounts []*account, headers []string) (*account, error) {
 	}
 	hash := secret.HashOf(text)
 	var found *account
-	for _, a := range accounts {
-		if a.Certificate != "" {
+	for key, a := range accounts {
+		if key.hash == (secret.Hash{}) {
 			continue // without a secret
 		}
-		if subtle.ConstantTimeCompare(hash[:], a.Hash[:]) == 1 {
+		if subtle.ConstantTimeCompare(hash[:], key.hash[:]) == 1 {
 			found = a
 		}
 	}
@@ -145,20 +164,21 @@ func findBySecret(accounts []*account, headers []string) (*account, error) {
 }
 
 // findByCertificate returns the account of a client certificate.
-func findByCertificate(accounts []*account, subject string) (*account, error) {
-	i := slices.IndexFunc(accounts, func(a *account) bool { return a.Certificate == subject })
-	if i < 0 {
-		return nil, fmt.Errorf("%w: the call has no secret, and no user has the certificate %q; add one with `leased user add --certificate`",
-			wire.ErrUnauthenticated, subject)
+func findByCertificate(accounts map[accountKey]*account, subject string) (*account, error) {
+	for key, a := range accounts {
+		if key.certificate == subject {
+			return a, nil
+		}
 	}
-	return accounts[i], nil
+	return nil, fmt.Errorf("%w: the call has no secret, and no user has the certificate %q; add one with `leased user add --certificate`",
+		wire.ErrUnauthenticated, subject)
 }
 
-// accountKey is the key of the account in a context.
-type accountKey struct{}
+// contextKey is the key of the account in a context.
+type contextKey struct{}
 
 func accountOf(ctx context.Context) *account {
-	a, _ := ctx.Value(accountKey{}).(*account)
+	a, _ := ctx.Value(contextKey{}).(*account)
 	return a
 }
 
@@ -171,8 +191,8 @@ func UserName(ctx context.Context) string {
 	return ""
 }
 
-// authenticate returns a context that carries the user and that ends when the
-// user is removed. The caller must call done.
+// authenticate returns a context that carries the user and that ends when the user or
+// its secret is removed. The caller must call done.
 func (u *Users) authenticate(ctx context.Context, caller credential) (authenticated context.Context, done func(), err error) {
 	if u == nil {
 		return ctx, func() {}, nil
@@ -182,7 +202,7 @@ func (u *Users) authenticate(ctx context.Context, caller credential) (authentica
 		return nil, nil, err
 	}
 	audit.Identify(ctx, a.Name)
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, accountKey{}, a))
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, contextKey{}, a))
 	stop := context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }, nil
 }

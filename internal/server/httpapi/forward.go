@@ -42,7 +42,7 @@ func (h *Handler) forwardable(w http.ResponseWriter, r *http.Request, call func(
 }
 
 // forward sends a request to the leader and returns its answer. This member
-// authenticates itself and names the user, whose certificate it could not pass on. The
+// authenticates itself and names the user, because it cannot pass on a client certificate. The
 // leader checks the user's rights again.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string) {
 	proxy := &httputil.ReverseProxy{

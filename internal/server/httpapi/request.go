@@ -39,7 +39,7 @@ func statusOf(err error) int {
 	return wire.KindOf(err).HTTP
 }
 
-// only returns a handler that refuses other methods than these.
+// only returns a handler that refuses all methods but these.
 func only(f http.HandlerFunc, methods ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if slices.Contains(methods, r.Method) {
@@ -51,9 +51,9 @@ func only(f http.HandlerFunc, methods ...string) http.HandlerFunc {
 	}
 }
 
-// noSuchPath answers requests for all other paths.
+// noSuchPath refuses a request whose path is unknown.
 func noSuchPath(w http.ResponseWriter, r *http.Request) {
-	fail(w, &statusError{http.StatusNotFound, fmt.Sprintf("there is no %s; calls are POST requests such as /v1/acquire, see docs/API.md", r.URL.Path)})
+	fail(w, &statusError{http.StatusNotFound, fmt.Sprintf("unknown path %s; calls are POST requests such as /v1/acquire, see docs/API.md", r.URL.Path)})
 }
 
 // readBody returns the body, and leaves a copy of it in the request. It requires the
@@ -61,7 +61,7 @@ func noSuchPath(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, &statusError{http.StatusUnsupportedMediaType,
-			fmt.Sprintf("the content type is %q and must be application/json", r.Header.Get("Content-Type"))}
+			fmt.Sprintf("the content type must be application/json, not %q", r.Header.Get("Content-Type"))}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.Limits.RequestBytes)))
 	var tooLarge *http.MaxBytesError

@@ -149,8 +149,8 @@ func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.Held
 }
 
 // checkRecord refuses an invented lease on locks that the caller may not acquire: its
-// release would write to their records. Who has lost the right can still release a lease
-// that the Redis nodes have.
+// release would write to their records. A user who has lost the right can still release
+// a lease that exists on the Redis nodes.
 func (s *Service) checkRecord(ctx context.Context, held engine.Held) error {
 	for _, name := range held.Resources {
 		if auth.Can(ctx, auth.Acquire, string(name)) {

@@ -27,8 +27,8 @@ type Accounts struct {
 // NewAccounts returns empty accounts.
 func NewAccounts(l Limits, clock engine.Clock) *Accounts { return &Accounts{Limits: l, clock: clock} }
 
-// Of returns the account of the user of a call. There are as many accounts as users:
-// a caller that is not a user does not get here, or there are no users.
+// Of returns the account of the user of a call. There is at most one for each user, and
+// one for all callers without users, so accounts are never deleted.
 func (a *Accounts) Of(ctx context.Context) *Account {
 	user := auth.UserName(ctx)
 	if found, ok := a.byUser.Load(user); ok {
@@ -100,8 +100,8 @@ func (a *Account) Request() error { return a.request(0) }
 // the rate does not lose its leases.
 func (a *Account) Keep() error { return a.request(-float64(a.limits.RequestsPerSecond)) }
 
-// request takes one request from what the user has saved, unless less than least
-// would be left. A user saves the requests of at most one second.
+// request is a token bucket that holds the requests of one second. It takes one unless
+// fewer than least would be left.
 func (a *Account) request(least float64) error {
 	rate := float64(a.limits.RequestsPerSecond)
 	if rate == 0 {

@@ -17,7 +17,7 @@ var keeping = map[string]bool{
 	pb.LeaseService_CloseSession_FullMethodName: true,
 }
 
-// unlimited lists the calls of process supervisors, which are no users.
+// unlimited lists the calls of process supervisors, which are not users.
 var unlimited = map[string]bool{
 	pb.ClusterService_Health_FullMethodName:    true,
 	grpc_health_v1.Health_Check_FullMethodName: true,

@@ -15,7 +15,7 @@ import (
 // CheckSize checks the size of a request.
 func (l *Limits) CheckSize(bytes int) error {
 	if bytes > l.RequestBytes {
-		return fmt.Errorf("%w: it has %d bytes, limit-request-bytes allows %d", wire.ErrTooLarge, bytes, l.RequestBytes)
+		return fmt.Errorf("%w: it has %d bytes, and limit-request-bytes allows %d", wire.ErrTooLarge, bytes, l.RequestBytes)
 	}
 	return nil
 }
@@ -32,11 +32,11 @@ func (l *Limits) CheckOperation(op *pb.Operation) error {
 // CheckRequest checks the contents of an acquire.
 func (l *Limits) CheckRequest(r *engine.Request) error {
 	if len(r.Resources) > l.SetSize {
-		return fmt.Errorf("%w: a set of %d locks, limit-set-size allows %d", engine.ErrInvalid, len(r.Resources), l.SetSize)
+		return fmt.Errorf("%w: the set has %d locks, and limit-set-size allows %d", engine.ErrInvalid, len(r.Resources), l.SetSize)
 	}
 	for _, name := range r.Resources {
 		if len(name) > l.NameBytes {
-			return fmt.Errorf("%w: the name %.40q... has %d bytes, limit-name-bytes allows %d", fencing.ErrInvalidResource, string(name), len(name), l.NameBytes)
+			return fmt.Errorf("%w: the name %.40q... has %d bytes, and limit-name-bytes allows %d", fencing.ErrInvalidResource, string(name), len(name), l.NameBytes)
 		}
 	}
 	size := 0
@@ -44,7 +44,7 @@ func (l *Limits) CheckRequest(r *engine.Request) error {
 		size += len(key) + len(value)
 	}
 	if size > l.MetadataBytes {
-		return fmt.Errorf("%w: the metadata has %d bytes, limit-metadata-bytes allows %d", engine.ErrInvalid, size, l.MetadataBytes)
+		return fmt.Errorf("%w: the metadata has %d bytes, and limit-metadata-bytes allows %d", engine.ErrInvalid, size, l.MetadataBytes)
 	}
 	return nil
 }

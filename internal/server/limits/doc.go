@@ -1,7 +1,7 @@
 // Package limits bounds what one user can take from the service.
 //
-// It does not protect a user from itself, and it does not order users: who comes first
-// is served first. Without users, all callers share one account.
+// It does not give users equal shares: requests are served in the order in which they
+// arrive. Without users, all callers count as one user.
 //
 // Files, in reading order:
 //

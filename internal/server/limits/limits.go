@@ -90,7 +90,7 @@ const (
 )
 
 // Default returns the default limits. They are generous, because without users all
-// callers share one account: a single client may hold 100,000 leases, and requests
+// callers count as one user: a single client may hold 100,000 leases, and requests
 // are not limited in rate.
 func Default() Limits {
 	l := Limits{TTLMin: engine.MinTTL, TTLMax: engine.MaxTTL, SendTimeout: DefaultSendTimeout, BodyTimeout: DefaultBodyTimeout, IdleTimeout: DefaultIdleTimeout}

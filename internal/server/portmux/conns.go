@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// maxUndetected bounds the connections whose protocol is not known, if it is more than
-// half of all. A client needs a few round trips to show it, so under load the oldest
-// are those that never do. After a failover thousands of clients begin a TLS handshake
+// maxUndetected bounds the connections whose protocol is not known yet; half of the
+// limit of all connections applies if that is more. A client shows its protocol within a
+// few round trips, so under load the oldest of these connections are those of clients
+// that never do. After a failover thousands of clients begin a TLS handshake
 // at once, which takes seconds: with a smaller bound most of them would be closed.
 const maxUndetected = 1024
 

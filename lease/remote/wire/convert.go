@@ -44,8 +44,8 @@ func ParseDuration(field, s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParsePositive parses a duration that has a default, which the empty text stands for.
-// It refuses 0, which a caller may mean as something else than the default.
+// ParsePositive parses a duration that has a default. The empty text means the default;
+// 0 is refused, because a caller may mean something else by it.
 func ParsePositive(field, s string) (time.Duration, error) {
 	d, err := ParseDuration(field, s)
 	if err == nil && d == 0 && s != "" {

@@ -1,7 +1,7 @@
 // Package devca makes a certificate authority in a folder, and certificates for
 // members and clients, for development and evaluation.
 //
-// It cannot revoke a certificate, and the CA's key lies unencrypted beside the
+// It cannot revoke a certificate, and the CA's key is stored unencrypted beside the
 // certificates: use your own CA in production, with the names described at
 // [CA.Member] and [CA.Client].
 //

@@ -14,7 +14,7 @@ import (
 // certificates is the TLS configuration of a member. The certificate and the CA can
 // be reloaded; existing connections of the API stay, and those between members are
 // checked again. The certificate must name the member (transport.MemberURI). To change
-// the CA, tls-ca of all members contains both CAs for a while.
+// the CA, let tls-ca of all members contain both CAs in between.
 type certificates struct {
 	id                        string // of the member
 	certFile, keyFile, caFile string

@@ -94,7 +94,7 @@ func TestReloadUsers(t *testing.T) {
 	require.ErrorContains(t, err, "leased user add --member", "it does not start either")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.ErrorIs(t, m.Reload(s), userfile.ErrEmpty)
-	require.NoError(t, os.WriteFile(file, []byte("- {name: eve, hash: hunter2}\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("- {name: eve, hashes: [hunter2]}\n"), 0o600))
 	require.ErrorIs(t, m.Reload(s), settings.ErrInvalid)
 	require.NoError(t, call(bob))
 

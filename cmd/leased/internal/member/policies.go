@@ -15,9 +15,8 @@ import (
 const policyInterval = 500 * time.Millisecond
 
 // applyPolicies sets the policies of the file in a cluster that this member has just
-// created. Afterwards the policies in the log are in effect, whoever changed or deleted
-// them, and the file has none: applyPolicies then logs where the two differ, when this
-// member becomes the leader and after each reload.
+// created. Afterwards only the policies in the log are in effect: when this member
+// becomes the leader and after each reload, applyPolicies logs where the file differs.
 func (m *Member) applyPolicies(ctx context.Context) {
 	tick := time.NewTicker(policyInterval)
 	defer tick.Stop()

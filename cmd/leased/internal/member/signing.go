@@ -50,6 +50,6 @@ func (s *signing) replace(signer *fencing.Signer, logger *slog.Logger) {
 	case signer != nil && (old == nil || old.KeyID() != signer.KeyID()):
 		logger.Info("signing tokens", "key", signer.KeyID())
 	case signer == nil && old != nil:
-		logger.Warn("no signing key: this member signs no tokens any more", "old key", old.KeyID())
+		logger.Warn("this member no longer has a signing key and refuses to sign tokens", "old key", old.KeyID())
 	}
 }

@@ -21,8 +21,8 @@ func userChanges(before, after []auth.User) (changes []audit.Record) {
 			changes = append(changes, audit.Record{Event: audit.UserAdd, Subject: user.Name, Detail: describeUser(user)})
 		case !reflect.DeepEqual(before[i], user):
 			detail := describeUser(user)
-			if before[i].Hash != user.Hash || before[i].Certificate != user.Certificate {
-				detail = strings.TrimPrefix(detail+", new secret or certificate", ", ")
+			if !slices.Equal(before[i].Hashes, user.Hashes) || before[i].Certificate != user.Certificate {
+				detail = strings.TrimPrefix(detail+", secrets or certificate changed", ", ")
 			}
 			changes = append(changes, audit.Record{Event: audit.UserChange, Subject: user.Name, Detail: detail})
 		}

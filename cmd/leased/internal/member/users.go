@@ -71,7 +71,7 @@ func (c *credentials) read() (read credentialFiles, err error) {
 	if read.own == "" {
 		return read, nil
 	}
-	own := slices.IndexFunc(read.users, func(u auth.User) bool { return u.Hash == secret.HashOf(read.own) })
+	own := slices.IndexFunc(read.users, func(u auth.User) bool { return slices.Contains(u.Hashes, secret.HashOf(read.own)) })
 	switch {
 	case own < 0:
 		return read, fmt.Errorf("secret-file (%s) must contain the secret of a user in users (%s): the other members accept no other",

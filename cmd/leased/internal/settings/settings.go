@@ -80,7 +80,7 @@ func Variable(key string) string {
 
 // Load combines flags, environment and file, and checks the result. file is the
 // path of a YAML file, or empty. If settings are invalid, the error names all of them,
-// and the Settings are good for Print only. Rules between settings are checked when
+// and only Print may use the Settings. Rules between settings are checked when
 // each of them is valid.
 func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string) (*Settings, error) {
 	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
@@ -118,7 +118,7 @@ func (s *Settings) broken(key, rule string) error {
 }
 
 // Print returns the whole configuration as a YAML file, with the source of each
-// value in a comment. It shows no secret that was given in a wrong place.
+// value in a comment. It does not show a secret that was given in a wrong place.
 func (s *Settings) Print() string {
 	var b strings.Builder
 	for _, k := range keys {

@@ -20,8 +20,8 @@ func FuzzFile(f *testing.F) {
 	require.NoError(f, err)
 	good, err := os.ReadFile(path)
 	require.NoError(f, err)
-	for _, text := range []string{"", "[]", "{}", string(good), string(good) + string(good), string(good) + "---\n" + string(good), "- name: a\n  hash: hunter2\n",
-		"- name: a\n  password: " + secret.New() + "\n", secret.New(), "- &a [*a]\n", "- {name: a, hash: 1, name: b}\n", "\t", "- !!binary x\n"} {
+	for _, text := range []string{"", "[]", "{}", string(good), string(good) + string(good), string(good) + "---\n" + string(good), "- name: a\n  hashes: [hunter2]\n",
+		"- name: a\n  password: " + secret.New() + "\n", secret.New(), "- &a [*a]\n", "- {name: a, hashes: 1, name: b}\n", "\t", "- !!binary x\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -36,8 +36,13 @@ func FuzzFile(f *testing.F) {
 		names, hashes := map[string]bool{}, map[secret.Hash]bool{}
 		for _, u := range users {
 			require.NoError(t, userfile.CheckName(u.Name))
-			require.False(t, names[u.Name] || hashes[u.Hash])
-			names[u.Name], hashes[u.Hash] = true, true
+			require.False(t, names[u.Name])
+			require.True(t, len(u.Hashes) > 0 || u.Certificate != "")
+			names[u.Name] = true
+			for _, hash := range u.Hashes {
+				require.False(t, hashes[hash])
+				hashes[hash] = true
+			}
 		}
 	})
 }

@@ -27,7 +27,7 @@ const secretPrefix = "leased_"
 
 const (
 	nameRule        = "must have 1 to 64 characters (letters, digits, . _ @ -), start with a letter or digit, and not start with " + secretPrefix + ", the prefix of secrets"
-	certificateRule = "must be the subject common name of a client certificate, 1 to 64 printable characters, for a user without hash that is no member account"
+	certificateRule = "must be the subject common name of a client certificate, 1 to 64 printable characters, for a user that is no member account"
 	hashRule        = "must be " + hashPrefix + " and 64 hexadecimal digits, as written by `leased user add`; passwords and other hashes are not accepted"
 )
 
@@ -68,7 +68,7 @@ func Read(path string) ([]auth.User, error) {
 		return nil, err
 	}
 	if list.Kind != yaml.SequenceNode { // it may be a file with a secret
-		return nil, &settings.Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hash"}
+		return nil, &settings.Error{Key: "users", Value: kindOf(list), Source: at(path, list), Rule: "must be a list of users, each with name and hashes"}
 	}
 	var users []auth.User
 	names, hashes, certificates := map[string]bool{}, map[secret.Hash]string{}, map[string]string{}
@@ -85,11 +85,14 @@ func Read(path string) ([]auth.User, error) {
 				Rule: "must differ from the certificate of " + other + ": a certificate identifies one user"}
 		}
 		certificates[user.Certificate] = user.Name
-		if other, twice := hashes[user.Hash]; twice && user.Certificate == "" {
-			return nil, &settings.Error{Key: "hash", Value: "of " + user.Name, Source: at(path, node),
-				Rule: "must differ from the hash of " + other + ": each user needs its own secret"}
+		for _, hash := range user.Hashes {
+			if other, twice := hashes[hash]; twice {
+				return nil, &settings.Error{Key: "hashes", Value: "of " + user.Name, Source: at(path, node),
+					Rule: "must differ from the hashes of " + other + ": a secret identifies one user, and is listed once"}
+			}
+			hashes[hash] = user.Name
 		}
-		names[user.Name], hashes[user.Hash] = true, user.Name
+		names[user.Name] = true
 		users = append(users, user)
 	}
 	return users, nil
@@ -118,14 +121,19 @@ func readDocument(path string) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// fields are the fields of a user in the file. allow is a list, the others are
-// single values.
-var fields = []string{"name", "hash", "certificate", "member", "allow"}
+// fields are the fields of a user in the file. Those with a rule are lists, which
+// must follow it; the others are single values.
+var fields = []string{"name", "hashes", "certificate", "member", "allow"}
+
+var listRules = map[string]string{
+	"hashes": "must be a list of hashes, each " + hashPrefix + " and 64 hexadecimal digits",
+	"allow":  "must be a list of rules, such as [\"acquire:jobs/*\"]",
+}
 
 // readUser reads and validates one user.
 func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	if entry.Kind != yaml.MappingNode {
-		return user, &settings.Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must be a map with name and hash for each user"}
+		return user, &settings.Error{Key: "users", Value: kindOf(entry), Source: at(path, entry), Rule: "must be a map with name and hashes for each user"}
 	}
 	values := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(entry.Content); i += 2 {
@@ -139,9 +147,9 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 				Rule: "is not a field of a user; the fields are " + strings.Join(fields, ", ")}
 		case values[key] != nil:
 			return user, broken("is given twice")
-		case key == "allow" && value.Kind != yaml.SequenceNode:
-			return user, broken("must be a list of rules, such as [\"acquire:jobs/*\"]")
-		case key != "allow" && value.Kind != yaml.ScalarNode:
+		case listRules[key] != "" && value.Kind != yaml.SequenceNode:
+			return user, broken(listRules[key])
+		case listRules[key] == "" && value.Kind != yaml.ScalarNode:
 			return user, broken("must be a single value")
 		}
 		values[key] = value
@@ -166,28 +174,34 @@ func readUser(path string, entry *yaml.Node) (user auth.User, err error) {
 	if user.Rules, err = readRules(path, values["allow"]); err != nil {
 		return user, err
 	}
-	if values["certificate"] != nil {
-		if text("hash") != "" || CheckCertificate(user.Certificate, user.Member) != nil {
-			return user, &settings.Error{Key: "certificate", Value: "of " + user.Name, Source: at(path, entry), Rule: certificateRule}
-		}
-		return user, nil
+	if values["certificate"] != nil && CheckCertificate(user.Certificate, user.Member) != nil {
+		return user, &settings.Error{Key: "certificate", Value: "of " + user.Name, Source: at(path, entry), Rule: certificateRule}
 	}
-	user.Hash, err = readHash(user.Name, text("hash"), at(path, entry))
-	return user, err
+	if user.Hashes, err = readHashes(path, user.Name, values["hashes"]); err != nil {
+		return user, err
+	}
+	if len(user.Hashes) == 0 && user.Certificate == "" {
+		return user, &settings.Error{Key: "hashes", Value: "of " + user.Name + ", empty", Source: at(path, entry),
+			Rule: "must have an entry, unless the user has a certificate; `leased user secret add` makes a secret and adds its hash"}
+	}
+	return user, nil
 }
 
-// readHash parses the hash of a secret. It may be a password: errors do not repeat it.
-func readHash(name, text, source string) (hash secret.Hash, err error) {
-	digits, ok := strings.CutPrefix(text, hashPrefix)
-	raw, err := hex.DecodeString(digits)
-	if ok && err == nil && len(raw) == len(hash) {
-		return secret.Hash(raw), nil
+// readHashes parses the hashes of a user's secrets. One may be a password: errors do not
+// repeat it.
+func readHashes(path, name string, list *yaml.Node) (hashes []secret.Hash, err error) {
+	if list == nil {
+		return nil, nil
 	}
-	value := "of " + name + ", not shown"
-	if text == "" {
-		value = "of " + name + ", empty"
+	for _, node := range list.Content {
+		digits, ok := strings.CutPrefix(node.Value, hashPrefix)
+		raw, err := hex.DecodeString(digits)
+		if !ok || err != nil || len(raw) != len(secret.Hash{}) {
+			return nil, &settings.Error{Key: "hashes", Value: "of " + name + ", not shown", Source: at(path, node), Rule: hashRule}
+		}
+		hashes = append(hashes, secret.Hash(raw))
 	}
-	return hash, &settings.Error{Key: "hash", Value: value, Source: source, Rule: hashRule}
+	return hashes, nil
 }
 
 // readRules parses the rules of a user.
@@ -197,7 +211,7 @@ func readRules(path string, list *yaml.Node) (rules auth.Rules, err error) {
 	}
 	for _, node := range list.Content {
 		if node.Kind != yaml.ScalarNode {
-			return nil, &settings.Error{Key: "allow", Value: kindOf(node), Source: at(path, node), Rule: "must be a list of rules, such as [\"acquire:jobs/*\"]"}
+			return nil, &settings.Error{Key: "allow", Value: kindOf(node), Source: at(path, node), Rule: listRules["allow"]}
 		}
 		rule, err := auth.ParseRule(node.Value)
 		switch {

@@ -33,7 +33,7 @@ func TestAddAndRemove(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, users, 2)
 	require.Equal(t, "alice", users[0].Name)
-	require.Equal(t, secret.HashOf(first), users[0].Hash)
+	require.Equal(t, []secret.Hash{secret.HashOf(first)}, users[0].Hashes)
 
 	_, err = userfile.Add(path, auth.User{Name: "alice"})
 	require.ErrorIs(t, err, settings.ErrInvalid)
@@ -71,8 +71,8 @@ func TestRulesInFile(t *testing.T) {
 	require.NoError(t, err)
 	users, err := userfile.Read(path)
 	require.NoError(t, err)
-	require.Equal(t, []auth.User{{Name: "alice", Hash: secret.HashOf(text), Rules: rules}, {Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()},
-		{Name: "members", Hash: secret.HashOf(member), Member: true}}, users)
+	require.Equal(t, []auth.User{{Name: "alice", Hashes: []secret.Hash{secret.HashOf(text)}, Rules: rules}, {Name: "bob", Certificate: "bob.example.org", Rules: auth.AdminRules()},
+		{Name: "members", Hashes: []secret.Hash{secret.HashOf(member)}, Member: true}}, users)
 
 	_, err = userfile.Add(path, auth.User{Name: "carol", Certificate: "bob.example.org"})
 	require.ErrorContains(t, err, "already identifies user bob")
@@ -87,7 +87,42 @@ func TestRulesInFile(t *testing.T) {
 	users, err = userfile.Read(path)
 	require.NoError(t, err)
 	require.Equal(t, auth.Rules{rules[1], rules[2], more[0]}, users[0].Rules)
-	require.Equal(t, secret.HashOf(text), users[0].Hash, "the secret stays")
+	require.Equal(t, []secret.Hash{secret.HashOf(text)}, users[0].Hashes, "the secret stays")
+}
+
+// A user has several secrets while one replaces the other, and always one or a
+// certificate.
+func TestSecretsOfUser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users.yaml")
+	first, err := userfile.Add(path, auth.User{Name: "alice"})
+	require.NoError(t, err)
+	_, err = userfile.Add(path, auth.User{Name: "bob", Certificate: "bob.example.org"})
+	require.NoError(t, err)
+	hashes := func(name int) []secret.Hash {
+		users, err := userfile.Read(path)
+		require.NoError(t, err)
+		return users[name].Hashes
+	}
+	const alice, bob = 0, 1
+	second, err := userfile.AddSecret(path, "alice")
+	require.NoError(t, err)
+	require.Equal(t, []secret.Hash{secret.HashOf(first), secret.HashOf(second)}, hashes(alice))
+	for _, wrong := range []string{"", "0", second, userfile.SecretID(secret.HashOf("x"))} {
+		err = userfile.RemoveSecret(path, "alice", wrong)
+		require.ErrorContains(t, err, "is not the id of a secret of alice")
+		require.False(t, secret.In(err.Error()))
+	}
+	require.NoError(t, userfile.RemoveSecret(path, "alice", userfile.SecretID(secret.HashOf(first))))
+	require.Equal(t, []secret.Hash{secret.HashOf(second)}, hashes(alice))
+	require.ErrorContains(t, userfile.RemoveSecret(path, "alice", userfile.SecretID(secret.HashOf(second))), "is the only secret of alice")
+
+	text, err := userfile.AddSecret(path, "bob")
+	require.NoError(t, err, "a user may have a certificate and a secret")
+	require.Equal(t, []secret.Hash{secret.HashOf(text)}, hashes(bob))
+	require.NoError(t, userfile.RemoveSecret(path, "bob", userfile.SecretID(secret.HashOf(text))))
+	require.Empty(t, hashes(bob))
+	_, err = userfile.AddSecret(path, "carol")
+	require.ErrorContains(t, err, "does not exist")
 }
 
 // Errors do not repeat a secret that was given in the wrong place: as the path, as
@@ -95,7 +130,7 @@ func TestRulesInFile(t *testing.T) {
 func TestSecretsAreNotRepeated(t *testing.T) {
 	text := secret.New()
 	for _, file := range []string{text + "\n", "- " + text + "\n", text + ": x\n", "- {" + text + ": x}\n", "- {name: " + text + "}\n",
-		"- {name: " + text[:50] + ", hash: x}\n", "- {name: a, hash: " + text + "}\n", "- {name: a, member: " + text + "}\n",
+		"- {name: " + text[:50] + ", hashes: [x]}\n", "- {name: a, hashes: [" + text + "]}\n", "- {name: a, member: " + text + "}\n",
 		"- {name: [" + text + "]}\n", "- *" + text + "\n", "- {name: a, name: " + text + "}\n", "'" + text + "\n", "- \" " + text + "\"\n"} {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
@@ -162,28 +197,28 @@ func TestSecondDocumentAndEmptyFile(t *testing.T) {
 func TestInvalidFiles(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("ab", 32)
 	for file, want := range map[string]string{
-		"alice: hunter2\n":                 "users (a map, from ",
-		"hunter2\n":                        "users (a single value, not shown, from ",
-		"- hunter2\n":                      "must be a map with name and hash",
-		"- name: alice\n":                  "hash (of alice, empty, from ",
-		"- {name: alice, hash: hunter2}\n": "hash (of alice, not shown, from ",
-		"- {name: alice, hash: \"sha256:hunter2\"}\n":                                "must be sha256: and 64 hexadecimal digits",
-		"- {name: alice, hash: \"md5:" + hash[7:] + "\"}":                            "passwords and other hashes are not accepted",
-		"- {name: alice, secret: hunter2}\n":                                         "secret (not shown, from ",
-		"- {hash: \"" + hash + "\"}\n":                                               "name (empty, from ",
-		"- {name: \"a b\", hash: \"" + hash + "\"}\n":                                "name (a b, from ",
-		"- {name: a, hash: \"" + hash + "\"}\n- {name: a, hash: \"" + hash + "\"}\n": ":2) is given twice",
-		"- {name: a, hash: \"" + hash + "\"}\n- {name: b, hash: \"" + hash + "\"}\n": "must differ from the hash of a",
-		"- {name: a, certificate: x, hash: \"" + hash + "\"}\n":                      "for a user without hash",
-		"- {name: a, certificate: x, member: true}\n":                                "that is no member account",
-		"- {name: a, certificate: x}\n- {name: b, certificate: x}":                   "must differ from the certificate of a",
-		"- {name: a, certificate: \"\"}\n":                                           "1 to 64 printable characters",
-		"- {name: a, hash: \"" + hash + "\", allow: \"read:*\"}":                     "must be a list of rules",
-		"- {name: a, hash: \"" + hash + "\", allow: [[]]}":                           "must be a list of rules",
-		"- {name: a, hash: \"" + hash + "\", allow: [\"write:*\"]}":                  "there is no right \"write\"",
-		"- {name: a, hash: \"" + hash + "\", allow: [\"leased_hunter2\"]}":           "not shown",
-		"- {name: a, hash: [x]}\n":                                                   "hash (a list, from ",
-		"- {name: a\n":                                                               "users.yaml",
+		"alice: hunter2\n":                     "users (a map, from ",
+		"hunter2\n":                            "users (a single value, not shown, from ",
+		"- hunter2\n":                          "must be a map with name and hashes",
+		"- name: alice\n":                      "hashes (of alice, empty, from ",
+		"- {name: alice, hashes: [hunter2]}\n": "hashes (of alice, not shown, from ",
+		"- {name: alice, hashes: [\"sha256:hunter2\"]}\n":                                    "must be sha256: and 64 hexadecimal digits",
+		"- {name: alice, hashes: [\"md5:" + hash[7:] + "\"]}":                                "passwords and other hashes are not accepted",
+		"- {name: alice, secret: hunter2}\n":                                                 "secret (not shown, from ",
+		"- {hashes: [\"" + hash + "\"]}\n":                                                   "name (empty, from ",
+		"- {name: \"a b\", hashes: [\"" + hash + "\"]}\n":                                    "name (a b, from ",
+		"- {name: a, hashes: [\"" + hash + "\"]}\n- {name: a, hashes: [\"" + hash + "\"]}\n": ":2) is given twice",
+		"- {name: a, hashes: [\"" + hash + "\"]}\n- {name: b, hashes: [\"" + hash + "\"]}\n": "must differ from the hashes of a",
+		"- {name: a, hashes: [\"" + hash + "\", \"" + hash + "\"]}\n":                        "is listed once",
+		"- {name: a, certificate: x, member: true}\n":                                        "that is no member account",
+		"- {name: a, certificate: x}\n- {name: b, certificate: x}":                           "must differ from the certificate of a",
+		"- {name: a, certificate: \"\"}\n":                                                   "1 to 64 printable characters",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: \"read:*\"}":                         "must be a list of rules",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: [[]]}":                               "must be a list of rules",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: [\"write:*\"]}":                      "there is no right \"write\"",
+		"- {name: a, hashes: [\"" + hash + "\"], allow: [\"leased_hunter2\"]}":               "not shown",
+		"- {name: a, hashes: x}\n":                                                           "must be a list of hashes",
+		"- {name: a\n":                                                                       "users.yaml",
 	} {
 		path := filepath.Join(t.TempDir(), "users.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))

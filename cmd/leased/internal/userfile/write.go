@@ -31,7 +31,7 @@ func Add(path string, user auth.User) (text string, err error) {
 		err = CheckCertificate(user.Certificate, user.Member)
 	} else {
 		text = secret.New()
-		user.Hash = secret.HashOf(text)
+		user.Hashes = []secret.Hash{secret.HashOf(text)}
 	}
 	if err != nil {
 		return "", err
@@ -78,6 +78,42 @@ func Deny(path, name string, rules auth.Rules) error {
 			user.Rules = slices.Delete(user.Rules, i, i+1)
 		}
 		return nil
+	})
+}
+
+// SecretID returns the first digits of a hash. They identify a secret among those of its
+// user, and do not reveal it.
+func SecretID(hash secret.Hash) string { return hex.EncodeToString(hash[:4]) }
+
+// AddSecret adds a secret to a user and returns it. The other secrets of the user stay.
+func AddSecret(path, name string) (text string, err error) {
+	text = secret.New()
+	err = changeUser(path, name, func(user *auth.User) error {
+		user.Hashes = append(user.Hashes, secret.HashOf(text))
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// RemoveSecret removes the secret with an id from a user. It refuses to remove the last
+// one of a user without a certificate.
+func RemoveSecret(path, name, id string) error {
+	return changeUser(path, name, func(user *auth.User) error {
+		left := slices.DeleteFunc(slices.Clone(user.Hashes), func(hash secret.Hash) bool { return SecretID(hash) == id })
+		invalid := &settings.Error{Key: "secret", Value: shown(id), Source: path}
+		switch {
+		case len(left) == len(user.Hashes):
+			invalid.Rule = "is not the id of a secret of " + name + "; `leased user list` shows the ids"
+		case len(left) == 0 && user.Certificate == "":
+			invalid.Rule = "is the only secret of " + name + "; add another first with `leased user secret add`, or remove the user"
+		default:
+			user.Hashes = left
+			return nil
+		}
+		return invalid
 	})
 }
 
@@ -171,8 +207,12 @@ func format(users []auth.User) string {
 		fmt.Fprintf(&b, "- name: %q\n", u.Name)
 		if u.Certificate != "" {
 			fmt.Fprintf(&b, "  certificate: %q\n", u.Certificate)
-		} else {
-			fmt.Fprintf(&b, "  hash: %s%s\n", hashPrefix, hex.EncodeToString(u.Hash[:]))
+		}
+		if len(u.Hashes) > 0 {
+			b.WriteString("  hashes: # of the secrets, oldest first\n")
+		}
+		for _, hash := range u.Hashes {
+			fmt.Fprintf(&b, "    - %s%s\n", hashPrefix, hex.EncodeToString(hash[:]))
 		}
 		if u.Member {
 			b.WriteString("  member: true\n")
