@@ -43,12 +43,12 @@ func TestCheckRequest(t *testing.T) {
 	require.NoError(t, l.CheckRequest(&request))
 	request.Metadata["k"] = "12345"
 	require.ErrorIs(t, l.CheckRequest(&request), engine.ErrInvalid)
-	require.ErrorContains(t, l.CheckRequest(&request), "6 bytes, limit-metadata-bytes allows 5")
+	require.ErrorContains(t, l.CheckRequest(&request), "6 bytes, and limit-metadata-bytes allows 5")
 	request.Resources[0] = "0123456789x"
 	require.ErrorIs(t, l.CheckRequest(&request), fencing.ErrInvalidResource)
-	require.ErrorContains(t, l.CheckRequest(&request), "11 bytes, limit-name-bytes allows 10")
+	require.ErrorContains(t, l.CheckRequest(&request), "11 bytes, and limit-name-bytes allows 10")
 	request.Resources = append(request.Resources, "c")
-	require.ErrorContains(t, l.CheckRequest(&request), "3 locks, limit-set-size allows 2")
+	require.ErrorContains(t, l.CheckRequest(&request), "3 locks, and limit-set-size allows 2")
 }
 
 func TestCheckOperation(t *testing.T) {
