@@ -91,6 +91,30 @@ func TestMemberThatWentBackIsRefused(t *testing.T) {
 	})
 }
 
+// The folder of a leader goes back in time. Its followers remember what it called committed.
+func TestLeaderThatWentBackIsRefused(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind)
+		s := openSession(t, c.backend(), time.Hour)
+		leader := c.leader()
+		back := slices.Index(c.nodes, leader)
+		c.agree()
+		old := filepath.Join(t.TempDir(), "old")
+		require.NoError(t, os.CopyFS(old, os.DirFS(c.configs[back].Dir)))
+		acquireMany(t, s, 1, 10)
+		c.agree()
+		require.True(t, leader.Leads(), "nobody else has received acknowledgements")
+		require.NoError(t, leader.Close())
+		require.NoError(t, os.RemoveAll(c.configs[back].Dir))
+		require.NoError(t, os.CopyFS(c.configs[back].Dir, os.DirFS(old)))
+		ended := make(chan error, 1)
+		c.configs[back].Fatal = func(err error) { ended <- err }
+		c.restart(back)
+		require.ErrorIs(t, firstOf(t, ended, "the member stops"), transport.ErrWentBack)
+		acquireMany(t, openSameSession(t, c, s), 10, 12)
+	})
+}
+
 // A member that was refused may not come back with its folder after the leader changed.
 func TestRefusedMemberStaysRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

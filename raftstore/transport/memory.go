@@ -14,11 +14,11 @@ import (
 // the text in the answers of its peers.
 var ErrWentBack = errors.New("the data folder of this member has gone back in time")
 
-// Memory remembers what each voter has acknowledged to this node as the leader, and
-// refuses a voter that has lost some of it. It forgets everything when the process ends.
-// All methods may be called concurrently.
+// Memory remembers what each voter has acknowledged to this node as the leader and what it
+// has called committed as the leader, and refuses a voter that has lost some of it. It
+// forgets everything when the process ends. All methods may be called concurrently.
 //
-// A voter never loses a committed entry that it has acknowledged, and while one leader
+// A voter never loses a committed entry that it has had, and while one leader
 // leads it loses none that it has acknowledged to that leader. So a shorter log proves
 // that its data folder was replaced by an older one. Such a voter has also forgotten
 // votes. See docs/adr/0025-member-that-went-back-in-time.md.
@@ -36,10 +36,11 @@ type Memory struct {
 	records map[raft.ServerID]*record
 }
 
-// record is what one voter has acknowledged.
+// record is what one voter has had.
 type record struct {
-	committed uint64 // the largest committed entry
+	committed uint64 // the largest committed entry that it has acknowledged
 	term      uint64 // in which it was acknowledged
+	led       uint64 // the largest entry that it has called committed as the leader
 	matched   uint64 // the largest entry in inTerm, committed or not
 	inTerm    uint64 // the newest term in which this node led
 	refused   bool
@@ -66,9 +67,9 @@ func (m *Memory) expect(id raft.ServerID, term uint64) (expected, error) {
 	case r.refused:
 		return expected{}, refusal(id)
 	case r.inTerm != term:
-		return expected{voter: true, committed: r.committed}, nil
+		return expected{voter: true, committed: max(r.committed, r.led)}, nil
 	}
-	return expected{voter: true, committed: r.committed, matched: r.matched}, nil
+	return expected{voter: true, committed: max(r.committed, r.led), matched: r.matched}, nil
 }
 
 // answered compares an answer with what the voter must have, and records what it
@@ -117,9 +118,12 @@ func (m *Memory) record(id raft.ServerID) *record {
 }
 
 // Check returns an error for a request of a voter that is refused, or of a candidate
-// without entries that it has acknowledged. A candidate that has only just sent its request
-// may have acknowledged them since, so a request that does not name a newer term is
-// rejected without consequences.
+// without entries that it has had. It records what a leader calls committed.
+//
+// A candidate that has only just sent its request may have received the entries since. So
+// a request is rejected without consequences, unless it names a newer term than that of the
+// acknowledgement. The term of a leader's request proves nothing: the Raft library may read
+// the commit index for it after the leader has stepped down.
 func (m *Memory) Check(command any) error {
 	from, ok := command.(raft.WithRPCHeader)
 	if !ok {
@@ -129,17 +133,15 @@ func (m *Memory) Check(command any) error {
 	if !m.Voter(id) {
 		return nil
 	}
-	m.mu.Lock()
-	r := record{}
-	if found := m.records[id]; found != nil {
-		r = *found
-	}
-	m.mu.Unlock()
+	r := m.copyOf(id)
 	if r.refused {
 		return refusal(id)
 	}
 	var last, term uint64 // term is the candidate's when it sent the request
 	switch c := command.(type) {
+	case *raft.AppendEntriesRequest:
+		m.led(id, c.LeaderCommitIndex)
+		return nil
 	case *raft.RequestVoteRequest:
 		last, term = c.LastLogIndex, c.Term
 	case *raft.RequestPreVoteRequest:
@@ -148,13 +150,31 @@ func (m *Memory) Check(command any) error {
 		return nil
 	}
 	switch {
-	case last >= r.committed:
+	case last >= max(r.committed, r.led):
 		return nil
-	case term > r.term:
+	case last < r.committed && term > r.term:
 		m.refuse(id, r.committed, last)
 		return refusal(id)
 	}
-	return fmt.Errorf("candidate %s has %d entries of the %d that it has acknowledged", id, last, r.committed)
+	return fmt.Errorf("candidate %s has %d entries of the %d that it has had", id, last, max(r.committed, r.led))
+}
+
+// copyOf returns a copy of the record of a voter.
+func (m *Memory) copyOf(id raft.ServerID) record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.records[id]; r != nil {
+		return *r
+	}
+	return record{}
+}
+
+// led records that a leader has called entries committed: it has them.
+func (m *Memory) led(id raft.ServerID, committed uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.record(id)
+	r.led = max(r.led, committed)
 }
 
 func (m *Memory) refuse(id raft.ServerID, acknowledged, reported uint64) {

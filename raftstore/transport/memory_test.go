@@ -69,6 +69,11 @@ func (l *leader) preVote(term, last uint64) error {
 	return l.memory.Check(&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term, LastLogIndex: last})
 }
 
+// lead passes on a request that n2 sends as the leader.
+func (l *leader) lead(term, commit uint64) error {
+	return l.memory.Check(&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: term, LeaderCommitIndex: commit})
+}
+
 func TestMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		then    func(t *testing.T, l *leader) error // after n2 has acknowledged 10 in term 2, with 5 committed
@@ -87,6 +92,23 @@ func TestMemory(t *testing.T) {
 		"a candidate has the committed entries":           {func(_ *testing.T, l *leader) error { return l.vote(3, 5) }, false},
 		"a candidate lacks a committed entry":             {func(_ *testing.T, l *leader) error { return l.vote(3, 4) }, true},
 		"a candidate of a later term asks for a pre-vote": {func(_ *testing.T, l *leader) error { return l.preVote(4, 4) }, true},
+		"a former leader has what it called committed": {func(t *testing.T, l *leader) error {
+			require.NoError(t, l.lead(3, 20))
+			require.NoError(t, l.lead(3, 0), "a heartbeat")
+			require.NoError(t, l.vote(4, 20))
+			return l.send(4, 0, 0, 20, 4, true)
+		}, false},
+		"a former leader lacks what it called committed": {func(t *testing.T, l *leader) error {
+			require.NoError(t, l.lead(3, 20))
+			require.NoError(t, l.lead(3, 0), "a heartbeat")
+			return l.send(4, 0, 0, 19, 4, true)
+		}, true},
+		"a learner that calls entries committed": {func(t *testing.T, l *leader) error {
+			l.voter = false
+			require.NoError(t, l.lead(3, 20))
+			l.voter = true
+			return l.send(4, 0, 0, 19, 4, true)
+		}, false},
 		"an answer on its way while the follower advanced": {func(t *testing.T, l *leader) error {
 			l.follower.during = func() { require.NoError(t, l.send(2, 20, 20, 20, 2, true)) }
 			return l.send(2, 10, 5, 10, 2, true)
@@ -136,8 +158,13 @@ func TestMemoryOfDelayedCandidate(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, transport.ErrWentBack)
 	}
+	require.NoError(t, l.lead(3, 20))
+	for _, err := range []error{l.vote(9, 19), l.preVote(9, 19)} {
+		require.ErrorContains(t, err, "has 19 entries of the 20", "it may have stepped down and received the last entry since")
+		require.NotErrorIs(t, err, transport.ErrWentBack)
+	}
 	require.False(t, l.memory.IsRefused("n2"))
-	require.NoError(t, l.send(2, 10, 10, 10, 2, true))
+	require.NoError(t, l.send(2, 20, 20, 20, 2, true))
 }
 
 // A refused member learns of it from the text of its peers' errors.
