@@ -17,8 +17,6 @@ import (
 const (
 	// handshakeTimeout bounds the TLS handshake of an incoming connection.
 	handshakeTimeout = 5 * time.Second
-	// maxHandshakes bounds the incoming connections that are not identified yet.
-	maxHandshakes = 256
 	// recheckInterval is the time between two checks of the open connections.
 	recheckInterval = time.Second
 	// acceptPause is the time after a failed accept.
@@ -33,6 +31,7 @@ type stream struct {
 	listener   net.Listener
 	advertised net.Addr
 	refusals   refusals
+	handshakes handshakes
 
 	requests chan raft.RPC
 	stop     sync.Once
@@ -81,7 +80,6 @@ func splitTarget(target raft.ServerAddress) (id, address string) {
 
 // serve accepts connections until Close.
 func (s *stream) serve() {
-	handshakes := make(chan struct{}, maxHandshakes)
 	for {
 		conn, err := s.listener.Accept()
 		switch {
@@ -96,16 +94,9 @@ func (s *stream) serve() {
 			}
 			continue
 		}
-		select {
-		case handshakes <- struct{}{}:
-		case <-s.stopped:
-			conn.Close()
-			return
-		}
+		s.handshakes.begin(conn)
 		go func() {
-			identified := s.identify(conn)
-			<-handshakes
-			if identified != nil {
+			if identified := s.identify(conn); identified != nil {
 				s.receive(identified)
 			}
 		}()
@@ -116,12 +107,17 @@ func (s *stream) serve() {
 // connection was refused.
 func (s *stream) identify(conn net.Conn) *peerConn {
 	if s.config.TLS == nil {
+		s.handshakes.end(conn)
 		return s.track(conn, "")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
 	defer cancel()
 	secure := tls.Server(conn, s.checked("", ""))
-	if err := secure.HandshakeContext(ctx); err != nil {
+	err := secure.HandshakeContext(ctx)
+	if !s.handshakes.end(conn) {
+		err = errGaveWay
+	}
+	if err != nil {
 		conn.Close()
 		if !errors.Is(err, io.EOF) && !errors.Is(err, ErrStarting) {
 			s.refusals.log(conn.RemoteAddr(), secure.ConnectionState(), err)
