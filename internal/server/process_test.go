@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -157,21 +158,21 @@ func startCluster(t testing.TB, size int, redis engine.Fleet) *cluster {
 		t.Cleanup(m.kill)
 		c.members = append(c.members, m)
 	}
-	eventually(t, "all members vote", func() bool {
-		leader := c.leader()
-		if leader == nil {
-			return false
-		}
-		voters := 0
-		list, _ := leader.status()["members"].([]any)
-		for _, m := range list {
-			if m.(map[string]any)["voter"] == true {
-				voters++
-			}
-		}
-		return voters == size
-	})
+	eventually(t, "all members know that all vote", func() bool { return c.leader() != nil && !slices.ContainsFunc(c.members, c.missesVoters) })
 	return c
+}
+
+// missesVoters reports whether a member does not know yet that all members vote. If the
+// leader were killed before the others know it, they could be too few to elect another.
+func (c *cluster) missesVoters(m *member) bool {
+	voters := 0
+	list, _ := m.status()["members"].([]any)
+	for _, other := range list {
+		if other.(map[string]any)["voter"] == true {
+			voters++
+		}
+	}
+	return voters != len(c.members)
 }
 
 // leader returns the member that serves as the leader, or nil if there is none.
