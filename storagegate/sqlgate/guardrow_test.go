@@ -67,6 +67,18 @@ func TestPostgresGuardIgnoresOtherLocks(t *testing.T) {
 	require.Equal(t, 100, balance(t, db, 7))
 }
 
+// A temporary table of the writer does not replace the marks.
+func TestPostgresGuardIgnoresTemporaryTables(t *testing.T) {
+	s, db := guarded(t, sqlgate.Postgres)
+	createWriter(t, s, "accounts")
+	err := runBlock(t, s, `SET ROLE shop_writer;
+		CREATE TEMPORARY TABLE leased_marks AS SELECT 'account/7'::text AS resource, 5::bigint AS mark;
+		SELECT set_config('leased.claims', E'5 account/7\n', false);
+		UPDATE accounts SET balance = 0 WHERE id = 7`)
+	require.ErrorContains(t, err, "permission denied for table leased_marks")
+	require.Equal(t, 100, balance(t, db, 7))
+}
+
 // The key of such a row is known only after the insert.
 func TestGuardChecksGeneratedKeys(t *testing.T) {
 	for dialect, table := range map[sqlgate.Dialect]string{

@@ -78,15 +78,35 @@ func TestDatabaseChecksTheReset(t *testing.T) {
 // A user who may write through the gate may not reset marks.
 func TestWriterCannotReset(t *testing.T) {
 	s := poisoned(t, sqlgate.Postgres, "orders")
-	require.NoError(t, runBlock(t, s, `
-		DO $$ BEGIN CREATE ROLE shop_writer; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
-		DO $$ BEGIN
-			EXECUTE format('GRANT USAGE ON SCHEMA %I TO shop_writer', current_schema());
-			GRANT SELECT, INSERT, UPDATE ON leased_marks TO shop_writer;
-		END $$`))
+	createWriter(t, s, "leased_marks")
 	err := runBlock(t, s, `SET ROLE shop_writer; SELECT leased_fence('orders', 9007199254740990); SELECT leased_reset('orders', 9007199254740990, 52)`)
 	require.ErrorContains(t, err, "permission denied for table leased_resets")
 	err = runBlock(t, s, `SET ROLE shop_writer; UPDATE leased_marks SET mark = 52`)
+	require.ErrorContains(t, err, "cannot be lowered")
+	mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")
+	require.NoError(t, err)
+	require.Equal(t, absurd, mark)
+}
+
+// createWriter lets the role shop_writer write to a table of PostgreSQL.
+func createWriter(t *testing.T, s storage, table string) {
+	t.Helper()
+	require.NoError(t, runBlock(t, s, `
+		GRANT TEMPORARY ON DATABASE postgres TO PUBLIC;
+		DO $$ BEGIN CREATE ROLE shop_writer; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+		DO $$ BEGIN
+			EXECUTE format('GRANT USAGE ON SCHEMA %I TO shop_writer', current_schema());
+			GRANT SELECT, INSERT, UPDATE ON `+table+` TO shop_writer;
+		END $$`))
+}
+
+// A temporary table of the writer does not permit a reset.
+func TestResetIgnoresTemporaryTables(t *testing.T) {
+	s := poisoned(t, sqlgate.Postgres, "orders")
+	createWriter(t, s, "leased_marks")
+	err := runBlock(t, s, `SET ROLE shop_writer;
+		CREATE TEMPORARY TABLE leased_resets AS SELECT 'orders'::text AS resource, 9007199254740990::bigint AS expected, 52::bigint AS mark;
+		UPDATE leased_marks SET mark = 52`)
 	require.ErrorContains(t, err, "cannot be lowered")
 	mark, err := s.gate(t, fencing.Rule{}).Mark(t.Context(), "orders")
 	require.NoError(t, err)

@@ -8,8 +8,10 @@ import (
 
 // SignedDDL returns the schema for signed tokens as text for psql: the function
 // leased_fence_signed, which admits only tokens that the lock service has signed,
-// and leased_guard_signed for tables. It needs the schema of DDL. Only PostgreSQL
-// has numbers that are wide enough; for others the error is ErrCannotVerify.
+// and leased_guard_signed for tables. It needs the schema of DDL, and fails if every
+// user may create objects in the schema. It is one transaction, so that psql installs
+// nothing after an error. Only PostgreSQL has numbers that are wide enough; for others
+// the error is ErrCannotVerify.
 func SignedDDL(dialect Dialect) (string, error) {
 	if dialect != Postgres {
 		return "", fmt.Errorf("%w: %s", ErrCannotVerify, dialect)
@@ -26,7 +28,7 @@ func SignedDDL(dialect Dialect) (string, error) {
 		}
 		texts[i] = string(text)
 	}
-	return strings.Join(texts, "\n"), nil
+	return "BEGIN;\n" + strings.Join(texts, "\n") + "COMMIT;\n", nil
 }
 
 // SignedGuard is Guard for a table that accepts only writes with signed tokens. It

@@ -273,6 +273,19 @@ func TestSignedTokensIgnoreTemporaryTables(t *testing.T) {
 	require.Empty(t, c.value("orders"))
 }
 
+// Operators of other users must not run with the rights of the owner.
+func TestSignedTokensNeedAClosedSchema(t *testing.T) {
+	s := newStorage(t, sqlgate.Postgres)
+	text, err := sqlgate.SignedDDL(sqlgate.Postgres)
+	require.NoError(t, err)
+	schema := s.dsn[strings.LastIndex(s.dsn, "=")+1:]
+	execute(t, s, `GRANT CREATE ON SCHEMA `+schema+` TO PUBLIC`)
+	revoke := `REVOKE CREATE ON SCHEMA ` + schema + ` FROM PUBLIC`
+	require.ErrorContains(t, runBlock(t, s, text), revoke)
+	execute(t, s, revoke)
+	require.NoError(t, runBlock(t, s, text))
+}
+
 // Old signed tokens are valid while the old key is in the set, verified or not.
 func TestKeyRotationInPostgres(t *testing.T) {
 	c := newSignedCase(t)

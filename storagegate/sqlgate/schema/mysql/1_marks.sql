@@ -17,8 +17,9 @@ CREATE TABLE IF NOT EXISTS leased_resets (
 ) ENGINE = InnoDB;
 
 -- No statement can lower or delete a mark, except leased_reset, and TRUNCATE and
--- DROP, which fire no trigger: do not grant the DROP privilege to users who write
--- data.
+-- DROP, which fire no trigger, and users with a temporary table leased_resets, which
+-- the trigger reads in place of the table above: grant neither DROP nor CREATE
+-- TEMPORARY TABLES to users who write data.
 DELIMITER $$
 DROP TRIGGER IF EXISTS leased_keep_mark_update $$
 CREATE TRIGGER leased_keep_mark_update BEFORE UPDATE ON leased_marks FOR EACH ROW

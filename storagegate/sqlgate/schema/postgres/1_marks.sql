@@ -13,7 +13,11 @@ CREATE TABLE IF NOT EXISTS leased_resets (
     mark     bigint NOT NULL
 );
 
--- No statement can lower, rename or delete a mark, except leased_reset.
+-- No statement can lower, rename or delete a mark, except leased_reset. The search path
+-- of the function ends with pg_temp, so that it does not find temporary tables of the
+-- caller in place of these tables. One block: it is never without this search path.
+DO $install$
+BEGIN
 CREATE OR REPLACE FUNCTION leased_keep_mark() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
@@ -27,6 +31,9 @@ BEGIN
         USING ERRCODE = 'LF005', HINT = 'A lower mark would admit stale writes. Keep the row of a resource that is not used any more. An operator can undo an absurd token: leased gate reset.';
 END
 $$;
+EXECUTE format('ALTER FUNCTION leased_keep_mark() SET search_path = %I, pg_temp', current_schema());
+END
+$install$;
 
 -- Create the triggers only if they are missing: CREATE TRIGGER waits for every open
 -- transaction that has used the table, and blocks all others meanwhile.

@@ -17,8 +17,12 @@
 -- A row whose resource cannot be determined is refused with LF007: the column is
 -- missing (misspelled or renamed) or NULL, or its text ends with a space, like that
 -- of char(n).
-CREATE OR REPLACE FUNCTION leased_guard() RETURNS trigger
-    LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+--
+-- The search path is that of leased_keep_mark: a temporary table leased_marks of the
+-- caller is not found.
+DO $install$
+BEGIN
+CREATE OR REPLACE FUNCTION leased_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     row_now jsonb;
     name    text;
@@ -57,3 +61,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
+EXECUTE format('ALTER FUNCTION leased_guard() SET search_path = %I, pg_temp', current_schema());
+END
+$install$;
