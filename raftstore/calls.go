@@ -47,7 +47,7 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 	case result.Code == machine.Limited:
 		err = result.Limit
 	case result.Code == machine.OtherUser:
-		err = otherUser(config.ID)
+		err = errOtherUser
 	}
 	if err != nil {
 		return machine.SessionInfo{}, err
@@ -65,11 +65,9 @@ func (n *Node) open(ctx context.Context, config engine.SessionConfig) (machine.S
 	return machine.SessionInfo{TTL: config.TTL, Incarnation: result.Incarnation, User: config.User}, err
 }
 
-// otherUser returns the error for a session that belongs to another user. It does not
-// name that user.
-func otherUser(id engine.SessionID) error {
-	return fmt.Errorf("%w: session %s belongs to another user; only its owner can use it", engine.ErrForbidden, id)
-}
+// errOtherUser reports a session that belongs to another user. It names neither, because
+// error texts are written to the audit log.
+var errOtherUser = fmt.Errorf("%w: the session belongs to another user; only its owner can use it", engine.ErrForbidden)
 
 // attach renews an open session. It never opens one. A user other than the owner is
 // refused; without users, user is empty, and everyone may attach.
@@ -81,7 +79,7 @@ func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (fo
 		return machine.SessionInfo{}, fmt.Errorf("%w: there is no session %s", engine.ErrExpired, id)
 	}
 	if user != "" && user != found.User {
-		return machine.SessionInfo{}, otherUser(id)
+		return machine.SessionInfo{}, errOtherUser
 	}
 	return found, n.renew(ctx, id, found.Incarnation)
 }

@@ -21,11 +21,11 @@ func FuzzAttemptName(f *testing.F) {
 		var session engine.SessionID
 		copy(session[:], raw)
 		name := b.attemptName(session, engine.Nonce(number), user)
-		gotSession, gotNonce := parseName(name)
+		gotSession, gotNonce := AttemptOf(name)
 		require.Equal(t, session, gotSession)
 		require.Equal(t, engine.Nonce(number), gotNonce)
 		require.Equal(t, user, UserOf(name))
-		_, _ = parseName(foreign)
+		_, _ = AttemptOf(foreign)
 		if other := UserOf(foreign); other != "" {
 			require.True(t, strings.HasSuffix(foreign, "."+other))
 		}

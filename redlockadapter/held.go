@@ -37,8 +37,9 @@ func UserOf(name string) string {
 	return ""
 }
 
-// parseName returns the session and the nonce of an attempt's name.
-func parseName(name string) (session engine.SessionID, nonce engine.Nonce) {
+// AttemptOf returns the session and the nonce in the name of an attempt, zero if it has
+// none.
+func AttemptOf(name string) (session engine.SessionID, nonce engine.Nonce) {
 	id, rest, _ := strings.Cut(name, ".")
 	number, _, _ := strings.Cut(rest, ".")
 	if raw, err := base64.RawURLEncoding.DecodeString(id); err == nil && len(raw) == len(session) {
@@ -81,7 +82,7 @@ func leaseOf(name, text string, resource fencing.Resource) engine.Held {
 	if len(d.Set) > 0 {
 		h.Resources = d.Set
 	}
-	h.Session, h.Nonce = parseName(name)
+	h.Session, h.Nonce = AttemptOf(name)
 	h.User = UserOf(name)
 	return h
 }

@@ -108,7 +108,7 @@ func (b *Backend) Ended(ctx context.Context, resource fencing.Resource, session 
 		return "", err
 	}
 	for _, r := range found {
-		if s, n := parseName(r.Ended); s == session && n == nonce {
+		if s, n := AttemptOf(r.Ended); s == session && n == nonce {
 			return string(r.Cause), nil
 		}
 	}

@@ -90,7 +90,7 @@ func testInventedLeases(t *testing.T, address, alices, bobs string, users *auth.
 
 	// He invents a lease of his own on a lock that he may not acquire.
 	invented := &pb.HeldLease{Nonce: 7, Name: strings.TrimSuffix(answer.Name, "alice.w@example.org") + "bob", Resources: []string{"slow/1"}, Token: 1, TtlNanos: int64(longTTL)}
-	require.Equal(t, "not-held", his.call(id, &pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{invented}}}}).Error.GetCode())
+	requireLost(t, his, id, invented)
 	require.Equal(t, "not-held", his.call(id, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 7, Lease: invented}}}).Error.GetCode())
 
 	// She loses the right to acquire it, and can still release it.
@@ -100,4 +100,69 @@ func testInventedLeases(t *testing.T, address, alices, bobs string, users *auth.
 	require.Equal(t, "forbidden", hers.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}}).Error.GetCode())
 	require.Nil(t, hers.call(id, release).Error)
 	require.Equal(t, "not-held", hers.call(id, release).Error.GetCode())
+}
+
+// renewLease renews a lease in efficiency mode that the client names.
+func renewLease(c *streamClient, id engine.SessionID, held *pb.HeldLease) *pb.Answer {
+	return c.call(id, &pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{Leases: []*pb.HeldLease{held}}}})
+}
+
+// requireLost renews a lease that does not exist.
+func requireLost(t *testing.T, c *streamClient, id engine.SessionID, held *pb.HeldLease) {
+	t.Helper()
+	answer := renewLease(c, id, held)
+	require.Nil(t, answer.Error)
+	require.Len(t, answer.Lost, 1, "%v", held)
+	require.Equal(t, "not-held", answer.Lost[0].Lost.GetCode())
+}
+
+// A renewal is never a grant: a user who may acquire a lock cannot take it with a token
+// that another user had, or with one that nobody had, and cannot change the token or the
+// locks of a lease. A lease that exists is renewed on any stream of its user.
+func TestInventedRenewalIsNoGrant(t *testing.T) {
+	t.Parallel()
+	alice, alices := newUser(t, "alice", "acquire:*", "read:*")
+	bob, bobs := newUser(t, "bob", "acquire:fast/*", "read:*")
+	ops, opss := newUser(t, "ops", "policy:*", "cluster", "break:*", "read:*")
+	s := startServer(t, func(c *server.Config) {
+		c.Users, c.Redis = auth.NewUsers([]auth.User{alice, bob, ops}), fleetOf(startRedis(t, 3), longTTL)
+	})
+	address := s.Address()
+	code, answer := postAs(t, address, opss, "/v1/set-policy", `{"policy":{"prefix":"fast/","mode":"efficiency"},"now":true}`)
+	require.Equal(t, http.StatusOK, code, "%v", answer)
+	granted := awaitLease(t, address, alices, "fast/1", "efficiency")
+	_, answer = postAs(t, address, alices, "/v1/release", leaseName(granted))
+	require.Equal(t, true, answer["released"])
+
+	id, his := engine.NewSessionID(), openStreamAs(t, address, bobs)
+	acquire := &pb.AcquireCall{Nonce: 7, Resources: []string{"fast/2", "fast/3"}, TtlNanos: int64(longTTL)}
+	own := his.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: acquire}})
+	require.Nil(t, own.Error)
+	lease := func(token uint64, locks ...string) *pb.HeldLease {
+		return &pb.HeldLease{Nonce: 7, Name: own.Name, Resources: locks, Token: token, TtlNanos: int64(longTTL)}
+	}
+	fleet, err := pb.NewRedisServiceClient(dialAs(t, address, opss)).GetFleet(testContext(t), &pb.GetFleetRequest{})
+	require.NoError(t, err)
+	ceiling := fleet.Ceiling
+	require.Greater(t, ceiling, own.Token+1)
+	for _, token := range []uint64{uint64(granted["token"].(float64)), own.Token, own.Token + 1, ceiling - 1, ceiling} {
+		requireLost(t, his, id, lease(token, "fast/1"))
+		requireLost(t, his, id, lease(token, "fast/1", "fast/2", "fast/3"))
+	}
+	requireLost(t, his, id, lease(ceiling, "fast/2", "fast/3"))
+	_, seen := postAs(t, address, opss, "/v1/inspect", `{"resource":"fast/1"}`)
+	require.NotContains(t, mustJSON(t, seen), `"holders"`)
+	next := awaitLease(t, address, alices, "fast/1", "efficiency")
+	require.Less(t, next["token"].(float64), float64(ceiling), "no renewal has used up the tokens")
+
+	foreign := lease(own.Token, "fast/2", "fast/3")
+	foreign.Nonce = 8
+	refused := renewLease(his, id, foreign).Error
+	require.Equal(t, "invalid", refused.GetCode(), "the name has another nonce")
+	require.NotContains(t, refused.GetMessage(), own.Name)
+	for _, c := range []*streamClient{his, openStreamAs(t, address, bobs)} {
+		renewed := renewLease(c, id, lease(own.Token, "fast/3", "fast/2"))
+		require.Nil(t, renewed.Error)
+		require.Empty(t, renewed.Lost)
+	}
 }

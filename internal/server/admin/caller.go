@@ -13,7 +13,8 @@ import (
 
 // checkCaller refuses a call that only a member makes for itself, if the caller presented
 // a certificate that does not name the member. For a caller without certificate, only the
-// rights of its user count.
+// rights of its user count. A follower that forwards such a call over HTTP presents its
+// own certificate, so the call must go to the leader; members use gRPC and do that.
 func checkCaller(ctx context.Context, id string) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -155,8 +157,12 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
 		h.answer(w, nil, err)
 		return
 	}
+	ctx := r.Context()
+	if r.TLS != nil { // as gRPC does, for calls that depend on the caller's certificate
+		ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: credentials.TLSInfo{State: *r.TLS}})
+	}
 	h.forwardable(w, r, func() error {
-		response, err := m.handle(m.service, r.Context(), func(into any) error { return decode(body, into.(proto.Message)) }, h.unary)
+		response, err := m.handle(m.service, ctx, func(into any) error { return decode(body, into.(proto.Message)) }, h.unary)
 		err = auth.CallError(r.Context(), err)
 		if m.name != "Join" && routing.IsNotLeader(err) {
 			return err

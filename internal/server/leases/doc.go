@@ -1,8 +1,8 @@
 // Package leases implements the calls of leased.v1.LeaseService that acquire, renew
 // and release leases, in both modes.
 //
-// It keeps no leases in efficiency mode: they are on the Redis nodes, so that any
-// member serves the next call. It keeps sessions of the correctness mode only as a
+// It keeps leases in efficiency mode only as a cache of those on the Redis nodes, so that
+// any member serves the next call. It keeps sessions of the correctness mode only as a
 // cache of those in the Raft machine.
 //
 // Files, in reading order:
@@ -16,4 +16,5 @@
 //   - stream.go: the session stream of one client.
 //   - streamqueue.go: what the client has not been sent yet, and slow clients.
 //   - streamsession.go, streamredis.go: its operations in each mode.
+//   - knownleases.go: the leases in efficiency mode that a stream need not look up.
 package leases

@@ -32,6 +32,7 @@ type stream struct {
 	queue    queue
 	sessions map[engine.SessionID]*session
 	waiters  map[attempt]*redisWaiter
+	known    knownLeases // has its own lock
 
 	wake    chan struct{} // there is something to send
 	slots   chan struct{} // one element for each operation whose answer was not sent

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
@@ -12,6 +13,9 @@ import (
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
 )
+
+// maxLookups bounds the leases that one renewal looks up at the same time.
+const maxLookups = 64
 
 // redisWaiter is an acquire in efficiency mode that waits. A release of its attempt
 // cancels it.
@@ -67,6 +71,7 @@ func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, tt
 		if w != nil {
 			w.held = held
 		}
+		st.known.add(&held)
 		a.Token, a.Mode, a.Name = uint64(grant.Token), wire.ModeText(grant.Mode), held.Name
 		return nil
 	})
@@ -80,12 +85,16 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 		if held[i], err = st.service.heldLease(st.ctx, id, l); err != nil {
 			return err
 		}
+		if err := st.service.checkLimits(&held[i]); err != nil {
+			return err
+		}
 	}
 	var unknown error
-	for i, err := range st.service.redis.renew(st.ctx, held) {
+	for i, err := range st.renewGranted(held) {
 		switch {
 		case err == nil:
 		case errors.Is(err, engine.ErrLost):
+			st.known.remove(held[i].Name)
 			a.Lost = append(a.Lost, &pb.Notice{Session: id[:], Nonce: leases[i].Nonce, Lost: wire.FromError(err)})
 		default:
 			unknown = err
@@ -95,6 +104,60 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 	if len(a.Failed) == len(leases) {
 		return unknown
 	}
+	return nil
+}
+
+// renewGranted extends those leases that were granted, and returns an error for each
+// lease. The Redis nodes cannot check that: a node that lost its state takes back any
+// lease whose token is high enough, so an invented lease would become a grant.
+func (st *stream) renewGranted(held []engine.Held) []error {
+	errs := make([]error, len(held))
+	var wg sync.WaitGroup
+	concurrent := make(chan struct{}, maxLookups)
+	for i := range held {
+		if st.known.has(&held[i]) {
+			continue
+		}
+		concurrent <- struct{}{}
+		wg.Go(func() {
+			errs[i] = st.checkGranted(&held[i])
+			<-concurrent
+		})
+	}
+	wg.Wait()
+	var granted []engine.Held
+	for i := range held {
+		if errs[i] == nil {
+			granted = append(granted, held[i])
+		}
+	}
+	if len(granted) == 0 {
+		return errs
+	}
+	renewed := st.service.redis.renew(st.ctx, granted)
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i], renewed = renewed[0], renewed[1:]
+		}
+	}
+	return errs
+}
+
+// checkGranted returns an error that matches engine.ErrLost for a lease that is neither
+// known nor on the Redis nodes: it has expired, or never existed. A lease that is on a
+// quorum of them was granted, by a member or to a client with Redis credentials.
+func (st *stream) checkGranted(held *engine.Held) error {
+	if st.known.has(held) {
+		return nil
+	}
+	found, err := st.service.redis.find(st.ctx, held.Resources[0], held.Token)
+	if err != nil {
+		return err
+	}
+	if found.Name != held.Name || !sameLocks(found.Resources, held.Resources) {
+		return notHeld(st.ctx, string(held.Resources[0]), uint64(held.Token))
+	}
+	st.known.add(held)
 	return nil
 }
 
@@ -114,25 +177,42 @@ func (st *stream) releaseInRedis(id engine.SessionID, call *pb.ReleaseCall) erro
 		if w.held.Name == "" {
 			return nil
 		}
+		st.known.remove(w.held.Name)
 		return st.service.redis.release(st.ctx, w.held)
 	}
 	if call.Lease.Name == "" {
 		return st.service.redis.releaseAttempt(st.ctx, key, call.Lease.Resources)
 	}
 	held, err := st.service.heldLease(st.ctx, id, call.Lease)
+	if err == nil {
+		err = st.checkRelease(&held)
+	}
 	if err != nil {
 		return err
 	}
+	st.known.remove(held.Name)
 	return st.service.redis.release(st.ctx, held)
+}
+
+// checkRelease refuses an invented lease on locks that the caller may not acquire: its
+// release would write to their records. A user who has lost the right can still release
+// a lease that exists.
+func (st *stream) checkRelease(held *engine.Held) error {
+	for _, name := range held.Resources {
+		if !auth.Can(st.ctx, auth.Acquire, string(name)) {
+			return st.checkGranted(held)
+		}
+	}
+	return nil
 }
 
 // heldLease reads and validates a lease that a client names. It bounds the TTL,
 // because a node that lost its state waits for the longest TTL before it votes. The
-// name contains the owner.
+// name contains the session, the nonce and the owner. Error texts do not have the name,
+// because they are written to the audit log.
 func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.HeldLease) (engine.Held, error) {
 	held := wire.ToHeld(id, l)
-	request := engine.Request{Nonce: held.Nonce, Resources: held.Resources, Holder: held.Holder, Metadata: held.Metadata}
-	if err := request.Validate(); err != nil {
+	if err := requestOf(&held).Validate(); err != nil {
 		return held, err
 	}
 	longest := s.router.Node.Topology().Fleet.MaxTTL
@@ -143,26 +223,25 @@ func (s *Service) heldLease(ctx context.Context, id engine.SessionID, l *pb.Held
 		return held, fmt.Errorf("%w: ttl (%v) must be from %v to %v", engine.ErrInvalid, held.TTL, engine.MinTTL, longest)
 	}
 	if held.User = redlockadapter.UserOf(held.Name); !auth.Owns(ctx, held.User) {
-		return held, fmt.Errorf("%w: the lease %s belongs to another user; only its owner can use it", engine.ErrForbidden, held.Name)
+		return held, fmt.Errorf("%w: the lease of %q belongs to another user; only its owner can use it", engine.ErrForbidden, string(held.Resources[0]))
 	}
-	return held, s.checkRecord(ctx, held)
+	if session, nonce := redlockadapter.AttemptOf(held.Name); session != id || nonce != held.Nonce {
+		return held, fmt.Errorf("%w: the name of the lease of %q is not of this session and nonce; use the name that the acquire returned",
+			engine.ErrInvalid, string(held.Resources[0]))
+	}
+	return held, nil
 }
 
-// checkRecord refuses an invented lease on locks that the caller may not acquire: its
-// release would write to their records. A user who has lost the right can still release
-// a lease that exists on the Redis nodes.
-func (s *Service) checkRecord(ctx context.Context, held engine.Held) error {
-	for _, name := range held.Resources {
-		if auth.Can(ctx, auth.Acquire, string(name)) {
-			continue
-		}
-		found, err := s.redis.find(ctx, name, held.Token)
-		if err != nil {
-			return err
-		}
-		if found.Name != held.Name {
-			return notHeld(ctx, string(name), uint64(held.Token))
-		}
+// checkLimits checks a renewal as the acquire was checked: it writes the same to the
+// Redis nodes.
+func (s *Service) checkLimits(held *engine.Held) error {
+	if err := s.limits.CheckTTL(held.TTL); err != nil {
+		return err
 	}
-	return nil
+	return s.limits.CheckRequest(requestOf(held))
+}
+
+// requestOf returns the request that a lease answers.
+func requestOf(held *engine.Held) *engine.Request {
+	return &engine.Request{Nonce: held.Nonce, Resources: held.Resources, Holder: held.Holder, Metadata: held.Metadata}
 }
