@@ -89,7 +89,7 @@ func newRelease() *cobra.Command {
 			return err
 		}
 		if !got.Released {
-			return o.say(c, got, "%s was no longer held with token %d", r.Resource, r.Token)
+			return o.say(c, got, "%s is not held with token %d by you; nothing was released", r.Resource, r.Token)
 		}
 		return o.say(c, got, "released %s with token %d", r.Resource, r.Token)
 	}

@@ -24,16 +24,18 @@ var exitCodes = fmt.Sprintf(`Exit codes of all commands:
   0      success
   %-5d  failed for a reason without a code of its own
   %-5d  the command line, the configuration or the request is wrong
+  %-5d  the call would exceed a limit of the service
+  %-5d  forbidden: you lack a right, which the message names
   %-5d  not acquired: others hold the lock
   %-5d  the lease was lost, or is not held
   %-5d  the service cannot be reached or has no leader; nothing has happened
   %-5d  uncertain: it may or may not have happened
-  %-5d  refused: the lock's mode does not allow it, or the service does not know you
+  %-5d  refused: the lock's mode or number of permits does not allow it, or the service does not know you
   %-5d  run: the command cannot be executed
   %-5d  run: the command was not found
   %d+n  ended by signal n
 "leased run" passes on the exit code of its command.`,
-	wire.ExitError, wire.ExitUsage, wire.ExitHeld, wire.ExitLost, wire.ExitUnavailable, wire.ExitUncertain, wire.ExitRefused,
+	wire.ExitError, wire.ExitUsage, wire.ExitLimit, wire.ExitForbidden, wire.ExitHeld, wire.ExitLost, wire.ExitUnavailable, wire.ExitUncertain, wire.ExitRefused,
 	exitCannotRun, exitNotFound, exitSignal)
 
 // codeError ends the program with an exit code. Nothing is printed if err is nil.

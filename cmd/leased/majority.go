@@ -23,7 +23,7 @@ func (a *access) explainNoLeader(ctx context.Context, err error, reached, given 
 	case noLeader && missing:
 		return &codeError{wire.ExitUnavailable, &wire.NotLeaderError{Text: fmt.Sprintf("no leader: %s; see 'leased cluster status'", answered)}}
 	case noLeader && not.Leader == "":
-		return &codeError{wire.ExitUnavailable, &wire.NotLeaderError{Text: fmt.Sprintf("no leader: %s, and none leads; an election may be in progress, try again", answered)}}
+		return &codeError{wire.ExitUnavailable, &wire.NotLeaderError{Text: fmt.Sprintf("no leader: %s, and none leads; an election is in progress, or a majority of the members is down: try again, or see 'leased cluster status' (needs the right cluster)", answered)}}
 	case missing:
 		return fmt.Errorf("%w; %s; see 'leased cluster status'", err, answered)
 	}

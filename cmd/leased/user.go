@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -59,8 +60,13 @@ func newUserAdd() *cobra.Command {
 	certificate := c.Flags().String("certificate", "", "subject common name of the client certificate that identifies the user, instead of a secret (needs tls-clients)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		rules, err := parseRules(*allow)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case c.Flags().Changed("certificate") && *certificate == "":
+			return usageError(errors.New("--certificate is empty; give the subject common name of a client certificate, or omit the flag for a user with a secret"))
+		case *member && (*admin || len(rules) > 0):
+			return usageError(errors.New("--member cannot be combined with --admin and --allow: the secret of a member lies on every host; add another user for operators"))
 		}
 		if *admin {
 			rules = append(auth.AdminRules(), rules...)

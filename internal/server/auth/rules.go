@@ -27,7 +27,8 @@ var lockRights = []Right{Acquire, Read, Break, Policy}
 //
 // Invariants, checked by ParseRule:
 //  1. Pattern is empty exactly if Right is Cluster;
-//  2. otherwise it is a lock name without *, or such a name or nothing, followed by *.
+//  2. otherwise it is a lock name without *, or such a name or nothing, followed by *;
+//  3. if Right is Policy, it ends with *.
 type Rule struct {
 	Right   Right
 	Pattern string
@@ -50,6 +51,8 @@ func ParseRule(text string) (Rule, error) {
 		return Rule{}, fmt.Errorf("%w: rule %q: the right %s needs a pattern: a lock name, or a prefix followed by *, such as %[3]s:jobs/*", engine.ErrInvalid, text, right)
 	case strings.Contains(prefix, "*"):
 		return Rule{}, fmt.Errorf("%w: rule %q: * stands for the rest of a name, and must be the last character", engine.ErrInvalid, text)
+	case r.Right == Policy && prefix == pattern:
+		return Rule{}, fmt.Errorf("%w: rule %q: a policy belongs to all locks with a prefix; end the pattern with *, such as policy:jobs/*", engine.ErrInvalid, text)
 	case prefix != "":
 		if err := fencing.Resource(prefix).Validate(); err != nil {
 			return Rule{}, fmt.Errorf("%w: rule %q: %w", engine.ErrInvalid, text, err)

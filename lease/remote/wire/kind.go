@@ -86,7 +86,7 @@ var kinds = []Kind{
 	{"unauthenticated", ErrUnauthenticated, codes.Unauthenticated, http.StatusUnauthorized, ExitRefused,
 		"authenticate with a secret from `leased user add`: the header \"Authorization: Bearer SECRET\", or for commands --secret-file, LEASED_SECRET_FILE or LEASED_SECRET"},
 	{"forbidden", engine.ErrForbidden, codes.PermissionDenied, http.StatusForbidden, ExitForbidden,
-		"ask an administrator for the right that the message names: `leased user allow`"},
+		"if the message names a right, ask an administrator for it: `leased user allow`"},
 	{"limit", engine.ErrLimit, codes.ResourceExhausted, http.StatusTooManyRequests, ExitLimit,
 		"release what is not needed, slow down, or ask an administrator to raise the limit that the message names"},
 	{"too-large", ErrTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, ExitUsage,
