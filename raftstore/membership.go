@@ -93,6 +93,9 @@ func (n *Node) Join(ctx context.Context, leader Membership) error {
 		return fmt.Errorf("join: %w", err)
 	}
 	if !hasState || n.CatchingUp() {
+		if err := n.noteJoined(index, hasState); err != nil {
+			return fmt.Errorf("join: %w", err)
+		}
 		if err := n.catchUp.begin(index); err != nil {
 			return fmt.Errorf("join: %w", err)
 		}

@@ -59,6 +59,8 @@ type Node struct {
 	stopOnce sync.Once
 	failure  atomic.Pointer[error]
 	work     sync.WaitGroup
+
+	formerRefusal atomic.Bool // a peer that refuses the former data folder was logged
 }
 
 // Open starts a node on its data folder. A node that does not belong to a cluster waits for

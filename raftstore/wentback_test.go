@@ -115,6 +115,37 @@ func TestLeaderThatWentBackIsRefused(t *testing.T) {
 	})
 }
 
+// A member was removed and has joined again with an empty folder. A peer that missed this may
+// still refuse its former folder: the member goes on. A refusal of its current folder
+// stops it.
+func TestFormerRefusalDoesNotStopReturnedMember(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind logstore.Kind) {
+		c := startDisk(t, 3, kind)
+		ctx := testContext(t)
+		leader := c.leader()
+		i := (slices.Index(c.nodes, leader) + 1) % 3
+		acquireMany(t, openSession(t, c.backend(), time.Hour), 1, 5)
+		c.agree()
+		former := leader.raft.LastIndex()
+		require.NoError(t, c.nodes[i].Close())
+		require.NoError(t, leader.Remove(ctx, c.nodes[i].ID()))
+		require.NoError(t, os.RemoveAll(c.configs[i].Dir))
+		ended := make(chan error, 1)
+		c.configs[i].Fatal = func(err error) { ended <- err }
+		require.NoError(t, c.restart(i).Join(ctx, leader))
+		c.agree()
+		for range 2 {
+			c.nodes[i].memory.Told("peer", former)
+			require.Empty(t, ended)
+			require.NoError(t, c.nodes[i].Close())
+			c.restart(i)
+		}
+		c.agree()
+		c.nodes[i].memory.Told("peer", leader.raft.LastIndex())
+		require.ErrorIs(t, firstOf(t, ended, "the member stops"), transport.ErrWentBack)
+	})
+}
+
 // A member that was refused may not come back with its folder after the leader changed.
 func TestRefusedMemberStaysRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

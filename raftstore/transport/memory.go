@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 
@@ -29,8 +30,8 @@ type Memory struct {
 	Voter func(id raft.ServerID) bool
 	// Refused is called when a voter is refused for the first time.
 	Refused func(id raft.ServerID, acknowledged, reported uint64)
-	// Told is called when a peer refuses this node.
-	Told func(by raft.ServerID)
+	// Told is called when a peer refuses this node because it lacks an entry.
+	Told func(by raft.ServerID, lost uint64)
 
 	mu      sync.Mutex
 	records map[raft.ServerID]*record
@@ -43,7 +44,7 @@ type record struct {
 	led       uint64 // the largest entry that it has called committed as the leader
 	matched   uint64 // the largest entry in inTerm, committed or not
 	inTerm    uint64 // the newest term in which this node led
-	refused   bool
+	lost      uint64 // an entry that it lacks, 0 if it is not refused
 }
 
 // expected is what a voter must have when it answers a request.
@@ -64,8 +65,8 @@ func (m *Memory) expect(id raft.ServerID, term uint64) (expected, error) {
 	switch {
 	case r == nil:
 		return expected{voter: true}, nil
-	case r.refused:
-		return expected{}, refusal(id)
+	case r.lost > 0:
+		return expected{}, refusal(id, r.lost)
 	case r.inTerm != term:
 		return expected{voter: true, committed: max(r.committed, r.led)}, nil
 	}
@@ -84,8 +85,7 @@ func (m *Memory) answered(id raft.ServerID, e expected, request *raft.AppendEntr
 		required = max(required, e.matched)
 	}
 	if response.LastLog < required {
-		m.refuse(id, required, response.LastLog)
-		return refusal(id)
+		return m.refuse(id, required, response.LastLog)
 	}
 	if !response.Success {
 		return nil
@@ -134,8 +134,8 @@ func (m *Memory) Check(command any) error {
 		return nil
 	}
 	r := m.copyOf(id)
-	if r.refused {
-		return refusal(id)
+	if r.lost > 0 {
+		return refusal(id, r.lost)
 	}
 	var last, term uint64 // term is the candidate's when it sent the request
 	switch c := command.(type) {
@@ -153,8 +153,7 @@ func (m *Memory) Check(command any) error {
 	case last >= max(r.committed, r.led):
 		return nil
 	case last < r.committed && term > r.term:
-		m.refuse(id, r.committed, last)
-		return refusal(id)
+		return m.refuse(id, r.committed, last)
 	}
 	return fmt.Errorf("candidate %s has %d entries of the %d that it has had", id, last, max(r.committed, r.led))
 }
@@ -177,19 +176,26 @@ func (m *Memory) led(id raft.ServerID, committed uint64) {
 	r.led = max(r.led, committed)
 }
 
-func (m *Memory) refuse(id raft.ServerID, acknowledged, reported uint64) {
+// refuse refuses a voter from now on. It returns the refusal.
+func (m *Memory) refuse(id raft.ServerID, acknowledged, reported uint64) error {
 	m.mu.Lock()
 	r := m.record(id)
-	first := !r.refused
-	r.refused = true
+	first := r.lost == 0
+	if first {
+		r.lost = acknowledged
+	}
 	m.mu.Unlock()
 	if first {
 		m.Refused(id, acknowledged, reported)
 	}
+	return refusal(id, acknowledged)
 }
 
-func refusal(id raft.ServerID) error {
-	return fmt.Errorf("%w: member %s; remove it from the cluster, empty its data folder and let it join", ErrWentBack, id)
+// lostEntry is the part of a refusal that follows ErrWentBack.
+const lostEntry = ": it lacks entry %d"
+
+func refusal(id raft.ServerID, lost uint64) error {
+	return fmt.Errorf("%w"+lostEntry+"; remove member %s from the cluster, empty its data folder and let it join", ErrWentBack, lost, id)
 }
 
 // IsRefused reports whether a voter is refused.
@@ -197,7 +203,7 @@ func (m *Memory) IsRefused(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.records[raft.ServerID(id)]
-	return r != nil && r.refused
+	return r != nil && r.lost > 0
 }
 
 // Configured forgets the members without a vote in a committed configuration: they may
@@ -218,8 +224,15 @@ func (m *Memory) Configured(c raft.Configuration) {
 
 // reported reports a refusal by a peer. Its error has become a text on the way.
 func (m *Memory) reported(by raft.ServerID, err error) error {
-	if err != nil && strings.Contains(err.Error(), ErrWentBack.Error()) {
-		m.Told(by)
+	if err == nil {
+		return nil
+	}
+	if _, why, found := strings.Cut(err.Error(), ErrWentBack.Error()); found {
+		var lost uint64
+		if _, failed := fmt.Sscanf(why, lostEntry, &lost); failed != nil {
+			lost = math.MaxUint64
+		}
+		m.Told(by, lost)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -40,14 +41,14 @@ type leader struct {
 	follower follower
 	voter    bool
 	refused  int
-	told     int
+	told     []uint64 // the entries that n1 lacks
 }
 
 func newLeader() *leader {
 	l := &leader{voter: true}
 	l.memory.Voter = func(raft.ServerID) bool { return l.voter }
 	l.memory.Refused = func(raft.ServerID, uint64, uint64) { l.refused++ }
-	l.memory.Told = func(raft.ServerID) { l.told++ }
+	l.memory.Told = func(_ raft.ServerID, lost uint64) { l.told = append(l.told, lost) }
 	l.Sequential = transport.Sequential{Transport: &l.follower, Progress: &transport.Progress{}, Memory: &l.memory}
 	return l
 }
@@ -170,12 +171,17 @@ func TestMemoryOfDelayedCandidate(t *testing.T) {
 // A refused member learns of it from the text of its peers' errors.
 func TestRefusedMemberIsTold(t *testing.T) {
 	l := newLeader()
-	l.follower.err = errorText(transport.ErrWentBack.Error() + ": member n1")
+	peer := newLeader() // which refuses n2
+	require.NoError(t, peer.send(2, 10, 5, 10, 2, true))
+	require.Error(t, peer.send(2, 0, 0, 9, 2, true))
+	l.follower.err = errorText("remote: " + peer.vote(9, 100).Error())
 	require.Error(t, l.RequestVote("n2", "", &raft.RequestVoteRequest{Term: 5}, &raft.RequestVoteResponse{}))
-	require.Equal(t, 1, l.told)
+	l.follower.err = errorText(transport.ErrWentBack.Error())
+	require.Error(t, l.RequestVote("n2", "", &raft.RequestVoteRequest{Term: 5}, &raft.RequestVoteResponse{}))
+	require.Equal(t, []uint64{10, math.MaxUint64}, l.told)
 	l.follower.err = errorText("connection refused")
 	require.Error(t, l.RequestVote("n2", "", &raft.RequestVoteRequest{Term: 5}, &raft.RequestVoteResponse{}))
-	require.Equal(t, 1, l.told)
+	require.Len(t, l.told, 2)
 }
 
 // errorText is an error that was sent as a text.
