@@ -222,10 +222,10 @@ func TestRemovedSecret(t *testing.T) {
 	reports(old, "job/2")
 
 	users.Replace(alice(after))
+	require.Equal(t, http.StatusUnauthorized, acquire(before, "job/3"))
 	last, err := io.ReadAll(old)
 	require.NoError(t, err)
 	require.Contains(t, string(last), "its secret was removed")
-	require.Equal(t, http.StatusUnauthorized, acquire(before, "job/3"))
 	require.Equal(t, http.StatusOK, acquire(after, "job/3"))
 	reports(fresh, "job/3")
 	reports(forwarded, "job/3")

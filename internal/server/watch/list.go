@@ -42,8 +42,10 @@ func (w *Watcher) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 		return nil, err
 	}
 	response := &pb.ListResponse{}
-	for after := fencing.Resource(r.PageToken); ; {
-		list, err := w.list(ctx, mode, r.Prefix, after, size)
+	// Each read scans the Redis nodes, so after the first one the pages are large: the
+	// caller may be allowed to see few of the locks.
+	for after, page := fencing.Resource(r.PageToken), size; ; page = raftstore.MaxPage {
+		list, err := w.list(ctx, mode, r.Prefix, after, page)
 		if err != nil {
 			return nil, err
 		}
@@ -56,10 +58,10 @@ func (w *Watcher) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 			response.NextPageToken = response.Locks[size-1].Resource
 			return response, nil
 		}
-		if len(list) < size {
+		if len(list) < page {
 			return response, nil
 		}
-		after = list[size-1].Resource
+		after = list[len(list)-1].Resource
 	}
 }
 
