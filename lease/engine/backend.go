@@ -126,4 +126,7 @@ type Party struct {
 	// TTL is the time until the lease ends without a renewal; 0 if the backend does
 	// not know it.
 	TTL time.Duration
+	// Since is when the lease was granted, or the waiter was queued, by the clock of
+	// the backend. It is for people to read: zero if the backend does not know it.
+	Since time.Time
 }

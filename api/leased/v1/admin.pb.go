@@ -1420,6 +1420,157 @@ func (x *StatusResponse) GetVersion() string {
 	return ""
 }
 
+type ClusterStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterStatusRequest) Reset() {
+	*x = ClusterStatusRequest{}
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterStatusRequest) ProtoMessage() {}
+
+func (x *ClusterStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterStatusRequest.ProtoReflect.Descriptor instead.
+func (*ClusterStatusRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+type ClusterStatusResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted by id.
+	Members []*MemberStatus `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	// The member that answers.
+	Member        string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterStatusResponse) Reset() {
+	*x = ClusterStatusResponse{}
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterStatusResponse) ProtoMessage() {}
+
+func (x *ClusterStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterStatusResponse.ProtoReflect.Descriptor instead.
+func (*ClusterStatusResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ClusterStatusResponse) GetMembers() []*MemberStatus {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *ClusterStatusResponse) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+// MemberStatus is the state of one member, or why it is unknown.
+type MemberStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Status        *StatusResponse        `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberStatus) Reset() {
+	*x = MemberStatus{}
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberStatus) ProtoMessage() {}
+
+func (x *MemberStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
+func (*MemberStatus) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *MemberStatus) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetStatus() *StatusResponse {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *MemberStatus) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // Member is a member of the Raft cluster.
 type Member struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1441,7 +1592,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1604,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1617,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Member) GetId() string {
@@ -1540,7 +1691,7 @@ type RedisNode struct {
 
 func (x *RedisNode) Reset() {
 	*x = RedisNode{}
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1703,7 @@ func (x *RedisNode) String() string {
 func (*RedisNode) ProtoMessage() {}
 
 func (x *RedisNode) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1716,7 @@ func (x *RedisNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedisNode.ProtoReflect.Descriptor instead.
 func (*RedisNode) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RedisNode) GetAddress() string {
@@ -1646,7 +1797,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1809,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1822,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 type HealthResponse struct {
@@ -1687,7 +1838,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1850,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1863,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HealthResponse) GetStatus() string {
@@ -1750,7 +1901,7 @@ type AddLearnerRequest struct {
 
 func (x *AddLearnerRequest) Reset() {
 	*x = AddLearnerRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1913,7 @@ func (x *AddLearnerRequest) String() string {
 func (*AddLearnerRequest) ProtoMessage() {}
 
 func (x *AddLearnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1926,7 @@ func (x *AddLearnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddLearnerRequest.ProtoReflect.Descriptor instead.
 func (*AddLearnerRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AddLearnerRequest) GetId() string {
@@ -1815,7 +1966,7 @@ type AddLearnerResponse struct {
 
 func (x *AddLearnerResponse) Reset() {
 	*x = AddLearnerResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1978,7 @@ func (x *AddLearnerResponse) String() string {
 func (*AddLearnerResponse) ProtoMessage() {}
 
 func (x *AddLearnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1991,7 @@ func (x *AddLearnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddLearnerResponse.ProtoReflect.Descriptor instead.
 func (*AddLearnerResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AddLearnerResponse) GetIndex() uint64 {
@@ -1860,7 +2011,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[27]
+	mi := &file_leased_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2023,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[27]
+	mi := &file_leased_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2036,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -1910,7 +2061,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[28]
+	mi := &file_leased_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2073,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[28]
+	mi := &file_leased_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2086,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 type AnnounceRequest struct {
@@ -1948,7 +2099,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[29]
+	mi := &file_leased_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2111,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[29]
+	mi := &file_leased_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2124,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AnnounceRequest) GetId() string {
@@ -1998,7 +2149,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[30]
+	mi := &file_leased_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2161,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[30]
+	mi := &file_leased_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2174,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 type JoinRequest struct {
@@ -2036,7 +2187,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[31]
+	mi := &file_leased_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2199,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[31]
+	mi := &file_leased_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2212,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JoinRequest) GetAddress() string {
@@ -2079,7 +2230,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[32]
+	mi := &file_leased_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2242,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[32]
+	mi := &file_leased_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2255,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 type RemoveRequest struct {
@@ -2116,7 +2267,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[33]
+	mi := &file_leased_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2279,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[33]
+	mi := &file_leased_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2292,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -2159,7 +2310,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[34]
+	mi := &file_leased_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2322,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[34]
+	mi := &file_leased_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2335,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 type TransferRequest struct {
@@ -2197,7 +2348,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[35]
+	mi := &file_leased_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2360,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[35]
+	mi := &file_leased_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2373,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TransferRequest) GetTo() string {
@@ -2240,7 +2391,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[36]
+	mi := &file_leased_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2403,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[36]
+	mi := &file_leased_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2416,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 type SaveSnapshotRequest struct {
@@ -2276,7 +2427,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[37]
+	mi := &file_leased_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2439,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[37]
+	mi := &file_leased_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2452,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 // Chunk is a part of a file. Chunks are sent in order.
@@ -2314,7 +2465,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_leased_v1_admin_proto_msgTypes[38]
+	mi := &file_leased_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2477,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[38]
+	mi := &file_leased_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2490,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2370,7 +2521,7 @@ type SnapshotInfo struct {
 
 func (x *SnapshotInfo) Reset() {
 	*x = SnapshotInfo{}
-	mi := &file_leased_v1_admin_proto_msgTypes[39]
+	mi := &file_leased_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2533,7 @@ func (x *SnapshotInfo) String() string {
 func (*SnapshotInfo) ProtoMessage() {}
 
 func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[39]
+	mi := &file_leased_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2546,7 @@ func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotInfo.ProtoReflect.Descriptor instead.
 func (*SnapshotInfo) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotInfo) GetIndex() uint64 {
@@ -2492,7 +2643,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[40]
+	mi := &file_leased_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2655,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[40]
+	mi := &file_leased_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2668,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RestoreSnapshotResponse) GetFloor() uint64 {
@@ -2642,7 +2793,15 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\awaiters\x18\x13 \x01(\x03R\awaiters\x12+\n" +
 	"\amembers\x18\x14 \x03(\v2\x11.leased.v1.MemberR\amembers\x12*\n" +
 	"\x05redis\x18\x15 \x03(\v2\x14.leased.v1.RedisNodeR\x05redis\x12\x18\n" +
-	"\aversion\x18\x16 \x01(\tR\aversion\"\xc6\x01\n" +
+	"\aversion\x18\x16 \x01(\tR\aversion\"\x16\n" +
+	"\x14ClusterStatusRequest\"b\n" +
+	"\x15ClusterStatusResponse\x121\n" +
+	"\amembers\x18\x01 \x03(\v2\x17.leased.v1.MemberStatusR\amembers\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\"g\n" +
+	"\fMemberStatus\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x121\n" +
+	"\x06status\x18\x02 \x01(\v2\x19.leased.v1.StatusResponseR\x06status\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\xc6\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
@@ -2731,9 +2890,10 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\fRedisService\x12C\n" +
 	"\bGetFleet\x12\x1a.leased.v1.GetFleetRequest\x1a\x1b.leased.v1.GetFleetResponse\x12C\n" +
 	"\bSetFleet\x12\x1a.leased.v1.SetFleetRequest\x1a\x1b.leased.v1.SetFleetResponse\x12O\n" +
-	"\fProvideFloor\x12\x1e.leased.v1.ProvideFloorRequest\x1a\x1f.leased.v1.ProvideFloorResponse2\xec\x05\n" +
+	"\fProvideFloor\x12\x1e.leased.v1.ProvideFloorRequest\x1a\x1f.leased.v1.ProvideFloorResponse2\xc0\x06\n" +
 	"\x0eClusterService\x12=\n" +
-	"\x06Status\x12\x18.leased.v1.StatusRequest\x1a\x19.leased.v1.StatusResponse\x12=\n" +
+	"\x06Status\x12\x18.leased.v1.StatusRequest\x1a\x19.leased.v1.StatusResponse\x12R\n" +
+	"\rClusterStatus\x12\x1f.leased.v1.ClusterStatusRequest\x1a .leased.v1.ClusterStatusResponse\x12=\n" +
 	"\x06Health\x12\x18.leased.v1.HealthRequest\x1a\x19.leased.v1.HealthResponse\x12I\n" +
 	"\n" +
 	"AddLearner\x12\x1c.leased.v1.AddLearnerRequest\x1a\x1d.leased.v1.AddLearnerResponse\x12@\n" +
@@ -2758,7 +2918,7 @@ func file_leased_v1_admin_proto_rawDescGZIP() []byte {
 	return file_leased_v1_admin_proto_rawDescData
 }
 
-var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_leased_v1_admin_proto_goTypes = []any{
 	(*Policy)(nil),                  // 0: leased.v1.Policy
 	(*SetPolicyRequest)(nil),        // 1: leased.v1.SetPolicyRequest
@@ -2781,26 +2941,29 @@ var file_leased_v1_admin_proto_goTypes = []any{
 	(*ProvideFloorResponse)(nil),    // 18: leased.v1.ProvideFloorResponse
 	(*StatusRequest)(nil),           // 19: leased.v1.StatusRequest
 	(*StatusResponse)(nil),          // 20: leased.v1.StatusResponse
-	(*Member)(nil),                  // 21: leased.v1.Member
-	(*RedisNode)(nil),               // 22: leased.v1.RedisNode
-	(*HealthRequest)(nil),           // 23: leased.v1.HealthRequest
-	(*HealthResponse)(nil),          // 24: leased.v1.HealthResponse
-	(*AddLearnerRequest)(nil),       // 25: leased.v1.AddLearnerRequest
-	(*AddLearnerResponse)(nil),      // 26: leased.v1.AddLearnerResponse
-	(*PromoteRequest)(nil),          // 27: leased.v1.PromoteRequest
-	(*PromoteResponse)(nil),         // 28: leased.v1.PromoteResponse
-	(*AnnounceRequest)(nil),         // 29: leased.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),        // 30: leased.v1.AnnounceResponse
-	(*JoinRequest)(nil),             // 31: leased.v1.JoinRequest
-	(*JoinResponse)(nil),            // 32: leased.v1.JoinResponse
-	(*RemoveRequest)(nil),           // 33: leased.v1.RemoveRequest
-	(*RemoveResponse)(nil),          // 34: leased.v1.RemoveResponse
-	(*TransferRequest)(nil),         // 35: leased.v1.TransferRequest
-	(*TransferResponse)(nil),        // 36: leased.v1.TransferResponse
-	(*SaveSnapshotRequest)(nil),     // 37: leased.v1.SaveSnapshotRequest
-	(*Chunk)(nil),                   // 38: leased.v1.Chunk
-	(*SnapshotInfo)(nil),            // 39: leased.v1.SnapshotInfo
-	(*RestoreSnapshotResponse)(nil), // 40: leased.v1.RestoreSnapshotResponse
+	(*ClusterStatusRequest)(nil),    // 21: leased.v1.ClusterStatusRequest
+	(*ClusterStatusResponse)(nil),   // 22: leased.v1.ClusterStatusResponse
+	(*MemberStatus)(nil),            // 23: leased.v1.MemberStatus
+	(*Member)(nil),                  // 24: leased.v1.Member
+	(*RedisNode)(nil),               // 25: leased.v1.RedisNode
+	(*HealthRequest)(nil),           // 26: leased.v1.HealthRequest
+	(*HealthResponse)(nil),          // 27: leased.v1.HealthResponse
+	(*AddLearnerRequest)(nil),       // 28: leased.v1.AddLearnerRequest
+	(*AddLearnerResponse)(nil),      // 29: leased.v1.AddLearnerResponse
+	(*PromoteRequest)(nil),          // 30: leased.v1.PromoteRequest
+	(*PromoteResponse)(nil),         // 31: leased.v1.PromoteResponse
+	(*AnnounceRequest)(nil),         // 32: leased.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),        // 33: leased.v1.AnnounceResponse
+	(*JoinRequest)(nil),             // 34: leased.v1.JoinRequest
+	(*JoinResponse)(nil),            // 35: leased.v1.JoinResponse
+	(*RemoveRequest)(nil),           // 36: leased.v1.RemoveRequest
+	(*RemoveResponse)(nil),          // 37: leased.v1.RemoveResponse
+	(*TransferRequest)(nil),         // 38: leased.v1.TransferRequest
+	(*TransferResponse)(nil),        // 39: leased.v1.TransferResponse
+	(*SaveSnapshotRequest)(nil),     // 40: leased.v1.SaveSnapshotRequest
+	(*Chunk)(nil),                   // 41: leased.v1.Chunk
+	(*SnapshotInfo)(nil),            // 42: leased.v1.SnapshotInfo
+	(*RestoreSnapshotResponse)(nil), // 43: leased.v1.RestoreSnapshotResponse
 }
 var file_leased_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: leased.v1.SetPolicyRequest.policy:type_name -> leased.v1.Policy
@@ -2812,54 +2975,58 @@ var file_leased_v1_admin_proto_depIdxs = []int32{
 	0,  // 6: leased.v1.Topology.policies:type_name -> leased.v1.Policy
 	12, // 7: leased.v1.Topology.fleet:type_name -> leased.v1.RedisFleet
 	12, // 8: leased.v1.GetFleetResponse.fleet:type_name -> leased.v1.RedisFleet
-	22, // 9: leased.v1.GetFleetResponse.nodes:type_name -> leased.v1.RedisNode
+	25, // 9: leased.v1.GetFleetResponse.nodes:type_name -> leased.v1.RedisNode
 	12, // 10: leased.v1.GetFleetResponse.next:type_name -> leased.v1.RedisFleet
 	12, // 11: leased.v1.SetFleetRequest.fleet:type_name -> leased.v1.RedisFleet
-	21, // 12: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
-	22, // 13: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
-	1,  // 14: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
-	3,  // 15: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
-	5,  // 16: leased.v1.PolicyService.AbortMigration:input_type -> leased.v1.AbortMigrationRequest
-	8,  // 17: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
-	10, // 18: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
-	13, // 19: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
-	15, // 20: leased.v1.RedisService.SetFleet:input_type -> leased.v1.SetFleetRequest
-	17, // 21: leased.v1.RedisService.ProvideFloor:input_type -> leased.v1.ProvideFloorRequest
-	19, // 22: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
-	23, // 23: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
-	25, // 24: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
-	27, // 25: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
-	29, // 26: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
-	31, // 27: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
-	33, // 28: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
-	35, // 29: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
-	37, // 30: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
-	38, // 31: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
-	38, // 32: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
-	2,  // 33: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
-	4,  // 34: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
-	6,  // 35: leased.v1.PolicyService.AbortMigration:output_type -> leased.v1.AbortMigrationResponse
-	9,  // 36: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
-	11, // 37: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
-	14, // 38: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse
-	16, // 39: leased.v1.RedisService.SetFleet:output_type -> leased.v1.SetFleetResponse
-	18, // 40: leased.v1.RedisService.ProvideFloor:output_type -> leased.v1.ProvideFloorResponse
-	20, // 41: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
-	24, // 42: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
-	26, // 43: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
-	28, // 44: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
-	30, // 45: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
-	32, // 46: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
-	34, // 47: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
-	36, // 48: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
-	38, // 49: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
-	39, // 50: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
-	40, // 51: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
-	33, // [33:52] is the sub-list for method output_type
-	14, // [14:33] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	24, // 12: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
+	25, // 13: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
+	23, // 14: leased.v1.ClusterStatusResponse.members:type_name -> leased.v1.MemberStatus
+	20, // 15: leased.v1.MemberStatus.status:type_name -> leased.v1.StatusResponse
+	1,  // 16: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
+	3,  // 17: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
+	5,  // 18: leased.v1.PolicyService.AbortMigration:input_type -> leased.v1.AbortMigrationRequest
+	8,  // 19: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
+	10, // 20: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
+	13, // 21: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
+	15, // 22: leased.v1.RedisService.SetFleet:input_type -> leased.v1.SetFleetRequest
+	17, // 23: leased.v1.RedisService.ProvideFloor:input_type -> leased.v1.ProvideFloorRequest
+	19, // 24: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
+	21, // 25: leased.v1.ClusterService.ClusterStatus:input_type -> leased.v1.ClusterStatusRequest
+	26, // 26: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
+	28, // 27: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
+	30, // 28: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
+	32, // 29: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
+	34, // 30: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
+	36, // 31: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
+	38, // 32: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
+	40, // 33: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
+	41, // 34: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
+	41, // 35: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
+	2,  // 36: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
+	4,  // 37: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
+	6,  // 38: leased.v1.PolicyService.AbortMigration:output_type -> leased.v1.AbortMigrationResponse
+	9,  // 39: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
+	11, // 40: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
+	14, // 41: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse
+	16, // 42: leased.v1.RedisService.SetFleet:output_type -> leased.v1.SetFleetResponse
+	18, // 43: leased.v1.RedisService.ProvideFloor:output_type -> leased.v1.ProvideFloorResponse
+	20, // 44: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
+	22, // 45: leased.v1.ClusterService.ClusterStatus:output_type -> leased.v1.ClusterStatusResponse
+	27, // 46: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
+	29, // 47: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
+	31, // 48: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
+	33, // 49: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
+	35, // 50: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
+	37, // 51: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
+	39, // 52: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
+	41, // 53: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
+	42, // 54: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
+	43, // 55: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
+	36, // [36:56] is the sub-list for method output_type
+	16, // [16:36] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_leased_v1_admin_proto_init() }
@@ -2867,14 +3034,14 @@ func file_leased_v1_admin_proto_init() {
 	if File_leased_v1_admin_proto != nil {
 		return
 	}
-	file_leased_v1_admin_proto_msgTypes[21].OneofWrappers = []any{}
+	file_leased_v1_admin_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_admin_proto_rawDesc), len(file_leased_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

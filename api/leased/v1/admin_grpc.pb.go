@@ -504,6 +504,7 @@ var RedisService_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	ClusterService_Status_FullMethodName          = "/leased.v1.ClusterService/Status"
+	ClusterService_ClusterStatus_FullMethodName   = "/leased.v1.ClusterService/ClusterStatus"
 	ClusterService_Health_FullMethodName          = "/leased.v1.ClusterService/Health"
 	ClusterService_AddLearner_FullMethodName      = "/leased.v1.ClusterService/AddLearner"
 	ClusterService_Promote_FullMethodName         = "/leased.v1.ClusterService/Promote"
@@ -524,6 +525,8 @@ const (
 type ClusterServiceClient interface {
 	// Status returns the state of this member. It contacts no other member.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
+	// ClusterStatus returns the state of every member, as this member reaches them.
+	ClusterStatus(ctx context.Context, in *ClusterStatusRequest, opts ...grpc.CallOption) (*ClusterStatusResponse, error)
 	// Health reports whether the service can be used through this member. Over HTTP it
 	// is also GET /readyz, which returns 503 if it cannot.
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
@@ -565,6 +568,16 @@ func (c *clusterServiceClient) Status(ctx context.Context, in *StatusRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusResponse)
 	err := c.cc.Invoke(ctx, ClusterService_Status_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ClusterStatus(ctx context.Context, in *ClusterStatusRequest, opts ...grpc.CallOption) (*ClusterStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClusterStatusResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ClusterStatus_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -694,6 +707,8 @@ type ClusterService_RestoreSnapshotClient = grpc.ClientStreamingClient[Chunk, Re
 type ClusterServiceServer interface {
 	// Status returns the state of this member. It contacts no other member.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
+	// ClusterStatus returns the state of every member, as this member reaches them.
+	ClusterStatus(context.Context, *ClusterStatusRequest) (*ClusterStatusResponse, error)
 	// Health reports whether the service can be used through this member. Over HTTP it
 	// is also GET /readyz, which returns 503 if it cannot.
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
@@ -733,6 +748,9 @@ type UnimplementedClusterServiceServer struct{}
 
 func (UnimplementedClusterServiceServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedClusterServiceServer) ClusterStatus(context.Context, *ClusterStatusRequest) (*ClusterStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClusterStatus not implemented")
 }
 func (UnimplementedClusterServiceServer) Health(context.Context, *HealthRequest) (*HealthResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Health not implemented")
@@ -799,6 +817,24 @@ func _ClusterService_Status_Handler(srv interface{}, ctx context.Context, dec fu
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).Status(ctx, req.(*StatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ClusterStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClusterStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ClusterStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ClusterStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ClusterStatus(ctx, req.(*ClusterStatusRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -964,6 +1000,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Status",
 			Handler:    _ClusterService_Status_Handler,
+		},
+		{
+			MethodName: "ClusterStatus",
+			Handler:    _ClusterService_ClusterStatus_Handler,
 		},
 		{
 			MethodName: "Health",

@@ -1037,7 +1037,11 @@ type Party struct {
 	TtlLeft string `protobuf:"bytes,8,opt,name=ttl_left,json=ttlLeft,proto3" json:"ttl_left,omitempty"`
 	// The authenticated user; empty if the service has no users. holder is what the
 	// client calls itself.
-	User          string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
+	// When the lease was granted, or when the waiter was queued, as an RFC 3339 time, and
+	// the time since then; empty if unknown.
+	Since         string `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	Age           string `protobuf:"bytes,11,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1131,6 +1135,20 @@ func (x *Party) GetTtlLeft() string {
 func (x *Party) GetUser() string {
 	if x != nil {
 		return x.User
+	}
+	return ""
+}
+
+func (x *Party) GetSince() string {
+	if x != nil {
+		return x.Since
+	}
+	return ""
+}
+
+func (x *Party) GetAge() string {
+	if x != nil {
+		return x.Age
 	}
 	return ""
 }
@@ -1492,6 +1510,627 @@ func (*BreakResponse) Descriptor() ([]byte, []int) {
 	return file_leased_v1_lease_proto_rawDescGZIP(), []int{21}
 }
 
+type HistoryRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// At most 1000. Default: 100.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HistoryRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type HistoryResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*HistoryEvent        `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// When the member that answers began to record, as an RFC 3339 time.
+	Since string `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// Older events of the lock were dropped.
+	Truncated     bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryResponse) Reset() {
+	*x = HistoryResponse{}
+	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryResponse) ProtoMessage() {}
+
+func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
+func (*HistoryResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *HistoryResponse) GetEvents() []*HistoryEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *HistoryResponse) GetSince() string {
+	if x != nil {
+		return x.Since
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// HistoryEvent is something that happened to a lock.
+type HistoryEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An RFC 3339 time, by the clock of the member.
+	Time string `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The type of an Event ("granted", "waiting", "cancelled", "released", "expired",
+	// "broken", "ended"), or "refused": a gate refused a write.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// For "refused", its token is the token of the write.
+	Party *Party `protobuf:"bytes,3,opt,name=party,proto3" json:"party,omitempty"`
+	Mode  string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	// How long the party had waited before it was granted the lock, or had held it before
+	// it ended; empty if unknown.
+	Duration string `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
+	// Of a refused write: the mark, the kind of gate and the reason, as in
+	// ReportRefusalRequest.
+	Mark          uint64 `protobuf:"varint,6,opt,name=mark,proto3" json:"mark,omitempty"`
+	Gate          string `protobuf:"bytes,7,opt,name=gate,proto3" json:"gate,omitempty"`
+	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEvent) Reset() {
+	*x = HistoryEvent{}
+	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEvent) ProtoMessage() {}
+
+func (x *HistoryEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEvent.ProtoReflect.Descriptor instead.
+func (*HistoryEvent) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HistoryEvent) GetTime() string {
+	if x != nil {
+		return x.Time
+	}
+	return ""
+}
+
+func (x *HistoryEvent) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *HistoryEvent) GetParty() *Party {
+	if x != nil {
+		return x.Party
+	}
+	return nil
+}
+
+func (x *HistoryEvent) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *HistoryEvent) GetDuration() string {
+	if x != nil {
+		return x.Duration
+	}
+	return ""
+}
+
+func (x *HistoryEvent) GetMark() uint64 {
+	if x != nil {
+		return x.Mark
+	}
+	return 0
+}
+
+func (x *HistoryEvent) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *HistoryEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ReportRefusalRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The token of the write, 0 if it had none, and the mark of the gate.
+	Token uint64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	Mark  uint64 `protobuf:"varint,3,opt,name=mark,proto3" json:"mark,omitempty"`
+	// The kind of gate, such as "sql", "redis", "http" or "file".
+	Gate string `protobuf:"bytes,4,opt,name=gate,proto3" json:"gate,omitempty"`
+	// "stale", "tokenless", "jump exceeded" or "unsigned". Default: "stale".
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The name of the writer, for people who read the history.
+	Holder        string `protobuf:"bytes,6,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRefusalRequest) Reset() {
+	*x = ReportRefusalRequest{}
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRefusalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRefusalRequest) ProtoMessage() {}
+
+func (x *ReportRefusalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRefusalRequest.ProtoReflect.Descriptor instead.
+func (*ReportRefusalRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ReportRefusalRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ReportRefusalRequest) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *ReportRefusalRequest) GetMark() uint64 {
+	if x != nil {
+		return x.Mark
+	}
+	return 0
+}
+
+func (x *ReportRefusalRequest) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *ReportRefusalRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReportRefusalRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+type ReportRefusalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRefusalResponse) Reset() {
+	*x = ReportRefusalResponse{}
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRefusalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRefusalResponse) ProtoMessage() {}
+
+func (x *ReportRefusalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRefusalResponse.ProtoReflect.Descriptor instead.
+func (*ReportRefusalResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
+}
+
+type OverviewRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Prefix string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Only locks in this mode. Empty: both.
+	Mode string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	// "name" (default), "queue" (most waiters first), "held" (longest holder first),
+	// "rate" (most grants per second first) or "refused" (most refused writes first).
+	Sort string `protobuf:"bytes,3,opt,name=sort,proto3" json:"sort,omitempty"`
+	// The first lock, counted from 0, and the number of locks: at most 500. Default: 50.
+	Offset int32 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	Limit  int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The time between two responses, "1s" by default. The service may take longer.
+	Interval string `protobuf:"bytes,6,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Answer from the state of this member, which may be old, without a leader. Times
+	// left are then unknown.
+	Local         bool `protobuf:"varint,7,opt,name=local,proto3" json:"local,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewRequest) Reset() {
+	*x = OverviewRequest{}
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewRequest) ProtoMessage() {}
+
+func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
+func (*OverviewRequest) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *OverviewRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *OverviewRequest) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *OverviewRequest) GetSort() string {
+	if x != nil {
+		return x.Sort
+	}
+	return ""
+}
+
+func (x *OverviewRequest) GetOffset() int32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *OverviewRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *OverviewRequest) GetInterval() string {
+	if x != nil {
+		return x.Interval
+	}
+	return ""
+}
+
+func (x *OverviewRequest) GetLocal() bool {
+	if x != nil {
+		return x.Local
+	}
+	return false
+}
+
+type OverviewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the member that answers.
+	Member string          `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	Locks  []*LockOverview `protobuf:"bytes,2,rep,name=locks,proto3" json:"locks,omitempty"`
+	// Of all locks that match the prefix and the mode, and that the caller may read.
+	TotalLocks      int64   `protobuf:"varint,3,opt,name=total_locks,json=totalLocks,proto3" json:"total_locks,omitempty"`
+	TotalHolders    int64   `protobuf:"varint,4,opt,name=total_holders,json=totalHolders,proto3" json:"total_holders,omitempty"`
+	TotalWaiters    int64   `protobuf:"varint,5,opt,name=total_waiters,json=totalWaiters,proto3" json:"total_waiters,omitempty"`
+	GrantsPerSecond float64 `protobuf:"fixed64,6,opt,name=grants_per_second,json=grantsPerSecond,proto3" json:"grants_per_second,omitempty"`
+	Refused         int64   `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Why locks in efficiency mode are missing; empty if they are not.
+	Missing       string `protobuf:"bytes,8,opt,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewResponse) Reset() {
+	*x = OverviewResponse{}
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewResponse) ProtoMessage() {}
+
+func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
+func (*OverviewResponse) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *OverviewResponse) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *OverviewResponse) GetLocks() []*LockOverview {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *OverviewResponse) GetTotalLocks() int64 {
+	if x != nil {
+		return x.TotalLocks
+	}
+	return 0
+}
+
+func (x *OverviewResponse) GetTotalHolders() int64 {
+	if x != nil {
+		return x.TotalHolders
+	}
+	return 0
+}
+
+func (x *OverviewResponse) GetTotalWaiters() int64 {
+	if x != nil {
+		return x.TotalWaiters
+	}
+	return 0
+}
+
+func (x *OverviewResponse) GetGrantsPerSecond() float64 {
+	if x != nil {
+		return x.GrantsPerSecond
+	}
+	return 0
+}
+
+func (x *OverviewResponse) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *OverviewResponse) GetMissing() string {
+	if x != nil {
+		return x.Missing
+	}
+	return ""
+}
+
+// LockOverview is a lock with figures about its use.
+type LockOverview struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Lock            *Lock                  `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	GrantsPerSecond float64                `protobuf:"fixed64,2,opt,name=grants_per_second,json=grantsPerSecond,proto3" json:"grants_per_second,omitempty"`
+	// The number of refused writes that were reported to this member.
+	Refused int64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The number of waiters. lock.waiters has only the first of them.
+	Waiters       int32 `protobuf:"varint,4,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockOverview) Reset() {
+	*x = LockOverview{}
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockOverview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockOverview) ProtoMessage() {}
+
+func (x *LockOverview) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockOverview.ProtoReflect.Descriptor instead.
+func (*LockOverview) Descriptor() ([]byte, []int) {
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LockOverview) GetLock() *Lock {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+func (x *LockOverview) GetGrantsPerSecond() float64 {
+	if x != nil {
+		return x.GrantsPerSecond
+	}
+	return 0
+}
+
+func (x *LockOverview) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *LockOverview) GetWaiters() int32 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
 // SessionRequest is a message from the client.
 type SessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1502,7 +2141,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +2153,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[22]
+	mi := &file_leased_v1_lease_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +2166,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{22}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionRequest) GetOperations() []*Operation {
@@ -1552,14 +2191,16 @@ type Operation struct {
 	//	*Operation_Renew
 	//	*Operation_Release
 	//	*Operation_Close
-	Call          isOperation_Call `protobuf_oneof:"call"`
+	Call isOperation_Call `protobuf_oneof:"call"`
+	// The W3C traceparent of the caller's span; empty if the call is not traced.
+	Traceparent   string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +2212,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[23]
+	mi := &file_leased_v1_lease_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +2225,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{23}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Operation) GetId() uint64 {
@@ -1662,6 +2303,13 @@ func (x *Operation) GetClose() *CloseCall {
 	return nil
 }
 
+func (x *Operation) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
 type isOperation_Call interface {
 	isOperation_Call()
 }
@@ -1712,7 +2360,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +2372,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[24]
+	mi := &file_leased_v1_lease_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +2385,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{24}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OpenCall) GetTtlNanos() int64 {
@@ -1758,7 +2406,7 @@ type AttachCall struct {
 
 func (x *AttachCall) Reset() {
 	*x = AttachCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +2418,7 @@ func (x *AttachCall) String() string {
 func (*AttachCall) ProtoMessage() {}
 
 func (x *AttachCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[25]
+	mi := &file_leased_v1_lease_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +2431,7 @@ func (x *AttachCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCall.ProtoReflect.Descriptor instead.
 func (*AttachCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AttachCall) GetTtlNanos() int64 {
@@ -1814,7 +2462,7 @@ type AcquireCall struct {
 
 func (x *AcquireCall) Reset() {
 	*x = AcquireCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +2474,7 @@ func (x *AcquireCall) String() string {
 func (*AcquireCall) ProtoMessage() {}
 
 func (x *AcquireCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[26]
+	mi := &file_leased_v1_lease_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +2487,7 @@ func (x *AcquireCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireCall.ProtoReflect.Descriptor instead.
 func (*AcquireCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AcquireCall) GetNonce() uint64 {
@@ -1922,7 +2570,7 @@ type HeldLease struct {
 
 func (x *HeldLease) Reset() {
 	*x = HeldLease{}
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2582,7 @@ func (x *HeldLease) String() string {
 func (*HeldLease) ProtoMessage() {}
 
 func (x *HeldLease) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[27]
+	mi := &file_leased_v1_lease_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2595,7 @@ func (x *HeldLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
 func (*HeldLease) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{27}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HeldLease) GetNonce() uint64 {
@@ -2010,7 +2658,7 @@ type RenewCall struct {
 
 func (x *RenewCall) Reset() {
 	*x = RenewCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2670,7 @@ func (x *RenewCall) String() string {
 func (*RenewCall) ProtoMessage() {}
 
 func (x *RenewCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[28]
+	mi := &file_leased_v1_lease_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2683,7 @@ func (x *RenewCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCall.ProtoReflect.Descriptor instead.
 func (*RenewCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{28}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RenewCall) GetLeases() []*HeldLease {
@@ -2057,7 +2705,7 @@ type ReleaseCall struct {
 
 func (x *ReleaseCall) Reset() {
 	*x = ReleaseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2717,7 @@ func (x *ReleaseCall) String() string {
 func (*ReleaseCall) ProtoMessage() {}
 
 func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[29]
+	mi := &file_leased_v1_lease_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2730,7 @@ func (x *ReleaseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCall.ProtoReflect.Descriptor instead.
 func (*ReleaseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{29}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReleaseCall) GetNonce() uint64 {
@@ -2108,7 +2756,7 @@ type CloseCall struct {
 
 func (x *CloseCall) Reset() {
 	*x = CloseCall{}
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2768,7 @@ func (x *CloseCall) String() string {
 func (*CloseCall) ProtoMessage() {}
 
 func (x *CloseCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[30]
+	mi := &file_leased_v1_lease_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2781,7 @@ func (x *CloseCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCall.ProtoReflect.Descriptor instead.
 func (*CloseCall) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{30}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{38}
 }
 
 // SessionResponse is a message from the service.
@@ -2147,7 +2795,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2807,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[31]
+	mi := &file_leased_v1_lease_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2820,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{31}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionResponse) GetAnswers() []*Answer {
@@ -2213,7 +2861,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2873,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[32]
+	mi := &file_leased_v1_lease_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2886,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{32}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Answer) GetId() uint64 {
@@ -2315,7 +2963,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_leased_v1_lease_proto_msgTypes[33]
+	mi := &file_leased_v1_lease_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2975,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[33]
+	mi := &file_leased_v1_lease_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2988,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{33}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Hold) GetNonce() uint64 {
@@ -2370,7 +3018,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_leased_v1_lease_proto_msgTypes[34]
+	mi := &file_leased_v1_lease_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +3030,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[34]
+	mi := &file_leased_v1_lease_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +3043,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{34}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Notice) GetSession() []byte {
@@ -2444,7 +3092,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_leased_v1_lease_proto_msgTypes[35]
+	mi := &file_leased_v1_lease_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +3104,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_lease_proto_msgTypes[35]
+	mi := &file_leased_v1_lease_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +3117,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_leased_v1_lease_proto_rawDescGZIP(), []int{35}
+	return file_leased_v1_lease_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Error) GetCode() string {
@@ -2603,7 +3251,7 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12*\n" +
 	"\aholders\x18\x03 \x03(\v2\x10.leased.v1.PartyR\aholders\x12*\n" +
 	"\awaiters\x18\x04 \x03(\v2\x10.leased.v1.PartyR\awaiters\x12\x18\n" +
-	"\adelayed\x18\x05 \x01(\bR\adelayed\"\xba\x02\n" +
+	"\adelayed\x18\x05 \x01(\bR\adelayed\"\xe2\x02\n" +
 	"\x05Party\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x1d\n" +
 	"\n" +
@@ -2614,7 +3262,10 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\x05token\x18\x06 \x01(\x04R\x05token\x12:\n" +
 	"\bmetadata\x18\a \x03(\v2\x1e.leased.v1.Party.MetadataEntryR\bmetadata\x12\x19\n" +
 	"\bttl_left\x18\b \x01(\tR\attlLeft\x12\x12\n" +
-	"\x04user\x18\t \x01(\tR\x04user\x1a;\n" +
+	"\x04user\x18\t \x01(\tR\x04user\x12\x14\n" +
+	"\x05since\x18\n" +
+	" \x01(\tR\x05since\x12\x10\n" +
+	"\x03age\x18\v \x01(\tR\x03age\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
@@ -2641,11 +3292,58 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\fBreakRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\"\x0f\n" +
-	"\rBreakResponse\"F\n" +
+	"\rBreakResponse\"B\n" +
+	"\x0eHistoryRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"v\n" +
+	"\x0fHistoryResponse\x12/\n" +
+	"\x06events\x18\x01 \x03(\v2\x17.leased.v1.HistoryEventR\x06events\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\tR\x05since\x12\x1c\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xce\x01\n" +
+	"\fHistoryEvent\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\tR\x04time\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12&\n" +
+	"\x05party\x18\x03 \x01(\v2\x10.leased.v1.PartyR\x05party\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x1a\n" +
+	"\bduration\x18\x05 \x01(\tR\bduration\x12\x12\n" +
+	"\x04mark\x18\x06 \x01(\x04R\x04mark\x12\x12\n" +
+	"\x04gate\x18\a \x01(\tR\x04gate\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xa0\x01\n" +
+	"\x14ReportRefusalRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x12\n" +
+	"\x04mark\x18\x03 \x01(\x04R\x04mark\x12\x12\n" +
+	"\x04gate\x18\x04 \x01(\tR\x04gate\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06holder\x18\x06 \x01(\tR\x06holder\"\x17\n" +
+	"\x15ReportRefusalResponse\"\xb1\x01\n" +
+	"\x0fOverviewRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
+	"\x04sort\x18\x03 \x01(\tR\x04sort\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\x05R\x06offset\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limit\x12\x1a\n" +
+	"\binterval\x18\x06 \x01(\tR\binterval\x12\x14\n" +
+	"\x05local\x18\a \x01(\bR\x05local\"\xa4\x02\n" +
+	"\x10OverviewResponse\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\tR\x06member\x12-\n" +
+	"\x05locks\x18\x02 \x03(\v2\x17.leased.v1.LockOverviewR\x05locks\x12\x1f\n" +
+	"\vtotal_locks\x18\x03 \x01(\x03R\n" +
+	"totalLocks\x12#\n" +
+	"\rtotal_holders\x18\x04 \x01(\x03R\ftotalHolders\x12#\n" +
+	"\rtotal_waiters\x18\x05 \x01(\x03R\ftotalWaiters\x12*\n" +
+	"\x11grants_per_second\x18\x06 \x01(\x01R\x0fgrantsPerSecond\x12\x18\n" +
+	"\arefused\x18\a \x01(\x03R\arefused\x12\x18\n" +
+	"\amissing\x18\b \x01(\tR\amissing\"\x93\x01\n" +
+	"\fLockOverview\x12#\n" +
+	"\x04lock\x18\x01 \x01(\v2\x0f.leased.v1.LockR\x04lock\x12*\n" +
+	"\x11grants_per_second\x18\x02 \x01(\x01R\x0fgrantsPerSecond\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x03R\arefused\x12\x18\n" +
+	"\awaiters\x18\x04 \x01(\x05R\awaiters\"F\n" +
 	"\x0eSessionRequest\x124\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x14.leased.v1.OperationR\n" +
-	"operations\"\xdd\x02\n" +
+	"operations\"\xff\x02\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12)\n" +
@@ -2654,7 +3352,8 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\aacquire\x18\x05 \x01(\v2\x16.leased.v1.AcquireCallH\x00R\aacquire\x12,\n" +
 	"\x05renew\x18\x06 \x01(\v2\x14.leased.v1.RenewCallH\x00R\x05renew\x122\n" +
 	"\arelease\x18\a \x01(\v2\x16.leased.v1.ReleaseCallH\x00R\arelease\x12,\n" +
-	"\x05close\x18\b \x01(\v2\x14.leased.v1.CloseCallH\x00R\x05closeB\x06\n" +
+	"\x05close\x18\b \x01(\v2\x14.leased.v1.CloseCallH\x00R\x05close\x12 \n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparentB\x06\n" +
 	"\x04call\"'\n" +
 	"\bOpenCall\x12\x1b\n" +
 	"\tttl_nanos\x18\x01 \x01(\x03R\bttlNanos\")\n" +
@@ -2718,7 +3417,7 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\bresource\x18\x04 \x01(\tR\bresource\x12#\n" +
 	"\rexpected_mode\x18\x05 \x01(\tR\fexpectedMode\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\tR\x04mode\x12\x16\n" +
-	"\x06leader\x18\a \x01(\tR\x06leader2\xd9\x05\n" +
+	"\x06leader\x18\a \x01(\tR\x06leader2\xb6\a\n" +
 	"\fLeaseService\x12L\n" +
 	"\vOpenSession\x12\x1d.leased.v1.OpenSessionRequest\x1a\x1e.leased.v1.OpenSessionResponse\x12O\n" +
 	"\fCloseSession\x12\x1e.leased.v1.CloseSessionRequest\x1a\x1f.leased.v1.CloseSessionResponse\x12@\n" +
@@ -2729,7 +3428,10 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\aInspect\x12\x19.leased.v1.InspectRequest\x1a\x1a.leased.v1.InspectResponse\x127\n" +
 	"\x04List\x12\x16.leased.v1.ListRequest\x1a\x17.leased.v1.ListResponse\x124\n" +
 	"\x05Watch\x12\x17.leased.v1.WatchRequest\x1a\x10.leased.v1.Event0\x01\x12:\n" +
-	"\x05Break\x12\x17.leased.v1.BreakRequest\x1a\x18.leased.v1.BreakResponse\x12D\n" +
+	"\x05Break\x12\x17.leased.v1.BreakRequest\x1a\x18.leased.v1.BreakResponse\x12@\n" +
+	"\aHistory\x12\x19.leased.v1.HistoryRequest\x1a\x1a.leased.v1.HistoryResponse\x12R\n" +
+	"\rReportRefusal\x12\x1f.leased.v1.ReportRefusalRequest\x1a .leased.v1.ReportRefusalResponse\x12E\n" +
+	"\bOverview\x12\x1a.leased.v1.OverviewRequest\x1a\x1b.leased.v1.OverviewResponse0\x01\x12D\n" +
 	"\aSession\x12\x19.leased.v1.SessionRequest\x1a\x1a.leased.v1.SessionResponse(\x010\x01B9Z7github.com/leased-project/leased/api/leased/v1;leasedv1b\x06proto3"
 
 var (
@@ -2744,101 +3446,119 @@ func file_leased_v1_lease_proto_rawDescGZIP() []byte {
 	return file_leased_v1_lease_proto_rawDescData
 }
 
-var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_leased_v1_lease_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_leased_v1_lease_proto_goTypes = []any{
-	(*OpenSessionRequest)(nil),   // 0: leased.v1.OpenSessionRequest
-	(*OpenSessionResponse)(nil),  // 1: leased.v1.OpenSessionResponse
-	(*CloseSessionRequest)(nil),  // 2: leased.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil), // 3: leased.v1.CloseSessionResponse
-	(*AcquireRequest)(nil),       // 4: leased.v1.AcquireRequest
-	(*AcquireResponse)(nil),      // 5: leased.v1.AcquireResponse
-	(*RenewRequest)(nil),         // 6: leased.v1.RenewRequest
-	(*RenewResponse)(nil),        // 7: leased.v1.RenewResponse
-	(*ReleaseRequest)(nil),       // 8: leased.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),      // 9: leased.v1.ReleaseResponse
-	(*SignRequest)(nil),          // 10: leased.v1.SignRequest
-	(*SignResponse)(nil),         // 11: leased.v1.SignResponse
-	(*InspectRequest)(nil),       // 12: leased.v1.InspectRequest
-	(*InspectResponse)(nil),      // 13: leased.v1.InspectResponse
-	(*Lock)(nil),                 // 14: leased.v1.Lock
-	(*Party)(nil),                // 15: leased.v1.Party
-	(*ListRequest)(nil),          // 16: leased.v1.ListRequest
-	(*ListResponse)(nil),         // 17: leased.v1.ListResponse
-	(*WatchRequest)(nil),         // 18: leased.v1.WatchRequest
-	(*Event)(nil),                // 19: leased.v1.Event
-	(*BreakRequest)(nil),         // 20: leased.v1.BreakRequest
-	(*BreakResponse)(nil),        // 21: leased.v1.BreakResponse
-	(*SessionRequest)(nil),       // 22: leased.v1.SessionRequest
-	(*Operation)(nil),            // 23: leased.v1.Operation
-	(*OpenCall)(nil),             // 24: leased.v1.OpenCall
-	(*AttachCall)(nil),           // 25: leased.v1.AttachCall
-	(*AcquireCall)(nil),          // 26: leased.v1.AcquireCall
-	(*HeldLease)(nil),            // 27: leased.v1.HeldLease
-	(*RenewCall)(nil),            // 28: leased.v1.RenewCall
-	(*ReleaseCall)(nil),          // 29: leased.v1.ReleaseCall
-	(*CloseCall)(nil),            // 30: leased.v1.CloseCall
-	(*SessionResponse)(nil),      // 31: leased.v1.SessionResponse
-	(*Answer)(nil),               // 32: leased.v1.Answer
-	(*Hold)(nil),                 // 33: leased.v1.Hold
-	(*Notice)(nil),               // 34: leased.v1.Notice
-	(*Error)(nil),                // 35: leased.v1.Error
-	nil,                          // 36: leased.v1.AcquireRequest.MetadataEntry
-	nil,                          // 37: leased.v1.Party.MetadataEntry
-	nil,                          // 38: leased.v1.AcquireCall.MetadataEntry
-	nil,                          // 39: leased.v1.HeldLease.MetadataEntry
+	(*OpenSessionRequest)(nil),    // 0: leased.v1.OpenSessionRequest
+	(*OpenSessionResponse)(nil),   // 1: leased.v1.OpenSessionResponse
+	(*CloseSessionRequest)(nil),   // 2: leased.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),  // 3: leased.v1.CloseSessionResponse
+	(*AcquireRequest)(nil),        // 4: leased.v1.AcquireRequest
+	(*AcquireResponse)(nil),       // 5: leased.v1.AcquireResponse
+	(*RenewRequest)(nil),          // 6: leased.v1.RenewRequest
+	(*RenewResponse)(nil),         // 7: leased.v1.RenewResponse
+	(*ReleaseRequest)(nil),        // 8: leased.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 9: leased.v1.ReleaseResponse
+	(*SignRequest)(nil),           // 10: leased.v1.SignRequest
+	(*SignResponse)(nil),          // 11: leased.v1.SignResponse
+	(*InspectRequest)(nil),        // 12: leased.v1.InspectRequest
+	(*InspectResponse)(nil),       // 13: leased.v1.InspectResponse
+	(*Lock)(nil),                  // 14: leased.v1.Lock
+	(*Party)(nil),                 // 15: leased.v1.Party
+	(*ListRequest)(nil),           // 16: leased.v1.ListRequest
+	(*ListResponse)(nil),          // 17: leased.v1.ListResponse
+	(*WatchRequest)(nil),          // 18: leased.v1.WatchRequest
+	(*Event)(nil),                 // 19: leased.v1.Event
+	(*BreakRequest)(nil),          // 20: leased.v1.BreakRequest
+	(*BreakResponse)(nil),         // 21: leased.v1.BreakResponse
+	(*HistoryRequest)(nil),        // 22: leased.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 23: leased.v1.HistoryResponse
+	(*HistoryEvent)(nil),          // 24: leased.v1.HistoryEvent
+	(*ReportRefusalRequest)(nil),  // 25: leased.v1.ReportRefusalRequest
+	(*ReportRefusalResponse)(nil), // 26: leased.v1.ReportRefusalResponse
+	(*OverviewRequest)(nil),       // 27: leased.v1.OverviewRequest
+	(*OverviewResponse)(nil),      // 28: leased.v1.OverviewResponse
+	(*LockOverview)(nil),          // 29: leased.v1.LockOverview
+	(*SessionRequest)(nil),        // 30: leased.v1.SessionRequest
+	(*Operation)(nil),             // 31: leased.v1.Operation
+	(*OpenCall)(nil),              // 32: leased.v1.OpenCall
+	(*AttachCall)(nil),            // 33: leased.v1.AttachCall
+	(*AcquireCall)(nil),           // 34: leased.v1.AcquireCall
+	(*HeldLease)(nil),             // 35: leased.v1.HeldLease
+	(*RenewCall)(nil),             // 36: leased.v1.RenewCall
+	(*ReleaseCall)(nil),           // 37: leased.v1.ReleaseCall
+	(*CloseCall)(nil),             // 38: leased.v1.CloseCall
+	(*SessionResponse)(nil),       // 39: leased.v1.SessionResponse
+	(*Answer)(nil),                // 40: leased.v1.Answer
+	(*Hold)(nil),                  // 41: leased.v1.Hold
+	(*Notice)(nil),                // 42: leased.v1.Notice
+	(*Error)(nil),                 // 43: leased.v1.Error
+	nil,                           // 44: leased.v1.AcquireRequest.MetadataEntry
+	nil,                           // 45: leased.v1.Party.MetadataEntry
+	nil,                           // 46: leased.v1.AcquireCall.MetadataEntry
+	nil,                           // 47: leased.v1.HeldLease.MetadataEntry
 }
 var file_leased_v1_lease_proto_depIdxs = []int32{
-	36, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
+	44, // 0: leased.v1.AcquireRequest.metadata:type_name -> leased.v1.AcquireRequest.MetadataEntry
 	14, // 1: leased.v1.InspectResponse.lock:type_name -> leased.v1.Lock
 	15, // 2: leased.v1.Lock.holders:type_name -> leased.v1.Party
 	15, // 3: leased.v1.Lock.waiters:type_name -> leased.v1.Party
-	37, // 4: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
+	45, // 4: leased.v1.Party.metadata:type_name -> leased.v1.Party.MetadataEntry
 	14, // 5: leased.v1.ListResponse.locks:type_name -> leased.v1.Lock
 	15, // 6: leased.v1.Event.party:type_name -> leased.v1.Party
-	23, // 7: leased.v1.SessionRequest.operations:type_name -> leased.v1.Operation
-	24, // 8: leased.v1.Operation.open:type_name -> leased.v1.OpenCall
-	25, // 9: leased.v1.Operation.attach:type_name -> leased.v1.AttachCall
-	26, // 10: leased.v1.Operation.acquire:type_name -> leased.v1.AcquireCall
-	28, // 11: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
-	29, // 12: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
-	30, // 13: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
-	38, // 14: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
-	39, // 15: leased.v1.HeldLease.metadata:type_name -> leased.v1.HeldLease.MetadataEntry
-	27, // 16: leased.v1.RenewCall.leases:type_name -> leased.v1.HeldLease
-	27, // 17: leased.v1.ReleaseCall.lease:type_name -> leased.v1.HeldLease
-	32, // 18: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
-	34, // 19: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
-	35, // 20: leased.v1.Answer.error:type_name -> leased.v1.Error
-	33, // 21: leased.v1.Answer.holds:type_name -> leased.v1.Hold
-	34, // 22: leased.v1.Answer.lost:type_name -> leased.v1.Notice
-	35, // 23: leased.v1.Notice.lost:type_name -> leased.v1.Error
-	0,  // 24: leased.v1.LeaseService.OpenSession:input_type -> leased.v1.OpenSessionRequest
-	2,  // 25: leased.v1.LeaseService.CloseSession:input_type -> leased.v1.CloseSessionRequest
-	4,  // 26: leased.v1.LeaseService.Acquire:input_type -> leased.v1.AcquireRequest
-	6,  // 27: leased.v1.LeaseService.Renew:input_type -> leased.v1.RenewRequest
-	8,  // 28: leased.v1.LeaseService.Release:input_type -> leased.v1.ReleaseRequest
-	10, // 29: leased.v1.LeaseService.Sign:input_type -> leased.v1.SignRequest
-	12, // 30: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
-	16, // 31: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
-	18, // 32: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
-	20, // 33: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
-	22, // 34: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
-	1,  // 35: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
-	3,  // 36: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
-	5,  // 37: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
-	7,  // 38: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
-	9,  // 39: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
-	11, // 40: leased.v1.LeaseService.Sign:output_type -> leased.v1.SignResponse
-	13, // 41: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
-	17, // 42: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
-	19, // 43: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
-	21, // 44: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
-	31, // 45: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
-	35, // [35:46] is the sub-list for method output_type
-	24, // [24:35] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	24, // 7: leased.v1.HistoryResponse.events:type_name -> leased.v1.HistoryEvent
+	15, // 8: leased.v1.HistoryEvent.party:type_name -> leased.v1.Party
+	29, // 9: leased.v1.OverviewResponse.locks:type_name -> leased.v1.LockOverview
+	14, // 10: leased.v1.LockOverview.lock:type_name -> leased.v1.Lock
+	31, // 11: leased.v1.SessionRequest.operations:type_name -> leased.v1.Operation
+	32, // 12: leased.v1.Operation.open:type_name -> leased.v1.OpenCall
+	33, // 13: leased.v1.Operation.attach:type_name -> leased.v1.AttachCall
+	34, // 14: leased.v1.Operation.acquire:type_name -> leased.v1.AcquireCall
+	36, // 15: leased.v1.Operation.renew:type_name -> leased.v1.RenewCall
+	37, // 16: leased.v1.Operation.release:type_name -> leased.v1.ReleaseCall
+	38, // 17: leased.v1.Operation.close:type_name -> leased.v1.CloseCall
+	46, // 18: leased.v1.AcquireCall.metadata:type_name -> leased.v1.AcquireCall.MetadataEntry
+	47, // 19: leased.v1.HeldLease.metadata:type_name -> leased.v1.HeldLease.MetadataEntry
+	35, // 20: leased.v1.RenewCall.leases:type_name -> leased.v1.HeldLease
+	35, // 21: leased.v1.ReleaseCall.lease:type_name -> leased.v1.HeldLease
+	40, // 22: leased.v1.SessionResponse.answers:type_name -> leased.v1.Answer
+	42, // 23: leased.v1.SessionResponse.notices:type_name -> leased.v1.Notice
+	43, // 24: leased.v1.Answer.error:type_name -> leased.v1.Error
+	41, // 25: leased.v1.Answer.holds:type_name -> leased.v1.Hold
+	42, // 26: leased.v1.Answer.lost:type_name -> leased.v1.Notice
+	43, // 27: leased.v1.Notice.lost:type_name -> leased.v1.Error
+	0,  // 28: leased.v1.LeaseService.OpenSession:input_type -> leased.v1.OpenSessionRequest
+	2,  // 29: leased.v1.LeaseService.CloseSession:input_type -> leased.v1.CloseSessionRequest
+	4,  // 30: leased.v1.LeaseService.Acquire:input_type -> leased.v1.AcquireRequest
+	6,  // 31: leased.v1.LeaseService.Renew:input_type -> leased.v1.RenewRequest
+	8,  // 32: leased.v1.LeaseService.Release:input_type -> leased.v1.ReleaseRequest
+	10, // 33: leased.v1.LeaseService.Sign:input_type -> leased.v1.SignRequest
+	12, // 34: leased.v1.LeaseService.Inspect:input_type -> leased.v1.InspectRequest
+	16, // 35: leased.v1.LeaseService.List:input_type -> leased.v1.ListRequest
+	18, // 36: leased.v1.LeaseService.Watch:input_type -> leased.v1.WatchRequest
+	20, // 37: leased.v1.LeaseService.Break:input_type -> leased.v1.BreakRequest
+	22, // 38: leased.v1.LeaseService.History:input_type -> leased.v1.HistoryRequest
+	25, // 39: leased.v1.LeaseService.ReportRefusal:input_type -> leased.v1.ReportRefusalRequest
+	27, // 40: leased.v1.LeaseService.Overview:input_type -> leased.v1.OverviewRequest
+	30, // 41: leased.v1.LeaseService.Session:input_type -> leased.v1.SessionRequest
+	1,  // 42: leased.v1.LeaseService.OpenSession:output_type -> leased.v1.OpenSessionResponse
+	3,  // 43: leased.v1.LeaseService.CloseSession:output_type -> leased.v1.CloseSessionResponse
+	5,  // 44: leased.v1.LeaseService.Acquire:output_type -> leased.v1.AcquireResponse
+	7,  // 45: leased.v1.LeaseService.Renew:output_type -> leased.v1.RenewResponse
+	9,  // 46: leased.v1.LeaseService.Release:output_type -> leased.v1.ReleaseResponse
+	11, // 47: leased.v1.LeaseService.Sign:output_type -> leased.v1.SignResponse
+	13, // 48: leased.v1.LeaseService.Inspect:output_type -> leased.v1.InspectResponse
+	17, // 49: leased.v1.LeaseService.List:output_type -> leased.v1.ListResponse
+	19, // 50: leased.v1.LeaseService.Watch:output_type -> leased.v1.Event
+	21, // 51: leased.v1.LeaseService.Break:output_type -> leased.v1.BreakResponse
+	23, // 52: leased.v1.LeaseService.History:output_type -> leased.v1.HistoryResponse
+	26, // 53: leased.v1.LeaseService.ReportRefusal:output_type -> leased.v1.ReportRefusalResponse
+	28, // 54: leased.v1.LeaseService.Overview:output_type -> leased.v1.OverviewResponse
+	39, // 55: leased.v1.LeaseService.Session:output_type -> leased.v1.SessionResponse
+	42, // [42:56] is the sub-list for method output_type
+	28, // [28:42] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_leased_v1_lease_proto_init() }
@@ -2847,7 +3567,7 @@ func file_leased_v1_lease_proto_init() {
 		return
 	}
 	file_leased_v1_lease_proto_msgTypes[18].OneofWrappers = []any{}
-	file_leased_v1_lease_proto_msgTypes[23].OneofWrappers = []any{
+	file_leased_v1_lease_proto_msgTypes[31].OneofWrappers = []any{
 		(*Operation_Open)(nil),
 		(*Operation_Attach)(nil),
 		(*Operation_Acquire)(nil),
@@ -2861,7 +3581,7 @@ func file_leased_v1_lease_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_lease_proto_rawDesc), len(file_leased_v1_lease_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,17 +33,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LeaseService_OpenSession_FullMethodName  = "/leased.v1.LeaseService/OpenSession"
-	LeaseService_CloseSession_FullMethodName = "/leased.v1.LeaseService/CloseSession"
-	LeaseService_Acquire_FullMethodName      = "/leased.v1.LeaseService/Acquire"
-	LeaseService_Renew_FullMethodName        = "/leased.v1.LeaseService/Renew"
-	LeaseService_Release_FullMethodName      = "/leased.v1.LeaseService/Release"
-	LeaseService_Sign_FullMethodName         = "/leased.v1.LeaseService/Sign"
-	LeaseService_Inspect_FullMethodName      = "/leased.v1.LeaseService/Inspect"
-	LeaseService_List_FullMethodName         = "/leased.v1.LeaseService/List"
-	LeaseService_Watch_FullMethodName        = "/leased.v1.LeaseService/Watch"
-	LeaseService_Break_FullMethodName        = "/leased.v1.LeaseService/Break"
-	LeaseService_Session_FullMethodName      = "/leased.v1.LeaseService/Session"
+	LeaseService_OpenSession_FullMethodName   = "/leased.v1.LeaseService/OpenSession"
+	LeaseService_CloseSession_FullMethodName  = "/leased.v1.LeaseService/CloseSession"
+	LeaseService_Acquire_FullMethodName       = "/leased.v1.LeaseService/Acquire"
+	LeaseService_Renew_FullMethodName         = "/leased.v1.LeaseService/Renew"
+	LeaseService_Release_FullMethodName       = "/leased.v1.LeaseService/Release"
+	LeaseService_Sign_FullMethodName          = "/leased.v1.LeaseService/Sign"
+	LeaseService_Inspect_FullMethodName       = "/leased.v1.LeaseService/Inspect"
+	LeaseService_List_FullMethodName          = "/leased.v1.LeaseService/List"
+	LeaseService_Watch_FullMethodName         = "/leased.v1.LeaseService/Watch"
+	LeaseService_Break_FullMethodName         = "/leased.v1.LeaseService/Break"
+	LeaseService_History_FullMethodName       = "/leased.v1.LeaseService/History"
+	LeaseService_ReportRefusal_FullMethodName = "/leased.v1.LeaseService/ReportRefusal"
+	LeaseService_Overview_FullMethodName      = "/leased.v1.LeaseService/Overview"
+	LeaseService_Session_FullMethodName       = "/leased.v1.LeaseService/Session"
 )
 
 // LeaseServiceClient is the client API for LeaseService service.
@@ -88,6 +91,15 @@ type LeaseServiceClient interface {
 	// Break ends a lease on behalf of an operator. The holder can still write until
 	// the next token has entered the gate.
 	Break(ctx context.Context, in *BreakRequest, opts ...grpc.CallOption) (*BreakResponse, error)
+	// History returns the recent events of a lock, newest first, as the leader has seen
+	// them. It forgets them when it restarts, and drops the oldest of a busy lock.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
+	// ReportRefusal reports that a gate refused a write, for the history of the lock and
+	// for metrics. It changes no lock and no mark.
+	ReportRefusal(ctx context.Context, in *ReportRefusalRequest, opts ...grpc.CallOption) (*ReportRefusalResponse, error)
+	// Overview streams the locks at the top of a sorted list, and totals over all locks,
+	// at intervals. Over HTTP each OverviewResponse is a line of JSON.
+	Overview(ctx context.Context, in *OverviewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OverviewResponse], error)
 	// Session carries any number of sessions and leases of one client. Each message
 	// combines operations of concurrent callers, or their answers. The service pushes
 	// losses. Sessions outlive the stream: after a disconnect the client attaches
@@ -212,9 +224,48 @@ func (c *leaseServiceClient) Break(ctx context.Context, in *BreakRequest, opts .
 	return out, nil
 }
 
+func (c *leaseServiceClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryResponse)
+	err := c.cc.Invoke(ctx, LeaseService_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *leaseServiceClient) ReportRefusal(ctx context.Context, in *ReportRefusalRequest, opts ...grpc.CallOption) (*ReportRefusalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportRefusalResponse)
+	err := c.cc.Invoke(ctx, LeaseService_ReportRefusal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *leaseServiceClient) Overview(ctx context.Context, in *OverviewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OverviewResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[1], LeaseService_Overview_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[OverviewRequest, OverviewResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LeaseService_OverviewClient = grpc.ServerStreamingClient[OverviewResponse]
+
 func (c *leaseServiceClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[1], LeaseService_Session_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &LeaseService_ServiceDesc.Streams[2], LeaseService_Session_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +318,15 @@ type LeaseServiceServer interface {
 	// Break ends a lease on behalf of an operator. The holder can still write until
 	// the next token has entered the gate.
 	Break(context.Context, *BreakRequest) (*BreakResponse, error)
+	// History returns the recent events of a lock, newest first, as the leader has seen
+	// them. It forgets them when it restarts, and drops the oldest of a busy lock.
+	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
+	// ReportRefusal reports that a gate refused a write, for the history of the lock and
+	// for metrics. It changes no lock and no mark.
+	ReportRefusal(context.Context, *ReportRefusalRequest) (*ReportRefusalResponse, error)
+	// Overview streams the locks at the top of a sorted list, and totals over all locks,
+	// at intervals. Over HTTP each OverviewResponse is a line of JSON.
+	Overview(*OverviewRequest, grpc.ServerStreamingServer[OverviewResponse]) error
 	// Session carries any number of sessions and leases of one client. Each message
 	// combines operations of concurrent callers, or their answers. The service pushes
 	// losses. Sessions outlive the stream: after a disconnect the client attaches
@@ -311,6 +371,15 @@ func (UnimplementedLeaseServiceServer) Watch(*WatchRequest, grpc.ServerStreaming
 }
 func (UnimplementedLeaseServiceServer) Break(context.Context, *BreakRequest) (*BreakResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Break not implemented")
+}
+func (UnimplementedLeaseServiceServer) History(context.Context, *HistoryRequest) (*HistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
+}
+func (UnimplementedLeaseServiceServer) ReportRefusal(context.Context, *ReportRefusalRequest) (*ReportRefusalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportRefusal not implemented")
+}
+func (UnimplementedLeaseServiceServer) Overview(*OverviewRequest, grpc.ServerStreamingServer[OverviewResponse]) error {
+	return status.Error(codes.Unimplemented, "method Overview not implemented")
 }
 func (UnimplementedLeaseServiceServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
@@ -509,6 +578,53 @@ func _LeaseService_Break_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LeaseService_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LeaseService_ReportRefusal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRefusalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).ReportRefusal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_ReportRefusal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).ReportRefusal(ctx, req.(*ReportRefusalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LeaseService_Overview_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(OverviewRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LeaseServiceServer).Overview(m, &grpc.GenericServerStream[OverviewRequest, OverviewResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LeaseService_OverviewServer = grpc.ServerStreamingServer[OverviewResponse]
+
 func _LeaseService_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(LeaseServiceServer).Session(&grpc.GenericServerStream[SessionRequest, SessionResponse]{ServerStream: stream})
 }
@@ -559,11 +675,24 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Break",
 			Handler:    _LeaseService_Break_Handler,
 		},
+		{
+			MethodName: "History",
+			Handler:    _LeaseService_History_Handler,
+		},
+		{
+			MethodName: "ReportRefusal",
+			Handler:    _LeaseService_ReportRefusal_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _LeaseService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Overview",
+			Handler:       _LeaseService_Overview_Handler,
 			ServerStreams: true,
 		},
 		{

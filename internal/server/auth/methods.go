@@ -44,6 +44,15 @@ var methods = map[string]need{
 	pb.LeaseService_Break_FullMethodName: {request: on(func(a *account, r *pb.BreakRequest) error {
 		return a.allowAll(Break, r.Resource)
 	})},
+	pb.LeaseService_History_FullMethodName: {request: on(func(a *account, r *pb.HistoryRequest) error {
+		return a.allowAll(Read, r.Resource)
+	})},
+	pb.LeaseService_ReportRefusal_FullMethodName: {request: on(func(a *account, r *pb.ReportRefusalRequest) error {
+		return a.allowAll(Acquire, r.Resource)
+	})},
+	pb.LeaseService_Overview_FullMethodName: {request: on(func(a *account, r *pb.OverviewRequest) error {
+		return a.allowSome(Read, r.Prefix)
+	})},
 	pb.LeaseService_List_FullMethodName: {request: on(func(a *account, r *pb.ListRequest) error {
 		return a.allowSome(Read, r.Prefix)
 	})},
@@ -71,6 +80,7 @@ var methods = map[string]need{
 	pb.RedisService_ProvideFloor_FullMethodName: {cluster: true},
 
 	pb.ClusterService_Status_FullMethodName:          {cluster: true, member: true}, // members that form a cluster call it
+	pb.ClusterService_ClusterStatus_FullMethodName:   {cluster: true},
 	pb.ClusterService_Join_FullMethodName:            {cluster: true},
 	pb.ClusterService_Remove_FullMethodName:          {cluster: true},
 	pb.ClusterService_Transfer_FullMethodName:        {cluster: true},
