@@ -105,9 +105,9 @@ func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket stri
 	if err != nil {
 		return nil, err
 	}
-	want.Name = b.attemptName(want.Session, want.Nonce, want.User)
-	a := b.newAttempt(want, version)
 	started := b.clock.Now()
+	want.Name = b.attemptName(want.Session, want.Nonce, started.Time(), want.User)
+	a := b.newAttempt(want, version)
 	a.send(waiter, ticket)
 	if err = a.await(ctx, min(2*b.config.NodeTimeout, want.TTL/2)); err != nil {
 		a.withdraw(scripts.WakeNext) // other processes may have found the lock held, and wait

@@ -3,6 +3,7 @@ package redlockadapter
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,17 +15,24 @@ import (
 // most.
 func FuzzAttemptName(f *testing.F) {
 	b := &Backend{process: "p"}
-	f.Add("alice", []byte("0123456789abcdef"), uint64(1), "AAAAAAAAAAAAAAAAAAAAAA.1.p1.bob")
+	f.Add("alice", []byte("0123456789abcdef"), uint64(1), "AAAAAAAAAAAAAAAAAAAAAA.1.mifaf4z9.p1.bob")
 	f.Add("a.b@c", []byte(""), uint64(1)<<63, "..")
-	f.Add("", []byte("x"), uint64(0), "....x")
+	f.Add("", []byte("x"), uint64(0), ".....x")
+	f.Add("bob", []byte("x"), uint64(1), "a.1.-1y2p0ij32e8e8.p1.bob")
+	f.Add("bob", []byte("x"), uint64(1), "a.1.1y2p0ij32e8e7.p1.bob")
 	f.Fuzz(func(t *testing.T, user string, raw []byte, number uint64, foreign string) {
 		var session engine.SessionID
 		copy(session[:], raw)
-		name := b.attemptName(session, engine.Nonce(number), user)
+		at := earliestTime.Add(time.Duration(number % uint64(latestTime.Sub(earliestTime)))).Truncate(time.Millisecond)
+		name := b.attemptName(session, engine.Nonce(number), at, user)
 		gotSession, gotNonce := AttemptOf(name)
 		require.Equal(t, session, gotSession)
 		require.Equal(t, engine.Nonce(number), gotNonce)
 		require.Equal(t, user, UserOf(name))
+		require.True(t, at.Equal(sinceOf(name)))
+		if since := sinceOf(foreign); !since.IsZero() {
+			require.True(t, !since.Before(earliestTime) && !since.After(latestTime))
+		}
 		_, _ = AttemptOf(foreign)
 		if other := UserOf(foreign); other != "" {
 			require.True(t, strings.HasSuffix(foreign, "."+other))

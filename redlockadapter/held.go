@@ -11,14 +11,17 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// attemptName returns the name of a new attempt: the session, the nonce, a number that
-// no other attempt has, in this process or another, and the user if there is one. An
-// attempt that reused the name of an earlier one could be released by a late message.
-func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce, user string) string {
-	text := make([]byte, 0, 48)
+// attemptName returns the name of a new attempt: the session, the nonce, the wall time in
+// milliseconds, a number that no other attempt has, in this process or another, and the user
+// if there is one. An attempt that reused the name of an earlier one could be released by a
+// late message. The time is for people, see sinceOf.
+func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce, at time.Time, user string) string {
+	text := make([]byte, 0, 56)
 	text = base64.RawURLEncoding.AppendEncode(text, session[:])
 	text = append(text, '.')
 	text = strconv.AppendUint(text, uint64(nonce), 10)
+	text = append(text, '.')
+	text = strconv.AppendInt(text, at.UnixMilli(), 36)
 	text = append(text, '.')
 	text = append(text, b.process...)
 	text = strconv.AppendUint(text, b.attempts.Add(1), 36)
@@ -31,10 +34,39 @@ func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce, user
 // UserOf returns the user in the name of an attempt, empty if it was made without users.
 // A process with credentials of the Redis nodes can write any name.
 func UserOf(name string) string {
-	if parts := strings.SplitN(name, ".", 4); len(parts) == 4 { // a user may contain dots
-		return parts[3]
+	if parts := strings.SplitN(name, ".", 5); len(parts) == 5 { // a user may contain dots
+		return parts[4]
 	}
 	return ""
+}
+
+// sinceOf returns the time in the name of an attempt: when it was granted, by the clock of
+// the process that acquired it. Nothing depends on it.
+func sinceOf(name string) time.Time {
+	parts := strings.SplitN(name, ".", 4)
+	if len(parts) < 4 {
+		return time.Time{}
+	}
+	millis, err := strconv.ParseInt(parts[2], 36, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return plausible(time.UnixMilli(millis))
+}
+
+// The times that plausible accepts.
+var (
+	earliestTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	latestTime   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// plausible returns a time that another process wrote to a node, or the zero time if it
+// cannot be right.
+func plausible(t time.Time) time.Time {
+	if t.Before(earliestTime) || t.After(latestTime) {
+		return time.Time{}
+	}
+	return t
 }
 
 // AttemptOf returns the session and the nonce in the name of an attempt, zero if it has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,6 +105,7 @@ func TestInspectShowsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newVirtualFleet(t, 3).init(t)
 		b, other := f.backend(t), f.backend(t)
+		began := time.Now()
 		held := acquireAlone(t, b, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
@@ -135,6 +137,13 @@ func TestInspectShowsWaiters(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Len(t, list[0].Waiters, 2)
+		granted := list[0].Holders[0].Since
+		require.Less(t, granted.Sub(began), 10*time.Millisecond, "a renewal keeps the time of the grant")
+		require.Equal(t, 20*time.Millisecond, list[0].Waiters[0].Since.Sub(granted).Round(10*time.Millisecond))
+		require.Equal(t, 0*time.Millisecond, list[0].Waiters[1].Since.Sub(granted).Round(10*time.Millisecond))
+		elsewhere, err := other.Inspect(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, granted, elsewhere.Holders[0].Since)
 		cancel()
 		waiting.Wait()
 	})
@@ -193,4 +202,29 @@ func holderOf(t *testing.T, b engine.Backend, name fencing.Resource) fencing.Tok
 	status, err := b.Inspect(testContext(t), name)
 	require.NoError(t, err)
 	return status.Holders[0].Token
+}
+
+// The time in a record is written by any process that may use the node. An absurd one is
+// not shown.
+func TestInspectIgnoresAbsurdTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newVirtualFleet(t, 3).init(t)
+		b := f.backend(t)
+		held := acquireAlone(t, b, "a")
+		parts := strings.SplitN(held.Name, ".", 4)
+		for _, text := range []string{"", "-1", "0", "zzzzzzzzzzzz", "zzzzzzzzzzzzzzzzzz", "1e9", "\x00"} {
+			forged := held
+			parts[2] = text
+			forged.Name = strings.Join(parts, ".")
+			require.NoError(t, b.Release(t.Context(), held))
+			require.NoError(t, b.Renew(t.Context(), []Held{forged})[0])
+			status, err := b.Inspect(t.Context(), "a")
+			require.NoError(t, err)
+			require.Len(t, status.Holders, 1)
+			require.Equal(t, held.Session, status.Holders[0].Session)
+			require.Zero(t, status.Holders[0].Since, "%q", text)
+			require.NoError(t, b.Release(t.Context(), forged))
+		}
+	})
 }

@@ -29,15 +29,16 @@ func (b *Backend) Inspect(ctx context.Context, resource fencing.Resource) (engin
 	}
 	status := engine.Status{Resource: resource, Mode: engine.Efficiency, Waiters: b.queues.waiting(resource)}
 	if h, left, ok := b.holder(resource, found); ok {
-		status.Holders = []engine.Party{{Holder: h.Holder, User: h.User, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left}}
+		status.Holders = []engine.Party{{Holder: h.Holder, User: h.User, Session: h.Session, Nonce: h.Nonce, Token: h.Token, Metadata: h.Metadata, TTL: left,
+			Since: sinceOf(h.Name)}}
 	}
 	seen := map[string]bool{b.process: true}
 	for _, r := range found {
 		for _, w := range r.Waiters {
-			process, holder, _ := strings.Cut(w, " ")
+			process, holder, _ := strings.Cut(w.Name, " ")
 			if !seen[process] {
 				seen[process] = true
-				status.Waiters = append(status.Waiters, engine.Party{Holder: holder})
+				status.Waiters = append(status.Waiters, engine.Party{Holder: holder, Since: plausible(w.Since)})
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func (q *queues) lost(a *attempt) {
 
 // join appends a waiter to the queues of its locks.
 func (q *queues) join(want engine.Held) *waiter {
-	w := &waiter{want: want, signal: make(chan struct{}, 1)}
+	w := &waiter{want: want, since: q.backend.clock.Now().Time(), signal: make(chan struct{}, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, lock := range want.Resources {
@@ -143,7 +143,8 @@ func (q *queues) waiting(lock fencing.Resource) []engine.Party {
 	var parties []engine.Party
 	if one := q.locks[lock]; one != nil {
 		for _, w := range one.waiters {
-			parties = append(parties, engine.Party{Holder: w.want.Holder, User: w.want.User, Session: w.want.Session, Nonce: w.want.Nonce, Metadata: w.want.Metadata})
+			parties = append(parties, engine.Party{Holder: w.want.Holder, User: w.want.User, Session: w.want.Session, Nonce: w.want.Nonce, Metadata: w.want.Metadata,
+				Since: w.since})
 		}
 	}
 	return parties

@@ -21,6 +21,7 @@ const (
 // waiter is an acquire that waits. Its fields are guarded by the mu of queues.
 type waiter struct {
 	want    engine.Held
+	since   time.Time      // for people
 	signal  chan struct{}  // contend again
 	wokenBy uint64         // the nodes that sent a wake-up
 	refused bool           // others held the lock when it contended last
@@ -51,7 +52,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued f
 			case errors.As(err, &held) && ticket == "":
 				// The nodes know a waiter by its process and, for people, its holder. The
 				// ticket orders them: the clocks of processes need not agree.
-				name, ticket = b.process+" "+want.Holder, strconv.FormatInt(wallClock().UnixMicro(), 10)
+				name, ticket = b.process+" "+want.Holder, strconv.FormatInt(w.since.UnixMicro(), 10)
 				continue
 			case errors.As(err, &held):
 				b.queues.postpone(w, min(held.freeAfter, maxSleep+rand.N(maxSleep))+time.Millisecond+rand.N(maxJitter))

@@ -27,7 +27,8 @@ type Attempt struct {
 }
 
 // Acquire takes the locks and has a token accepted. A process that waits passes its
-// name as waiter and its place in the queue as ticket; both are empty otherwise.
+// name as waiter and its place in the queue as ticket, the wall time in microseconds at which it
+// began to wait; both are empty otherwise.
 func (a *Attempt) Acquire(waiter, ticket string) *redisconn.Request {
 	return redisconn.NewRequest(acquireScript, lockKeys(a.Resources, nodeKey), a.version(), a.Fleet, a.Name, millis(a.TTL), a.Details, waiter, ticket)
 }

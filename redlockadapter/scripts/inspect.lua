@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the node's state, 2 the record of the lock
 -- Reply {empty}, or
---       {nonce, time left (ms, 0 if free), token, details, nonce that ended last, its cause, waiter, waiter...}
+--       {nonce, time left (ms, 0 if free), token, details, nonce that ended last, its cause, waiter, ticket, waiter, ticket...}
 if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return {'empty'} end
 local owner, deadline, token, details, ended, broken =
   unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'details', 'ended', 'broken'))
@@ -11,7 +11,7 @@ local left = (deadline or 0) - (time[1] * 1000 + math.floor(time[2] / 1000))
 if not owner or owner == '' or left < 0 then left = 0 end
 local cause = ended and ended == broken and 'broken' or 'released'
 local reply = {owner or '', string.format('%d', left), token or '0', details or '', ended or '', cause}
-for _, waiter in ipairs(redis.call('ZRANGE', (string.gsub(KEYS[2], ':lock:', ':waiting:', 1)), 0, -1)) do
-  reply[#reply + 1] = waiter
+for _, field in ipairs(redis.call('ZRANGE', (string.gsub(KEYS[2], ':lock:', ':waiting:', 1)), 0, -1, 'WITHSCORES')) do
+  reply[#reply + 1] = field
 end
 return reply

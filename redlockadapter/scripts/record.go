@@ -3,6 +3,7 @@ package scripts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +19,13 @@ type Record struct {
 	Details string        // of the attempt
 	Ended   string        // the attempt that was released or broken last
 	Cause   Cause         // of Ended
-	Waiters []string      // the processes that wait, in order
+	Waiters []Waiter      // in order
+}
+
+// Waiter is a process that waits for a lock.
+type Waiter struct {
+	Name  string    // as passed to Acquire
+	Since time.Time // its ticket, by the clock of the process; any value is possible
 }
 
 // Inspect returns a request for the record of a lock.
@@ -45,9 +52,16 @@ func ParseRecord(got redisconn.Reply) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	r := Record{Name: w[0], Left: left, Token: token, Details: w[3], Ended: w[4], Cause: Cause(w[5]), Waiters: w[6:]}
+	r := Record{Name: w[0], Left: left, Token: token, Details: w[3], Ended: w[4], Cause: Cause(w[5])}
 	if left == 0 {
 		r.Name = ""
+	}
+	for pair := range slices.Chunk(w[6:], 2) {
+		if len(pair) != 2 {
+			return Record{}, fmt.Errorf("%w: waiter %.40q without a ticket", redisconn.ErrProtocol, pair[0])
+		}
+		micros, _ := strconv.ParseFloat(pair[1], 64) // a score of Redis
+		r.Waiters = append(r.Waiters, Waiter{Name: pair[0], Since: time.UnixMicro(int64(micros))})
 	}
 	return r, nil
 }
