@@ -15,11 +15,28 @@ type acquisition struct {
 	client   *Client
 	settings *acquireSettings
 	began    engine.Instant
-	values   context.Context // the caller's, for the lease's context
+	values   context.Context // of the hook Start; for the lease's context and the hooks
 
 	keepAlive *keepAlive   // of the session in use, nil before the first attempt
 	nonce     engine.Nonce // the attempt whose outcome is open, else 0
 	queued    atomic.Bool
+}
+
+// wait acquires the lease. It gives up when ctx ends, the wait limit passes or the
+// client is closed.
+func (a *acquisition) wait(ctx context.Context) (*Lease, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.client.ctx, func() { cancel(ErrClosed) })()
+	if d := a.settings.waitLimit; d > 0 {
+		limit := time.AfterFunc(d, func() { cancel(waitLimit(d)) })
+		defer limit.Stop()
+	}
+	l, err := a.run(ctx)
+	if err != nil {
+		return nil, a.explain(ctx, err)
+	}
+	return l, nil
 }
 
 // run learns the lock's policy, re-enters a lease of the same holder if there is
@@ -54,7 +71,7 @@ func (a *acquisition) again(err error, elapsed time.Duration) bool {
 	if final(err) || a.settings.try && (elapsed >= failoverTime || !transient(err) && !matches(err, ErrLost)) {
 		return false
 	}
-	emit(a.client.hooks.Waiting, a.event(err))
+	emit(a.client.hooks.Waiting, a.values, a.event(err))
 	return true
 }
 
@@ -79,7 +96,7 @@ func (a *acquisition) askOnce(ctx context.Context, record *holderRecord) (*Lease
 	request.Nonce = a.nonce
 	request.Queued = func() {
 		a.queued.Store(true)
-		emit(a.client.hooks.Waiting, a.event(nil))
+		emit(a.client.hooks.Waiting, a.values, a.event(nil))
 	}
 	before := a.client.clock.Now()
 	grant, err := k.session.Acquire(ctx, request)
@@ -154,6 +171,21 @@ type waitLimit time.Duration
 
 // Error returns the limit.
 func (w waitLimit) Error() string { return fmt.Sprintf("waited %v", time.Duration(w)) }
+
+// reportAcquired calls the hook. If the hook panics, it releases the lease, which the
+// caller does not get.
+func (a *acquisition) reportAcquired(ctx context.Context, l *Lease) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = l.Release(ctx)
+		}
+	}()
+	event := a.event(nil)
+	event.Token, event.Mode = l.Token(), l.Mode()
+	a.client.hooks.Acquired(ctx, event)
+	returned = true
+}
 
 func (a *acquisition) event(err error) Event {
 	return Event{Resources: a.settings.request.Resources, Holder: a.settings.request.Holder, Mode: a.settings.request.Mode,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -60,14 +59,16 @@ func New(backend engine.Backend, options ...Option) (*Client, error) {
 // Acquire takes the lock on a resource. While others hold the lock, or the service
 // is unavailable, it waits until ctx ends or the limit of WithWaitLimit passes.
 func (c *Client) Acquire(ctx context.Context, resource fencing.Resource, options ...AcquireOption) (*Lease, error) {
-	return c.acquire(ctx, resource, false, options)
+	l, _, err := c.acquire(ctx, resource, false, options)
+	return l, err
 }
 
 // TryAcquire takes the lock if it is free, and returns ErrHeld if it is not. It
 // does not wait for the lock. If the service is unavailable it retries for a few
 // seconds, so that a change of leader is not an error.
 func (c *Client) TryAcquire(ctx context.Context, resource fencing.Resource, options ...AcquireOption) (*Lease, error) {
-	return c.acquire(ctx, resource, true, options)
+	l, _, err := c.acquire(ctx, resource, true, options)
+	return l, err
 }
 
 // Do acquires a lease, runs work and releases the lease. The context of work ends
@@ -75,7 +76,7 @@ func (c *Client) TryAcquire(ctx context.Context, resource fencing.Resource, opti
 // work. If the lease was lost before work returned, the error also matches
 // ErrLost: a gate refuses what work wrote after the next holder's first write.
 func (c *Client) Do(ctx context.Context, resource fencing.Resource, work func(context.Context, *Lease) error, options ...AcquireOption) error {
-	l, err := c.Acquire(ctx, resource, options...)
+	l, ctx, err := c.acquire(ctx, resource, false, options)
 	if err != nil {
 		return err
 	}
@@ -179,31 +180,32 @@ func (c *Client) sessionNotClosed(err error) {
 	}
 }
 
-func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, error) {
+// acquire implements Acquire and TryAcquire. It also returns the context of the hook
+// Start, for work under the lease.
+func (c *Client) acquire(ctx context.Context, resource fencing.Resource, try bool, options []AcquireOption) (*Lease, context.Context, error) {
 	s, err := c.newSettings(resource, try, options)
-	if err != nil {
-		return nil, fmt.Errorf("acquire %q: %w", string(resource), err)
-	}
-	if !c.enter() {
-		return nil, ErrClosed
-	}
-	defer c.work.Done()
-
-	waitCtx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
-	if s.waitLimit > 0 {
-		limit := time.AfterFunc(s.waitLimit, func() { cancel(waitLimit(s.waitLimit)) })
-		defer limit.Stop()
+	if c.hooks.Start != nil {
+		ctx = c.hooks.Start(ctx, s.request.Resources)
 	}
 	a := &acquisition{client: c, settings: s, began: c.clock.Now(), values: ctx}
-	l, err := a.run(waitCtx)
-	if err != nil {
-		return nil, fmt.Errorf("acquire %q: %w", string(resource), a.explain(waitCtx, err))
+	var l *Lease
+	switch {
+	case err != nil:
+	case !c.enter():
+		err = ErrClosed
+	default:
+		defer c.work.Done()
+		l, err = a.wait(ctx)
 	}
-	emit(c.hooks.Acquired, Event{Resources: s.request.Resources, Holder: l.Holder(), Token: l.Token(), Mode: l.Mode(),
-		Elapsed: c.clock.Now().Since(a.began)})
-	return l, nil
+	if err != nil {
+		err = fmt.Errorf("acquire %q: %w", string(resource), err)
+		emit(c.hooks.Failed, ctx, a.event(err))
+		return nil, ctx, err
+	}
+	if c.hooks.Acquired != nil {
+		a.reportAcquired(ctx, l)
+	}
+	return l, ctx, nil
 }
 
 // enter counts a call. It returns false if the client is closed.

@@ -29,11 +29,11 @@ type Leader struct {
 // carry the lease's token to a gate.
 func (c *Client) Elect(ctx context.Context, resource fencing.Resource, lead func(context.Context, *Lease) error, options ...AcquireOption) error {
 	for {
-		l, err := c.Acquire(ctx, resource, options...)
+		l, leadCtx, err := c.acquire(ctx, resource, false, options)
 		if err != nil {
 			return err
 		}
-		err, lost := runUnder(ctx, l, lead)
+		err, lost := runUnder(leadCtx, l, lead)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"errors"
 
 	"github.com/leased-project/leased/fencing"
@@ -67,4 +68,45 @@ func matches(err error, sentinels ...error) bool {
 		}
 	}
 	return false
+}
+
+// codes has the code of each error, in the order in which Code compares them. An error
+// that may have taken effect is uncertain whatever else it is.
+var codes = []struct {
+	err  error
+	code string
+}{
+	{ErrUncertain, "uncertain"},
+	{ErrClosed, "closed"},
+	{ErrForbidden, "forbidden"},
+	{ErrLimit, "limit"},
+	{ErrPermits, "permits-mismatch"},
+	{ErrModeMismatch, "mode-mismatch"},
+	{ErrHeld, "held"},
+	{ErrNotHeld, "not-held"},
+	{ErrExpired, "expired"},
+	{ErrTaken, "taken"},
+	{ErrLost, "lost"},
+	{ErrReleased, "released"},
+	{ErrUnsupported, "unsupported"},
+	{fencing.ErrInvalidResource, "invalid-resource"},
+	{ErrInvalid, "invalid"},
+	{ErrUnavailable, "unavailable"},
+	{context.Canceled, "canceled"},
+	{context.DeadlineExceeded, "deadline"},
+}
+
+// Code returns the code of an error, such as "held", for the labels of metrics and
+// traces: a service uses the same codes. It returns "" for nil, and "internal" for an
+// error that this package does not define.
+func Code(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return "internal"
 }

@@ -134,8 +134,8 @@ func ExampleLease_Context() {
 func ExampleWithHooks() {
 	ctx := context.Background()
 	c := newClient(lease.WithHooks(lease.Hooks{
-		Acquired: func(e lease.Event) { fmt.Println("acquired", e.Resources, e.Token) },
-		Released: func(e lease.Event) { fmt.Println("released", e.Resources, e.Token) },
+		Acquired: func(_ context.Context, e lease.Event) { fmt.Println("acquired", e.Resources, e.Token) },
+		Released: func(_ context.Context, e lease.Event) { fmt.Println("released", e.Resources, e.Token) },
 	}))
 	defer c.Close(ctx)
 

@@ -166,6 +166,7 @@ type hookEvents struct {
 	waiting  []lease.Event
 	released []lease.Event
 	acquired []lease.Event
+	failed   []lease.Event
 	renewals []lease.Renewal
 }
 
@@ -182,8 +183,8 @@ func (r *recorder) read() hookEvents {
 }
 
 func (r *recorder) hooks() lease.Hooks {
-	record := func(name string, list *[]lease.Event) func(lease.Event) {
-		return func(event lease.Event) {
+	record := func(name string, list *[]lease.Event) func(context.Context, lease.Event) {
+		return func(_ context.Context, event lease.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.recorded.names = append(r.recorded.names, name)
@@ -193,6 +194,7 @@ func (r *recorder) hooks() lease.Hooks {
 	return lease.Hooks{
 		Waiting:  record("waiting", &r.recorded.waiting),
 		Acquired: record("acquired", &r.recorded.acquired),
+		Failed:   record("failed", &r.recorded.failed),
 		Lost:     record("lost", &r.recorded.lost),
 		Released: record("released", &r.recorded.released),
 		Renewed: func(renewal lease.Renewal) {

@@ -1,29 +1,42 @@
 package lease
 
 import (
+	"context"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Hooks observe a Client, for metrics and logs; the package itself logs nothing.
-// Every field may be nil. A hook runs on the goroutine that does the work, with no
-// mutex held: it should be quick, and may call the Client except for Close, which
-// waits for hooks. Each lease is reported once as Acquired, and once as Lost or
-// Released.
+// Hooks observe a Client, for metrics, traces and logs; the package itself logs
+// nothing. Every field may be nil. A hook runs on the goroutine that does the work,
+// with no mutex held: it should be quick, and may call the Client except for Close,
+// which waits for hooks. A panic in a hook is not recovered.
+//
+// Each call of Acquire or TryAcquire is reported once as Start, and once as Acquired or
+// Failed. Each lease is reported once as Acquired, and once as Lost or Released. Except
+// for Start, the context of a hook has the values of the context that Start returned,
+// and may have ended.
 type Hooks struct {
+	// Start is called when Acquire or TryAcquire begins. It returns ctx, or a context
+	// derived from it: the calls to the engine, the context of the lease and the
+	// work of Do and Elect use it.
+	Start func(ctx context.Context, resources []fencing.Resource) context.Context
 	// Waiting is called when an attempt has to queue, and when an attempt failed
 	// and is retried; Err is then the failure.
-	Waiting func(Event)
+	Waiting func(context.Context, Event)
 	// Acquired is called when a lease was granted or re-entered. Elapsed is the
-	// time since the call.
-	Acquired func(Event)
-	// Lost is called when a lease ended other than by Release. Err says why.
-	Lost func(Event)
+	// time since Start.
+	Acquired func(context.Context, Event)
+	// Failed is called when Acquire or TryAcquire returns an error, which is Err.
+	// Elapsed is the time since Start.
+	Failed func(context.Context, Event)
+	// Lost is called when a lease ended other than by Release. Err says why, and Code
+	// of Err is "expired", "taken", "not-held", "lost", "uncertain" or "closed".
+	Lost func(context.Context, Event)
 	// Released is called when the holder released a lease. Err is nil if the
 	// service confirmed it; otherwise the release is retried in the background.
-	Released func(Event)
+	Released func(context.Context, Event)
 	// Renewed is called when a keep-alive was answered or failed.
 	Renewed func(Renewal)
 }
@@ -32,9 +45,9 @@ type Hooks struct {
 type Event struct {
 	Resources []fencing.Resource
 	Holder    string
-	Token     fencing.Token // None while waiting
-	Mode      Mode
-	Elapsed   time.Duration // since Acquire was called, or since the grant
+	Token     fencing.Token // None before the grant
+	Mode      Mode          // AnyMode if it is not known yet
+	Elapsed   time.Duration // since Start, or for Lost and Released since the grant
 	Err       error
 }
 
@@ -46,8 +59,51 @@ type Renewal struct {
 	Err     error         // nil if every lease was extended
 }
 
-func emit[T any](hook func(T), event T) {
+func emit(hook func(context.Context, Event), ctx context.Context, event Event) {
 	if hook != nil {
-		hook(event)
+		hook(ctx, event)
 	}
+}
+
+// joinHooks returns hooks that call those of a, then those of b.
+func joinHooks(a, b Hooks) Hooks {
+	return Hooks{
+		Start:    joinStarts(a.Start, b.Start),
+		Waiting:  joinEvents(a.Waiting, b.Waiting),
+		Acquired: joinEvents(a.Acquired, b.Acquired),
+		Failed:   joinEvents(a.Failed, b.Failed),
+		Lost:     joinEvents(a.Lost, b.Lost),
+		Released: joinEvents(a.Released, b.Released),
+		Renewed:  joinRenewals(a.Renewed, b.Renewed),
+	}
+}
+
+func joinStarts(a, b func(context.Context, []fencing.Resource) context.Context) func(context.Context, []fencing.Resource) context.Context {
+	if a == nil || b == nil {
+		return either(a == nil, b, a)
+	}
+	return func(ctx context.Context, resources []fencing.Resource) context.Context {
+		return b(a(ctx, resources), resources)
+	}
+}
+
+func joinEvents(a, b func(context.Context, Event)) func(context.Context, Event) {
+	if a == nil || b == nil {
+		return either(a == nil, b, a)
+	}
+	return func(ctx context.Context, e Event) { a(ctx, e); b(ctx, e) }
+}
+
+func joinRenewals(a, b func(Renewal)) func(Renewal) {
+	if a == nil || b == nil {
+		return either(a == nil, b, a)
+	}
+	return func(r Renewal) { a(r); b(r) }
+}
+
+func either[T any](first bool, a, b T) T {
+	if first {
+		return a
+	}
+	return b
 }

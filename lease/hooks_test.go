@@ -16,7 +16,7 @@ import (
 func TestSlowHookDoesNotDelayContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
-		s := newSetup(t, lease.WithHooks(lease.Hooks{Lost: func(lease.Event) { <-block }}))
+		s := newSetup(t, lease.WithHooks(lease.Hooks{Lost: func(context.Context, lease.Event) { <-block }}))
 		var leases []*lease.Lease
 		for _, name := range []string{"a", "b"} {
 			l, err := s.client.Acquire(t.Context(), fencing.Resource(name))

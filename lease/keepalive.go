@@ -187,13 +187,13 @@ func (k *keepAlive) end(g *heldGrant, err error) {
 // reportLost ends the contexts of all leases of lost grants, then calls the hooks: a
 // slow hook must not keep a context open. The caller does not hold mu.
 func (k *keepAlive) reportLost(now engine.Instant, lost []*heldGrant) {
-	leases := make([]int, len(lost))
+	leases := make([][]*Lease, len(lost))
 	for i, g := range lost {
 		leases[i] = g.cancelLeases()
 	}
 	for i, g := range lost {
-		for range leases[i] {
-			emit(k.client.hooks.Lost, g.event(now, g.ended))
+		for _, l := range leases[i] {
+			emit(k.client.hooks.Lost, l.ctx, g.event(now, g.ended))
 		}
 	}
 }

@@ -50,9 +50,8 @@ func newLease(ctx context.Context, g *heldGrant) *Lease {
 	return l
 }
 
-// cancelLeases ends the contexts of the leases of an ended grant, and returns their
-// number.
-func (g *heldGrant) cancelLeases() int {
+// cancelLeases ends the contexts of the leases of an ended grant, and returns the leases.
+func (g *heldGrant) cancelLeases() []*Lease {
 	k := g.keepAlive
 	k.mu.Lock()
 	leases, cause := g.leases, g.ended
@@ -62,7 +61,7 @@ func (g *heldGrant) cancelLeases() int {
 		l.cancel(cause)
 	}
 	k.client.holders.remove(g)
-	return len(leases)
+	return leases
 }
 
 // Token returns the fencing token to pass with every write.

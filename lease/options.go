@@ -34,10 +34,11 @@ func WithClock(clock engine.Clock) Option {
 	}
 }
 
-// WithHooks sets the hooks that observe the client.
+// WithHooks adds hooks that observe the client. Hooks of several WithHooks are called in
+// the order of the options.
 func WithHooks(hooks Hooks) Option {
 	return func(c *Client) error {
-		c.hooks = hooks
+		c.hooks = joinHooks(c.hooks, hooks)
 		return nil
 	}
 }

@@ -47,7 +47,7 @@ func (k *keepAlive) releaseLease(ctx context.Context, l *Lease) error {
 			k.wakeUp()
 		}
 	}
-	emit(k.client.hooks.Released, g.event(now, err))
+	emit(k.client.hooks.Released, l.ctx, g.event(now, err))
 	return err
 }
 

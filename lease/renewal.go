@@ -127,8 +127,8 @@ func (k *keepAlive) renew(ctx context.Context) error {
 	report, err := k.renewOnce(ctx)
 	<-k.renewing
 	k.wakeUp()
-	if report.Session == k.id {
-		emit(k.client.hooks.Renewed, report)
+	if hook := k.client.hooks.Renewed; hook != nil && report.Session == k.id {
+		hook(report)
 	}
 	return err
 }

@@ -31,18 +31,19 @@ func timingOf(p engine.Policy) timing { return timing{ttl: p.TTL, renew: p.Renew
 func (t timing) validity() time.Duration { return t.ttl - t.drift }
 
 // newSettings applies the options and validates the request. This is the only place
-// in a client process that validates it.
+// in a client process that validates it. The settings are not nil if there is an
+// error.
 func (c *Client) newSettings(resource fencing.Resource, try bool, options []AcquireOption) (*acquireSettings, error) {
 	s := &acquireSettings{named: resource, try: try, request: engine.Request{Resources: []fencing.Resource{resource}, Holder: c.name, Wait: !try}}
 	for _, option := range options {
 		if err := option(s); err != nil {
-			return nil, err
+			return s, err
 		}
 	}
 	s.request.Resources = engine.SortedSet(s.request.Resources)
 	s.request.Nonce = 1 // replaced by each attempt
 	if err := s.request.Validate(); err != nil {
-		return nil, err
+		return s, err
 	}
 	if c.source != nil {
 		return s, nil // learnPolicies follows

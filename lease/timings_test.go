@@ -116,7 +116,7 @@ func TestClientPoliciesApplyWhereTheServiceHasNone(t *testing.T) {
 func TestAcquireWaitsForTheFirstTopology(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waiting := make(chan error, 100)
-		g, c := newPolicyBackend(t, lease.WithHooks(lease.Hooks{Waiting: func(e lease.Event) { waiting <- e.Err }}))
+		g, c := newPolicyBackend(t, lease.WithHooks(lease.Hooks{Waiting: func(_ context.Context, e lease.Event) { waiting <- e.Err }}))
 		g.unknown = engine.ErrUnavailable
 		_, err := c.TryAcquire(t.Context(), "a")
 		require.ErrorIs(t, err, engine.ErrUnavailable)

@@ -306,48 +306,22 @@ func (f *runFlags) connect(ctx context.Context, resource fencing.Resource, line 
 			return nil, err
 		}
 		trouble = err
-		line.waiting(lease.Event{Err: err})
+		line.waiting(ctx, lease.Event{Err: err})
 	}
 }
 
 // dial connects to the service, and to Redis if the lock is in efficiency mode.
 func (f *runFlags) dial(ctx context.Context, line *waitingLine) (*lease.Client, error) {
-	addresses, err := f.access.endpoints()
-	if err != nil {
-		return nil, err
-	}
-	config, err := f.access.tls()
-	if err != nil {
-		return nil, err
-	}
-	own, err := f.access.secret()
-	if err != nil {
-		return nil, err
-	}
-	redis, err := f.redis.access()
-	if err != nil {
-		return nil, err
-	}
 	level := slog.LevelWarn
 	if f.quiet {
 		level = slog.LevelError
 	}
 	options := []client.Option{
 		client.WithLogger(slog.New(&plainHandler{out: os.Stderr, level: level})),
-		client.WithRedis(redis.Options),
 		client.WithLeaseOptions(lease.WithName(f.holder), lease.WithHooks(lease.Hooks{Waiting: line.waiting})),
 	}
 	if f.noRedis {
 		options = append(options, client.WithoutRedis())
 	}
-	if redis.Insecure {
-		options = append(options, client.WithRedisInsecure())
-	}
-	if config != nil {
-		options = append(options, client.WithTLS(config))
-	}
-	if own != "" {
-		options = append(options, client.WithSecret(own))
-	}
-	return client.Dial(ctx, addresses, options...)
+	return f.access.dial(ctx, f.redis, options...)
 }

@@ -55,7 +55,7 @@ func (l *waitingLine) setInspect(inspect func(context.Context, fencing.Resource)
 
 // waiting is the hook of the client: an attempt waits in the queue, or has failed
 // and will be retried.
-func (l *waitingLine) waiting(e lease.Event) {
+func (l *waitingLine) waiting(_ context.Context, e lease.Event) {
 	l.mu.Lock()
 	l.err, l.queued = e.Err, e.Err == nil
 	l.mu.Unlock()

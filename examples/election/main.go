@@ -42,7 +42,7 @@ func run(ctx context.Context, out io.Writer) error {
 	won, stepDown, queued := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	for _, name := range []string{"ann", "ben"} {
 		c, err := lease.New(service, lease.WithName(name),
-			lease.WithHooks(lease.Hooks{Waiting: func(lease.Event) { queued <- struct{}{} }}))
+			lease.WithHooks(lease.Hooks{Waiting: func(context.Context, lease.Event) { queued <- struct{}{} }}))
 		if err != nil {
 			return err
 		}
