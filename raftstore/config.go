@@ -104,7 +104,7 @@ func (c Config) filled() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.Logger = c.Logger.With("node", c.ID)
+	c.Logger = c.Logger.With("id", c.ID)
 	if c.Fatal == nil {
 		logger := c.Logger
 		c.Fatal = func(err error) {
@@ -155,7 +155,7 @@ func (c Config) engine(notify chan<- bool) *raft.Config {
 	e.SnapshotInterval = c.SnapshotInterval
 	e.TrailingLogs = c.SnapshotEntries
 	e.NotifyCh = notify
-	e.Logger = engineLogger(c.Logger)
+	e.Logger = engineLogger(c.Logger, c.Clock)
 	e.NoLegacyTelemetry = true
 	return e
 }

@@ -55,7 +55,7 @@ func bareEngine(b *testing.B, kind logstore.Kind) *raft.Raft {
 		c = c.filled()
 		storage, err := openDisk(c)
 		require.NoError(b, err)
-		transport, err := transport.Listen(transport.Config{Address: c.Address, Logger: engineLogger(quiet)})
+		transport, err := transport.Listen(transport.Config{Address: c.Address, Logger: engineLogger(quiet, engine.MonotonicClock())})
 		require.NoError(b, err)
 		log, err := raft.NewLogCache(cachedEntries, storage.Log)
 		require.NoError(b, err)

@@ -159,10 +159,10 @@ func (n *Node) watchLeadership() {
 			if leads {
 				n.takeOver()
 			} else {
-				n.stepDown()
+				n.stepDown("it lost an election, or the majority")
 			}
 		case <-n.stopped:
-			n.stepDown()
+			n.stepDown("the node stops")
 			return
 		}
 	}
@@ -185,7 +185,7 @@ func (n *Node) takeOver() {
 		sent := n.config.Clock.Now()
 		result, err := n.committer.commit(context.Background(), nil, &machine.Lead{})
 		if err == nil && n.serve(result.Generation, sent) {
-			n.logger.Info("became leader", "generation", result.Generation, "term", n.raft.CurrentTerm())
+			n.elected(result.Generation)
 			return
 		}
 		if errors.Is(err, ErrStopped) {
@@ -217,11 +217,11 @@ func (n *Node) serve(generation uint64, sent engine.Instant) (serves bool) {
 }
 
 // stepDown stops serving.
-func (n *Node) stepDown() {
+func (n *Node) stepDown(why string) {
 	n.leadMu.Lock()
 	defer n.leadMu.Unlock()
 	if n.retire() {
-		n.logger.Info("lost leadership")
+		n.deposed(why)
 	}
 }
 

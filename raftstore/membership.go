@@ -152,6 +152,7 @@ func (n *Node) AddLearner(ctx context.Context, j Joiner) (uint64, error) {
 	if _, voter := n.voter(j.ID); voter && !j.HasState {
 		return 0, voterWithoutState(j.ID)
 	}
+	n.logger.Info("member added", "member", j.ID, "address", j.Address, "voter", voter)
 	return f.Index(), nil
 }
 
@@ -180,12 +181,15 @@ func (n *Node) Promote(ctx context.Context, id string, applied uint64) error {
 	if last := n.raft.LastIndex(); applied+maxLag < last {
 		return fmt.Errorf("promote %s: %w: it is at %d of %d", id, ErrBehind, applied, last)
 	}
-	m, _ := n.voter(id)
+	m, voter := n.voter(id)
 	if m.ID == "" {
 		return fmt.Errorf("promote %s: %w: no such member; add it first", id, engine.ErrInvalid)
 	}
 	if err := n.wait(ctx, n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(m.Address), 0, enqueueTimeout)); err != nil {
 		return fmt.Errorf("promote %s: %w", id, n.proposalError(err))
+	}
+	if !voter {
+		n.logger.Info("member promoted to a voter", "member", id, "address", m.Address)
 	}
 	return nil
 }
@@ -202,6 +206,7 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 	if err := n.wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, enqueueTimeout)); err != nil {
 		return fmt.Errorf("remove %s: %w", id, n.proposalError(err))
 	}
+	n.logger.Info("member removed", "member", id)
 	n.RecheckPeers()
 	return nil
 }
@@ -242,6 +247,7 @@ func (n *Node) Transfer(ctx context.Context, to string) error {
 		err = n.wait(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)))
 	}
 	if err == nil {
+		n.deposed("transfer")
 		return nil
 	}
 	if n.raft.State() == raft.Leader {

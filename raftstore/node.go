@@ -46,6 +46,7 @@ type Node struct {
 	progress  transport.Progress
 	memory    transport.Memory
 	topology  topologyWatch
+	changes   changeLog
 
 	notify      chan bool                  // from the Raft library: whether this node leads
 	leadMu      longMutex                  // held during a change of leadership
@@ -86,6 +87,7 @@ func Open(config Config) (*Node, error) {
 	close(n.started)
 	n.work.Go(n.admission.run)
 	n.work.Go(n.watchLeadership)
+	n.work.Go(n.watchLeader)
 	go n.committer.run()
 	return n, nil
 }
@@ -129,7 +131,7 @@ func (n *Node) openStorage() (err error) {
 
 // openDisk opens log and snapshots in the data folder.
 func openDisk(c Config) (*Storage, error) {
-	logger := engineLogger(c.Logger)
+	logger := engineLogger(c.Logger, c.Clock)
 	store, err := logstore.Open(c.LogStore, c.Dir, logger)
 	if err != nil {
 		return nil, err
@@ -145,7 +147,7 @@ func openDisk(c Config) (*Storage, error) {
 func (n *Node) openTransport() (err error) {
 	if n.transport = n.config.Transport; n.transport == nil {
 		n.transport, err = transport.Listen(transport.Config{ID: n.ID(), Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS,
-			Accept: n.acceptPeer, Clock: n.config.Clock, Logger: engineLogger(n.logger)})
+			Accept: n.acceptPeer, Clock: n.config.Clock, Logger: engineLogger(n.logger, n.config.Clock)})
 	}
 	return err
 }

@@ -22,6 +22,7 @@ func (f follower) Applied(index uint64, m *machine.Machine, c machine.Command, r
 	if f.config.Observer != nil {
 		f.config.Observer.Applied(index, events)
 	}
+	f.logEvents(events)
 	f.leading.Load().applied(c, result, events)
 	f.topology.update(m)
 	return f.hub.Applied(m, c, result, events)

@@ -1,0 +1,5 @@
+// Package logtest captures log records, for tests that check what a program logs and how
+// often.
+//
+// Reading order: Log, Line.
+package logtest

@@ -1,0 +1,88 @@
+package raftstore
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// changeLog logs the changes of leadership that concern this node. The leader logs its
+// election, a former leader that it no longer leads. Followers log the new leader at the
+// level debug, so that each change has one line in the logs of a cluster.
+type changeLog struct {
+	mu     sync.Mutex
+	former string // the last leader before this node led, empty if unknown
+	term   uint64 // of the last line about the election of this node
+}
+
+// elected logs that this node leads and serves. A node that serves again in the same term,
+// such as after a restored snapshot, logs nothing.
+func (n *Node) elected(generation uint64) {
+	term := n.raft.CurrentTerm()
+	n.changes.mu.Lock()
+	former, again := n.changes.former, n.changes.term == term
+	n.changes.term = term
+	n.changes.mu.Unlock()
+	if !again {
+		n.logger.Info("became leader", "leader", n.ID(), "term", term, "generation", generation, "former", former)
+	}
+}
+
+// deposed logs that this node no longer leads.
+func (n *Node) deposed(why string) {
+	leader, _ := n.Leader()
+	n.changes.mu.Lock()
+	if leader == "" || leader == n.ID() {
+		leader, n.changes.former = "", n.ID()
+	} else {
+		n.changes.former = leader
+	}
+	term := n.changes.term
+	n.changes.mu.Unlock()
+	n.logger.Info("lost leadership", "leader", leader, "term", term, "former", n.ID(), "reason", why)
+}
+
+// watchLeader notes which other members lead, until the node stops.
+func (n *Node) watchLeader() {
+	changes := make(chan raft.Observation, 16)
+	observer := raft.NewObserver(changes, false, func(o *raft.Observation) bool {
+		leader, ok := o.Data.(raft.LeaderObservation)
+		return ok && leader.LeaderID != "" && string(leader.LeaderID) != n.ID()
+	})
+	n.raft.RegisterObserver(observer)
+	defer n.raft.DeregisterObserver(observer)
+	for {
+		select {
+		case o := <-changes:
+			leader := string(o.Data.(raft.LeaderObservation).LeaderID)
+			n.changes.mu.Lock()
+			n.changes.former = leader
+			n.changes.mu.Unlock()
+			n.logger.Debug("follows a leader", "leader", leader, "term", n.raft.CurrentTerm())
+		case <-n.stopped:
+			return
+		}
+	}
+}
+
+// logEvents logs the changes of locks at the level debug, on the leader.
+func (n *Node) logEvents(events []machine.Event) {
+	ctx := context.Background()
+	if len(events) == 0 || !n.logger.Enabled(ctx, slog.LevelDebug) || !n.Leads() {
+		return
+	}
+	for i := range events {
+		e := &events[i]
+		names := make([]string, len(e.Resources))
+		for j, name := range e.Resources {
+			names[j] = string(name)
+		}
+		n.logger.LogAttrs(ctx, slog.LevelDebug, e.Type.String(), slog.String("resource", strings.Join(names, ",")), slog.Uint64("token", uint64(e.Token)),
+			slog.String("mode", "correctness"), slog.String("holder", e.Holder), slog.String("user", e.User))
+	}
+}
