@@ -95,10 +95,7 @@ func (c *Acquire) apply(m *Machine) Result {
 		return m.outcome(r)
 	}
 	m.countWaiter(s, 1)
-	for _, name := range r.resources {
-		l := m.lock(name)
-		l.queue = append(l.queue, r)
-	}
+	m.enqueue(r)
 	m.emit(EventQueued, r)
 	return m.outcome(r)
 }
@@ -249,8 +246,7 @@ func (m *Machine) grant(r *request) {
 func (m *Machine) dequeue(r *request) {
 	m.countWaiter(r.session, -1)
 	for _, name := range r.resources {
-		l := m.locks[name]
-		l.queue = remove(l.queue, r)
+		m.leaveQueue(m.locks[name], r)
 	}
 }
 
@@ -284,7 +280,7 @@ func (m *Machine) remove(r *request, how EventType) {
 	m.emit(how, r)
 	for _, name := range r.resources {
 		l := m.locks[name]
-		l.queue = remove(l.queue, r)
+		m.leaveQueue(l, r)
 		l.holders = remove(l.holders, r)
 	}
 	delete(r.session.requests, r.nonce)

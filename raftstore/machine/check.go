@@ -37,6 +37,20 @@ func (m *Machine) check() error {
 		}
 		orders[l.delay] = l.delay != 0
 	}
+	return m.checkQueues()
+}
+
+// checkQueues counts the lengths of the queues of all locks.
+func (m *Machine) checkQueues() error {
+	var counted queueLengths
+	for _, name := range sortedKeys(m.locks) {
+		for i := range m.locks[name].queue {
+			counted.grown(i + 1)
+		}
+	}
+	if !slices.Equal(counted, m.queues) {
+		return fmt.Errorf("the lengths of queues are %v, not %v", counted, m.queues)
+	}
 	return nil
 }
 

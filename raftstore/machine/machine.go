@@ -25,7 +25,8 @@ import (
 //  7. a policy has a next mode if and only if there is a migration for its prefix;
 //  8. every token that the log has assigned to the Redis nodes is at most ceiling, and
 //     floor is at most ceiling;
-//  9. usage has the number of sessions, holders and waiters of each user.
+//  9. usage has the number of sessions, holders and waiters of each user;
+//  10. queues has the lengths of the queues of all locks.
 type Machine struct {
 	generation uint64
 	lastToken  fencing.Token
@@ -40,6 +41,7 @@ type Machine struct {
 	names    names // of locks
 
 	holders, waiters int               // the number of requests of each kind
+	queues           queueLengths      // of all locks
 	usage            map[string]*usage // by user, for users with sessions
 
 	events []Event // of the current command

@@ -169,10 +169,7 @@ func (m *Machine) rebuildLocks(requests []*request) {
 	for _, r := range requests {
 		if r.token == fencing.None {
 			m.countWaiter(r.session, 1)
-			for _, name := range r.resources {
-				l := m.lock(name)
-				l.queue = append(l.queue, r)
-			}
+			m.enqueue(r)
 		}
 	}
 	slices.SortFunc(requests, func(a, b *request) int { return cmp.Compare(a.token, b.token) })

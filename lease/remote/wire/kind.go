@@ -133,6 +133,15 @@ var kinds = []Kind{
 		"see the message; if a request to the service failed with it, the request may or may not have taken effect"},
 }
 
+// Codes returns all codes that an Error can have.
+func Codes() []string {
+	codes := make([]string, len(kinds))
+	for i := range kinds {
+		codes[i] = kinds[i].Code
+	}
+	return codes
+}
+
 // KindOf returns the kind of err. An error that matches no sentinel has
 // CodeInternal: on the command line it may be a local failure, such as a file
 // that cannot be read.
