@@ -19,7 +19,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	c := &cobra.Command{Use: "demo", Short: "Show why a lock needs a gate", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "demo", Short: "Show why a lock needs a gate, and put a load on a service", Args: cobra.NoArgs}
 	pause := &cobra.Command{Use: "pause", Short: "Show what a paused holder's late write does, without a gate and with one", Args: cobra.NoArgs,
 		Long: "Two processes update one account under a lock. One is stopped with SIGSTOP between its read and its\n" +
 			"write, until its lease has expired and the other one has written. Without a gate the late write destroys\n" +
@@ -31,7 +31,7 @@ func newDemo() *cobra.Command {
 		}}
 	holder := &cobra.Command{Use: "holder", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return pausedemo.Hold(c.Context(), os.Stdin, os.Stdout) }}
-	c.AddCommand(pause, holder)
+	c.AddCommand(pause, newDemoLoad(), holder)
 	return c
 }
 

@@ -9,10 +9,9 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	return &cobra.Command{Use: "demo", Short: "Show why a lock needs a gate (not supported on this system)",
-		RunE: func(*cobra.Command, []string) error {
-			return errors.New("demo needs SIGSTOP, which this system does not have")
-		}}
+	c := &cobra.Command{Use: "demo", Short: "Put a load on a service", Args: cobra.NoArgs} // `demo pause` needs SIGSTOP
+	c.AddCommand(newDemoLoad())
+	return c
 }
 
 func newRun() *cobra.Command {

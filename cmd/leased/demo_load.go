@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/client"
+	"github.com/leased-project/leased/cmd/leased/internal/loaddemo"
+	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+)
+
+// stopTimeout bounds how long the demo waits for its last releases.
+const stopTimeout = 5 * time.Second
+
+// loadFlags are the flags of demo load.
+type loadFlags struct {
+	access   *access
+	redis    *redisFlags
+	workers  int
+	prefix   string
+	duration time.Duration
+}
+
+func newDemoLoad() *cobra.Command {
+	f := &loadFlags{}
+	c := &cobra.Command{Use: "load", Short: "Let workers use locks of a running service, to see them in the dashboard and in leased top", Args: cobra.NoArgs,
+		Long: "Let workers acquire, hold, wait for and release locks of a running service until Ctrl-C, so that there is\n" +
+			"something to see in the dashboard, in `leased top` and in `leased list --watch`. One holder keeps\n" +
+			"deploy/production and blocks a queue. A writer that was paused past its TTL writes late to ledger/2026, and a\n" +
+			"gate refuses the write. All names start with --prefix. If the service has Redis nodes, the demo puts the locks\n" +
+			"below report/ and cache/ into efficiency mode and leaves these policies in place.",
+		Example: "  leased demo load\n  leased demo load --workers 100 --duration 1m"}
+	f.access, f.redis = addAccess(c), addRedisAccess(c)
+	flags := c.Flags()
+	flags.IntVar(&f.workers, "workers", 24, "number of workers")
+	flags.StringVar(&f.prefix, "prefix", "demo/", "start of the names of all locks")
+	flags.DurationVar(&f.duration, "duration", 0, "time after which the demo stops (default: until Ctrl-C)")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if f.workers < 0 || f.workers > 10_000 {
+			return usageError(fmt.Errorf("--workers (%d) must be between 0 and 10000", f.workers))
+		}
+		if err := positive(flags, "duration"); err != nil {
+			return err
+		}
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		return f.run(ctx, c.OutOrStdout())
+	}
+	return c
+}
+
+// run runs the demo until ctx ends or the duration has passed.
+func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
+	fast, err := f.setPolicies(ctx)
+	if err != nil {
+		return err
+	}
+	connected, err := f.access.dial(ctx, f.redis, client.WithLogger(slog.New(slog.DiscardHandler)),
+		client.WithLeaseOptions(lease.WithName("demo")))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		_ = connected.Close(closing) // sessions expire by themselves
+	}()
+	demo := &loaddemo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Refused: f.refused, Out: out}
+	fmt.Fprintf(out, "%d workers use locks below %q, %s\n", f.workers, f.prefix, fast)
+	fmt.Fprintf(out, "See them with `%[1]s top`, `%[1]s list --watch` and at %[2]s; Ctrl-C stops the demo.\n", selfCommand(), f.page())
+	limited := ctx
+	if f.duration > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, f.duration)
+		defer cancel()
+	}
+	demo.Run(limited)
+	totals := demo.Totals()
+	fmt.Fprintf(out, "the demo was granted %d leases, and its gate refused %d late writes\n", totals.Grants, totals.Refused)
+	return context.Cause(ctx)
+}
+
+// page returns the address of the dashboard of the first member.
+func (f *loadFlags) page() string {
+	scheme := "http"
+	if f.access.caFile != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + settings.Split(f.access.endpoint)[0] + "/"
+}
+
+// setPolicies puts some locks of the demo into efficiency mode if the service has Redis
+// nodes. It returns a sentence about that.
+func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
+	fleet, err := f.access.fleet(ctx)
+	if err != nil && !errors.Is(err, lease.ErrForbidden) {
+		return "", err
+	}
+	if len(fleet.GetFleet().GetAddresses()) == 0 {
+		return "all in correctness mode: the service has no Redis nodes", nil
+	}
+	for _, prefix := range loaddemo.FastPrefixes(f.prefix) {
+		policy := &pb.Policy{Prefix: prefix, Mode: lease.Efficiency.String()}
+		_, err := fetch(ctx, f.access, pb.NewPolicyServiceClient, pb.PolicyServiceClient.SetPolicy, &pb.SetPolicyRequest{Policy: policy})
+		if errors.Is(err, lease.ErrForbidden) {
+			return "with the policies as they are: you may not change them", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("put the locks %s* into efficiency mode: %w", prefix, err)
+		}
+	}
+	return "in both modes", nil
+}
+
+// refused reports a refused write to the service.
+func (f *loadFlags) refused(ctx context.Context, stale *fencing.StaleError, holder string) error {
+	_, err := fetch(ctx, f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.ReportRefusal, &pb.ReportRefusalRequest{
+		Resource: string(stale.Resource), Token: uint64(stale.Token), Mark: uint64(stale.Mark), Gate: "memory", Holder: holder})
+	return err
+}

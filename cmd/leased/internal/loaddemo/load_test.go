@@ -1,0 +1,56 @@
+package loaddemo_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/cmd/leased/internal/loaddemo"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/memory"
+)
+
+// A minute of the demo grants many locks, keeps one of them blocked, and has late writes
+// refused.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		backend, err := memory.New()
+		require.NoError(t, err)
+		client, err := lease.New(backend)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var out strings.Builder
+		var refused []*fencing.StaleError
+		demo := &loaddemo.Load{Client: client, Workers: 20, Prefix: "demo/", Out: &out,
+			Refused: func(_ context.Context, stale *fencing.StaleError, holder string) error {
+				require.Equal(t, "ledger-1", holder)
+				refused = append(refused, stale)
+				return nil
+			}}
+		var work sync.WaitGroup
+		work.Go(func() { demo.Run(ctx) })
+		time.Sleep(30 * time.Second)
+		blocked, err := client.Inspect(ctx, "demo/deploy/production")
+		require.NoError(t, err)
+		require.Equal(t, "deploy-bot", blocked.Holders[0].Holder)
+		require.Len(t, blocked.Waiters, 3)
+		work.Wait()
+		require.NotEmpty(t, refused)
+		for _, stale := range refused {
+			require.Equal(t, fencing.Resource("demo/ledger/2026"), stale.Resource)
+			require.Less(t, stale.Token, stale.Mark)
+		}
+		require.Equal(t, int64(len(refused)), demo.Totals().Refused)
+		require.Greater(t, demo.Totals().Grants, int64(100))
+		require.NotContains(t, out.String(), "failed")
+		require.NoError(t, client.Close(t.Context()))
+	})
+}
