@@ -54,7 +54,7 @@ func Example_guardedWrite() {
 func ExampleMonitor_Audit() {
 	ctx := context.Background()
 	gate := memgate.New[string](fencing.Rule{})
-	gate.Audit(func(d storagegate.Decision) {
+	gate.Audit(func(_ context.Context, d storagegate.Decision) {
 		fmt.Printf("%s: token %d, mark %d: %s\n", d.Resource, d.Token, d.Mark, d.Outcome)
 	})
 	for _, token := range []fencing.Token{34, 33} {

@@ -46,11 +46,11 @@ func Validate(resource fencing.Resource, token fencing.Token) error {
 // for the error, records the refusal and returns it.
 func RefuseTokenless(ctx context.Context, gate interface {
 	Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error)
-	Record(resource fencing.Resource, token fencing.Token, err error) error
+	Record(ctx context.Context, resource fencing.Resource, token fencing.Token, err error) error
 }, resource fencing.Resource) error {
 	mark, err := gate.Mark(ctx, resource)
 	if err != nil {
 		return err
 	}
-	return gate.Record(resource, fencing.None, fencing.Rule{}.Enter(resource, mark, fencing.None))
+	return gate.Record(ctx, resource, fencing.None, fencing.Rule{}.Enter(resource, mark, fencing.None))
 }

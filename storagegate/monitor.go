@@ -1,6 +1,7 @@
 package storagegate
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Decision is passed to the audit hook. Mark is the mark that the token was
+// Decision is passed to the audit hooks. Mark is the mark that the token was
 // compared with if it was refused, and the token itself if it was admitted.
 type Decision struct {
 	Resource fencing.Resource
@@ -54,17 +55,29 @@ type Counts struct {
 	Admitted, Stale, Tokenless, JumpExceeded, Unsigned uint64
 }
 
-// Monitor counts the decisions of one gate and reports each of them to an audit
-// hook. The zero value has no hook. A gate embeds a Monitor and calls Record
+// Monitor counts the decisions of one gate and reports each of them to the
+// audit hooks. The zero value has no hook. A gate embeds a Monitor and calls Record
 // once for each decision, after the storage has confirmed it.
 type Monitor struct {
-	hook   func(Decision)
+	hook   func(context.Context, Decision)
 	counts [len(outcomeNames)]atomic.Uint64
 }
 
-// Audit sets the hook. Call it before the gate is used. The hook runs on the
-// writer's goroutine and should return quickly.
-func (m *Monitor) Audit(hook func(Decision)) { m.hook = hook }
+// Audit adds a hook, which is called after those added before. Call it before the gate
+// is used. The hook gets the writer's context. It runs on the writer's goroutine, which
+// may hold the gate's lock for the resource: it should return quickly and must not use
+// the gate.
+func (m *Monitor) Audit(hook func(context.Context, Decision)) {
+	first := m.hook
+	if first == nil {
+		m.hook = hook
+		return
+	}
+	m.hook = func(ctx context.Context, d Decision) {
+		first(ctx, d)
+		hook(ctx, d)
+	}
+}
 
 // Counts returns the current counters.
 func (m *Monitor) Counts() Counts {
@@ -81,22 +94,22 @@ func (m *Monitor) Counts() Counts {
 // admission; *fencing.StaleError, *fencing.JumpError and the errors of a
 // fencing.Verifier are refusals. Any other error is not a decision and is not
 // counted. Record returns err.
-func (m *Monitor) Record(resource fencing.Resource, token fencing.Token, err error) error {
+func (m *Monitor) Record(ctx context.Context, resource fencing.Resource, token fencing.Token, err error) error {
 	if err == nil { // a separate case, so that an admission allocates nothing
-		m.report(Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
+		m.report(ctx, Decision{Resource: resource, Token: token, Mark: token, Outcome: Admitted})
 		return nil
 	}
 	var stale *fencing.StaleError
 	var jump *fencing.JumpError
 	switch {
 	case errors.As(err, &stale) && stale.Token == fencing.None:
-		m.report(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Tokenless})
+		m.report(ctx, Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Tokenless})
 	case stale != nil:
-		m.report(Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
+		m.report(ctx, Decision{Resource: resource, Token: token, Mark: stale.Mark, Outcome: Stale})
 	case errors.As(err, &jump):
-		m.report(Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
+		m.report(ctx, Decision{Resource: resource, Token: token, Mark: jump.Mark, Outcome: JumpExceeded})
 	case unsigned(err):
-		m.report(Decision{Resource: resource, Token: token, Outcome: Unsigned})
+		m.report(ctx, Decision{Resource: resource, Token: token, Outcome: Unsigned})
 	}
 	return err
 }
@@ -107,9 +120,9 @@ func unsigned(err error) bool {
 	return slices.ContainsFunc(refusals, func(target error) bool { return errors.Is(err, target) })
 }
 
-func (m *Monitor) report(d Decision) {
+func (m *Monitor) report(ctx context.Context, d Decision) {
 	m.counts[d.Outcome].Add(1)
 	if m.hook != nil {
-		m.hook(d)
+		m.hook(ctx, d)
 	}
 }

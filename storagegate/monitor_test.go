@@ -1,6 +1,7 @@
 package storagegate_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -35,8 +36,8 @@ func TestMonitorRecords(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var m storagegate.Monitor
 			var reported []storagegate.Decision
-			m.Audit(func(d storagegate.Decision) { reported = append(reported, d) })
-			require.Equal(t, tt.err, m.Record("orders", tt.token, tt.err), "Record must return its argument")
+			m.Audit(func(_ context.Context, d storagegate.Decision) { reported = append(reported, d) })
+			require.Equal(t, tt.err, m.Record(context.Background(), "orders", tt.token, tt.err), "Record must return its argument")
 			counts := m.Counts()
 			total := counts.Admitted + counts.Stale + counts.Tokenless + counts.JumpExceeded
 			if tt.want == nil {
@@ -56,8 +57,8 @@ func TestMonitorCountsEverything(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 1000 {
-				_ = m.Record("orders", 1, nil)
-				_ = m.Record("orders", 1, &fencing.StaleError{Token: 1, Mark: 2})
+				_ = m.Record(context.Background(), "orders", 1, nil)
+				_ = m.Record(context.Background(), "orders", 1, &fencing.StaleError{Token: 1, Mark: 2})
 			}
 		})
 	}

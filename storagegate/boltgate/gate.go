@@ -43,7 +43,7 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	return g.Record(resource, token, g.update(ctx, func(tx *bolt.Tx) error {
+	return g.Record(ctx, resource, token, g.update(ctx, func(tx *bolt.Tx) error {
 		if err := g.admit(tx, resource, token); err != nil {
 			return err
 		}

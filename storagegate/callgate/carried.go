@@ -1,6 +1,7 @@
 package callgate
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/leased-project/leased/fencing"
@@ -66,10 +67,10 @@ func (g *Guard) Carry(values []string) (Carried, error) { return Carry(g.verifie
 
 // TokenOf returns the token that a call carries for a resource, and reports a
 // refused signature to the Monitor.
-func (g *Guard) TokenOf(carried Carried, resource fencing.Resource) (fencing.Token, error) {
+func (g *Guard) TokenOf(ctx context.Context, carried Carried, resource fencing.Resource) (fencing.Token, error) {
 	token, err := carried.Token(resource)
 	if err != nil {
-		return fencing.None, g.Record(resource, fencing.None, err)
+		return fencing.None, g.Record(ctx, resource, fencing.None, err)
 	}
 	return token, nil
 }

@@ -74,7 +74,7 @@ func (g *Guard) BeginNamed(ctx context.Context, carried Carried, name func() (fe
 	case err != nil:
 		return nil, err
 	}
-	token, err := g.TokenOf(carried, resource)
+	token, err := g.TokenOf(ctx, carried, resource)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (g *Guard) Mark(ctx context.Context, resource fencing.Resource) (fencing.To
 }
 
 func (g *Guard) admit(ctx context.Context, resource fencing.Resource, token fencing.Token) error {
-	err := g.Record(resource, token, g.marks.Admit(ctx, resource, token))
+	err := g.Record(ctx, resource, token, g.marks.Admit(ctx, resource, token))
 	if err == nil || Refusal(err) {
 		return err
 	}

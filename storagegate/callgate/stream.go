@@ -53,7 +53,7 @@ func (s *Stream) Receive(ctx context.Context, receive func() error, name func() 
 				fencing.ErrInvalidResource, string(s.resource), string(resource))
 		}
 		if err == nil && s.resource == "" {
-			s.token, err = s.guard.TokenOf(s.carried, resource)
+			s.token, err = s.guard.TokenOf(ctx, s.carried, resource)
 		}
 		if err != nil {
 			s.refused = err

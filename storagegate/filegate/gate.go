@@ -76,7 +76,7 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 		return err
 	}
 	defer held.release()
-	return g.Record(resource, token, g.locked(ctx, held, resource, token, write))
+	return g.Record(ctx, resource, token, g.locked(ctx, held, resource, token, write))
 }
 
 func (g *Gate) locked(ctx context.Context, lock *held, resource fencing.Resource, token fencing.Token, write func(file *File) error) error {

@@ -51,7 +51,7 @@ func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fenc
 		err = nil
 	}
 	if err != nil {
-		return g.Record(resource, token, err)
+		return g.Record(ctx, resource, token, err)
 	}
 	if g.without == "rollback" {
 		g.marks[resource] = token
@@ -82,7 +82,7 @@ func (g *weakGate) Do(ctx context.Context, resource fencing.Resource, token fenc
 	if g.without == "counters" {
 		return nil
 	}
-	return g.Record(resource, token, nil)
+	return g.Record(ctx, resource, token, nil)
 }
 
 func (g *weakGate) Enter(ctx context.Context, resource fencing.Resource, token fencing.Token) error {

@@ -214,7 +214,7 @@ func reopened(s *scenario) {
 func counters(s *scenario) {
 	g := s.open(s.T, fencing.Rule{MaxJump: 100})
 	var reported []storagegate.Decision
-	g.Audit(func(d storagegate.Decision) { reported = append(reported, d) })
+	g.Audit(func(_ context.Context, d storagegate.Decision) { reported = append(reported, d) })
 	require.Zero(s, g.Counts())
 
 	_ = g.Write(s.ctx, orders, fencing.None, "free")

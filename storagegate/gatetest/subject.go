@@ -22,7 +22,7 @@ type Subject interface {
 	Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error)
 	// Counts and Audit are the methods of the gate's monitor.
 	Counts() storagegate.Counts
-	Audit(hook func(storagegate.Decision))
+	Audit(hook func(context.Context, storagegate.Decision))
 }
 
 // Pauser is a Subject whose writer can run code between the check and the
@@ -56,7 +56,7 @@ type Opener func(t testing.TB, rule fencing.Rule) Subject
 type Monitored[Tx any] interface {
 	storagegate.Gate[Tx]
 	Counts() storagegate.Counts
-	Audit(hook func(storagegate.Decision))
+	Audit(hook func(context.Context, storagegate.Decision))
 }
 
 // Adapt makes a Subject of a gate that works in transactions: put writes a value

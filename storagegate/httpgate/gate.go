@@ -70,7 +70,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if err != nil {
 		return err
 	}
-	token, err := g.TokenOf(carried, resource)
+	token, err := g.TokenOf(r.Context(), carried, resource)
 	if err != nil {
 		return err
 	}

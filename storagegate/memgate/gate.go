@@ -45,7 +45,7 @@ func (g *Gate[V]) Do(ctx context.Context, resource fencing.Resource, token fenci
 	}
 	defer c.unlock()
 	if err := g.rule.Admit(resource, c.mark, token); err != nil {
-		return g.Record(resource, token, err)
+		return g.Record(ctx, resource, token, err)
 	}
 	c.next = c.value
 	if err := write(&c.next); err != nil {
@@ -55,7 +55,7 @@ func (g *Gate[V]) Do(ctx context.Context, resource fencing.Resource, token fenci
 		return err
 	}
 	c.value, c.mark = c.next, token
-	return g.Record(resource, token, nil)
+	return g.Record(ctx, resource, token, nil)
 }
 
 // Enter implements storagegate.Gate.
@@ -66,10 +66,10 @@ func (g *Gate[V]) Enter(ctx context.Context, resource fencing.Resource, token fe
 	}
 	defer c.unlock()
 	if err := g.rule.Enter(resource, c.mark, token); err != nil {
-		return g.Record(resource, token, err)
+		return g.Record(ctx, resource, token, err)
 	}
 	c.mark = token
-	return g.Record(resource, token, nil)
+	return g.Record(ctx, resource, token, nil)
 }
 
 // Reset implements storagegate.Resetter.

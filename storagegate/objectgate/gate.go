@@ -91,7 +91,7 @@ func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.
 	}
 	return g.try(ctx, resource, func(key string, now *object) error {
 		if err := g.rule.Admit(resource, now.mark, token); err != nil {
-			return g.Record(resource, token, err)
+			return g.Record(ctx, resource, token, err)
 		}
 		tx := &Tx{gate: g, ctx: ctx, key: key, object: now}
 		if err := write(tx); err != nil && tx.err == nil {
@@ -118,7 +118,7 @@ func (g *Gate) Enter(ctx context.Context, resource fencing.Resource, token fenci
 	}
 	return g.try(ctx, resource, func(key string, now *object) error {
 		if err := g.rule.Enter(resource, now.mark, token); err != nil || now.mark == token {
-			return g.Record(resource, token, err)
+			return g.Record(ctx, resource, token, err)
 		}
 		data, err := g.get(ctx, key, now)
 		if err != nil {
@@ -185,7 +185,7 @@ func (g *Gate) raise(ctx context.Context, resource fencing.Resource, token fenci
 	if err := g.replace(ctx, key, s); err != nil {
 		return err
 	}
-	return g.Record(resource, token, nil)
+	return g.Record(ctx, resource, token, nil)
 }
 
 // replace commits a swap and keeps the tags of the object.

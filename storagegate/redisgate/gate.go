@@ -132,12 +132,12 @@ func (g *Gate) run(ctx context.Context, script *Script, resource fencing.Resourc
 	v := parseReply(reply)
 	switch v.kind {
 	case "stale":
-		return nil, g.Record(resource, token, &fencing.StaleError{Resource: resource, Token: token, Mark: v.mark})
+		return nil, g.Record(ctx, resource, token, &fencing.StaleError{Resource: resource, Token: token, Mark: v.mark})
 	case "jump":
-		return nil, g.Record(resource, token, &fencing.JumpError{Resource: resource, Token: token, Mark: v.mark, MaxJump: g.rule.Bound()})
+		return nil, g.Record(ctx, resource, token, &fencing.JumpError{Resource: resource, Token: token, Mark: v.mark, MaxJump: g.rule.Bound()})
 	}
 	if v.admitted {
-		_ = g.Record(resource, token, nil)
+		_ = g.Record(ctx, resource, token, nil)
 	}
 	if v.failed != nil {
 		return nil, fmt.Errorf("write %q: %w", string(resource), v.failed)

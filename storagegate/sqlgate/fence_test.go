@@ -44,7 +44,7 @@ func (p *plainSQL) Do(ctx context.Context, resource fencing.Resource, token fenc
 			break
 		}
 	}
-	return p.Record(resource, token, err)
+	return p.Record(ctx, resource, token, err)
 }
 
 func (p *plainSQL) once(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(*sql.Tx) error) error {

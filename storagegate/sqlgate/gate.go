@@ -71,7 +71,7 @@ func (g *Gate) run(ctx context.Context, options *sql.TxOptions, resource fencing
 	err := pgsql.Run(ctx, g.dialect.explain,
 		func() error { return g.once(ctx, options, resource, token, write) },
 		func() error { return g.once(ctx, readCommitted, resource, token, nothing) })
-	return g.Record(resource, token, err)
+	return g.Record(ctx, resource, token, err)
 }
 
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
@@ -132,7 +132,7 @@ func (g *Gate) Admit(ctx context.Context, tx *sql.Tx, resource fencing.Resource,
 	if err := storagegate.Validate(resource, token); err != nil {
 		return err
 	}
-	return g.Record(resource, token, g.admit(ctx, tx, false, resource, token))
+	return g.Record(ctx, resource, token, g.admit(ctx, tx, false, resource, token))
 }
 
 // Enter implements storagegate.Gate.

@@ -126,7 +126,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	token, err := carried.Token(resource)
 	if err != nil {
-		return p.Record(resource, fencing.None, err)
+		return p.Record(r.Context(), resource, fencing.None, err)
 	}
 	if read {
 		return p.enter(w, r, resource, token)
@@ -140,7 +140,7 @@ func (p *Proxy) enter(w http.ResponseWriter, r *http.Request, resource fencing.R
 	if err != nil {
 		return err
 	}
-	err = p.Record(resource, token, p.journal.enter(resource, token))
+	err = p.Record(r.Context(), resource, token, p.journal.enter(resource, token))
 	unlock()
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (p *Proxy) waitError(resource fencing.Resource, err error) error {
 func (p *Proxy) begin(r *http.Request, resource fencing.Resource, token fencing.Token, unlock func()) (*flight, error) {
 	f := &flight{proxy: p, unlock: unlock, ended: make(chan struct{}), record: Flight{
 		Resource: resource, Token: token, Method: r.Method, Path: r.URL.EscapedPath(), Sent: p.config.Now().UTC().Truncate(1e9)}}
-	if err := p.Record(resource, token, p.journal.begin(f.record)); err != nil {
+	if err := p.Record(r.Context(), resource, token, p.journal.begin(f.record)); err != nil {
 		return nil, err
 	}
 	// The request must not end when its client leaves: the service may process it.

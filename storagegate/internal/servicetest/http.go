@@ -36,9 +36,9 @@ func ResourceOf(r *http.Request) (fencing.Resource, error) {
 // Gate is the part of a gate that a client cannot reach over HTTP.
 type Gate interface {
 	Mark(ctx context.Context, resource fencing.Resource) (fencing.Token, error)
-	Record(resource fencing.Resource, token fencing.Token, err error) error
+	Record(ctx context.Context, resource fencing.Resource, token fencing.Token, err error) error
 	Counts() storagegate.Counts
-	Audit(hook func(storagegate.Decision))
+	Audit(hook func(context.Context, storagegate.Decision))
 }
 
 // HTTPClient is a client of a Store behind an HTTP gate, as a gatetest.Subject.

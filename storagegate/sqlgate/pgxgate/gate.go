@@ -93,7 +93,7 @@ func (g *Gate) decide(ctx context.Context, resource fencing.Resource, token fenc
 	}
 	err := pgsql.Run(ctx, explain, once,
 		func() error { return g.once(ctx, readCommitted, resource, token, nothing) })
-	return g.Record(resource, token, err)
+	return g.Record(ctx, resource, token, err)
 }
 
 const readCommitted = "begin isolation level read committed"
@@ -174,7 +174,7 @@ func (g *Gate) Admit(ctx context.Context, tx pgx.Tx, resource fencing.Resource, 
 		return err
 	}
 	result := tx.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound()))
-	return g.Record(resource, token, g.admitted(result, resource, token))
+	return g.Record(ctx, resource, token, g.admitted(result, resource, token))
 }
 
 // Mark implements storagegate.Gate.
