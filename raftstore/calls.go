@@ -113,6 +113,7 @@ func (n *Node) await(ctx context.Context, term *leadership, a hub.Attempt, resou
 	}
 	select {
 	case <-w.Ready:
+		n.config.Hooks.handedOff(w)
 		return w.Result, w.Err
 	case <-ctx.Done():
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))

@@ -18,8 +18,8 @@ import (
 const enqueueTimeout = 5 * time.Second
 
 type (
-	operation = proposer.Operation[chan outcome]
-	batch     = proposer.Batch[chan outcome]
+	operation = proposer.Operation[caller]
+	batch     = proposer.Batch[caller]
 )
 
 // outcome is the answer to one operation.
@@ -41,11 +41,11 @@ func (f *flight) answer(results []machine.Result, err error) {
 		return
 	}
 	if err == nil {
-		f.Answer(results, func(caller chan outcome, result machine.Result) { caller <- outcome{result: result} })
+		f.Answer(results, func(c caller, result machine.Result) { c.reply <- outcome{result: result} })
 		return
 	}
 	for _, op := range f.Operations {
-		op.Caller <- outcome{err: err}
+		op.Caller.reply <- outcome{err: err}
 	}
 }
 
@@ -59,12 +59,12 @@ type committer struct {
 	sent     atomic.Pointer[flight]
 
 	mu    sync.Mutex
-	queue *proposer.Queue[chan outcome]
+	queue *proposer.Queue[caller]
 }
 
 func newCommitter(n *Node) *committer {
 	return &committer{node: n, wake: make(chan struct{}, 1), proposal: make(chan struct{}, 1),
-		queue: proposer.NewQueue[chan outcome](n.config.MaxPending)}
+		queue: proposer.NewQueue[caller](n.config.MaxPending)}
 }
 
 // drain prevents further proposals and waits for the entry in flight, so that
@@ -100,7 +100,7 @@ func (c *committer) enqueue(term *leadership, command machine.Command) (reply ch
 	if !pooled {
 		reply = make(chan outcome, 1)
 	}
-	op := operation{Command: command, Caller: reply}
+	op := operation{Command: command, Caller: caller{reply, c.node.config.Hooks.arrival(command)}}
 	if term != nil {
 		op.Leadership = term.number
 	}
@@ -138,7 +138,7 @@ func (c *committer) run() {
 		term := c.node.leading.Load()
 		b, refused := c.next(term)
 		for _, op := range refused {
-			op.Caller <- outcome{err: c.node.notLeader()}
+			op.Caller.reply <- outcome{err: c.node.notLeader()}
 		}
 		if b != nil {
 			c.propose(term, &flight{batch: b})
@@ -202,8 +202,13 @@ func (c *committer) propose(term *leadership, f *flight) {
 	switch {
 	case err != nil:
 		err = c.node.proposalError(err)
-	case term != nil:
-		term.proven(sent)
+	default:
+		if term != nil {
+			term.proven(sent)
+		}
+		if committed := c.node.config.Hooks.Committed; committed != nil {
+			committed(len(f.Operations), c.node.config.Clock.Now().Since(sent))
+		}
 	}
 	f.answer(results, err)
 }

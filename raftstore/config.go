@@ -71,6 +71,8 @@ type Config struct {
 	// Transport and Storage replace network and disk in tests.
 	Transport transport.Transport
 	Storage   *Storage
+	// Hooks are called while the node works, for metrics. Default: none.
+	Hooks Hooks
 	// Observer, if not nil, receives the changes of the machine, in tests.
 	Observer Observer
 }

@@ -28,7 +28,7 @@
 //
 // Other files: session.go and calls.go (the calls of a session), policies.go, efficiency.go
 // and topology.go (policies, the Redis fleet, and what clients learn of them), observer.go
-// (what a node updates after each command), longmutex.go (a mutex for long waits).
+// (what a node updates after each command), hooks.go ([Hooks], for metrics), longmutex.go (a mutex for long waits).
 //
 // The Raft library is hashicorp/raft v1.7.3. Its known problems are handled in package
 // transport (heartbeats, pipelining), package logstore (votes, stalls, errors), committer

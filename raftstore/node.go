@@ -43,6 +43,7 @@ type Node struct {
 	fsm       *replica.FSM
 	hub       *hub.Hub
 	committer *committer
+	applying  arrivals // of the entry that is being applied
 	progress  transport.Progress
 	memory    transport.Memory
 	topology  topologyWatch
@@ -119,7 +120,11 @@ func (n *Node) startEngine() (err error) {
 	}
 	n.raft, err = raft.NewRaft(engine, configuredFSM{n.fsm, &n.memory}, guarded.Log, guarded.Stable, guarded.Snapshots,
 		transport.Sequential{Transport: n.admission, Progress: &n.progress, Memory: &n.memory})
-	return err
+	if err != nil {
+		return err
+	}
+	n.config.Hooks.watchLeaders(n.raft)
+	return nil
 }
 
 func (n *Node) openStorage() (err error) {
@@ -156,11 +161,11 @@ func (n *Node) openTransport() (err error) {
 // written atomically.
 func (n *Node) guarded() (*Storage, error) {
 	guard := logstore.NewGuard(n.config.StoreDeadline, n.die)
-	log, err := raft.NewLogCache(cachedEntries, guard.Log(n.storage.Log))
+	log, err := raft.NewLogCache(cachedEntries, n.config.Hooks.log(guard.Log(n.storage.Log)))
 	if err != nil {
 		return nil, err
 	}
-	n.snapshots = guard.Snapshots(n.storage.Snapshots)
+	n.snapshots = n.config.Hooks.snapshots(guard.Snapshots(n.storage.Snapshots))
 	votes := logstore.NewVotes(guard.Stable(n.storage.Stable))
 	return &Storage{Log: log, Stable: votingStore{votes, n.catchUp}, Snapshots: n.snapshots}, nil
 }

@@ -23,9 +23,13 @@ func (f follower) Applied(index uint64, m *machine.Machine, c machine.Command, r
 		f.config.Observer.Applied(index, events)
 	}
 	f.logEvents(events)
-	f.leading.Load().applied(c, result, events)
+	term := f.leading.Load()
+	term.applied(c, result, events)
+	if f.config.Hooks.Applied != nil && len(events) > 0 && term != nil && term.generation == m.Generation() {
+		f.config.Hooks.Applied(events)
+	}
 	f.topology.update(m)
-	return f.hub.Applied(m, c, result, events)
+	return f.hub.Applied(m, c, result, events, f.applying.next())
 }
 
 // Restored is called after the machine was replaced. The caller holds its lock.
@@ -37,8 +41,16 @@ func (f follower) Restored(old, now *machine.Machine) []func() {
 	return f.hub.Restored(old, now)
 }
 
-// Awaits reports whether this node has proposed the entry and awaits it.
-func (f follower) Awaits(data []byte) bool { return f.committer.inFlight(data) != nil }
+// Awaits reports whether this node has proposed the entry and awaits it. The caller holds
+// the lock of the machine.
+func (f follower) Awaits(data []byte) bool {
+	flight := f.committer.inFlight(data)
+	f.applying = arrivals{}
+	if flight != nil && f.config.Hooks.HandedOff != nil {
+		f.applying.operations = flight.Operations
+	}
+	return flight != nil
+}
 
 // Answer passes the results of an entry to the callers that await them.
 func (f follower) Answer(data []byte, results []machine.Result) { f.committer.applied(data, results) }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/raft"
 
@@ -18,9 +20,12 @@ import (
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
-// snapshotMagic is the first line of a saved snapshot. The second is a
-// SnapshotInfo as JSON, and the rest is the state.
-const snapshotMagic = "leased snapshot 1\n"
+// SnapshotFileVersion is the version of the format of a saved snapshot. Its first line is
+// snapshotMagic with this number, the second is a SnapshotInfo as JSON, and the rest is the
+// state. See docs/adr/0030-frozen-formats.md.
+const SnapshotFileVersion = 1
+
+const snapshotMagic = "leased snapshot "
 
 // maxSnapshot limits the size of a snapshot, which is read into memory.
 const maxSnapshot = 8 << 30
@@ -75,7 +80,7 @@ func (n *Node) SaveSnapshot(ctx context.Context, w io.Writer) (SnapshotInfo, err
 	if err != nil {
 		return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 	}
-	for _, part := range [][]byte{[]byte(snapshotMagic), append(header, '\n'), state} {
+	for _, part := range [][]byte{fmt.Appendf(nil, "%s%d\n", snapshotMagic, SnapshotFileVersion), append(header, '\n'), state} {
 		if _, err := w.Write(part); err != nil {
 			return SnapshotInfo{}, fmt.Errorf("save snapshot: %w", err)
 		}
@@ -100,14 +105,27 @@ func InspectSnapshot(r io.Reader) (SnapshotInfo, error) {
 	return info, err
 }
 
+// checkSnapshotFile checks the first line of a saved snapshot.
+func checkSnapshotFile(line string) error {
+	number, ok := strings.CutPrefix(line, snapshotMagic)
+	version, err := strconv.ParseUint(number, 10, 8)
+	if !ok || err != nil || version == 0 {
+		return fmt.Errorf("%w: the file is not a snapshot of leased", ErrSnapshot)
+	}
+	if err := engine.CheckFormat("file of a saved snapshot", version, SnapshotFileVersion); err != nil {
+		return fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	return nil
+}
+
 func readSnapshot(r io.Reader) (SnapshotInfo, []byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSnapshot))
 	if err != nil {
 		return SnapshotInfo{}, nil, fmt.Errorf("read snapshot: %w", err)
 	}
-	rest, ok := bytes.CutPrefix(data, []byte(snapshotMagic))
-	if !ok {
-		return SnapshotInfo{}, nil, fmt.Errorf("%w: the file is not a snapshot of leased", ErrSnapshot)
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	if err := checkSnapshotFile(string(first)); err != nil {
+		return SnapshotInfo{}, nil, err
 	}
 	header, state, ok := bytes.Cut(rest, []byte("\n"))
 	var written SnapshotInfo
@@ -155,7 +173,7 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 		return 0, fmt.Errorf("restore snapshot: %w", err)
 	}
 	var p present
-	n.fsm.Read(func(m *machine.Machine) { p = present{m.Efficiency(), m.LastToken(), m.Order()} })
+	n.fsm.Read(func(m *machine.Machine) { p = present{m.Efficiency(), m.LastToken(), m.Order(), m.Count().Holders} })
 	state, floor, err := startOver(state, p)
 	if err != nil {
 		n.takeOver()
@@ -164,6 +182,9 @@ func (n *Node) RestoreSnapshot(ctx context.Context, r io.Reader) (fencing.Token,
 	meta := &raft.SnapshotMeta{Version: 1, Index: info.Index, Term: info.Term, Size: int64(len(state))}
 	if err := n.replaceState(ctx, meta, state); err != nil {
 		return 0, fmt.Errorf("restore snapshot: %w", err)
+	}
+	if n.config.Hooks.Restored != nil {
+		n.config.Hooks.Restored(p.leases)
 	}
 	n.logger.Warn("restored a snapshot; all sessions have ended, and later tokens are above the floor", "index", info.Index, "token", info.LastToken, "present", p.token, "floor", floor)
 	return floor, nil
@@ -188,8 +209,9 @@ func (n *Node) replaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 // present describes the state that a snapshot replaces.
 type present struct {
 	machine.Efficiency
-	token fencing.Token
-	order uint64
+	token  fencing.Token
+	order  uint64
+	leases int
 }
 
 // startOver changes a restored state so that it has no leases and repeats nothing that was

@@ -30,7 +30,9 @@ type Status struct {
 	Chain     replica.Chain
 	LastToken fencing.Token
 	Counts    machine.Counts
-	Members   []Member
+	// LongestQueue is the number of waiters of the lock that has most.
+	LongestQueue int
+	Members      []Member
 }
 
 // Status returns the state of this node. It contacts no other node.
@@ -47,7 +49,7 @@ func (n *Node) Status() Status {
 	}
 	s.Chain = n.fsm.Chain()
 	n.fsm.Read(func(m *machine.Machine) {
-		s.LastToken, s.Counts, s.Generation = m.LastToken(), m.Count(), m.Generation()
+		s.LastToken, s.Counts, s.Generation, s.LongestQueue = m.LastToken(), m.Count(), m.Generation(), m.LongestQueue()
 	})
 	return s
 }

@@ -15,7 +15,7 @@ func Example() {
 	m, h := machine.New(), hub.New()
 	apply := func(c machine.Command) machine.Result {
 		result, events := m.Apply(c)
-		for _, call := range h.Applied(m, c, result, events) {
+		for _, call := range h.Applied(m, c, result, events, engine.Instant{}) {
 			call()
 		}
 		return result

@@ -29,6 +29,9 @@ type Wait struct {
 	Ready  chan struct{} // closed when Result and Err are set
 	Result machine.Result
 	Err    error
+	// Arrived is when the command that ended the wait arrived at this node, zero if that
+	// is unknown.
+	Arrived engine.Instant
 }
 
 func (w *Wait) answer(result machine.Result, err error) {
@@ -87,9 +90,10 @@ func (h *Hub) Watch(resource fencing.Resource, w Watcher) (stop func()) {
 	}
 }
 
-// Applied notifies waiters and watchers after m has applied a command. It returns the
-// calls to listeners, which the caller makes without any lock.
-func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (calls []func()) {
+// Applied notifies waiters and watchers after m has applied a command, which arrived at
+// this node at a time that may be unknown. It returns the calls to listeners, which the
+// caller makes without any lock.
+func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event, arrived engine.Instant) (calls []func()) {
 	if len(events) == 0 {
 		switch c.(type) { // frequent commands without effect on others
 		case *machine.Acquire, *machine.Release, *machine.OpenSession:
@@ -98,7 +102,10 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiters.Applied(m, c, events, (*Wait).answer)
+	h.waiters.Applied(m, c, events, func(w *Wait, result machine.Result, err error) {
+		w.Arrived = arrived
+		w.answer(result, err)
+	})
 	for i := range events {
 		e := &events[i]
 		h.notifyWatchers(e.Resources)

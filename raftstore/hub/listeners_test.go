@@ -25,7 +25,7 @@ func newReplica(t *testing.T) *replica {
 
 func (r *replica) apply(c machine.Command) machine.Result {
 	result, events := r.machine.Apply(c)
-	for _, call := range r.hub.Applied(r.machine, c, result, events) {
+	for _, call := range r.hub.Applied(r.machine, c, result, events, engine.Instant{}) {
 		call()
 	}
 	return result

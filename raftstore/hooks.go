@@ -1,0 +1,173 @@
+package raftstore
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore/hub"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// Hooks are called while a node works, for metrics. They must return at once. A nil hook
+// costs nothing.
+type Hooks struct {
+	// Applied is called after each command that this node has committed as the leader,
+	// under the lock of the machine. It must not keep the events. Followers that apply
+	// the same command do not call it, so all calls in a cluster count each event at most
+	// once. The events of entries whose leader has lost its leadership before it applied
+	// them are missing.
+	Applied func(events []machine.Event)
+	// Committed is called after this node, as the leader, has committed an entry with
+	// this number of operations. took is the time from its proposal until it was applied.
+	Committed func(operations int, took time.Duration)
+	// HandedOff is called when a caller on this node that waited for a lock gets it. took
+	// is the time from the arrival, on this node, of the command that freed the lock: a
+	// release, the end of a session, a break, or the end of a lock delay.
+	HandedOff func(took time.Duration)
+	// Stored is called after entries were written to the log on disk, with the time of
+	// the write and its fsync.
+	Stored func(took time.Duration)
+	// Snapshot is called after a snapshot was written to disk.
+	Snapshot func(took time.Duration, bytes int64)
+	// LeaderChanged is called when this node learns of another leader, and when the same
+	// leader leads again after there was none.
+	LeaderChanged func()
+	// Restored is called on the node that has restored a saved snapshot, with the number
+	// of leases that ended with the former state.
+	Restored func(leases int)
+}
+
+// stopwatch measures durations for hooks. It does not include suspends, and is cheaper than
+// a Clock that does.
+var stopwatch = engine.MonotonicClock()
+
+// caller is the caller of an operation.
+type caller struct {
+	reply   chan outcome
+	arrived engine.Instant // zero unless the command may free a lock, and HandedOff is set
+}
+
+// arrival returns the time if a command may free a lock whose next holder waits.
+func (h *Hooks) arrival(c machine.Command) (now engine.Instant) {
+	if h.HandedOff == nil {
+		return now
+	}
+	switch c.(type) {
+	case *machine.Release, *machine.CloseSession, *machine.Expire, *machine.Break, *machine.EndDelay:
+		return stopwatch.Now()
+	}
+	return now
+}
+
+// arrivals finds the arrival of each command of the entry that is being applied. The lock of
+// the machine guards it.
+type arrivals struct{ operations []operation }
+
+// next returns the arrival of the next command, zero if it is unknown.
+func (a *arrivals) next() (arrived engine.Instant) {
+	for i := range a.operations {
+		if op := &a.operations[i]; op.Command != nil {
+			a.operations = a.operations[i+1:]
+			return op.Caller.arrived
+		}
+	}
+	return arrived
+}
+
+// handedOff calls HandedOff for a wait that ended with a grant.
+func (h *Hooks) handedOff(w *hub.Wait) {
+	if h.HandedOff != nil && w.Err == nil && w.Result.Code == machine.Granted && !w.Arrived.IsZero() {
+		h.HandedOff(stopwatch.Now().Since(w.Arrived))
+	}
+}
+
+// watchLeaders calls LeaderChanged until the node closes.
+func (h *Hooks) watchLeaders(r *raft.Raft) {
+	if h.LeaderChanged == nil {
+		return
+	}
+	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		if leader, ok := o.Data.(raft.LeaderObservation); ok && leader.LeaderID != "" {
+			h.LeaderChanged()
+		}
+		return false // there is no channel
+	}))
+}
+
+// log returns a log that calls Stored.
+func (h *Hooks) log(log raft.LogStore) raft.LogStore {
+	monotonic, ok := log.(raft.MonotonicLogStore)
+	if h.Stored == nil || !ok {
+		return log
+	}
+	return &timedLog{log, monotonic, h.Stored}
+}
+
+// timedLog is a log that measures its writes.
+type timedLog struct {
+	raft.LogStore
+	raft.MonotonicLogStore
+	stored func(took time.Duration)
+}
+
+// StoreLog writes one entry.
+func (l *timedLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs writes entries.
+func (l *timedLog) StoreLogs(entries []*raft.Log) error {
+	started := stopwatch.Now()
+	err := l.LogStore.StoreLogs(entries)
+	l.stored(stopwatch.Now().Since(started))
+	return err
+}
+
+// snapshots returns a store that calls Snapshot.
+func (h *Hooks) snapshots(store raft.SnapshotStore) raft.SnapshotStore {
+	if h.Snapshot == nil {
+		return store
+	}
+	return &timedSnapshots{store, h.Snapshot}
+}
+
+// timedSnapshots is a store that measures the snapshots that are written to it.
+type timedSnapshots struct {
+	raft.SnapshotStore
+	written func(took time.Duration, bytes int64)
+}
+
+// Create begins a snapshot.
+func (s *timedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	started := stopwatch.Now()
+	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	if err != nil {
+		return nil, err
+	}
+	return &timedSink{SnapshotSink: sink, started: started, written: s.written}, nil
+}
+
+// timedSink is a snapshot that is being written.
+type timedSink struct {
+	raft.SnapshotSink
+	started engine.Instant
+	bytes   int64
+	written func(took time.Duration, bytes int64)
+}
+
+// Write counts the bytes.
+func (s *timedSink) Write(p []byte) (int, error) {
+	n, err := s.SnapshotSink.Write(p)
+	s.bytes += int64(n)
+	return n, err
+}
+
+// Close completes the snapshot.
+func (s *timedSink) Close() error {
+	err := s.SnapshotSink.Close()
+	if err == nil {
+		s.written(stopwatch.Now().Since(s.started), s.bytes)
+	}
+	return err
+}
