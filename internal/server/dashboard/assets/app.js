@@ -1,0 +1,204 @@
+// The page: routes, header, connection state and sign-in. Each view is a module whose
+// open function fills the main element and returns handlers of events and ticks.
+import { el, setAttribute, setHidden, setText } from "./dom.js";
+import { Live, me, secret } from "./live.js";
+import { openSignIn } from "./signin.js";
+import { openLocks } from "./locks.js";
+import { openLock } from "./lock.js";
+import { openCluster } from "./cluster.js";
+import { openPolicies } from "./policies.js";
+
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+const part = (id) => document.getElementById(id);
+const main = part("main");
+
+const state = {
+  caller: null, // the answer of /ui/me
+  view: null, // the handlers of the open view
+  live: null, // the stream of the open view
+  summary: null, // the last summary event
+  failure: null, // the last failure event, until data arrives
+  disconnected: null, // why there is no stream, and until when
+};
+
+// route splits the fragment of the URL into the path and the parameters of a view.
+function route() {
+  const [path, query = ""] = location.hash.slice(1).split("?");
+  const [, page = "", name = ""] = path.split("/");
+  return { page, name, query: new URLSearchParams(query) };
+}
+
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+const views = {
+  "": (page) => openLocks(main, page),
+  lock: (page, name) => openLock(main, page, decoded(name)),
+  cluster: (page) => openCluster(main, page),
+  policies: (page) => openPolicies(main, page),
+};
+
+// show opens the view of the URL.
+function show(event) {
+  closeView();
+  const { page, name, query } = route();
+  const open = views[page];
+  setText(part("connection"), "connecting");
+  for (const link of part("nav").children) {
+    const current = link.dataset.page === (page === "" || page === "lock" ? "locks" : page);
+    setAttribute(link, "aria-current", current ? "page" : null);
+  }
+  if (!open) {
+    main.replaceChildren(el("p", { class: "empty" }, "There is no such page. ", el("a", { href: "#/" }, "Show the locks")));
+    return;
+  }
+  state.view = open({ query, watch, replaceQuery, caller: state.caller }, name);
+  if (event) {
+    window.scrollTo(0, 0);
+    main.focus({ preventScroll: true }); // a screen reader announces the new page
+  }
+}
+
+function closeView() {
+  state.view?.close?.();
+  state.live?.close();
+  state.view = state.live = state.failure = state.disconnected = null;
+}
+
+// watch starts the stream of a view and ends the one before it.
+function watch(parameters) {
+  state.live?.close();
+  const live = new Live(new URLSearchParams(parameters), (type, data) => state.live === live && receive(type, data), (to, detail) => {
+    if (state.live === live) connection(to, detail);
+  });
+  state.live = live;
+}
+
+// replaceQuery keeps the parameters of a view in the URL, without a new entry in the
+// history.
+function replaceQuery(query) {
+  const text = query.toString();
+  history.replaceState(null, "", (location.hash.split("?")[0] || "#/") + (text ? `?${text}` : ""));
+}
+
+function receive(type, data) {
+  if (type === "summary") {
+    state.summary = data;
+  } else if (type === "failure") {
+    state.failure = data;
+  } else {
+    state.failure = null;
+    state.view?.receive(type, data, performance.now());
+  }
+  status();
+}
+
+function connection(to, detail) {
+  if (to === "signed-out") {
+    signOut(detail.error);
+    return;
+  }
+  state.disconnected = to === "live" ? null : { ...detail, until: performance.now() + detail.delay };
+  status();
+}
+
+// status writes the header and the banner.
+function status() {
+  const { summary, disconnected, failure } = state;
+  const pill = part("connection");
+  setAttribute(document.body, "data-connection", disconnected ? "lost" : "live");
+  if (disconnected) {
+    setText(pill, "reconnecting");
+    pill.className = "pill bad";
+  } else if (summary) {
+    const serving = summary.health === "serving";
+    setText(pill, summary.stale ? "live, no leader" : serving ? "live" : "not serving");
+    pill.className = summary.stale || !serving ? "pill warn" : "pill good";
+  }
+  if (summary) {
+    setText(part("member"), summary.leader && summary.leader !== summary.member
+      ? `member ${summary.member}, leader ${summary.leader}` : `member ${summary.member}${summary.leader ? ", the leader" : ""}`);
+  }
+  const [text, kind] = bannerText();
+  const banner = part("banner");
+  setText(banner, text);
+  banner.className = `banner ${kind}`;
+  setHidden(banner, text === "");
+}
+
+function bannerText() {
+  const { summary, disconnected, failure } = state;
+  if (disconnected?.failures > 1) {
+    const seconds = Math.max(0, Math.ceil((disconnected.until - performance.now()) / 1000));
+    const why = disconnected.error?.code ? ` ${disconnected.error.message}.` : "";
+    return [`The connection to the service is lost.${why} The page shows the last state. Next attempt ${seconds ? `in ${seconds} s` : "now"}.`, "bad"];
+  }
+  if (summary?.stale) return [`No leader: showing the state of member ${summary.member}, which may be old.`, "warn"];
+  if (failure) return [`${failure.message}${failure.hint ? `. ${failure.hint}` : ""}`, "bad"];
+  if (summary && summary.health !== "serving") return [`Member ${summary.member} is not serving: ${summary.reason || "the reason is unknown"}`, "warn"];
+  return ["", ""];
+}
+
+// signOut forgets the secret and asks for one. error says why the service rejected it.
+function signOut(error) {
+  closeView();
+  secret.clear();
+  state.caller = state.summary = null;
+  setHidden(part("account"), true);
+  setHidden(part("banner"), true);
+  setText(part("member"), "");
+  setText(part("connection"), "signed out");
+  part("connection").className = "pill";
+  openSignIn(main, error, signIn);
+}
+
+function signIn(caller) {
+  state.caller = caller;
+  setText(part("user"), caller.user ?? "");
+  setHidden(part("account"), !caller.users);
+  setHidden(part("sign-out"), secret.get() === "");
+  show();
+}
+
+// start asks who the caller is, and repeats that until the service answers.
+async function start(delay) {
+  try {
+    signIn(await me(secret.get()));
+  } catch (error) {
+    if (error.rejectsSecret) {
+      signOut(secret.get() ? error : null);
+      return;
+    }
+    connection("reconnecting", { error, delay, failures: 2 });
+    setTimeout(() => start(Math.min(delay * 2, 10000)), delay);
+  }
+}
+
+// tick updates what counts up or down between two events.
+let last = 0;
+setInterval(() => {
+  const now = performance.now();
+  if (document.hidden || now - last < (reducedMotion.matches ? 1000 : 100)) return;
+  last = now;
+  state.view?.tick?.(now);
+  if (state.disconnected) status();
+}, 100);
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  if (event.key === "/" && state.caller) {
+    event.preventDefault();
+    if (route().page !== "") location.hash = "#/";
+    requestAnimationFrame(() => part("search")?.focus());
+  }
+});
+window.addEventListener("hashchange", (event) => state.caller && show(event));
+window.addEventListener("online", () => state.live?.reconnect());
+part("skip").addEventListener("click", () => main.focus());
+part("sign-out").addEventListener("click", () => signOut(null));
+start(500);

@@ -1,0 +1,145 @@
+// The view of one lock: its holders, its queue and its recent history.
+import { KeyedList, el, setAttribute, setHidden, setText } from "./dom.js";
+import { age, clock, count, countdown, millis, token, zone } from "./format.js";
+import { Timeline } from "./timeline.js";
+import { openBreak } from "./break.js";
+
+// openLock shows the lock with a name.
+export function openLock(main, page, name) {
+  document.title = `${name} · leased`;
+  const view = new LockView(name);
+  main.replaceChildren(view.node);
+  page.watch({ view: "lock", resource: name });
+  return view;
+}
+
+class LockView {
+  constructor(name) {
+    this.name = name;
+    this.mode = el("span", { class: "badge" });
+    this.free = el("div", { class: "panel free" }, el("p", { class: "big" }, "Loading"), el("p", { class: "muted" }));
+    this.holderList = el("div", { class: "holders" });
+    this.queueCount = el("span", { class: "count" });
+    this.queueList = el("ol", { class: "queue" });
+    this.queueEmpty = el("p", { class: "muted" }, "Nobody waits for this lock.");
+    this.timeline = new Timeline();
+    this.message = el("p", { class: "message good", role: "status", hidden: true });
+    this.node = el("article", { class: "lock" },
+      el("p", { class: "crumbs" }, el("a", { href: "#/" }, "Locks"), el("span", { "aria-hidden": "true" }, " / ")),
+      el("header", { class: "lock-head" }, el("h1", { class: "name" }, name), this.mode),
+      this.message,
+      el("section", { "aria-label": "Holders" }, this.free, this.holderList),
+      el("div", { class: "columns" },
+        el("section", { class: "panel", "aria-labelledby": "queue-title" }, el("h2", { id: "queue-title" }, "Queue ", this.queueCount), this.queueEmpty, this.queueList),
+        this.timeline.node));
+    this.holders = new KeyedList(this.holderList, () => newHolder((party) => this.break(party)), (row, party) => updateHolder(row, party, this.mayBreak));
+    this.waiters = new KeyedList(this.queueList, newWaiter, updateWaiter);
+  }
+
+  receive(type, data, now) {
+    if (type !== "lock") return;
+    const lock = data.lock ?? {};
+    const holders = lock.holders ?? [];
+    const waiters = lock.waiters ?? [];
+    this.lock = lock;
+    this.mayBreak = Boolean(data.mayBreak);
+    for (const party of [...holders, ...waiters]) party.receivedAt = now;
+    setText(this.mode, lock.mode ?? "");
+    setAttribute(this.mode, "class", `badge ${lock.mode ?? ""}`);
+    setHidden(this.free, holders.length > 0);
+    setText(this.free.firstChild, lock.delayed ? "In lock delay" : "Free");
+    setText(this.free.lastChild, lock.delayed
+      ? "The last holder was lost. The lock is granted again when the lock delay of its policy has passed."
+      : "Nobody holds this lock.");
+    this.holders.render(holders, partyKey);
+    waiters.forEach((party, i) => { party.place = i + 1; });
+    setText(this.queueCount, waiters.length > 0 ? count(waiters.length) : "");
+    setHidden(this.queueEmpty, waiters.length > 0);
+    this.waiters.render(waiters, partyKey);
+    this.timeline.update(data.history ?? {}, holders, now);
+    this.tick(now);
+  }
+
+  // break asks for a confirmation, and breaks the lease that was shown when it asked.
+  break(party) {
+    openBreak(this.lock, party, (text) => {
+      setText(this.message, text);
+      setHidden(this.message, false);
+    });
+  }
+
+  tick(now) {
+    for (const row of this.holders.rows.values()) tickHolder(row, now);
+    for (const row of this.waiters.rows.values()) tickWaiter(row, now);
+  }
+}
+
+// partyKey identifies a holder or a waiter. Users without the right to break see no
+// tokens and sessions; the name and the time tell their parties apart.
+function partyKey(party) {
+  return JSON.stringify([party.token ?? 0, party.sessionId ?? "", party.nonce ?? 0, party.holder ?? "", party.slot ?? 0, party.token ? "" : party.since ?? party.place ?? ""]);
+}
+
+function newHolder(onBreak) {
+  const row = { facts: {} };
+  row.name = el("p", { class: "big who" });
+  row.user = el("p", { class: "muted" });
+  const facts = el("dl", { class: "facts" });
+  for (const [key, label] of [["held", "held for"], ["left", "time left"], ["token", "token"], ["since", `since (${zone})`], ["kind", "kind"], ["session", "session"]]) {
+    row.facts[key] = el("dd", {});
+    facts.append(el("div", { class: key }, el("dt", {}, label), row.facts[key]));
+  }
+  row.metadata = el("dl", { class: "metadata" });
+  row.button = el("button", { type: "button", class: "danger", onclick: () => onBreak(row.party) }, "Break…");
+  row.node = el("section", { class: "panel holder" }, el("div", { class: "holder-head" }, el("div", {}, el("p", { class: "label" }, "held by"), row.name, row.user), row.button), facts, row.metadata);
+  return row;
+}
+
+function updateHolder(row, party, mayBreak) {
+  row.party = party;
+  row.ageAt = millis(party.age);
+  row.leftAt = millis(party.ttlLeft);
+  setText(row.name, party.holder || "unnamed holder");
+  setText(row.user, party.user ? `user ${party.user}` : "");
+  setHidden(row.user, !party.user);
+  const { facts } = row;
+  setText(facts.token, token(party.token));
+  setText(facts.since, party.since ? clock(party.since) : "unknown");
+  setAttribute(facts.since, "title", party.since ?? null);
+  setText(facts.kind, `${party.kind || "exclusive"}${party.slot ? ` ${party.slot}` : ""}`);
+  setText(facts.session, party.sessionId ?? "");
+  setHidden(facts.session.parentNode, !party.sessionId);
+  setHidden(facts.token.parentNode, !party.token);
+  const metadata = Object.entries(party.metadata ?? {});
+  const key = JSON.stringify(metadata);
+  if (row.metadataKey !== key) {
+    row.metadataKey = key;
+    row.metadata.replaceChildren(...metadata.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+  }
+  setHidden(row.metadata, metadata.length === 0);
+  setHidden(row.button, !mayBreak || !party.token);
+}
+
+function tickHolder(row, now) {
+  const passed = now - row.party.receivedAt;
+  setText(row.facts.held, row.ageAt === null ? "unknown" : age(row.ageAt + passed));
+  setText(row.facts.left, row.leftAt === null ? "unknown" : countdown(row.leftAt - passed));
+}
+
+function newWaiter() {
+  const row = { place: el("span", { class: "place" }), name: el("span", { class: "who" }), note: el("span", { class: "note" }), time: el("span", { class: "number" }) };
+  row.node = el("li", {}, row.place, el("span", {}, row.name, row.note), row.time);
+  return row;
+}
+
+function updateWaiter(row, party) {
+  row.party = party;
+  row.ageAt = millis(party.age);
+  setText(row.place, String(party.place));
+  setText(row.name, party.holder || "unnamed");
+  setText(row.note, [party.user ? `user ${party.user}` : "", party.kind && party.kind !== "exclusive" ? party.kind : ""].filter(Boolean).join(", "));
+}
+
+function tickWaiter(row, now) {
+  setText(row.time, row.ageAt === null ? "" : `waiting ${age(row.ageAt + now - row.party.receivedAt)}`);
+}
