@@ -70,8 +70,9 @@ func newBackend(config Config) *Backend {
 	b.queues = newQueues(b)
 	servers := redisconn.NewServers()
 	for i, options := range config.Nodes {
+		hooks := config.Hooks.node(options.Addr)
 		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix, Timeout: config.NodeTimeout,
-			Clock: b.clock, Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify}))
+			Clock: b.clock, Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
 	}
 	return b
 }

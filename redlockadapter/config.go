@@ -47,6 +47,8 @@ type Config struct {
 	// older policies. Nil means standalone: every lock is in efficiency mode, and the
 	// Backend recovers lost nodes by itself.
 	Topology func() engine.Topology
+	// Hooks are called while the Backend works, for metrics. Default: none.
+	Hooks Hooks
 	// Logger logs nodes that are lost and recovered. Default: slog.Default.
 	Logger *slog.Logger
 }

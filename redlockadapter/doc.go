@@ -26,6 +26,7 @@
 //   - waiter, queue, subscription: the waiters of this process, and their wake-ups.
 //   - renew, release, grants: leases, after they are granted.
 //   - held, record, inspect: leases as the nodes store them.
+//   - hooks: [Hooks], for metrics.
 //   - nodes, keeper, standalone, snapshot: the state of the nodes, and their recovery
 //     without a service; package recovery decides it.
 package redlockadapter

@@ -21,6 +21,7 @@ const (
 // is no service.
 type keeper struct {
 	backend *Backend
+	log     *nodeLog
 	wake    chan struct{}
 	done    chan struct{} // closed when run has ended
 
@@ -31,7 +32,7 @@ type keeper struct {
 }
 
 func newKeeper(b *Backend) *keeper {
-	return &keeper{backend: b, wake: make(chan struct{}, 1), done: make(chan struct{}), recoveries: map[string]*nodeRecovery{}}
+	return &keeper{backend: b, log: newNodeLog(b.config.Logger, len(b.config.Nodes)), wake: make(chan struct{}, 1), done: make(chan struct{}), recoveries: map[string]*nodeRecovery{}}
 }
 
 // notify has the keeper look at the nodes soon.
@@ -70,14 +71,17 @@ func (k *keeper) verify(ctx context.Context) {
 	b := k.backend
 	ctx, cancel := context.WithTimeout(ctx, 2*b.config.NodeTimeout)
 	defer cancel()
-	b.each(func(_ int, n *redisconn.Conn) {
+	b.each(func(i int, n *redisconn.Conn) {
 		if err := n.Verify(ctx); errors.Is(err, ErrNodeSetup) {
-			b.config.Logger.Warn("disconnected from a Redis node", "node", n.Addr(), "error", err)
+			k.log.saw(i, n.Addr(), err)
 		}
 	})
-	for _, a := range b.grants.expire(b.clock.Now()) {
+	expired := b.grants.expire(b.clock.Now())
+	for _, a := range expired {
 		b.queues.lost(a)
+		b.debug("expired", &a.Held)
 	}
+	b.reportExpired(ctx, expired)
 }
 
 // look asks the nodes for their state. Without a service it also recovers empty nodes.
@@ -86,11 +90,18 @@ func (k *keeper) look(ctx context.Context) {
 	k.mu.Lock()
 	k.last = statuses
 	k.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	for i, s := range statuses {
+		k.log.saw(i, s.Addr, s.Err)
+	}
 	if k.backend.config.Topology != nil {
 		return
 	}
 	for i, s := range statuses {
 		if s.Err == nil && s.Report.Live == nil {
+			k.log.lost(i, s.Addr)
 			if err := k.recover(ctx, i, s); err != nil && ctx.Err() == nil {
 				k.backend.config.Logger.Debug("a Redis node is not recovered yet", "node", s.Addr, "error", err)
 			}

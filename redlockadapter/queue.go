@@ -187,7 +187,21 @@ func (q *queues) postpone(w *waiter, d time.Duration) {
 	now := q.backend.clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.refused, w.retryAt = true, now.Add(d)
+	w.refused, w.retryAt, w.freed = true, now.Add(d), engine.Instant{}
+}
+
+// handedOff reports that w got its lock, if a holder of this process had released it.
+func (q *queues) handedOff(w *waiter) {
+	hook := q.backend.config.Hooks.HandedOff
+	if hook == nil {
+		return
+	}
+	q.mu.Lock()
+	freed := w.freed
+	q.mu.Unlock()
+	if !freed.IsZero() {
+		hook(q.backend.clock.Now().Since(freed))
+	}
 }
 
 // release ends a grant. If the lock has a waiter in this process it is handed over
@@ -206,6 +220,7 @@ func (q *queues) release(a *attempt) *releasing {
 		one.holder = nil
 		if len(one.waiters) > 0 {
 			next = one.waiters[0]
+			next.freed = now
 			one.handovers++
 		}
 		if one.handovers >= maxHandovers || now.Since(one.since) >= maxHandoverTime || len(a.Resources) > 1 || next != nil && len(next.want.Resources) > 1 {
@@ -250,6 +265,9 @@ func (q *queues) wakeAfter(r *releasing, locks []fencing.Resource) {
 			}
 			first := one.waiters[0]
 			one.yieldUntil = engine.Instant{}
+			if otherProcess {
+				first.freed = engine.Instant{}
+			}
 			switch {
 			case !otherProcess:
 				first.refused = false // the lock is free now

@@ -26,6 +26,7 @@ type waiter struct {
 	wokenBy uint64         // the nodes that sent a wake-up
 	refused bool           // others held the lock when it contended last
 	retryAt engine.Instant // when to contend again without a wake-up
+	freed   engine.Instant // when a holder of this process released the lock; zero if another process may have it
 }
 
 func (w *waiter) wake() {
@@ -40,7 +41,8 @@ func (w *waiter) wake() {
 func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued func()) (*attempt, error) {
 	w := b.queues.join(want)
 	defer b.queues.leave(w)
-	splits, name, ticket := 0, "", "" // a free lock needs no place in the nodes' queues
+	splits, waited := 0, false
+	name, ticket := "", "" // a free lock needs no place in the nodes' queues
 	for {
 		wait := b.queues.contend(w)
 		if wait == 0 {
@@ -48,6 +50,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued f
 			var held *heldError
 			switch {
 			case err == nil:
+				b.queues.handedOff(w)
 				return a, nil
 			case errors.As(err, &held) && ticket == "":
 				// The nodes know a waiter by its process and, for people, its holder. The
@@ -65,9 +68,12 @@ func (b *Backend) acquireWaiting(ctx context.Context, want engine.Held, queued f
 			}
 			wait = b.queues.contend(w)
 		}
-		if queued != nil && wait > 0 {
-			queued()
-			queued = nil
+		if wait > 0 && !waited {
+			waited = true
+			b.debug("queued", &want)
+			if queued != nil {
+				queued()
+			}
 		}
 		timer := time.NewTimer(wait)
 		select {

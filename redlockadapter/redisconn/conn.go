@@ -30,6 +30,12 @@ type Config struct {
 	Servers *Servers
 	// Failed is called when the connection breaks or cannot be made. It must not block.
 	Failed func()
+	// Replied, if not nil, is called when the last request of a batch is answered, with
+	// the time since the batch was sent. Refused, if not nil, is called with the number
+	// of requests that the server answered with an error, or not at all. Both must not
+	// block.
+	Replied func(took time.Duration)
+	Refused func(requests int)
 }
 
 // Conn is a pipelined connection to one server. A request that finds it idle is
@@ -49,6 +55,7 @@ type Conn struct {
 	batch    []*Request // sent together
 	answered int        // requests of the batch that are answered
 	closed   bool
+	sent     engine.Instant // when the batch was sent
 	timer    *time.Timer    // runs while a batch is outstanding; else nil
 	progress engine.Instant // when the batch was sent, or was last seen to advance
 	seen     int            // answered at that time
@@ -162,7 +169,8 @@ func (c *Conn) nextBatch(b []byte) (commands []byte, dropped []*Request) {
 	clear(c.queued)
 	c.queued = c.queued[:0]
 	if len(c.batch) > 0 {
-		c.progress, c.seen = c.config.Clock.Now(), 0
+		c.sent = c.config.Clock.Now()
+		c.progress, c.seen = c.sent, 0
 		if c.timer == nil {
 			c.timer = time.AfterFunc(c.config.Timeout, c.checkTimeout)
 		}

@@ -73,8 +73,16 @@ func (c *Conn) failQueued(err error) {
 	queued := c.queued
 	c.queued = nil
 	c.mu.Unlock()
+	c.refused(len(queued))
 	for _, r := range queued {
 		r.Answer(c.config.Index, Reply{Err: err})
+	}
+}
+
+// refused reports requests that failed.
+func (c *Conn) refused(requests int) {
+	if requests > 0 && c.config.Refused != nil {
+		c.config.Refused(requests)
 	}
 }
 
@@ -137,9 +145,15 @@ func (c *Conn) receive(s *socket, got Reply) error {
 		s.write(command)
 		return nil
 	}
-	last, size := !c.outstanding(), len(c.batch)
+	last, size, sent := !c.outstanding(), len(c.batch), c.sent
 	c.mu.Unlock()
 	c.failures = 0
+	if failed {
+		c.refused(1)
+	}
+	if last && c.config.Replied != nil {
+		c.config.Replied(c.config.Clock.Now().Since(sent))
+	}
 	r.Answer(c.config.Index, got)
 	if last && size > 1 {
 		runtime.Gosched() // callers that were answered may add to the next batch
@@ -160,6 +174,7 @@ func (c *Conn) disconnect(s *socket, err error) {
 		return
 	}
 	err = c.fail(err)
+	c.refused(len(lost))
 	for _, r := range lost {
 		r.Answer(c.config.Index, Reply{Err: err, MaybeExecuted: true})
 	}

@@ -1,0 +1,71 @@
+package redlockadapter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// maxExpiredChecks bounds the expired leases that one check looks up.
+const maxExpiredChecks = 256
+
+// Hooks are called while a Backend works, for metrics. They must return at once. A nil
+// hook costs nothing.
+type Hooks struct {
+	// Node returns the hooks of one node. It is called when the Backend is made.
+	Node func(address string) NodeHooks
+	// HandedOff is called when a caller of this process gets a lock that another caller of
+	// this process has released. took is the time since the release arrived. Handoffs
+	// from another process are not reported.
+	HandedOff func(took time.Duration)
+	// Expired is called when this process has noticed that a lease, which it was granted,
+	// was neither renewed nor released by anybody: about a TTL after its end.
+	Expired func(engine.Held)
+}
+
+// NodeHooks are called while one node is used.
+type NodeHooks struct {
+	// Replied is called when the node has answered a batch of requests. took is the
+	// time since the batch was sent.
+	Replied func(took time.Duration)
+	// Refused is called with the number of requests that the node answered with an
+	// error, or not at all. A vote against an attempt is not an error.
+	Refused func(requests int)
+}
+
+// node returns the hooks of a node.
+func (h *Hooks) node(address string) NodeHooks {
+	if h.Node == nil {
+		return NodeHooks{}
+	}
+	return h.Node(address)
+}
+
+// NodesSeen returns the status of the nodes as the last periodic check saw it, without
+// asking them. It is nil before the first check.
+func (b *Backend) NodesSeen() []NodeStatus {
+	b.keeper.mu.Lock()
+	defer b.keeper.mu.Unlock()
+	return b.keeper.last
+}
+
+// Quorum returns the number of nodes that must agree.
+func (b *Backend) Quorum() int { return b.quorum }
+
+// reportExpired calls Expired for those leases that have expired. The others were renewed
+// or ended through another process.
+func (b *Backend) reportExpired(ctx context.Context, grants []*attempt) {
+	if b.config.Hooks.Expired == nil {
+		return
+	}
+	for _, a := range grants[:min(len(grants), maxExpiredChecks)] {
+		if _, err := b.Find(ctx, a.Resources[0], a.Token); !errors.Is(err, engine.ErrNotHeld) {
+			continue
+		}
+		if how, err := b.Ended(ctx, a.Resources[0], a.Session, a.Nonce); err == nil && how == "expired" {
+			b.config.Hooks.Expired(a.Held)
+		}
+	}
+}
