@@ -70,6 +70,35 @@ func (n *Node) watchLeader() {
 	}
 }
 
+// logChange logs a change of the topology, by the leader that committed it.
+func (n *Node) logChange(c machine.Command, version uint64) {
+	switch c := c.(type) {
+	case *machine.SetPolicy:
+		n.logger.Info("policy set", "prefix", c.Policy.Prefix, "mode", c.Policy.Mode.String(), "ttl", c.Policy.TTL, "version", version)
+		n.logMigration(c.Policy.Prefix, version)
+	case *machine.DeletePolicy:
+		n.logger.Info("policy deleted", "prefix", c.Prefix, "version", version)
+		n.logMigration(c.Prefix, version)
+	case *machine.AbortMigration:
+		n.logger.Info("migration aborted", "prefix", c.Prefix, "version", version)
+	case *machine.FinishMigration:
+		n.logger.Info("migration finished", "prefix", c.Prefix, "version", version)
+	case *machine.SetFleet:
+		n.logger.Info("Redis fleet set", "nodes", strings.Join(c.Fleet.Addresses, ","), "namespace", c.Fleet.Namespace, "version", version)
+	case *machine.FinishFleet:
+		n.logger.Info("Redis fleet changed", "nodes", strings.Join(n.Topology().Fleet.Addresses, ","), "version", version)
+	}
+}
+
+// logMigration logs the migration that this version has started, if there is one.
+func (n *Node) logMigration(prefix string, version uint64) {
+	for _, m := range n.Efficiency().Migrations {
+		if m.Prefix == prefix && m.Version == version {
+			n.logger.Info("migration started", "prefix", prefix, "from", m.From.String(), "to", m.To.String(), "now", m.Now, "version", version)
+		}
+	}
+}
+
 // logEvents logs the changes of locks at the level debug, on the leader.
 func (n *Node) logEvents(events []machine.Event) {
 	ctx := context.Background()

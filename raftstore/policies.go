@@ -74,12 +74,16 @@ func (n *Node) FinishMigration(ctx context.Context, prefix string, version uint6
 
 // change commits a command that changes the topology. what names the change in an error.
 func (n *Node) change(ctx context.Context, what string, c machine.Command) (machine.Result, error) {
+	before := n.Topology()
 	result, _, err := n.propose(ctx, c)
 	if err == nil {
 		err = changeError(result)
 	}
 	if err != nil {
 		return machine.Result{}, fmt.Errorf("%s: %w", what, err)
+	}
+	if result.Version != before.Version {
+		n.logChange(c, result.Version)
 	}
 	return result, nil
 }

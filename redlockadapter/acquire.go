@@ -38,6 +38,7 @@ func (b *Backend) Acquire(ctx context.Context, session engine.SessionID, ttl tim
 	if err != nil {
 		return engine.Held{}, err
 	}
+	b.debug("granted", &a.Held)
 	return a.Held, nil
 }
 
@@ -109,25 +110,38 @@ func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket stri
 	want.Name = b.attemptName(want.Session, want.Nonce, started.Time(), want.User)
 	a := b.newAttempt(want, version)
 	a.send(waiter, ticket)
-	if err = a.await(ctx, min(2*b.config.NodeTimeout, want.TTL/2)); err != nil {
-		a.withdraw(scripts.WakeNext) // other processes may have found the lock held, and wait
+	err = b.decide(ctx, a, started, waiter != "")
+	if trace := engine.TraceOf(ctx); trace != nil && trace.Round != nil {
+		trace.Round(a.round(started, err))
+	}
+	if err != nil {
 		return nil, err
+	}
+	return a, nil
+}
+
+// decide waits for the votes of an attempt that was sent at started. It ends the attempt
+// if it is not granted.
+func (b *Backend) decide(ctx context.Context, a *attempt, started engine.Instant, waits bool) error {
+	if err := a.await(ctx, min(2*b.config.NodeTimeout, a.TTL/2)); err != nil {
+		a.withdraw(scripts.WakeNext) // other processes may have found the lock held, and wait
+		return err
 	}
 	outcome, token := a.outcome()
 	switch {
-	case outcome == quorum.Granted && b.clock.Now().Since(started) < want.TTL-drift(want.TTL):
+	case outcome == quorum.Granted && b.clock.Now().Since(started) < a.TTL-drift(a.TTL):
 		a.Token, a.renewed = token, started
 		b.grants.add(a)
 		b.queues.held(a)
-		return a, nil
+		return nil
 	case outcome == quorum.Granted:
 		a.release(scripts.WakeNext)
-		return nil, fmt.Errorf("%w: the votes took longer than the lease lasts", engine.ErrUnavailable)
-	case waiter != "":
+		return fmt.Errorf("%w: the votes took longer than the lease lasts", engine.ErrUnavailable)
+	case waits:
 		a.withdraw(scripts.WakeNobody) // at once: others may need these votes
 		a.awaitAll(ctx, b.config.NodeTimeout)
 	default:
 		a.withdraw(scripts.WakeNext)
 	}
-	return nil, a.refusal()
+	return a.refusal()
 }

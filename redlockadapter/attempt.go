@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -145,6 +146,13 @@ func (a *attempt) outcome() (quorum.Outcome, fencing.Token) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.votes.Outcome(), a.votes.Token()
+}
+
+// round describes the attempt to those who trace it.
+func (a *attempt) round(began engine.Instant, err error) engine.Round {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return engine.Round{Began: began.Time(), Took: a.backend.clock.Now().Since(began), Accepted: bits.OnesCount64(a.accepted), Nodes: len(a.backend.nodes), Err: err}
 }
 
 // refusal returns the error of an attempt that was not granted. It matches

@@ -125,7 +125,9 @@ func (b *Backend) Break(ctx context.Context, resource fencing.Resource, token fe
 		a.end()
 		b.queues.lost(a)
 	}
-	err = b.releaseEverywhere(&h, scripts.Broken).await(ctx)
+	if err = b.releaseEverywhere(&h, scripts.Broken).await(ctx); err == nil {
+		b.debug("broken", &h)
+	}
 	b.mu.Lock()
 	s := b.sessions[h.Session]
 	b.mu.Unlock()

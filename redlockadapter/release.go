@@ -165,10 +165,17 @@ func (b *Backend) Release(ctx context.Context, h engine.Held) error {
 	if h.Name == "" {
 		return nil
 	}
+	var r *releasing
 	if a := b.grants.take(h.Name); a != nil {
-		return b.queues.release(a).await(ctx)
+		r = b.queues.release(a)
+	} else {
+		r = b.releaseEverywhere(&h, scripts.Released)
 	}
-	return b.releaseEverywhere(&h, scripts.Released).await(ctx)
+	err := r.await(ctx)
+	if err == nil {
+		b.debug("released", &h)
+	}
+	return err
 }
 
 // releaseEverywhere releases a lease that another process may have acquired.

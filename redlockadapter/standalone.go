@@ -110,7 +110,7 @@ func (k *keeper) recover(ctx context.Context, node int, s NodeStatus) error {
 		return fmt.Errorf("quarantine ends in %v", wait)
 	}
 	delete(k.recoveries, id)
-	b.config.Logger.Info("recovered a Redis node", "node", s.Addr, "floor", r.floor)
+	k.log.recovered(node, s.Addr, uint64(r.floor))
 	return nil
 }
 

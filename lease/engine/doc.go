@@ -14,4 +14,6 @@
 //     that serves a request.
 //   - [Signer], [SignedToken]: a backend whose service signs tokens.
 //   - [Clock], [Instant]: the time.
+//   - [Trace], [Round]: what a program that traces its calls adds to a context.
+//   - [FormatError]: bytes of a newer build.
 package engine

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/leased-project/leased/raftstore/machine"
@@ -28,12 +27,11 @@ func (k *Keeper) run(ctx context.Context, actions []Action, state machine.Effici
 				err := e.do(ctx, a)
 				done.Lock()
 				defer done.Unlock()
-				switch {
-				case err == nil:
-					progressed = true
-				case !errors.Is(err, errQuarantine) && ctx.Err() == nil:
-					k.logger.Warn("cannot "+a.Kind.String(), "node", e.address(a), "prefix", a.Prefix, "error", err)
+				progressed = progressed || err == nil
+				if errors.Is(err, errQuarantine) || ctx.Err() != nil {
+					return
 				}
+				k.failures.log(k.logger, "cannot "+a.Kind.String(), e.address(a)+a.Prefix, err, "node", e.address(a), "prefix", a.Prefix)
 			})
 		}
 		work.Wait()
@@ -72,17 +70,9 @@ func (e *execution) do(ctx context.Context, a Action) error {
 	case RaiseCeiling:
 		return e.log.RaiseCeiling(ctx, a.Ceiling)
 	case FinishMigration:
-		err := e.log.FinishMigration(ctx, a.Prefix, a.Version)
-		if err == nil {
-			e.logger.Info("migration completed", "prefix", a.Prefix, "version", a.Version)
-		}
-		return err
+		return e.log.FinishMigration(ctx, a.Prefix, a.Version)
 	case FinishFleet:
-		err := e.log.FinishFleet(ctx, a.Version)
-		if err == nil {
-			e.logger.Info("Redis fleet changed", "nodes", strings.Join(e.state.Next.Addresses, ","))
-		}
-		return err
+		return e.log.FinishFleet(ctx, a.Version)
 	}
 	return e.doNode(ctx, a)
 }
@@ -111,7 +101,7 @@ func (e *execution) doNode(ctx context.Context, a Action) error {
 			return err
 		}
 		if len(e.state.Migrations) > 0 || e.state.NextVersion != 0 {
-			e.logger.Info("Redis node has the new version", "node", address, "version", a.Goal.Version)
+			e.logger.Debug("Redis node has the new version", "node", address, "version", a.Goal.Version)
 		}
 	case Initialise:
 		return e.initialise(ctx, a.Node, address)

@@ -48,10 +48,10 @@ type Keeper struct {
 	leads bool
 
 	// Used by the goroutine of Run only.
-	plan       *Plan
-	voters     map[string]bool // by address: whether the node voted at the last step
-	migrations []machine.Migration
-	warned     bool
+	plan     *Plan
+	nodes    map[string]nodeState // by address, at the last step that reached the node
+	failures failureLog
+	warned   bool
 }
 
 // NewKeeper returns a Keeper. seed is the fleet of the configuration, which a log
@@ -84,7 +84,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			continue
 		}
 		if k.plan == nil {
-			k.plan, k.voters, k.migrations, k.warned = NewPlan(), map[string]bool{}, nil, false
+			k.plan, k.nodes, k.failures, k.warned = NewPlan(), map[string]nodeState{}, failureLog{}, false
 		}
 		switch progressed, busy := k.step(ctx); {
 		case progressed: // the next step may be possible now
@@ -129,9 +129,7 @@ func (k *Keeper) pause(ctx context.Context, d time.Duration) {
 func (k *Keeper) step(ctx context.Context) (progressed, busy bool) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if err := k.Seed(ctx); err != nil {
-		k.logger.Warn("cannot set the Redis fleet of the configuration", "error", err)
-	}
+	k.failures.log(k.logger, "cannot set the Redis fleet of the configuration", "", k.Seed(ctx))
 	state := k.log.Efficiency()
 	k.compareSeed(state)
 	backend := k.connection.BackendOf(state.Fleet)
@@ -197,7 +195,6 @@ func (k *Keeper) Seed(ctx context.Context) error {
 	if _, err := k.log.SetFleet(ctx, k.seed, 0, false, false); err != nil {
 		return fmt.Errorf("set the Redis fleet: %w", err)
 	}
-	k.logger.Info("adopted the Redis fleet of the configuration", "nodes", strings.Join(k.seed.Addresses, ","))
 	return nil
 }
 
@@ -209,29 +206,4 @@ func (k *Keeper) compareSeed(state machine.Efficiency) {
 	k.warned = true
 	k.logger.Warn("the configuration names other Redis nodes than the cluster uses, and is ignored; change the fleet with 'leased redis fleet set'",
 		"configuration", strings.Join(k.seed.Addresses, ","), "cluster", strings.Join(state.Fleet.Addresses, ","))
-}
-
-// report logs the nodes and migrations that have changed since the last step.
-func (k *Keeper) report(state machine.Efficiency, nodes []Node) {
-	goal := Goal(state)
-	for i, address := range state.Fleet.Addresses {
-		if !nodes[i].Reached {
-			continue // an unreachable node may still vote
-		}
-		voted, known := k.voters[address]
-		votes := goal.Next(nodes[i].Report) != recovery.Recover
-		k.voters[address] = votes
-		switch {
-		case known && voted && !votes:
-			k.logger.Warn("Redis node lost its state and does not vote", "node", address)
-		case known && !voted && votes:
-			k.logger.Info("Redis node recovered", "node", address, "floor", uint64(nodes[i].Live.Floor))
-		}
-	}
-	for _, m := range state.Migrations {
-		if !slices.ContainsFunc(k.migrations, func(o machine.Migration) bool { return o.Prefix == m.Prefix && o.Version == m.Version }) {
-			k.logger.Info("migration started", "prefix", m.Prefix, "from", m.From.String(), "to", m.To.String(), "version", m.Version, "now", m.Now)
-		}
-	}
-	k.migrations = state.Migrations
 }

@@ -1,0 +1,96 @@
+package redlockadapter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// failedLooks is the number of failed looks after which a node counts as unreachable: one
+// slow answer is no news.
+const failedLooks = 2
+
+// nodeView is how this process last saw a node.
+type nodeView uint8
+
+const (
+	neverSeen nodeView = iota
+	reached
+	unreachable
+	refused // its setup does not allow it to vote
+)
+
+// nodeLog logs when this process loses or regains a node, and when a node without a
+// service loses its state. Each change has one line. The leader of a service logs which
+// nodes vote.
+type nodeLog struct {
+	logger *slog.Logger
+
+	mu    sync.Mutex
+	views []nodeView
+	fails []int  // failed looks in a row
+	empty []bool // standalone: the node has no state
+}
+
+func newNodeLog(logger *slog.Logger, nodes int) *nodeLog {
+	return &nodeLog{logger: logger, views: make([]nodeView, nodes), fails: make([]int, nodes), empty: make([]bool, nodes)}
+}
+
+// saw records whether a node answered.
+func (l *nodeLog) saw(node int, address string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.views[node]
+	if err == nil {
+		l.views[node], l.fails[node] = reached, 0
+		if before == unreachable || before == refused {
+			l.logger.Info("Redis node is reachable again", "node", address)
+		}
+		return
+	}
+	l.fails[node]++
+	switch {
+	case errors.Is(err, ErrNodeSetup) && before != refused:
+		l.views[node] = refused
+		l.logger.Warn("Redis node is refused", "node", address, "error", err)
+	case !errors.Is(err, ErrNodeSetup) && before != unreachable && l.fails[node] >= failedLooks:
+		l.views[node] = unreachable
+		l.logger.Warn("Redis node is unreachable", "node", address, "error", err)
+	}
+}
+
+// lost records that a node of a fleet without a service has no state.
+func (l *nodeLog) lost(node int, address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.empty[node] {
+		l.empty[node] = true
+		l.logger.Warn("Redis node is empty and does not vote", "node", address)
+	}
+}
+
+// recovered records that the node votes again.
+func (l *nodeLog) recovered(node int, address string, floor uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.empty[node] = false
+	l.logger.Info("Redis node votes again", "node", address, "floor", floor)
+}
+
+// debug logs a change of a lease at the level debug.
+func (b *Backend) debug(message string, h *engine.Held) {
+	ctx := context.Background()
+	if !b.config.Logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	names := make([]string, len(h.Resources))
+	for i, name := range h.Resources {
+		names[i] = string(name)
+	}
+	b.config.Logger.LogAttrs(ctx, slog.LevelDebug, message, slog.String("resource", strings.Join(names, ",")), slog.Uint64("token", uint64(h.Token)),
+		slog.String("mode", "efficiency"), slog.String("holder", h.Holder), slog.String("user", h.User))
+}
