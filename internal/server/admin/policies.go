@@ -94,13 +94,17 @@ func (s *Service) AbortMigration(ctx context.Context, r *pb.AbortMigrationReques
 	if err != nil {
 		return nil, policyError(err)
 	}
-	s.Logger.Info("migration aborted", "prefix", r.Prefix, "version", version)
 	return &pb.AbortMigrationResponse{Version: version}, nil
 }
 
 // ListPolicies returns all policies and the running migrations.
 func (s *Service) ListPolicies(ctx context.Context, _ *pb.ListPoliciesRequest) (*pb.ListPoliciesResponse, error) {
-	policies, version, err := s.Router.Node.Policies(ctx, raftstore.Linearizable)
+	return s.ReadPolicies(ctx, raftstore.Linearizable)
+}
+
+// ReadPolicies returns the policies with the given consistency.
+func (s *Service) ReadPolicies(ctx context.Context, c raftstore.Consistency) (*pb.ListPoliciesResponse, error) {
+	policies, version, err := s.Router.Node.Policies(ctx, c)
 	if err != nil {
 		return nil, err
 	}
