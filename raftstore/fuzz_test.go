@@ -29,7 +29,7 @@ func FuzzSnapshotFile(f *testing.F) {
 	f.Add(file[:len(file)-1])
 	f.Add(append(bytes.Clone(file), 0))
 	f.Add(state)
-	f.Add([]byte(snapshotMagic + "{}\n"))
+	f.Add([]byte(snapshotMagic + "1\n{}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		wrapped, err := snapshotFile(data)
 		if err != nil { // the state is malformed
@@ -63,5 +63,5 @@ func snapshotFile(state []byte) ([]byte, error) {
 		return nil, err
 	}
 	header, err := json.Marshal(info)
-	return bytes.Join([][]byte{[]byte(snapshotMagic), header, []byte("\n"), state}, nil), err
+	return bytes.Join([][]byte{[]byte(snapshotMagic + "1\n"), header, []byte("\n"), state}, nil), err
 }

@@ -20,7 +20,7 @@ var testLibraries = []string{
 var (
 	anything = []string{"*"}
 	// helpers are packages for tests, benchmarks and examples only.
-	helpers = []string{"lease/leasetest", "storagegate/gatetest", "internal/testserver"}
+	helpers = []string{"lease/leasetest", "storagegate/gatetest", "internal/testserver", "internal/golden"}
 )
 
 // matrix says which folder may import which. Imports run one way:
@@ -53,17 +53,18 @@ var matrix = []place{
 
 	// The pure core and the two adapters, which never import each other.
 	{folder: "raftstore/machine", ours: []string{"fencing", "lease/engine"},
-		inTests: []string{"lease/leasetest"}},
+		inTests: []string{"lease/leasetest", "internal/golden"}},
 	{folder: "raftstore/lessor", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
 	{folder: "raftstore/proposer", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
 	{folder: "raftstore/hub", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
 	{folder: "raftstore/logstore", theirs: anything},
 	{folder: "raftstore/transport", ours: []string{"lease/engine"}, theirs: anything, inTests: []string{"internal/testserver"}},
-	{folder: "raftstore/replica", ours: []string{"fencing", "lease/engine", "raftstore/machine", "raftstore/proposer"}, theirs: anything},
+	{folder: "raftstore/replica", ours: []string{"fencing", "lease/engine", "raftstore/machine", "raftstore/proposer"}, theirs: anything,
+		inTests: []string{"internal/golden"}},
 	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,
-		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},
+		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden"}},
 	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "redlockadapter/..."}, theirs: anything,
-		inTests: []string{"lease", "lease/leasetest", "internal/testserver"}},
+		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden"}},
 
 	// The client of a service, for both modes. Its tests run a service.
 	{folder: "client", ours: []string{"fencing", "lease/...", "redlockadapter/...", "api/..."}, theirs: anything,
@@ -73,10 +74,10 @@ var matrix = []place{
 	{folder: "storagegate/gatetest", ours: []string{"fencing", "storagegate"}, theirs: testLibraries,
 		inTests: []string{"storagegate/memgate"}},
 	{folder: "storagegate/...", ours: []string{"fencing", "storagegate/..."}, theirs: anything,
-		inTests: []string{"storagegate/gatetest", "internal/testserver"}},
+		inTests: []string{"storagegate/gatetest", "internal/testserver", "internal/golden"}},
 
 	// The service and the programs.
-	{folder: "api/...", ours: []string{"api/..."}, theirs: anything},
+	{folder: "api/...", ours: []string{"api/..."}, theirs: anything, inTests: []string{"internal/golden"}},
 	{folder: "internal/server/...", theirs: anything,
 		ours:    []string{"internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "fencing", "api/..."},
 		inTests: append([]string{"client"}, helpers...)},
@@ -104,6 +105,7 @@ var matrix = []place{
 	// Helpers for tests of this repository.
 	{folder: "internal/abuse", theirs: anything,
 		inTests: []string{"internal/testserver", "internal/server/auth", "lease/engine", "lease/remote/...", "api/..."}},
+	{folder: "internal/golden", theirs: testLibraries},
 	{folder: "internal/testserver"},
 	{folder: "internal/tidy"},
 }

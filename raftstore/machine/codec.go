@@ -34,12 +34,16 @@ func (c *codec) fail(format string, args ...any) {
 	}
 }
 
-// version codes the first byte, which a reader refuses if it is of another version:
-// guessing would make replicas differ.
-func (c *codec) version(what string, version byte) {
+// version codes the first byte, the version of a format. A reader refuses every other
+// version: guessing would make replicas differ.
+func (c *codec) version(format string, version byte) {
 	found := version
-	if number(c, &found, math.MaxUint8); found != version {
-		c.fail("%s version %d, this program reads version %d", what, found, version)
+	number(c, &found, math.MaxUint8)
+	switch err := engine.CheckFormat(format, uint64(found), uint64(version)); {
+	case err != nil && c.err == nil:
+		c.err, c.data = err, nil
+	case found != version:
+		c.fail("%s version %d does not exist", format, found)
 	}
 }
 

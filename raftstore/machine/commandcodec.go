@@ -7,9 +7,10 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// commandVersion is the first byte of every encoded batch. A machine refuses unknown
-// versions, because guessing would make replicas differ.
-const commandVersion = 4
+// CommandVersion is the first byte of every encoded batch: the version of its format. A
+// change of an operation, or a new one, needs another version: see
+// docs/adr/0030-frozen-formats.md.
+const CommandVersion = 1
 
 // The operation codes of the log.
 const (
@@ -63,7 +64,7 @@ func Encode(commands ...Command) []byte {
 // AppendEncoded appends the result of Encode to data.
 func AppendEncoded(data []byte, commands ...Command) []byte {
 	c := &codec{data: data}
-	c.version("entry", commandVersion)
+	c.version("batch of commands", CommandVersion)
 	c.count(len(commands))
 	for _, command := range commands {
 		command.code(c)
@@ -72,10 +73,11 @@ func AppendEncoded(data []byte, commands ...Command) []byte {
 }
 
 // Decode decodes the result of Encode and validates every command. It never panics, and
-// everything that it accepts encodes to the same bytes again.
+// everything that it accepts encodes to the same bytes again. The error matches
+// ErrMalformed, or is an *engine.FormatError if a newer build has encoded the commands.
 func Decode(data []byte) ([]Command, error) {
 	c := &codec{data: data, reading: true}
-	c.version("entry", commandVersion)
+	c.version("batch of commands", CommandVersion)
 	n := c.count(0)
 	commands := make([]Command, 0, n)
 	for range n {

@@ -9,8 +9,9 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// snapshotVersion is the first byte of every snapshot.
-const snapshotVersion = 5
+// SnapshotVersion is the first byte of every snapshot: the version of its format. See
+// docs/adr/0030-frozen-formats.md.
+const SnapshotVersion = 1
 
 // maxCount exceeds what any counter of a machine can reach, and is so far below the
 // largest number that counting from it cannot overflow.
@@ -40,7 +41,7 @@ func (m *Machine) Snapshot() []byte {
 }
 
 // Restore decodes a snapshot. It refuses bytes that are not a snapshot of a valid state
-// with ErrMalformed. A snapshot that may be older than later grants needs RaiseFloor,
+// with ErrMalformed, and a snapshot of a newer build with an *engine.FormatError. A snapshot that may be older than later grants needs RaiseFloor,
 // EndSessions and MarkRestored before the first grant.
 func Restore(data []byte) (*Machine, error) {
 	c := &codec{data: data, reading: true}
@@ -60,7 +61,7 @@ func Restore(data []byte) (*Machine, error) {
 }
 
 func (m *Machine) code(c *codec, parts *stored) {
-	c.version("snapshot", snapshotVersion)
+	c.version("state of the machine", SnapshotVersion)
 	c.fields(&m.generation, &m.lastToken, &m.order, &m.version)
 	list(c, &parts.policies, func(p *engine.Policy) { c.fields(p) })
 	table(c, &m.migrations, c.migration)

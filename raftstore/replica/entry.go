@@ -4,13 +4,15 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/proposer"
 )
 
 const (
-	// entryVersion is the first byte of every entry.
-	entryVersion = 1
+	// EntryVersion is the first byte of every entry: the version of its format. See
+	// docs/adr/0030-frozen-formats.md.
+	EntryVersion = 1
 	// linkSize is how much of the chain's hash an entry carries.
 	linkSize = 16
 )
@@ -35,15 +37,15 @@ func EncodeEntry(position Chain, commands []machine.Command) []byte {
 	}
 	l := position.link()
 	data := make([]byte, 0, size)
-	data = append(data, entryVersion)
+	data = append(data, EntryVersion)
 	data = binary.AppendUvarint(data, l.index)
 	data = append(data, l.hash[:]...)
 	return machine.AppendEncoded(data, commands...)
 }
 
 func decodeEntry(data []byte) (link, []machine.Command, error) {
-	if len(data) == 0 || data[0] != entryVersion {
-		return link{}, nil, fmt.Errorf("%w: entry of an unknown version; upgrade this program", machine.ErrMalformed)
+	if err := checkVersion("log entry", data, EntryVersion); err != nil {
+		return link{}, nil, err
 	}
 	index, size := binary.Uvarint(data[1:])
 	if size <= 0 || len(data) < 1+size+linkSize {
@@ -57,4 +59,19 @@ func decodeEntry(data []byte) (link, []machine.Command, error) {
 	copy(l.hash[:], rest)
 	commands, err := machine.Decode(rest[linkSize:])
 	return l, commands, err
+}
+
+// checkVersion checks the first byte of an entry or a state. A newer version is an
+// *engine.FormatError.
+func checkVersion(format string, data []byte, version byte) error {
+	if len(data) == 0 {
+		return fmt.Errorf("%w: the %s is empty", machine.ErrMalformed, format)
+	}
+	if err := engine.CheckFormat(format, uint64(data[0]), uint64(version)); err != nil {
+		return err
+	}
+	if data[0] != version {
+		return fmt.Errorf("%w: %s version %d does not exist", machine.ErrMalformed, format, data[0])
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -154,13 +155,17 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	return stateImage(EncodeState(f.chain, f.machine)), nil
 }
 
-// Restore replaces the state.
+// Restore replaces the state. It ends the node if a newer build has written the
+// snapshot: the Raft library would only log the error and try again.
 func (f *FSM) Restore(source io.ReadCloser) error {
 	data, err := io.ReadAll(source)
 	if err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
 	chain, m, err := DecodeState(data)
+	if newer := (*engine.FormatError)(nil); errors.As(err, &newer) {
+		f.fatal(fmt.Errorf("restore snapshot: %w", err))
+	}
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
-// stateVersion is the first byte of a state.
-const stateVersion = 1
+// StateVersion is the first byte of a state: the version of its format. See
+// docs/adr/0030-frozen-formats.md.
+const StateVersion = 1
 
 // EncodeState returns the form of a machine and its chain in a snapshot.
 func EncodeState(c Chain, m *machine.Machine) []byte {
-	data := append([]byte{stateVersion}, c.Hash[:]...)
+	data := append([]byte{StateVersion}, c.Hash[:]...)
 	data = binary.BigEndian.AppendUint64(data, c.Index)
 	return append(data, m.Snapshot()...)
 }
@@ -23,8 +24,11 @@ func EncodeState(c Chain, m *machine.Machine) []byte {
 func DecodeState(data []byte) (Chain, *machine.Machine, error) {
 	var c Chain
 	const header = 1 + len(c.Hash) + 8
-	if len(data) < header || data[0] != stateVersion {
-		return c, nil, fmt.Errorf("%w: state of an unknown version", machine.ErrMalformed)
+	if err := checkVersion("state of a snapshot", data, StateVersion); err != nil {
+		return c, nil, err
+	}
+	if len(data) < header {
+		return c, nil, fmt.Errorf("%w: a state of %d bytes", machine.ErrMalformed, len(data))
 	}
 	copy(c.Hash[:], data[1:])
 	c.Index = binary.BigEndian.Uint64(data[header-8:])
