@@ -157,7 +157,7 @@ func TestHTTPStatuses(t *testing.T) {
 		{"probe", "POST", "/livez", "application/json", "{}", 405, "invalid", "takes GET or HEAD requests", "GET, HEAD"},
 		{"get a stream", "GET", "/v1/watch", "", "", 405, "invalid", "takes POST requests", "POST"},
 		{"unknown path", "POST", "/v1/aquire", "application/json", "{}", 404, "invalid", "unknown path /v1/aquire", ""},
-		{"unknown path and method", "GET", "/", "", "", 404, "invalid", "unknown path /", ""},
+		{"unknown path and method", "GET", "/v1", "", "", 404, "invalid", "unknown path /v1", ""},
 		{"longer path", "POST", "/v1/acquire/", "application/json", "{}", 404, "invalid", "unknown path /v1/acquire/", ""},
 		{"text", "POST", "/v1/acquire", "text/plain", `{"resource":"a"}`, 415, "invalid", `the content type must be application/json, not "text/plain"`, ""},
 		{"no type", "POST", "/v1/acquire", "", `{"resource":"a"}`, 415, "invalid", `the content type must be application/json, not ""`, ""},

@@ -17,7 +17,9 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/admin"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/dashboard"
 	"github.com/leased-project/leased/internal/server/fleet"
+	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/leases"
 	"github.com/leased-project/leased/internal/server/limits"
@@ -66,7 +68,10 @@ type Server struct {
 type leaseService struct {
 	*leases.Service
 	*watch.Watcher
+	*historyService
 }
+
+type historyService = history.Service
 
 // New returns a Server on a listener, which Close closes. Without TLS the listener
 // must have a loopback address.
@@ -104,7 +109,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 
 // register offers the services to gRPC and HTTP.
 func (s *Server) register(config Config) {
-	leaseAPI := leaseService{s.leases, watch.NewWatcher(s.router, config.Hub)}
+	leaseAPI := leaseService{s.leases, watch.NewWatcher(s.router, config.Hub), history.NewService(s.router)}
 	config.Hub.OnExpired(func(e *machine.Event) {
 		if config.Node.Leads() {
 			config.Audit.Expired(e)
@@ -121,9 +126,20 @@ func (s *Server) register(config Config) {
 	pb.RegisterClusterServiceServer(s.grpc, s.admin)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
-		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Limits: s.limits, Probes: probes.NewHandler(s.Ready)})
+		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Limits: s.limits, Probes: probes.NewHandler(s.Ready),
+		Dashboard: s.newDashboard(config, leaseAPI)})
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return s.ctx }}
+}
+
+// newDashboard returns the web page of this member.
+func (s *Server) newDashboard(config Config, leaseAPI leaseService) *dashboard.Handler {
+	return dashboard.New(dashboard.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin, Router: s.router,
+		Users: config.Users, Audit: config.Audit, Encode: httpapi.Encode, Version: config.Version, Clock: config.Clock,
+		Local: dashboard.Local{Inspect: leaseAPI.LocalInspect, History: leaseAPI.LocalHistory,
+			Policies: func(ctx context.Context) (*pb.ListPoliciesResponse, error) {
+				return s.admin.ReadPolicies(ctx, raftstore.Stale)
+			}}})
 }
 
 // Address returns the API address for clients and other members.

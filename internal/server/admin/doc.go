@@ -10,6 +10,7 @@
 //   - policies.go: policies, migrations and the topology.
 //   - fleet.go: the Redis fleet; nodes.go: the state of its nodes.
 //   - status.go: Status and Health of this member.
+//   - cluster.go: the state of all members.
 //   - members.go: the members of the Raft cluster.
 //   - snapshot.go: backup and restore.
 package admin

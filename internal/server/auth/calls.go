@@ -102,7 +102,7 @@ const UserHeader = "Leased-User"
 // must call done. A request that another member forwarded is authenticated too,
 // since anyone can set the header that marks it.
 func (u *Users) AuthenticateHTTP(r *http.Request) (authenticated *http.Request, done func(), err error) {
-	if publicPaths[r.Method+" "+r.URL.Path] {
+	if isPublic(r) {
 		return r, func() {}, nil
 	}
 	caller := credential{headers: r.Header.Values("Authorization"), user: r.Header.Get(UserHeader)}

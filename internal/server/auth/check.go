@@ -58,6 +58,14 @@ func Can(ctx context.Context, right Right, lock string) bool {
 	return ok
 }
 
+// RulesOf returns the rules of the user of ctx. Without users, everyone has all rights.
+func RulesOf(ctx context.Context) Rules {
+	if a := accountOf(ctx); a != nil {
+		return slices.Clone(a.Rules)
+	}
+	return AdminRules()
+}
+
 // Owns reports whether the user of ctx is the owner of what belongs to user. Without
 // users, everyone owns everything.
 func Owns(ctx context.Context, user string) bool {

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"net/http"
+	"path"
+	"strings"
 
 	"google.golang.org/grpc/health/grpc_health_v1"
 
@@ -93,7 +95,18 @@ var methods = map[string]need{
 	pb.ClusterService_Announce_FullMethodName:   {member: true},
 }
 
-// publicPaths are the HTTP paths that need no user. The paths of public methods are
+// isPublic reports whether an HTTP request needs no user: for probes, public methods, and
+// the files of the dashboard. A file has an extension; the paths of the dashboard's data
+// have none.
+func isPublic(r *http.Request) bool {
+	if publicPaths[r.Method+" "+r.URL.Path] {
+		return true
+	}
+	isFile := r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/") && path.Ext(r.URL.Path) != ""
+	return isFile && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
+
+// publicPaths are HTTP paths that need no user. The paths of public methods are
 // added by init.
 var publicPaths = map[string]bool{http.MethodGet + " /livez": true, http.MethodHead + " /livez": true,
 	http.MethodGet + " /readyz": true, http.MethodHead + " /readyz": true, http.MethodPost + " /v1/health": true}

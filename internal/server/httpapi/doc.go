@@ -11,5 +11,6 @@
 //   - pace.go: deadlines for slow clients.
 //   - forward.go: how a call reaches the leader.
 //   - streams.go: watches, a line of JSON for each message, and snapshot files.
+//   - dashboard.go: the web page, and the stream of its data.
 //   - json.go: messages as JSON with plain numbers.
 package httpapi

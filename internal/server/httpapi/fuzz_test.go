@@ -25,7 +25,7 @@ func FuzzJSON(f *testing.F) {
 				require.ErrorIs(t, err, engine.ErrInvalid)
 				continue
 			}
-			text := encode(m)
+			text := Encode(m)
 			require.True(t, json.Valid(text), "%s", text)
 			again := m.ProtoReflect().New().Interface()
 			require.NoError(t, decode(text, again))

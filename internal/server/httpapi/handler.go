@@ -15,6 +15,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/dashboard"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/probes"
@@ -34,6 +35,8 @@ type Config struct {
 	Audit    *audit.Log
 	Limits   *limits.Accounts
 	Probes   http.Handler
+	// Dashboard has the web page and its data.
+	Dashboard *dashboard.Handler
 }
 
 // Handler serves the API as JSON over HTTP. Every unary method of the gRPC services
@@ -77,7 +80,9 @@ func New(config Config) *Handler {
 	for _, path := range []string{probes.LivePath, probes.ReadyPath} {
 		h.mux.HandleFunc(path, only(h.Probes.ServeHTTP, http.MethodGet, http.MethodHead))
 	}
-	h.mux.HandleFunc("/", noSuchPath)
+	h.mux.HandleFunc("/", h.page)
+	h.mux.HandleFunc(dashboard.MePath, only(h.Dashboard.Me, http.MethodGet))
+	h.mux.HandleFunc(dashboard.LivePath, only(h.live, http.MethodGet))
 	return h
 }
 
@@ -189,7 +194,7 @@ func (h *Handler) answer(w http.ResponseWriter, message proto.Message, err error
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(encode(message)) // nothing can be done if the client is gone
+	_, _ = w.Write(Encode(message)) // nothing can be done if the client is gone
 }
 
 // fail writes an error with its HTTP status.
@@ -197,5 +202,5 @@ func fail(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	setRetryAfter(w, err)
 	w.WriteHeader(statusOf(err))
-	_, _ = w.Write(encode(wire.FromError(err)))
+	_, _ = w.Write(Encode(wire.FromError(err)))
 }

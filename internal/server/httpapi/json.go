@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// encode returns a message as a line of JSON, with its fields in the order of their
+// Encode returns a message as a line of JSON, with its fields in the order of their
 // numbers. Unlike protojson it encodes 64-bit numbers as JSON numbers: those of this
 // API are below 2^53, so that every reader gets them exactly.
-func encode(m proto.Message) []byte {
+func Encode(m proto.Message) []byte {
 	var out bytes.Buffer
 	writeMessage(&out, m.ProtoReflect())
 	out.WriteByte('\n')

@@ -97,7 +97,7 @@ const ndjson = "application/x-ndjson"
 
 // writeLine writes a message as a line of JSON.
 func writeLine[M proto.Message](w http.ResponseWriter, m M) error {
-	if _, err := w.Write(encode(m)); err != nil {
+	if _, err := w.Write(Encode(m)); err != nil {
 		return err
 	}
 	return http.NewResponseController(w).Flush()

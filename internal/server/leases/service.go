@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore"
 )
 
 // cleanupTimeout bounds the cleanup for a caller that is gone.
@@ -90,6 +91,13 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 // Inspect returns the holders and waiters of a lock, as the caller may see them.
 func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
 	status, err := s.inspect(ctx, fencing.Resource(r.Resource))
+	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status))}, err
+}
+
+// LocalInspect returns a lock in correctness mode as this member has applied it, which
+// may be old.
+func (s *Service) LocalInspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
+	status, err := s.router.Node.Inspect(ctx, fencing.Resource(r.Resource), raftstore.Stale)
 	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status))}, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
+	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // reachTimeout bounds the time until another member answers at all.
@@ -74,4 +75,13 @@ func (c *Client) Transport(secrets bool) *http.Transport {
 		return conn, nil
 	}
 	return &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+}
+
+// Status returns the state of the member at an address.
+func (c *Client) Status(ctx context.Context, address string) (status *pb.StatusResponse, err error) {
+	err = c.dial(address, func(conn *grpc.ClientConn) error {
+		status, err = pb.NewClusterServiceClient(conn).Status(ctx, &pb.StatusRequest{})
+		return err
+	})
+	return status, wire.FromStatus(err)
 }

@@ -1,0 +1,234 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+const (
+	// summaryInterval is the time between two summaries, and between two events of the
+	// views that poll.
+	summaryInterval = 2 * time.Second
+	// checkInterval is the time between two checks of who leads.
+	checkInterval = 250 * time.Millisecond
+	// keepAwake is the time between two comments, which keep proxies from ending a quiet
+	// stream.
+	keepAwake = 10 * time.Second
+	// retryInterval is the time after which a view that failed starts again.
+	retryInterval = time.Second
+)
+
+// views are the views of /ui/live.
+var views = map[string]func(h *Handler, ctx context.Context, s *stream, q query) error{
+	"locks": (*Handler).locks, "lock": (*Handler).lock, "cluster": (*Handler).cluster, "policies": (*Handler).policies,
+}
+
+// query has the parameters of a stream.
+type query struct {
+	resource string
+	overview *pb.OverviewRequest
+	local    bool // answer from the state of this member
+}
+
+// Live streams the events of one view until the caller ends the request, or until this
+// member becomes the leader or stops being it. The caller of the API then connects again
+// and reaches the leader. An error means that nothing was written.
+func (h *Handler) Live(w http.ResponseWriter, r *http.Request) error {
+	view, q, err := parse(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	q.local = !h.Router.Node.Leads()
+	q.overview.Local = q.local
+	ctx, cancel := context.WithCancel(r.Context())
+	s := &stream{w: w, encode: h.Encode, failed: cancel}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("X-Accel-Buffering", "no") // of nginx
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	s.sendJSON("summary", h.summary(ctx, q.local))
+	work.Go(func() { h.run(ctx, s, view, q) })
+	h.accompany(ctx, s, q.local)
+	if cause := auth.CallError(r.Context(), r.Context().Err()); cause != nil && !errors.Is(cause, context.Canceled) {
+		s.fail(wire.FromError(cause)) // the user was removed
+	}
+	return nil
+}
+
+// parse reads the parameters of a stream.
+func parse(values url.Values) (view func(*Handler, context.Context, *stream, query) error, q query, err error) {
+	number := func(name string) int32 {
+		text := values.Get(name)
+		if text == "" {
+			return 0
+		}
+		n, wrong := strconv.ParseInt(text, 10, 32)
+		if wrong != nil {
+			err = fmt.Errorf("%w: %s (%s) must be a number", engine.ErrInvalid, name, text)
+		}
+		return int32(n)
+	}
+	view = views[values.Get("view")]
+	if view == nil {
+		return nil, q, fmt.Errorf("%w: view (%s) must be locks, lock, cluster or policies", engine.ErrInvalid, values.Get("view"))
+	}
+	q.resource = values.Get("resource")
+	q.overview = &pb.OverviewRequest{Prefix: values.Get("prefix"), Mode: values.Get("mode"), Sort: values.Get("sort"),
+		Offset: number("offset"), Limit: number("limit")}
+	return view, q, err
+}
+
+// run runs a view. A view that fails sends its error. It starts again after a while unless
+// the same request would be refused again.
+func (h *Handler) run(ctx context.Context, s *stream, view func(*Handler, context.Context, *stream, query) error, q query) {
+	for {
+		err := view(h, ctx, s, q)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		s.fail(wire.FromError(h.Router.NameLeader(err)))
+		if errors.Is(err, engine.ErrForbidden) || errors.Is(err, engine.ErrInvalid) {
+			return
+		}
+		if !wait(ctx, retryInterval) {
+			return
+		}
+	}
+}
+
+// accompany sends summaries and comments until the stream ends, or until another member
+// can serve it better.
+func (h *Handler) accompany(ctx context.Context, s *stream, local bool) {
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	summarized := h.Clock.Now()
+	commented := summarized
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if h.Router.Node.Leads() == local || local && h.Router.LeaderAddress() != "" {
+			return
+		}
+		now := h.Clock.Now()
+		if now.Since(summarized) >= summaryInterval {
+			summarized = now
+			s.sendJSON("summary", h.summary(ctx, local))
+		}
+		if now.Since(commented) >= keepAwake {
+			commented = now
+			s.write([]byte(": \n\n"))
+		}
+	}
+}
+
+// summary is the state of the member that serves a stream.
+type summary struct {
+	Member string `json:"member"`
+	Leader string `json:"leader"` // its id, empty if there is none
+	State  string `json:"state"`
+	Health string `json:"health"`
+	Reason string `json:"reason,omitempty"`
+	Stale  bool   `json:"stale"`
+	Time   string `json:"time"`
+}
+
+func (h *Handler) summary(ctx context.Context, local bool) summary {
+	leader, _ := h.Router.Node.Leader()
+	s := summary{Member: h.Router.Node.ID(), Leader: leader, State: h.Router.Node.Status().State, Stale: local,
+		Time: h.Clock.Now().Time().UTC().Format(time.RFC3339Nano)}
+	health, err := h.Cluster.Health(ctx, &pb.HealthRequest{})
+	if err != nil {
+		s.Health, s.Reason = "not-serving", err.Error()
+	} else {
+		s.Health, s.Reason = health.Status, health.Reason
+	}
+	return s
+}
+
+// wait waits for some time. It returns false if ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stream writes server-sent events. Its methods may be called concurrently.
+type stream struct {
+	encode func(m message) []byte
+	failed func() // ends the stream
+
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	failure []byte // the last failure event, until another event of the view
+}
+
+// send writes an event. data is JSON without line feeds, except at its end.
+func (s *stream) send(event string, data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if event != "summary" {
+		s.failure = nil
+	}
+	s.writeLocked(slices.Concat([]byte("event: "+event+"\ndata: "), bytes.TrimRight(data, "\n"), []byte("\n\n")))
+}
+
+// sendJSON writes an event with a value that has a JSON encoding.
+func (s *stream) sendJSON(event string, value any) {
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // texts and booleans have an encoding
+	s.send(event, data.Bytes())
+}
+
+// fail writes a failure event, unless the last event of the view was the same.
+func (s *stream) fail(e *pb.Error) {
+	data := s.encode(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bytes.Equal(s.failure, data) {
+		return
+	}
+	s.failure = data
+	s.writeLocked(slices.Concat([]byte("event: failure\ndata: "), bytes.TrimRight(data, "\n"), []byte("\n\n")))
+}
+
+func (s *stream) write(data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeLocked(data)
+}
+
+// writeLocked writes to a client that may be gone or too slow, which ends the stream.
+func (s *stream) writeLocked(data []byte) {
+	_, err := s.w.Write(data)
+	if err == nil {
+		err = http.NewResponseController(s.w).Flush()
+	}
+	if err != nil {
+		s.failed()
+	}
+}

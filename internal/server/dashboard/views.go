@@ -1,0 +1,179 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+// changeInterval is the shortest time between two events of the view of a lock.
+const changeInterval = 250 * time.Millisecond
+
+// message is a message of the API.
+type message = proto.Message
+
+// check checks the rights of a call, as the API does.
+func (h *Handler) check(ctx context.Context, method string, request message) error {
+	err := auth.Check(ctx, method, request)
+	h.Audit.Refused(ctx, method, err)
+	return err
+}
+
+// locks sends the sorted list of locks.
+func (h *Handler) locks(ctx context.Context, s *stream, q query) error {
+	if err := h.check(ctx, pb.LeaseService_Overview_FullMethodName, q.overview); err != nil {
+		return err
+	}
+	return h.Leases.Overview(q.overview, &messages[pb.OverviewResponse]{ctx: ctx, send: func(m *pb.OverviewResponse) error {
+		s.send("locks", h.Encode(m))
+		return ctx.Err()
+	}})
+}
+
+// messages is a gRPC stream that passes its messages to a function.
+type messages[T any] struct {
+	grpc.ServerStream
+	ctx  context.Context
+	send func(*T) error
+}
+
+func (m *messages[T]) Context() context.Context { return m.ctx }
+func (m *messages[T]) Send(next *T) error       { return m.send(next) }
+
+// lock sends a lock and its history, when they change and at intervals.
+func (h *Handler) lock(ctx context.Context, s *stream, q query) error {
+	inspect, history := &pb.InspectRequest{Resource: q.resource}, &pb.HistoryRequest{Resource: q.resource}
+	if err := h.check(ctx, pb.LeaseService_Inspect_FullMethodName, inspect); err != nil {
+		return err
+	}
+	if err := h.check(ctx, pb.LeaseService_History_FullMethodName, history); err != nil {
+		return err
+	}
+	changed, stop := h.changes(ctx, q)
+	defer stop()
+	for {
+		if err := h.sendLock(ctx, s, inspect, history, q.local); err != nil {
+			return err
+		}
+		if !wait(ctx, changeInterval) {
+			return nil
+		}
+		timer := time.NewTimer(summaryInterval - changeInterval)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// changes returns a channel that receives after changes of a lock, until stop is called.
+func (h *Handler) changes(ctx context.Context, q query) (changed <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	wake, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		// If the watch fails, the view is updated at intervals only.
+		_ = h.Leases.Watch(&pb.WatchRequest{Resource: q.resource}, &messages[pb.Event]{ctx: ctx, send: func(*pb.Event) error {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+			return ctx.Err()
+		}})
+	}()
+	return wake, func() { cancel(); <-done }
+}
+
+// sendLock sends the event of a lock.
+func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRequest, history *pb.HistoryRequest, local bool) error {
+	readLock, readHistory := h.Leases.Inspect, h.Leases.History
+	if local {
+		readHistory = h.Local.History
+		if h.Router.ModeOf(fencing.Resource(inspect.Resource)) == engine.Correctness {
+			readLock = h.Local.Inspect
+		}
+	}
+	lock, err := readLock(ctx, inspect)
+	if err != nil {
+		return err
+	}
+	events, err := readHistory(ctx, history)
+	if err != nil {
+		return err
+	}
+	s.sendJSON("lock", lockEvent{h.Encode(lock.Lock), h.Encode(events), auth.Can(ctx, auth.Break, inspect.Resource)})
+	return nil
+}
+
+// lockEvent is the event of the view of a lock.
+type lockEvent struct {
+	Lock     json.RawMessage `json:"lock"`
+	History  json.RawMessage `json:"history"`
+	MayBreak bool            `json:"mayBreak"`
+}
+
+// cluster sends the state of all members and of the Redis nodes.
+func (h *Handler) cluster(ctx context.Context, s *stream, _ query) error {
+	status, fleet := &pb.ClusterStatusRequest{}, &pb.GetFleetRequest{}
+	if err := h.check(ctx, pb.ClusterService_ClusterStatus_FullMethodName, status); err != nil {
+		return err
+	}
+	if err := h.check(ctx, pb.RedisService_GetFleet_FullMethodName, fleet); err != nil {
+		return err
+	}
+	for {
+		members, err := h.Cluster.ClusterStatus(ctx, status)
+		if err != nil {
+			return err
+		}
+		nodes, err := h.Redis.GetFleet(ctx, fleet)
+		if err != nil {
+			return err
+		}
+		s.sendJSON("cluster", clusterEvent{h.Encode(members), h.Encode(nodes)})
+		if !wait(ctx, summaryInterval) {
+			return nil
+		}
+	}
+}
+
+// clusterEvent is the event of the view of the cluster.
+type clusterEvent struct {
+	Cluster json.RawMessage `json:"cluster"`
+	Fleet   json.RawMessage `json:"fleet"`
+}
+
+// policies sends the policies and the running changes of modes.
+func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
+	request := &pb.ListPoliciesRequest{}
+	if err := h.check(ctx, pb.PolicyService_ListPolicies_FullMethodName, request); err != nil {
+		return err
+	}
+	for {
+		list, err := h.listPolicies(ctx, request, q.local)
+		if err != nil {
+			return err
+		}
+		s.send("policies", h.Encode(list))
+		if !wait(ctx, summaryInterval) {
+			return nil
+		}
+	}
+}
+
+func (h *Handler) listPolicies(ctx context.Context, request *pb.ListPoliciesRequest, local bool) (*pb.ListPoliciesResponse, error) {
+	if local {
+		return h.Local.Policies(ctx)
+	}
+	return h.Policies.ListPolicies(ctx, request)
+}
