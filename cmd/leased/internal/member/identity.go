@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 const (
@@ -19,9 +20,26 @@ const (
 	statusTimeout = 2 * time.Second
 )
 
+// FolderVersion is the version of the format of a data folder: which files it has, and the
+// keys beside the log. The identity file names it, and is read before all others. See
+// docs/adr/0030-frozen-formats.md.
+const FolderVersion = 1
+
 // identity is the content of the identity file in a data folder.
 type identity struct {
-	ID string `json:"id"`
+	Format uint64 `json:"format"`
+	ID     string `json:"id"`
+}
+
+// check returns an error if this build cannot read the data folder.
+func (i identity) check(dir string) error {
+	if i.Format == 0 {
+		return fmt.Errorf("%w: the data folder %s was written before the first release; empty it, and let the member join again", ErrIdentity, dir)
+	}
+	if err := engine.CheckFormat("data folder", i.Format, FolderVersion); err != nil {
+		return fmt.Errorf("open %s: %w", dir, err)
+	}
+	return nil
 }
 
 // claim checks that the data folder belongs to this member, or assigns a new one to
@@ -35,6 +53,9 @@ func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 		var found identity
 		if json.Unmarshal(text, &found) != nil || found.ID == "" {
 			return fmt.Errorf("%w: %s is damaged", ErrIdentity, path)
+		}
+		if err := found.check(s.Data); err != nil {
+			return err
 		}
 		if found.ID != s.ID {
 			return fmt.Errorf("%w: the data folder %s belongs to member %q, but id is %q; the id of a member cannot change",
@@ -50,7 +71,7 @@ func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
 		return fmt.Errorf("create the data folder: %w", err)
 	}
-	text, err = json.Marshal(identity{ID: s.ID})
+	text, err = json.Marshal(identity{Format: FolderVersion, ID: s.ID})
 	if err != nil {
 		return err
 	}
