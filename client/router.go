@@ -43,6 +43,8 @@ var (
 	_ engine.Backend        = (*router)(nil)
 	_ engine.TopologySource = (*router)(nil)
 	_ engine.Signer         = (*router)(nil)
+
+	_ engine.RefusalReporter = (*router)(nil)
 )
 
 func newRouter(service *remote.Backend, c config) *router {
@@ -174,6 +176,12 @@ func (r *router) Sign(ctx context.Context, resource fencing.Resource, token fenc
 		return r.service.Efficiency().Sign(ctx, resource, token)
 	}
 	return r.service.Sign(ctx, resource, token)
+}
+
+// ReportRefusal adds a refused write to the history of its lock. The service keeps the
+// history of both modes.
+func (r *router) ReportRefusal(ctx context.Context, refusal engine.Refusal) error {
+	return r.service.ReportRefusal(ctx, refusal)
 }
 
 // backendOf returns the backend that knows the holders of a lock. A lock that is

@@ -14,6 +14,8 @@ type (
 	Party = engine.Party
 	// Kind is exclusive, shared or one of several permits.
 	Kind = engine.Kind
+	// Refusal describes a write that a gate refused.
+	Refusal = engine.Refusal
 	// ModeError reports that a lock does not have the mode that the caller expects.
 	ModeError = engine.ModeError
 	// PolicyError reports two fields of a policy that contradict each other.

@@ -20,6 +20,7 @@
 //     lock, not to one call.
 //   - [Status], [Party]: the holders and waiters of a lock.
 //   - [Hooks]: observe a Client.
+//   - [Refusal]: a write that a gate refused, for [Client.ReportRefusal].
 //
 // A lease is valid for its TTL, counted from before the request was sent, minus an
 // allowance for clock drift, by the more pessimistic of two clocks. The service
@@ -28,5 +29,6 @@
 //
 // The files in call order: client.go, settings.go (options and policies of one
 // acquisition), acquisition.go, retry.go (the only retry loop), keepalive.go with
-// renewal.go and release.go (one session), reentry.go, signature.go.
+// renewal.go and release.go (one session), reentry.go, signature.go,
+// refusal.go.
 package lease

@@ -29,6 +29,7 @@ var (
 //	client -> (redlockadapter | lease/remote) -> lease/engine
 //	lease -> lease/engine
 //	storagegate -> fencing
+//	telemetry -> (lease | storagegate)
 //
 // The row with the longest matching folder applies. A folder without a row is an
 // error, so a new package needs a row here.
@@ -76,6 +77,11 @@ var matrix = []place{
 	{folder: "storagegate/...", ours: []string{"fencing", "storagegate/..."}, theirs: anything,
 		inTests: []string{"storagegate/gatetest", "internal/testserver", "internal/golden"}},
 
+	// Metrics, traces and reports for programs: the only packages that know both leases and
+	// gates.
+	{folder: "telemetry/...", ours: []string{"fencing", "lease", "lease/engine", "storagegate", "telemetry/..."}, theirs: anything,
+		inTests: append([]string{"client", "lease/...", "storagegate/...", "api/...", "internal/server/...", "raftstore/..."}, helpers...)},
+
 	// The service and the programs.
 	{folder: "api/...", ours: []string{"api/..."}, theirs: anything, inTests: []string{"internal/golden"}},
 	{folder: "internal/server/...", theirs: anything,
@@ -83,8 +89,8 @@ var matrix = []place{
 		inTests: append([]string{"client"}, helpers...)},
 	// Only the torture program imports proptest: production code contains no test code.
 	{folder: "cmd/...", theirs: anything,
-		ours: []string{"cmd/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...",
-			"fencing", "api/..."},
+		ours: []string{"cmd/...", "client", "telemetry/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
+			"storagegate/...", "fencing", "api/..."},
 		inTests: append([]string{"proptest/..."}, helpers...)},
 	{folder: "cmd/leased-torture", ours: []string{"proptest/..."}, theirs: anything},
 
@@ -93,10 +99,10 @@ var matrix = []place{
 		ours: append([]string{"proptest/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
 			"storagegate/...", "fencing", "api/..."}, helpers...)},
 	{folder: "examples/...", theirs: anything,
-		ours: append([]string{"examples/...", "client", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
+		ours: append([]string{"examples/...", "client", "telemetry/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},
 	{folder: "bench/...", theirs: anything,
-		ours: append([]string{"bench/...", "client", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
+		ours: append([]string{"bench/...", "client", "telemetry/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},
 
 	// Checks of files that are no Go code, in a module of their own.

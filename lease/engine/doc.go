@@ -13,6 +13,7 @@
 //   - [Topology], [Fleet]: what a service publishes; [Topology.Route] returns the mode
 //     that serves a request.
 //   - [Signer], [SignedToken]: a backend whose service signs tokens.
+//   - [RefusalReporter], [Refusal]: a backend whose service records refused writes.
 //   - [Clock], [Instant]: the time.
 //   - [Trace], [Round]: what a program that traces its calls adds to a context.
 //   - [FormatError]: bytes of a newer build.

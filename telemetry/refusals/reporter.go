@@ -1,0 +1,225 @@
+package refusals
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/storagegate"
+)
+
+const (
+	// maxQueue bounds the refusals that wait to be sent.
+	maxQueue = 256
+	// maxRecent bounds each of the two sets of reported refusals.
+	maxRecent = 1024
+	// interval is the time for which equal refusals are not reported again: one report
+	// for each lock, token, gate and reason is enough.
+	interval = 10 * time.Second
+	// The pause after a report bounds the load of one process on the service.
+	pauseAfterReport  = 10 * time.Millisecond
+	pauseAfterFailure = time.Second
+	// callTimeout bounds one report, so that a service that does not answer does not
+	// delay Flush.
+	callTimeout = 10 * time.Second
+	// logInterval is the time between two log lines about failures with the same code.
+	logInterval = time.Hour
+)
+
+// Reporter sends refused writes to the service in the background, one at a time and in
+// order. A gate never waits for it: if the service is slow or down, the Reporter drops
+// refusals and counts them. All methods may be called concurrently. A Reporter has
+// nothing to close: it stops with its client.
+type Reporter struct {
+	client *lease.Client
+	logger *slog.Logger
+	clock  engine.Clock
+
+	mu      sync.Mutex
+	counts  Counts
+	queue   []lease.Refusal
+	sending bool
+	active  bool          // sending, or in the pause after it
+	flushed chan struct{} // closed when the queue is sent; nil if nobody waits for it
+
+	recent, older map[lease.Refusal]bool // what was reported in this interval and in the one before
+	rotated       engine.Instant
+	logged        map[string]engine.Instant // by code
+}
+
+// Counts holds the number of refused writes that a Reporter has seen, by what became of
+// the report.
+type Counts struct {
+	Sent     uint64 // the service has recorded it
+	Repeated uint64 // not sent: an equal one was reported within the last seconds
+	Dropped  uint64 // not sent: too many were waiting, or the client was closed
+	Failed   uint64 // the service could not be reached, or refused it
+}
+
+// Option configures a Reporter.
+type Option func(*Reporter)
+
+// WithLogger sets the logger for failed reports. The Reporter logs each kind of failure
+// at most once an hour. The default is slog.Default.
+func WithLogger(logger *slog.Logger) Option {
+	return func(r *Reporter) { r.logger = logger }
+}
+
+// New returns a Reporter that uses a client of the service. The user of the client needs
+// the right to acquire the locks.
+func New(client *lease.Client, options ...Option) *Reporter {
+	r := &Reporter{client: client, logger: slog.Default(), clock: engine.SystemClock(),
+		recent: map[lease.Refusal]bool{}, logged: map[string]engine.Instant{}}
+	for _, option := range options {
+		option(r)
+	}
+	return r
+}
+
+// Audit returns a hook for the Audit method of a gate. kind names the kind of the gate in
+// the history and in metrics, such as "sql": use few kinds, and no names of locks. The
+// hook does nothing for admitted writes.
+func (r *Reporter) Audit(kind string) func(context.Context, storagegate.Decision) {
+	return func(_ context.Context, d storagegate.Decision) {
+		if d.Outcome != storagegate.Admitted {
+			r.add(lease.Refusal{Resource: lockOf(d.Resource), Token: d.Token, Mark: d.Mark, Gate: kind, Reason: d.Outcome.String()})
+		}
+	}
+}
+
+// Counts returns the current counters.
+func (r *Reporter) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
+
+// Flush waits until no refusal is waiting or being sent, or until ctx ends. Call it
+// before the client's Close, which drops what was not sent.
+func (r *Reporter) Flush(ctx context.Context) error {
+	r.mu.Lock()
+	if len(r.queue) == 0 && !r.sending {
+		r.mu.Unlock()
+		return nil
+	}
+	if r.flushed == nil {
+		r.flushed = make(chan struct{})
+	}
+	flushed := r.flushed
+	r.mu.Unlock()
+	select {
+	case <-flushed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lockOf returns the lock of a resource: holders of permits fence their writes under the
+// name of their slot, which fencing.Resource.Slot derives from the name of the lock.
+func lockOf(resource fencing.Resource) fencing.Resource {
+	name, slot, found := cutLast(string(resource), "#")
+	if !found || slot == "" || strings.Trim(slot, "0123456789") != "" {
+		return resource
+	}
+	return fencing.Resource(name)
+}
+
+func cutLast(s, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, separator); i > 0 {
+		return s[:i], s[i+len(separator):], true
+	}
+	return s, "", false
+}
+
+// add queues a refusal, unless it is a repetition or the queue is full.
+func (r *Reporter) add(refusal lease.Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rotate()
+	key := refusal
+	key.Mark = fencing.None // rises while a stale holder goes on writing
+	switch {
+	case r.recent[key] || r.older[key]:
+		r.counts.Repeated++
+		return
+	case len(r.queue) >= maxQueue:
+		r.counts.Dropped++
+		return
+	}
+	r.recent[key] = true
+	r.queue = append(r.queue, refusal)
+	if !r.active {
+		r.active = true
+		go r.sendNext()
+	}
+}
+
+// rotate forgets the refusals that were reported before the last interval. The caller
+// holds mu.
+func (r *Reporter) rotate() {
+	now := r.clock.Now()
+	if age := now.Since(r.rotated); age >= interval || len(r.recent) >= maxRecent {
+		r.older, r.recent, r.rotated = r.recent, map[lease.Refusal]bool{}, now
+		if age >= 2*interval {
+			r.older = nil
+		}
+	}
+}
+
+// sendNext sends the first refusal of the queue. After a pause it sends the next one.
+func (r *Reporter) sendNext() {
+	r.mu.Lock()
+	if len(r.queue) == 0 {
+		r.active = false
+		r.mu.Unlock()
+		return
+	}
+	refusal := r.queue[0]
+	r.queue, r.sending = r.queue[1:], true
+	r.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	err := r.client.ReportRefusal(ctx, refusal)
+	pause, log := r.sent(err)
+	if log {
+		r.logger.Warn("a refused write was not reported to the lock service", "error", err)
+	}
+	time.AfterFunc(pause, r.sendNext)
+}
+
+// sent counts a report with its outcome. It returns the time until the next one, and
+// whether to log the error.
+func (r *Reporter) sent(err error) (pause time.Duration, log bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.counts.Sent++
+		pause = pauseAfterReport
+	case errors.Is(err, lease.ErrClosed):
+		r.counts.Dropped += 1 + uint64(len(r.queue))
+		r.queue = nil
+	default:
+		r.counts.Failed++
+		pause = pauseAfterFailure
+		code, now := lease.Code(err), r.clock.Now()
+		last, logged := r.logged[code]
+		if log = !logged || now.Since(last) >= logInterval; log {
+			r.logged[code] = now
+		}
+	}
+	r.sending = false
+	if len(r.queue) == 0 && r.flushed != nil {
+		close(r.flushed)
+		r.flushed = nil
+	}
+	return pause, log
+}
