@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/leased-project/leased/lease/engine"
+)
+
+const (
+	// Path is the HTTP path of the metrics.
+	Path = "/metrics"
+	// maxScrapes bounds the scrapes that one Handler serves at the same time.
+	maxScrapes = 2
+)
+
+// Metrics has the metrics of one member. All methods may be called concurrently. A nil
+// *Metrics records nothing.
+type Metrics struct {
+	registry *prometheus.Registry
+	clock    engine.Clock
+	byMode   [3]modeMetrics // by engine.Mode; AnyMode is not used
+	raft     raftMetrics
+	calls    calls
+	gates    *prometheus.CounterVec
+	redis    struct {
+		calls  *prometheus.HistogramVec
+		errors *prometheus.CounterVec
+	}
+	migrations migrations
+}
+
+// New returns the metrics of a program with this version.
+func New(version string) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), clock: engine.MonotonicClock()}
+	r := registrar{m.registry}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.byMode[engine.Efficiency] = modeMetrics{mode: engine.Efficiency.String()}
+	m.byMode[engine.Correctness] = modeMetrics{mode: engine.Correctness.String()}
+	newModeMetrics(r, m.byMode[engine.Efficiency:])
+	m.raft = newRaftMetrics(r)
+	m.calls = newCalls(r)
+	m.gates = r.counters("gate_refusals_total")
+	m.redis.calls, m.redis.errors = r.histograms("redis_call_seconds"), r.counters("redis_errors_total")
+	r.gauges("build_info").WithLabelValues(version, commit(), runtime.Version()).Set(1)
+	return m
+}
+
+// commit returns the commit that the program was built from, "unknown" if it is not known.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+// Handler returns a handler of scrapes. It serves few at a time: use one for each port,
+// so that the callers of one port cannot keep those of another from scraping.
+func (m *Metrics) Handler() http.Handler {
+	if m == nil {
+		return http.NotFoundHandler()
+	}
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})
+}
+
+// Gatherer returns the registry, for tests.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// now returns the time for durations, zero without metrics.
+func (m *Metrics) now() engine.Instant {
+	if m == nil {
+		return engine.Instant{}
+	}
+	return m.clock.Now()
+}
+
+// registrar registers the families of the table.
+type registrar struct{ *prometheus.Registry }
+
+// familyOf returns a row of the table.
+func familyOf(name string) family {
+	for _, f := range families {
+		if f.name == name {
+			return f
+		}
+	}
+	panic("metric " + name + " is not in the table of families")
+}
+
+func (r registrar) counters(name string) *prometheus.CounterVec {
+	f := familyOf(name)
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: f.name, Help: f.help}, f.labels)
+	r.MustRegister(vec)
+	return vec
+}
+
+func (r registrar) gauges(name string) *prometheus.GaugeVec {
+	f := familyOf(name)
+	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: f.name, Help: f.help}, f.labels)
+	r.MustRegister(vec)
+	return vec
+}
+
+func (r registrar) histograms(name string) *prometheus.HistogramVec {
+	f := familyOf(name)
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: f.name, Help: f.help, Buckets: f.buckets}, f.labels)
+	r.MustRegister(vec)
+	return vec
+}

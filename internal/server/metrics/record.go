@@ -1,0 +1,148 @@
+package metrics
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// Cause is why a lease ended.
+type Cause string
+
+// The causes.
+const (
+	Released Cause = "released"
+	Expired  Cause = "expired"
+	Broken   Cause = "broken"
+	Lost     Cause = "lost"
+)
+
+// modeMetrics has the metrics of one mode. The counters of all label values are made in
+// advance, so that recording looks up no labels.
+type modeMetrics struct {
+	mode                  string
+	grants, waits         prometheus.Counter
+	timeToGrant, handoff  prometheus.Observer
+	renewed, lost, failed prometheus.Counter // renewals
+	ended                 map[Cause]prometheus.Counter
+	events                [machine.EventBroken + 1]prometheus.Counter // of ended, by event; nil for others
+	refusals              map[string]prometheus.Counter               // by code
+}
+
+// newModeMetrics fills in the metrics of some modes.
+func newModeMetrics(r registrar, list []modeMetrics) {
+	grants, waits, refusals := r.counters("grants_total"), r.counters("waits_total"), r.counters("refusals_total")
+	timeToGrant, handoff := r.histograms("time_to_grant_seconds"), r.histograms("handoff_seconds")
+	renewals, ended := r.counters("renewals_total"), r.counters("leases_ended_total")
+	for i := range list {
+		m := &list[i]
+		m.grants, m.waits = grants.WithLabelValues(m.mode), waits.WithLabelValues(m.mode)
+		m.timeToGrant, m.handoff = timeToGrant.WithLabelValues(m.mode), handoff.WithLabelValues(m.mode)
+		m.renewed, m.lost, m.failed = renewals.WithLabelValues(m.mode, "renewed"), renewals.WithLabelValues(m.mode, "lost"), renewals.WithLabelValues(m.mode, "failed")
+		m.ended = map[Cause]prometheus.Counter{}
+		for _, cause := range []Cause{Released, Expired, Broken, Lost} {
+			m.ended[cause] = ended.WithLabelValues(m.mode, string(cause))
+		}
+		m.events[machine.EventReleased], m.events[machine.EventExpired] = m.ended[Released], m.ended[Expired]
+		m.events[machine.EventBroken] = m.ended[Broken]
+		m.refusals = map[string]prometheus.Counter{}
+		for _, code := range wire.Codes() {
+			if code != wire.CodeNotLeader {
+				m.refusals[code] = refusals.WithLabelValues(m.mode, code)
+			}
+		}
+	}
+}
+
+// Acquire is an acquire that is being served.
+type Acquire struct {
+	metrics *Metrics
+	started engine.Instant
+}
+
+// StartAcquire notes the arrival of an acquire.
+func (m *Metrics) StartAcquire() Acquire { return Acquire{m, m.now()} }
+
+// Granted records a grant. Those of correctness mode are counted when they are applied.
+func (a Acquire) Granted(mode engine.Mode) {
+	if a.metrics == nil {
+		return
+	}
+	m := &a.metrics.byMode[mode]
+	if mode == engine.Efficiency {
+		m.grants.Inc()
+	}
+	m.timeToGrant.Observe(a.metrics.clock.Now().Since(a.started).Seconds())
+}
+
+// Refused records an error with this code.
+func (a Acquire) Refused(mode engine.Mode, code string) {
+	if a.metrics == nil {
+		return
+	}
+	if c := a.metrics.byMode[mode].refusals[code]; c != nil {
+		c.Inc()
+	}
+}
+
+// Waits records an acquire in efficiency mode that has to wait.
+func (m *Metrics) Waits() {
+	if m != nil {
+		m.byMode[engine.Efficiency].waits.Inc()
+	}
+}
+
+// Renewed records the outcome of a renewal by a caller. A redirect to the leader is none.
+func (m *Metrics) Renewed(mode engine.Mode, err error) {
+	if m == nil {
+		return
+	}
+	switch mm := &m.byMode[mode]; {
+	case err == nil:
+		mm.renewed.Inc()
+	case errors.Is(err, engine.ErrLost):
+		mm.lost.Inc()
+	case wire.KindOf(err).Code != wire.CodeNotLeader:
+		mm.failed.Inc()
+	}
+}
+
+// Ended records the end of leases in efficiency mode that this member served. Those of
+// correctness mode are counted when they are applied.
+func (m *Metrics) Ended(cause Cause) {
+	if m != nil {
+		m.byMode[engine.Efficiency].ended[cause].Inc()
+	}
+}
+
+// The kinds of gates and the reasons of refusals that have label values of their own.
+var (
+	gateKinds = map[string]bool{"bolt": true, "call": true, "connect": true, "file": true, "grpc": true, "http": true, "memory": true, "object": true,
+		"pgx": true, "redis": true, "sql": true}
+	gateReasons = map[string]bool{"stale": true, "tokenless": true, "jump exceeded": true, "unsigned": true}
+)
+
+// other is the label value of everything that has none of its own.
+const other = "other"
+
+// GateRefused records that a gate refused a write, as a caller has reported it. Kinds
+// and reasons that are not known count as other: callers cannot add label values.
+func (m *Metrics) GateRefused(gate, reason string) {
+	if m == nil {
+		return
+	}
+	if !gateKinds[gate] {
+		gate = other
+	}
+	if reason == "" {
+		reason = "stale"
+	}
+	if !gateReasons[reason] {
+		reason = other
+	}
+	m.gates.WithLabelValues(gate, reason).Inc()
+}
