@@ -165,10 +165,11 @@ func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consist
 		return engine.Status{}, err
 	}
 	var status engine.Status
-	if err := n.read(ctx, c, func(m *machine.Machine) { status = m.Inspect(resource) }); err != nil {
+	var orders []uint64
+	if err := n.read(ctx, c, func(m *machine.Machine) { status, orders = m.Inspect(resource), m.Orders(resource) }); err != nil {
 		return engine.Status{}, fmt.Errorf("inspect %q: %w", string(resource), err)
 	}
-	n.addTimes(&status)
+	n.addTimes(&status, orders)
 	return status, nil
 }
 
@@ -177,19 +178,52 @@ func (n *Node) Inspect(ctx context.Context, resource fencing.Resource, c Consist
 // page is a separate read.
 func (n *Node) List(ctx context.Context, prefix string, after fencing.Resource, limit int, c Consistency) ([]engine.Status, error) {
 	var list []engine.Status
-	if err := n.read(ctx, c, func(m *machine.Machine) { list = m.List(prefix, after, min(limit, MaxPage)) }); err != nil {
+	var orders [][]uint64
+	err := n.read(ctx, c, func(m *machine.Machine) {
+		list = m.List(prefix, after, min(limit, MaxPage))
+		for i := range list {
+			orders = append(orders, m.Orders(list[i].Resource))
+		}
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list %q: %w", prefix, err)
 	}
 	for i := range list {
-		n.addTimes(&list[i])
+		n.addTimes(&list[i], orders[i])
 	}
 	return list, nil
 }
 
-// addTimes sets the remaining TTL of each holder, which only the leader knows.
-func (n *Node) addTimes(status *engine.Status) {
+// InspectFirst returns a lock as this node has applied it, with at most limit holders and
+// limit waiters, and the number of all of them.
+func (n *Node) InspectFirst(resource fencing.Resource, limit int) (status engine.Status, holders, waiters int) {
+	var orders []uint64
+	n.fsm.Read(func(m *machine.Machine) { status, holders, waiters, orders = m.InspectFirst(resource, limit) })
+	n.addTimes(&status, orders)
+	return status, holders, waiters
+}
+
+// Summaries returns the locks in use after a name in ascending order, at most MaxPage of
+// them, as this node has applied them.
+func (n *Node) Summaries(after fencing.Resource) (list []machine.Summary) {
+	n.fsm.Read(func(m *machine.Machine) { list = m.Summaries(after, MaxPage) })
+	return list
+}
+
+// addTimes sets the remaining TTL of each holder, which only the leader knows, and when
+// holders were granted and waiters were queued.
+func (n *Node) addTimes(status *engine.Status, orders []uint64) {
 	for i := range status.Holders {
 		status.Holders[i].TTL = n.leading.Load().left(status.Holders[i].Session)
+	}
+	if n.config.Times == nil {
+		return
+	}
+	for i := range status.Holders {
+		status.Holders[i].Since = n.config.Times.Granted(status.Holders[i].Token)
+	}
+	for i := range status.Waiters {
+		status.Waiters[i].Since = n.config.Times.Queued(orders[i])
 	}
 }
 

@@ -73,8 +73,11 @@ type Config struct {
 	Storage   *Storage
 	// Hooks are called while the node works, for metrics. Default: none.
 	Hooks Hooks
-	// Observer, if not nil, receives the changes of the machine, in tests.
+	// Observer, if not nil, receives the changes of the machine.
 	Observer Observer
+	// Times, if not nil, knows when leases were granted and waiters were queued. Its
+	// functions must not call the node.
+	Times Times
 }
 
 // Storage has the stores of a node: log, votes and snapshots.

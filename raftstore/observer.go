@@ -1,16 +1,42 @@
 package raftstore
 
-import "github.com/leased-project/leased/raftstore/machine"
+import (
+	"time"
 
-// Observer receives the changes of a node's machine, for tests that check the whole service
+	"github.com/hashicorp/raft"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// Observer receives the changes of a node's machine, for watches, and for tests that check the whole service
 // by its log. It is called before any caller is answered, under the lock of the machine. It
 // must not block, keep its arguments, or call the node.
 type Observer interface {
-	// Applied is called after a command of the entry at index was applied. A node that is
-	// opened again starts from its last snapshot.
-	Applied(index uint64, events []machine.Event)
+	// Applied is called after a command of an entry was applied. A node that is opened
+	// again starts from its last snapshot.
+	Applied(entry Entry, events []machine.Event)
 	// Restored is called after the machine was replaced.
 	Restored(m *machine.Machine)
+}
+
+// Entry describes a log entry to an Observer.
+type Entry struct {
+	Index uint64
+	// At is when the leader appended the entry, by its wall clock. It is for people to
+	// read, and zero if it is unknown.
+	At time.Time
+	// Order is machine.Order after the command.
+	Order uint64
+}
+
+// Times knows when something happened, for people to read. It returns the zero time if it
+// does not know.
+type Times interface {
+	// Granted returns when a token was granted.
+	Granted(token fencing.Token) time.Time
+	// Queued returns when the waiter with this machine.Order was queued.
+	Queued(order uint64) time.Time
 }
 
 // follower is the replica.Observer of a node. It updates everything on the node that depends
@@ -18,9 +44,9 @@ type Observer interface {
 type follower struct{ *Node }
 
 // Applied is called after each command. The caller holds the lock of the machine.
-func (f follower) Applied(index uint64, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
+func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) []func() {
 	if f.config.Observer != nil {
-		f.config.Observer.Applied(index, events)
+		f.config.Observer.Applied(Entry{Index: entry.Index, At: entry.AppendedAt, Order: m.Order()}, events)
 	}
 	f.logEvents(events)
 	term := f.leading.Load()

@@ -46,13 +46,13 @@ type replica struct {
 var _ raftstore.Observer = (*replica)(nil)
 
 // Applied records the events of a command.
-func (r *replica) Applied(index uint64, events []machine.Event) {
+func (r *replica) Applied(entry raftstore.Entry, events []machine.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if index < r.last || index == r.last && r.first != r {
+	if entry.Index < r.last || entry.Index == r.last && r.first != r {
 		return
 	}
-	r.last, r.first = index, r
+	r.last, r.first = entry.Index, r
 	for _, e := range events {
 		for _, name := range e.Resources {
 			r.see(e, name)

@@ -19,6 +19,59 @@ func (m *Machine) List(prefix string, after fencing.Resource, limit int) []engin
 	return list
 }
 
+// InspectFirst returns the status of a lock with at most n holders and n waiters, and how
+// many of each it has. orders has the Order of these waiters.
+func (m *Machine) InspectFirst(resource fencing.Resource, n int) (status engine.Status, holders, waiters int, orders []uint64) {
+	status = engine.Status{Resource: resource, Mode: m.modeOf(resource)}
+	l := m.locks[resource]
+	if l == nil {
+		return status, 0, 0, nil
+	}
+	for _, h := range l.holders[:min(n, len(l.holders))] {
+		status.Holders = append(status.Holders, h.party())
+	}
+	for _, w := range l.queue[:min(n, len(l.queue))] {
+		status.Waiters, orders = append(status.Waiters, w.party()), append(orders, w.order)
+	}
+	status.Delayed = l.delay != 0
+	return status, len(l.holders), len(l.queue), orders
+}
+
+// Orders returns the Order of each waiter of a lock, in the order of the queue.
+func (m *Machine) Orders(resource fencing.Resource) []uint64 {
+	l := m.locks[resource]
+	if l == nil {
+		return nil
+	}
+	orders := make([]uint64, len(l.queue))
+	for i, w := range l.queue {
+		orders[i] = w.order
+	}
+	return orders
+}
+
+// Summary has figures about a lock in use.
+type Summary struct {
+	Resource         fencing.Resource
+	Holders, Waiters int
+	Oldest           fencing.Token // of the first holder, or fencing.None
+}
+
+// Summaries returns the locks in use after a name in ascending order, at most limit of
+// them.
+func (m *Machine) Summaries(after fencing.Resource, limit int) []Summary {
+	var list []Summary
+	for _, name := range m.names.page("", after, limit, m.locks) {
+		l := m.locks[name]
+		s := Summary{Resource: name, Holders: len(l.holders), Waiters: len(l.queue)}
+		if len(l.holders) > 0 {
+			s.Oldest = l.holders[0].token
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
 // Request is one attempt of a session: a holder if it has a token, else a
 // waiter.
 type Request struct {

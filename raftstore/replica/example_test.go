@@ -14,7 +14,7 @@ import (
 // ignore is an Observer that does nothing.
 type ignore struct{}
 
-func (ignore) Applied(uint64, *machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
+func (ignore) Applied(*raft.Log, *machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
 	return nil
 }
 func (ignore) Restored(_, _ *machine.Machine) []func() { return nil }

@@ -31,8 +31,8 @@ var _ raft.FSM = (*FSM)(nil)
 // Observer follows a replica. Applied and Restored run under the lock of the
 // machine and must not block; the calls that they return run without it.
 type Observer interface {
-	// Applied follows each command of the entry at index.
-	Applied(index uint64, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (calls []func())
+	// Applied follows each command of an entry.
+	Applied(entry *raft.Log, m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event) (calls []func())
 	// Restored follows the replacement of the machine by a snapshot.
 	Restored(old, now *machine.Machine) (calls []func())
 	// Awaits reports whether a caller on this node awaits the results of an entry.
@@ -111,7 +111,7 @@ func (f *FSM) Apply(log *raft.Log) any {
 		result, events := f.machine.Apply(c)
 		list = append(list, result)
 		hasher.add(result, events)
-		calls = append(calls, f.observer.Applied(log.Index, f.machine, c, result, events)...)
+		calls = append(calls, f.observer.Applied(log, f.machine, c, result, events)...)
 	}
 	f.chain = hasher.chain()
 	f.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // silent is an Observer that does nothing.
 type silent struct{}
 
-func (silent) Applied(uint64, *machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
+func (silent) Applied(*raft.Log, *machine.Machine, machine.Command, machine.Result, []machine.Event) []func() {
 	return nil
 }
 func (silent) Restored(_, _ *machine.Machine) []func() { return nil }

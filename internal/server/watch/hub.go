@@ -56,7 +56,7 @@ type subscription struct {
 }
 
 // Applied records reasons and wakes subscribers.
-func (h *Hub) Applied(_ uint64, events []machine.Event) {
+func (h *Hub) Applied(_ raftstore.Entry, events []machine.Event) {
 	for i := range events {
 		e := &events[i]
 		if e.Type == machine.EventExpired {
