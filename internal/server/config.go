@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -65,6 +66,12 @@ type Config struct {
 	// FilePolicies returns the policies of this member's configuration file, which
 	// ListPolicies shows beside those in effect. Default: none.
 	FilePolicies func() []engine.Policy
+	// Metrics records what this member does, and is served at metrics.Path. Its RaftHooks
+	// should be the Hooks of Node. Default: nothing is recorded.
+	Metrics *metrics.Metrics
+	// Certificates returns when the certificates of this member expire, by their use, for
+	// Metrics. Default: none.
+	Certificates func() map[string]time.Time
 	// Version is the version of the program, for Status.
 	Version string
 	// Clock is engine.SystemClock by default, Logger is slog.Default.

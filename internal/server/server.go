@@ -23,6 +23,7 @@ import (
 	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/leases"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/portmux"
 	"github.com/leased-project/leased/internal/server/probes"
@@ -48,16 +49,17 @@ const (
 
 // Server is the API of one member. Serve runs it, Close ends it.
 type Server struct {
-	router *routing.Router
-	keeper *fleet.Keeper
-	peers  *peers.Client
-	leases *leases.Service
-	limits *limits.Accounts
-	admin  *admin.Service
-	mux    *portmux.Mux
-	grpc   *grpc.Server
-	http   *http.Server
-	health *health.Server
+	router  *routing.Router
+	keeper  *fleet.Keeper
+	peers   *peers.Client
+	leases  *leases.Service
+	limits  *limits.Accounts
+	admin   *admin.Service
+	mux     *portmux.Mux
+	grpc    *grpc.Server
+	http    *http.Server
+	health  *health.Server
+	metrics *metrics.Metrics
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -90,7 +92,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	redis := fleet.NewConnection(config.Node, config.RedisOptions, config.Logger)
+	redis := fleet.NewConnection(config.Node, config.RedisOptions, config.Metrics.RedisHooks(), config.Logger)
 	s := &Server{mux: portmux.New(listener, config.TLS, config.Limits.Connections), health: health.NewServer(),
 		router: &routing.Router{Node: config.Node, Raft: backend, Redis: redis, Clock: config.Clock, Address: config.Advertise},
 		keeper: fleet.NewKeeper(config.Node, redis, config.Redis, config.Clock, config.Logger)}
@@ -100,9 +102,12 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	s.limits = limits.NewAccounts(config.Limits, config.Clock)
 	s.limits.CloseLater = s.mux.CloseLater
 	s.leases = leases.New(s.router, config.Audit, s.limits)
+	s.leases.Metrics = config.Metrics
 	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
 	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
 		FilePolicies: config.FilePolicies, Version: config.Version, Logger: config.Logger})
+	s.metrics = config.Metrics
+	s.metrics.Observe(metrics.Source{Node: config.Node, Redis: redis.Backend, Certificates: config.Certificates, LostAuditLines: config.Audit.Lost})
 	s.register(config)
 	return s, nil
 }
@@ -116,8 +121,8 @@ func (s *Server) register(config Config) {
 		}
 	})
 	s.grpc = grpc.NewServer(grpc.Creds(auth.TransportCredentials()), grpc.MaxRecvMsgSize(limits.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(headerTimeout),
-		grpc.ChainUnaryInterceptor(s.unaryErrors, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, s.limits.UnaryInterceptor, config.Audit.UnaryEvents),
-		grpc.ChainStreamInterceptor(s.streamErrors, config.Audit.StreamRefusals, config.Users.StreamInterceptor, s.limits.StreamInterceptor, config.Audit.StreamEvents),
+		grpc.ChainUnaryInterceptor(s.unaryErrors, s.metrics.UnaryInterceptor, config.Audit.UnaryRefusals, config.Users.UnaryInterceptor, s.limits.UnaryInterceptor, config.Audit.UnaryEvents),
+		grpc.ChainStreamInterceptor(s.streamErrors, s.metrics.StreamInterceptor, config.Audit.StreamRefusals, config.Users.StreamInterceptor, s.limits.StreamInterceptor, config.Audit.StreamEvents),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: config.Limits.IdleTimeout}))
 	pb.RegisterLeaseServiceServer(s.grpc, leaseAPI)
@@ -126,7 +131,7 @@ func (s *Server) register(config Config) {
 	pb.RegisterClusterServiceServer(s.grpc, s.admin)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	handler := httpapi.New(httpapi.Config{Leases: leaseAPI, Policies: s.admin, Redis: s.admin, Cluster: s.admin,
-		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Limits: s.limits, Probes: probes.NewHandler(s.Ready),
+		Router: s.router, Peers: s.peers, Users: config.Users, Audit: config.Audit, Limits: s.limits, Probes: probes.NewHandler(s.Ready), Metrics: s.metrics,
 		Dashboard: s.newDashboard(config, leaseAPI)})
 	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: config.Limits.IdleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return s.ctx }}
@@ -191,6 +196,7 @@ func (s *Server) maintain() {
 		}
 		s.health.SetServingStatus("", status)
 		s.leases.Sweep()
+		s.metrics.Tick(s.router.Node.Topology())
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():

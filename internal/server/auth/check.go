@@ -21,8 +21,8 @@ func Check(ctx context.Context, method string, request any) error {
 	switch {
 	case !known:
 		return fmt.Errorf("%w: %s has no entry in the table of rights", engine.ErrForbidden, method)
-	case n.anyRight && len(a.Rules) == 0:
-		return fmt.Errorf("%w: user %s has no right, and %s needs one; grant one with `leased user allow %[2]s RULE`, such as 'acquire:jobs/*'",
+	case n.anyRight && !slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Right != Metrics }):
+		return fmt.Errorf("%w: user %s has no right on locks or the cluster, and %s needs one; grant one with `leased user allow %[2]s RULE`, such as 'acquire:jobs/*'",
 			engine.ErrForbidden, a.Name, method)
 	case n.member && a.Member:
 	case n.member && !n.cluster:
@@ -35,6 +35,20 @@ func Check(ctx context.Context, method string, request any) error {
 		}
 	case n.request != nil && request != nil:
 		return n.request(a, request)
+	}
+	return nil
+}
+
+// AllowMetrics returns an error that matches engine.ErrForbidden if the user of ctx lacks
+// the right Metrics.
+func AllowMetrics(ctx context.Context) error {
+	a := accountOf(ctx)
+	if a == nil {
+		return nil
+	}
+	if _, ok := a.Rules.Find(Metrics, ""); !ok {
+		return fmt.Errorf("%w: user %s lacks the right metrics, which /metrics requires; grant it with `leased user allow %[2]s metrics`",
+			engine.ErrForbidden, a.Name)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 type need struct {
 	public   bool                      // no user: supervisors and load balancers have no account
 	anyUser  bool                      // the service checks rights and ownership for each operation
-	anyRight bool                      // a user with a right, whichever it is
+	anyRight bool                      // a user with a right other than Metrics, whichever it is
 	member   bool                      // the account of a member
 	cluster  bool                      // the right Cluster
 	request  func(*account, any) error // rights on the locks of the request

@@ -9,7 +9,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// Right is what a user may do. All rights but Cluster are granted for locks.
+// Right is what a user may do. All rights but Cluster and Metrics are granted for locks.
 type Right string
 
 // The rights.
@@ -19,14 +19,18 @@ const (
 	Break   Right = "break"   // take leases away, and see their tokens
 	Policy  Right = "policy"  // change the policies of a prefix
 	Cluster Right = "cluster" // manage members, the Redis fleet and snapshots
+	Metrics Right = "metrics" // read the metrics of a member
 )
 
 var lockRights = []Right{Acquire, Read, Break, Policy}
 
+// hasPattern reports whether a right is granted for locks.
+func (r Right) hasPattern() bool { return r != Cluster && r != Metrics }
+
 // Rule grants a right on a lock, or on all locks whose names start with a prefix.
 //
 // Invariants, checked by ParseRule:
-//  1. Pattern is empty exactly if Right is Cluster;
+//  1. Pattern is empty exactly if Right is Cluster or Metrics;
 //  2. otherwise it is a lock name without *, or such a name or nothing, followed by *;
 //  3. if Right is Policy, it ends with *.
 type Rule struct {
@@ -34,18 +38,18 @@ type Rule struct {
 	Pattern string
 }
 
-// ParseRule parses RIGHT:PATTERN, such as "acquire:jobs/*", or "cluster".
+// ParseRule parses RIGHT:PATTERN, such as "acquire:jobs/*", or "cluster" or "metrics".
 func ParseRule(text string) (Rule, error) {
 	right, pattern, hasPattern := strings.Cut(text, ":")
 	r := Rule{Right: Right(right), Pattern: pattern}
 	prefix := strings.TrimSuffix(pattern, "*")
 	switch {
-	case r.Right == Cluster && hasPattern:
-		return Rule{}, fmt.Errorf("%w: rule %q: the right cluster has no pattern; write cluster alone", engine.ErrInvalid, text)
-	case r.Right == Cluster:
+	case !r.Right.hasPattern() && hasPattern:
+		return Rule{}, fmt.Errorf("%w: rule %q: the right %s has no pattern; write %[3]s alone", engine.ErrInvalid, text, right)
+	case !r.Right.hasPattern():
 		return r, nil
 	case !slices.Contains(lockRights, r.Right):
-		return Rule{}, fmt.Errorf("%w: rule %q: there is no right %q; a rule is acquire, read, break or policy with a pattern, such as acquire:jobs/*, or cluster",
+		return Rule{}, fmt.Errorf("%w: rule %q: there is no right %q; a rule is acquire, read, break or policy with a pattern, such as acquire:jobs/*, or cluster or metrics",
 			engine.ErrInvalid, text, right)
 	case pattern == "":
 		return Rule{}, fmt.Errorf("%w: rule %q: the right %s needs a pattern: a lock name, or a prefix followed by *, such as %[3]s:jobs/*", engine.ErrInvalid, text, right)
@@ -63,7 +67,7 @@ func ParseRule(text string) (Rule, error) {
 
 // AdminRules returns the rules of an administrator: all rights on everything.
 func AdminRules() Rules {
-	rules := Rules{{Right: Cluster}}
+	rules := Rules{{Right: Cluster}, {Right: Metrics}}
 	for _, right := range lockRights {
 		rules = append(rules, Rule{right, "*"})
 	}
@@ -72,7 +76,7 @@ func AdminRules() Rules {
 
 // String returns the text that ParseRule parses.
 func (r Rule) String() string {
-	if r.Right == Cluster {
+	if !r.Right.hasPattern() {
 		return string(r.Right)
 	}
 	return string(r.Right) + ":" + r.Pattern
@@ -103,8 +107,8 @@ func (r Rule) overlaps(prefix string) bool {
 // Rules are the rules of a user. What no rule grants is denied.
 type Rules []Rule
 
-// Find returns the rule that grants a right on a lock. The right Cluster ignores the
-// lock.
+// Find returns the rule that grants a right on a lock. The rights Cluster and Metrics
+// ignore the lock.
 func (rs Rules) Find(right Right, name string) (Rule, bool) {
 	return rs.find(right, func(r Rule) bool { return r.matches(name) })
 }
@@ -120,7 +124,7 @@ func (rs Rules) findOverlap(right Right, prefix string) (Rule, bool) {
 }
 
 func (rs Rules) find(right Right, match func(Rule) bool) (Rule, bool) {
-	i := slices.IndexFunc(rs, func(r Rule) bool { return r.Right == right && (right == Cluster || match(r)) })
+	i := slices.IndexFunc(rs, func(r Rule) bool { return r.Right == right && (!right.hasPattern() || match(r)) })
 	if i < 0 {
 		return Rule{}, false
 	}

@@ -30,6 +30,7 @@ type Connection struct {
 	source  engine.TopologySource
 	options func(address string) *redis.Options
 	logger  *slog.Logger
+	hooks   redlockadapter.Hooks
 	now     atomic.Pointer[connected]
 }
 
@@ -41,9 +42,9 @@ type connected struct {
 }
 
 // NewConnection returns a Connection that does not connect before Run. options
-// returns the connection options of a node.
-func NewConnection(source engine.TopologySource, options func(address string) *redis.Options, logger *slog.Logger) *Connection {
-	c := &Connection{source: source, options: options, logger: logger}
+// returns the connection options of a node. hooks are called while the nodes are used.
+func NewConnection(source engine.TopologySource, options func(address string) *redis.Options, hooks redlockadapter.Hooks, logger *slog.Logger) *Connection {
+	c := &Connection{source: source, options: options, hooks: hooks, logger: logger}
 	c.now.Store(&connected{err: errNoFleet})
 	return c
 }
@@ -101,7 +102,7 @@ func (c *Connection) connect(ctx context.Context, fleet engine.Fleet) *connected
 	if fleet.IsZero() {
 		return &connected{err: errNoFleet}
 	}
-	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: c.logger,
+	config := redlockadapter.Config{Namespace: fleet.Namespace, MaxTTL: fleet.MaxTTL, Logger: c.logger, Hooks: c.hooks,
 		Topology: c.source.Topology}
 	for _, address := range fleet.Addresses {
 		config.Nodes = append(config.Nodes, c.options(address))

@@ -17,6 +17,7 @@ import (
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/dashboard"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/routing"
@@ -35,6 +36,7 @@ type Config struct {
 	Audit    *audit.Log
 	Limits   *limits.Accounts
 	Probes   http.Handler
+	Metrics  *metrics.Metrics // nil records nothing
 	// Dashboard has the web page and its data.
 	Dashboard *dashboard.Handler
 }
@@ -80,6 +82,7 @@ func New(config Config) *Handler {
 	for _, path := range []string{probes.LivePath, probes.ReadyPath} {
 		h.mux.HandleFunc(path, only(h.Probes.ServeHTTP, http.MethodGet, http.MethodHead))
 	}
+	h.mux.HandleFunc(metrics.Path, only(h.metrics(), http.MethodGet, http.MethodHead))
 	h.mux.HandleFunc("/", h.page)
 	h.mux.HandleFunc(dashboard.MePath, only(h.Dashboard.Me, http.MethodGet))
 	h.mux.HandleFunc(dashboard.LivePath, only(h.live, http.MethodGet))
@@ -92,12 +95,12 @@ func (h *Handler) handle(service *grpc.ServiceDesc, name string, f http.HandlerF
 	checked := func(w http.ResponseWriter, r *http.Request) {
 		if err := auth.Check(r.Context(), path, nil); err != nil {
 			h.Audit.Refused(r.Context(), path, err)
-			h.answer(w, nil, err)
+			h.refuse(w, path, err)
 			return
 		}
 		done, err := h.admit(r.Context(), service, name)
 		if err != nil {
-			h.answer(w, nil, err)
+			h.refuse(w, path, err)
 			return
 		}
 		defer done()
@@ -144,6 +147,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, done, err := h.Users.AuthenticateHTTP(r)
 	if err != nil {
 		h.Audit.Refused(ctx, path, err)
+		h.Metrics.Called(path, err)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="leased"`)
 		h.answer(w, nil, err)
 		return
@@ -184,7 +188,32 @@ func (h *Handler) unary(ctx context.Context, request any, info *grpc.UnaryServer
 		return h.Audit.UnaryEvents(ctx, request, info, handler)
 	})
 	h.Audit.Refused(ctx, info.FullMethod, err)
+	h.Metrics.Called(info.FullMethod, err)
 	return response, err
+}
+
+// refuse answers a call of a method that is not run.
+func (h *Handler) refuse(w http.ResponseWriter, method string, err error) {
+	h.Metrics.Called(method, err)
+	h.answer(w, nil, err)
+}
+
+// metrics returns the handler of scrapes, for users with the right Metrics.
+func (h *Handler) metrics() http.HandlerFunc {
+	scrape := h.Metrics.Handler()
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := auth.AllowMetrics(r.Context())
+		if err != nil {
+			h.Audit.Refused(r.Context(), metrics.Path, err)
+		} else {
+			err = h.Limits.CheckCall(r.Context(), metrics.Path)
+		}
+		if err != nil {
+			h.answer(w, nil, err)
+			return
+		}
+		scrape.ServeHTTP(w, r)
+	}
 }
 
 // answer writes a message, or an error with the status of its kind.

@@ -24,18 +24,32 @@ type acquisition struct {
 	request engine.Request
 	wait    time.Duration
 	session engine.SessionID // zero if the caller named none
+	mode    engine.Mode      // that served it last
 	queued  atomic.Bool
 }
 
 // Acquire asks for a lock in the mode that it has.
 func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+	measured := s.Metrics.StartAcquire()
 	a, err := s.newAcquisition(r)
 	if err != nil {
+		measured.Refused(s.router.ModeOf(fencing.Resource(r.Resource)), wire.KindOf(err).Code)
 		return nil, err
 	}
+	response, err := a.run(ctx)
+	if err != nil {
+		measured.Refused(s.router.ModeOf(a.request.Resources[0]), wire.KindOf(err).Code)
+		return nil, err
+	}
+	measured.Granted(a.mode)
+	return response, nil
+}
+
+// run asks for the lock.
+func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 	limited := ctx
 	if a.request.Wait {
-		done, err := s.limits.Of(ctx).Wait()
+		done, err := a.limits.Of(ctx).Wait()
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +59,8 @@ func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 		defer cancel()
 	}
 	var response *pb.AcquireResponse
-	err = s.router.Acquire(limited, &a.request, func(mode engine.Mode) (err error) {
+	err := a.router.Acquire(limited, &a.request, func(mode engine.Mode) (err error) {
+		a.mode = mode
 		if mode == engine.Efficiency {
 			response, err = a.fromRedis(limited, ctx)
 		} else {

@@ -27,9 +27,11 @@ func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 			return s.renewInRedis(ctx, r)
 		}
 		var holder *engine.Party
-		if holder, err = s.holder(ctx, r.Resource, r.Token); err == nil {
-			id = holder.Session
+		if holder, err = s.holder(ctx, r.Resource, r.Token); err != nil {
+			s.Metrics.Renewed(engine.Correctness, err)
+			return nil, err
 		}
+		id = holder.Session
 	default:
 		err = fmt.Errorf("%w: renew needs either sessionId, or resource and token", engine.ErrInvalid)
 	}
@@ -41,10 +43,11 @@ func (s *Service) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.RenewRespo
 
 func (s *Service) renewSession(ctx context.Context, id engine.SessionID, r *pb.RenewRequest) (*pb.RenewResponse, error) {
 	found, err := s.sessions.attach(ctx, id)
-	if err != nil {
-		return nil, err
+	var failed []engine.Nonce
+	if err == nil {
+		failed, err = found.renew(ctx)
 	}
-	failed, err := found.renew(ctx)
+	s.Metrics.Renewed(engine.Correctness, err)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +74,9 @@ func (s *Service) renewInRedis(ctx context.Context, r *pb.RenewRequest) (*pb.Ren
 	held, err := s.redis.find(ctx, fencing.Resource(r.Resource), fencing.Token(r.Token))
 	if err == nil {
 		err = s.redis.renew(ctx, []engine.Held{held})[0]
+		s.redis.renewed(err)
+	} else {
+		s.Metrics.Renewed(engine.Efficiency, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("renew %q: %w", r.Resource, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -17,16 +17,22 @@ import (
 // of the locks at each attempt, by the topology whose version the attempt carries
 // to the Redis nodes.
 type redisLeases struct {
-	router *routing.Router
+	service *Service
 }
 
 // acquire asks for a lease once.
 func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, engine.Grant, error) {
-	backend, err := l.router.Redis.Backend()
+	backend, err := l.service.router.Redis.Backend()
 	if err != nil {
 		return engine.Held{}, engine.Grant{}, err
 	}
 	request.User = auth.UserName(ctx)
+	if queued := request.Queued; queued != nil {
+		request.Queued = func() {
+			l.service.Metrics.Waits()
+			queued()
+		}
+	}
 	held, err := backend.Acquire(ctx, session, ttl, request)
 	return held, engine.Grant{Token: held.Token, Mode: engine.Efficiency}, err
 }
@@ -36,8 +42,8 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 // whose lock leaves efficiency mode is lost.
 func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 	for {
-		version := l.router.Node.Topology().Version
-		backend, err := l.router.Redis.Backend()
+		version := l.service.router.Node.Topology().Version
+		backend, err := l.service.router.Redis.Backend()
 		if err != nil {
 			errs := make([]error, len(leases))
 			for i := range errs {
@@ -51,7 +57,7 @@ func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 			outdated = outdated || errors.Is(err, redlockadapter.ErrVersion)
 			errs[i] = onlyLoss(err)
 		}
-		if !outdated || l.router.WaitTopology(ctx, version) != nil {
+		if !outdated || l.service.router.WaitTopology(ctx, version) != nil {
 			return errs
 		}
 	}
@@ -59,17 +65,21 @@ func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 
 // release ends a lease.
 func (l redisLeases) release(ctx context.Context, held engine.Held) error {
-	backend, err := l.router.Redis.Backend()
+	backend, err := l.service.router.Redis.Backend()
 	if err != nil {
 		return err
 	}
-	return backend.Release(ctx, held)
+	err = backend.Release(ctx, held)
+	if err == nil {
+		l.service.Metrics.Ended(metrics.Released)
+	}
+	return err
 }
 
 // find returns the caller's lease that holds a lock with a token. The lease of another
 // user counts as not held, so that nobody can find out tokens by trying.
 func (l redisLeases) find(ctx context.Context, name fencing.Resource, token fencing.Token) (engine.Held, error) {
-	backend, err := l.router.Redis.Backend()
+	backend, err := l.service.router.Redis.Backend()
 	if err != nil {
 		return engine.Held{}, err
 	}
@@ -83,7 +93,7 @@ func (l redisLeases) find(ctx context.Context, name fencing.Resource, token fenc
 // releaseAttempt releases the lease of an attempt whose client does not know the
 // grant: the connection to another member broke before the answer.
 func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources []string) error {
-	backend, err := l.router.Redis.Backend()
+	backend, err := l.service.router.Redis.Backend()
 	if err != nil || len(resources) == 0 {
 		return err
 	}
@@ -101,10 +111,21 @@ func (l redisLeases) releaseAttempt(ctx context.Context, key attempt, resources 
 			if err != nil {
 				return err
 			}
-			return backend.Release(ctx, held)
+			return l.release(ctx, held)
 		}
 	}
 	return nil
+}
+
+// renewed records the outcome of the renewal of a lease by its caller.
+func (l redisLeases) renewed(err error) {
+	l.service.Metrics.Renewed(engine.Efficiency, err)
+	switch {
+	case errors.Is(err, engine.ErrExpired):
+		l.service.Metrics.Ended(metrics.Expired)
+	case errors.Is(err, engine.ErrLost):
+		l.service.Metrics.Ended(metrics.Lost)
+	}
 }
 
 // onlyLoss reduces an error that reports a lost lease to that: the cause of the

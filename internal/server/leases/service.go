@@ -12,6 +12,7 @@ import (
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -25,8 +26,9 @@ const cleanupTimeout = 5 * time.Second
 // are those of package engine; the caller encodes them.
 type Service struct {
 	pb.UnimplementedLeaseServiceServer
-	// Signing is set before the first call.
+	// Signing and Metrics are set before the first call.
 	Signing Signing
+	Metrics *metrics.Metrics
 
 	router   *routing.Router
 	sessions *sessions
@@ -37,8 +39,10 @@ type Service struct {
 
 // New returns a Service that records the grants of session streams in an audit log.
 func New(router *routing.Router, log *audit.Log, accounts *limits.Accounts) *Service {
-	return &Service{router: router, sessions: &sessions{router: router, limits: &accounts.Limits, byID: map[engine.SessionID]*session{}},
-		redis: redisLeases{router}, audit: log, limits: accounts}
+	s := &Service{router: router, sessions: &sessions{router: router, limits: &accounts.Limits, byID: map[engine.SessionID]*session{}},
+		audit: log, limits: accounts}
+	s.redis = redisLeases{s}
+	return s
 }
 
 // Sweep forgets sessions that were not used for long. Call it periodically.
@@ -115,9 +119,13 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 		return nil, fmt.Errorf("%w: break needs the token of the lease; inspect the lock to see it", engine.ErrInvalid)
 	}
 	name := fencing.Resource(r.Resource)
-	backend, _, err := s.router.Engine(name)
+	backend, mode, err := s.router.Engine(name)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.BreakResponse{}, backend.Break(ctx, name, fencing.Token(r.Token))
+	err = backend.Break(ctx, name, fencing.Token(r.Token))
+	if err == nil && mode == engine.Efficiency {
+		s.Metrics.Ended(metrics.Broken)
+	}
+	return &pb.BreakResponse{}, err
 }

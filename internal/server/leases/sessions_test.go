@@ -16,6 +16,7 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/redlockadapter"
 )
 
 // testService is a Service on a cluster of one, without a server in front of it. It
@@ -39,7 +40,7 @@ func newTestService(t testing.TB) testService {
 	backend, err := raftstore.NewBackend(node)
 	require.NoError(t, err)
 	clock := leasetest.NewClock()
-	router := &routing.Router{Node: node, Raft: backend, Redis: fleet.NewConnection(node, nil, quiet), Clock: clock}
+	router := &routing.Router{Node: node, Raft: backend, Redis: fleet.NewConnection(node, nil, redlockadapter.Hooks{}, quiet), Clock: clock}
 	return testService{New(router, nil, limits.NewAccounts(limits.Default(), clock)), clock}
 }
 

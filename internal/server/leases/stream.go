@@ -10,6 +10,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -130,6 +131,11 @@ func (st *stream) run(op *pb.Operation, w *redisWaiter) *pb.Answer {
 		defer st.removeWaiter(w)
 	}
 	a := &pb.Answer{Id: op.Id}
+	acquire, isAcquire := op.Call.(*pb.Operation_Acquire)
+	var measured metrics.Acquire
+	if isAcquire {
+		measured = st.service.Metrics.StartAcquire()
+	}
 	done, err := st.admit(op)
 	if err == nil {
 		err = st.call(op, w, a)
@@ -139,7 +145,23 @@ func (st *stream) run(op *pb.Operation, w *redisWaiter) *pb.Answer {
 	if err != nil {
 		a.Error = wire.FromError(st.service.router.NameLeader(err))
 	}
+	if isAcquire {
+		measure(measured, acquire.Acquire, a)
+	}
 	return a
+}
+
+// measure records the answer to an acquire.
+func measure(measured metrics.Acquire, call *pb.AcquireCall, a *pb.Answer) {
+	mode := engine.Correctness
+	if call.GetTtlNanos() != 0 {
+		mode = engine.Efficiency
+	}
+	if a.Error != nil {
+		measured.Refused(mode, a.Error.Code)
+		return
+	}
+	measured.Granted(mode)
 }
 
 // call dispatches an operation: those that name a lease in efficiency mode go to

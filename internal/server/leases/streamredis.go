@@ -91,6 +91,7 @@ func (st *stream) renewInRedis(id engine.SessionID, leases []*pb.HeldLease, a *p
 	}
 	var unknown error
 	for i, err := range st.renewGranted(held) {
+		st.service.redis.renewed(err)
 		switch {
 		case err == nil:
 		case errors.Is(err, engine.ErrLost):

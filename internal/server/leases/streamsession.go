@@ -120,6 +120,7 @@ func (st *stream) renewSession(id engine.SessionID, a *pb.Answer) error {
 		return err
 	}
 	failed, err := s.renew(st.ctx)
+	st.service.Metrics.Renewed(engine.Correctness, err)
 	for _, nonce := range failed {
 		a.Failed = append(a.Failed, uint64(nonce))
 	}
