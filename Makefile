@@ -16,10 +16,10 @@ STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build notice run test quick fuzz bench prop soak shuffle mutants lint fmt clean deps gofmt vet staticcheck manifests bench-module
+.PHONY: help build notice run test quick fuzz bench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the programs into bin/, for a release
 	@mkdir -p bin
@@ -60,6 +60,9 @@ mutants: deps ## Check that the tests catch every known bug (RUN=regexp for some
 	$(GO) run ./proptest/mutants $(if $(RUN),-run '$(RUN)')
 
 lint: gofmt vet staticcheck manifests ## Run gofmt, go vet and staticcheck, and check the Kubernetes manifests
+
+screenshots: ## Take pictures of the dashboard of a real cluster into out/screenshots (needs chromium and redis-server)
+	$(GO) run ./internal/screenshots
 
 notice: ## Update NOTICE, the licences of the linked modules
 	GO=$(GO) scripts/notice > NOTICE.new && mv NOTICE.new NOTICE

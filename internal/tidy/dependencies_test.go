@@ -31,7 +31,7 @@ var production = []string{"cmd/leased"}
 
 // testCode are the packages of this repository that exist for tests. Test
 // libraries of others must not be linked either, and miniredis is one of them.
-var testCode = []string{"proptest/...", "lease/leasetest", "storagegate/gatetest", "internal/testserver"}
+var testCode = []string{"proptest/...", "lease/leasetest", "storagegate/gatetest", "internal/testserver", "internal/browser"}
 
 // checkDependencies asks the go command which packages would be compiled. Unlike
 // the import matrix, this covers indirect dependencies.

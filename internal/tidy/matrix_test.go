@@ -20,7 +20,7 @@ var testLibraries = []string{
 var (
 	anything = []string{"*"}
 	// helpers are packages for tests, benchmarks and examples only.
-	helpers = []string{"lease/leasetest", "storagegate/gatetest", "internal/testserver", "internal/golden"}
+	helpers = []string{"lease/leasetest", "storagegate/gatetest", "internal/testserver", "internal/golden", "internal/logtest", "internal/browser"}
 )
 
 // matrix says which folder may import which. Imports run one way:
@@ -63,9 +63,9 @@ var matrix = []place{
 	{folder: "raftstore/replica", ours: []string{"fencing", "lease/engine", "raftstore/machine", "raftstore/proposer"}, theirs: anything,
 		inTests: []string{"internal/golden"}},
 	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,
-		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden"}},
+		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden", "internal/logtest"}},
 	{folder: "redlockadapter/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "redlockadapter/..."}, theirs: anything,
-		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden"}},
+		inTests: []string{"lease", "lease/leasetest", "internal/testserver", "internal/golden", "internal/logtest"}},
 
 	// The client of a service, for both modes. Its tests run a service.
 	{folder: "client", ours: []string{"fencing", "lease/...", "redlockadapter/...", "api/..."}, theirs: anything,
@@ -112,6 +112,9 @@ var matrix = []place{
 	{folder: "internal/abuse", theirs: anything,
 		inTests: []string{"internal/testserver", "internal/server/auth", "lease/engine", "lease/remote/...", "api/..."}},
 	{folder: "internal/golden", theirs: testLibraries},
+	{folder: "internal/logtest"},
+	{folder: "internal/browser", theirs: anything},
+	{folder: "internal/screenshots", ours: []string{"internal/browser"}, theirs: anything},
 	{folder: "internal/testserver"},
 	{folder: "internal/tidy"},
 }

@@ -85,7 +85,7 @@ function newHolder(onBreak) {
   row.name = el("p", { class: "big who" });
   row.user = el("p", { class: "muted" });
   const facts = el("dl", { class: "facts" });
-  for (const [key, label] of [["held", "held for"], ["left", "time left"], ["token", "token"], ["since", `since (${zone})`], ["kind", "kind"], ["session", "session"]]) {
+  for (const [key, label] of [["held", "held for"], ["since", `since (${zone})`], ["left", "time left"], ["token", "token"], ["kind", "kind"], ["session", "session"]]) {
     row.facts[key] = el("dd", {});
     facts.append(el("div", { class: key }, el("dt", {}, label), row.facts[key]));
   }
