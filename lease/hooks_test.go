@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,5 +61,145 @@ func TestHooksReportEachLeaseOnce(t *testing.T) {
 		require.Len(t, events.acquired, 4)
 		require.Len(t, events.released, 2)
 		require.Len(t, events.lost, 2)
+	})
+}
+
+type spanKey struct{}
+
+// TestStartProvidesTheContext checks that the engine, the other hooks, the lease and the
+// work see the values of the context that Start returned, and that several hooks combine
+// in order.
+func TestStartProvidesTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []string
+		see := func(where string, ctx context.Context) {
+			mu.Lock()
+			defer mu.Unlock()
+			value, _ := ctx.Value(spanKey{}).(string)
+			seen = append(seen, where+" "+value)
+		}
+		start := func(name string) func(context.Context, []fencing.Resource) context.Context {
+			return func(ctx context.Context, resources []fencing.Resource) context.Context {
+				require.Equal(t, []fencing.Resource{"a"}, resources)
+				value, _ := ctx.Value(spanKey{}).(string)
+				return context.WithValue(ctx, spanKey{}, value+name)
+			}
+		}
+		hook := func(name string) func(context.Context, lease.Event) {
+			return func(ctx context.Context, _ lease.Event) { see(name, ctx) }
+		}
+		s := newSetup(t,
+			lease.WithHooks(lease.Hooks{Start: start("x"), Acquired: hook("acquired"), Released: hook("released")}),
+			lease.WithHooks(lease.Hooks{Failed: hook("failed"), Lost: hook("lost"), Released: hook("released again")}),
+			lease.WithHooks(lease.Hooks{Start: start("y"), Waiting: hook("waiting")}))
+		s.tap(func(on *taps) {
+			on.acquire = func(ctx context.Context, r engine.Request, next acquireFunc) (engine.Grant, error) {
+				see("engine", ctx)
+				return next(ctx, r)
+			}
+		})
+		ctx := context.WithValue(t.Context(), spanKey{}, "w")
+		require.NoError(t, s.client.Do(ctx, "a", func(ctx context.Context, l *lease.Lease) error {
+			see("work", ctx)
+			see("lease", l.Context())
+			_, err := s.client.Acquire(ctx, "a", lease.WithWaitLimit(time.Second))
+			require.ErrorIs(t, err, lease.ErrHeld)
+			synctest.Wait() // until the attempt has left the queue
+			return nil
+		}))
+		l := s.acquire()
+		require.NoError(t, s.memory.Break(ctx, "a", l.Token()))
+		synctest.Wait()
+		require.Equal(t, []string{"engine wxy", "acquired wxy", "work wxy", "lease wxy",
+			"engine wxyxy", "waiting wxyxy", "failed wxyxy",
+			"released wxy", "released again wxy",
+			"engine xy", "acquired xy", "lost xy"}, seen)
+	})
+}
+
+// TestFailedAcquisitionsAreReported checks that each Start is followed by one Acquired or
+// Failed, whatever the failure.
+func TestFailedAcquisitionsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		starts := 0
+		s := newSetup(t, lease.WithHooks(lease.Hooks{Start: func(ctx context.Context, _ []fencing.Resource) context.Context {
+			starts++
+			return ctx
+		}}))
+		l := s.acquire()
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, tt := range []struct {
+			code    string
+			ctx     context.Context
+			name    fencing.Resource
+			options []lease.AcquireOption
+		}{
+			{"invalid-resource", t.Context(), "", nil},
+			{"invalid", t.Context(), "a", []lease.AcquireOption{lease.WithTTL(-1)}},
+			{"held", t.Context(), "a", []lease.AcquireOption{lease.WithWaitLimit(time.Second)}},
+			{"canceled", cancelled, "a", nil},
+			{"mode-mismatch", t.Context(), "b", []lease.AcquireOption{lease.WithMode(lease.Efficiency)}},
+		} {
+			_, err := s.client.Acquire(tt.ctx, tt.name, tt.options...)
+			require.Error(t, err)
+			failed := s.events.read().failed
+			last := failed[len(failed)-1]
+			require.Equal(t, err, last.Err)
+			require.Equal(t, tt.code, lease.Code(err))
+			require.Equal(t, []fencing.Resource{tt.name}, last.Resources)
+		}
+		_, err := s.client.TryAcquire(t.Context(), "a")
+		require.Equal(t, "held", lease.Code(err))
+		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, s.client.Close(t.Context()))
+		_, err = s.client.Acquire(t.Context(), "a")
+		require.Equal(t, "closed", lease.Code(err))
+		events := s.events.read()
+		require.Len(t, events.failed, 7)
+		require.Equal(t, starts, len(events.failed)+len(events.acquired))
+	})
+}
+
+// TestPanickingHookLeavesNoLease checks that a lease that the caller does not get because a
+// hook panics is released, and does not live on under automatic renewal.
+func TestPanickingHookLeavesNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		s := newSetup(t, lease.WithHooks(lease.Hooks{Acquired: func(context.Context, lease.Event) {
+			if broken {
+				panic("broken hook")
+			}
+		}}))
+		require.PanicsWithValue(t, "broken hook", func() { s.acquire() })
+		broken = false
+		_, err := s.client.TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+	})
+}
+
+// TestHookMayCallTheClient checks that hooks run without the client's mutexes.
+func TestHookMayCallTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *lease.Client
+		calls := 0
+		call := func(context.Context, lease.Event) {
+			calls++
+			if _, err := c.Inspect(context.Background(), "a"); err != nil {
+				t.Error(err)
+			}
+		}
+		s := newSetup(t, lease.WithHooks(lease.Hooks{Acquired: call, Failed: call, Released: call, Lost: call, Waiting: call}))
+		c = s.client
+		l := s.acquire()
+		_, err := c.Acquire(t.Context(), "a", lease.WithWaitLimit(time.Second))
+		require.ErrorIs(t, err, lease.ErrHeld)
+		synctest.Wait() // until the attempt has left the queue
+		require.NoError(t, l.Release(t.Context()))
+		l = s.acquire()
+		require.NoError(t, s.memory.Break(t.Context(), "a", l.Token()))
+		synctest.Wait()
+		require.Equal(t, 6, calls)
 	})
 }

@@ -37,7 +37,10 @@ type member struct {
 	watches  int
 	topology *engine.Topology // nil sends none
 	rejects  error            // the answer to every new stream
-	changed  chan struct{}    // closed and replaced by set
+
+	reports       []*pb.ReportRefusalRequest
+	refuseReports error
+	changed       chan struct{} // closed and replaced by set
 }
 
 func startMember(t *testing.T) *member {

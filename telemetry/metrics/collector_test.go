@@ -239,3 +239,24 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkEvents measures the hooks of one lease and of one decision of a gate, alone.
+func BenchmarkEvents(b *testing.B) {
+	collector := metrics.New()
+	hooks, audit := collector.Hooks(), collector.Audit("memory")
+	ctx := context.Background()
+	event := lease.Event{Mode: lease.Correctness, Elapsed: time.Millisecond}
+	b.Run("lease", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			hooks.Acquired(hooks.Start(ctx, nil), event)
+			hooks.Released(ctx, event)
+		}
+	})
+	b.Run("decision", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			audit(ctx, storagegate.Decision{Outcome: storagegate.Admitted})
+		}
+	})
+}
