@@ -149,6 +149,8 @@ func TestMessagesOfTheRaftLibraryAreNoNoise(t *testing.T) {
 		raft := engineLogger(log.Logger(), engine.MonotonicClock())
 		raft.Info("entering follower state", "leader-id", "n1")
 		require.Equal(t, slog.LevelDebug, log.Once(t, "entering follower state").Level)
+		raft.Warn("no known peers, aborting election")
+		require.Equal(t, slog.LevelDebug, log.Once(t, "no known peers, aborting election").Level)
 		for range 100 {
 			raft.Warn("failed to contact", "peer", "n1", "time", hclog.Fmt("%d ms", 7))
 			raft.Warn("failed to contact", "peer", "n2")
@@ -158,5 +160,40 @@ func TestMessagesOfTheRaftLibraryAreNoNoise(t *testing.T) {
 		pass(repeatInterval)
 		raft.Warn("failed to contact", "peer", "n1")
 		require.Equal(t, "99", log.Lines("failed to contact")[2].Values["notLogged"])
+	})
+}
+
+// Changes of policies, modes and the fleet have one line each, of the leader.
+func TestChangesOfTheTopologyAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logtest.New(slog.LevelInfo)
+		c := startMemory(t, 3, logTo(log))
+		n, ctx := c.leader(), testContext(t)
+		policy := engine.Policy{Prefix: "jobs/", Mode: engine.Correctness, TTL: time.Minute}
+		_, err := n.SetPolicy(ctx, policy, 0, false)
+		require.NoError(t, err)
+		set := log.Once(t, "policy set")
+		require.Equal(t, "jobs/", set.Values["prefix"])
+		require.Equal(t, "correctness", set.Values["mode"])
+		require.Equal(t, n.ID(), set.Values["id"])
+		require.Zero(t, log.Count("migration started"))
+
+		_, err = n.SetFleet(ctx, engine.Fleet{Addresses: []string{"a:1"}, Namespace: "leased", MaxTTL: time.Minute}, 0, false, false)
+		require.NoError(t, err)
+		require.Equal(t, "a:1", log.Once(t, "Redis fleet set").Values["nodes"])
+		policy.Mode = engine.Efficiency
+		_, err = n.SetPolicy(ctx, policy, 0, false)
+		require.NoError(t, err)
+		started := log.Once(t, "migration started")
+		require.Equal(t, "correctness", started.Values["from"])
+		require.Equal(t, "efficiency", started.Values["to"])
+		_, err = n.AbortMigration(ctx, "jobs/")
+		require.NoError(t, err)
+		log.Once(t, "migration aborted")
+		_, err = n.DeletePolicy(ctx, "jobs/", 0, false)
+		require.NoError(t, err)
+		pass(5 * time.Second)
+		log.Once(t, "policy deleted")
+		require.Zero(t, log.Count("migration finished"))
 	})
 }

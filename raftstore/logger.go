@@ -47,9 +47,16 @@ var levels = map[hclog.Level]slog.Level{
 	hclog.Trace: slog.LevelDebug - 4, hclog.Debug: slog.LevelDebug, hclog.Info: slog.LevelDebug, hclog.Warn: slog.LevelWarn, hclog.Error: slog.LevelError,
 }
 
+// expected are warnings of the Raft library about the normal start of a new member.
+var expected = map[string]bool{"no known peers, aborting election": true, "failed to get previous log": true,
+	"appendEntries rejected, sending older logs": true}
+
 // Accept implements hclog.SinkAdapter.
 func (s *slogSink) Accept(name string, level hclog.Level, message string, args ...any) {
 	to := levels[level]
+	if expected[message] {
+		to = slog.LevelDebug
+	}
 	if !s.logger.Enabled(context.Background(), to) {
 		return
 	}

@@ -270,7 +270,7 @@ func TestStopTransfersLeadership(t *testing.T) {
 	old := c.leader()
 	c.servers[old].signal(syscall.SIGTERM)
 	require.Zero(t, c.servers[old].code())
-	require.Contains(t, c.servers[old].output.String(), "transferred leadership")
+	require.Contains(t, c.servers[old].output.String(), "reason=transfer")
 	require.NotEqual(t, old, c.leader())
 	must(t, c.env(), leased, "run", "nightly", "--", "true")
 }

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
-	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/redlockadapter"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 )
@@ -51,7 +49,6 @@ type Keeper struct {
 	plan     *Plan
 	nodes    map[string]nodeState // by address, at the last step that reached the node
 	failures failureLog
-	warned   bool
 }
 
 // NewKeeper returns a Keeper. seed is the fleet of the configuration, which a log
@@ -84,7 +81,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			continue
 		}
 		if k.plan == nil {
-			k.plan, k.nodes, k.failures, k.warned = NewPlan(), map[string]nodeState{}, failureLog{}, false
+			k.plan, k.nodes, k.failures = NewPlan(), map[string]nodeState{}, failureLog{}
 		}
 		switch progressed, busy := k.step(ctx); {
 		case progressed: // the next step may be possible now
@@ -131,7 +128,6 @@ func (k *Keeper) step(ctx context.Context) (progressed, busy bool) {
 	defer cancel()
 	k.failures.log(k.logger, "cannot set the Redis fleet of the configuration", "", k.Seed(ctx))
 	state := k.log.Efficiency()
-	k.compareSeed(state)
 	backend := k.connection.BackendOf(state.Fleet)
 	nodes := nodesOf(ctx, backend, state.Fleet)
 	k.report(state, nodes)
@@ -196,14 +192,4 @@ func (k *Keeper) Seed(ctx context.Context) error {
 		return fmt.Errorf("set the Redis fleet: %w", err)
 	}
 	return nil
-}
-
-// compareSeed warns once if the configuration names another fleet than the log.
-func (k *Keeper) compareSeed(state machine.Efficiency) {
-	if k.warned || k.seed.IsZero() || state.Fleet.IsZero() || k.seed.Equal(state.Fleet) || k.seed.Equal(state.Next) {
-		return
-	}
-	k.warned = true
-	k.logger.Warn("the configuration names other Redis nodes than the cluster uses, and is ignored; change the fleet with 'leased redis fleet set'",
-		"configuration", strings.Join(k.seed.Addresses, ","), "cluster", strings.Join(state.Fleet.Addresses, ","))
 }

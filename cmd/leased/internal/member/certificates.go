@@ -1,9 +1,12 @@
 package member
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
 
@@ -20,6 +23,7 @@ type certificates struct {
 	certFile, keyFile, caFile string
 	requireClient             bool
 	current                   atomic.Pointer[loadedCertificates]
+	reported                  string // the fingerprint of the last report
 }
 
 // loadedCertificates is the content of the files.
@@ -61,6 +65,20 @@ func (c *certificates) reload() error {
 	fresh.own = &loaded
 	c.current.Store(fresh)
 	return nil
+}
+
+// report logs a certificate that was not reported before. It must not be called
+// concurrently.
+func (c *certificates) report(logger *slog.Logger) {
+	if c == nil {
+		return
+	}
+	leaf := c.current.Load().own.Leaf
+	sum := sha256.Sum256(leaf.Raw)
+	if fingerprint := hex.EncodeToString(sum[:]); fingerprint != c.reported {
+		logger.Info("certificate loaded", "file", c.certFile, "sha256", fingerprint, "former", c.reported, "expires", leaf.NotAfter)
+		c.reported = fingerprint
+	}
 }
 
 func (c *certificates) own(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -52,13 +52,15 @@ type Member struct {
 
 // Start starts a member. It returns when the API answers; forming the cluster may
 // take longer. version is the version that the API reports.
-func Start(ctx context.Context, s *settings.Settings, version string, logger *slog.Logger) (*Member, error) {
+func Start(ctx context.Context, s *settings.Settings, version string, plain *slog.Logger) (*Member, error) {
+	logger := plain.With("id", s.ID)
 	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 3)}
 	m.policies.Store(&s.Policies)
 	var err error
 	if m.certs, err = newCertificates(s); err != nil {
 		return nil, err
 	}
+	m.certs.report(logger)
 	if m.creds, err = newCredentials(s, logger); err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, logger *sl
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
 	}
 	m.node, err = raftstore.Open(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
-		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: logger, Observer: config.Hub})
+		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: plain, Observer: config.Hub})
 	if err != nil {
 		listener.Close()
 		return nil, err
@@ -153,13 +155,17 @@ func (m *Member) Reload(s *settings.Settings) error {
 	if err := m.certs.reload(); err != nil {
 		return err
 	}
+	m.certs.report(m.logger)
 	for _, change := range userChanges(m.creds.listed, fresh.users) {
 		m.audit.Write(context.Background(), change)
+		m.logger.Info(userMessages[change.Event], "user", change.Subject, "rights", change.Detail)
 	}
 	m.node.RecheckPeers()
 	m.creds.replace(fresh)
 	m.signing.replace(signer, m.logger)
-	m.creds.report(m.logger, len(fresh.users))
+	if len(fresh.users) == 0 {
+		m.creds.report(m.logger, 0)
+	}
 	m.policies.Store(&s.Policies)
 	select {
 	case m.reloaded <- struct{}{}:
@@ -212,7 +218,6 @@ func (m *Member) awaitSuccessor(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if leader, _ := m.node.Leader(); leader != "" && leader != m.settings.ID {
-			m.logger.Info("transferred leadership", "leader", leader)
 			return
 		}
 		select {

@@ -69,7 +69,7 @@ func (m *Member) seedPolicies(ctx context.Context, seeds []lease.Policy) (left [
 			left, err = append(left, p), failed
 			continue
 		}
-		m.logger.Info("set a policy from the configuration file", "prefix", p.Prefix, "mode", p.Mode.String())
+		m.logger.Debug("set a policy from the configuration file", "prefix", p.Prefix, "mode", p.Mode.String())
 		m.audit.Write(ctx, audit.Record{Event: audit.PolicySet, Subject: p.Prefix + "*", Mode: p.Mode.String(), Detail: "from the configuration file, for a new cluster"})
 	}
 	return left, err

@@ -46,10 +46,14 @@ func readSigner(path string) (*fencing.Signer, error) {
 // replace puts a key into effect.
 func (s *signing) replace(signer *fencing.Signer, logger *slog.Logger) {
 	old := s.key.Swap(signer)
+	formerID := ""
+	if old != nil {
+		formerID = old.KeyID()
+	}
 	switch {
 	case signer != nil && (old == nil || old.KeyID() != signer.KeyID()):
-		logger.Info("signing tokens", "key", signer.KeyID())
+		logger.Info("signing tokens", "key", signer.KeyID(), "former", formerID)
 	case signer == nil && old != nil:
-		logger.Warn("this member no longer has a signing key and refuses to sign tokens", "old key", old.KeyID())
+		logger.Warn("this member no longer has a signing key and refuses to sign tokens", "former", old.KeyID())
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/leased-project/leased/internal/server/auth"
 )
 
+// userMessages are the log messages for changes of users.
+var userMessages = map[audit.Event]string{audit.UserAdd: "user added", audit.UserChange: "user changed", audit.UserRemove: "user removed"}
+
 // userChanges returns a record for each user that differs between two lists.
 func userChanges(before, after []auth.User) (changes []audit.Record) {
 	index := func(list []auth.User, name string) int {
