@@ -43,7 +43,7 @@ func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (eng
 // another one: perhaps only this member cannot reach the Redis nodes.
 func (e *Efficiency) send(ctx context.Context, op *pb.Operation, p *pending, limit time.Duration) (answer *pb.Answer, err error) {
 	err = e.connector.do(ctx, func(c *connection) error {
-		own := &pb.Operation{Session: op.Session, Call: op.Call} // the connection before may still encode it
+		own := &pb.Operation{Session: op.Session, Call: op.Call, Traceparent: engine.TraceparentOf(ctx)} // the connection before may still encode it
 		answer, err = c.do(ctx, own, p, limit)
 		var migrating *engine.MigratingError
 		if wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {

@@ -93,6 +93,7 @@ func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.
 			return err
 		}
 		op := s.operation()
+		op.Traceparent = engine.TraceparentOf(ctx)
 		fill(op)
 		answer, err = c.do(ctx, op, p, limit)
 		return err
