@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/leased-project/leased/internal/server/metrics"
 )
 
 const (
@@ -23,8 +25,8 @@ const (
 	maxConnections = 64
 )
 
-// Listener serves the probes, and nothing else, on a port of its own: plain HTTP
-// without a client certificate. Everyone may connect to it, so a request has little
+// Listener serves the probes and the metrics, and nothing else, on a port of its own:
+// plain HTTP without a client certificate. Everyone may connect to it, so a request has little
 // time and space, a connection serves one request, and the number of connections is
 // bounded.
 type Listener struct {
@@ -32,17 +34,28 @@ type Listener struct {
 	http *http.Server
 }
 
-// Listen listens on an address. Serve serves the probes, Close ends it.
-func Listen(address string, ready Ready) (*Listener, error) {
+// Listen listens on an address. Serve serves the probes and the metrics, Close ends it.
+func Listen(address string, ready Ready, scrapes http.Handler) (*Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for probes on %s: %w", address, err)
 	}
 	l := &Listener{Listener: &newest{Listener: listener},
-		http: &http.Server{Handler: NewHandler(ready), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
+		http: &http.Server{Handler: withMetrics(NewHandler(ready), scrapes), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
 			ErrorLog: log.New(io.Discard, "", 0)}} // callers make these errors
 	l.http.SetKeepAlivesEnabled(false)
 	return l, nil
+}
+
+// withMetrics returns a handler of the probes and of scrapes.
+func withMetrics(probes, scrapes http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == metrics.Path && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			scrapes.ServeHTTP(w, r)
+			return
+		}
+		probes.ServeHTTP(w, r)
+	})
 }
 
 // Serve serves the probes until Close, and returns nil then.

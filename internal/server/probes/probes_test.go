@@ -12,12 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/probes"
 )
 
 func start(t *testing.T, ready probes.Ready) string {
 	t.Helper()
-	l, err := probes.Listen("127.0.0.1:0", ready)
+	l, err := probes.Listen("127.0.0.1:0", ready, metrics.New("test").Handler())
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- l.Serve() }()

@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/raftstore/transport"
@@ -30,6 +32,8 @@ type certificates struct {
 type loadedCertificates struct {
 	own *tls.Certificate
 	ca  *x509.CertPool
+	// caExpiry is when the first certificate of the CA file expires.
+	caExpiry time.Time
 }
 
 // newCertificates reads the files. It returns nil without tls-cert.
@@ -55,6 +59,7 @@ func (c *certificates) reload() error {
 	if !fresh.ca.AppendCertsFromPEM(text) {
 		return fmt.Errorf("tls-ca (%s) contains no PEM certificate", c.caFile)
 	}
+	fresh.caExpiry = firstExpiry(text)
 	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("read tls-cert (%s) and tls-key (%s): %w", c.certFile, c.keyFile, err)
@@ -79,6 +84,27 @@ func (c *certificates) report(logger *slog.Logger) {
 		logger.Info("certificate loaded", "file", c.certFile, "sha256", fingerprint, "former", c.reported, "expires", leaf.NotAfter)
 		c.reported = fingerprint
 	}
+}
+
+// firstExpiry returns when the first of the certificates in a PEM text expires. Blocks
+// that are no certificate are ignored, as x509.CertPool does.
+func firstExpiry(text []byte) (first time.Time) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && (first.IsZero() || certificate.NotAfter.Before(first)) {
+			first = certificate.NotAfter
+		}
+	}
+	return first
+}
+
+// expiries returns when the certificates expire, by their use, for metrics.
+func (c *certificates) expiries() map[string]time.Time {
+	if c == nil {
+		return nil
+	}
+	now := c.current.Load()
+	return map[string]time.Time{"own": now.own.Leaf.NotAfter, "ca": now.caExpiry}
 }
 
 func (c *certificates) own(*tls.ClientHelloInfo) (*tls.Certificate, error) {

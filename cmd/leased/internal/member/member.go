@@ -13,6 +13,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease"
@@ -37,6 +38,7 @@ type Member struct {
 	node     *raftstore.Node
 	server   *server.Server
 	audit    *audit.Log
+	metrics  *metrics.Metrics
 	policies atomic.Pointer[[]lease.Policy] // of the configuration file
 	founded  atomic.Bool                    // this process has created the cluster
 	reloaded chan struct{}
@@ -55,6 +57,7 @@ type Member struct {
 func Start(ctx context.Context, s *settings.Settings, version string, plain *slog.Logger) (*Member, error) {
 	logger := plain.With("id", s.ID)
 	m := &Member{settings: s, logger: logger, reloaded: make(chan struct{}, 1), failed: make(chan error, 3)}
+	m.metrics = metrics.New(version)
 	m.policies.Store(&s.Policies)
 	var err error
 	if m.certs, err = newCertificates(s); err != nil {
@@ -89,13 +92,14 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
 		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit, FilePolicies: m.filePolicies,
-		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL}
+		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL,
+		Metrics: m.metrics, Certificates: m.certs.expiries}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
 	}
 	m.node, err = raftstore.Open(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
-		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: plain, Observer: config.Hub})
+		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: plain, Observer: config.Hub, Hooks: m.metrics.RaftHooks()})
 	if err != nil {
 		listener.Close()
 		return nil, err

@@ -12,7 +12,7 @@ func (m *Member) startProbes() error {
 	if m.settings.ProbeListen == "" {
 		return nil
 	}
-	listener, err := probes.Listen(m.settings.ProbeListen, m.ready)
+	listener, err := probes.Listen(m.settings.ProbeListen, m.ready, m.metrics.Handler())
 	if err != nil {
 		return err
 	}

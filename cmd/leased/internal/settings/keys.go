@@ -49,7 +49,7 @@ var memberKeys = []key{
 	text("advertise", "", "API address that clients and members use (default: listen)", func(s *Settings) *string { return &s.Advertise }),
 	text("raft-listen", "127.0.0.1:7421", "listen address of Raft", func(s *Settings) *string { return &s.RaftListen }),
 	text("raft-advertise", "", "Raft address that the other members use (default: raft-listen)", func(s *Settings) *string { return &s.RaftAdvertise }),
-	text("probe-listen", "", "listen address that serves only /livez and /readyz, without TLS and users (default: none)", func(s *Settings) *string { return &s.ProbeListen }),
+	text("probe-listen", "", "listen address that serves only /livez, /readyz and /metrics, without TLS and users (default: none)", func(s *Settings) *string { return &s.ProbeListen }),
 	text("tls-cert", "", "PEM file with the certificate of this member, which names it (leased certs), for the API and Raft", func(s *Settings) *string { return &s.TLSCert }),
 	text("tls-key", "", "PEM file with the key of the certificate", func(s *Settings) *string { return &s.TLSKey }),
 	text("tls-ca", "", "PEM file with the CA of the members' certificates", func(s *Settings) *string { return &s.TLSCA }),
