@@ -31,7 +31,7 @@ var (
 	ordered = []string{"All", "Keys", "Values", "DeleteFunc", "EqualFunc"}
 	// pureEngine are the functions of package lease/engine that neither read a
 	// clock nor draw a random number. Methods are not checked.
-	pureEngine = []string{"NewPolicies", "ParseMode", "ParseSessionID", "ValidateHolder"}
+	pureEngine = []string{"CheckFormat", "NewPolicies", "ParseMode", "ParseSessionID", "ValidateHolder"}
 )
 
 // checkMachineOrder type-checks the machine, to distinguish maps from slices.

@@ -139,7 +139,7 @@ func (b *both) inspect() (string, any, any) {
 	if ok {
 		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Details, r.Ended, r.Cause()}
 		for _, w := range r.Waiters {
-			model = append(model, w.Name)
+			model = append(model, w.Name, strconv.FormatInt(w.Ticket, 10))
 		}
 	}
 	return "inspect", model, b.run(b.now, "inspect", []string{b.key("node"), b.key("lock", "a")})

@@ -135,12 +135,12 @@ func (s *server) report(now int64) (recovery.Report, string, int64) {
 		return &recovery.State{Version: number(s.t, version), Fleet: fleet, Member: member, Max: fencing.Token(number(s.t, top)),
 			Floor: fencing.Token(number(s.t, floor)), Ceiling: fencing.Token(number(s.t, ceiling))}
 	}
-	report := recovery.Report{Reached: true, Live: state(f[1], f[2], f[3], f[4], f[5], f[6])}
-	if len(f) == 14 {
-		report.Former = state(f[9], f[10], "", f[11], f[12], f[13])
+	report := recovery.Report{Reached: true, Live: state(f[2], f[3], f[4], f[5], f[6], f[7])}
+	if len(f) == 16 {
+		report.Former = state(f[11], f[12], "", f[13], f[14], f[15])
 	}
-	age, _ := strconv.ParseInt(f[8], 10, 64)
-	return report, f[7], age
+	age, _ := strconv.ParseInt(f[9], 10, 64)
+	return report, f[8], age
 }
 
 // list reads all pages of list.lua.

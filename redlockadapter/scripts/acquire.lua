@@ -5,13 +5,14 @@
 --       6 waiter: "PROCESS HOLDER" to wake when the lock is free, or "",
 --       7 ticket: the waiter's place in the queue
 -- Reply the accepted token, or {reason, ...}:
---       empty, fleet FLEET, version VERSION, ended, held LEFT NONCE, ceiling
+--       empty, format FORMAT, fleet FLEET, version VERSION, ended, held LEFT NONCE, ceiling
 --
 -- A node never accepts a token for a lock at or below one that it accepted before. The
 -- uniqueness and the order of tokens depend on nothing else.
-local version, fleet, max, floor, ceiling =
-  unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
-if not version then return {'empty'} end
+local format, version, fleet, max, floor, ceiling =
+  unpack(redis.call('HMGET', KEYS[1], 'format', 'version', 'fleet', 'max', 'floor', 'ceiling'))
+if not format then return {'empty'} end
+if format ~= '1' then return {'format', format} end
 if fleet ~= ARGV[2] then return {'fleet', fleet} end
 if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'version', version} end
 

@@ -2,12 +2,13 @@
 --
 -- KEYS  1 the node's state
 -- ARGV  1 version, 2 fleet, 3 floor, 4 ceiling
--- Reply ok, empty, or fleet
+-- Reply ok, empty, format, or fleet
 --
 -- After that, no acquire, raise or renewal with an older version succeeds on this node.
-local version, fleet, max, floor, ceiling =
-  unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
-if not version then return 'empty' end
+local format, version, fleet, max, floor, ceiling =
+  unpack(redis.call('HMGET', KEYS[1], 'format', 'version', 'fleet', 'max', 'floor', 'ceiling'))
+if not format then return 'empty' end
+if format ~= '1' then return 'format' end
 if fleet ~= ARGV[2] then return 'fleet' end
 local function larger(a, b) return tonumber(a) > tonumber(b) and a or b end
 redis.call('HSET', KEYS[1], 'version', larger(version, ARGV[1]), 'floor', larger(floor, ARGV[3]),

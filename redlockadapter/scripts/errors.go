@@ -3,6 +3,7 @@ package scripts
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
@@ -41,6 +42,8 @@ func refusalOf(got redisconn.Reply) error {
 	switch got.Word(0) {
 	case "empty":
 		return ErrEmpty
+	case "format":
+		return checkFormat(got.Word(1))
 	case "fleet":
 		return ErrFleet
 	case "version":
@@ -57,4 +60,16 @@ func refusalOf(got redisconn.Reply) error {
 		return engine.ErrHeld
 	}
 	return fmt.Errorf("%w: %q", redisconn.ErrProtocol, got.Words)
+}
+
+// checkFormat returns an error unless a state has the format of this build.
+func checkFormat(text string) error {
+	found, err := strconv.ParseUint(text, 10, 32)
+	if err == nil {
+		err = engine.CheckFormat("state of the Redis node", found, FormatVersion)
+	}
+	if err == nil && found != FormatVersion {
+		err = fmt.Errorf("%w: format %d", redisconn.ErrProtocol, found)
+	}
+	return err
 }

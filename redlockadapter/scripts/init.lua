@@ -2,11 +2,13 @@
 --
 -- KEYS  1 the node's state, 2 the latest life that was initialised
 -- ARGV  1 join nonce, 2 version, 3 fleet, 4 member, 5 floor, 6 ceiling, 7 quarantine (ms)
--- Reply ok, join (the node has another join nonce), or {"wait", MILLISECONDS} while the quarantine lasts
+-- Reply ok, join (the node has another join nonce), format (its state, or that of its former life, has another format), or
+--       {"wait", MILLISECONDS} while the quarantine lasts
 --
 -- The join nonce proves that the node was neither lost nor initialised since the range was assigned. The node also
 -- starts above every floor that was reserved on it for another node, see reserve.lua.
-local join, since = unpack(redis.call('HMGET', KEYS[1], 'join', 'since'))
+local format, join, since = unpack(redis.call('HMGET', KEYS[1], 'format', 'join', 'since'))
+if format and format ~= '1' then return 'format' end
 if join ~= ARGV[1] then return 'join' end
 local time = redis.call('TIME')
 local passed = time[1] * 1000 + math.floor(time[2] / 1000) - since
@@ -16,10 +18,11 @@ if passed < 0 then -- the clock was set back: restart the quarantine
 end
 if passed < tonumber(ARGV[7]) then return {'wait', ARGV[7] - passed} end
 local former = string.sub(KEYS[2], 1, -5) .. (redis.call('GET', KEYS[2]) or '') .. ':node'
-local floor, reserved = ARGV[5], redis.call('HGET', former, 'floor')
+local floor, formerFormat, reserved = ARGV[5], unpack(redis.call('HMGET', former, 'format', 'floor'))
+if formerFormat and formerFormat ~= '1' then return 'format' end
 if reserved and tonumber(reserved) > tonumber(floor) then floor = reserved end
 redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], 'version', ARGV[2], 'fleet', ARGV[3], 'member', ARGV[4],
+redis.call('HSET', KEYS[1], 'format', '1', 'version', ARGV[2], 'fleet', ARGV[3], 'member', ARGV[4],
   'max', floor, 'floor', floor, 'ceiling', ARGV[6])
 redis.call('SET', KEYS[2], string.match(KEYS[1], ':(%x+):node$'))
 return 'ok'

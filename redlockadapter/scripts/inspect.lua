@@ -1,9 +1,11 @@
 -- inspect: return the record of one lock.
 --
 -- KEYS  1 the node's state, 2 the record of the lock
--- Reply {empty}, or
+-- Reply {empty}, {format, FORMAT}, or
 --       {nonce, time left (ms, 0 if free), token, details, nonce that ended last, its cause, waiter, ticket, waiter, ticket...}
-if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return {'empty'} end
+local format = redis.call('HGET', KEYS[1], 'format')
+if not format then return {'empty'} end
+if format ~= '1' then return {'format', format} end
 local owner, deadline, token, details, ended, broken =
   unpack(redis.call('HMGET', KEYS[2], 'nonce', 'until', 'token', 'details', 'ended', 'broken'))
 local time = redis.call('TIME')

@@ -2,11 +2,13 @@
 --
 -- KEYS  1 the node's state
 -- ARGV  1 join nonce, 2 version, 3 fleet, 4 minimum age (ms) of a join nonce that may be replaced
--- Reply ok, state (the node votes in this fleet), version (the node has seen a newer version), or
+-- Reply ok, format (its state has another format), state (the node votes in this fleet), version (the node has seen a newer version), or
 --       joining (there is a younger join nonce)
 --
 -- From now on an init with another join nonce is refused. The quarantine of the node starts with its first join.
-local version, fleet, join, joined = unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'join', 'joined'))
+local format, version, fleet, join, joined =
+  unpack(redis.call('HMGET', KEYS[1], 'format', 'version', 'fleet', 'join', 'joined'))
+if format and format ~= '1' then return 'format' end
 if version and fleet == ARGV[3] then return 'state' end
 if version and tonumber(version) > tonumber(ARGV[2]) then return 'version' end
 local time = redis.call('TIME')

@@ -2,10 +2,12 @@
 --
 -- KEYS  1 the node's state
 -- ARGV  1 cursor, 2 the prefix of the locks' names, 3 the number of keys to look at
--- Reply {empty}, or {next cursor, resource, resource...}
+-- Reply {empty}, {format, FORMAT}, or {next cursor, resource, resource...}
 --
 -- A lock is in use while it is held or has waiters.
-if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return {'empty'} end
+local format = redis.call('HGET', KEYS[1], 'format')
+if not format then return {'empty'} end
+if format ~= '1' then return {'format', format} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local locks = string.sub(KEYS[1], 1, -5) .. 'lock:'

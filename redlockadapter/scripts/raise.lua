@@ -3,9 +3,11 @@
 -- KEYS  1 the node's state, 2... the record of each lock
 -- ARGV  1 version, 2 fleet, 3 nonce, 4 token
 -- Reply the token, or {reason, ...}:
---       empty, fleet FLEET, version VERSION, ceiling, lost
-local version, fleet, max, ceiling = unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'ceiling'))
-if not version then return {'empty'} end
+--       empty, format FORMAT, fleet FLEET, version VERSION, ceiling, lost
+local format, version, fleet, max, ceiling =
+  unpack(redis.call('HMGET', KEYS[1], 'format', 'version', 'fleet', 'max', 'ceiling'))
+if not format then return {'empty'} end
+if format ~= '1' then return {'format', format} end
 if fleet ~= ARGV[2] then return {'fleet', fleet} end
 if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'version', version} end
 local token = tonumber(ARGV[4])

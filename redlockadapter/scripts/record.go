@@ -39,7 +39,7 @@ func ParseRecord(got redisconn.Reply) (Record, error) {
 	switch {
 	case got.Err != nil:
 		return Record{}, got.Err
-	case len(w) == 1:
+	case len(w) == 1 || len(w) == 2:
 		return Record{}, refusalOf(got)
 	case len(w) < 6:
 		return Record{}, fmt.Errorf("%w: record %q", redisconn.ErrProtocol, w)
@@ -93,8 +93,8 @@ func listed(got redisconn.Reply) ([]fencing.Resource, error) {
 	switch {
 	case len(got.Words) == 0:
 		return nil, fmt.Errorf("%w: a list without a cursor", redisconn.ErrProtocol)
-	case got.Words[0] == "empty":
-		return nil, ErrEmpty
+	case got.Words[0] == "empty" || got.Words[0] == "format":
+		return nil, refusalOf(got)
 	}
 	names := make([]fencing.Resource, len(got.Words)-1)
 	for i, name := range got.Words[1:] {

@@ -3,13 +3,14 @@
 -- KEYS  1 the node's state, 2... the record of each lock
 -- ARGV  1 version, 2 fleet, 3 nonce, 4 TTL (ms), 5 details, 6 the granted token
 -- Reply the token, or {reason, ...}:
---       empty, fleet FLEET, version VERSION, ended, taken
+--       empty, format FORMAT, fleet FLEET, version VERSION, ended, taken
 --
 -- If the lease expired on this node, or was never accepted here, the node takes it back
 -- only if it has accepted no token above the lease's token since.
-local version, fleet, max, floor, ceiling =
-  unpack(redis.call('HMGET', KEYS[1], 'version', 'fleet', 'max', 'floor', 'ceiling'))
-if not version then return {'empty'} end
+local format, version, fleet, max, floor, ceiling =
+  unpack(redis.call('HMGET', KEYS[1], 'format', 'version', 'fleet', 'max', 'floor', 'ceiling'))
+if not format then return {'empty'} end
+if format ~= '1' then return {'format', format} end
 if fleet ~= ARGV[2] then return {'fleet', fleet} end
 if version ~= ARGV[1] and tonumber(version) > tonumber(ARGV[1]) then return {'version', version} end
 

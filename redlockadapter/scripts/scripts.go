@@ -48,6 +48,11 @@ func Text(name string) (string, error) {
 	return string(text), nil
 }
 
+// FormatVersion is the version of the keys and fields on a node. The field format of the
+// node's state has it, and every script that reads the state refuses another one. See
+// docs/adr/0030-frozen-formats.md.
+const FormatVersion = 1
+
 // The names of keys. The name of every key but one contains the life of the server, so
 // that a restarted server has no state under its new name.
 //

@@ -2,11 +2,13 @@ package scripts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter/recovery"
 	"github.com/leased-project/leased/redlockadapter/redisconn"
 )
@@ -29,31 +31,43 @@ func Report(ctx context.Context, c *redisconn.Conn, namespace string) (NodeRepor
 		return NodeReport{}, err
 	}
 	w := got.Words
-	if len(w) < 9 {
+	if len(w) < 10 {
 		return NodeReport{}, fmt.Errorf("%s: report has %d fields: %w", c.Addr(), len(w), redisconn.ErrProtocol)
 	}
-	r := NodeReport{Report: recovery.Report{Reached: true}, Join: w[7]}
-	if r.Live, err = parseState(w[1], w[2], w[3], w[4], w[5], w[6]); err != nil {
-		return NodeReport{}, redisconn.SetupError(c.Addr(), "its state cannot be read: %v", err)
+	r := NodeReport{Report: recovery.Report{Reached: true}, Join: w[8]}
+	if r.Live, err = parseState(w[1], w[2], w[3], w[4], w[5], w[6], w[7]); err != nil {
+		return NodeReport{}, stateError(c, "its state", err)
 	}
-	if len(w) >= 14 {
-		if r.Former, err = parseState(w[9], w[10], "", w[11], w[12], w[13]); err != nil {
-			return NodeReport{}, redisconn.SetupError(c.Addr(), "the state of its former life cannot be read: %v", err)
+	if len(w) >= 16 {
+		if r.Former, err = parseState(w[10], w[11], w[12], "", w[13], w[14], w[15]); err != nil {
+			return NodeReport{}, stateError(c, "the state of its former life", err)
 		}
 	}
-	r.JoinAge, _ = fromMillis(w[8]) // empty for a voter
+	r.JoinAge, _ = fromMillis(w[9]) // empty for a voter
 	millis, _ := strconv.ParseInt(w[0], 10, 64)
 	r.Clock = time.UnixMilli(millis)
 	return r, nil
 }
 
+// stateError explains why a state cannot be read. A newer format is not a mistake in the
+// setup: the other nodes may still be a quorum.
+func stateError(c *redisconn.Conn, state string, err error) error {
+	if newer := (*engine.FormatError)(nil); errors.As(err, &newer) {
+		return fmt.Errorf("%s does not vote: %w", c.Addr(), err)
+	}
+	return redisconn.SetupError(c.Addr(), "%s cannot be read: %v", state, err)
+}
+
 // parseState returns the state in these fields, nil if there is none.
-func parseState(version, fleet, member, max, floor, ceiling string) (*recovery.State, error) {
-	if version == "" {
+func parseState(format, version, fleet, member, max, floor, ceiling string) (*recovery.State, error) {
+	if format == "" {
 		return nil, nil //nolint:nilnil // nil is an empty node
 	}
+	err := checkFormat(format)
+	if err != nil {
+		return nil, err
+	}
 	s := &recovery.State{Fleet: fleet, Member: member}
-	var err error
 	if s.Version, err = strconv.ParseUint(version, 10, 53); err != nil {
 		return nil, err
 	}
@@ -104,6 +118,8 @@ func Init(ctx context.Context, c *redisconn.Conn, fleet string, r recovery.Range
 		if wait, err = fromMillis(got.Word(1)); err == nil {
 			return max(time.Millisecond, wait), nil
 		}
+	case "format":
+		return 0, fmt.Errorf("%s: init refused: its state was written by a newer build; see 'leased redis status'", c.Addr())
 	case "join":
 		return 0, fmt.Errorf("%s: another join has replaced this one, or the node was lost again", c.Addr())
 	}

@@ -3,9 +3,9 @@
 --
 -- KEYS  1 the node's state, 2 the latest life that was initialised
 -- ARGV  1 cursor, 2 the prefix of all keys, 3 time (ms) after which an unused record is removed
--- Reply the next cursor; "0" when the scan is complete, or if this life is not initialised yet
+-- Reply the next cursor; "0" when the scan is complete, or if this life is not initialised yet or has another format
 local life = string.match(KEYS[1], ':(%x+):node$')
-if redis.call('GET', KEYS[2]) ~= life then return '0' end
+if redis.call('GET', KEYS[2]) ~= life or redis.call('HGET', KEYS[1], 'format') ~= '1' then return '0' end
 local time = redis.call('TIME')
 local oldest = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[3]
 local mine = ARGV[2] .. life .. ':'
