@@ -16,6 +16,7 @@ import (
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
@@ -72,6 +73,8 @@ type Config struct {
 	// Certificates returns when the certificates of this member expire, by their use, for
 	// Metrics. Default: none.
 	Certificates func() map[string]time.Time
+	// Tracer makes spans of the calls that change locks. Default: none.
+	Tracer *tracing.Tracer
 	// Version is the version of the program, for Status.
 	Version string
 	// Clock is engine.SystemClock by default, Logger is slog.Default.

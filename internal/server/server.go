@@ -24,6 +24,7 @@ import (
 	"github.com/leased-project/leased/internal/server/leases"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/server/overview"
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/portmux"
 	"github.com/leased-project/leased/internal/server/probes"
@@ -71,9 +72,13 @@ type leaseService struct {
 	*leases.Service
 	*watch.Watcher
 	*historyService
+	*overviewService
 }
 
-type historyService = history.Service
+type (
+	historyService  = history.Service
+	overviewService = overview.Service
+)
 
 // New returns a Server on a listener, which Close closes. Without TLS the listener
 // must have a loopback address.
@@ -102,7 +107,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	s.limits = limits.NewAccounts(config.Limits, config.Clock)
 	s.limits.CloseLater = s.mux.CloseLater
 	s.leases = leases.New(s.router, config.Audit, s.limits)
-	s.leases.Metrics = config.Metrics
+	s.leases.Metrics, s.leases.Recorder, s.leases.Tracer = config.Metrics, config.Hub.Recorder, config.Tracer
 	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
 	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
 		FilePolicies: config.FilePolicies, Version: config.Version, Logger: config.Logger})
@@ -114,7 +119,9 @@ func New(config Config, listener net.Listener) (*Server, error) {
 
 // register offers the services to gRPC and HTTP.
 func (s *Server) register(config Config) {
-	leaseAPI := leaseService{s.leases, watch.NewWatcher(s.router, config.Hub), history.NewService(s.router)}
+	leaseAPI := leaseService{s.leases, watch.NewWatcher(s.router, config.Hub), history.NewService(s.router, config.Hub.Recorder),
+		overview.NewService(s.router, config.Hub.Recorder)}
+	leaseAPI.Refused = s.metrics.GateRefused
 	config.Hub.OnExpired(func(e *machine.Event) {
 		if config.Node.Leads() {
 			config.Audit.Expired(e)

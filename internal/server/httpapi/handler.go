@@ -21,6 +21,7 @@ import (
 	"github.com/leased-project/leased/internal/server/peers"
 	"github.com/leased-project/leased/internal/server/probes"
 	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -75,6 +76,7 @@ func New(config Config) *Handler {
 		}
 	}
 	h.handle(&pb.LeaseService_ServiceDesc, "Watch", h.watch)
+	h.handle(&pb.LeaseService_ServiceDesc, "Overview", h.overview)
 	h.handle(&pb.PolicyService_ServiceDesc, "WatchTopology", h.watchTopology)
 	h.handle(&pb.ClusterService_ServiceDesc, "SaveSnapshot", h.saveSnapshot)
 	h.handle(&pb.ClusterService_ServiceDesc, "InspectSnapshot", h.inspectSnapshot)
@@ -166,7 +168,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
 		h.answer(w, nil, err)
 		return
 	}
-	ctx := r.Context()
+	ctx := tracing.FromHTTP(r.Context(), r)
 	if r.TLS != nil { // as gRPC does, for calls that depend on the caller's certificate
 		ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: credentials.TLSInfo{State: *r.TLS}})
 	}

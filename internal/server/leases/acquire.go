@@ -13,6 +13,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -26,17 +27,20 @@ type acquisition struct {
 	session engine.SessionID // zero if the caller named none
 	mode    engine.Mode      // that served it last
 	queued  atomic.Bool
+	trace   *tracing.Call // nil if the call is not traced
 }
 
 // Acquire asks for a lock in the mode that it has.
-func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (response *pb.AcquireResponse, err error) {
 	measured := s.Metrics.StartAcquire()
-	a, err := s.newAcquisition(r)
+	call := s.traceAcquire(ctx, r)
+	defer func() { call.End(response.GetToken(), response.GetMode(), err) }()
+	a, err := s.newAcquisition(r, call)
 	if err != nil {
 		measured.Refused(s.router.ModeOf(fencing.Resource(r.Resource)), wire.KindOf(err).Code)
 		return nil, err
 	}
-	response, err := a.run(ctx)
+	response, err = a.run(ctx)
 	if err != nil {
 		measured.Refused(s.router.ModeOf(a.request.Resources[0]), wire.KindOf(err).Code)
 		return nil, err
@@ -78,7 +82,7 @@ func (a *acquisition) run(ctx context.Context) (*pb.AcquireResponse, error) {
 }
 
 // newAcquisition validates a call.
-func (s *Service) newAcquisition(r *pb.AcquireRequest) (*acquisition, error) {
+func (s *Service) newAcquisition(r *pb.AcquireRequest, trace *tracing.Call) (*acquisition, error) {
 	names := r.Resources
 	switch {
 	case r.Resource != "" && len(names) > 0:
@@ -90,9 +94,12 @@ func (s *Service) newAcquisition(r *pb.AcquireRequest) (*acquisition, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: acquire needs resource, the name of a lock, or resources, for a set", engine.ErrInvalid)
 	}
-	a := &acquisition{Service: s, call: r, request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...),
+	a := &acquisition{Service: s, call: r, trace: trace, request: engine.Request{Nonce: engine.Nonce(r.Nonce), Resources: wire.Resources(names...),
 		Permits: int(r.Permits), Holder: r.Holder, Metadata: r.Metadata}}
-	a.request.Queued = func() { a.queued.Store(true) }
+	a.request.Queued = func() {
+		a.queued.Store(true)
+		a.trace.Step(tracing.Queue)
+	}
 	var err error
 	if a.request.Kind, err = wire.LeaseKind(r.Shared, r.Permits); err != nil {
 		return nil, err
@@ -146,7 +153,7 @@ func (a *acquisition) fromRedis(ctx, caller context.Context) (*pb.AcquireRespons
 		return nil, err
 	}
 	id := newMarkedID(redisMark)
-	held, grant, err := a.redis.acquire(ctx, id, ttl, a.request)
+	held, grant, err := a.redis.acquire(a.trace.WithRounds(ctx), id, ttl, a.request)
 	if err != nil {
 		return nil, err
 	}

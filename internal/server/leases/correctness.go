@@ -7,16 +7,19 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 )
 
 // fromRaft asks the Raft machine. ctx ends with the wait, caller when the caller is
 // gone.
 func (a *acquisition) fromRaft(ctx, caller context.Context) (*pb.AcquireResponse, error) {
+	a.trace.Step(tracing.Session)
 	s, err := a.openSession(caller)
 	if err != nil {
 		return nil, err
 	}
+	a.trace.Step(tracing.Commit)
 	grant, err := a.askRaft(ctx, caller, s)
 	if err != nil {
 		a.abandon(caller, s, err)

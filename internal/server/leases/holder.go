@@ -112,6 +112,8 @@ func notHeld(ctx context.Context, resource string, token uint64) error {
 func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
 	var released bool
 	var err error
+	call := s.traceRelease(ctx, r)
+	defer func() { call.End(r.Token, "", err) }()
 	switch {
 	case r.Resource != "" && r.Token != 0 && s.router.ModeOf(fencing.Resource(r.Resource)) == engine.Efficiency:
 		released, err = s.releaseInRedis(ctx, r)

@@ -11,9 +11,11 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -26,9 +28,13 @@ const cleanupTimeout = 5 * time.Second
 // are those of package engine; the caller encodes them.
 type Service struct {
 	pb.UnimplementedLeaseServiceServer
-	// Signing and Metrics are set before the first call.
-	Signing Signing
-	Metrics *metrics.Metrics
+	// Signing, Metrics and Recorder are set before the first call. Recorder hears of the
+	// leases in efficiency mode that this member serves.
+	Signing  Signing
+	Metrics  *metrics.Metrics
+	Recorder *history.Recorder
+	// Tracer is nil without tracing.
+	Tracer *tracing.Tracer
 
 	router   *routing.Router
 	sessions *sessions
@@ -95,14 +101,14 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 // Inspect returns the holders and waiters of a lock, as the caller may see them.
 func (s *Service) Inspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
 	status, err := s.inspect(ctx, fencing.Resource(r.Resource))
-	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status))}, err
+	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status), s.router.Clock.Now().Time())}, err
 }
 
 // LocalInspect returns a lock in correctness mode as this member has applied it, which
 // may be old.
 func (s *Service) LocalInspect(ctx context.Context, r *pb.InspectRequest) (*pb.InspectResponse, error) {
 	status, err := s.router.Node.Inspect(ctx, fencing.Resource(r.Resource), raftstore.Stale)
-	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status))}, err
+	return &pb.InspectResponse{Lock: wire.FromStatusOf(auth.Visible(ctx, status), s.router.Clock.Now().Time())}, err
 }
 
 func (s *Service) inspect(ctx context.Context, name fencing.Resource) (engine.Status, error) {
@@ -126,6 +132,7 @@ func (s *Service) Break(ctx context.Context, r *pb.BreakRequest) (*pb.BreakRespo
 	err = backend.Break(ctx, name, fencing.Token(r.Token))
 	if err == nil && mode == engine.Efficiency {
 		s.Metrics.Ended(metrics.Broken)
+		s.Recorder.Add(name, history.Broken, &engine.Party{Token: fencing.Token(r.Token)}, time.Time{})
 	}
 	return &pb.BreakResponse{}, err
 }

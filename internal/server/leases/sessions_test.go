@@ -170,7 +170,7 @@ func TestStreamDropsClosedSessions(t *testing.T) {
 	id := engine.NewSessionID()
 	call := func(op *pb.Operation) error {
 		op.Session = id[:]
-		return st.call(op, nil, &pb.Answer{})
+		return st.call(op, nil, &pb.Answer{}, nil)
 	}
 	require.NoError(t, call(&pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(sessionTTL)}}}))
 	opened, err := st.session(id)

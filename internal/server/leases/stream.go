@@ -11,6 +11,7 @@ import (
 	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
 	"github.com/leased-project/leased/internal/server/metrics"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -136,11 +137,13 @@ func (st *stream) run(op *pb.Operation, w *redisWaiter) *pb.Answer {
 	if isAcquire {
 		measured = st.service.Metrics.StartAcquire()
 	}
+	trace := st.service.traceOperation(st.ctx, op)
 	done, err := st.admit(op)
 	if err == nil {
-		err = st.call(op, w, a)
+		err = st.call(op, w, a, trace)
 		done()
 	}
+	trace.End(a.Token, a.Mode, err)
 	st.service.audit.Operation(st.ctx, op, a, err)
 	if err != nil {
 		a.Error = wire.FromError(st.service.router.NameLeader(err))
@@ -166,7 +169,7 @@ func measure(measured metrics.Acquire, call *pb.AcquireCall, a *pb.Answer) {
 
 // call dispatches an operation: those that name a lease in efficiency mode go to
 // the Redis nodes, all others to a session.
-func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer) error {
+func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer, trace *tracing.Call) error {
 	if len(op.Session) != len(engine.SessionID{}) {
 		return fmt.Errorf("%w: a session id has %d bytes, not %d", engine.ErrInvalid, len(engine.SessionID{}), len(op.Session))
 	}
@@ -189,12 +192,15 @@ func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer) error {
 			}
 		}
 		if request.Wait {
-			request.Queued = func() { st.notify(id, request.Nonce, nil) }
+			request.Queued = func() {
+				trace.Step(tracing.Queue)
+				st.notify(id, request.Nonce, nil)
+			}
 		}
 		if call.Acquire.TtlNanos != 0 {
-			return st.acquireInRedis(id, request, call.Acquire.TtlNanos, w, a)
+			return st.acquireInRedis(id, request, call.Acquire.TtlNanos, w, a, trace)
 		}
-		return st.acquireInRaft(id, request, a)
+		return st.acquireInRaft(id, request, a, trace)
 	case *pb.Operation_Renew:
 		if len(call.Renew.Leases) > 0 {
 			return st.renewInRedis(id, call.Renew.Leases, a)

@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/redlockadapter"
@@ -54,7 +55,7 @@ func (st *stream) removeWaiter(w *redisWaiter) {
 }
 
 // acquireInRedis asks the Redis nodes.
-func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, ttlNanos int64, w *redisWaiter, a *pb.Answer) error {
+func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, ttlNanos int64, w *redisWaiter, a *pb.Answer, trace *tracing.Call) error {
 	if err := st.service.limits.CheckTTL(time.Duration(ttlNanos)); err != nil {
 		return err
 	}
@@ -62,6 +63,7 @@ func (st *stream) acquireInRedis(id engine.SessionID, request engine.Request, tt
 	if w != nil {
 		ctx = w.ctx
 	}
+	ctx = trace.WithRounds(ctx)
 	request.Mode = engine.Efficiency // the client has routed the request, and does it again if the lock has another mode
 	return st.service.router.Acquire(ctx, &request, func(engine.Mode) error {
 		held, grant, err := st.service.redis.acquire(ctx, id, time.Duration(ttlNanos), request)

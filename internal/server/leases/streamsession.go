@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
@@ -101,11 +102,12 @@ func (st *stream) unlisten() {
 	}
 }
 
-func (st *stream) acquireInRaft(id engine.SessionID, request engine.Request, a *pb.Answer) error {
+func (st *stream) acquireInRaft(id engine.SessionID, request engine.Request, a *pb.Answer, trace *tracing.Call) error {
 	s, err := st.session(id)
 	if err != nil {
 		return err
 	}
+	trace.Step(tracing.Commit)
 	grant, err := s.raft.Acquire(st.ctx, request)
 	if err != nil {
 		return err

@@ -19,6 +19,12 @@ import (
 // rounds are counted, and the one that grants the lease always has a span.
 const maxRounds = 16
 
+// The names of the spans of calls.
+const (
+	Acquire = "leased.Acquire"
+	Release = "leased.Release"
+)
+
 // The names of the steps of a call.
 const (
 	// Session: a session is opened or found.
@@ -140,12 +146,4 @@ func outcome(err error) string {
 		return "ok"
 	}
 	return wire.KindOf(err).Code
-}
-
-type callKey struct{}
-
-// CallOf returns the call of a context, nil if it is not traced.
-func CallOf(ctx context.Context) *Call {
-	c, _ := ctx.Value(callKey{}).(*Call)
-	return c
 }

@@ -27,6 +27,8 @@ const (
 	batchTimeout = time.Second
 	// closeTimeout bounds the export of the last spans.
 	closeTimeout = 3 * time.Second
+	// maxAttribute bounds the text of an attribute: callers choose the names of locks.
+	maxAttribute = 1024
 )
 
 // ErrConfig reports a setting of a Config that cannot work.
@@ -90,7 +92,9 @@ func Open(config Config) (*Tracer, error) {
 	}
 	about := resource.NewSchemaless(attribute.String("service.name", "leased"), attribute.String("service.instance.id", config.Member),
 		attribute.String("service.version", config.Version))
-	provider := sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(config.Sample))),
+	limits := sdk.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxAttribute
+	provider := sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(config.Sample))),
 		sdk.WithBatcher(&loggingExporter{SpanExporter: exporter, endpoint: config.Endpoint, logger: config.Logger}, sdk.WithBatchTimeout(batchTimeout)))
 	return &Tracer{provider: provider, tracer: provider.Tracer(scope)}, nil
 }
