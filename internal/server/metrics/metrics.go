@@ -45,7 +45,7 @@ func New(version string) *Metrics {
 	newModeMetrics(r, m.byMode[engine.Efficiency:])
 	m.raft = newRaftMetrics(r)
 	m.calls = newCalls(r)
-	m.gates = r.counters("gate_refusals_total")
+	m.gates = newGates(r)
 	m.redis.calls, m.redis.errors = r.histograms("redis_call_seconds"), r.counters("redis_errors_total")
 	r.gauges("build_info").WithLabelValues(version, commit(), runtime.Version()).Set(1)
 	return m

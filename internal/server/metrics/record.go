@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -125,6 +127,18 @@ var (
 		"pgx": true, "redis": true, "sql": true}
 	gateReasons = map[string]bool{"stale": true, "tokenless": true, "jump exceeded": true, "unsigned": true}
 )
+
+// newGates makes all series in advance: Prometheus does not see the first increase of a
+// series that appears with it.
+func newGates(r registrar) *prometheus.CounterVec {
+	gates := r.counters("gate_refusals_total")
+	for _, gate := range append(slices.Collect(maps.Keys(gateKinds)), other) {
+		for _, reason := range append(slices.Collect(maps.Keys(gateReasons)), other) {
+			gates.WithLabelValues(gate, reason)
+		}
+	}
+	return gates
+}
 
 // other is the label value of everything that has none of its own.
 const other = "other"
