@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/terminal"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -35,16 +36,16 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	case lock.Delayed:
 		state = "in its lock-delay"
 	}
-	fmt.Fprintf(t, "%s: %s, mode %s\n", lock.Resource, state, lock.Mode)
+	fmt.Fprintf(t, "%s: %s, mode %s\n", terminal.Clean(lock.Resource), state, lock.Mode)
 	if len(lock.Holders)+len(lock.Waiters) == 0 {
 		return
 	}
-	row(t, "ROLE", "NAME", "USER", "TOKEN", "KIND", "SLOT", "EXPIRES IN", "SESSION")
+	row(t, "ROLE", "NAME", "USER", "TOKEN", "KIND", "SLOT", "SINCE", "FOR", "EXPIRES IN", "SESSION")
 	for _, p := range lock.Holders {
-		row(t, "holder", p.Holder, p.User, number(p.Token), p.Kind, number(p.Slot), roundText(p.TtlLeft), sessionText(p.SessionId))
+		row(t, "holder", p.Holder, p.User, number(p.Token), p.Kind, number(p.Slot), sinceText(p.Since), ageText(p.Age), roundText(p.TtlLeft), sessionText(p.SessionId))
 	}
 	for i, p := range lock.Waiters {
-		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, p.User, "", p.Kind, number(p.Slot), "", sessionText(p.SessionId))
+		row(t, fmt.Sprintf("waiter %d", i+1), p.Holder, p.User, "", p.Kind, number(p.Slot), sinceText(p.Since), ageText(p.Age), "", sessionText(p.SessionId))
 	}
 }
 
@@ -62,51 +63,6 @@ func number[T int32 | int64 | uint64](n T) string {
 		return ""
 	}
 	return fmt.Sprint(n)
-}
-
-func newList() *cobra.Command {
-	c := &cobra.Command{Use: "list [PREFIX]", Short: "List the locks in use",
-		Long: "List the locks that have holders or waiters and whose names start with PREFIX, or all of them. Locks in\n" +
-			"efficiency mode are read from the Redis nodes: with --mode efficiency the command needs no leader.",
-		Example: "  leased list\n  leased list 'report/*' --mode efficiency", Args: cobra.MaximumNArgs(1)}
-	a, o := addAccess(c), addOutput(c)
-	mode := c.Flags().String("mode", "", "list only locks of this mode: efficiency or correctness")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		all := &pb.ListResponse{}
-		err := a.call(c.Context(), func(conn *grpc.ClientConn) error {
-			request := &pb.ListRequest{Prefix: prefixOf(args), PageSize: 1000, Mode: *mode}
-			all.Locks = nil
-			for {
-				page, err := pb.NewLeaseServiceClient(conn).List(c.Context(), request)
-				if err != nil {
-					return err
-				}
-				all.Locks = append(all.Locks, page.Locks...)
-				if request.PageToken = page.NextPageToken; request.PageToken == "" {
-					return nil
-				}
-			}
-		})
-		var not *wire.NotLeaderError
-		if errors.As(err, &not) && *mode == "" {
-			return fmt.Errorf("%w; `leased list --mode efficiency` works without a leader", err)
-		}
-		if err != nil {
-			return err
-		}
-		return o.print(c.OutOrStdout(), all, func(t *tabwriter.Writer) {
-			row(t, "RESOURCE", "MODE", "HOLDER", "USER", "TOKEN", "EXPIRES IN", "WAITERS")
-			for _, lock := range all.Locks {
-				for _, p := range lock.Holders {
-					row(t, lock.Resource, lock.Mode, p.Holder, p.User, number(p.Token), roundText(p.TtlLeft), len(lock.Waiters))
-				}
-				if len(lock.Holders) == 0 {
-					row(t, lock.Resource, lock.Mode, "", "", "", "", len(lock.Waiters))
-				}
-			}
-		})
-	}
-	return c
 }
 
 func newBreak() *cobra.Command {

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/leased-project/leased/cmd/leased/internal/terminal"
 )
 
 // output is the output format of a command.
@@ -93,11 +95,12 @@ func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	return v.Interface()
 }
 
-// row writes one line of a table, with a dash for an empty cell.
+// row writes one line of a table, with a dash for an empty cell. Characters that cannot
+// be printed are escaped: clients choose the names of locks and holders.
 func row(t *tabwriter.Writer, cells ...any) {
 	texts := make([]string, len(cells))
 	for i, cell := range cells {
-		if texts[i] = fmt.Sprint(cell); texts[i] == "" {
+		if texts[i] = terminal.Clean(fmt.Sprint(cell)); texts[i] == "" {
 			texts[i] = "-"
 		}
 	}

@@ -86,12 +86,23 @@ func (s *Screen) Close() {
 }
 
 // Size returns the number of columns and lines.
-func (s *Screen) Size() (width, height int) {
-	size, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ)
+func (s *Screen) Size() (width, height int) { return sizeOf(s.out) }
+
+func sizeOf(file *os.File) (width, height int) {
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col == 0 || size.Row == 0 {
 		return 80, 24
 	}
 	return int(size.Col), int(size.Row)
+}
+
+// WidthOf returns the number of columns of a terminal, or 0 for other files.
+func WidthOf(file *os.File) int {
+	if !isatty.IsTerminal(file.Fd()) {
+		return 0
+	}
+	width, _ := sizeOf(file)
+	return width
 }
 
 // Keys returns what the user types.

@@ -21,3 +21,6 @@ func (*Screen) Keys() <-chan Key { return nil }
 
 // Draw does nothing.
 func (*Screen) Draw([]Line) error { return nil }
+
+// WidthOf returns 0: the width is unknown.
+func WidthOf(*os.File) int { return 0 }

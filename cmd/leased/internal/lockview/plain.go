@@ -1,0 +1,93 @@
+package lockview
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+)
+
+// Section is one list of a page for scripts.
+type Section struct {
+	Sort     string
+	Overview *pb.OverviewResponse
+}
+
+// Sections returns a page of text: the cluster, the totals, and the lists. Lists by
+// queue, rate and refused writes leave out the locks that have none. A width of 0 means
+// that lines may be of any length.
+func Sections(cluster *pb.ClusterStatusResponse, problem string, sections []Section, width int) []string {
+	first := sections[0].Overview
+	v := View{shown: Update{Overview: first}, last: Update{Problem: problem}}
+	lines := []string{clusterText(cluster, first), totalsText(first)}
+	for _, trouble := range v.troubles(time.Time{}) {
+		lines = append(lines, trouble.Text)
+	}
+	for _, s := range sections {
+		lines = append(lines, "", sortTitles[s.Sort]+":")
+		locks := relevant(s)
+		if len(locks) == 0 {
+			lines = append(lines, "  none")
+			continue
+		}
+		lines = append(lines, table(locks, width)...)
+	}
+	return lines
+}
+
+// relevant returns the locks that belong to a section.
+func relevant(s Section) (locks []*pb.LockOverview) {
+	for _, l := range s.Overview.GetLocks() {
+		switch {
+		case s.Sort == "queue" && l.Waiters == 0, s.Sort == "refused" && l.Refused == 0, s.Sort == "rate" && l.GrantsPerSecond < 0.05,
+			s.Sort == "held" && len(l.GetLock().GetHolders()) == 0:
+		default:
+			locks = append(locks, l)
+		}
+	}
+	return locks
+}
+
+// Changes turns overviews into lines for an output that is not a terminal: each lock
+// whose holder, queue or refused writes have changed gets a line.
+type Changes struct{ known map[string]Row }
+
+// Lines returns the lines for the next overview. A lock that has left the list is "gone".
+func (c *Changes) Lines(o *pb.OverviewResponse, now time.Time) (lines []string) {
+	before := c.known
+	c.known = map[string]Row{}
+	clock := now.Format(time.RFC3339)
+	for _, l := range o.GetLocks() {
+		row := newRow(l)
+		name := row[cellLock]
+		old, known := before[name]
+		if c.known[name] = row; known && sameState(old, row) {
+			continue
+		}
+		text := fmt.Sprintf("%s  %s  %s  %s  held %s  waiters %s", clock, name, l.GetLock().GetMode(), row[cellHolder], row[cellHeld], row[cellWaiters])
+		for _, part := range []struct{ name, value string }{{"token", row[cellToken]}, {"next", row[cellNext]}, {"refused", row[cellRefused]}} {
+			if part.value != "" {
+				text += "  " + part.name + " " + part.value
+			}
+		}
+		lines = append(lines, text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, still := c.known[name]; !still {
+			lines = append(lines, fmt.Sprintf("%s  %s  gone", clock, name))
+		}
+	}
+	return lines
+}
+
+// sameState compares what Changes reports; ages and times left always differ.
+func sameState(a, b Row) bool {
+	for _, i := range []int{cellHolder, cellToken, cellWaiters, cellNext, cellRefused} {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}

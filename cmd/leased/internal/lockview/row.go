@@ -1,0 +1,154 @@
+package lockview
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/terminal"
+)
+
+// Row is a lock as one line of a table.
+type Row []string
+
+// columns describe the cells of a Row. The columns with a Drop number are left out of
+// narrow tables, and of tables in which they are empty.
+var columns = []terminal.Column{
+	{Title: "LOCK", Min: 16, Middle: true, Grow: true},
+	{Title: "MODE", Drop: 3},
+	{Title: "HOLDER", Min: 10, Middle: true},
+	{Title: "USER", Min: 6, Drop: 5},
+	{Title: "TOKEN", Right: true, Drop: 6},
+	{Title: "HELD", Right: true},
+	{Title: "LEFT", Right: true, Drop: 2},
+	{Title: "WAIT", Right: true},
+	{Title: "NEXT", Min: 8, Middle: true, Drop: 4},
+	{Title: "GRANTS/S", Right: true, Drop: 1},
+	{Title: "REFUSED", Right: true, Drop: 1},
+}
+
+// The indexes of the cells that Changes compares.
+const (
+	cellLock, cellHolder, cellToken, cellHeld, cellWaiters, cellNext, cellRefused = 0, 2, 4, 5, 7, 8, 10
+)
+
+// newRow returns the cells of a lock.
+func newRow(l *pb.LockOverview) Row {
+	lock := l.GetLock()
+	row := Row{terminal.Clean(lock.GetResource()), modeText(lock.GetMode()), "-", "", "", "-", "", number(l.GetWaiters(), "0"), "", "", number(l.GetRefused(), "")}
+	if holders := lock.GetHolders(); len(holders) > 0 {
+		h := longest(holders)
+		row[cellHolder] = Name(h)
+		if n := len(holders); n > 1 {
+			row[cellHolder] += fmt.Sprintf(" +%d", n-1)
+		}
+		row[3], row[cellToken], row[cellHeld], row[6] = terminal.Clean(h.User), number(int64(h.Token), ""), Age(h.Age), Age(h.TtlLeft)
+	} else if lock.GetDelayed() {
+		row[cellHolder] = "(lock-delay)"
+	}
+	if waiters := lock.GetWaiters(); len(waiters) > 0 {
+		row[cellNext] = Name(waiters[0])
+	}
+	if rate := l.GetGrantsPerSecond(); rate >= 0.05 {
+		row[9] = strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return row
+}
+
+// longest returns the holder with the smallest token, which has held the lock for the
+// longest time. Tokens may be hidden; then it is the first one.
+func longest(holders []*pb.Party) *pb.Party {
+	first := holders[0]
+	for _, h := range holders[1:] {
+		if h.Token < first.Token {
+			first = h
+		}
+	}
+	return first
+}
+
+// Name returns the name that a holder or waiter gives itself.
+func Name(p *pb.Party) string {
+	if p.GetHolder() == "" {
+		return "(unnamed)"
+	}
+	return terminal.Clean(p.Holder)
+}
+
+func modeText(mode string) string {
+	switch mode {
+	case "correctness":
+		return "corr"
+	case "efficiency":
+		return "eff"
+	}
+	return terminal.Clean(mode)
+}
+
+func number[T int32 | int64](n T, zero string) string {
+	if n == 0 {
+		return zero
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
+// Age returns a duration of the API for people, with its two largest units. It returns
+// "-" for an empty one.
+func Age(text string) string {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return "-"
+	}
+	return Short(d)
+}
+
+// Short formats a duration with its two largest units, such as 2h13m.
+func Short(d time.Duration) string {
+	if d < 0 {
+		return "0s"
+	}
+	s := int64(math.Floor(d.Seconds()))
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 24*3600:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/(24*3600), s/3600%24)
+}
+
+// table lays out rows. A width of 0 means that lines may be of any length.
+func table(locks []*pb.LockOverview, width int) []string {
+	rows := make([][]string, len(locks))
+	used := make([]bool, len(columns))
+	for i, l := range locks {
+		rows[i] = newRow(l)
+		for c, cell := range rows[i] {
+			used[c] = used[c] || cell != ""
+		}
+	}
+	var shown []terminal.Column
+	for i, c := range columns {
+		if c.Drop == 0 || used[i] {
+			c.Grow = c.Grow && width > 0
+			shown = append(shown, c)
+		}
+	}
+	for i := range rows {
+		var cells []string
+		for c, cell := range rows[i] {
+			if columns[c].Drop == 0 || used[c] {
+				cells = append(cells, cell)
+			}
+		}
+		rows[i] = cells
+	}
+	if width <= 0 {
+		width = math.MaxInt32
+	}
+	return terminal.Table(shown, rows, width)
+}
