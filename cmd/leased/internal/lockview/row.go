@@ -16,7 +16,7 @@ type Row []string
 // columns describe the cells of a Row. The columns with a Drop number are left out of
 // narrow tables, and of tables in which they are empty.
 var columns = []terminal.Column{
-	{Title: "LOCK", Min: 16, Middle: true, Grow: true},
+	{Title: "LOCK", Min: 20, Middle: true, Grow: true},
 	{Title: "MODE", Drop: 3},
 	{Title: "HOLDER", Min: 10, Middle: true},
 	{Title: "USER", Min: 6, Drop: 5},
@@ -25,7 +25,7 @@ var columns = []terminal.Column{
 	{Title: "LEFT", Right: true, Drop: 2},
 	{Title: "WAIT", Right: true},
 	{Title: "NEXT", Min: 8, Middle: true, Drop: 4},
-	{Title: "GRANTS/S", Right: true, Drop: 1},
+	{Title: "RATE", Right: true, Drop: 1},
 	{Title: "REFUSED", Right: true, Drop: 1},
 }
 

@@ -30,6 +30,7 @@ var helpTexts = []string{
 	"",
 	"  HELD is the age of the oldest lease, LEFT the time until it ends without a renewal.",
 	"  WAIT is the number of waiters, and NEXT the first of them. +2 means two more holders.",
+	"  RATE is the number of grants per second, REFUSED that of writes that gates refused.",
 	"  `leased inspect LOCK` shows all of them, `leased break LOCK --token TOKEN` ends a lease.",
 	"",
 	"  any key closes this help",
