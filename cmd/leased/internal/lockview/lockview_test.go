@@ -59,8 +59,8 @@ func TestTopScreen(t *testing.T) {
 		"2 locks, 2 holders, 3 waiters; 12.3 grants/s; 5 refused writes",
 		"[1 queue]  2 held  3 rate  4 refused  5 name                            1-2 of 2",
 	}, got[:3])
-	require.Regexp(t, `^LOCK +MODE +HOLDER +HELD +LEFT +WAIT +RATE +REFUSED$`, got[3], "80 columns have no place for NEXT")
-	require.Regexp(t, `^deploy/production +corr +deploy-bot +2h13m +8s +3$`, got[4])
+	require.Regexp(t, `^LOCK +MODE +HOLDER +HELD +LEFT +WAIT +NEXT +RATE +REFUSED$`, got[3])
+	require.Regexp(t, `^deploy/production +corr +deploy-bot +2h13m +8s +3 +ann.*$`, got[4])
 	require.Regexp(t, `^account/1001 +corr +checkout-1 +0s +8s +0 +2.5 +5$`, got[5])
 	require.Contains(t, got[23], "q quit")
 	require.Regexp(t, `^deploy/production .* 3 +ann@laptop$`, screen(v, 100, 24)[4])
