@@ -62,6 +62,9 @@ func (c Config) endpoint() (string, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "", fmt.Errorf("%w: endpoint (%s) must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318", ErrConfig, c.Endpoint)
 	}
+	if u.User != nil {
+		return "", fmt.Errorf("%w: endpoint (%s) must not contain a password; give it in OTEL_EXPORTER_OTLP_HEADERS", ErrConfig, u.Redacted())
+	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = defaultPath
 	}

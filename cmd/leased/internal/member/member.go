@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/leased-project/leased/internal/server/audit"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/probes"
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/raftstore"
@@ -44,8 +46,12 @@ type Member struct {
 	reloaded chan struct{}
 
 	probes  *probes.Listener // nil if there is none
+	tracer  *tracing.Tracer  // nil if calls are not traced
+	pprof   *http.Server     // nil if there are no profiles
 	probing sync.WaitGroup
 	serving atomic.Pointer[server.Server] // server, once it is complete
+
+	pprofAddress string
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -79,11 +85,12 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	started := false
 	defer func() {
 		if !started {
+			m.stopDiagnostics()
 			m.stopProbes()
 			m.audit.Close()
 		}
 	}()
-	if err := m.startProbes(); err != nil {
+	if err := errors.Join(m.startProbes(), m.startDiagnostics(version)); err != nil {
 		return nil, err
 	}
 	m.peers = &peers{addresses: s.Join, tls: m.certs.toPeers, secret: m.creds.secret, logger: logger}
@@ -93,7 +100,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
 		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit, FilePolicies: m.filePolicies,
 		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL,
-		Metrics: m.metrics, Certificates: m.certs.expiries}
+		Metrics: m.metrics, Certificates: m.certs.expiries, Tracer: m.tracer}
 	listener, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
@@ -195,6 +202,7 @@ func (m *Member) Stop() error {
 	err := m.server.Close()
 	m.work.Wait()
 	err = errors.Join(err, m.node.Close())
+	m.stopDiagnostics()
 	m.stopProbes()
 	m.audit.Close()
 	return err

@@ -90,6 +90,17 @@ var logKeys = []key{
 			}
 			return ""
 		}},
+	text("trace-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP) that receives traces, such as http://127.0.0.1:4318 (default: none)",
+		func(s *Settings) *string { return &s.TraceEndpoint }),
+	{name: "trace-sample", fallback: "1", number: true, usage: "part of the calls without a traceparent that is traced, from 0 to 1",
+		set: func(s *Settings, v string) string {
+			var err error
+			if s.TraceSample, err = strconv.ParseFloat(v, 64); err != nil || !(s.TraceSample >= 0 && s.TraceSample <= 1) {
+				return "must be a number from 0 to 1"
+			}
+			return ""
+		}},
+	text("pprof-listen", "", "loopback address that serves Go profiles, such as 127.0.0.1:6060 (default: none)", func(s *Settings) *string { return &s.PprofListen }),
 	text("audit-file", "", "file for the audit log, as lines of JSON; - is the standard output (default: none)", func(s *Settings) *string { return &s.AuditFile }),
 }
 

@@ -34,6 +34,9 @@ type Settings struct {
 	LogLevel                  slog.Level
 	LogFormat                 string
 	AuditFile                 string
+	TraceEndpoint             string
+	TraceSample               float64
+	PprofListen               string
 	// LogStore is the kind of the Raft log store.
 	LogStore logstore.Kind
 	// Redis are the first nodes of the service; the log has the current ones.

@@ -3,11 +3,13 @@ package settings
 import (
 	"cmp"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/remote/secret"
 )
 
@@ -49,6 +51,9 @@ func (s *Settings) validate() error {
 	if err := s.validateAddresses(); err != nil {
 		return err
 	}
+	if err := s.validateDiagnostics(); err != nil {
+		return err
+	}
 	if err := s.validateLimits(); err != nil {
 		return err
 	}
@@ -86,6 +91,28 @@ func (s *Settings) validateAddresses() error {
 		}
 	}
 	return nil
+}
+
+// validateDiagnostics checks the settings of profiles and traces.
+func (s *Settings) validateDiagnostics() error {
+	if s.PprofListen != "" {
+		host, rule := hostOf(s.PprofListen)
+		if rule == "" && !loopback(host) {
+			rule = "must be a loopback address: profiles contain the memory of the member, and nobody is asked for a secret; " +
+				"listen on 127.0.0.1 and use a tunnel"
+		}
+		if rule != "" {
+			return s.broken("pprof-listen", rule)
+		}
+	}
+	if s.TraceEndpoint == "" || (tracing.Config{Endpoint: s.TraceEndpoint, Sample: s.TraceSample}).Validate() == nil {
+		return nil
+	}
+	if u, err := url.Parse(s.TraceEndpoint); err == nil && u.User != nil {
+		s.texts["trace-endpoint"] = u.Redacted()
+	}
+	return s.broken("trace-endpoint", "must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318, without a password: "+
+		"give it in OTEL_EXPORTER_OTLP_HEADERS")
 }
 
 // hostOf returns the host of an address, or the rule that the address breaks.

@@ -1,0 +1,65 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/leased-project/leased/internal/server/tracing"
+)
+
+// pprofHeaderTimeout bounds the time until the headers of a request are read. A profile
+// itself takes as long as its caller wants.
+const pprofHeaderTimeout = 5 * time.Second
+
+// startDiagnostics starts what the settings ask for: traces, and the port of profiles. The
+// caller calls stopDiagnostics, also after an error.
+func (m *Member) startDiagnostics(version string) (err error) {
+	if s := m.settings; s.TraceEndpoint != "" {
+		m.tracer, err = tracing.Open(tracing.Config{Endpoint: s.TraceEndpoint, Sample: s.TraceSample, Member: s.ID, Version: version, Logger: m.logger})
+		if err != nil {
+			return fmt.Errorf("trace-endpoint: %w", err)
+		}
+		m.logger.Info("exporting traces", "endpoint", s.TraceEndpoint, "sample", s.TraceSample)
+	}
+	if m.settings.PprofListen == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", m.settings.PprofListen)
+	if err != nil {
+		return fmt.Errorf("listen for profiles on %s: %w", m.settings.PprofListen, err)
+	}
+	m.pprof = &http.Server{Handler: pprofHandler(), ReadHeaderTimeout: pprofHeaderTimeout}
+	m.pprofAddress = listener.Addr().String()
+	m.probing.Go(func() {
+		if err := m.pprof.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			m.failed <- fmt.Errorf("serve profiles: %w", err)
+		}
+	})
+	m.logger.Info("serving profiles", "address", m.pprofAddress)
+	return nil
+}
+
+// pprofHandler serves the profiles of this process.
+func pprofHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// stopDiagnostics exports the last spans, and closes the port of profiles.
+func (m *Member) stopDiagnostics() {
+	if m.pprof != nil {
+		_ = m.pprof.Close() // nothing is lost
+	}
+	if err := m.tracer.Close(); err != nil {
+		m.logger.Warn("lost the last spans", "error", err)
+	}
+}
