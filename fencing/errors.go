@@ -27,6 +27,9 @@ var (
 	// ErrMalformedSigned means that a text is not a signed token, for example
 	// because it is a token without a signature.
 	ErrMalformedSigned error = invalidSigned("not a signed fencing token")
+	// ErrNewerSigned means that a newer build has signed the token, in a format that
+	// the gate does not read.
+	ErrNewerSigned error = invalidSigned("signed fencing token of a newer format")
 	// ErrUnknownKey means that the token is signed with a key that the gate does
 	// not have.
 	ErrUnknownKey error = invalidSigned("unknown signing key")

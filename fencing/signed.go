@@ -9,9 +9,15 @@ import (
 	"time"
 )
 
-// signedVersion starts the text of every signed token. It is part of the signed
-// message, so a signature that was made for another purpose is never valid here.
-const signedVersion = "leased1"
+// SignedVersion is the version of the format of a signed token.
+const SignedVersion = 1
+
+// signedPrefix and the version start the text of every signed token. They are part of the
+// signed message, so a signature that was made for another purpose is never valid here.
+const (
+	signedPrefix  = "leased"
+	signedVersion = signedPrefix + "1"
+)
 
 // MaxSignedLen is the length of the longest signed token.
 const MaxSignedLen = len(signedVersion) + 1 + KeyIDLen + 1 + maxDigits + 1 + maxDigits + 1 + signatureLen
@@ -98,6 +104,10 @@ func parseSigned(text string) (s signed, err error) {
 		if _, err := ParseToken(text); err == nil {
 			return s, fmt.Errorf("%w: %s is a token without a signature; send the signed token of the lease", ErrMalformedSigned, text)
 		}
+		if version, found := newerSigned(parts[0]); found {
+			return s, fmt.Errorf("%w: the token has format version %d, and this build of the gate reads versions up to %d; upgrade the gate to a build that reads version %d",
+				ErrNewerSigned, version, SignedVersion, version)
+		}
 		return s, fmt.Errorf("%w: the text must be %s.KEYID.EXPIRY.TOKEN.SIGNATURE", ErrMalformedSigned, signedVersion)
 	}
 	expiry, err := ParseToken(parts[2])
@@ -114,4 +124,12 @@ func parseSigned(text string) (s signed, err error) {
 		return s, fmt.Errorf("%w: its signature is not %d characters of base64url", ErrMalformedSigned, signatureLen)
 	}
 	return s, nil
+}
+
+// newerSigned returns the version in the first word of a signed token, if it is newer than
+// SignedVersion.
+func newerSigned(word string) (version uint64, newer bool) {
+	number, ok := strings.CutPrefix(word, signedPrefix)
+	version, err := strconv.ParseUint(number, 10, 16)
+	return version, ok && err == nil && version > SignedVersion
 }

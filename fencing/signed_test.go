@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"math/big"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ func TestVerify(t *testing.T) {
 		"a number":                   {v, "orders/42", "34", fencing.ErrMalformedSigned},
 		"the largest number":         {v, "orders/42", fencing.MaxToken.String(), fencing.ErrMalformedSigned},
 		"empty":                      {v, "orders/42", "", fencing.ErrMalformedSigned},
-		"another version":            {v, "orders/42", replaced(0, "leased2"), fencing.ErrMalformedSigned},
+		"another version":            {v, "orders/42", replaced(0, "leased2"), fencing.ErrNewerSigned},
 		"token 0":                    {v, "orders/42", replaced(3, "0"), fencing.ErrMalformedSigned},
 		"token with a leading zero":  {v, "orders/42", replaced(3, "034"), fencing.ErrMalformedSigned},
 		"expiry with a leading zero": {v, "orders/42", replaced(2, "0"+parts[2]), fencing.ErrMalformedSigned},
@@ -246,4 +247,22 @@ func FuzzVerify(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, again, text)
 	})
+}
+
+// TestGoldenSignedToken checks that a signed token of version 1 is verified, and that the
+// same key makes the same text.
+func TestGoldenSignedToken(t *testing.T) {
+	text, err := os.ReadFile("testdata/golden-v1/signed-token.txt")
+	require.NoError(t, err)
+	signer := newSigner(t, 1)
+	made, err := signer.Sign("orders/42", 34, signedAt.Add(time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, string(text), made+"\n", "signed tokens are frozen, see docs/adr/0030-frozen-formats.md")
+	token, err := newVerifier(t, signedAt, signer).Verify("orders/42", strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	require.Equal(t, fencing.Token(34), token)
+
+	_, err = newVerifier(t, signedAt, signer).Verify("orders/42", "leased2.anything")
+	require.ErrorIs(t, err, fencing.ErrNewerSigned)
+	require.ErrorContains(t, err, "upgrade the gate to a build that reads version 2")
 }

@@ -63,7 +63,7 @@ func (v *Verifier) Replace(keys ...ed25519.PublicKey) error {
 func (v *Verifier) KeyIDs() []string { return slices.Sorted(maps.Keys(*v.keys.Load())) }
 
 // Verify returns the token of a signed token that was made for resource. The error
-// matches ErrInvalidToken, and one of ErrMalformedSigned, ErrUnknownKey,
+// matches ErrInvalidToken, and one of ErrMalformedSigned, ErrNewerSigned, ErrUnknownKey,
 // ErrBadSignature and ErrSignatureExpired.
 func (v *Verifier) Verify(resource Resource, text string) (Token, error) {
 	s, err := parseSigned(text)

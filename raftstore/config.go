@@ -80,6 +80,10 @@ type Config struct {
 	Times Times
 }
 
+// FolderVersion is the version of the format of a data folder: its files, and the keys that
+// this package stores beside the log. See docs/adr/0030-frozen-formats.md.
+const FolderVersion = 1
+
 // Storage has the stores of a node: log, votes and snapshots.
 type Storage struct {
 	Log       raft.LogStore

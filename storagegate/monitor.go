@@ -116,7 +116,7 @@ func (m *Monitor) Record(ctx context.Context, resource fencing.Resource, token f
 
 // unsigned reports whether a fencing.Verifier returned err.
 func unsigned(err error) bool {
-	refusals := []error{fencing.ErrMalformedSigned, fencing.ErrUnknownKey, fencing.ErrBadSignature, fencing.ErrSignatureExpired}
+	refusals := []error{fencing.ErrMalformedSigned, fencing.ErrNewerSigned, fencing.ErrUnknownKey, fencing.ErrBadSignature, fencing.ErrSignatureExpired}
 	return slices.ContainsFunc(refusals, func(target error) bool { return errors.Is(err, target) })
 }
 

@@ -96,7 +96,7 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 	if len(newest.Members) == 0 {
 		fmt.Fprintf(t, "member %s has not joined a cluster yet\n", newest.Id)
 	}
-	row(t, "MEMBER", "STATE", "VOTER", "RAFT", "API", "COMMIT", "APPLIED", "LAG", "CHAIN", "TERM")
+	row(t, "MEMBER", "STATE", "VOTER", "RAFT", "API", "COMMIT", "APPLIED", "LAG", "CHAIN", "TERM", "VERSION")
 	for _, m := range newest.Members {
 		var s *pb.StatusResponse
 		for _, answer := range answers {
@@ -116,10 +116,10 @@ func tableOfCluster(t *tabwriter.Writer, newest *pb.StatusResponse, answers []*p
 			case m.Leader:
 				state = "leader"
 			}
-			row(t, m.Id, state, votes, m.RaftAddress, m.ApiAddress, "", "", lagText(m), "", "")
+			row(t, m.Id, state, votes, m.RaftAddress, m.ApiAddress, "", "", lagText(m), "", "", "")
 			continue
 		}
-		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, lagText(m), fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term)
+		row(t, m.Id, s.State, votes, m.RaftAddress, s.ApiAddress, s.CommitIndex, s.AppliedIndex, lagText(m), fmt.Sprintf("%d %.12s", s.ChainIndex, s.ChainHash), s.Term, s.Version)
 	}
 	fmt.Fprintf(t, "\n%s, %s, %s, %s; last token %d; version %s\n", count(int(newest.Locks), "lock"), count(int(newest.Holders), "holder"),
 		count(int(newest.Waiters), "waiter"), count(int(newest.Sessions), "session"), newest.LastToken, newest.Version)

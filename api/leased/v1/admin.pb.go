@@ -1232,6 +1232,7 @@ type StatusResponse struct {
 	// The Redis nodes of efficiency mode; empty if there is no fleet.
 	Redis         []*RedisNode `protobuf:"bytes,21,rep,name=redis,proto3" json:"redis,omitempty"`
 	Version       string       `protobuf:"bytes,22,opt,name=version,proto3" json:"version,omitempty"`
+	Build         *Build       `protobuf:"bytes,23,opt,name=build,proto3" json:"build,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,6 +1421,110 @@ func (x *StatusResponse) GetVersion() string {
 	return ""
 }
 
+func (x *StatusResponse) GetBuild() *Build {
+	if x != nil {
+		return x.Build
+	}
+	return nil
+}
+
+// Build describes a build of leased.
+type Build struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The commit and its time, as in RFC 3339. Empty if the build does not know them.
+	Commit     string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	CommitTime string `protobuf:"bytes,3,opt,name=commit_time,json=commitTime,proto3" json:"commit_time,omitempty"`
+	// The source had changes that were not committed.
+	Modified  bool   `protobuf:"varint,4,opt,name=modified,proto3" json:"modified,omitempty"`
+	GoVersion string `protobuf:"bytes,5,opt,name=go_version,json=goVersion,proto3" json:"go_version,omitempty"`
+	// Such as "linux/amd64".
+	Platform string `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
+	// The newest version of each format that the build reads.
+	Formats       map[string]uint32 `protobuf:"bytes,7,rep,name=formats,proto3" json:"formats,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build) Reset() {
+	*x = Build{}
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build) ProtoMessage() {}
+
+func (x *Build) ProtoReflect() protoreflect.Message {
+	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build.ProtoReflect.Descriptor instead.
+func (*Build) Descriptor() ([]byte, []int) {
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Build) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Build) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *Build) GetCommitTime() string {
+	if x != nil {
+		return x.CommitTime
+	}
+	return ""
+}
+
+func (x *Build) GetModified() bool {
+	if x != nil {
+		return x.Modified
+	}
+	return false
+}
+
+func (x *Build) GetGoVersion() string {
+	if x != nil {
+		return x.GoVersion
+	}
+	return ""
+}
+
+func (x *Build) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *Build) GetFormats() map[string]uint32 {
+	if x != nil {
+		return x.Formats
+	}
+	return nil
+}
+
 type ClusterStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1428,7 +1533,7 @@ type ClusterStatusRequest struct {
 
 func (x *ClusterStatusRequest) Reset() {
 	*x = ClusterStatusRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1545,7 @@ func (x *ClusterStatusRequest) String() string {
 func (*ClusterStatusRequest) ProtoMessage() {}
 
 func (x *ClusterStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[21]
+	mi := &file_leased_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1558,7 @@ func (x *ClusterStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatusRequest.ProtoReflect.Descriptor instead.
 func (*ClusterStatusRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 type ClusterStatusResponse struct {
@@ -1468,7 +1573,7 @@ type ClusterStatusResponse struct {
 
 func (x *ClusterStatusResponse) Reset() {
 	*x = ClusterStatusResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1585,7 @@ func (x *ClusterStatusResponse) String() string {
 func (*ClusterStatusResponse) ProtoMessage() {}
 
 func (x *ClusterStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[22]
+	mi := &file_leased_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1598,7 @@ func (x *ClusterStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatusResponse.ProtoReflect.Descriptor instead.
 func (*ClusterStatusResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClusterStatusResponse) GetMembers() []*MemberStatus {
@@ -1522,7 +1627,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1639,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[23]
+	mi := &file_leased_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1652,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MemberStatus) GetId() string {
@@ -1592,7 +1697,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1709,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[24]
+	mi := &file_leased_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1722,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Member) GetId() string {
@@ -1691,7 +1796,7 @@ type RedisNode struct {
 
 func (x *RedisNode) Reset() {
 	*x = RedisNode{}
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1808,7 @@ func (x *RedisNode) String() string {
 func (*RedisNode) ProtoMessage() {}
 
 func (x *RedisNode) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[25]
+	mi := &file_leased_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1821,7 @@ func (x *RedisNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedisNode.ProtoReflect.Descriptor instead.
 func (*RedisNode) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RedisNode) GetAddress() string {
@@ -1797,7 +1902,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1914,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[26]
+	mi := &file_leased_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1927,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 type HealthResponse struct {
@@ -1838,7 +1943,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[27]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1955,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[27]
+	mi := &file_leased_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1968,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HealthResponse) GetStatus() string {
@@ -1901,7 +2006,7 @@ type AddLearnerRequest struct {
 
 func (x *AddLearnerRequest) Reset() {
 	*x = AddLearnerRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[28]
+	mi := &file_leased_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2018,7 @@ func (x *AddLearnerRequest) String() string {
 func (*AddLearnerRequest) ProtoMessage() {}
 
 func (x *AddLearnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[28]
+	mi := &file_leased_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2031,7 @@ func (x *AddLearnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddLearnerRequest.ProtoReflect.Descriptor instead.
 func (*AddLearnerRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AddLearnerRequest) GetId() string {
@@ -1966,7 +2071,7 @@ type AddLearnerResponse struct {
 
 func (x *AddLearnerResponse) Reset() {
 	*x = AddLearnerResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[29]
+	mi := &file_leased_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2083,7 @@ func (x *AddLearnerResponse) String() string {
 func (*AddLearnerResponse) ProtoMessage() {}
 
 func (x *AddLearnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[29]
+	mi := &file_leased_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2096,7 @@ func (x *AddLearnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddLearnerResponse.ProtoReflect.Descriptor instead.
 func (*AddLearnerResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AddLearnerResponse) GetIndex() uint64 {
@@ -2011,7 +2116,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[30]
+	mi := &file_leased_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2128,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[30]
+	mi := &file_leased_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2141,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -2061,7 +2166,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[31]
+	mi := &file_leased_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2178,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[31]
+	mi := &file_leased_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2191,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 type AnnounceRequest struct {
@@ -2099,7 +2204,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[32]
+	mi := &file_leased_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2216,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[32]
+	mi := &file_leased_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2229,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AnnounceRequest) GetId() string {
@@ -2149,7 +2254,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[33]
+	mi := &file_leased_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2266,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[33]
+	mi := &file_leased_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2279,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 type JoinRequest struct {
@@ -2187,7 +2292,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[34]
+	mi := &file_leased_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2304,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[34]
+	mi := &file_leased_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2317,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JoinRequest) GetAddress() string {
@@ -2230,7 +2335,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[35]
+	mi := &file_leased_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2347,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[35]
+	mi := &file_leased_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2360,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 type RemoveRequest struct {
@@ -2267,7 +2372,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[36]
+	mi := &file_leased_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2384,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[36]
+	mi := &file_leased_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2397,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -2310,7 +2415,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[37]
+	mi := &file_leased_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2427,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[37]
+	mi := &file_leased_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2440,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 type TransferRequest struct {
@@ -2348,7 +2453,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[38]
+	mi := &file_leased_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2465,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[38]
+	mi := &file_leased_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2478,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TransferRequest) GetTo() string {
@@ -2391,7 +2496,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[39]
+	mi := &file_leased_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2508,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[39]
+	mi := &file_leased_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2521,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 type SaveSnapshotRequest struct {
@@ -2427,7 +2532,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_leased_v1_admin_proto_msgTypes[40]
+	mi := &file_leased_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2544,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[40]
+	mi := &file_leased_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2557,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 // Chunk is a part of a file. Chunks are sent in order.
@@ -2465,7 +2570,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_leased_v1_admin_proto_msgTypes[41]
+	mi := &file_leased_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2582,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[41]
+	mi := &file_leased_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2595,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2521,7 +2626,7 @@ type SnapshotInfo struct {
 
 func (x *SnapshotInfo) Reset() {
 	*x = SnapshotInfo{}
-	mi := &file_leased_v1_admin_proto_msgTypes[42]
+	mi := &file_leased_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2638,7 @@ func (x *SnapshotInfo) String() string {
 func (*SnapshotInfo) ProtoMessage() {}
 
 func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[42]
+	mi := &file_leased_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2651,7 @@ func (x *SnapshotInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotInfo.ProtoReflect.Descriptor instead.
 func (*SnapshotInfo) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotInfo) GetIndex() uint64 {
@@ -2643,7 +2748,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_leased_v1_admin_proto_msgTypes[43]
+	mi := &file_leased_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2760,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leased_v1_admin_proto_msgTypes[43]
+	mi := &file_leased_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2773,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_leased_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_leased_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RestoreSnapshotResponse) GetFloor() uint64 {
@@ -2762,7 +2867,7 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x13ProvideFloorRequest\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\"\x16\n" +
 	"\x14ProvideFloorResponse\"\x0f\n" +
-	"\rStatusRequest\"\xab\x05\n" +
+	"\rStatusRequest\"\xd3\x05\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
@@ -2793,7 +2898,21 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\awaiters\x18\x13 \x01(\x03R\awaiters\x12+\n" +
 	"\amembers\x18\x14 \x03(\v2\x11.leased.v1.MemberR\amembers\x12*\n" +
 	"\x05redis\x18\x15 \x03(\v2\x14.leased.v1.RedisNodeR\x05redis\x12\x18\n" +
-	"\aversion\x18\x16 \x01(\tR\aversion\"\x16\n" +
+	"\aversion\x18\x16 \x01(\tR\aversion\x12&\n" +
+	"\x05build\x18\x17 \x01(\v2\x10.leased.v1.BuildR\x05build\"\xa6\x02\n" +
+	"\x05Build\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
+	"\x06commit\x18\x02 \x01(\tR\x06commit\x12\x1f\n" +
+	"\vcommit_time\x18\x03 \x01(\tR\n" +
+	"commitTime\x12\x1a\n" +
+	"\bmodified\x18\x04 \x01(\bR\bmodified\x12\x1d\n" +
+	"\n" +
+	"go_version\x18\x05 \x01(\tR\tgoVersion\x12\x1a\n" +
+	"\bplatform\x18\x06 \x01(\tR\bplatform\x127\n" +
+	"\aformats\x18\a \x03(\v2\x1d.leased.v1.Build.FormatsEntryR\aformats\x1a:\n" +
+	"\fFormatsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x16\n" +
 	"\x14ClusterStatusRequest\"b\n" +
 	"\x15ClusterStatusResponse\x121\n" +
 	"\amembers\x18\x01 \x03(\v2\x17.leased.v1.MemberStatusR\amembers\x12\x16\n" +
@@ -2918,7 +3037,7 @@ func file_leased_v1_admin_proto_rawDescGZIP() []byte {
 	return file_leased_v1_admin_proto_rawDescData
 }
 
-var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_leased_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_leased_v1_admin_proto_goTypes = []any{
 	(*Policy)(nil),                  // 0: leased.v1.Policy
 	(*SetPolicyRequest)(nil),        // 1: leased.v1.SetPolicyRequest
@@ -2941,29 +3060,31 @@ var file_leased_v1_admin_proto_goTypes = []any{
 	(*ProvideFloorResponse)(nil),    // 18: leased.v1.ProvideFloorResponse
 	(*StatusRequest)(nil),           // 19: leased.v1.StatusRequest
 	(*StatusResponse)(nil),          // 20: leased.v1.StatusResponse
-	(*ClusterStatusRequest)(nil),    // 21: leased.v1.ClusterStatusRequest
-	(*ClusterStatusResponse)(nil),   // 22: leased.v1.ClusterStatusResponse
-	(*MemberStatus)(nil),            // 23: leased.v1.MemberStatus
-	(*Member)(nil),                  // 24: leased.v1.Member
-	(*RedisNode)(nil),               // 25: leased.v1.RedisNode
-	(*HealthRequest)(nil),           // 26: leased.v1.HealthRequest
-	(*HealthResponse)(nil),          // 27: leased.v1.HealthResponse
-	(*AddLearnerRequest)(nil),       // 28: leased.v1.AddLearnerRequest
-	(*AddLearnerResponse)(nil),      // 29: leased.v1.AddLearnerResponse
-	(*PromoteRequest)(nil),          // 30: leased.v1.PromoteRequest
-	(*PromoteResponse)(nil),         // 31: leased.v1.PromoteResponse
-	(*AnnounceRequest)(nil),         // 32: leased.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),        // 33: leased.v1.AnnounceResponse
-	(*JoinRequest)(nil),             // 34: leased.v1.JoinRequest
-	(*JoinResponse)(nil),            // 35: leased.v1.JoinResponse
-	(*RemoveRequest)(nil),           // 36: leased.v1.RemoveRequest
-	(*RemoveResponse)(nil),          // 37: leased.v1.RemoveResponse
-	(*TransferRequest)(nil),         // 38: leased.v1.TransferRequest
-	(*TransferResponse)(nil),        // 39: leased.v1.TransferResponse
-	(*SaveSnapshotRequest)(nil),     // 40: leased.v1.SaveSnapshotRequest
-	(*Chunk)(nil),                   // 41: leased.v1.Chunk
-	(*SnapshotInfo)(nil),            // 42: leased.v1.SnapshotInfo
-	(*RestoreSnapshotResponse)(nil), // 43: leased.v1.RestoreSnapshotResponse
+	(*Build)(nil),                   // 21: leased.v1.Build
+	(*ClusterStatusRequest)(nil),    // 22: leased.v1.ClusterStatusRequest
+	(*ClusterStatusResponse)(nil),   // 23: leased.v1.ClusterStatusResponse
+	(*MemberStatus)(nil),            // 24: leased.v1.MemberStatus
+	(*Member)(nil),                  // 25: leased.v1.Member
+	(*RedisNode)(nil),               // 26: leased.v1.RedisNode
+	(*HealthRequest)(nil),           // 27: leased.v1.HealthRequest
+	(*HealthResponse)(nil),          // 28: leased.v1.HealthResponse
+	(*AddLearnerRequest)(nil),       // 29: leased.v1.AddLearnerRequest
+	(*AddLearnerResponse)(nil),      // 30: leased.v1.AddLearnerResponse
+	(*PromoteRequest)(nil),          // 31: leased.v1.PromoteRequest
+	(*PromoteResponse)(nil),         // 32: leased.v1.PromoteResponse
+	(*AnnounceRequest)(nil),         // 33: leased.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),        // 34: leased.v1.AnnounceResponse
+	(*JoinRequest)(nil),             // 35: leased.v1.JoinRequest
+	(*JoinResponse)(nil),            // 36: leased.v1.JoinResponse
+	(*RemoveRequest)(nil),           // 37: leased.v1.RemoveRequest
+	(*RemoveResponse)(nil),          // 38: leased.v1.RemoveResponse
+	(*TransferRequest)(nil),         // 39: leased.v1.TransferRequest
+	(*TransferResponse)(nil),        // 40: leased.v1.TransferResponse
+	(*SaveSnapshotRequest)(nil),     // 41: leased.v1.SaveSnapshotRequest
+	(*Chunk)(nil),                   // 42: leased.v1.Chunk
+	(*SnapshotInfo)(nil),            // 43: leased.v1.SnapshotInfo
+	(*RestoreSnapshotResponse)(nil), // 44: leased.v1.RestoreSnapshotResponse
+	nil,                             // 45: leased.v1.Build.FormatsEntry
 }
 var file_leased_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: leased.v1.SetPolicyRequest.policy:type_name -> leased.v1.Policy
@@ -2975,58 +3096,60 @@ var file_leased_v1_admin_proto_depIdxs = []int32{
 	0,  // 6: leased.v1.Topology.policies:type_name -> leased.v1.Policy
 	12, // 7: leased.v1.Topology.fleet:type_name -> leased.v1.RedisFleet
 	12, // 8: leased.v1.GetFleetResponse.fleet:type_name -> leased.v1.RedisFleet
-	25, // 9: leased.v1.GetFleetResponse.nodes:type_name -> leased.v1.RedisNode
+	26, // 9: leased.v1.GetFleetResponse.nodes:type_name -> leased.v1.RedisNode
 	12, // 10: leased.v1.GetFleetResponse.next:type_name -> leased.v1.RedisFleet
 	12, // 11: leased.v1.SetFleetRequest.fleet:type_name -> leased.v1.RedisFleet
-	24, // 12: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
-	25, // 13: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
-	23, // 14: leased.v1.ClusterStatusResponse.members:type_name -> leased.v1.MemberStatus
-	20, // 15: leased.v1.MemberStatus.status:type_name -> leased.v1.StatusResponse
-	1,  // 16: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
-	3,  // 17: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
-	5,  // 18: leased.v1.PolicyService.AbortMigration:input_type -> leased.v1.AbortMigrationRequest
-	8,  // 19: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
-	10, // 20: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
-	13, // 21: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
-	15, // 22: leased.v1.RedisService.SetFleet:input_type -> leased.v1.SetFleetRequest
-	17, // 23: leased.v1.RedisService.ProvideFloor:input_type -> leased.v1.ProvideFloorRequest
-	19, // 24: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
-	21, // 25: leased.v1.ClusterService.ClusterStatus:input_type -> leased.v1.ClusterStatusRequest
-	26, // 26: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
-	28, // 27: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
-	30, // 28: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
-	32, // 29: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
-	34, // 30: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
-	36, // 31: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
-	38, // 32: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
-	40, // 33: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
-	41, // 34: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
-	41, // 35: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
-	2,  // 36: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
-	4,  // 37: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
-	6,  // 38: leased.v1.PolicyService.AbortMigration:output_type -> leased.v1.AbortMigrationResponse
-	9,  // 39: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
-	11, // 40: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
-	14, // 41: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse
-	16, // 42: leased.v1.RedisService.SetFleet:output_type -> leased.v1.SetFleetResponse
-	18, // 43: leased.v1.RedisService.ProvideFloor:output_type -> leased.v1.ProvideFloorResponse
-	20, // 44: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
-	22, // 45: leased.v1.ClusterService.ClusterStatus:output_type -> leased.v1.ClusterStatusResponse
-	27, // 46: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
-	29, // 47: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
-	31, // 48: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
-	33, // 49: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
-	35, // 50: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
-	37, // 51: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
-	39, // 52: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
-	41, // 53: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
-	42, // 54: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
-	43, // 55: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
-	36, // [36:56] is the sub-list for method output_type
-	16, // [16:36] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	25, // 12: leased.v1.StatusResponse.members:type_name -> leased.v1.Member
+	26, // 13: leased.v1.StatusResponse.redis:type_name -> leased.v1.RedisNode
+	21, // 14: leased.v1.StatusResponse.build:type_name -> leased.v1.Build
+	45, // 15: leased.v1.Build.formats:type_name -> leased.v1.Build.FormatsEntry
+	24, // 16: leased.v1.ClusterStatusResponse.members:type_name -> leased.v1.MemberStatus
+	20, // 17: leased.v1.MemberStatus.status:type_name -> leased.v1.StatusResponse
+	1,  // 18: leased.v1.PolicyService.SetPolicy:input_type -> leased.v1.SetPolicyRequest
+	3,  // 19: leased.v1.PolicyService.DeletePolicy:input_type -> leased.v1.DeletePolicyRequest
+	5,  // 20: leased.v1.PolicyService.AbortMigration:input_type -> leased.v1.AbortMigrationRequest
+	8,  // 21: leased.v1.PolicyService.ListPolicies:input_type -> leased.v1.ListPoliciesRequest
+	10, // 22: leased.v1.PolicyService.WatchTopology:input_type -> leased.v1.WatchTopologyRequest
+	13, // 23: leased.v1.RedisService.GetFleet:input_type -> leased.v1.GetFleetRequest
+	15, // 24: leased.v1.RedisService.SetFleet:input_type -> leased.v1.SetFleetRequest
+	17, // 25: leased.v1.RedisService.ProvideFloor:input_type -> leased.v1.ProvideFloorRequest
+	19, // 26: leased.v1.ClusterService.Status:input_type -> leased.v1.StatusRequest
+	22, // 27: leased.v1.ClusterService.ClusterStatus:input_type -> leased.v1.ClusterStatusRequest
+	27, // 28: leased.v1.ClusterService.Health:input_type -> leased.v1.HealthRequest
+	29, // 29: leased.v1.ClusterService.AddLearner:input_type -> leased.v1.AddLearnerRequest
+	31, // 30: leased.v1.ClusterService.Promote:input_type -> leased.v1.PromoteRequest
+	33, // 31: leased.v1.ClusterService.Announce:input_type -> leased.v1.AnnounceRequest
+	35, // 32: leased.v1.ClusterService.Join:input_type -> leased.v1.JoinRequest
+	37, // 33: leased.v1.ClusterService.Remove:input_type -> leased.v1.RemoveRequest
+	39, // 34: leased.v1.ClusterService.Transfer:input_type -> leased.v1.TransferRequest
+	41, // 35: leased.v1.ClusterService.SaveSnapshot:input_type -> leased.v1.SaveSnapshotRequest
+	42, // 36: leased.v1.ClusterService.InspectSnapshot:input_type -> leased.v1.Chunk
+	42, // 37: leased.v1.ClusterService.RestoreSnapshot:input_type -> leased.v1.Chunk
+	2,  // 38: leased.v1.PolicyService.SetPolicy:output_type -> leased.v1.SetPolicyResponse
+	4,  // 39: leased.v1.PolicyService.DeletePolicy:output_type -> leased.v1.DeletePolicyResponse
+	6,  // 40: leased.v1.PolicyService.AbortMigration:output_type -> leased.v1.AbortMigrationResponse
+	9,  // 41: leased.v1.PolicyService.ListPolicies:output_type -> leased.v1.ListPoliciesResponse
+	11, // 42: leased.v1.PolicyService.WatchTopology:output_type -> leased.v1.Topology
+	14, // 43: leased.v1.RedisService.GetFleet:output_type -> leased.v1.GetFleetResponse
+	16, // 44: leased.v1.RedisService.SetFleet:output_type -> leased.v1.SetFleetResponse
+	18, // 45: leased.v1.RedisService.ProvideFloor:output_type -> leased.v1.ProvideFloorResponse
+	20, // 46: leased.v1.ClusterService.Status:output_type -> leased.v1.StatusResponse
+	23, // 47: leased.v1.ClusterService.ClusterStatus:output_type -> leased.v1.ClusterStatusResponse
+	28, // 48: leased.v1.ClusterService.Health:output_type -> leased.v1.HealthResponse
+	30, // 49: leased.v1.ClusterService.AddLearner:output_type -> leased.v1.AddLearnerResponse
+	32, // 50: leased.v1.ClusterService.Promote:output_type -> leased.v1.PromoteResponse
+	34, // 51: leased.v1.ClusterService.Announce:output_type -> leased.v1.AnnounceResponse
+	36, // 52: leased.v1.ClusterService.Join:output_type -> leased.v1.JoinResponse
+	38, // 53: leased.v1.ClusterService.Remove:output_type -> leased.v1.RemoveResponse
+	40, // 54: leased.v1.ClusterService.Transfer:output_type -> leased.v1.TransferResponse
+	42, // 55: leased.v1.ClusterService.SaveSnapshot:output_type -> leased.v1.Chunk
+	43, // 56: leased.v1.ClusterService.InspectSnapshot:output_type -> leased.v1.SnapshotInfo
+	44, // 57: leased.v1.ClusterService.RestoreSnapshot:output_type -> leased.v1.RestoreSnapshotResponse
+	38, // [38:58] is the sub-list for method output_type
+	18, // [18:38] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_leased_v1_admin_proto_init() }
@@ -3034,14 +3157,14 @@ func file_leased_v1_admin_proto_init() {
 	if File_leased_v1_admin_proto != nil {
 		return
 	}
-	file_leased_v1_admin_proto_msgTypes[24].OneofWrappers = []any{}
+	file_leased_v1_admin_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leased_v1_admin_proto_rawDesc), len(file_leased_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -2067,8 +2067,9 @@ type LockOverview struct {
 	GrantsPerSecond float64                `protobuf:"fixed64,2,opt,name=grants_per_second,json=grantsPerSecond,proto3" json:"grants_per_second,omitempty"`
 	// The number of refused writes that were reported to this member.
 	Refused int64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
-	// The number of waiters. lock.waiters has only the first of them.
+	// The numbers of waiters and holders. lock has only the first of them.
 	Waiters       int32 `protobuf:"varint,4,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	Holders       int32 `protobuf:"varint,5,opt,name=holders,proto3" json:"holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2127,6 +2128,13 @@ func (x *LockOverview) GetRefused() int64 {
 func (x *LockOverview) GetWaiters() int32 {
 	if x != nil {
 		return x.Waiters
+	}
+	return 0
+}
+
+func (x *LockOverview) GetHolders() int32 {
+	if x != nil {
+		return x.Holders
 	}
 	return 0
 }
@@ -3334,12 +3342,13 @@ const file_leased_v1_lease_proto_rawDesc = "" +
 	"\rtotal_waiters\x18\x05 \x01(\x03R\ftotalWaiters\x12*\n" +
 	"\x11grants_per_second\x18\x06 \x01(\x01R\x0fgrantsPerSecond\x12\x18\n" +
 	"\arefused\x18\a \x01(\x03R\arefused\x12\x18\n" +
-	"\amissing\x18\b \x01(\tR\amissing\"\x93\x01\n" +
+	"\amissing\x18\b \x01(\tR\amissing\"\xad\x01\n" +
 	"\fLockOverview\x12#\n" +
 	"\x04lock\x18\x01 \x01(\v2\x0f.leased.v1.LockR\x04lock\x12*\n" +
 	"\x11grants_per_second\x18\x02 \x01(\x01R\x0fgrantsPerSecond\x12\x18\n" +
 	"\arefused\x18\x03 \x01(\x03R\arefused\x12\x18\n" +
-	"\awaiters\x18\x04 \x01(\x05R\awaiters\"F\n" +
+	"\awaiters\x18\x04 \x01(\x05R\awaiters\x12\x18\n" +
+	"\aholders\x18\x05 \x01(\x05R\aholders\"F\n" +
 	"\x0eSessionRequest\x124\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x14.leased.v1.OperationR\n" +

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/build"
 )
 
 // maxBacklog is the number of entries up to which a member counts as caught up. Under
@@ -21,7 +22,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 		Leader: n.Leader, LeaderApiAddress: s.Router.LeaderAddress(), Term: n.Term, Generation: n.Generation, LastIndex: n.LastIndex,
 		CommitIndex: n.Commit, AppliedIndex: n.Applied, ChainIndex: n.Chain.Index, ChainHash: n.Chain.String(),
 		LastToken: uint64(n.LastToken), Sessions: int64(n.Counts.Sessions), Locks: int64(n.Counts.Locks),
-		Holders: int64(n.Counts.Holders), Waiters: int64(n.Counts.Waiters), Version: s.Version}
+		Holders: int64(n.Counts.Holders), Waiters: int64(n.Counts.Waiters), Version: s.Version, Build: build.Info(s.Version)}
 	for _, m := range n.Members {
 		member := &pb.Member{Id: m.ID, RaftAddress: m.Address, Voter: m.Voter, Leader: m.ID == n.Leader, WentBack: m.WentBack}
 		if m.LagKnown {

@@ -45,6 +45,10 @@ const (
 // isRefusal reports whether a caller without any right can cause the event.
 func (e Event) isRefusal() bool { return e == Unauthenticated || e == Forbidden }
 
+// LineVersion is the version of the format of a line. Lines of version 1 have no field that
+// says so; later ones have the field version. See docs/adr/0030-frozen-formats.md.
+const LineVersion = 1
+
 // Record is one line of the log. Write fills in the time, the member, and what the
 // context knows about the caller.
 type Record struct {

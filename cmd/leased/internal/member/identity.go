@@ -12,6 +12,7 @@ import (
 
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
 )
 
 const (
@@ -20,12 +21,8 @@ const (
 	statusTimeout = 2 * time.Second
 )
 
-// FolderVersion is the version of the format of a data folder: which files it has, and the
-// keys beside the log. The identity file names it, and is read before all others. See
-// docs/adr/0030-frozen-formats.md.
-const FolderVersion = 1
-
-// identity is the content of the identity file in a data folder.
+// identity is the content of the identity file in a data folder. It is read before all
+// other files. Format is the version of the folder.
 type identity struct {
 	Format uint64 `json:"format"`
 	ID     string `json:"id"`
@@ -36,7 +33,7 @@ func (i identity) check(dir string) error {
 	if i.Format == 0 {
 		return fmt.Errorf("%w: the data folder %s was written before the first release; empty it, and let the member join again", ErrIdentity, dir)
 	}
-	if err := engine.CheckFormat("data folder", i.Format, FolderVersion); err != nil {
+	if err := engine.CheckFormat("data folder", i.Format, raftstore.FolderVersion); err != nil {
 		return fmt.Errorf("open %s: %w", dir, err)
 	}
 	return nil
@@ -71,7 +68,7 @@ func claim(ctx context.Context, s *settings.Settings, p *peers) error {
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
 		return fmt.Errorf("create the data folder: %w", err)
 	}
-	text, err = json.Marshal(identity{Format: FolderVersion, ID: s.ID})
+	text, err = json.Marshal(identity{Format: raftstore.FolderVersion, ID: s.ID})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,30 @@
+package build
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestInfo(t *testing.T) {
+	b := Info("v1.2.3")
+	require.Equal(t, "v1.2.3", b.Version)
+	require.Equal(t, runtime.Version(), b.GoVersion)
+	require.Equal(t, runtime.GOOS+"/"+runtime.GOARCH, b.Platform)
+	require.NotEmpty(t, Info("").Version)
+	for name, version := range b.Formats {
+		require.EqualValues(t, 1, version, name)
+	}
+}
+
+// The decision record names each format.
+func TestFormatsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/adr/0030-frozen-formats.md")
+	require.NoError(t, err)
+	for name := range formats {
+		require.Regexp(t, "`"+regexp.QuoteMeta(name)+"`", string(text))
+	}
+}
