@@ -303,7 +303,7 @@ func TestInspectAndWatch(t *testing.T) {
 		for i := range holders {
 			status.Holders = append(status.Holders, engine.Party{Token: fencing.Token(i + 1), Session: engine.NewSessionID()})
 		}
-		return wire.FromStatusOf(status), nil
+		return wire.FromStatusOf(status, time.Time{}), nil
 	}
 	b := backend(t, nil, m)
 	status, err := b.Inspect(bounded(t), "a")

@@ -72,6 +72,12 @@ func Can(ctx context.Context, right Right, lock string) bool {
 	return ok
 }
 
+// CanReadAll reports whether the user of ctx may read all locks.
+func CanReadAll(ctx context.Context) bool {
+	_, ok := RulesOf(ctx).FindPrefix(Read, "")
+	return ok
+}
+
 // RulesOf returns the rules of the user of ctx. Without users, everyone has all rights.
 func RulesOf(ctx context.Context) Rules {
 	if a := accountOf(ctx); a != nil {

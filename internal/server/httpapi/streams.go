@@ -42,6 +42,28 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// overview streams lists of locks, a line of JSON for each.
+func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
+	request := &pb.OverviewRequest{}
+	body, err := h.readBody(w, r)
+	if err == nil {
+		err = decode(body, request)
+	}
+	if err == nil {
+		err = auth.Check(r.Context(), pb.LeaseService_Overview_FullMethodName, request)
+		h.Audit.Refused(r.Context(), pb.LeaseService_Overview_FullMethodName, err)
+	}
+	if err != nil {
+		h.answer(w, nil, err)
+		return
+	}
+	h.forwardable(w, r, func() error {
+		lines := &responseStream[pb.OverviewResponse]{ctx: r.Context(), to: w, contentType: ndjson, write: writeLine[*pb.OverviewResponse]}
+		err := h.Leases.Overview(request, lines)
+		return h.endStream(w, r, lines.begun, err)
+	})
+}
+
 // watchTopology streams topologies, a line of JSON for each.
 func (h *Handler) watchTopology(w http.ResponseWriter, r *http.Request) {
 	if _, err := h.readBody(w, r); err != nil {

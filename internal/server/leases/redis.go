@@ -7,6 +7,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/redlockadapter"
@@ -34,6 +35,9 @@ func (l redisLeases) acquire(ctx context.Context, session engine.SessionID, ttl 
 		}
 	}
 	held, err := backend.Acquire(ctx, session, ttl, request)
+	if err == nil {
+		l.record(history.Granted, held)
+	}
 	return held, engine.Grant{Token: held.Token, Mode: engine.Efficiency}, err
 }
 
@@ -72,8 +76,17 @@ func (l redisLeases) release(ctx context.Context, held engine.Held) error {
 	err = backend.Release(ctx, held)
 	if err == nil {
 		l.service.Metrics.Ended(metrics.Released)
+		l.record(history.Released, held)
 	}
 	return err
+}
+
+// record adds an event to the history of the locks of a lease.
+func (l redisLeases) record(kind history.Kind, held engine.Held) {
+	for _, name := range held.Resources {
+		l.service.Recorder.Add(name, kind, &engine.Party{Holder: held.Holder, User: held.User, Session: held.Session, Nonce: held.Nonce,
+			Token: held.Token}, time.Time{})
+	}
 }
 
 // find returns the caller's lease that holds a lock with a token. The lease of another

@@ -7,6 +7,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -37,8 +38,9 @@ func (v *view) synced() {
 func (v *view) update(ctx context.Context, now engine.Status) {
 	before := v.seen[now.Resource]
 	event := func(kind string, p *engine.Party, place int) {
+		v.record(now, kind, p)
 		visible := auth.Visible(ctx, engine.Status{Resource: now.Resource, Holders: []engine.Party{*p}}).Holders[0]
-		v.send(&pb.Event{Type: kind, Resource: string(now.Resource), Mode: wire.ModeText(now.Mode), Party: wire.FromParty(&visible),
+		v.send(&pb.Event{Type: kind, Resource: string(now.Resource), Mode: wire.ModeText(now.Mode), Party: wire.FromParty(&visible, v.router.Clock.Now().Time()),
 			Waiters: int32(len(now.Waiters)), Place: int32(place)})
 	}
 	for i := range before.Holders {
@@ -67,6 +69,23 @@ func (v *view) update(ctx context.Context, now engine.Status) {
 		return
 	}
 	v.seen[now.Resource], v.seenAt[now.Resource] = now, v.router.Clock.Now()
+}
+
+// record adds an event of a lock in efficiency mode to its history. The Hub reports those
+// in correctness mode. A state that the watch begins with is no event, unless its time is
+// known.
+func (v *view) record(now engine.Status, kind string, p *engine.Party) {
+	if now.Mode != engine.Efficiency {
+		return
+	}
+	at := time.Time{}
+	if begins := kind == "granted" || kind == "waiting"; begins {
+		at = p.Since
+		if at.IsZero() && !v.isSynced {
+			return
+		}
+	}
+	v.hub.Recorder.Add(now.Resource, history.KindOf(kind), p, at)
 }
 
 // reason returns why a holder's lease ended, as an event type. The Redis nodes

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
@@ -24,6 +25,9 @@ const (
 // leases ended. It must be the Observer of the node that its Watcher reads. Every
 // replica applies the same log, so that a new leader knows the earlier reasons.
 type Hub struct {
+	// Recorder remembers the events. It should also be the Times of the node.
+	Recorder *history.Recorder
+
 	mu            sync.Mutex
 	subscriptions map[*subscription]bool
 	// The reasons of recent leases in correctness mode. When reasons is full, it
@@ -42,7 +46,7 @@ var _ raftstore.Observer = (*Hub)(nil)
 
 // NewHub returns a Hub for one node.
 func NewHub() *Hub {
-	return &Hub{subscriptions: map[*subscription]bool{}, reasons: map[attempt]string{}}
+	return &Hub{Recorder: history.NewRecorder(engine.MonotonicClock()), subscriptions: map[*subscription]bool{}, reasons: map[attempt]string{}}
 }
 
 // subscription collects the changed locks for one watch. Its fields are guarded by
@@ -56,7 +60,8 @@ type subscription struct {
 }
 
 // Applied records reasons and wakes subscribers.
-func (h *Hub) Applied(_ raftstore.Entry, events []machine.Event) {
+func (h *Hub) Applied(entry raftstore.Entry, events []machine.Event) {
+	h.Recorder.Applied(entry, events)
 	for i := range events {
 		e := &events[i]
 		if e.Type == machine.EventExpired {
@@ -111,7 +116,8 @@ func (h *Hub) reason(p *engine.Party) string {
 }
 
 // Restored makes all subscribers look at all locks again.
-func (h *Hub) Restored(*machine.Machine) {
+func (h *Hub) Restored(m *machine.Machine) {
+	h.Recorder.Restored(m)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subscriptions {

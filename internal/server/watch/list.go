@@ -51,7 +51,7 @@ func (w *Watcher) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 		}
 		for _, status := range list {
 			if len(response.Locks) < size && auth.Can(ctx, auth.Read, string(status.Resource)) {
-				response.Locks = append(response.Locks, wire.FromStatusOf(auth.Visible(ctx, status)))
+				response.Locks = append(response.Locks, wire.FromStatusOf(auth.Visible(ctx, status), w.router.Clock.Now().Time()))
 			}
 		}
 		if len(response.Locks) == size {

@@ -103,24 +103,30 @@ func LeaseKind(shared bool, permits int32) (engine.Kind, error) {
 	return engine.Exclusive, nil
 }
 
-// FromStatusOf converts the status of a lock to a message.
-func FromStatusOf(s engine.Status) *pb.Lock {
+// FromStatusOf converts the status of a lock to a message. now is the time by which the
+// ages of its parties are measured.
+func FromStatusOf(s engine.Status, now time.Time) *pb.Lock {
 	lock := &pb.Lock{Resource: string(s.Resource), Mode: ModeText(s.Mode), Delayed: s.Delayed}
 	for i := range s.Holders {
-		lock.Holders = append(lock.Holders, FromParty(&s.Holders[i]))
+		lock.Holders = append(lock.Holders, FromParty(&s.Holders[i], now))
 	}
 	for i := range s.Waiters {
-		lock.Waiters = append(lock.Waiters, FromParty(&s.Waiters[i]))
+		lock.Waiters = append(lock.Waiters, FromParty(&s.Waiters[i], now))
 	}
 	return lock
 }
 
-// FromParty converts a holder or waiter to a message.
-func FromParty(p *engine.Party) *pb.Party {
+// FromParty converts a holder or waiter to a message. Its age is the time from Since to
+// now.
+func FromParty(p *engine.Party, now time.Time) *pb.Party {
 	party := &pb.Party{Holder: p.Holder, User: p.User, Nonce: uint64(p.Nonce), Kind: p.Kind.String(), Slot: int32(p.Slot),
 		Token: uint64(p.Token), Metadata: p.Metadata, TtlLeft: DurationText(p.TTL)}
 	if p.Session != (engine.SessionID{}) {
 		party.SessionId = p.Session.String()
+	}
+	if !p.Since.IsZero() {
+		party.Since = p.Since.UTC().Format(time.RFC3339Nano)
+		party.Age = max(0, now.Sub(p.Since)).Truncate(time.Millisecond).String()
 	}
 	return party
 }
@@ -154,8 +160,14 @@ func toParties(list []*pb.Party) ([]engine.Party, error) {
 		if err != nil {
 			return nil, err
 		}
+		var since time.Time
+		if p.Since != "" {
+			if since, err = time.Parse(time.RFC3339Nano, p.Since); err != nil {
+				return nil, fmt.Errorf("%w: since %q is not an RFC 3339 time", engine.ErrInvalid, p.Since)
+			}
+		}
 		party := engine.Party{Holder: p.Holder, User: p.User, Session: id, Nonce: engine.Nonce(p.Nonce), Slot: int(p.Slot), Token: fencing.Token(p.Token),
-			Metadata: p.Metadata, TTL: left}
+			Metadata: p.Metadata, TTL: left, Since: since.UTC()}
 		for _, k := range []engine.Kind{engine.Shared, engine.Permit} {
 			if p.Kind == k.String() {
 				party.Kind = k

@@ -76,7 +76,7 @@ func FuzzAnswers(f *testing.F) {
 		var lock pb.Lock
 		if proto.Unmarshal(data, &lock) == nil {
 			if converted, err := wire.ToStatusOf(&lock); err == nil {
-				again, err := wire.ToStatusOf(wire.FromStatusOf(converted))
+				again, err := wire.ToStatusOf(wire.FromStatusOf(converted, time.Time{}))
 				require.NoError(t, err)
 				require.Equal(t, converted, again)
 			}

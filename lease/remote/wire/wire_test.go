@@ -88,11 +88,13 @@ func TestRequests(t *testing.T) {
 }
 
 func TestStatuses(t *testing.T) {
+	since := time.Date(2024, 2, 29, 12, 0, 0, 5e6, time.UTC)
 	s := engine.Status{Resource: "a", Mode: engine.Correctness, Delayed: true,
 		Holders: []engine.Party{{Holder: "h", Session: engine.NewSessionID(), Nonce: 7, Kind: engine.Permit, Slot: 2, Token: 9,
-			Metadata: map[string]string{"k": "v"}, TTL: 1500 * time.Millisecond}},
+			Metadata: map[string]string{"k": "v"}, TTL: 1500 * time.Millisecond, Since: since}},
 		Waiters: []engine.Party{{Session: engine.NewSessionID(), Nonce: 8, Kind: engine.Shared}}}
-	back, err := wire.ToStatusOf(wire.FromStatusOf(s))
+	require.Equal(t, "1m0s", wire.FromStatusOf(s, since.Add(time.Minute)).Holders[0].Age)
+	back, err := wire.ToStatusOf(wire.FromStatusOf(s, since.Add(time.Minute)))
 	require.NoError(t, err)
 	require.Equal(t, s, back)
 }

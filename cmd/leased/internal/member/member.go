@@ -37,6 +37,7 @@ type Member struct {
 	creds    *credentials
 	signing  signing
 	peers    *peers
+	hub      *watch.Hub
 	node     *raftstore.Node
 	server   *server.Server
 	audit    *audit.Log
@@ -98,7 +99,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 		return nil, err
 	}
 	config := server.Config{Advertise: s.Advertise, TLS: m.certs.api(), PeerTLS: m.certs.toPeers, Version: version,
-		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: watch.NewHub(), Audit: m.audit, FilePolicies: m.filePolicies,
+		Users: m.creds.users, Secret: m.creds.secret, Logger: logger, Hub: m.newHub(), Audit: m.audit, FilePolicies: m.filePolicies,
 		Redis: s.Fleet(), RedisOptions: s.RedisNodes.Options, Limits: s.Limits, Signer: m.signing.key.Load, SignatureTTL: s.SignatureTTL,
 		Metrics: m.metrics, Certificates: m.certs.expiries, Tracer: m.tracer}
 	listener, err := net.Listen("tcp", s.Listen)
@@ -106,7 +107,7 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 		return nil, fmt.Errorf("listen on %s: %w; is another member running on this machine?", s.Listen, err)
 	}
 	m.node, err = raftstore.Open(raftstore.Config{ID: s.ID, Dir: s.Data, Address: s.RaftListen, Advertise: s.RaftAdvertise,
-		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: plain, Observer: config.Hub, Hooks: m.metrics.RaftHooks()})
+		TLS: m.certs.raft(), LogStore: s.LogStore, HeartbeatTimeout: s.Heartbeat, Logger: plain, Observer: config.Hub, Times: config.Hub.Recorder, Hooks: m.metrics.RaftHooks()})
 	if err != nil {
 		listener.Close()
 		return nil, err
@@ -140,6 +141,7 @@ func (m *Member) run() {
 		}
 	})
 	m.work.Go(func() { m.applyPolicies(ctx) })
+	m.work.Go(func() { m.saveTimes(ctx) })
 }
 
 // Failed returns a channel with the error that ends the member.

@@ -1,0 +1,174 @@
+package history
+
+import (
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+	"github.com/leased-project/leased/raftstore/machine"
+)
+
+// Recorder remembers recent events of locks, and when tokens were granted. It follows the
+// Raft machine of its member, so that the next leader knows as much as the last one. It
+// hears of locks in efficiency mode only what others tell it.
+type Recorder struct {
+	clock    engine.Clock
+	timeline *timeline
+
+	mu     sync.Mutex
+	tokens series // when tokens were granted
+	orders series // when waiters were queued
+	grants rate   // of all locks in correctness mode
+	since  time.Time
+	saved  string // what the file contains; see file.go
+}
+
+var (
+	_ raftstore.Observer = (*Recorder)(nil)
+	_ raftstore.Times    = (*Recorder)(nil)
+)
+
+// NewRecorder returns an empty Recorder. Only the wall-clock time of its clock is used.
+func NewRecorder(clock engine.Clock) *Recorder {
+	return &Recorder{clock: clock, timeline: newTimeline(), since: clock.Now().Time().UTC()}
+}
+
+// kindOf returns the Kind of an event of the machine, or 0 if it is not recorded.
+func kindOf(t machine.EventType) Kind {
+	switch t {
+	case machine.EventQueued:
+		return Waiting
+	case machine.EventGranted:
+		return Granted
+	case machine.EventReleased:
+		return Released
+	case machine.EventCancelled:
+		return Cancelled
+	case machine.EventExpired:
+		return Expired
+	case machine.EventBroken:
+		return Broken
+	}
+	return 0
+}
+
+// Applied records the events of a command, at the time at which the leader appended its
+// entry. Entries that are applied again after a restart keep their times.
+func (r *Recorder) Applied(entry raftstore.Entry, events []machine.Event) {
+	if len(events) == 0 {
+		return
+	}
+	at := entry.At
+	if at.IsZero() {
+		at = r.clock.Now().Time()
+	}
+	for i := range events {
+		e := &events[i]
+		kind := kindOf(e.Type)
+		if kind == 0 {
+			continue
+		}
+		r.sample(kind, at, e.Token, entry.Order)
+		recorded := event{at: at.UnixNano(), token: e.Token, nonce: e.Nonce, session: e.Session, holder: e.Holder, user: e.User,
+			slot: int32(e.Slot), kind: kind, mode: e.Mode}
+		for _, name := range e.Resources {
+			r.timeline.add(name, recorded, at, false)
+		}
+	}
+}
+
+// sample notes the time of a token or of an order.
+func (r *Recorder) sample(kind Kind, at time.Time, token fencing.Token, order uint64) {
+	if kind != Granted && kind != Waiting {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at.Before(r.since) { // replayed from the log
+		r.since = at.UTC()
+	}
+	if kind == Waiting {
+		r.orders.add(at, order)
+		return
+	}
+	r.tokens.add(at, uint64(token))
+	r.grants.add(at)
+}
+
+// Restored forgets the events of all locks: those before the snapshot may belong to another
+// history, and those until now are unknown. Tokens only grow, so that their times stay
+// valid.
+func (r *Recorder) Restored(*machine.Machine) {
+	r.mu.Lock()
+	r.tokens.closed, r.orders.closed = true, true
+	r.since = r.clock.Now().Time().UTC()
+	r.mu.Unlock()
+	r.timeline.clear()
+}
+
+// Granted returns when a token of correctness mode was granted, or the zero time if that
+// is unknown.
+func (r *Recorder) Granted(token fencing.Token) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tokens.time(uint64(token), r.clock.Now().Time())
+}
+
+// Queued returns when a waiter of correctness mode was queued, or the zero time if that is
+// unknown.
+func (r *Recorder) Queued(order uint64) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.orders.time(order, r.clock.Now().Time())
+}
+
+// Add records an event of a lock in efficiency mode. Several sources may report the same
+// event. A party with a token alone stands for the holder that was granted that token. The
+// zero time means now.
+func (r *Recorder) Add(name fencing.Resource, kind Kind, party *engine.Party, at time.Time) {
+	if at.IsZero() {
+		at = r.clock.Now().Time()
+	}
+	r.timeline.add(name, event{at: at.UnixNano(), token: party.Token, nonce: party.Nonce, session: party.Session, holder: party.Holder,
+		user: party.User, slot: int32(party.Slot), kind: kind, mode: engine.Efficiency}, at, true)
+}
+
+// Refuse records a write that a gate refused.
+func (r *Recorder) Refuse(name fencing.Resource, refusal Refusal) {
+	refusal.At = r.clock.Now().Time().UTC()
+	r.timeline.refuse(name, refusal)
+}
+
+// Usage has figures about a lock.
+type Usage struct {
+	GrantsPerSecond float64 // in correctness mode
+	Refused         int64   // writes
+}
+
+// Each calls f for each lock whose figures are not zero, in no order. f must return at
+// once.
+func (r *Recorder) Each(f func(name fencing.Resource, u Usage)) {
+	now := r.clock.Now().Time()
+	for i := range r.timeline.shards {
+		s := &r.timeline.shards[i]
+		s.mu.Lock()
+		for _, generation := range []map[fencing.Resource]*record{s.current, s.older} {
+			for name, record := range generation {
+				if u := (Usage{record.grants.perSecond(now), record.refused}); u != (Usage{}) {
+					f(name, u)
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// GrantsPerSecond returns the rate of all grants in correctness mode.
+func (r *Recorder) GrantsPerSecond() float64 {
+	now := r.clock.Now().Time()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grants.perSecond(now)
+}

@@ -1,0 +1,254 @@
+package history
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+)
+
+const (
+	// maxEvents and maxRefusals are the numbers of events of one lock, 64 together.
+	// Refused writes are counted apart, so that a writer that was refused many times
+	// does not displace the grants that explain why.
+	maxEvents, maxRefusals = 48, 16
+	// maxBytes bounds the memory of all timelines, as accounted by their costs.
+	maxBytes = 32 << 20
+	// shards is the number of parts with a lock each, so that a reader of all locks never
+	// holds up the Raft machine for long.
+	shards = 64
+	// lockCost is the memory of a lock without its name and events: the record, its place
+	// in the map, and unused capacity.
+	lockCost = 300
+	// sameTime is how far the times of two reports of one event may differ.
+	sameTime = 2 * time.Second
+)
+
+// Kind is the kind of an event, as the API names it.
+type Kind uint8
+
+// The kinds of events.
+const (
+	Waiting Kind = iota + 1
+	Granted
+	Released
+	Cancelled
+	Expired
+	Broken
+	Ended // the cause is unknown
+)
+
+var kindNames = [...]string{Waiting: "waiting", Granted: "granted", Released: "released", Cancelled: "cancelled",
+	Expired: "expired", Broken: "broken", Ended: "ended"}
+
+// String returns the type of the event in the API.
+func (k Kind) String() string { return kindNames[k] }
+
+// KindOf returns the Kind with a name, or 0 if there is none.
+func KindOf(name string) Kind {
+	for i, known := range kindNames {
+		if known == name && name != "" {
+			return Kind(i)
+		}
+	}
+	return 0
+}
+
+// event is something that happened to a lock.
+type event struct {
+	at      int64 // nanoseconds of Unix time
+	token   fencing.Token
+	nonce   engine.Nonce
+	session engine.SessionID
+	holder  string
+	user    string
+	slot    int32
+	kind    Kind
+	mode    engine.Mode
+}
+
+// sameAttempt reports whether two events belong to one acquisition attempt. A waiter of
+// another process in efficiency mode has a name only.
+func (e *event) sameAttempt(o *event) bool {
+	return e.session == o.session && e.nonce == o.nonce && (e.nonce != 0 || e.holder == o.holder)
+}
+
+// Refusal is a write that a gate refused.
+type Refusal struct {
+	At     time.Time
+	Token  fencing.Token // of the write
+	Mark   fencing.Token // of the gate
+	Holder string
+	User   string
+	Gate   string
+	Reason string
+}
+
+// record is what is known about one lock.
+type record struct {
+	events   []event   // oldest first
+	refusals []Refusal // oldest first
+	refused  int64     // all refusals
+	grants   rate      // in correctness mode
+	dropped  bool      // older events were dropped
+}
+
+// shard has the records of some locks. When the current generation is full, it replaces
+// the older one. A lock with a new event moves to the current generation.
+type shard struct {
+	mu             sync.Mutex
+	current, older map[fencing.Resource]*record
+	bytes          int // of current
+	dropped        bool
+}
+
+// timeline has the records of all locks.
+type timeline struct {
+	seed   maphash.Seed
+	shards [shards]shard
+}
+
+func newTimeline() *timeline { return &timeline{seed: maphash.MakeSeed()} }
+
+func (t *timeline) shard(name fencing.Resource) *shard {
+	return &t.shards[maphash.String(t.seed, string(name))%shards]
+}
+
+// record returns the record of a lock, in the current generation. The caller holds mu.
+func (s *shard) record(name fencing.Resource) *record {
+	r := s.current[name]
+	if r != nil {
+		return r
+	}
+	if s.bytes > maxBytes/2/shards || s.current == nil {
+		s.dropped = s.dropped || len(s.older) > 0
+		s.older, s.current, s.bytes = s.current, map[fencing.Resource]*record{}, 0
+	}
+	if r = s.older[name]; r != nil {
+		delete(s.older, name)
+		s.bytes += r.cost()
+	} else {
+		r = &record{dropped: s.dropped}
+	}
+	name = fencing.Resource(strings.Clone(string(name))) // it may be part of a log entry
+	s.current[name] = r
+	s.bytes += lockCost + len(name)
+	return r
+}
+
+// cost returns the memory of the events of a record.
+func (r *record) cost() int {
+	bytes := 0
+	for i := range r.events {
+		bytes += r.events[i].cost()
+	}
+	for i := range r.refusals {
+		bytes += r.refusals[i].cost()
+	}
+	return bytes
+}
+
+// cost returns the memory of an event. Texts that it shares with another event count for
+// both.
+func (e *event) cost() int { return int(unsafe.Sizeof(*e)) + len(e.holder) + len(e.user) }
+
+func (r *Refusal) cost() int {
+	return int(unsafe.Sizeof(*r)) + len(r.Holder) + len(r.User) + len(r.Gate) + len(r.Reason)
+}
+
+// add adds an event. It copies the texts, which may be part of a log entry, unless an
+// earlier event has them.
+func (t *timeline) add(name fencing.Resource, e event, at time.Time, onlyNew bool) {
+	s := t.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record(name)
+	if onlyNew {
+		r.complete(&e)
+		if r.knows(&e) {
+			return
+		}
+	}
+	if e.kind == Granted && e.mode == engine.Correctness {
+		r.grants.add(at)
+	}
+	if n := len(r.events); n > 0 && r.events[n-1].holder == e.holder && r.events[n-1].user == e.user {
+		e.holder, e.user = r.events[n-1].holder, r.events[n-1].user
+	} else {
+		e.holder, e.user = strings.Clone(e.holder), strings.Clone(e.user)
+	}
+	if len(r.events) == maxEvents {
+		const dropped = maxEvents / 4 // at once, so that the rest is rarely moved
+		for i := range r.events[:dropped] {
+			s.bytes -= r.events[i].cost()
+		}
+		r.events, r.dropped = slices.Delete(r.events, 0, dropped), true
+	}
+	r.events = append(r.events, e)
+	s.bytes += e.cost()
+}
+
+// complete fills in the attempt of an event that names a token alone.
+func (r *record) complete(e *event) {
+	for i := range r.events {
+		if o := &r.events[i]; e.nonce == 0 && e.token != fencing.None && o.token == e.token {
+			e.session, e.nonce, e.holder, e.user, e.slot = o.session, o.nonce, o.holder, o.user, o.slot
+		}
+	}
+}
+
+// knows reports whether an event was recorded before, from another source.
+func (r *record) knows(e *event) bool {
+	for i := range r.events {
+		if o := &r.events[i]; o.kind == e.kind && o.sameAttempt(e) && (e.nonce != 0 || time.Duration(e.at-o.at).Abs() < sameTime) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse adds a refused write.
+func (t *timeline) refuse(name fencing.Resource, refusal Refusal) {
+	s := t.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record(name)
+	r.refused++
+	if len(r.refusals) == maxRefusals {
+		s.bytes -= r.refusals[0].cost()
+		r.refusals, r.dropped = slices.Delete(r.refusals, 0, 1), true
+	}
+	r.refusals = append(r.refusals, refusal)
+	s.bytes += refusal.cost()
+}
+
+// of returns copies of the events of a lock, oldest first.
+func (t *timeline) of(name fencing.Resource) (events []event, refusals []Refusal, truncated bool) {
+	s := t.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.current[name]
+	if r == nil {
+		r = s.older[name]
+	}
+	if r == nil {
+		return nil, nil, s.dropped
+	}
+	return append(events, r.events...), append(refusals, r.refusals...), r.dropped
+}
+
+// clear forgets all events. Later answers say that some were dropped.
+func (t *timeline) clear() {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.dropped = s.dropped || len(s.current)+len(s.older) > 0
+		s.current, s.older, s.bytes = nil, nil, 0
+		s.mu.Unlock()
+	}
+}

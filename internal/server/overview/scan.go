@@ -1,0 +1,187 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/server/history"
+	"github.com/leased-project/leased/internal/server/routing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/raftstore"
+)
+
+const (
+	// scanInterval is the shortest time between two scans.
+	scanInterval = 500 * time.Millisecond
+	// redisInterval is the shortest time between two lists of the Redis nodes.
+	redisInterval = time.Second
+	// redisTimeout bounds a list of the Redis nodes.
+	redisTimeout = 5 * time.Second
+	// maxInRedis is the number of locks in efficiency mode that are listed. Each costs a
+	// request to every node.
+	maxInRedis = 20_000
+	// share is the part of the time that a member spends on scans: 1/share.
+	share = 20
+)
+
+// Service implements Overview of leased.v1.LeaseService.
+type Service struct {
+	router   *routing.Router
+	recorder *history.Recorder
+
+	mu   sync.Mutex
+	last *scan
+	next engine.Instant // when last may be replaced
+
+	redisMu   sync.Mutex
+	inRedis   redisList
+	redisNext engine.Instant
+}
+
+// NewService returns a Service. The recorder must follow the router's node.
+func NewService(router *routing.Router, recorder *history.Recorder) *Service {
+	return &Service{router: router, recorder: recorder}
+}
+
+// row is what a scan knows about a lock.
+type row struct {
+	name             fencing.Resource
+	mode             engine.Mode
+	holders, waiters int
+	since            int64          // when the oldest holder got the lock, in milliseconds; 0 if unknown
+	rate             float64        // grants per second
+	refused          int64          // writes
+	status           *engine.Status // of a lock in efficiency mode
+}
+
+func (r *row) inUse() bool { return r.holders+r.waiters > 0 }
+
+// scan has all locks in use, and those with grants or refused writes, by name. It is
+// immutable.
+type scan struct {
+	rows    []row
+	grants  float64 // per second, of all locks in correctness mode
+	missing string  // why locks in efficiency mode are missing
+	sorted  sync.Map
+}
+
+// redisList is a list of the locks in efficiency mode.
+type redisList struct {
+	at      engine.Instant
+	locks   []engine.Status
+	tokens  map[fencing.Resource]fencing.Token // of the last holder of each lock
+	rates   map[fencing.Resource]float64
+	missing string
+}
+
+// scan returns the last scan, or a new one if that is due. All callers share it. The more
+// a scan costs, the rarer it is.
+func (s *Service) scan() *scan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begin := s.router.Clock.Now()
+	if s.last != nil && begin.Until(s.next) > 0 {
+		return s.last
+	}
+	s.last = s.scanAll()
+	now := s.router.Clock.Now()
+	s.next = begin.Add(max(scanInterval, share*now.Since(begin)))
+	return s.last
+}
+
+func (s *Service) scanAll() *scan {
+	usage := map[fencing.Resource]history.Usage{}
+	s.recorder.Each(func(name fencing.Resource, u history.Usage) { usage[name] = u })
+	result := &scan{grants: s.recorder.GrantsPerSecond()}
+	add := func(r row) {
+		u := usage[r.name]
+		delete(usage, r.name)
+		r.rate, r.refused = r.rate+u.GrantsPerSecond, u.Refused
+		result.rows = append(result.rows, r)
+	}
+	for after := fencing.Resource(""); ; {
+		page := s.router.Node.Summaries(after)
+		for _, l := range page {
+			r := row{name: l.Resource, mode: engine.Correctness, holders: l.Holders, waiters: l.Waiters}
+			if since := s.recorder.Granted(l.Oldest); !since.IsZero() {
+				r.since = since.UnixMilli()
+			}
+			add(r)
+		}
+		if len(page) < raftstore.MaxPage {
+			break
+		}
+		after = page[len(page)-1].Resource
+	}
+	inRedis := s.listRedis()
+	result.missing = inRedis.missing
+	for i := range inRedis.locks {
+		l := &inRedis.locks[i]
+		r := row{name: l.Resource, mode: engine.Efficiency, holders: len(l.Holders), waiters: len(l.Waiters), rate: inRedis.rates[l.Resource], status: l}
+		if len(l.Holders) > 0 && !l.Holders[0].Since.IsZero() {
+			r.since = l.Holders[0].Since.UnixMilli()
+		}
+		add(r)
+	}
+	for name := range usage { // free at the moment
+		add(row{name: name, mode: s.router.ModeOf(name)})
+	}
+	slices.SortFunc(result.rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
+	return result
+}
+
+// listRedis returns the last list of the locks in efficiency mode, or a new one if that
+// is due.
+func (s *Service) listRedis() redisList {
+	s.redisMu.Lock()
+	defer s.redisMu.Unlock()
+	begin := s.router.Clock.Now()
+	if !s.inRedis.at.IsZero() && begin.Until(s.redisNext) > 0 {
+		return s.inRedis
+	}
+	s.inRedis = s.readRedis(s.inRedis, begin)
+	now := s.router.Clock.Now()
+	s.redisNext = begin.Add(max(redisInterval, share*now.Since(begin)))
+	return s.inRedis
+}
+
+func (s *Service) readRedis(before redisList, now engine.Instant) redisList {
+	list := redisList{at: now, tokens: map[fencing.Resource]fencing.Token{}, rates: map[fencing.Resource]float64{}}
+	if s.router.Node.Topology().Fleet.IsZero() {
+		return list
+	}
+	backend, err := s.router.Redis.Backend()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), redisTimeout)
+		defer cancel()
+		list.locks, err = backend.List(ctx, "", "", maxInRedis)
+	}
+	switch {
+	case err != nil:
+		list.missing = err.Error()
+	case len(list.locks) == maxInRedis:
+		list.missing = fmt.Sprintf("only the first %d locks in efficiency mode are listed", maxInRedis)
+	}
+	// A lease of a lock that changed its mode may still be on the nodes. The gates refuse
+	// its token.
+	list.locks = slices.DeleteFunc(list.locks, func(l engine.Status) bool { return s.router.ModeOf(l.Resource) != engine.Efficiency })
+	passed := now.Since(before.at).Seconds()
+	for i := range list.locks {
+		l := &list.locks[i]
+		if len(l.Holders) == 0 {
+			continue
+		}
+		token := l.Holders[0].Token
+		list.tokens[l.Resource] = token
+		// The token of a lock grows by one with each grant, unless its range changes.
+		if last := before.tokens[l.Resource]; last != fencing.None && token > last && token-last < 1<<31 {
+			list.rates[l.Resource] = float64(token-last) / passed
+		}
+	}
+	return list
+}
