@@ -13,6 +13,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -37,12 +38,12 @@ func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (response *
 	defer func() { call.End(response.GetToken(), response.GetMode(), err) }()
 	a, err := s.newAcquisition(r, call)
 	if err != nil {
-		measured.Refused(s.router.ModeOf(fencing.Resource(r.Resource)), wire.KindOf(err).Code)
+		measured.Refused(s.router.ModeOf(fencing.Resource(r.Resource)), metrics.CodeOf(err))
 		return nil, err
 	}
 	response, err = a.run(ctx)
 	if err != nil {
-		measured.Refused(s.router.ModeOf(a.request.Resources[0]), wire.KindOf(err).Code)
+		measured.Refused(s.router.ModeOf(a.request.Resources[0]), metrics.CodeOf(err))
 		return nil, err
 	}
 	measured.Granted(a.mode)

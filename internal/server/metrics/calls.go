@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -62,9 +63,18 @@ func (m *Metrics) Called(method string, err error) {
 	}
 	code := ok
 	if err != nil {
-		code = wire.KindOf(err).Code
+		code = CodeOf(err)
 	}
 	m.calls.all.WithLabelValues(label, code).Inc()
+}
+
+// CodeOf returns the error code of a call as its caller sees it.
+func CodeOf(err error) string {
+	code := wire.KindOf(err).Code
+	if code == wire.CodeUnavailable && routing.IsNotLeader(err) { // the leader was not added to it yet
+		return wire.CodeNotLeader
+	}
+	return code
 }
 
 // UnaryInterceptor records unary gRPC calls.

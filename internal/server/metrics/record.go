@@ -108,7 +108,7 @@ func (m *Metrics) Renewed(mode engine.Mode, err error) {
 		mm.renewed.Inc()
 	case errors.Is(err, engine.ErrLost):
 		mm.lost.Inc()
-	case wire.KindOf(err).Code != wire.CodeNotLeader:
+	case CodeOf(err) != wire.CodeNotLeader:
 		mm.failed.Inc()
 	}
 }
