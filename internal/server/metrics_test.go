@@ -284,6 +284,12 @@ func testMetricsOfState(t *testing.T, c measuredCluster, fleet engine.Fleet) {
 	require.Positive(t, got["raft_fsync_seconds_count"])
 	require.GreaterOrEqual(t, got["raft_entry_operations_sum"], got["raft_entry_operations_count"])
 	mustPost(t, leader.address, "/v1/release", leaseName(first))
+	require.NoError(t, s.stream.Send(&pb.SessionRequest{Operations: []*pb.Operation{{Session: s.id[:], Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}}}))
+	for answers := 0; answers < 4; { // later tests count on that nothing waits
+		message, err := s.stream.Recv()
+		require.NoError(t, err)
+		answers += len(message.Answers)
+	}
 }
 
 // testMetricsAfterFailover shows that the sum over all members stays right when another
