@@ -2562,8 +2562,10 @@ func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
 
 // Chunk is a part of a file. Chunks are sent in order.
 type Chunk struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Of SaveSnapshot: the number of bytes that follow, for a display of progress.
+	Left          int64 `protobuf:"varint,2,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2603,6 +2605,13 @@ func (x *Chunk) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *Chunk) GetLeft() int64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
 }
 
 // SnapshotInfo describes a snapshot.
@@ -2976,9 +2985,10 @@ const file_leased_v1_admin_proto_rawDesc = "" +
 	"\x0fTransferRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"\x12\n" +
 	"\x10TransferResponse\"\x15\n" +
-	"\x13SaveSnapshotRequest\"\x1b\n" +
+	"\x13SaveSnapshotRequest\"/\n" +
 	"\x05Chunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xc9\x02\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
+	"\x04left\x18\x02 \x01(\x03R\x04left\"\xc9\x02\n" +
 	"\fSnapshotInfo\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x12\n" +

@@ -15,8 +15,8 @@ const chunkSize = 1 << 20
 
 // SaveSnapshot sends the state of this member.
 func (s *Service) SaveSnapshot(_ *pb.SaveSnapshotRequest, stream pb.ClusterService_SaveSnapshotServer) error {
-	_, err := s.Router.Node.SaveSnapshot(stream.Context(), chunkWriter(func(data []byte) error {
-		return stream.Send(&pb.Chunk{Data: data})
+	_, err := s.Router.Node.SaveSnapshot(stream.Context(), chunkWriter(func(data []byte, left int) error {
+		return stream.Send(&pb.Chunk{Data: data, Left: int64(left)})
 	}))
 	return err
 }
@@ -51,14 +51,14 @@ func snapshotError(err error) error {
 	return err
 }
 
-// chunkWriter writes a file in parts.
-type chunkWriter func(data []byte) error
+// chunkWriter writes a file in parts, with the number of bytes that follow.
+type chunkWriter func(data []byte, left int) error
 
 func (w chunkWriter) Write(data []byte) (int, error) {
 	sent := 0
 	for sent < len(data) {
 		part := data[sent:min(sent+chunkSize, len(data))]
-		if err := w(bytes.Clone(part)); err != nil {
+		if err := w(bytes.Clone(part), len(data)-sent-len(part)); err != nil {
 			return sent, err
 		}
 		sent += len(part)
