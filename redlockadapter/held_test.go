@@ -195,6 +195,18 @@ func TestListReadsTheNodes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.Release(ctx, held))
 	require.NotContains(t, listed("odd/", "", 100), fencing.Resource(`odd/:lock:x`), "a free lock is not listed")
+
+	// Locks that only one node has kept do not end the list early.
+	for _, name := range names[10:20] {
+		for node := range 2 {
+			c := f.client(t, node)
+			life, err := c.Get(ctx, "{leased}:life").Result()
+			require.NoError(t, err)
+			require.NoError(t, c.Del(ctx, "{leased}:"+life+":lock:"+string(name)).Err())
+		}
+	}
+	require.Equal(t, names[20:30], listed("many/", names[9], 10))
+	require.Equal(t, slices.Concat(names[5:10], names[20:25]), listed("many/", names[4], 10))
 }
 
 func holderOf(t *testing.T, b engine.Backend, name fencing.Resource) fencing.Token {

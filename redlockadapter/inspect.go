@@ -75,13 +75,29 @@ func (b *Backend) Watch(ctx context.Context, resource fencing.Resource, changed 
 }
 
 // List returns the locks in use whose names begin with prefix and are greater than after,
-// in order, at most limit. It reads the nodes.
+// in order, at most limit. Fewer than limit means that there are no more. It reads the
+// nodes.
 func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resource, limit int) ([]engine.Status, error) {
 	names, err := b.names(ctx, prefix, after)
 	if err != nil {
 		return nil, err
 	}
-	names = names[:min(limit, len(names))]
+	var list []engine.Status
+	for len(names) > 0 && len(list) < limit {
+		n := min(limit-len(list), len(names))
+		page, err := b.inspectAll(ctx, names[:n])
+		if err != nil {
+			return nil, err
+		}
+		names = names[n:]
+		// A node may keep the record of a lock that is not held by a quorum.
+		list = append(list, slices.DeleteFunc(page, func(s engine.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 })...)
+	}
+	return list, nil
+}
+
+// inspectAll returns the status of each of the locks.
+func (b *Backend) inspectAll(ctx context.Context, names []fencing.Resource) ([]engine.Status, error) {
 	list, errs := make([]engine.Status, len(names)), make([]error, len(names))
 	var wg sync.WaitGroup
 	concurrent := make(chan struct{}, 64)
@@ -93,10 +109,7 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list, func(s engine.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 }), nil
+	return list, errors.Join(errs...)
 }
 
 // names returns the locks that are in use on any node. A quorum of the nodes must answer,
