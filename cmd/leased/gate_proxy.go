@@ -23,6 +23,9 @@ import (
 // proxyFlags are the flags of gate proxy.
 type proxyFlags struct {
 	listen, admin, upstream string
+	metrics                 string
+	report                  bool
+	access                  *access
 	header                  string
 	verifyKeys              string
 	paths                   []string
@@ -44,6 +47,10 @@ func newGateProxy() *cobra.Command {
 			"you can.\n\n" +
 			"With --verify-keys the proxy accepts only tokens that the lock service has signed. SIGHUP reads the keys\n" +
 			"again.\n\n" +
+			"The admin address serves metrics for Prometheus at /metrics, and so does --metrics-listen. With --report\n" +
+			"the proxy reports refused writes to the service at --endpoint, whose dashboard shows them. A user needs\n" +
+			"the right to acquire the locks. The proxy does not depend on the service: reports are lost while it is\n" +
+			"down.\n\n" +
 			"A rule maps paths to resource names, as PATTERN=NAME: /orders/{id}/{rest...}=orders/{id}. Writes whose\n" +
 			"path matches no rule are refused.",
 		Example: "  leased gate proxy --upstream http://127.0.0.1:8080 --journal /var/lib/leased/orders.db \\\n" +
@@ -61,6 +68,9 @@ func newGateProxy() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&flags.listen, "listen", "127.0.0.1:8090", "listen address for clients")
 	f.StringVar(&flags.admin, "admin", adminDefault, "listen address for operators; a loopback address")
+	f.StringVar(&flags.metrics, "metrics-listen", "", "listen address for Prometheus, which serves /metrics only, without authentication; none if empty")
+	f.BoolVar(&flags.report, "report", false, "report refused writes to the service at --endpoint")
+	flags.access = addAccess(c)
 	f.StringVar(&flags.upstream, "upstream", "", "URL of the service, such as http://127.0.0.1:8080 (required)")
 	f.StringVar(&flags.config.Journal, "journal", "", "file for the marks and the requests in progress (required)")
 	f.StringArrayVar(&flags.paths, "resource-path", nil, "rule PATTERN=NAME that derives the resource name from the path; can be repeated")
@@ -191,14 +201,28 @@ func (f *proxyFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--admin: %w", err)
 	}
+	telemetry, err := newProxyTelemetry(f.report, f.access)
+	if err != nil {
+		return err
+	}
 	p, err := proxy.Open(f.config)
 	if err != nil {
 		return err
 	}
+	telemetry.attach(p)
 	const headers = 10 * time.Second
 	public := &http.Server{Handler: p, ReadHeaderTimeout: headers}
-	admin := &http.Server{Handler: p.Admin(), ReadHeaderTimeout: headers}
-	ended := make(chan error, 2)
+	admin := &http.Server{Handler: telemetry.serve(p.Admin()), ReadHeaderTimeout: headers}
+	ended := make(chan error, 3)
+	if f.metrics != "" {
+		scraped, err := net.Listen("tcp", f.metrics)
+		if err != nil {
+			return fmt.Errorf("--metrics-listen: %w", err)
+		}
+		server := &http.Server{Handler: telemetry.serve(http.NotFoundHandler()), ReadHeaderTimeout: headers}
+		defer server.Close()
+		go func() { ended <- server.Serve(scraped) }()
+	}
 	go func() { ended <- public.Serve(front) }()
 	go func() { ended <- admin.Serve(back) }()
 	fmt.Fprintf(c.OutOrStdout(), "gate proxy: listen http://%s admin http://%s upstream %s\n", front.Addr(), back.Addr(), f.config.Upstream)
@@ -209,5 +233,7 @@ func (f *proxyFlags) run(c *cobra.Command) error {
 	if errors.Is(stopped, context.DeadlineExceeded) {
 		stopped = nil // the next start closes the resources of the requests that are still in progress
 	}
-	return errors.Join(err, stopped, p.Close(drain), admin.Close())
+	closed := p.Close(drain)
+	telemetry.close(drain)
+	return errors.Join(err, stopped, closed, admin.Close())
 }
