@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -17,37 +20,64 @@ import (
 // followInterval is the time between two polls of a change in progress.
 const followInterval = 200 * time.Millisecond
 
-// follow calls poll until a change is complete, and prints the progress whenever it
-// differs. The change does not need the command: after an interrupt it prints a
-// message that says so. While the service is unavailable it continues to poll.
-func follow(c *cobra.Command, interrupted string, poll func(ctx context.Context) (progress string, done bool, err error)) error {
+// follow calls poll until a change is complete, and shows the progress: the step, and
+// what changes within it. The change does not need the command: after an interrupt it
+// prints a message that says so. While the service is unavailable it continues to poll.
+func follow(c *cobra.Command, interrupted string, poll func(ctx context.Context) (step step, done bool, err error)) error {
 	ctx, stop := untilInterrupted(c.Context())
 	defer stop()
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
-	printed := ""
+	line := progress.New(os.Stderr, time.Now)
+	defer line.End()
 	for {
-		progress, done, err := poll(ctx)
+		now, done, err := poll(ctx)
 		switch {
 		case ctx.Err() != nil:
+			line.End()
 			fmt.Fprintln(c.ErrOrStderr(), interrupted)
 			return context.Cause(ctx)
 		case err != nil && !temporary(err):
 			return err
 		case err != nil:
-			progress = fmt.Sprintf("%v; retrying", err)
+			now = step{text: fmt.Sprintf("%s; retrying", oneLine(err.Error()))}
 		case done:
 			return nil
 		}
-		if progress != printed {
-			printed = progress
-			fmt.Fprintln(c.ErrOrStderr(), progress)
-		}
+		line.Stage(now.text, now.detail())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// step is what a change in progress waits for.
+type step struct {
+	text string
+	left time.Duration // 0 if it is unknown
+}
+
+// timeLeft matches the time in a text of the service about what it waits for.
+var timeLeft = regexp.MustCompile(`, ([0-9][0-9a-zµ.]*) left`)
+
+// newStep separates the time left, which always changes, from the rest of a text.
+func newStep(text string) step {
+	s := step{text: text}
+	if at := timeLeft.FindStringSubmatchIndex(text); at != nil {
+		if left, err := time.ParseDuration(text[at[2]:at[3]]); err == nil {
+			s = step{text: text[:at[0]] + text[at[1]:], left: left}
+		}
+	}
+	return s
+}
+
+// detail returns the time left.
+func (s step) detail() string {
+	if s.left <= 0 {
+		return ""
+	}
+	return "; " + progress.TimeLeft(s.left)
 }
 
 // temporary reports whether a retry may succeed.
@@ -72,7 +102,7 @@ func (a *access) finish(c *cobra.Command, o *output, change policyChange, mode s
 		return o.say(c, change, "%s; see `leased policy show`", migrationText(m))
 	default:
 		interrupted := fmt.Sprintf("the migration of %[1]s* continues; see `leased policy show '%[1]s*'`, or cancel it with `leased policy set '%[1]s*' --abort`", m.Prefix)
-		err := follow(c, interrupted, func(ctx context.Context) (string, bool, error) { return a.migration(ctx, m, mode) })
+		err := follow(c, interrupted, func(ctx context.Context) (step, bool, error) { return a.migration(ctx, m, mode) })
 		if err != nil {
 			return err
 		}
@@ -81,24 +111,24 @@ func (a *access) finish(c *cobra.Command, o *output, change policyChange, mode s
 }
 
 // migration reports the progress of a migration, and whether it is complete.
-func (a *access) migration(ctx context.Context, wanted *pb.Migration, mode string) (progress string, done bool, err error) {
+func (a *access) migration(ctx context.Context, wanted *pb.Migration, mode string) (now step, done bool, err error) {
 	all, err := fetch(ctx, a, pb.NewPolicyServiceClient, pb.PolicyServiceClient.ListPolicies, &pb.ListPoliciesRequest{})
 	if err != nil {
-		return "", false, err
+		return step{}, false, err
 	}
 	for _, m := range all.Migrations {
 		if m.Prefix == wanted.Prefix && m.To == wanted.To {
-			return migrationText(m), false, nil
+			return newStep(migrationText(m)), false, nil
 		}
 	}
-	now := ""
+	reached := ""
 	for _, p := range all.Policies {
 		if p.Prefix == wanted.Prefix {
-			now = p.Mode
+			reached = p.Mode
 		}
 	}
-	if now != mode {
-		return "", false, fmt.Errorf("the migration of %[1]s* was canceled or replaced by a later change; see `leased policy show '%[1]s*'`", wanted.Prefix)
+	if reached != mode {
+		return step{}, false, fmt.Errorf("the migration of %[1]s* was canceled or replaced by a later change; see `leased policy show '%[1]s*'`", wanted.Prefix)
 	}
-	return "", true, nil
+	return step{}, true, nil
 }

@@ -106,19 +106,19 @@ func (a *access) fillFleet(ctx context.Context, f *pb.RedisFleet) error {
 
 // followFleet returns when the fleet of a version is ready.
 func (a *access) followFleet(c *cobra.Command, want *pb.RedisFleet, version uint64) error {
-	return follow(c, "the change of the fleet continues; see `leased redis status`", func(ctx context.Context) (string, bool, error) {
+	return follow(c, "the change of the fleet continues; see `leased redis status`", func(ctx context.Context) (step, bool, error) {
 		got, err := a.fleet(ctx)
 		switch {
 		case err != nil:
-			return "", false, err
+			return step{}, false, err
 		case got.Version < version:
-			return "waiting for this member to apply the change", false, nil
+			return step{text: "waiting for this member to apply the change"}, false, nil
 		case got.Next == nil && !sameNodes(got.Fleet, want):
-			return "", false, fmt.Errorf("a later change has replaced this one; see `leased redis fleet show`")
+			return step{}, false, fmt.Errorf("a later change has replaced this one; see `leased redis fleet show`")
 		case got.Next == nil && got.Ready && quorumVotes(got.Nodes):
-			return "", true, nil
+			return step{}, true, nil
 		}
-		return fleetText(got), false, nil
+		return newStep(fleetText(got)), false, nil
 	})
 }
 

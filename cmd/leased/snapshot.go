@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -38,25 +40,40 @@ func newSnapshotSave() *cobra.Command {
 		}
 		defer os.Remove(file.Name())
 		defer file.Close()
+		line := progress.New(os.Stderr, time.Now)
 		err = a.call(c.Context(), func(conn *grpc.ClientConn) error {
 			stream, err := pb.NewClusterServiceClient(conn).SaveSnapshot(c.Context(), &pb.SaveSnapshotRequest{})
-			for err == nil {
-				var chunk *pb.Chunk
-				if chunk, err = stream.Recv(); err == nil {
-					_, err = file.Write(chunk.Data)
-				}
+			if err != nil {
+				return err
 			}
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
+			return receiveFile(stream, file, line)
 		})
+		line.End()
 		if err != nil {
 			return err
 		}
 		return keepSnapshot(c, o, file, args[0])
 	}
 	return c
+}
+
+// receiveFile writes the chunks of a snapshot to a file.
+func receiveFile(stream grpc.ServerStreamingClient[pb.Chunk], file io.Writer, line *progress.Line) error {
+	received := int64(0)
+	for {
+		chunk, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := file.Write(chunk.Data); err != nil {
+			return err
+		}
+		received += int64(len(chunk.Data))
+		line.Show("saving the snapshot: " + progress.Work{Done: received, Total: received + chunk.Left, Elapsed: line.Elapsed()}.Bytes())
+	}
 }
 
 // keepSnapshot checks the received file and renames it.
@@ -83,7 +100,9 @@ func newSnapshotInspect() *cobra.Command {
 			return err
 		}
 		defer file.Close()
-		info, err := raftstore.InspectSnapshot(file)
+		line := progress.New(os.Stderr, time.Now)
+		info, err := raftstore.InspectSnapshot(newCountingReader(file, line, "reading the snapshot"))
+		line.End()
 		if err != nil {
 			return err
 		}
@@ -128,10 +147,14 @@ func newSnapshotRestore() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := sendFile(stream, args[0]); err != nil {
+			line := progress.New(os.Stderr, time.Now)
+			defer line.End()
+			if err := sendFile(stream, args[0], line); err != nil {
 				return err
 			}
+			line.Stage("the leader restores the snapshot", "")
 			got, err := stream.CloseAndRecv()
+			line.End()
 			if err != nil {
 				return err
 			}
@@ -141,12 +164,13 @@ func newSnapshotRestore() *cobra.Command {
 	return c
 }
 
-func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResponse], name string) error {
-	file, err := os.Open(name)
+func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResponse], name string, line *progress.Line) error {
+	opened, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer opened.Close()
+	file := newCountingReader(opened, line, "sending the snapshot")
 	buffer := make([]byte, chunkSize)
 	for {
 		n, err := io.ReadFull(file, buffer)
@@ -162,4 +186,28 @@ func sendFile(stream grpc.ClientStreamingClient[pb.Chunk, pb.RestoreSnapshotResp
 			return err
 		}
 	}
+}
+
+// countingReader shows how much of a file was read.
+type countingReader struct {
+	file *os.File
+	line *progress.Line
+	what string
+	work progress.Work
+}
+
+func newCountingReader(file *os.File, line *progress.Line, what string) *countingReader {
+	r := &countingReader{file: file, line: line, what: what}
+	if info, err := file.Stat(); err == nil {
+		r.work.Total = info.Size() // 0 if the file is a pipe
+	}
+	return r
+}
+
+// Read reads from the file.
+func (r *countingReader) Read(p []byte) (int, error) {
+	n, err := r.file.Read(p)
+	r.work.Done, r.work.Elapsed = r.work.Done+int64(n), r.line.Elapsed()
+	r.line.Show(r.what + ": " + r.work.Bytes())
+	return n, err
 }
