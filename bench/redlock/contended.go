@@ -31,13 +31,16 @@ type hold struct {
 // longest sequence of holds in one process, and gap the longest wait of a caller (ms).
 type tally struct{ handoffs, holds, least, most, none, streak, gap float64 }
 
+// contendedKinds are the drivers that compete for one lock.
+var contendedKinds = []string{"redsync", "direct"}
+
 // contended measures 128 callers in 8 processes that compete for one lock.
 func (b *bench) contended() error {
-	kinds := []string{"redsync", "direct"}
 	results := map[string][]tally{}
 	before := readTimes()
 	for range b.rounds {
-		for _, kind := range kinds {
+		for _, kind := range contendedKinds {
+			b.measure(kind + " with one lock")
 			t, err := b.contendedOnce(kind)
 			if err != nil {
 				return err

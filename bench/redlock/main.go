@@ -28,6 +28,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -128,9 +129,40 @@ type bench struct {
 	servers []*testserver.RedisServer
 	service *service // nil if no driver needs it
 	out     *tabwriter.Writer
+
+	line           *progress.Line
+	measured, plan int // numbers of measurements: completed, and of the whole run
+}
+
+// measure shows the progress before a measurement.
+func (b *bench) measure(what string) {
+	text := fmt.Sprintf("measurement %d of %d: %s", b.measured+1, b.plan, what)
+	if left, known := (progress.Work{Done: int64(b.measured), Total: int64(b.plan), Elapsed: b.line.Elapsed()}).Left(); known {
+		text += ", " + progress.TimeLeft(left)
+	}
+	b.line.Show(text)
+	b.measured++
+}
+
+// planned returns the number of measurements of the run.
+func (b *bench) planned() (n int) {
+	for _, callers := range []int{256, 64, 1} {
+		if chosen(b.only, fmt.Sprint(callers)) {
+			n += b.rounds * len(b.kinds(callers))
+		}
+	}
+	if chosen(b.only, "contended") {
+		n += b.rounds * len(contendedKinds)
+	}
+	if chosen(b.only, "memory") {
+		n++
+	}
+	return n
 }
 
 func (b *bench) run() error {
+	b.line, b.plan = progress.New(os.Stderr, time.Now), b.planned()
+	defer b.line.End()
 	for _, callers := range []int{256, 64, 1} {
 		if !chosen(b.only, fmt.Sprint(callers)) {
 			continue

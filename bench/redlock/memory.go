@@ -21,6 +21,7 @@ const heldLocks = 10_000
 // memory measures the Redis memory of a held lock, and of a released lock, whose last
 // token the nodes keep for a while.
 func (b *bench) memory() error {
+	b.measure("memory")
 	ctx := context.Background()
 	d, err := newLeased(b.addrs)
 	if err != nil {

@@ -61,19 +61,22 @@ func own(d driver, pids []int, callers int, length time.Duration) figures {
 		cpu: perThousand(onServers + ownTime() - cpu), serverPart: perThousand(onServers)}
 }
 
+// kinds returns the drivers that are measured with a number of callers.
+func (b *bench) kinds(callers int) []string {
+	kinds := slices.Clone(drivers)
+	if callers == 64 {
+		kinds = kinds[:3]
+	}
+	return slices.DeleteFunc(kinds, func(kind string) bool { return !chosen(b.driver, kind) })
+}
+
 // own alternates between the drivers, so that other load on the machine affects all of them.
 func (b *bench) own(callers int) error {
-	kinds := drivers
-	if callers == 64 {
-		kinds = drivers[:3]
-	}
 	results := map[string][]figures{}
 	before := readTimes()
 	for range b.rounds {
-		for _, kind := range kinds {
-			if !chosen(b.driver, kind) {
-				continue
-			}
+		for _, kind := range b.kinds(callers) {
+			b.measure(fmt.Sprintf("%s with %d callers", kind, callers))
 			d, err := b.dial(kind)
 			if err != nil {
 				return err

@@ -6,8 +6,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/mattn/go-isatty"
 )
 
 const (
@@ -37,7 +35,8 @@ type Line struct {
 
 // New returns a line on a file, by a clock such as time.Now.
 func New(out *os.File, now func() time.Time) *Line {
-	return newLine(out, isatty.IsTerminal(out.Fd()), now)
+	info, err := out.Stat()
+	return newLine(out, err == nil && info.Mode()&os.ModeCharDevice != 0, now)
 }
 
 func newLine(out io.Writer, live bool, now func() time.Time) *Line {

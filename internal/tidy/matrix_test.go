@@ -90,20 +90,23 @@ var matrix = []place{
 	// Only the torture program imports proptest: production code contains no test code.
 	{folder: "cmd/...", theirs: anything,
 		ours: []string{"cmd/...", "client", "telemetry/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
-			"storagegate/...", "fencing", "api/..."},
+			"storagegate/...", "fencing", "api/...", "internal/progress"},
 		inTests: append([]string{"proptest/..."}, helpers...)},
 	{folder: "cmd/leased-torture", ours: []string{"proptest/..."}, theirs: anything},
 
 	// Property tests, examples and benchmarks. Of these only proptest imports the server.
 	{folder: "proptest/...", theirs: anything,
 		ours: append([]string{"proptest/...", "client", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
-			"storagegate/...", "fencing", "api/..."}, helpers...)},
+			"storagegate/...", "fencing", "api/...", "internal/progress"}, helpers...)},
 	{folder: "examples/...", theirs: anything,
 		ours: append([]string{"examples/...", "client", "telemetry/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
 			"api/..."}, helpers...)},
 	{folder: "bench/...", theirs: anything,
 		ours: append([]string{"bench/...", "client", "telemetry/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
-			"api/..."}, helpers...)},
+			"api/...", "internal/progress"}, helpers...)},
+
+	// Progress of long work, for all programs.
+	{folder: "internal/progress"},
 
 	// Checks of files that are no Go code, in a module of their own.
 	{folder: "tools/...", theirs: anything},

@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/property"
 )
@@ -101,7 +102,10 @@ func round(ctx context.Context, seed uint64, scale float64) ([]property.Report, 
 	}
 	defer os.RemoveAll(dir)
 	var all []property.Report
-	for _, s := range settings {
+	line := progress.New(os.Stderr, func() time.Time { return clock.Now().Time() })
+	defer line.End()
+	for i, s := range settings {
+		line.Stage(fmt.Sprintf("setting %d of %d: %s", i+1, len(settings), s.name), "")
 		reports, err := s.run(ctx, filepath.Join(dir, "reports"), seed, scale)
 		all = append(all, reports...)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/proptest/property"
 )
 
@@ -35,7 +36,7 @@ func soak(ctx context.Context, seed uint64, duration time.Duration) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("soak: round %d, %v\n", n+1, since(start))
+		fmt.Printf("soak: round %d, %v, %s\n", n+1, since(start), progress.Until(duration, since(start)))
 	}
 	// Rounds take longer on a busy machine, which must not shorten the part with real
 	// processes.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leased-project/leased/internal/progress"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/proptest/property"
 )
@@ -254,7 +255,8 @@ func (c *checker) progress() string {
 	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, c.kinds[kind]))
 	}
-	return fmt.Sprintf("%5.0fs  %d operations  grants %d correctness %d efficiency %d switched  switches %d  stale %d  violations %d  %s", c.world.now().Seconds(),
+	now := c.world.now()
+	return fmt.Sprintf("%5.0fs  %s  %d operations  grants %d correctness %d efficiency %d switched  switches %d  stale %d  violations %d  %s", now.Seconds(), progress.Until(c.world.config.Duration, now),
 		c.live.operations, c.live.grants[correctness], c.live.grants[efficiency], c.live.grants[switched], c.migrator.figures().Done, c.live.stale,
 		len(c.result.Violations), strings.Join(kinds, ", "))
 }
