@@ -16,6 +16,7 @@ import (
 	"github.com/leased-project/leased/cmd/leased/internal/settings"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/storagegate"
 )
 
 // stopTimeout bounds how long the demo waits for its last releases.
@@ -74,7 +75,7 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 		defer cancel()
 		_ = connected.Close(closing) // sessions expire by themselves
 	}()
-	demo := &loaddemo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Refused: f.refused, Out: out}
+	demo := &loaddemo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Refused: refused(connected), Out: out}
 	fmt.Fprintf(out, "%d workers use locks below %q, %s\n", f.workers, f.prefix, fast)
 	fmt.Fprintf(out, "See them with `%[1]s top`, `%[1]s list --watch` and at %[2]s; Ctrl-C stops the demo.\n", selfCommand(), f.page())
 	limited := ctx
@@ -121,9 +122,10 @@ func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
 	return "in both modes", nil
 }
 
-// refused reports a refused write to the service.
-func (f *loadFlags) refused(ctx context.Context, stale *fencing.StaleError, holder string) error {
-	_, err := fetch(ctx, f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.ReportRefusal, &pb.ReportRefusalRequest{
-		Resource: string(stale.Resource), Token: uint64(stale.Token), Mark: uint64(stale.Mark), Gate: "memory", Holder: holder})
-	return err
+// refused returns a function that reports a refused write to the service.
+func refused(c *lease.Client) func(context.Context, *fencing.StaleError, string) error {
+	return func(ctx context.Context, stale *fencing.StaleError, holder string) error {
+		return c.ReportRefusal(ctx, lease.Refusal{Resource: stale.Resource, Token: stale.Token, Mark: stale.Mark, Gate: "memory",
+			Reason: storagegate.Stale.String(), Holder: holder})
+	}
 }
