@@ -85,7 +85,9 @@ func (b *Browser) Open(ctx context.Context) (*Tab, error) {
 	tab, end := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
 	stop := context.AfterFunc(ctx, end)
 	t := &Tab{ctx: tab, Close: func() { stop(); end() }}
-	if err := chromedp.Do(tab); err != nil {
+	// Tabs in the background would get no animation frames and no focus.
+	_, err := chromedp.Call(tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	if err != nil {
 		t.Close()
 		return nil, fmt.Errorf("open a tab: %w", err)
 	}

@@ -19,6 +19,7 @@ const state = {
   summary: null, // the last summary event
   failure: null, // the last failure event, until data arrives
   disconnected: null, // why there is no stream, and until when
+  searches: false, // the next view gets the focus in its search field
 };
 
 // route splits the fragment of the URL into the path and the parameters of a view.
@@ -60,7 +61,9 @@ function show(event) {
   state.view = open({ query, watch, replaceQuery, caller: state.caller }, name);
   if (event) {
     window.scrollTo(0, 0);
-    main.focus({ preventScroll: true }); // a screen reader announces the new page
+    // A screen reader announces the new page.
+    (state.searches ? part("search") : main).focus({ preventScroll: true });
+    state.searches = false;
   }
 }
 
@@ -193,8 +196,12 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
   if (event.key === "/" && state.caller) {
     event.preventDefault();
-    if (route().page !== "") location.hash = "#/";
-    requestAnimationFrame(() => part("search")?.focus());
+    if (route().page === "") {
+      part("search")?.focus();
+    } else {
+      state.searches = true;
+      location.hash = "#/";
+    }
   }
 });
 window.addEventListener("hashchange", (event) => state.caller && show(event));

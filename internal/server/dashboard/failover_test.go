@@ -1,0 +1,62 @@
+package dashboard_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// leaderOf returns the member that leads, or nil.
+func leaderOf(members []*member) *member {
+	for _, m := range members {
+		if m.node.Leads() {
+			return m
+		}
+	}
+	return nil
+}
+
+// votes reports whether a member knows that all three members vote.
+func votes(m *member) bool {
+	n := 0
+	for _, other := range m.node.Members() {
+		if other.Voter {
+			n++
+		}
+	}
+	return n == 3
+}
+
+// The page of a follower survives the loss of the leader. Without a majority it shows the
+// state of its own member, and says so.
+func TestLostLeaders(t *testing.T) {
+	t.Parallel()
+	first := startMember(t, "n1", "")
+	members := []*member{first, startMember(t, "n2", first.Address()), startMember(t, "n3", first.Address())}
+	for _, m := range members {
+		eventually(t, "all members vote", func() bool { return votes(m) })
+	}
+	first.hold(t, "failover/a", "ann")
+	p := open(t, members[2], "#/")
+	p.untilRows("failover/a")
+	p.shows("#connection", "live")
+
+	first.stop()
+	eventually(t, "there is another leader", func() bool { return leaderOf(members[1:]) != nil })
+	p.until(`document.querySelector("#connection").innerText === "live" && !document.querySelector("#member").innerText.includes("n1")`)
+	p.untilRows("failover/a")
+	value[bool](p, `(location.hash = "#/cluster", true)`)
+	p.shows(".cluster", "unreachable")
+	p.until(`document.querySelectorAll(".cluster tbody tr").length >= 3`)
+
+	members[1].stop()
+	p.shows("#banner", "No leader: showing the state of member n3, which may be old.")
+	value[bool](p, `(location.hash = "#/", true)`)
+	p.untilRows("failover/a")
+	p.shows("#banner", "No leader")
+
+	members[2].stop()
+	p.shows("#banner", "The connection to the service is lost")
+	p.shows("#connection", "reconnecting")
+	require.Equal(t, []string{"failover/a"}, p.rows(), "the last state stays")
+}
