@@ -22,9 +22,9 @@ const (
 	// shards is the number of parts with a lock each, so that a reader of all locks never
 	// holds up the Raft machine for long.
 	shards = 64
-	// lockCost is the memory of a lock without its name and events: the record, its place
-	// in the map, and unused capacity.
-	lockCost = 300
+	// lockCost is the memory of a lock without its name and its events: the record and its
+	// place in the map.
+	lockCost = 400
 	// sameTime is how far the times of two reports of one event may differ.
 	sameTime = 2 * time.Second
 )
@@ -96,6 +96,7 @@ type record struct {
 	refused  int64     // all refusals
 	grants   rate      // in correctness mode
 	dropped  bool      // older events were dropped
+	first    [2]event  // storage for the events of a lock that is used once
 }
 
 // shard has the records of some locks. When the current generation is full, it replaces
@@ -127,13 +128,14 @@ func (s *shard) record(name fencing.Resource) *record {
 	}
 	if s.bytes > maxBytes/2/shards || s.current == nil {
 		s.dropped = s.dropped || len(s.older) > 0
-		s.older, s.current, s.bytes = s.current, map[fencing.Resource]*record{}, 0
+		s.older, s.current, s.bytes = s.current, make(map[fencing.Resource]*record, len(s.current)), 0
 	}
 	if r = s.older[name]; r != nil {
 		delete(s.older, name)
 		s.bytes += r.cost()
 	} else {
 		r = &record{dropped: s.dropped}
+		r.events = r.first[:0]
 	}
 	name = fencing.Resource(strings.Clone(string(name))) // it may be part of a log entry
 	s.current[name] = r
