@@ -41,7 +41,8 @@ func addUsers(c *cobra.Command) *string {
 
 // rulesHelp describes rules, for the help.
 const rulesHelp = "A rule is RIGHT:PATTERN. The rights are acquire, read (inspect, list, watch), break, and policy; the pattern is the\n" +
-	"name of a lock, or a prefix followed by *. The rule cluster, without a pattern, grants members, Redis fleet and snapshots."
+	"name of a lock, or a prefix followed by *. The rule cluster, without a pattern, grants members, Redis fleet and snapshots,\n" +
+	"and the rule metrics the metrics of the members."
 
 func newUserAdd() *cobra.Command {
 	c := &cobra.Command{Use: "add NAME", Short: "Add a user and print its secret",
@@ -51,6 +52,7 @@ func newUserAdd() *cobra.Command {
 		Example: "  umask 077 # only you may read the secret\n" +
 			"  leased user add alice --allow 'acquire:jobs/*' --allow 'read:jobs/*' --users /etc/leased/users.yaml > alice.secret\n" +
 			"  leased user add ops --admin --users /etc/leased/users.yaml > ops.secret\n" +
+			"  leased user add prometheus --allow metrics --users /etc/leased/users.yaml > prometheus.secret\n" +
 			"  leased user add billing --certificate billing.example.org --allow 'acquire:billing/*' --users /etc/leased/users.yaml\n" +
 			"  leased user add --member members --users /etc/leased/users.yaml > members.secret # for secret-file", Args: exactly(1, "the name of a user")}
 	path := addUsers(c)
@@ -136,7 +138,7 @@ func newUserCheck() *cobra.Command {
 		Long: "Tell whether a user of the file has a right on a lock, and by which rule. LOCK may be a prefix followed by *,\n" +
 			"for all locks with that prefix. Exit code 0: allowed; 119: denied.",
 		Example: "  leased user check alice acquire jobs/7 --users /etc/leased/users.yaml\n  leased user check alice policy 'jobs/*'\n  leased user check ops cluster",
-		Args: cobra.MatchAll(atLeast(2, "the name of a user, a right, and a lock unless the right is cluster"),
+		Args: cobra.MatchAll(atLeast(2, "the name of a user, a right, and a lock unless the right is cluster or metrics"),
 			func(c *cobra.Command, args []string) error {
 				if len(args) > 3 {
 					return argumentsError(c, "one lock at most")

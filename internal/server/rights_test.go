@@ -13,6 +13,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -114,6 +115,35 @@ func TestStreamNeedsRights(t *testing.T) {
 	answer := c.call(id, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 2, Resources: []string{"jobs/1"}}}})
 	require.Nil(t, answer.Error)
 	require.NotZero(t, answer.Token)
+}
+
+// Where there are users, only those with the right metrics may scrape a member.
+func TestMetricsNeedTheirRight(t *testing.T) {
+	t.Parallel()
+	prometheus, metricsSecret := newUser(t, "prometheus", "metrics")
+	alice, otherSecret := newUser(t, "alice", "acquire:*", "read:*", "break:*", "policy:*", "cluster")
+	users := auth.NewUsers([]auth.User{prometheus, alice})
+	s := startServer(t, func(c *server.Config) { c.Users, c.Metrics = users, metrics.New("test") })
+	for _, c := range []struct {
+		name, header string
+		status       int
+		text         string
+	}{
+		{"with the right", secret.Header(metricsSecret), http.StatusOK, "leased_grants_total"},
+		{"with all other rights", secret.Header(otherSecret), http.StatusForbidden, "leased user allow alice metrics"},
+		{"without a secret", "", http.StatusUnauthorized, `"code":"unauthenticated"`},
+		{"with a wrong secret", secret.Header(secret.New()), http.StatusUnauthorized, `"code":"unauthenticated"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			request, err := http.NewRequestWithContext(testContext(t), http.MethodGet, "http://"+s.Address()+metrics.Path, nil)
+			require.NoError(t, err)
+			response := send(t, request, c.header)
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.Equal(t, c.status, response.StatusCode)
+			require.Contains(t, string(text), c.text)
+		})
+	}
 }
 
 // streamClient is a session stream without the logic of the Go client.

@@ -104,7 +104,7 @@ func TestRequestsNeedRights(t *testing.T) {
 	} {
 		for _, request := range c.allowed {
 			require.NoError(t, Check(as(jobs(c.right)), c.method, request), "%s %v", c.method, request)
-			for _, other := range []Right{Acquire, Read, Break, Policy, Cluster} {
+			for _, other := range []Right{Acquire, Read, Break, Policy, Cluster, Metrics} {
 				if other != c.right {
 					require.ErrorIs(t, Check(as(jobs(other)), c.method, request), engine.ErrForbidden, "%s with %s", c.method, other)
 				}
@@ -116,6 +116,27 @@ func TestRequestsNeedRights(t *testing.T) {
 			require.ErrorContains(t, err, "user alice lacks the right "+string(c.right))
 			require.ErrorContains(t, err, "leased user allow alice '"+string(c.right)+":")
 		}
+	}
+}
+
+// A user with the right Metrics alone can do no more than one without rules, except for
+// reading metrics, which no other right allows.
+func TestMetricsUserHasNoOtherRight(t *testing.T) {
+	prometheus, nobody := as(User{Name: "prometheus", Rules: Rules{{Right: Metrics}}}), as(User{Name: "nobody"})
+	eachMethod(func(name string, m protoreflect.MethodDescriptor) {
+		kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+		require.NoError(t, err)
+		request := kind.New().Interface()
+		require.Equal(t, Check(nobody, name, request) == nil, Check(prometheus, name, request) == nil, name)
+	})
+	require.NoError(t, AllowMetrics(prometheus))
+	require.NoError(t, AllowMetrics(as(User{Name: "ops", Rules: AdminRules()})))
+	require.NoError(t, AllowMetrics(context.Background()), "without users everyone may read metrics")
+	for _, user := range []User{{Name: "nobody"}, {Name: "members", Member: true}, {Name: "all", Rules: AdminRules()[:1]},
+		{Name: "all", Rules: Rules{{Acquire, "*"}, {Read, "*"}, {Break, "*"}, {Policy, "*"}, {Cluster, ""}}}} {
+		err := AllowMetrics(as(user))
+		require.ErrorIs(t, err, engine.ErrForbidden)
+		require.ErrorContains(t, err, "leased user allow "+user.Name+" metrics")
 	}
 }
 
