@@ -153,9 +153,10 @@ func TestMessagesOfTheRaftLibraryAreNoNoise(t *testing.T) {
 		require.Equal(t, slog.LevelDebug, log.Once(t, "no known peers, aborting election").Level)
 		for range 100 {
 			raft.Warn("failed to contact", "peer", "n1", "time", hclog.Fmt("%d ms", 7))
-			raft.Warn("failed to contact", "peer", "n2")
+			raft.Error("failed to contact", "server-id", "n2")
 		}
 		require.Equal(t, 2, log.Count("failed to contact"))
+		require.Equal(t, slog.LevelWarn, log.Lines("failed to contact")[1].Level)
 		require.Equal(t, "7 ms", log.Lines("failed to contact")[0].Values["time"])
 		pass(repeatInterval)
 		raft.Warn("failed to contact", "peer", "n1")

@@ -65,11 +65,14 @@ func (s *slogSink) Accept(name string, level hclog.Level, message string, args .
 		if f, ok := arg.(hclog.Format); ok && len(f) > 0 {
 			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
 		}
-		if arg == "peer" && i+1 < len(args) {
+		if (arg == "peer" || arg == "server-id" || arg == "target") && i+1 < len(args) {
 			peer = fmt.Sprint(args[i+1])
 		}
 	}
 	if to >= slog.LevelWarn {
+		if peer != "" { // an unreachable peer is no failure of this node
+			to = slog.LevelWarn
+		}
 		skipped, ok := s.admit(message + " " + peer)
 		if !ok {
 			return
