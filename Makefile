@@ -16,7 +16,7 @@ STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build notice run test quick fuzz bench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module
+.PHONY: help build release notice run test quick fuzz bench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module release-test
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,10 +26,13 @@ build: ## Build the programs into bin/, for a release
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
 	@ls -l bin
 
+release: ## Build the archives of a release into out/release/ (VERSION=v1.2.3)
+	cd tools && $(GO) run ./release -root .. -out ../out/release -go $(GO) -version "$(VERSION)"
+
 run: ## Run the whole service on this machine, to try it out
 	$(GO) run ./cmd/leased dev
 
-test: deps lint bench-module ## Run all checks and tests, with the race detector (installs missing servers)
+test: deps lint bench-module release-test ## Run all checks and tests, with the race detector (installs missing servers)
 	CGO_ENABLED=1 $(GO) test -race -p 3 -timeout $(TESTTIMEOUT) $(PKG)
 	$(MAKE) prop
 
@@ -63,6 +66,7 @@ lint: gofmt vet staticcheck manifests ## Run gofmt, go vet and staticcheck, and 
 
 screenshots: ## Take pictures of the dashboard of a real cluster into out/screenshots (needs chromium and redis-server)
 	$(GO) run ./internal/screenshots
+	cp out/screenshots/locks-laptop-light.png docs/images/dashboard.png
 
 notice: ## Update NOTICE, the licences of the linked modules
 	GO=$(GO) scripts/notice > NOTICE.new && mv NOTICE.new NOTICE
@@ -95,6 +99,10 @@ staticcheck:
 # The manifests are checked by a program in the module of the tools, so that go.mod does not contain Kubernetes.
 manifests:
 	cd tools && $(GO) vet ./manifests && $(GO) test ./manifests && $(GO) run ./manifests ../deploy/kubernetes
+
+# The program that builds a release builds the one of this platform twice, and compares.
+release-test:
+	cd tools && $(GO) vet ./release && $(GO) test -count=1 -timeout $(TESTTIMEOUT) ./release
 
 # bench is a separate module, which ./... does not include.
 bench-module:
