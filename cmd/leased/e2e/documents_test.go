@@ -25,11 +25,12 @@ func blocks(t *testing.T, language, path string) (texts []string) {
 	return texts
 }
 
-// The commands in the documents exist and have the given flags.
+// The commands in the documents exist and have the given flags. TestRunbook runs those of
+// docs/OPERATIONS.md.
 func TestDocumentedCommandsExist(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for _, path := range []string{"README.md", "docs/OPERATIONS.md"} {
+	for _, path := range []string{"README.md", "docs/CONFIGURATION.md"} {
 		for _, block := range blocks(t, "console", path) {
 			for line := range strings.Lines(block) {
 				command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ ")
@@ -45,7 +46,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, seen, 10)
+	require.Greater(t, seen, 3)
 }
 
 // The examples for efficiency mode in docs/API.md work; internal/server tests the

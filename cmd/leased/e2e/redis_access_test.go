@@ -17,7 +17,7 @@ import (
 )
 
 // startSecureRedis starts nodes that require TLS with client certificates, and an ACL
-// user with the permissions in docs/OPERATIONS.md. It returns their TLS addresses.
+// user with the permissions in docs/CONFIGURATION.md. It returns their TLS addresses.
 func startSecureRedis(t *testing.T, a *authority, n int) (addresses []string) {
 	t.Helper()
 	permissions := aclOf(t)
@@ -44,7 +44,7 @@ func startSecureRedis(t *testing.T, a *authority, n int) (addresses []string) {
 // aclOf reads the permissions of the ACL user from the document.
 func aclOf(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/OPERATIONS.md")
+	text, err := os.ReadFile("../../../docs/CONFIGURATION.md")
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "ACL SETUSER leased on '>PASSWORD' ")
 	require.True(t, found)

@@ -262,11 +262,11 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// docs/OPERATIONS.md lists every event.
+// docs/CONFIGURATION.md lists every event.
 func TestEventsAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("record.go")
 	require.NoError(t, err)
-	page, err := os.ReadFile("../../../docs/OPERATIONS.md")
+	page, err := os.ReadFile("../../../docs/CONFIGURATION.md")
 	require.NoError(t, err)
 	events := regexp.MustCompile(`Event = "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1)
 	require.Greater(t, len(events), 20)
