@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/internal/server"
+	"github.com/leased-project/leased/internal/server/metrics"
 	"github.com/leased-project/leased/internal/server/watch"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease/engine"
@@ -51,6 +52,7 @@ type memberSpec struct {
 	ID, Dir, Raft, API string
 	Join               string       // the API address of a member, empty to start a cluster
 	Redis              engine.Fleet // of efficiency mode
+	Unmeasured         bool         // without metrics
 }
 
 // runMember is the process of a member. It ends with its parent, by a signal, or when
@@ -65,7 +67,11 @@ func runMember(text string) error {
 		os.Exit(1)
 	}()
 	hub := watch.NewHub()
-	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet, Observer: hub,
+	var measured *metrics.Metrics
+	if !spec.Unmeasured {
+		measured = metrics.New("test")
+	}
+	node, err := raftstore.Open(raftstore.Config{ID: spec.ID, Dir: spec.Dir, Address: spec.Raft, Logger: quiet, Observer: hub, Times: hub.Recorder, Hooks: measured.RaftHooks(),
 		Fatal: func(err error) { fmt.Fprintln(os.Stderr, spec.ID, err); os.Exit(3) }})
 	if err != nil {
 		return err
@@ -74,7 +80,7 @@ func runMember(text string) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(server.Config{Node: node, Hub: hub, Redis: spec.Redis, Logger: quiet, Signer: memberSigner}, listener)
+	s, err := server.New(server.Config{Node: node, Hub: hub, Metrics: measured, Redis: spec.Redis, Logger: quiet, Signer: memberSigner}, listener)
 	if err != nil {
 		return err
 	}
