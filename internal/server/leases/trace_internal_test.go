@@ -2,6 +2,11 @@ package leases
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +15,8 @@ import (
 	"github.com/leased-project/leased/internal/server/tracing"
 )
 
-// untraced is everything that a session stream does for tracing when it acquires a lock.
-func untraced(s *Service, ctx context.Context, op *pb.Operation) {
+// trace is everything that a session stream does for tracing when it acquires a lock.
+func trace(s *Service, ctx context.Context, op *pb.Operation) {
 	call := s.traceOperation(ctx, op)
 	call.Step(tracing.Commit)
 	call.Step(tracing.Queue)
@@ -24,7 +29,7 @@ var acquireOperation = &pb.Operation{Session: make([]byte, 16), Call: &pb.Operat
 // Without a collector, tracing allocates nothing.
 func TestTracingCostsNothingWhenOff(t *testing.T) {
 	s, ctx := &Service{}, context.Background()
-	require.Zero(t, testing.AllocsPerRun(1000, func() { untraced(s, ctx, acquireOperation) }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() { trace(s, ctx, acquireOperation) }))
 	require.Zero(t, testing.AllocsPerRun(1000, func() { s.traceAcquire(ctx, &pb.AcquireRequest{Resource: "a"}).End(0, "", nil) }))
 }
 
@@ -32,6 +37,25 @@ func BenchmarkTracingOff(b *testing.B) {
 	s, ctx := &Service{}, context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		untraced(s, ctx, acquireOperation)
+		trace(s, ctx, acquireOperation)
+	}
+}
+
+// BenchmarkTracingOn exports the spans to a collector that discards them. With sample 0
+// calls without a traceparent are not traced.
+func BenchmarkTracingOn(b *testing.B) {
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer collector.Close()
+	for _, sample := range []float64{0, 1} {
+		b.Run(fmt.Sprintf("sample=%v", sample), func(b *testing.B) {
+			tracer, err := tracing.Open(tracing.Config{Endpoint: collector.URL, Sample: sample, Member: "n1", Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(b, err)
+			defer tracer.Close()
+			s, ctx := &Service{Tracer: tracer}, context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				trace(s, ctx, acquireOperation)
+			}
+		})
 	}
 }
