@@ -30,9 +30,9 @@ type view struct {
 // views are those of the demo load.
 var views = []view{
 	{"locks", "#/", ".locks tbody tr:nth-child(8)", ""},
-	{"lock", "#/lock/demo%2Fdeploy%2Fproduction", ".queue li:nth-child(3)", ""},
-	{"history", "#/lock/demo%2Fledger%2F2026", ".event.refused", ""},
-	{"break", "#/lock/demo%2Fdeploy%2Fproduction", ".holder .danger", ".holder .danger"},
+	{"lock", "#/lock/deploy%2Fproduction", ".queue li:nth-child(3)", ""},
+	{"history", "#/lock/ledger%2F2026", ".event.refused", ""},
+	{"break", "#/lock/deploy%2Fproduction", ".holder .danger", ".holder .danger"},
 	{"cluster", "#/cluster", ".cluster tbody tr", ""},
 	{"policies", "#/policies", ".policies tbody tr", ""},
 }

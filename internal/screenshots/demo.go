@@ -79,7 +79,7 @@ func (d *demo) start(ctx context.Context) error {
 		}
 	}
 	d.url = "http://" + api[0]
-	if err := d.run(leased, "demo", "load", "--endpoint", strings.Join(api, ","), "--workers", "40"); err != nil {
+	if err := d.run(leased, "demo", "load", "--endpoint", strings.Join(api, ","), "--workers", "40", "--prefix", ""); err != nil {
 		return err
 	}
 	fmt.Printf("the demo runs at %s; the first picture is taken in %v\n", d.url, demoTime)

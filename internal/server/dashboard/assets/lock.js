@@ -50,7 +50,7 @@ class LockView {
     setText(this.free.firstChild, lock.delayed ? "In lock delay" : "Free");
     setText(this.free.lastChild, lock.delayed
       ? "The last holder was lost. The lock is granted again when the lock delay of its policy has passed."
-      : "Nobody holds this lock.");
+      : lastHolder(data.history?.events ?? []));
     this.holders.render(holders, partyKey);
     waiters.forEach((party, i) => { party.place = i + 1; });
     setText(this.queueCount, waiters.length > 0 ? count(waiters.length) : "");
@@ -72,6 +72,13 @@ class LockView {
     for (const row of this.holders.rows.values()) tickHolder(row, now);
     for (const row of this.waiters.rows.values()) tickWaiter(row, now);
   }
+}
+
+// lastHolder says who held a free lock before. The events are newest first.
+function lastHolder(events) {
+  const last = events.find((e) => ["released", "expired", "broken", "ended"].includes(e.type));
+  if (!last) return "Nobody holds this lock.";
+  return `Nobody holds this lock. The last holder was ${last.party?.holder || "unnamed"}, until ${clock(last.time)} (${last.type}).`;
 }
 
 // partyKey identifies a holder or a waiter. Users without the right to break see no

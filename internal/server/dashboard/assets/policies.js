@@ -2,7 +2,7 @@
 import { KeyedList, el, setAttribute, setHidden, setText } from "./dom.js";
 import { count } from "./format.js";
 
-const columns = [["prefix", "Prefix"], ["mode", "Mode"], ["ttl", "TTL"], ["renew", "Renewal every"], ["drift", "Drift"], ["lockDelay", "Lock delay"]];
+const columns = [["prefix", "Prefix"], ["mode", "Mode"], ["ttl", "TTL"], ["renew", "Renewal"], ["drift", "Drift"], ["lockDelay", "Lock delay"]];
 const numbers = new Set(["ttl", "renew", "drift", "lockDelay"]);
 
 // openPolicies shows the policies.
