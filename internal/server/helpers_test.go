@@ -54,7 +54,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 func startServer(t testing.TB, change ...func(*server.Config)) *server.Server {
 	t.Helper()
 	hub := watch.NewHub()
-	node, err := raftstore.Open(raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub})
+	node, err := raftstore.Open(raftstore.Config{ID: "n1", Storage: raftstore.MemoryStorage(), Address: "127.0.0.1:0", Logger: quiet, Observer: hub, Times: hub.Recorder})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, node.Close()) })
 	require.NoError(t, node.Bootstrap())
