@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
@@ -40,20 +41,31 @@ type access struct {
 	endpoint              string
 	caFile, cert, keyFile string
 	secretFile            string
+	flags                 *pflag.FlagSet // nil if the values come from no command line
 }
 
 // addAccess adds the flags to a command. The environment provides their defaults.
 // That of secret-file is read on use, because --help prints defaults and the
 // variable may contain a secret by mistake.
 func addAccess(c *cobra.Command) *access {
-	a := &access{}
 	flags := c.Flags()
+	a := &access{flags: flags}
 	flags.StringVar(&a.endpoint, "endpoint", fromEnv("LEASED_ENDPOINT", defaultEndpoint), "API addresses of the members, HOST:PORT, separated by commas (LEASED_ENDPOINT)")
 	flags.StringVar(&a.caFile, "tls-ca", fromEnv("LEASED_TLS_CA", ""), "PEM file with the CA of the members' certificates; enables TLS (LEASED_TLS_CA)")
 	flags.StringVar(&a.cert, "tls-cert", fromEnv("LEASED_TLS_CERT", ""), "PEM file with your certificate, if the service requires one (LEASED_TLS_CERT)")
 	flags.StringVar(&a.keyFile, "tls-key", fromEnv("LEASED_TLS_KEY", ""), "PEM file with the key of your certificate (LEASED_TLS_KEY)")
 	flags.StringVar(&a.secretFile, "secret-file", "", "file with your secret from 'leased user add', if the service has users (LEASED_SECRET_FILE, or the secret itself in LEASED_SECRET)")
 	return a
+}
+
+// value returns the name and the value of a flag for an error, with the environment
+// variable if the value comes from there.
+func (a *access) value(flag, value string) string {
+	variable := settings.Variable(flag)
+	if _, set := os.LookupEnv(variable); set && a.flags != nil && !a.flags.Changed(flag) {
+		return fmt.Sprintf("%s (%s, from %s)", flag, value, variable)
+	}
+	return fmt.Sprintf("%s (%s)", flag, value)
 }
 
 func fromEnv(name, fallback string) string {
@@ -68,11 +80,11 @@ func (a *access) endpoints() ([]string, error) {
 	all := settings.Split(a.endpoint)
 	for _, part := range all {
 		if _, port, err := net.SplitHostPort(part); err != nil || port == "" {
-			return nil, usageError(fmt.Errorf("endpoint (%s) must be HOST:PORT, such as %s", part, defaultEndpoint))
+			return nil, usageError(fmt.Errorf("%s must be HOST:PORT, such as %s", a.value("endpoint", part), defaultEndpoint))
 		}
 	}
 	if len(all) == 0 {
-		return nil, usageError(errors.New("endpoint is empty; give the HOST:PORT of a member"))
+		return nil, usageError(fmt.Errorf("%s must name a member, HOST:PORT", a.value("endpoint", "empty")))
 	}
 	return all, nil
 }
@@ -81,22 +93,22 @@ func (a *access) endpoints() ([]string, error) {
 func (a *access) tls() (*tls.Config, error) {
 	if a.caFile == "" {
 		if a.cert != "" {
-			return nil, usageError(fmt.Errorf("tls-cert (%s) needs tls-ca", a.cert))
+			return nil, usageError(fmt.Errorf("%s needs tls-ca", a.value("tls-cert", a.cert)))
 		}
 		return nil, nil //nolint:nilnil // nil means no TLS
 	}
 	text, err := os.ReadFile(a.caFile)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("read tls-ca: %w", err))
+		return nil, usageError(fmt.Errorf("read %s: %w", a.value("tls-ca", a.caFile), err))
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	if !config.RootCAs.AppendCertsFromPEM(text) {
-		return nil, usageError(fmt.Errorf("tls-ca (%s) contains no PEM certificate", a.caFile))
+		return nil, usageError(fmt.Errorf("%s contains no PEM certificate", a.value("tls-ca", a.caFile)))
 	}
 	if a.cert != "" {
 		own, err := tls.LoadX509KeyPair(a.cert, a.keyFile)
 		if err != nil {
-			return nil, usageError(fmt.Errorf("read tls-cert (%s) and tls-key (%s): %w", a.cert, a.keyFile, err))
+			return nil, usageError(fmt.Errorf("read %s and %s: %w", a.value("tls-cert", a.cert), a.value("tls-key", a.keyFile), err))
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
@@ -120,7 +132,7 @@ func (a *access) secret() (string, error) {
 	}
 	text, err := secret.ReadFile(path)
 	if err != nil {
-		return "", usageError(fmt.Errorf("secret-file: %w", err))
+		return "", usageError(fmt.Errorf("%s: %w", a.value("secret-file", path), err))
 	}
 	return text, nil
 }
@@ -153,7 +165,7 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 			return conn, nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			defer conn.Close()
-			return nil, fmt.Errorf("connect to %s: %w: %w", address, wire.ErrUnreachable, a.connectError(ctx, conn))
+			return nil, a.connectError(ctx, address, conn)
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			conn.Close()
@@ -162,15 +174,35 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 	}
 }
 
-// connectError returns the reason why a connection failed. gRPC reports it only as
-// the error of a call.
-func (a *access) connectError(ctx context.Context, conn *grpc.ClientConn) error {
+// connectError returns the error of a connection that failed. gRPC reports the reason only
+// as the error of a call.
+func (a *access) connectError(ctx context.Context, address string, conn *grpc.ClientConn) error {
 	_, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
 	text := status.Convert(err).Message()
+	if slices.ContainsFunc(certificateAlerts, func(alert string) bool { return strings.Contains(text, alert) }) {
+		return &codeError{wire.ExitRefused, fmt.Errorf("connect to %s: %w", address, a.certificateError(text))}
+	}
 	if a.caFile == "" && strings.Contains(text, "error reading server preface") {
 		text += "; if the service uses TLS, give --tls-ca"
 	}
-	return errors.New(text)
+	return fmt.Errorf("connect to %s: %w: %s", address, wire.ErrUnreachable, text)
+}
+
+// certificateAlerts are the errors of TLS with which a service rejects the certificate of
+// a client.
+var certificateAlerts = []string{"remote error: tls: certificate required", "remote error: tls: bad certificate", "remote error: tls: unknown certificate authority",
+	"remote error: tls: unknown certificate", "remote error: tls: expired certificate", "remote error: tls: certificate unknown"}
+
+// errCertificate means that the service rejects the client's certificate, or its lack.
+var errCertificate = errors.New("the service requires a client certificate that its tls-ca has signed")
+
+// certificateError says which certificate is missing or rejected.
+func (a *access) certificateError(alert string) error {
+	if a.cert == "" {
+		return fmt.Errorf("%w, and none was given; give --tls-cert and --tls-key, or LEASED_TLS_CERT and LEASED_TLS_KEY", errCertificate)
+	}
+	_, reason, _ := strings.Cut(alert, "remote error: ")
+	return fmt.Errorf("%w, and rejects %s: %s; give another one with --tls-cert and --tls-key", errCertificate, a.value("tls-cert", a.cert), strings.TrimSuffix(reason, `"`))
 }
 
 // call runs f on the first member that serves it. It tries each endpoint once, and

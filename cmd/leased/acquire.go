@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/progress"
 )
 
 func newAcquire() *cobra.Command {
@@ -20,7 +23,7 @@ func newAcquire() *cobra.Command {
 	a, o := addAccess(c), addOutput(c)
 	flags := c.Flags()
 	flags.StringVar(&r.Ttl, "ttl", "", "TTL of the lease (default: from the lock's policy)")
-	flags.StringVar(&r.Wait, "wait", "", "how long to wait if others hold the lock, such as 30s (default: do not wait)")
+	flags.StringVar(&r.Wait, "wait", "", "how long to wait if others hold the lock or no leader can be reached, such as 30s (default: do not wait)")
 	flags.StringVar(&r.Mode, "mode", "", "fail unless the lock has this mode: efficiency or correctness")
 	flags.StringVar(&r.Holder, "holder", defaultHolder(), "name of the holder that 'leased inspect' shows")
 	flags.BoolVar(&r.Shared, "shared", false, "share the lock with other shared holders (correctness mode only)")
@@ -33,7 +36,7 @@ func newAcquire() *cobra.Command {
 		}
 		ctx, stop := untilInterrupted(c.Context())
 		defer stop()
-		got, err := fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire, r)
+		got, err := a.acquire(ctx, r)
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx) // the service cancels the attempt and releases what it may have granted
 		}
@@ -53,45 +56,70 @@ func acquiredRows(t *tabwriter.Writer, got *pb.AcquireResponse) {
 	row(t, got.Resource, got.Token, got.Mode, number(got.Slot), got.Ttl, sessionText(got.SessionId))
 }
 
-func newRenew() *cobra.Command {
-	r := &pb.RenewRequest{}
-	c := &cobra.Command{Use: "renew RESOURCE --token TOKEN", Short: "Extend a lease by its TTL",
-		Long: "Extend a lease by its TTL, counted from now. In correctness mode this extends all leases of the session.\n" +
-			"A lease that has expired cannot be renewed: acquire the lock again, for a new token.",
-		Example: "  leased renew account/7 --token 12", Args: exactly(1, "the name of a lock")}
+// acquire acquires a lock. With a time to wait, it waits through an election and for
+// members that cannot be reached, too. An attempt whose outcome is unknown is not repeated
+// but replaced: if it was granted, its lease expires after its TTL.
+func (a *access) acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+	wait, err := time.ParseDuration(r.Wait)
+	if err != nil || wait <= 0 {
+		return fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire, r) // the service validates it
+	}
+	line := progress.New(os.Stderr, time.Now)
+	defer line.End()
+	for {
+		got, err := fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire, r)
+		left := wait - line.Elapsed()
+		if err == nil || ctx.Err() != nil || left <= 0 || !temporary(err) {
+			return got, err
+		}
+		line.Stage(oneLine(err.Error())+"; retrying", "; "+progress.TimeLeft(left))
+		select {
+		case <-time.After(min(rewatchInterval, left)):
+		case <-ctx.Done():
+			return nil, err
+		}
+		r.Wait = max(time.Millisecond, wait-line.Elapsed()).String()
+	}
+}
+
+// leaseCommand completes a command on a lease that is named by its lock and its token.
+func leaseCommand(c *cobra.Command, run func(c *cobra.Command, a *access, o *output, resource string, token uint64) error) *cobra.Command {
+	c.Args = exactly(1, "the name of a lock")
 	a, o := addAccess(c), addOutput(c)
-	c.Flags().Uint64Var(&r.Token, "token", 0, "token of the lease, printed by leased acquire (required)")
+	token := c.Flags().Uint64("token", 0, "token of the lease, printed by leased acquire (required)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if r.Resource = args[0]; r.Token == 0 {
+		if *token == 0 {
 			return usageError(fmt.Errorf("--token is required: the token that `leased acquire` printed"))
 		}
-		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Renew, r)
-		if err != nil {
-			return err
-		}
-		return o.say(c, got, "renewed %s with token %d for %s", r.Resource, r.Token, got.Ttl)
+		return run(c, a, o, args[0], *token)
 	}
 	return c
 }
 
-func newRelease() *cobra.Command {
-	r := &pb.ReleaseRequest{}
-	c := &cobra.Command{Use: "release RESOURCE --token TOKEN", Short: "Release a lease",
-		Example: "  leased release account/7 --token 12", Args: exactly(1, "the name of a lock")}
-	a, o := addAccess(c), addOutput(c)
-	c.Flags().Uint64Var(&r.Token, "token", 0, "token of the lease, printed by leased acquire (required)")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if r.Resource = args[0]; r.Token == 0 {
-			return usageError(fmt.Errorf("--token is required: the token that `leased acquire` printed"))
+func newRenew() *cobra.Command {
+	c := &cobra.Command{Use: "renew RESOURCE --token TOKEN", Short: "Extend a lease by its TTL",
+		Long: "Extend a lease by its TTL, counted from now. In correctness mode this extends all leases of the session.\n" +
+			"A lease that has expired cannot be renewed: acquire the lock again, for a new token.",
+		Example: "  leased renew account/7 --token 12"}
+	return leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
+		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Renew, &pb.RenewRequest{Resource: resource, Token: token})
+		if err != nil {
+			return err
 		}
-		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release, r)
+		return o.say(c, got, "renewed %s with token %d for %s", resource, token, got.Ttl)
+	})
+}
+
+func newRelease() *cobra.Command {
+	c := &cobra.Command{Use: "release RESOURCE --token TOKEN", Short: "Release a lease", Example: "  leased release account/7 --token 12"}
+	return leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
+		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release, &pb.ReleaseRequest{Resource: resource, Token: token})
 		if err != nil {
 			return err
 		}
 		if !got.Released {
-			return o.say(c, got, "%s is not held with token %d by you; nothing was released", r.Resource, r.Token)
+			return o.say(c, got, "%s is not held with token %d by you; nothing was released", resource, token)
 		}
-		return o.say(c, got, "released %s with token %d", r.Resource, r.Token)
-	}
-	return c
+		return o.say(c, got, "released %s with token %d", resource, token)
+	})
 }

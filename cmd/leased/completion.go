@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/cmd/leased/internal/lockview"
 	"github.com/leased-project/leased/cmd/leased/internal/userfile"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -27,6 +28,7 @@ var completedFlags = map[string][]string{
 	"log-level":  {"debug", "info", "warn", "error"},
 	"log-format": {"text", "json"},
 	"log-store":  {"wal", "bolt"},
+	"sort":       lockview.Sorts,
 }
 
 // completedArguments are the functions that complete the first argument of a command.
@@ -38,6 +40,8 @@ var completedArguments = map[string]func(c *cobra.Command, begun string) []strin
 	"leased release":            lockNames,
 	"leased inspect":            lockNames,
 	"leased list":               lockNames,
+	"leased top":                lockNames,
+	"leased sign":               lockNames,
 	"leased watch":              lockNames,
 	"leased break":              lockNames,
 	"leased gate reset":         lockNames,

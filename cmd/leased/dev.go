@@ -167,7 +167,7 @@ func awaitReady(ctx context.Context, m *member.Member, fleet engine.Fleet, signa
 	})
 }
 
-// greet prints what runs, and three commands to try.
+// greet prints what runs, the address of the dashboard, and commands to try.
 func (f *devFlags) greet(out io.Writer, m *member.Member, fleet *redisfleet.Fleet) {
 	fmt.Fprintf(out, "leased is running: gRPC and HTTP API at %s, data in %s\n", m.Address(), f.data)
 	switch {
@@ -183,14 +183,18 @@ func (f *devFlags) greet(out io.Writer, m *member.Member, fleet *redisfleet.Flee
 		endpoint = " --endpoint " + m.Address()
 	}
 	fmt.Fprintf(out, `
+Dashboard: http://%[3]s/
+
 Try, in another terminal:
 
-  %s run%s nightly -- sh -c 'echo "my token is $LEASED_TOKEN"'
-  curl -s -H 'content-type: application/json' -d '{"resource":"account/7","ttl":"30s"}' http://%s/leased.v1.LeaseService/Acquire
-  %s demo pause
+  %[1]s run%[2]s nightly -- sh -c 'echo "my token is $LEASED_TOKEN"'
+  curl -s -H 'content-type: application/json' -d '{"resource":"account/7","ttl":"30s"}' http://%[3]s/leased.v1.LeaseService/Acquire
+  %[1]s demo load%[2]s --duration 2m
+  %[1]s top%[2]s --once
+  %[1]s demo pause
 
 Ctrl-C stops everything.
-`, self, endpoint, m.Address(), self)
+`, self, endpoint, m.Address())
 }
 
 // selfCommand returns the command that runs this program: `go run`, or its path.

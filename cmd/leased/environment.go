@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,8 +62,12 @@ func warnUnknownVariables(c *cobra.Command, environ []string) {
 	if c.Hidden || c.Name() == "serve" || strings.HasPrefix(c.Name(), cobra.ShellCompRequestCmd) {
 		return
 	}
+	printUnknownVariables(c.ErrOrStderr(), environ)
+}
+
+func printUnknownVariables(w io.Writer, environ []string) {
 	for _, u := range unknownVariables(environ) {
-		fmt.Fprintf(c.ErrOrStderr(), "leased: warning: unknown environment variable %s; %s\n", u.name, u.hint())
+		fmt.Fprintf(w, "leased: warning: unknown environment variable %s; %s\n", u.name, u.hint())
 	}
 }
 

@@ -5,9 +5,10 @@
 // to a gate that refuses older tokens.
 //
 // Each command has a file of its own; root.go lists them. Shared files: access.go (how a
-// command reaches the service), args.go, output.go and plain.go (arguments, results and
-// messages), exit.go (errors and exit codes), waiting.go and migration.go (progress),
-// inbox.go (signals under run), notify.go (systemd), folder_unix.go (file locks), other.go
+// command reaches the service), dial.go (clients of package client), args.go, output.go and
+// plain.go (arguments, results and messages), exit.go (errors and exit codes), waiting.go and
+// migration.go (progress), overview.go and live.go (live lists of locks),
+// inbox.go (signals under run), traceparent.go (traces), notify.go (systemd), folder_unix.go (file locks), other.go
 // (what is missing on systems other than Unix).
 package main
 

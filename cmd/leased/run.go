@@ -235,7 +235,10 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	if _, err := f.redis.access(); err != nil {
 		return nil, err
 	}
-	topology := f.access.topology(ctx)
+	topology, err := f.access.topology(ctx)
+	if errors.Is(err, errCertificate) { // waiting does not help
+		return nil, err
+	}
 	f.ttl = cmp.Or(f.ttl, topology.Policies.For(resource).TTL)
 	// A lock in correctness mode needs no connection to Redis, and no warning about it.
 	if mode, err := topology.ModeOf(resource); err == nil && mode != lease.Efficiency {
@@ -265,11 +268,12 @@ func (f *runFlags) options(ctx context.Context, resource fencing.Resource) ([]le
 	return options, nil
 }
 
-// topology returns the policies that the first member in reach has, or none.
-func (a *access) topology(ctx context.Context) (topology engine.Topology) {
+// topology returns the policies that the first member in reach has, or none and the
+// reason.
+func (a *access) topology(ctx context.Context) (topology engine.Topology, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	_ = a.call(ctx, func(conn *grpc.ClientConn) error {
+	err = a.call(ctx, func(conn *grpc.ClientConn) error {
 		stream, err := pb.NewPolicyServiceClient(conn).WatchTopology(ctx, &pb.WatchTopologyRequest{})
 		if err != nil {
 			return err
@@ -280,7 +284,7 @@ func (a *access) topology(ctx context.Context) (topology engine.Topology) {
 		}
 		return err
 	})
-	return topology
+	return topology, err
 }
 
 // connect connects to the service. While no member can be reached it waits as long

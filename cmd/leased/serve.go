@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -45,6 +46,7 @@ func newServe() *cobra.Command {
 		s, err := load()
 		if printConfig { // also of invalid settings, to show where they come from
 			fmt.Fprint(c.OutOrStdout(), s.Print())
+			printUnknownVariables(c.ErrOrStderr(), os.Environ())
 		}
 		if err != nil {
 			return usageError(err)
@@ -102,6 +104,9 @@ func start(parent context.Context, s *settings.Settings, logger *slog.Logger, si
 			_ = m.Stop()
 		}
 		return nil, cause
+	}
+	if errors.Is(err, settings.ErrInvalid) {
+		return nil, usageError(fmt.Errorf("start the member: %w", err))
 	}
 	if err != nil {
 		return nil, &codeError{wire.ExitError, fmt.Errorf("start the member: %w", err)}

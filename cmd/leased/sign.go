@@ -13,30 +13,27 @@ import (
 )
 
 func newSign() *cobra.Command {
-	r := &pb.SignRequest{}
 	c := &cobra.Command{Use: "sign RESOURCE --token TOKEN", Short: "Print the signed token of a lease",
 		Long: "Print the signed token of a lease that is held, for gates that verify signatures. Gates accept it until\n" +
 			"signature-ttl of the service has passed; sign again before that. The members need a signing key (leased keys).",
-		Example: "  leased sign account/7 --token 12", Args: exactly(1, "the name of a lock")}
-	a, o := addAccess(c), addOutput(c)
-	c.Flags().Uint64Var(&r.Token, "token", 0, "token of the lease, printed by leased acquire (required)")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if r.Resource = args[0]; r.Token == 0 {
-			return usageError(fmt.Errorf("--token is required: the token that `leased acquire` printed"))
-		}
-		got, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Sign, r)
+		Example: "  leased sign account/7 --token 12"}
+	return leaseCommand(c, func(c *cobra.Command, a *access, o *output, resource string, token uint64) error {
+		got, err := a.sign(c.Context(), resource, token)
 		if err != nil {
 			return err
 		}
 		return o.say(c, got, "%s", got.SignedToken)
-	}
-	return c
+	})
+}
+
+func (a *access) sign(ctx context.Context, resource string, token uint64) (*pb.SignResponse, error) {
+	return fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Sign, &pb.SignRequest{Resource: resource, Token: token})
 }
 
 // printSigned prints a new lease with its signed token. If the token cannot be
 // signed, the lease is released.
 func printSigned(ctx context.Context, c *cobra.Command, a *access, o *output, got *pb.AcquireResponse) error {
-	signed, err := fetch(ctx, a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Sign, &pb.SignRequest{Resource: got.Resource, Token: got.Token})
+	signed, err := a.sign(ctx, got.Resource, got.Token)
 	if err != nil {
 		_, released := fetch(context.WithoutCancel(ctx), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Release,
 			&pb.ReleaseRequest{Resource: got.Resource, Token: got.Token})

@@ -56,11 +56,12 @@ func TestDevPrintsWorkingCommands(t *testing.T) {
 			printed = append(printed, strings.TrimSpace(command))
 		}
 	}
-	require.Len(t, printed, 3, p.output.String())
-	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `alice  is rejected: stale fencing token`}
+	require.Len(t, printed, 5, p.output.String())
+	want := []string{`my token is \d+`, `"resource":"account/7".*"token":\d+`, `the gate refused its late write`, `account/7`, `alice  is rejected: stale fencing token`}
 	for i, command := range printed {
-		require.Regexp(t, want[i], must(t, nil, "sh", "-c", command))
+		require.Regexp(t, want[i], must(t, nil, "sh", "-c", strings.Replace(command, "--duration 2m", "--duration 8s", 1)))
 	}
+	require.Contains(t, p.output.String(), "Dashboard: http://"+api+"/\n")
 	require.Contains(t, must(t, endpoint(api), leased, "inspect", "account/7"), "account/7: held, mode correctness")
 }
 

@@ -94,7 +94,11 @@ func (d *Load) forever(ctx context.Context, lock, holder string, hold time.Durat
 		return
 	}
 	d.grants.Add(1)
-	pause(l.Context(), hold)
+	select {
+	case <-time.After(hold):
+	case <-l.Done():
+	case <-ctx.Done():
+	}
 	_ = l.Release(context.WithoutCancel(ctx)) // a lease that was lost has nothing to release
 }
 

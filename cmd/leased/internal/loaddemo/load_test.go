@@ -42,7 +42,9 @@ func TestLoad(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "deploy-bot", blocked.Holders[0].Holder)
 		require.Len(t, blocked.Waiters, 3)
+		began := time.Now()
 		work.Wait()
+		require.LessOrEqual(t, time.Since(began), 30*time.Second, "the end of the context ends all holds")
 		require.NotEmpty(t, refused)
 		for _, stale := range refused {
 			require.Equal(t, fencing.Resource("demo/ledger/2026"), stale.Resource)

@@ -41,7 +41,7 @@ func newRow(l *pb.LockOverview) Row {
 	if holders := lock.GetHolders(); len(holders) > 0 {
 		h := longest(holders)
 		row[cellHolder] = Name(h)
-		if n := len(holders); n > 1 {
+		if n := max(len(holders), int(l.GetHolders())); n > 1 {
 			row[cellHolder] += fmt.Sprintf(" +%d", n-1)
 		}
 		row[3], row[cellToken], row[cellHeld], row[6] = terminal.Clean(h.User), number(int64(h.Token), ""), Age(h.Age), Age(h.TtlLeft)

@@ -140,8 +140,16 @@ func clusterText(c *pb.ClusterStatusResponse, o *pb.OverviewResponse) string {
 }
 
 func totalsText(o *pb.OverviewResponse) string {
-	return fmt.Sprintf("%d locks, %d holders, %d waiters; %.1f grants/s; %d refused writes",
-		o.GetTotalLocks(), o.GetTotalHolders(), o.GetTotalWaiters(), o.GetGrantsPerSecond(), o.GetRefused())
+	return fmt.Sprintf("%s, %s, %s; %.1f grants/s; %s", count(o.GetTotalLocks(), "lock"), count(o.GetTotalHolders(), "holder"),
+		count(o.GetTotalWaiters(), "waiter"), o.GetGrantsPerSecond(), count(o.GetRefused(), "refused write"))
+}
+
+// count formats a number of things.
+func count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // sortText shows the orders, with the current one in brackets.

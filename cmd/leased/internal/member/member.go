@@ -68,20 +68,20 @@ func Start(ctx context.Context, s *settings.Settings, version string, plain *slo
 	m.policies.Store(&s.Policies)
 	var err error
 	if m.certs, err = newCertificates(s); err != nil {
-		return nil, err
+		return nil, s.Invalid(err, "tls-cert", "tls-key", "tls-ca")
 	}
 	m.certs.report(logger)
 	if m.creds, err = newCredentials(s, logger); err != nil {
-		return nil, err
+		return nil, s.Invalid(err, "users", "secret-file")
 	}
 	if err := m.signing.load(s.SigningKeyFile, logger); err != nil {
-		return nil, err
+		return nil, s.Invalid(err, "signing-key-file")
 	}
 	if err := s.RedisNodes.Check(s.Redis); err != nil {
-		return nil, err
+		return nil, s.Invalid(err, "redis-password-file", "redis-tls-ca", "redis-tls-cert", "redis-tls-key")
 	}
 	if m.audit, err = audit.Open(audit.Config{Path: s.AuditFile, Member: s.ID, Logger: logger}); err != nil {
-		return nil, fmt.Errorf("audit-file (%s): %w", s.AuditFile, err)
+		return nil, s.Invalid(fmt.Errorf("audit-file (%s): %w", s.AuditFile, err), "audit-file")
 	}
 	started := false
 	defer func() {

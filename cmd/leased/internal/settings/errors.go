@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/leased-project/leased/lease/remote/secret"
 )
@@ -30,3 +31,25 @@ func (e *Error) Error() string {
 
 // Is makes errors.Is match ErrInvalid.
 func (e *Error) Is(target error) bool { return target == ErrInvalid }
+
+// Invalid returns an error about a value that was found to be wrong after Load, such as
+// the name of a missing file. It adds where the values of the keys come from that the
+// error names, and matches ErrInvalid. It returns nil if err is nil.
+func (s *Settings) Invalid(err error, keys ...string) error {
+	if err == nil {
+		return nil
+	}
+	var from []string
+	for _, key := range keys {
+		if source := s.sources[key]; source != defaultSource && source != "" && strings.Contains(err.Error(), key) {
+			from = append(from, key+" is from "+source)
+		}
+	}
+	if len(from) > 0 {
+		err = fmt.Errorf("%w (%s)", err, strings.Join(from, ", "))
+	}
+	if errors.Is(err, ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrInvalid, err)
+}

@@ -55,6 +55,9 @@ type Settings struct {
 	sources map[string]string
 }
 
+// defaultSource is the source of a value that nobody has given.
+const defaultSource = "default"
+
 // Flags adds a flag for every key.
 func Flags(flags *pflag.FlagSet) {
 	for _, k := range keys {
@@ -88,7 +91,7 @@ func Variable(key string) string {
 func Load(flags *pflag.FlagSet, environ func(string) (string, bool), file string) (*Settings, error) {
 	s := &Settings{texts: map[string]string{}, sources: map[string]string{}}
 	for _, k := range keys {
-		s.give(k.name, k.fallback, "default")
+		s.give(k.name, k.fallback, defaultSource)
 	}
 	var invalid error
 	if file != "" {
