@@ -61,7 +61,7 @@ func usageError(err error) error { return &codeError{wire.ExitUsage, err} }
 // code.
 func execute(root *cobra.Command, args []string) int {
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
+	err := root.ExecuteContext(withTraceparent(context.Background(), os.Getenv(traceVariable)))
 	if err == nil {
 		return 0
 	}
