@@ -26,7 +26,7 @@ import (
 )
 
 // testTimeout ends a test that hangs. It is not a measure of speed.
-const testTimeout = 3 * time.Minute
+const testTimeout = 2 * time.Minute
 
 // chromium is one browser for all tests. Each tab has a storage of its own.
 var chromium = sync.OnceValues(func() (*browser.Browser, error) { return browser.Start(context.Background()) })

@@ -26,7 +26,7 @@ class PoliciesView {
     this.migrations = el("div", { class: "migrations" });
     this.outdated = el("p", { class: "message warn", hidden: true });
     this.node = el("section", { class: "policies" }, el("h1", {}, "Policies"),
-      el("p", { class: "muted" }, "The mode and the timings of locks, by the prefix of their names. The longest matching prefix applies."),
+      el("p", { class: "muted" }, "The mode and the timings of locks, by the prefix of their names. The longest matching prefix applies. Locks without a policy are in correctness mode."),
       this.migrations, this.outdated, this.table, this.empty, this.version);
     this.rows = new KeyedList(body, newPolicy, updatePolicy);
     this.cards = new KeyedList(this.migrations, newMigration, updateMigration);
