@@ -100,7 +100,7 @@ func (c *committer) enqueue(term *leadership, command machine.Command) (reply ch
 	if !pooled {
 		reply = make(chan outcome, 1)
 	}
-	op := operation{Command: command, Caller: caller{reply, c.node.config.Hooks.arrival(command)}}
+	op := operation{Command: command, Caller: caller{reply, c.node.arrival(command)}}
 	if term != nil {
 		op.Leadership = term.number
 	}

@@ -46,12 +46,13 @@ var stopwatch = engine.MonotonicClock()
 // caller is the caller of an operation.
 type caller struct {
 	reply   chan outcome
-	arrived engine.Instant // zero unless the command may free a lock, and HandedOff is set
+	arrived engine.Instant // see arrival
 }
 
-// arrival returns the time if a command may free a lock whose next holder waits.
-func (h *Hooks) arrival(c machine.Command) (now engine.Instant) {
-	if h.HandedOff == nil {
+// arrival returns the time if a command may free a lock for which a caller of this node
+// waits. Otherwise nobody needs the time.
+func (n *Node) arrival(c machine.Command) (now engine.Instant) {
+	if n.config.Hooks.HandedOff == nil || !n.hub.HasWaits() {
 		return now
 	}
 	switch c.(type) {

@@ -3,6 +3,7 @@ package hub
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
@@ -17,6 +18,7 @@ type Hub struct {
 	waiters   Waiters[*Wait]
 	listeners map[engine.SessionID]map[*Listener]*registration
 	watchers  map[fencing.Resource]map[Watcher]bool
+	waits     atomic.Int64 // the number of callers between Expect and Leave
 }
 
 // New returns an empty Hub.
@@ -43,6 +45,7 @@ func (w *Wait) answer(result machine.Result, err error) {
 // Check OutcomeOf in between: the attempt may have left the queue before.
 func (h *Hub) Expect(a Attempt) *Wait {
 	w := &Wait{Ready: make(chan struct{})}
+	h.waits.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters.Add(a, w)
@@ -51,10 +54,14 @@ func (h *Hub) Expect(a Attempt) *Wait {
 
 // Leave ends the registration of Expect.
 func (h *Hub) Leave(a Attempt, w *Wait) {
+	h.waits.Add(-1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters.Remove(a, w)
 }
+
+// HasWaits reports whether a caller waits.
+func (h *Hub) HasWaits() bool { return h.waits.Load() > 0 }
 
 // Watcher is one caller that watches a lock. It receives a value after one or more changes.
 type Watcher chan struct{}

@@ -23,7 +23,6 @@ func BenchmarkPair(b *testing.B) {
 			acquire := m.StartAcquire()
 			hooks.Applied(granted)
 			acquire.Granted(engine.Correctness)
-			m.clock.Now() // the arrival of the release
 			hooks.Applied(released)
 			if i%16 == 0 {
 				hooks.Committed(32, time.Millisecond)
