@@ -15,9 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runbook is the document whose commands TestRunbook runs.
-const runbook = "docs/OPERATIONS.md"
-
 // firstSection starts the cluster that all other sections with commands use.
 const firstSection = "Start a cluster of three"
 
