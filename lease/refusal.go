@@ -33,7 +33,9 @@ func (c *Client) ReportRefusal(ctx context.Context, refusal Refusal) error {
 		refusal.Holder = c.name
 	}
 	// After an uncertain outcome, a second call could count the write twice.
-	again := func(err error, elapsed time.Duration) bool { return matches(err, ErrUnavailable) && elapsed < failoverTime }
+	again := func(err error, elapsed time.Duration) bool {
+		return matches(err, ErrUnavailable) && elapsed < failoverTime
+	}
 	err := c.retry(ctx, again, func() error { return reporter.ReportRefusal(ctx, refusal) })
 	if err != nil {
 		return fmt.Errorf("report a refused write to %q: %w", string(refusal.Resource), err)
