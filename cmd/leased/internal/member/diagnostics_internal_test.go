@@ -3,9 +3,13 @@ package member
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
 )
 
 // Profiles have a port of their own. The API does not serve them.
@@ -33,4 +37,29 @@ func TestProfilesHaveTheirOwnPort(t *testing.T) {
 	without, _ := startMember(t)
 	require.Empty(t, without.pprofAddress, "off by default")
 	require.Nil(t, without.tracer)
+}
+
+// A member exports the spans of its calls, the last ones when it stops.
+func TestMemberExportsTraces(t *testing.T) {
+	exported := make(chan string, 16)
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		exported <- r.URL.Path + " " + string(text)
+	}))
+	defer collector.Close()
+	t.Run("member", func(t *testing.T) { // it stops at the end
+		m, _ := startMember(t, "--trace-endpoint="+collector.URL)
+		require.Eventually(t, m.Node().Leads, testTimeout, time.Millisecond)
+		_, err := pb.NewLeaseServiceClient(dial(t, m, "")).Acquire(testContext(t), &pb.AcquireRequest{Resource: "jobs/7"})
+		require.NoError(t, err)
+	})
+	select {
+	case text := <-exported:
+		require.Contains(t, text, "/v1/traces ")
+		require.Contains(t, text, "jobs/7")
+		require.Contains(t, text, "leased.Acquire")
+	default:
+		require.Fail(t, "nothing was exported")
+	}
 }
