@@ -116,12 +116,12 @@ func (s *Service) duration(earlier []event, e *event) time.Duration {
 	}
 	for i := len(earlier) - 1; i >= 0; i-- {
 		if earlier[i].kind == begin && earlier[i].sameAttempt(e) {
-			return max(0, time.Duration(e.at-earlier[i].at)).Round(time.Millisecond)
+			return max(time.Millisecond, time.Duration(e.at-earlier[i].at).Round(time.Millisecond))
 		}
 	}
 	if begin == Granted && e.mode == engine.Correctness {
 		if since := s.recorder.Granted(e.token); !since.IsZero() {
-			return max(0, time.Unix(0, e.at).Sub(since)).Round(time.Second)
+			return max(time.Second, time.Unix(0, e.at).Sub(since).Round(time.Second))
 		}
 	}
 	return 0

@@ -53,6 +53,7 @@ type row struct {
 	name             fencing.Resource
 	mode             engine.Mode
 	holders, waiters int
+	oldest           fencing.Token  // of the first holder in correctness mode
 	since            int64          // when the oldest holder got the lock, in milliseconds; 0 if unknown
 	rate             float64        // grants per second
 	refused          int64          // writes
@@ -107,7 +108,7 @@ func (s *Service) scanAll() *scan {
 	for after := fencing.Resource(""); ; {
 		page := s.router.Node.Summaries(after)
 		for _, l := range page {
-			r := row{name: l.Resource, mode: engine.Correctness, holders: l.Holders, waiters: l.Waiters}
+			r := row{name: l.Resource, mode: engine.Correctness, holders: l.Holders, waiters: l.Waiters, oldest: l.Oldest}
 			if since := s.recorder.Granted(l.Oldest); !since.IsZero() {
 				r.since = since.UnixMilli()
 			}
