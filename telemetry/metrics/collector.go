@@ -139,7 +139,8 @@ func (c *Collector) Hooks() lease.Hooks {
 }
 
 // Audit returns a hook for the Audit method of a gate. kind is the value of the label
-// "gate", such as "sql": use few kinds, and no names of locks.
+// "gate", such as "sql"; refusals.Reporter.Audit lists more. Use few kinds, and no names
+// of locks.
 func (c *Collector) Audit(kind string) func(context.Context, storagegate.Decision) {
 	var counters [storagegate.Unsigned + 1]prometheus.Counter
 	for outcome := storagegate.Admitted; outcome <= storagegate.Unsigned; outcome++ {

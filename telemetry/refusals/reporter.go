@@ -82,9 +82,10 @@ func New(client *lease.Client, options ...Option) *Reporter {
 	return r
 }
 
-// Audit returns a hook for the Audit method of a gate. kind names the kind of the gate in
-// the history and in metrics, such as "sql": use few kinds, and no names of locks. The
-// hook does nothing for admitted writes.
+// Audit returns a hook for the Audit method of a gate, which does nothing for admitted
+// writes. kind names the kind of the gate in the history of the lock. The metrics of the
+// service have the kinds "sql", "pgx", "redis", "bolt", "file", "object", "memory",
+// "http", "grpc", "connect" and "call", and count all others as "other".
 func (r *Reporter) Audit(kind string) func(context.Context, storagegate.Decision) {
 	return func(_ context.Context, d storagegate.Decision) {
 		if d.Outcome != storagegate.Admitted {

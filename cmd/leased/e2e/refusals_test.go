@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -22,9 +21,9 @@ import (
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/storagegate"
-	"github.com/leased-project/leased/storagegate/httpgate"
 	"github.com/leased-project/leased/storagegate/memgate"
 	"github.com/leased-project/leased/storagegate/sqlgate"
 	"github.com/leased-project/leased/telemetry/refusals"
@@ -170,7 +169,8 @@ func (r *refusalTest) proxy(t *testing.T) {
 	t.Cleanup(upstream.Close)
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte(r.writer), 0o600))
-	p := start(t, nil, leased, "gate", "proxy", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--upstream="+upstream.URL,
+	scraped := testserver.FreeAddr(t)
+	p := start(t, nil, leased, "gate", "proxy", "--listen=127.0.0.1:0", "--metrics-listen="+scraped, "--admin=127.0.0.1:0", "--upstream="+upstream.URL,
 		"--journal="+filepath.Join(t.TempDir(), "journal.db"), "--resource-path=/orders/{id}=orders/{id}",
 		"--report", "--endpoint="+r.api, "--secret-file="+secret)
 	p.says("admin http://")
@@ -200,13 +200,18 @@ func (r *refusalTest) proxy(t *testing.T) {
 	require.ErrorIs(t, write(43), fencing.ErrStale)
 	eventually(t, reported(43), "for a report after the restart")
 
-	response, err := http.Get(g.admin + "/metrics")
-	require.NoError(t, err)
-	defer response.Body.Close()
-	page, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.Contains(t, string(page), "leased_gate_decisions_total{gate=\"http\",outcome=\"stale\"} 3\n")
-	require.Contains(t, string(page), "leased_gate_decisions_total{gate=\"http\",outcome=\"admitted\"} 1\n")
-	require.Contains(t, string(page), "leased_gate_reports_total{result=\"sent\"} ")
-	require.NoError(t, httpgate.Check(response))
+	for _, address := range []string{g.admin, "http://" + scraped} {
+		var page string
+		require.NoError(t, curl(t, address+"/metrics", "", &page))
+		require.Contains(t, page, "leased_gate_decisions_total{gate=\"http\",outcome=\"stale\"} 3\n")
+		require.Contains(t, page, "leased_gate_decisions_total{gate=\"http\",outcome=\"admitted\"} 1\n")
+		require.Contains(t, page, "leased_gate_reports_total{result=\"sent\"} ")
+	}
+	require.Error(t, curl(t, "http://"+scraped+"/flights", ""), "only operators see the admin API")
+
+	r.service.signal(syscall.SIGKILL)
+	<-r.service.exited
+	require.ErrorIs(t, write(44), fencing.ErrStale)
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.code(), "a report that cannot be sent does not keep the proxy from stopping")
 }
