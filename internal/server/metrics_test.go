@@ -41,7 +41,8 @@ func startMeasured(t testing.TB, id string, fleet engine.Fleet, join string) *me
 	m := &measured{id: id, metrics: metrics.New("1.2.3")}
 	hub := watch.NewHub()
 	var err error
-	m.node, err = raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: testserver.FreeAddr(t), Logger: quiet, Observer: hub, Hooks: m.metrics.RaftHooks()})
+	m.node, err = raftstore.Open(raftstore.Config{ID: id, Dir: t.TempDir(), Address: testserver.FreeAddr(t), Logger: quiet, Observer: hub, Hooks: m.metrics.RaftHooks(),
+		HeartbeatTimeout: 1500 * time.Millisecond}) // an election of its own would disturb the counts
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.node.Close()) })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -154,7 +155,8 @@ func (c measuredCluster) requireIncreases(t testing.TB, before, want map[string]
 // TestMetrics compares the metrics of three members with what was done.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	fleet := fleetOf(startRedis(t, 3), longTTL)
+	servers := startRedis(t, 3)
+	fleet := fleetOf(servers, longTTL)
 	c := measuredCluster{startMeasured(t, "n1", fleet, "")}
 	for _, id := range []string{"n2", "n3"} {
 		c = append(c, startMeasured(t, id, engine.Fleet{}, c[0].address))
@@ -171,6 +173,7 @@ func TestMetrics(t *testing.T) {
 	t.Run("state", func(t *testing.T) { testMetricsOfState(t, c, fleet) })
 	t.Run("failover", func(t *testing.T) { testMetricsAfterFailover(t, c) })
 	t.Run("all", func(t *testing.T) { testAllMetrics(t, c) })
+	t.Run("lost node", func(t *testing.T) { testMetricsOfLostNode(t, c, servers[0]) })
 }
 
 // testMetricsOfMode makes every kind of call once, at one member.
@@ -309,12 +312,37 @@ func testMetricsAfterFailover(t *testing.T, c measuredCluster) {
 	})
 }
 
+// testMetricsOfLostNode restarts a Redis node, which counts as a loss of its data.
+func testMetricsOfLostNode(t *testing.T, c measuredCluster, lost *testserver.RedisServer) {
+	node := fmt.Sprintf(`{node=%q}`, lost.Addr)
+	lost.Kill()
+	for _, m := range c {
+		eventually(t, m.id+" sees that the node is down", func() bool {
+			got := m.scrape(t)
+			return got["redis_up"+node] == 0 && got["redis_voting"+node] == 0 && got["redis_errors_total"+node] > 0
+		})
+		require.InDelta(t, 1, m.scrape(t)["efficiency_ready"], 0, "the others are a quorum")
+	}
+	require.NoError(t, lost.Start())
+	for _, m := range c {
+		eventually(t, m.id+" sees that the node is in quarantine", func() bool {
+			got := m.scrape(t)
+			return got["redis_up"+node] == 1 && got["redis_voting"+node] == 0 && got["redis_quarantine_seconds"+node] > 0
+		})
+	}
+}
+
 // testAllMetrics compares a scrape with docs/METRICS.md, and checks it with promtool and
 // the linter of Prometheus.
 func testAllMetrics(t *testing.T, c measuredCluster) {
 	leader := c.leader(t)
 	_, err := leader.node.SaveSnapshot(testContext(t), io.Discard)
 	require.NoError(t, err)
+	before := leader.scrape(t)
+	for range 3 {
+		mustPost(t, leader.address, "/v1/report-refusal", `{"resource":"slow/gate","token":1,"mark":2,"gate":"my own gate"}`)
+	}
+	mustPost(t, leader.address, "/v1/report-refusal", `{"resource":"slow/gate","mark":2,"gate":"sql","reason":"tokenless"}`)
 	text := leader.text(t)
 	document, err := os.ReadFile("../../docs/METRICS.md")
 	require.NoError(t, err)
@@ -332,6 +360,8 @@ func testAllMetrics(t *testing.T, c measuredCluster) {
 	require.Contains(t, text, "go_goroutines ")
 	require.NotContains(t, text, "slow/", "labels have no names of locks")
 	got := leader.scrape(t)
+	require.InDelta(t, before[`gate_refusals_total{gate="other",reason="stale"}`]+3, got[`gate_refusals_total{gate="other",reason="stale"}`], 0)
+	require.InDelta(t, before[`gate_refusals_total{gate="sql",reason="tokenless"}`]+1, got[`gate_refusals_total{gate="sql",reason="tokenless"}`], 0)
 	require.Positive(t, got["raft_snapshot_seconds_count"])
 	require.Positive(t, got["raft_snapshot_size_bytes"])
 	require.Positive(t, got[`calls_total{code="ok",method="LeaseService/Acquire"}`])
