@@ -21,5 +21,6 @@
 //   - leases: acquire, renew and release.
 //   - admin: policies, the Redis fleet, members and snapshots.
 //   - probes: liveness and readiness.
+//   - metrics: what a member counts and measures.
 //   - httpapi: JSON over HTTP, in front of the same services as gRPC.
 package server
