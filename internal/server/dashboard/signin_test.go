@@ -45,7 +45,6 @@ func TestSignIn(t *testing.T) {
 
 	p.enter("#secret", readerSecret+"\r")
 	p.shows("#account", "reader")
-	p.enter("#search", "jobs/")
 	p.untilRows("jobs/1")
 	p.click("td.name a")
 	p.shows(".holder .big", "worker")
@@ -53,6 +52,7 @@ func TestSignIn(t *testing.T) {
 	require.True(t, value[bool](p, `document.querySelector(".facts .token").hidden`), "a reader sees no token of others")
 	value[bool](p, `(location.hash = "#/lock/payroll%2F1", true)`)
 	p.shows("#banner", "payroll/1")
+	p.shows(".lock .free", "Not available")
 	p.lacks("worker")
 
 	for _, request := range value[[]string](p, `performance.getEntriesByType("resource").map((entry) => entry.name)`) {

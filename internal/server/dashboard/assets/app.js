@@ -1,7 +1,7 @@
 // The page: routes, header, connection state and sign-in. Each view is a module whose
 // open function fills the main element and returns handlers of events and ticks.
 import { el, setAttribute, setHidden, setText } from "./dom.js";
-import { Live, me, secret } from "./live.js";
+import { Live, me, secret, serviceClock } from "./live.js";
 import { openSignIn } from "./signin.js";
 import { openLocks } from "./locks.js";
 import { openLock } from "./lock.js";
@@ -92,8 +92,10 @@ function replaceQuery(query) {
 function receive(type, data) {
   if (type === "summary") {
     state.summary = data;
+    serviceClock.set(data.time);
   } else if (type === "failure") {
     state.failure = data;
+    state.view?.fail?.(data);
   } else {
     state.failure = null;
     state.view?.receive(type, data, performance.now());
@@ -112,7 +114,7 @@ function connection(to, detail) {
 
 // status writes the header and the banner.
 function status() {
-  const { summary, disconnected, failure } = state;
+  const { summary, disconnected } = state;
   const pill = part("connection");
   setAttribute(document.body, "data-connection", disconnected ? "lost" : "live");
   if (disconnected) {
@@ -123,10 +125,7 @@ function status() {
     setText(pill, summary.stale ? "live, no leader" : serving ? "live" : "not serving");
     pill.className = summary.stale || !serving ? "pill warn" : "pill good";
   }
-  if (summary) {
-    setText(part("member"), summary.leader && summary.leader !== summary.member
-      ? `member ${summary.member}, leader ${summary.leader}` : `member ${summary.member}${summary.leader ? ", the leader" : ""}`);
-  }
+  setText(part("member"), memberText());
   const [text, kind] = bannerText();
   const banner = part("banner");
   setText(banner, text);
@@ -134,12 +133,24 @@ function status() {
   setHidden(banner, text === "");
 }
 
+// memberText says which member serves the page, or when the next attempt is due. It is no
+// live region, so that a screen reader does not read the seconds.
+function memberText() {
+  const { summary, disconnected } = state;
+  if (disconnected?.failures > 1) {
+    const left = Math.max(0, Math.ceil((disconnected.until - performance.now()) / 1000));
+    return left ? `next attempt in ${left} s` : "trying now";
+  }
+  if (!summary) return "";
+  if (summary.leader && summary.leader !== summary.member) return `member ${summary.member}, leader ${summary.leader}`;
+  return `member ${summary.member}${summary.leader ? ", the leader" : ""}`;
+}
+
 function bannerText() {
   const { summary, disconnected, failure } = state;
   if (disconnected?.failures > 1) {
-    const seconds = Math.max(0, Math.ceil((disconnected.until - performance.now()) / 1000));
     const why = disconnected.error?.code ? ` ${disconnected.error.message}.` : "";
-    return [`The connection to the service is lost.${why} The page shows the last state. Next attempt ${seconds ? `in ${seconds} s` : "now"}.`, "bad"];
+    return [`The connection to the service is lost.${why} The page shows the last state and tries again.`, "bad"];
   }
   if (summary?.stale) return [`No leader: showing the state of member ${summary.member}, which may be old.`, "warn"];
   if (failure) return [`${failure.message}${failure.hint ? `. ${failure.hint}` : ""}`, "bad"];

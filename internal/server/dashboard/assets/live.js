@@ -14,6 +14,14 @@ export const secret = {
   clear: () => sessionStorage.removeItem(storageKey),
 };
 
+// serviceClock is the wall clock of the service, by which it writes times. The clock of
+// the browser may differ.
+let clockDifference = 0;
+export const serviceClock = {
+  set: (text) => { clockDifference = Date.parse(text) - Date.now() || 0; },
+  now: () => Date.now() + clockDifference,
+};
+
 // ServiceError is an error that the service has answered with.
 export class ServiceError extends Error {
   constructor(status, body) {

@@ -60,6 +60,13 @@ class LockView {
     this.tick(now);
   }
 
+  // fail shows why there is no data, unless there was some before.
+  fail(error) {
+    if (this.lock) return;
+    setText(this.free.firstChild, "Not available");
+    setText(this.free.lastChild, error.message);
+  }
+
   // break asks for a confirmation, and breaks the lease that was shown when it asked.
   break(party) {
     openBreak(this.lock, party, (text) => {

@@ -38,7 +38,7 @@ class LocksView {
     this.total = 0;
     this.heldUntil = 0;
     this.node = el("section", { class: "locks", "aria-labelledby": "locks-title" },
-      el("h1", { id: "locks-title", class: "visually-hidden" }, "Locks"), this.newTotals(), this.newTools(), this.newTable(), this.newEmpty(), this.newPager());
+      el("h1", { id: "locks-title", class: "visually-hidden" }, "Locks"), this.newTotals(), this.newTools(), this.newTable(), this.newEmpty(), this.newPager(), this.found);
     this.list = new KeyedList(this.body, newRow, updateRow);
   }
 
@@ -95,7 +95,8 @@ class LocksView {
   }
 
   newPager() {
-    this.range = el("span", { role: "status", "aria-live": "polite" });
+    this.range = el("span", {});
+    this.found = el("span", { class: "visually-hidden", role: "status", "aria-live": "polite" });
     this.previous = el("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
     this.next = el("button", { type: "button", onclick: () => this.turn(1) }, "Next");
     return el("nav", { class: "pager", "aria-label": "Pages of the table" }, this.range, this.previous, this.next);
@@ -120,6 +121,7 @@ class LocksView {
     if (this.filter.number > 1) query.set("page", this.filter.number);
     this.page.replaceQuery(query);
     this.heldUntil = 0;
+    this.announces = true;
     this.watch();
   }
 
@@ -162,6 +164,10 @@ class LocksView {
     this.table.setAttribute("aria-busy", "false");
     this.list.render(locks, (item) => item.lock.resource);
     this.updateEmpty(locks.length);
+    if (this.announces) { // the result of a search, not every later change
+      this.announces = false;
+      setText(this.found, `${count(this.total)} locks match`);
+    }
   }
 
   updateTotals(data) {

@@ -2,6 +2,7 @@
 // events, newest first.
 import { KeyedList, el, setAttribute, setHidden, setText, svg } from "./dom.js";
 import { clock, duration, millis, token } from "./format.js";
+import { serviceClock } from "./live.js";
 
 const stripWidth = 1000;
 const stripHeight = 24;
@@ -58,7 +59,7 @@ export class Timeline {
   draw(parts, refused) {
     setHidden(this.figure, parts.length === 0);
     if (parts.length === 0) return;
-    const end = Date.now();
+    const end = serviceClock.now();
     const start = Math.min(...parts.map((p) => p.start), ...refused.map((e) => Date.parse(e.time)), end - 1000);
     const x = (time) => Math.max(0, Math.min(stripWidth, ((time - start) / (end - start)) * stripWidth));
     const names = [...new Set(parts.map((p) => p.holder))];
