@@ -110,7 +110,7 @@ func New(config Config, listener net.Listener) (*Server, error) {
 	s.leases.Metrics, s.leases.Recorder, s.leases.Tracer = config.Metrics, config.Hub.Recorder, config.Tracer
 	s.leases.Signing = leases.Signing{Signer: config.Signer, TTL: config.SignatureTTL, Clock: config.Clock}
 	s.admin = admin.New(admin.Config{Router: s.router, Keeper: s.keeper, Peers: s.peers, RedisOptions: config.RedisOptions,
-		FilePolicies: config.FilePolicies, Version: config.Version, Logger: config.Logger})
+		FilePolicies: config.FilePolicies, Version: config.Version})
 	s.metrics = config.Metrics
 	s.metrics.Observe(metrics.Source{Node: config.Node, Redis: redis.Backend, Certificates: config.Certificates, LostAuditLines: config.Audit.Lost})
 	s.register(config)

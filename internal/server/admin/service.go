@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"log/slog"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +23,6 @@ type Config struct {
 	FilePolicies func() []engine.Policy
 	// Version is the version of the program, for Status.
 	Version string
-	Logger  *slog.Logger
 }
 
 // Service implements leased.v1.PolicyService, RedisService and ClusterService.
