@@ -65,7 +65,8 @@ func newServe() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		logger.Info("serving", "id", s.ID, "api", m.Address(), "raft", m.Node().Address())
+		logger = logger.With("id", s.ID) // a member adds it itself
+		logger.Info("serving", "api", m.Address(), "raft", m.Node().Address())
 		notifySystem("READY=1")
 		err = waitForEnd(m, logger, signals, load)
 		notifySystem("STOPPING=1")
