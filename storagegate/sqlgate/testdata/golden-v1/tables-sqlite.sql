@@ -1,0 +1,10 @@
+CREATE TABLE IF NOT EXISTS leased_marks (
+    resource TEXT NOT NULL PRIMARY KEY CHECK (length(CAST(resource AS BLOB)) BETWEEN 1 AND 512),
+    mark     INTEGER NOT NULL CHECK (typeof(mark) = 'integer' AND mark BETWEEN 0 AND 9007199254740991)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS leased_resets (
+    resource TEXT NOT NULL PRIMARY KEY,
+    expected INTEGER NOT NULL,
+    mark     INTEGER NOT NULL
+);
