@@ -14,19 +14,22 @@ func TestPage(t *testing.T) {
 	m := startMember(t, "n1", "")
 	t.Run("first steps", func(t *testing.T) { testFirstSteps(t, m) }) // while there are no locks
 	for name, test := range map[string]func(*testing.T, *member){
-		"live":          testLive,
-		"search":        testSearch,
-		"sort":          testSort,
-		"pages":         testPages,
-		"lock":          testLock,
-		"break":         testBreak,
-		"keyboard":      testKeyboard,
-		"phone":         testPhone,
-		"colours":       testColours,
-		"hostile names": testHostileNames,
-		"policy":        testContentPolicy,
-		"cluster":       testCluster,
-		"policies":      testPolicies,
+		"live":             testLive,
+		"search":           testSearch,
+		"sort":             testSort,
+		"pages":            testPages,
+		"lock":             testLock,
+		"break":            testBreak,
+		"keyboard":         testKeyboard,
+		"phone":            testPhone,
+		"colours":          testColours,
+		"hostile names":    testHostileNames,
+		"policy":           testContentPolicy,
+		"cluster":          testCluster,
+		"policies":         testPolicies,
+		"cluster states":   testClusterStates,
+		"migration states": testMigrationStates,
+		"formats":          testFormats,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
