@@ -50,7 +50,7 @@ var matrix = []place{
 	{folder: "lease/perlease", ours: []string{"fencing", "lease/engine"},
 		inTests: []string{"lease", "lease/leasetest", "lease/memory"}},
 	{folder: "lease/remote/...", ours: []string{"fencing", "lease/engine", "lease/perlease", "api/...", "lease/remote/..."}, theirs: anything,
-		inTests: []string{"lease", "lease/leasetest", "lease/memory", "internal/testserver"}},
+		inTests: []string{"lease", "lease/leasetest", "lease/memory", "internal/testserver", "internal/golden"}},
 
 	// The pure core and the two adapters, which never import each other.
 	{folder: "raftstore/machine", ours: []string{"fencing", "lease/engine"},

@@ -8,6 +8,7 @@ import (
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/server/audit"
+	"github.com/leased-project/leased/internal/server/history"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/replica"
@@ -27,6 +28,7 @@ var formats = map[string]uint32{
 	"redis":         scripts.FormatVersion,
 	"signed-token":  fencing.SignedVersion,
 	"snapshot-file": raftstore.SnapshotFileVersion,
+	"times":         history.FileVersion,
 }
 
 // commitDigits is the length of a commit in a version.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -120,10 +121,20 @@ func FromStatus(err error) error {
 		}
 	}
 	switch s.Code() {
+	case codes.Unimplemented:
+		if unknownCall(s.Message()) {
+			return fmt.Errorf("%w: the member does not have this call (%s); upgrade the member, or use a client of its version", engine.ErrUnsupported, s.Message())
+		}
 	case codes.Canceled:
 		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.Canceled)
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("%w: %w", engine.ErrUncertain, context.DeadlineExceeded)
 	}
 	return fmt.Errorf("%w: %w", engine.ErrUncertain, err)
+}
+
+// unknownCall reports whether a gRPC server refused a call because it does not have the
+// method. Other errors with the code Unimplemented may have another cause.
+func unknownCall(message string) bool {
+	return strings.HasPrefix(message, "unknown method ") || strings.HasPrefix(message, "unknown service ")
 }
