@@ -18,7 +18,7 @@ import (
 
 // newBareNode returns a node without the Raft library: only the observers of the machine.
 func newBareNode() *Node {
-	n := &Node{hub: hub.New(), config: Config{Clock: engine.MonotonicClock()}}
+	n := &Node{hub: hub.New(), logger: quiet, config: Config{Clock: engine.MonotonicClock()}}
 	n.committer = newCommitter(n)
 	n.fsm = replica.New("n", func(err error) { panic(err) }, follower{n})
 	n.leading.Store(n.newLeadership(machine.New(), n.config.Clock.Now()))
