@@ -26,6 +26,7 @@ var sizes = flag.String("sizes", "1000/100", "sizes that TestSizing measures, as
 // TestSizing prints the rows of the table in docs/OPERATIONS.md: the memory and disk that
 // three real members need for a number of held locks and sessions.
 func TestSizing(t *testing.T) {
+	t.Parallel()
 	for size := range strings.SplitSeq(*sizes, ",") {
 		t.Run(size, func(t *testing.T) {
 			var locks, sessions int
