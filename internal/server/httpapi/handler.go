@@ -56,6 +56,7 @@ var _ http.Handler = (*Handler)(nil)
 // method is one unary method of a service.
 type method struct {
 	name    string
+	path    string // of gRPC
 	service any
 	handle  grpc.MethodHandler
 }
@@ -71,7 +72,7 @@ func New(config Config) *Handler {
 		{&pb.ClusterService_ServiceDesc, h.Cluster}} {
 		for i := range service.desc.Methods {
 			d := &service.desc.Methods[i]
-			m := method{name: d.MethodName, service: service.impl, handle: d.Handler}
+			m := method{name: d.MethodName, path: "/" + service.desc.ServiceName + "/" + d.MethodName, service: service.impl, handle: d.Handler}
 			h.handle(service.desc, m.name, func(w http.ResponseWriter, r *http.Request) { h.call(w, r, m) })
 		}
 	}
@@ -165,7 +166,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
 	body, err := h.readBody(w, r)
 	if err != nil {
-		h.answer(w, nil, err)
+		h.refuse(w, m.path, err)
 		return
 	}
 	ctx := tracing.FromHTTP(r.Context(), r)
@@ -175,6 +176,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m method) {
 	h.forwardable(w, r, func() error {
 		response, err := m.handle(m.service, ctx, func(into any) error { return decode(body, into.(proto.Message)) }, h.unary)
 		err = auth.CallError(r.Context(), err)
+		h.Metrics.Called(m.path, err)
 		if m.name != "Join" && routing.IsNotLeader(err) {
 			return err
 		}
@@ -190,7 +192,6 @@ func (h *Handler) unary(ctx context.Context, request any, info *grpc.UnaryServer
 		return h.Audit.UnaryEvents(ctx, request, info, handler)
 	})
 	h.Audit.Refused(ctx, info.FullMethod, err)
-	h.Metrics.Called(info.FullMethod, err)
 	return response, err
 }
 

@@ -62,7 +62,7 @@ var leaseFamilies = []family{
 	{"gate_refusals_total", counter, []string{"gate", "reason"}, nil,
 		"Writes that gates refused and that were reported to this member, by the kind of gate and the reason. Kinds and reasons that the service does not know are other."},
 	{"calls_total", counter, []string{"method", "code"}, nil,
-		"Calls of the API by gRPC and HTTP, by method and error code; the code of a successful call is ok. A stream counts when it ends, and its operations do not count."},
+		"Calls of the API by gRPC and HTTP, by method and error code; the code of a successful call is ok. A gRPC stream counts when it ends, and its operations do not count. A stream over HTTP counts only if it is refused at its beginning."},
 }
 
 var raftFamilies = []family{

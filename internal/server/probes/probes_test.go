@@ -65,6 +65,7 @@ func TestAnswers(t *testing.T) {
 		{"post", true, "", "POST", "/readyz", 405, "use GET\n"},
 		{"a call of the API", true, "", "POST", "/v1/acquire", 404, "not found; the paths are /livez and /readyz\n"},
 		{"root", true, "", "GET", "/", 404, "not found; the paths are /livez and /readyz\n"},
+		{"metrics by post", true, "", "POST", "/metrics", 404, "not found; the paths are /livez and /readyz\n"},
 		{"below", true, "", "GET", "/readyz/x", 404, "not found; the paths are /livez and /readyz\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,6 +76,14 @@ func TestAnswers(t *testing.T) {
 			require.Equal(t, c.body, body)
 		})
 	}
+}
+
+// The port of the probes also serves the metrics.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	status, body := request(t, "GET", "http://"+start(t, always)+metrics.Path)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "leased_grants_total")
 }
 
 // Idle connections do not keep a supervisor from its answer.

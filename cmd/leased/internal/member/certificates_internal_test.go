@@ -118,6 +118,28 @@ func TestReloadCA(t *testing.T) {
 	}
 }
 
+// The metrics have the expiry of the certificate, and the first expiry in the CA file.
+func TestCertificateExpiries(t *testing.T) {
+	dir := t.TempDir()
+	other, _ := selfSigned(t, dir, "other", "n2") // made earlier, so it does not expire later
+	cert, key := selfSigned(t, dir, "own", "n1")
+	var authorities []byte
+	for _, file := range []string{cert, other} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		authorities = append(authorities, text...)
+	}
+	authorities = append(authorities, "-----BEGIN NOTE-----\nYQ==\n-----END NOTE-----\n"...)
+	ca := filepath.Join(dir, "ca.pem")
+	require.NoError(t, os.WriteFile(ca, authorities, 0o600))
+	c, err := newCertificates(&settings.Settings{ID: "n1", TLSCert: cert, TLSKey: key, TLSCA: ca})
+	require.NoError(t, err)
+	earlier, err := tls.LoadX509KeyPair(other, filepath.Join(dir, "other.key"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]time.Time{"own": c.current.Load().own.Leaf.NotAfter, "ca": earlier.Leaf.NotAfter}, c.expiries())
+	require.Nil(t, (*certificates)(nil).expiries(), "without TLS there are none")
+}
+
 // The certificate of a member names it. A reload with another one changes nothing.
 func TestCertificateNamesTheMember(t *testing.T) {
 	dir := t.TempDir()
