@@ -2,6 +2,8 @@ package dashboard_test
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -243,8 +245,23 @@ func testHostileNames(t *testing.T, m *member) {
 	require.Empty(t, p.console())
 }
 
-// The content security policy blocks scripts and styles in the page, and other hosts.
+// The content security policy blocks scripts in the page, other hosts and frames. Other
+// sites cannot make a browser break a lease.
 func testContentPolicy(t *testing.T, m *member) {
+	response, err := http.Get("http://" + m.Address() + "/")
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Contains(t, response.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
+	require.Equal(t, "no-referrer", response.Header.Get("Referrer-Policy"))
+	request, err := http.NewRequestWithContext(testContext(t), http.MethodPost, "http://"+m.Address()+"/v1/break", strings.NewReader(`{"resource":"a","token":1}`))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Sec-Fetch-Site", "cross-site")
+	response, err = http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, http.StatusForbidden, response.StatusCode)
+
 	p := open(t, m, "#/")
 	p.shows("#connection", "live")
 	value[bool](p, `(window.violations = [], document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.effectiveDirective)), true)`)
