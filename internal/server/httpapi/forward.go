@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -59,6 +61,8 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, leader string)
 		},
 		Transport:     h.transport,
 		FlushInterval: -1, // send each event of a watch at once
+		// A leader that stops in the middle of an answer ends the caller's connection.
+		ErrorLog: log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			// The leader may have received the request.
 			h.answer(w, nil, fmt.Errorf("%w: forward to the leader at %s: %v", engine.ErrUncertain, leader, err))
