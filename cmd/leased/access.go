@@ -165,7 +165,7 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 			return conn, nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			defer conn.Close()
-			return nil, a.connectError(ctx, address, conn)
+			return nil, a.connectError(ctx, address, config, conn)
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			conn.Close()
@@ -176,16 +176,38 @@ func (a *access) connect(ctx context.Context, address string) (*grpc.ClientConn,
 
 // connectError returns the error of a connection that failed. gRPC reports the reason only
 // as the error of a call.
-func (a *access) connectError(ctx context.Context, address string, conn *grpc.ClientConn) error {
+func (a *access) connectError(ctx context.Context, address string, config *tls.Config, conn *grpc.ClientConn) error {
 	_, err := pb.NewClusterServiceClient(conn).Health(ctx, &pb.HealthRequest{})
 	text := status.Convert(err).Message()
-	if slices.ContainsFunc(certificateAlerts, func(alert string) bool { return strings.Contains(text, alert) }) {
-		return &codeError{wire.ExitRefused, fmt.Errorf("connect to %s: %w", address, a.certificateError(text))}
+	if config != nil {
+		if alert := rejection(ctx, address, config); slices.ContainsFunc(certificateAlerts, func(known string) bool { return strings.Contains(alert, known) }) {
+			return &codeError{wire.ExitRefused, fmt.Errorf("connect to %s: %w", address, a.certificateError(alert))}
+		}
 	}
-	if a.caFile == "" && strings.Contains(text, "error reading server preface") {
+	if config == nil && strings.Contains(text, "error reading server preface") {
 		text += "; if the service uses TLS, give --tls-ca"
 	}
 	return fmt.Errorf("connect to %s: %w: %s", address, wire.ErrUnreachable, text)
+}
+
+// rejection connects with TLS and returns the error of the service, "" if it sends none.
+// It sends nothing after the handshake: a connection that was closed while gRPC writes
+// loses the alert.
+func rejection(ctx context.Context, address string, config *tls.Config) string {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	config = config.Clone()
+	config.NextProtos = []string{"h2"}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // certificateAlerts are the errors of TLS with which a service rejects the certificate of

@@ -12,18 +12,20 @@ import (
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"deploy/api":         "deploy/api",
-		"größe 日本":           "größe 日本",
-		"a\x1b[2Jb":          `a\x1b[2Jb`,
-		"a\nb\tc\r":          `a\x0ab\x09c\x0d`,
-		"\x9b31mred":         `\x9b31mred`, // an invalid byte
-		"\u009b31mred":       `\u009b31mred`,
-		"abc\u202edef":       `abc\u202edef`,
-		"e\u0301\u0301":      `e\u0301\u0301`,
-		"\U000e0041":         `\U000e0041`,
-		"zero\u200bwidth":    `zero\u200bwidth`,
-		"replacement \ufffd": `replacement \ufffd`,
-		"":                   "",
+		"deploy/api":                      "deploy/api",
+		"größe 日本":                        "größe 日本",
+		"a\x1b[2Jb":                       `a\x1b[2Jb`,
+		"a\nb\tc\r":                       `a\x0ab\x09c\x0d`,
+		"\x9b31mred":                      `\x9b31mred`, // an invalid byte
+		"\u009b31mred":                    `\u009b31mred`,
+		"abc\u202edef":                    `abc\u202edef`,
+		"e\u0301":                         "e\u0301",
+		"e\u0301\u0301\u0301\u0301\u0301": "e\u0301\u0301\u0301" + `\u0301\u0301`,
+		"\u0301":                          `\u0301`,
+		"\U000e0041":                      `\U000e0041`,
+		"zero\u200bwidth":                 `zero\u200bwidth`,
+		"replacement \ufffd":              `replacement \ufffd`,
+		"":                                "",
 	} {
 		require.Equal(t, want, Clean(text))
 	}

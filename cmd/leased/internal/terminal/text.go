@@ -10,21 +10,29 @@ import (
 // ellipsis replaces the part of a text that does not fit.
 const ellipsis = "…"
 
-// Clean returns a text in which all characters are printable and take a place of their
-// own: control characters, invisible characters, line breaks and invalid bytes are
+// maxMarks is the number of combining marks on one character. Many of them would cover
+// other lines.
+const maxMarks = 3
+
+// Clean returns a text in which all characters are printable: control characters,
+// invisible characters, line breaks, invalid bytes and piles of combining marks are
 // escaped as in Go. Names that clients choose cannot move the cursor, change colors or
 // reorder a line.
 func Clean(text string) string {
-	if !strings.ContainsFunc(text, escaped) {
-		return text // a text of valid characters; RuneError counts as escaped
+	if !strings.ContainsFunc(text, suspicious) {
+		return text
 	}
 	var b strings.Builder
+	marks := maxMarks // a mark at the start has no character
 	for len(text) > 0 {
 		r, size := utf8.DecodeRuneInString(text)
+		if marks++; !unicode.IsMark(r) {
+			marks = 0
+		}
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case !escaped(r):
+		case r != utf8.RuneError && unicode.IsPrint(r) && marks <= maxMarks:
 			b.WriteRune(r)
 		case r < 0x80:
 			fmt.Fprintf(&b, `\x%02x`, r)
@@ -38,9 +46,10 @@ func Clean(text string) string {
 	return b.String()
 }
 
-// escaped reports whether Clean escapes a character. Combining marks are escaped too:
-// many of them on one character would cover other lines.
-func escaped(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) || unicode.IsMark(r) }
+// suspicious reports whether Clean has to look at a text because of a character.
+func suspicious(r rune) bool {
+	return r == utf8.RuneError || !unicode.IsPrint(r) || unicode.IsMark(r)
+}
 
 // wide are the characters that take two columns.
 var wide = &unicode.RangeTable{
@@ -51,7 +60,12 @@ var wide = &unicode.RangeTable{
 }
 
 func runeWidth(r rune) int {
-	if r >= 0x1100 && unicode.Is(wide, r) {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	case unicode.Is(wide, r):
 		return 2
 	}
 	return 1
