@@ -126,12 +126,32 @@ func (c *collector) find(match func(span) bool) (found []span) {
 	return found
 }
 
-// await returns the only span with this name in a trace.
+// await returns the only span with this name in a trace. It ignores calls that had to be
+// repeated because the leader has changed.
 func (c *collector) await(t testing.TB, traceID, name string) span {
 	t.Helper()
+	return c.only(t, "a span "+name+" in trace "+traceID, func(s span) bool {
+		switch s.values["leased.outcome"] {
+		case "not-leader", "unavailable", "uncertain":
+			return false
+		}
+		return s.traceID == traceID && s.name == name
+	})
+}
+
+// child returns the only span with this name below a span.
+func (c *collector) child(t testing.TB, parent span, name string) span {
+	t.Helper()
+	return c.only(t, "a span "+name+" below "+parent.name, func(s span) bool {
+		return s.traceID == parent.traceID && s.parent == parent.id && s.name == name
+	})
+}
+
+func (c *collector) only(t testing.TB, what string, match func(span) bool) span {
+	t.Helper()
 	var found []span
-	eventually(t, "a span "+name+" in trace "+traceID, func() bool {
-		found = c.find(func(s span) bool { return s.traceID == traceID && s.name == name })
+	eventually(t, what, func() bool {
+		found = c.find(match)
 		return len(found) > 0
 	})
 	require.Len(t, found, 1, "%v", found)
