@@ -47,6 +47,9 @@ var levels = map[hclog.Level]slog.Level{
 	hclog.Trace: slog.LevelDebug - 4, hclog.Debug: slog.LevelDebug, hclog.Info: slog.LevelDebug, hclog.Warn: slog.LevelWarn, hclog.Error: slog.LevelError,
 }
 
+// peerKeys are the keys under which the Raft library and the transport name a peer.
+var peerKeys = map[string]bool{"peer": true, "server-id": true, "target": true, "remote": true}
+
 // expected are warnings of the Raft library about the normal start of a new member.
 var expected = map[string]bool{"no known peers, aborting election": true, "failed to get previous log": true,
 	"appendEntries rejected, sending older logs": true}
@@ -65,7 +68,7 @@ func (s *slogSink) Accept(name string, level hclog.Level, message string, args .
 		if f, ok := arg.(hclog.Format); ok && len(f) > 0 {
 			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
 		}
-		if (arg == "peer" || arg == "server-id" || arg == "target") && i+1 < len(args) {
+		if key, ok := arg.(string); ok && i%2 == 0 && peerKeys[key] && i+1 < len(args) {
 			peer = fmt.Sprint(args[i+1])
 		}
 	}
