@@ -198,3 +198,31 @@ func TestChangesOfTheTopologyAreLoggedOnce(t *testing.T) {
 		require.Zero(t, log.Count("migration finished"))
 	})
 }
+
+// The end of a migration and of a change of the fleet has one line, even if the leader
+// finishes it twice.
+func TestEndsOfChangesAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logtest.New(slog.LevelInfo)
+		c := startMemory(t, 3, logTo(log))
+		n, ctx := c.leader(), testContext(t)
+		makeReady(t, n)
+		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 0, true)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, n.FinishMigration(ctx, "fast/", version))
+		}
+		require.Equal(t, "fast/", log.Once(t, "migration finished").Values["prefix"])
+		log.Once(t, "migration started")
+		require.Zero(t, log.Count("Redis fleet changed"))
+
+		next := engine.Fleet{Namespace: "leased", Addresses: []string{"r9:6379"}, MaxTTL: time.Minute}
+		version, err = n.SetFleet(ctx, next, 0, true, false)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, n.FinishFleet(ctx, version))
+		}
+		require.Equal(t, "r9:6379", log.Once(t, "Redis fleet changed").Values["nodes"])
+		require.Len(t, log.Lines("Redis fleet set"), 2)
+	})
+}

@@ -3,9 +3,11 @@ package raftstore
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/logtest"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/raftstore/logstore"
 	"github.com/leased-project/leased/raftstore/transport"
@@ -51,7 +54,8 @@ func goBack(t *testing.T, c *cluster, s engine.Session) (back int) {
 // and its folder was emptied, it joins as a new member.
 func TestMemberThatWentBackIsRefused(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind logstore.Kind) {
-		c := startDisk(t, 3, kind)
+		log := logtest.New(slog.LevelError)
+		c := startDisk(t, 3, kind, logTo(log))
 		ctx := testContext(t)
 		s := openSession(t, c.backend(), time.Hour)
 		back := goBack(t, c, s)
@@ -88,6 +92,10 @@ func TestMemberThatWentBackIsRefused(t *testing.T) {
 		require.False(t, wentBack())
 		_, voter := leader.voter(id)
 		require.True(t, voter)
+		byLeader := slices.DeleteFunc(log.Lines(""), func(l logtest.Line) bool {
+			return l.Values["id"] != leader.ID() || l.Values["member"] != id || !strings.HasPrefix(l.Message, "refused a member")
+		})
+		require.Len(t, byLeader, 1, "a refusal is logged once by each member")
 	})
 }
 
