@@ -32,11 +32,11 @@ func newList() *cobra.Command {
 	f := &listFlags{}
 	c := &cobra.Command{Use: "list [PREFIX]", Short: "List the locks in use, with their holders and queues",
 		Long: "List the locks that have holders or waiters and whose names start with PREFIX, or all of them: who holds\n" +
-			"each lock, since when, and who waits. Locks in efficiency mode are read from the Redis nodes: with --mode\n" +
+			"each lock, since when, and its queue. Locks in efficiency mode are read from the Redis nodes: with --mode\n" +
 			"efficiency the command needs no leader.\n\n" +
 			"With --watch the list is live, until Ctrl-C or q: on a terminal it is drawn in place, otherwise locks that\n" +
-			"have changed are printed as lines, and with --output json each state of the list is a line of JSON. The orders rate and\n" +
-			"refused need --watch. `leased top` shows more and has keys.",
+			"have changed are printed as lines, and with --output json each state of the list is a line of JSON. The\n" +
+			"orders rate and refused need --watch. `leased top` shows more and has keys.",
 		Example: "  leased list deploy/\n  leased list --sort queue --limit 10\n  leased list 'report/*' --mode efficiency\n  leased list --watch --sort held",
 		Args:    cobra.MaximumNArgs(1)}
 	f.access, f.output = addAccess(c), addOutput(c)
