@@ -3,6 +3,8 @@ package metrics_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -154,6 +156,21 @@ func TestCollectorCountsDecisions(t *testing.T) {
 	}, only(gather(t, collector), "leased_gate_"))
 	for o := storagegate.Admitted; o.String() != "unknown"; o++ {
 		collector.Audit("all")(t.Context(), storagegate.Decision{Outcome: o})
+	}
+}
+
+// TestEveryMetricIsDocumented checks that docs/METRICS.md has all metrics with their labels.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	document, err := os.ReadFile("../../docs/METRICS.md")
+	require.NoError(t, err)
+	descriptions := make(chan *prometheus.Desc, 100)
+	metrics.New().Describe(descriptions)
+	close(descriptions)
+	for d := range descriptions {
+		found := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{([\w,]*)\}`).FindStringSubmatch(d.String())
+		require.Len(t, found, 3, d.String())
+		row := "| `" + found[1] + "` | " + strings.ReplaceAll(found[2], ",", ", ")
+		require.Contains(t, string(document), row)
 	}
 }
 
