@@ -15,6 +15,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
@@ -101,7 +102,9 @@ func (h *Handler) run(ctx context.Context, s *stream, view func(*Handler, contex
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		s.fail(wire.FromError(h.Router.NameLeader(err)))
+		if !routing.IsNotLeader(err) { // otherwise the stream ends in a moment
+			s.fail(wire.FromError(err))
+		}
 		if errors.Is(err, engine.ErrForbidden) || errors.Is(err, engine.ErrInvalid) {
 			return
 		}

@@ -20,13 +20,15 @@ const (
 	scanInterval = 500 * time.Millisecond
 	// redisInterval is the shortest time between two lists of the Redis nodes.
 	redisInterval = time.Second
-	// redisTimeout bounds a list of the Redis nodes.
-	redisTimeout = 5 * time.Second
+	// redisTimeout bounds a list of the Redis nodes, and firstList the time for which the
+	// first scan waits for one.
+	redisTimeout, firstList = 5 * time.Second, time.Second
 	// maxInRedis is the number of locks in efficiency mode that are listed. Each costs a
 	// request to every node.
 	maxInRedis = 20_000
-	// share is the part of the time that a member spends on scans: 1/share.
-	share = 20
+	// share is the part of the time that a member spends on scans: 1/share. longest is the
+	// longest time between two of them.
+	share, longest = 20, 30 * time.Second
 )
 
 // Service implements Overview of leased.v1.LeaseService.
@@ -41,6 +43,7 @@ type Service struct {
 	redisMu   sync.Mutex
 	inRedis   redisList
 	redisNext engine.Instant
+	listing   chan struct{} // closed when the running list is complete; nil if none is running
 }
 
 // NewService returns a Service. The recorder must follow the router's node.
@@ -90,9 +93,13 @@ func (s *Service) scan() *scan {
 		return s.last
 	}
 	s.last = s.scanAll()
-	now := s.router.Clock.Now()
-	s.next = begin.Add(max(scanInterval, share*now.Since(begin)))
+	s.next = begin.Add(s.pause(begin, scanInterval))
 	return s.last
+}
+
+// pause returns the time from one scan, which began at begin and is complete, to the next.
+func (s *Service) pause(begin engine.Instant, least time.Duration) time.Duration {
+	return max(least, min(longest, share*s.router.Clock.Now().Since(begin)))
 }
 
 func (s *Service) scanAll() *scan {
@@ -136,19 +143,39 @@ func (s *Service) scanAll() *scan {
 	return result
 }
 
-// listRedis returns the last list of the locks in efficiency mode, or a new one if that
-// is due.
+// listRedis returns the last list of the locks in efficiency mode, and starts a new one if
+// that is due. Only the first call waits for it: nodes that do not answer delay no scan.
 func (s *Service) listRedis() redisList {
 	s.redisMu.Lock()
 	defer s.redisMu.Unlock()
 	begin := s.router.Clock.Now()
-	if !s.inRedis.at.IsZero() && begin.Until(s.redisNext) > 0 {
-		return s.inRedis
+	if s.listing == nil && (s.inRedis.at.IsZero() || begin.Until(s.redisNext) <= 0) {
+		s.listing = make(chan struct{})
+		go s.renewRedisList(s.inRedis, begin, s.listing)
 	}
-	s.inRedis = s.readRedis(s.inRedis, begin)
-	now := s.router.Clock.Now()
-	s.redisNext = begin.Add(max(redisInterval, share*now.Since(begin)))
+	if s.inRedis.at.IsZero() {
+		done := s.listing
+		s.redisMu.Unlock()
+		select {
+		case <-done:
+		case <-time.After(firstList):
+		}
+		s.redisMu.Lock()
+	}
+	if s.inRedis.at.IsZero() {
+		return redisList{missing: "the Redis nodes have not answered yet"}
+	}
 	return s.inRedis
+}
+
+// renewRedisList reads a new list. It returns within redisTimeout.
+func (s *Service) renewRedisList(before redisList, begin engine.Instant, done chan struct{}) {
+	list := s.readRedis(before, begin)
+	s.redisMu.Lock()
+	defer s.redisMu.Unlock()
+	s.inRedis, s.listing = list, nil
+	s.redisNext = begin.Add(s.pause(begin, redisInterval))
+	close(done)
 }
 
 func (s *Service) readRedis(before redisList, now engine.Instant) redisList {

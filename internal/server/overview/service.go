@@ -83,7 +83,7 @@ func (s *Service) Overview(r *pb.OverviewRequest, stream pb.LeaseService_Overvie
 		if err := stream.Send(response); err != nil {
 			return err
 		}
-		timer.Reset(max(q.interval-cost, share*cost))
+		timer.Reset(max(q.interval-cost, min(longest, share*cost)))
 	}
 }
 
