@@ -162,7 +162,8 @@ func toParties(list []*pb.Party) ([]engine.Party, error) {
 		}
 		var since time.Time
 		if p.Since != "" {
-			if since, err = time.Parse(time.RFC3339Nano, p.Since); err != nil {
+			since, err = time.Parse(time.RFC3339Nano, p.Since)
+			if year := since.UTC().Year(); err != nil || year < 1 || year > 9999 { // such a year has no text
 				return nil, fmt.Errorf("%w: since %q is not an RFC 3339 time", engine.ErrInvalid, p.Since)
 			}
 		}

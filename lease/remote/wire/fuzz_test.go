@@ -61,6 +61,9 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(encoded(f, &pb.Topology{Version: 3, Ready: true, Policies: []*pb.Policy{{Prefix: "a", Mode: "efficiency", Ttl: "10s"}},
 		Fleet: &pb.RedisFleet{Namespace: "n", Addresses: []string{"a:1"}, MaxTtl: "1m"}}))
 	f.Add(encoded(f, &pb.Lock{Resource: "a", Mode: "correctness", Holders: []*pb.Party{{SessionId: engine.SessionID{1}.String(), Token: 7, Kind: "shared", TtlLeft: "5s"}}}))
+	for _, since := range []string{"2024-02-29T12:00:00.5+01:00", "9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00+01:00", "0001-01-01T00:00:00Z", "yesterday"} {
+		f.Add(encoded(f, &pb.Lock{Resource: "a", Holders: []*pb.Party{{Since: since}}}))
+	}
 	f.Add(encoded(f, &pb.HeldLease{Nonce: 1, Name: "n", Resources: []string{"a"}, Token: 1, TtlNanos: int64(time.Second)}))
 	f.Add(encoded(f, &pb.Error{Code: "mode-mismatch", Resource: "a", Mode: "efficiency", ExpectedMode: "correctness"}))
 	f.Add(encoded(f, &pb.Error{Code: "nonsense"}))
