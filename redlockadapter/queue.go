@@ -265,9 +265,6 @@ func (q *queues) wakeAfter(r *releasing, locks []fencing.Resource) {
 			}
 			first := one.waiters[0]
 			one.yieldUntil = engine.Instant{}
-			if otherProcess {
-				first.freed = engine.Instant{}
-			}
 			switch {
 			case !otherProcess:
 				first.refused = false // the lock is free now

@@ -26,7 +26,7 @@ type waiter struct {
 	wokenBy uint64         // the nodes that sent a wake-up
 	refused bool           // others held the lock when it contended last
 	retryAt engine.Instant // when to contend again without a wake-up
-	freed   engine.Instant // when a holder of this process released the lock; zero if another process may have it
+	freed   engine.Instant // when a holder of this process released the lock; zero if another process was seen to hold it since
 }
 
 func (w *waiter) wake() {
