@@ -124,7 +124,7 @@ func TestTop(t *testing.T) {
 	s.types("h")
 	s.shows(`q quit`)
 	s.resize(120, 30)
-	s.shows(`(?m)^leased top: .{98} \d\d:\d\d:\d\d$`)
+	s.shows(`(?m)^leased top: .{99} \d\d:\d\d:\d\d$`)
 	require.Len(t, strings.Split(s.text(), "\n"), 30)
 
 	first := c.killLeader()
