@@ -61,7 +61,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	const locks = 300_000
+	const locks = 150_000
 	long := strings.Repeat("x", 100)
 	for i := range locks {
 		name := fencing.Resource(fmt.Sprintf("jobs/%08d", i))
