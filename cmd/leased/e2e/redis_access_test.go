@@ -72,7 +72,7 @@ func TestRedisWithTLSAndUser(t *testing.T) {
 	api := testserver.FreeAddr(t)
 	serve := []string{leased, "serve", "--config=" + file, "--id=one", "--data=" + t.TempDir() + "/one", "--listen=" + api, "--raft-listen=127.0.0.1:0", "--bootstrap-expect=1"}
 	out, code := call(t, nil, serve...)
-	require.Equal(t, 1, code, out)
+	require.Equal(t, 2, code, out)
 	require.Contains(t, out, "read redis-password-file: open "+password+".other", "the option of the single node was not used")
 	require.NoError(t, os.WriteFile(password+".other", []byte("hunter2\n"), 0o600))
 	p := start(t, nil, serve...)

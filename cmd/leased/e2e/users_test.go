@@ -86,7 +86,7 @@ func TestUsers(t *testing.T) {
 	must(t, append(endpoint(api), "LEASED_SECRET_FILE="+path), leased, "list")
 
 	bob := addUser(t, file, "bob", "--admin")
-	admin := "cluster, acquire:*, read:*, break:*, policy:*"
+	admin := "cluster, metrics, acquire:*, read:*, break:*, policy:*"
 	require.Regexp(t, `^alice \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+`\nbob \(secrets [0-9a-f]{8}\): `+regexp.QuoteMeta(admin)+`\n$`,
 		must(t, nil, leased, "user", "list", "--users="+file))
 	_, code = call(t, env(bob), leased, "list")
@@ -228,7 +228,7 @@ func TestUsersInCluster(t *testing.T) {
 	unknown := filepath.Join(dir, "unknown.secret")
 	require.NoError(t, os.WriteFile(unknown, []byte(addUser(t, filepath.Join(dir, "others.yaml"), "x")), 0o600))
 	out, code = call(t, nil, append(c.commands[0], "--users="+file, "--secret-file="+unknown)...)
-	require.Equal(t, 1, code)
+	require.Equal(t, 2, code)
 	require.Contains(t, out, "must contain the secret of a user in users")
 
 	for i := range c.commands {
