@@ -43,7 +43,9 @@ func refusalOf(got redisconn.Reply) error {
 	case "empty":
 		return ErrEmpty
 	case "format":
-		return checkFormat(got.Word(1))
+		if err := checkFormat(got.Word(1)); err != nil {
+			return err
+		}
 	case "fleet":
 		return ErrFleet
 	case "version":
@@ -62,14 +64,16 @@ func refusalOf(got redisconn.Reply) error {
 	return fmt.Errorf("%w: %q", redisconn.ErrProtocol, got.Words)
 }
 
-// checkFormat returns an error unless a state has the format of this build.
+// checkFormat returns an error unless a state has the format of this build, written as
+// the scripts write it.
 func checkFormat(text string) error {
-	found, err := strconv.ParseUint(text, 10, 32)
-	if err == nil {
-		err = engine.CheckFormat("state of the Redis node", found, FormatVersion)
+	if found, err := strconv.ParseUint(text, 10, 32); err == nil {
+		if err := engine.CheckFormat("state of the Redis node", found, FormatVersion); err != nil {
+			return err
+		}
 	}
-	if err == nil && found != FormatVersion {
-		err = fmt.Errorf("%w: format %d", redisconn.ErrProtocol, found)
+	if text != strconv.Itoa(FormatVersion) {
+		return fmt.Errorf("%w: format %q", redisconn.ErrProtocol, text)
 	}
-	return err
+	return nil
 }
