@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -158,7 +157,6 @@ func (r *release) checksums() error {
 		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(data), entry.Name()))
 		fmt.Printf("%9d  %s\n", len(data), entry.Name())
 	}
-	slices.Sort(lines)
 	fmt.Println("in", r.out)
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(strings.Join(lines, "")), 0o644)
 }

@@ -23,11 +23,13 @@ import (
 func TestRelease(t *testing.T) {
 	var sums [2]string
 	var out string
+	source := "../.."
 	for i := range sums {
 		checkout := filepath.Join(t.TempDir(), fmt.Sprint("checkout", i))
-		if text, err := exec.Command("git", "clone", "--quiet", "../..", checkout).CombinedOutput(); err != nil {
+		if text, err := exec.Command("git", "clone", "--quiet", source, checkout).CombinedOutput(); err != nil {
 			t.Fatalf("git clone: %v\n%s", err, text)
 		}
+		source = checkout // the second build has the same commit, even if the repository moves on
 		out = filepath.Join(checkout, "out")
 		r, err := newRelease(checkout, out, "go", "v0.0.1-test")
 		if err != nil {
