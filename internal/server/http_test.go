@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -237,4 +239,38 @@ func TestCrossSiteRequests(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 		require.Equal(t, http.StatusForbidden, response.StatusCode)
 	}
+}
+
+// A site whose name leads to the address of a service without users (DNS rebinding) has the
+// same origin as the service, and still cannot use it.
+func TestForeignHosts(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	_, port, err := net.SplitHostPort(s.Address())
+	require.NoError(t, err)
+	ask := func(method, path, host string) (int, string) {
+		request := newPost(t, s.Address(), path, `{"resource":"a"}`)
+		request.Method, request.Host = method, host
+		request.Header.Set("Origin", "http://"+host)
+		request.Header.Set("Sec-Fetch-Site", "same-origin")
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(text)
+	}
+	for method, path := range map[string]string{"POST": "/v1/acquire", "GET": "/ui/live?view=locks"} {
+		code, text := ask(method, path, "example.com:"+port)
+		require.Equal(t, http.StatusMisdirectedRequest, code, text)
+		var answer map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &answer))
+		require.Equal(t, "invalid", answer["code"])
+		require.Contains(t, answer["message"], "does not answer for host")
+		require.NotEmpty(t, answer["hint"])
+	}
+	code, text := ask("POST", "/v1/acquire", "localhost:"+port)
+	require.Equal(t, http.StatusOK, code, text)
+	code, text = ask("POST", "/v1/inspect", s.Address())
+	require.Equal(t, http.StatusOK, code, text)
 }

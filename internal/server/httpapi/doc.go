@@ -7,6 +7,7 @@
 //
 //   - handler.go: [Handler], its paths, and unary calls.
 //   - request.go: what a request must look like, and the status of one that does not.
+//   - host.go: which hosts a request may name.
 //   - types.go: which field of a request has a value of a wrong type.
 //   - pace.go: deadlines for slow clients.
 //   - forward.go: how a call reaches the leader.

@@ -140,6 +140,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = h.pace(w, r)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if err := h.checkHost(r); err != nil {
+		fail(w, err)
+		return
+	}
 	if err := h.crossSite.Check(r); err != nil {
 		fail(w, &statusError{http.StatusForbidden, err.Error()})
 		return

@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"github.com/leased-project/leased/internal/server/httpapi"
 	"github.com/leased-project/leased/internal/server/tracing"
 )
 
@@ -43,7 +44,8 @@ func (m *Member) startDiagnostics(version string) (err error) {
 	return nil
 }
 
-// pprofHandler serves the profiles of this process.
+// pprofHandler serves the profiles of this process. It refuses requests of pages of other
+// sites: the port has no users.
 func pprofHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -51,7 +53,13 @@ func pprofHandler() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !httpapi.KnownHost(r.Host) {
+			http.Error(w, "use an IP address or localhost", http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // stopDiagnostics exports the last spans, and closes the port of profiles.

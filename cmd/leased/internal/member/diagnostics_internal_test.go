@@ -39,6 +39,15 @@ func TestProfilesHaveTheirOwnPort(t *testing.T) {
 	require.Nil(t, without.tracer)
 }
 
+// A site whose name leads to the address of the profiles (DNS rebinding) cannot read them.
+func TestProfilesOfForeignHosts(t *testing.T) {
+	for host, code := range map[string]int{"example.com:6060": http.StatusMisdirectedRequest, "127.0.0.1:6060": http.StatusOK, "localhost:6060": http.StatusOK} {
+		request, answer := httptest.NewRequest(http.MethodGet, "http://"+host+"/debug/pprof/cmdline", nil), httptest.NewRecorder()
+		pprofHandler().ServeHTTP(answer, request)
+		require.Equal(t, code, answer.Code, host)
+	}
+}
+
 // A member exports the spans of its calls, the last ones when it stops.
 func TestMemberExportsTraces(t *testing.T) {
 	exported := make(chan string, 16)
