@@ -11,7 +11,8 @@ type rate struct {
 	current, earlier uint32
 }
 
-// add counts an event. Times that go back count in the current window.
+// add counts an event. Times that go back a little count in the current window. Times that
+// go back further are those of another leader, whose clock was not ahead.
 func (r *rate) add(at time.Time) {
 	r.move(at.UnixNano() / int64(rateWindow))
 	r.current++
@@ -21,7 +22,7 @@ func (r *rate) move(window int64) {
 	switch {
 	case window == r.window+1:
 		r.window, r.earlier, r.current = window, r.current, 0
-	case window > r.window:
+	case window > r.window || window < r.window-1:
 		r.window, r.earlier, r.current = window, 0, 0
 	}
 }

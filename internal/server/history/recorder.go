@@ -14,8 +14,8 @@ import (
 // Raft machine of its member, so that the next leader knows as much as the last one. It
 // hears of locks in efficiency mode only what others tell it.
 type Recorder struct {
-	clock    engine.Clock
-	timeline *timeline
+	clock            engine.Clock
+	events, refusals *timeline
 
 	mu     sync.Mutex
 	tokens series // when tokens were granted
@@ -32,7 +32,7 @@ var (
 
 // NewRecorder returns an empty Recorder. Only the wall-clock time of its clock is used.
 func NewRecorder(clock engine.Clock) *Recorder {
-	return &Recorder{clock: clock, timeline: newTimeline(), since: clock.Now().Time().UTC()}
+	return &Recorder{clock: clock, events: newTimeline(maxBytes), refusals: newTimeline(maxRefusalBytes), since: clock.Now().Time().UTC()}
 }
 
 // kindOf returns the Kind of an event of the machine, or 0 if it is not recorded.
@@ -74,7 +74,7 @@ func (r *Recorder) Applied(entry raftstore.Entry, events []machine.Event) {
 		recorded := event{at: at.UnixNano(), token: e.Token, nonce: e.Nonce, session: e.Session, holder: e.Holder, user: e.User,
 			slot: int32(e.Slot), kind: kind, mode: e.Mode}
 		for _, name := range e.Resources {
-			r.timeline.add(name, recorded, at, false)
+			r.events.add(name, recorded, at, false)
 		}
 	}
 }
@@ -105,7 +105,8 @@ func (r *Recorder) Restored(*machine.Machine) {
 	r.tokens.closed, r.orders.closed = true, true
 	r.since = r.clock.Now().Time().UTC()
 	r.mu.Unlock()
-	r.timeline.clear()
+	r.events.clear()
+	r.refusals.clear()
 }
 
 // Granted returns when a token of correctness mode was granted, or the zero time if that
@@ -131,14 +132,14 @@ func (r *Recorder) Add(name fencing.Resource, kind Kind, party *engine.Party, at
 	if at.IsZero() {
 		at = r.clock.Now().Time()
 	}
-	r.timeline.add(name, event{at: at.UnixNano(), token: party.Token, nonce: party.Nonce, session: party.Session, holder: party.Holder,
+	r.events.add(name, event{at: at.UnixNano(), token: party.Token, nonce: party.Nonce, session: party.Session, holder: party.Holder,
 		user: party.User, slot: int32(party.Slot), kind: kind, mode: engine.Efficiency}, at, true)
 }
 
 // Refuse records a write that a gate refused.
 func (r *Recorder) Refuse(name fencing.Resource, refusal Refusal) {
 	refusal.At = r.clock.Now().Time().UTC()
-	r.timeline.refuse(name, refusal)
+	r.refusals.refuse(name, refusal)
 }
 
 // Usage has figures about a lock.
@@ -147,22 +148,26 @@ type Usage struct {
 	Refused         int64   // writes
 }
 
-// Each calls f for each lock whose figures are not zero, in no order. f must return at
-// once.
-func (r *Recorder) Each(f func(name fencing.Resource, u Usage)) {
-	now := r.clock.Now().Time()
-	for i := range r.timeline.shards {
-		s := &r.timeline.shards[i]
-		s.mu.Lock()
-		for _, generation := range []map[fencing.Resource]*record{s.current, s.older} {
-			for name, record := range generation {
-				if u := (Usage{record.grants.perSecond(now), record.refused}); u != (Usage{}) {
-					f(name, u)
-				}
-			}
+// Usage returns the figures of all locks that have any.
+func (r *Recorder) Usage() map[fencing.Resource]Usage {
+	now, usage := r.clock.Now().Time(), map[fencing.Resource]Usage{}
+	r.events.each(func(known *record) {
+		if rate := known.grants.perSecond(now); rate != 0 {
+			usage[known.name] = Usage{GrantsPerSecond: rate}
 		}
-		s.mu.Unlock()
-	}
+	})
+	r.refusals.each(func(known *record) {
+		usage[known.name] = Usage{usage[known.name].GrantsPerSecond, known.refused}
+	})
+	return usage
+}
+
+// of returns the events and the refusals of a lock, oldest first, and whether some were
+// dropped.
+func (r *Recorder) of(name fencing.Resource) (events []event, refusals []Refusal, truncated bool) {
+	events, _, eventsDropped := r.events.of(name)
+	_, refusals, refusalsDropped := r.refusals.of(name)
+	return events, refusals, eventsDropped || refusalsDropped
 }
 
 // GrantsPerSecond returns the rate of all grants in correctness mode.

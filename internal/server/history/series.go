@@ -13,14 +13,14 @@ const (
 	sampleWidth = time.Second
 	// slack is how far the times of the same entry may differ: samples are rounded.
 	slack = 5 * time.Second
-	// thinning is the precision of old samples: a sample of age a covers at most
-	// a/thinning. A time is returned only if it is known to a/precision.
+	// A merged sample of age a covers at most a/thinning. A time of age a is returned
+	// only if it is known to two seconds or to a/precision.
 	thinning, precision = 64, 16
 )
 
 // series knows the time of each number of a growing sequence, such as tokens, from few
-// samples. It is precise to a second for recent numbers, and to 1/64 of the age for older
-// ones.
+// samples. The times that it returns are too early by at most two seconds, or by
+// 1/precision of the age.
 type series struct {
 	samples []sample // in the order of their numbers
 	closed  bool     // the last sample must not grow: numbers after it may be missing

@@ -69,7 +69,7 @@ func (s *Service) LocalHistory(ctx context.Context, r *pb.HistoryRequest) (*pb.H
 	case limit == 0:
 		limit = defaultLimit
 	}
-	events, refusals, truncated := s.recorder.timeline.of(name)
+	events, refusals, truncated := s.recorder.of(name)
 	list := s.fromEvents(ctx, name, events)
 	for i := range refusals {
 		list = append(list, fromRefusal(ctx, name, &refusals[i]))

@@ -17,8 +17,10 @@ const (
 	// Refused writes are counted apart, so that a writer that was refused many times
 	// does not displace the grants that explain why.
 	maxEvents, maxRefusals = 48, 16
-	// maxBytes bounds the memory of all timelines, as accounted by their costs.
-	maxBytes = 32 << 20
+	// maxBytes bounds the memory of the events of all locks, as accounted by their costs, and
+	// maxRefusalBytes that of the refusals. Any caller may report refusals for many locks:
+	// they displace other refusals, and no events.
+	maxBytes, maxRefusalBytes = 32 << 20, 4 << 20
 	// shards is the number of parts with a lock each, so that a reader of all locks never
 	// holds up the Raft machine for long.
 	shards = 64
@@ -89,8 +91,9 @@ type Refusal struct {
 	Reason string
 }
 
-// record is what is known about one lock.
+// record is what is known about one lock: its events or its refusals.
 type record struct {
+	name     fencing.Resource
 	events   []event   // oldest first
 	refusals []Refusal // oldest first
 	refused  int64     // all refusals
@@ -105,16 +108,24 @@ type shard struct {
 	mu             sync.Mutex
 	current, older map[fencing.Resource]*record
 	bytes          int // of current
+	full           int // the bytes above which current is replaced
 	dropped        bool
 }
 
-// timeline has the records of all locks.
+// timeline has the records of all locks. A Recorder has one of events and one of refusals.
 type timeline struct {
 	seed   maphash.Seed
 	shards [shards]shard
 }
 
-func newTimeline() *timeline { return &timeline{seed: maphash.MakeSeed()} }
+// newTimeline returns an empty timeline with a bound of its memory.
+func newTimeline(bytes int) *timeline {
+	t := &timeline{seed: maphash.MakeSeed()}
+	for i := range t.shards {
+		t.shards[i].full = bytes / 2 / shards
+	}
+	return t
+}
 
 func (t *timeline) shard(name fencing.Resource) *shard {
 	return &t.shards[maphash.String(t.seed, string(name))%shards]
@@ -122,46 +133,44 @@ func (t *timeline) shard(name fencing.Resource) *shard {
 
 // record returns the record of a lock, in the current generation. The caller holds mu.
 func (s *shard) record(name fencing.Resource) *record {
+	if s.bytes > s.full || s.current == nil { // also when known records have grown
+		s.dropped = s.dropped || len(s.older) > 0
+		s.older, s.current, s.bytes = s.current, make(map[fencing.Resource]*record, len(s.current)), 0
+	}
 	r := s.current[name]
 	if r != nil {
 		return r
 	}
-	if s.bytes > maxBytes/2/shards || s.current == nil {
-		s.dropped = s.dropped || len(s.older) > 0
-		s.older, s.current, s.bytes = s.current, make(map[fencing.Resource]*record, len(s.current)), 0
-	}
 	if r = s.older[name]; r != nil {
 		delete(s.older, name)
-		s.bytes += r.cost()
 	} else {
-		r = &record{dropped: s.dropped}
+		r = &record{name: fencing.Resource(strings.Clone(string(name))), dropped: s.dropped} // the name may be part of a log entry
 		r.events = r.first[:0]
 	}
-	name = fencing.Resource(strings.Clone(string(name))) // it may be part of a log entry
-	s.current[name] = r
-	s.bytes += lockCost + len(name)
+	s.current[r.name] = r
+	s.bytes += r.cost()
 	return r
 }
 
-// cost returns the memory of the events of a record.
+const eventSize, refusalSize = int(unsafe.Sizeof(event{})), int(unsafe.Sizeof(Refusal{}))
+
+// cost returns the memory of a record.
 func (r *record) cost() int {
-	bytes := 0
+	bytes := lockCost + len(r.name) + cap(r.events)*eventSize + cap(r.refusals)*refusalSize
 	for i := range r.events {
-		bytes += r.events[i].cost()
+		bytes += r.events[i].texts()
 	}
 	for i := range r.refusals {
-		bytes += r.refusals[i].cost()
+		bytes += r.refusals[i].texts()
 	}
 	return bytes
 }
 
-// cost returns the memory of an event. Texts that it shares with another event count for
-// both.
-func (e *event) cost() int { return int(unsafe.Sizeof(*e)) + len(e.holder) + len(e.user) }
+// texts returns the memory of the texts of an event. Texts that it shares with another
+// event count for both.
+func (e *event) texts() int { return len(e.holder) + len(e.user) }
 
-func (r *Refusal) cost() int {
-	return int(unsafe.Sizeof(*r)) + len(r.Holder) + len(r.User) + len(r.Gate) + len(r.Reason)
-}
+func (r *Refusal) texts() int { return len(r.Holder) + len(r.User) + len(r.Gate) + len(r.Reason) }
 
 // add adds an event. It copies the texts, which may be part of a log entry, unless an
 // earlier event has them.
@@ -187,12 +196,17 @@ func (t *timeline) add(name fencing.Resource, e event, at time.Time, onlyNew boo
 	if len(r.events) == maxEvents {
 		const dropped = maxEvents / 4 // at once, so that the rest is rarely moved
 		for i := range r.events[:dropped] {
-			s.bytes -= r.events[i].cost()
+			s.bytes -= r.events[i].texts()
 		}
 		r.events, r.dropped = slices.Delete(r.events, 0, dropped), true
 	}
+	before := cap(r.events)
 	r.events = append(r.events, e)
-	s.bytes += e.cost()
+	s.bytes += e.texts()
+	if grown := cap(r.events) - before; grown > 0 {
+		s.bytes += grown * eventSize
+		r.first = [len(r.first)]event{} // the events have moved
+	}
 }
 
 // complete fills in the attempt of an event that names a token alone.
@@ -222,14 +236,15 @@ func (t *timeline) refuse(name fencing.Resource, refusal Refusal) {
 	r := s.record(name)
 	r.refused++
 	if len(r.refusals) == maxRefusals {
-		s.bytes -= r.refusals[0].cost()
+		s.bytes -= r.refusals[0].texts()
 		r.refusals, r.dropped = slices.Delete(r.refusals, 0, 1), true
 	}
+	before := cap(r.refusals)
 	r.refusals = append(r.refusals, refusal)
-	s.bytes += refusal.cost()
+	s.bytes += refusal.texts() + (cap(r.refusals)-before)*refusalSize
 }
 
-// of returns copies of the events of a lock, oldest first.
+// of returns copies of the events or the refusals of a lock, oldest first.
 func (t *timeline) of(name fencing.Resource) (events []event, refusals []Refusal, truncated bool) {
 	s := t.shard(name)
 	s.mu.Lock()
@@ -242,6 +257,20 @@ func (t *timeline) of(name fencing.Resource) (events []event, refusals []Refusal
 		return nil, nil, s.dropped
 	}
 	return append(events, r.events...), append(refusals, r.refusals...), r.dropped
+}
+
+// each calls f for each record, in no order. f must return at once.
+func (t *timeline) each(f func(r *record)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		for _, generation := range []map[fencing.Resource]*record{s.current, s.older} {
+			for _, r := range generation {
+				f(r)
+			}
+		}
+		s.mu.Unlock()
+	}
 }
 
 // clear forgets all events. Later answers say that some were dropped.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/golden"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
 	"github.com/leased-project/leased/raftstore"
@@ -37,30 +39,41 @@ func TestEventsOfALockAreBounded(t *testing.T) {
 		happen(r, machine.EventGranted, "busy", engine.Nonce(i+1), fencing.Token(i+1), "w")
 		r.Refuse("busy", Refusal{Token: fencing.Token(i + 1)})
 	}
-	events, refusals, truncated := r.timeline.of("busy")
+	events, refusals, truncated := r.of("busy")
 	require.LessOrEqual(t, len(events), maxEvents)
 	require.GreaterOrEqual(t, len(events), maxEvents*3/4)
 	require.Len(t, refusals, maxRefusals)
 	require.Equal(t, fencing.Token(1000), events[len(events)-1].token)
 	require.Equal(t, fencing.Token(1000), refusals[maxRefusals-1].Token)
 	require.True(t, truncated)
-	r.Each(func(name fencing.Resource, u Usage) { require.Equal(t, int64(1000), u.Refused) })
+	require.Equal(t, int64(1000), r.Usage()["busy"].Refused)
 
-	_, _, truncated = r.timeline.of("unknown")
+	_, _, truncated = r.of("unknown")
 	require.False(t, truncated)
+}
+
+// heap returns the memory in use.
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// requireBounded checks the memory of a Recorder, which is what was added to before.
+func requireBounded(t *testing.T, r *Recorder, before int) {
+	t.Helper()
+	used := heap() - before
+	t.Logf("%d MiB of at most %d MiB", used>>20, (maxBytes+maxRefusalBytes)>>20)
+	require.Less(t, used, (maxBytes+maxRefusalBytes)*5/4)
+	runtime.KeepAlive(r)
 }
 
 // However many locks there are, and however long their names, the memory is bounded. A
 // lock that was used lately survives the others.
 func TestMemoryIsBounded(t *testing.T) {
-	r, _ := newRecorder()
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	before := heap()
+	r, _ := newRecorder()
 	const locks = 150_000
 	long := strings.Repeat("x", 100)
 	for i := range locks {
@@ -72,15 +85,51 @@ func TestMemoryIsBounded(t *testing.T) {
 			happen(r, machine.EventGranted, "used often", engine.Nonce(i+1), fencing.Token(i+1), "w")
 		}
 	}
-	used := heap() - before
-	t.Logf("%d MiB of at most %d MiB", used>>20, maxBytes>>20)
-	require.Less(t, used, uint64(maxBytes)*5/4)
-	events, _, _ := r.timeline.of("used often")
+	requireBounded(t, r, before)
+	events, _, _ := r.of("used often")
 	require.GreaterOrEqual(t, len(events), maxEvents*3/4)
-	events, _, truncated := r.timeline.of("jobs/00000000")
+	events, _, truncated := r.of("jobs/00000000")
 	require.Empty(t, events)
 	require.True(t, truncated, "the answer says that events were dropped")
-	runtime.KeepAlive(r)
+}
+
+// The memory is bounded also if the same locks are used again and again, and by refusals.
+func TestMemoryOfKnownLocksIsBounded(t *testing.T) {
+	before := heap()
+	r, _ := newRecorder()
+	const locks = 30_000
+	names := make([]fencing.Resource, locks)
+	for i := range names {
+		names[i] = fencing.Resource(fmt.Sprintf("jobs/%08d", i))
+	}
+	long := strings.Repeat("x", 230)
+	for round := range 16 {
+		for i, name := range names {
+			number := round*locks + i + 1
+			holder := long + strconv.Itoa(number)
+			happen(r, machine.EventGranted, name, engine.Nonce(number), fencing.Token(number), holder)
+			if round < 4 {
+				r.Refuse(name, Refusal{Token: fencing.Token(number), Holder: holder})
+			}
+		}
+	}
+	requireBounded(t, r, before)
+	events, _, truncated := r.of(names[locks-1])
+	require.NotEmpty(t, events)
+	require.True(t, truncated)
+	runtime.KeepAlive(names)
+}
+
+// Refusals that somebody reports for many locks displace no event.
+func TestRefusalsDisplaceNoEvents(t *testing.T) {
+	r, _ := newRecorder()
+	happen(r, machine.EventGranted, "used", 1, 1, "w")
+	for i := range 200_000 {
+		r.Refuse(fencing.Resource(fmt.Sprintf("jobs/%08d", i)), Refusal{Token: 1, Gate: "sql"})
+	}
+	events, _, _ := r.of("used")
+	require.Len(t, events, 1)
+	require.Less(t, len(r.Usage()), 20_000)
 }
 
 // After a snapshot replaced the state, the events before it do not explain the state, and
@@ -91,7 +140,7 @@ func TestRestoredForgetsEvents(t *testing.T) {
 	granted := r.clock.Now().Time()
 	clock.Move(time.Hour)
 	r.Restored(machine.New())
-	events, _, truncated := r.timeline.of("a")
+	events, _, truncated := r.of("a")
 	require.Empty(t, events)
 	require.True(t, truncated)
 	require.Equal(t, r.clock.Now().Time().UTC(), r.start())
@@ -113,12 +162,12 @@ func TestAddIgnoresKnownEvents(t *testing.T) {
 	}
 	r.Add("e", Broken, &engine.Party{Token: 5}, time.Time{})
 	r.Add("e", Broken, p, time.Time{})
-	events, _, _ := r.timeline.of("e")
+	events, _, _ := r.of("e")
 	require.Len(t, events, 3)
 	require.Equal(t, "w", events[2].holder, "a token alone names its holder")
 	clock.Move(time.Minute)
 	r.Add("e", Waiting, &engine.Party{Holder: "another process"}, time.Time{})
-	events, _, _ = r.timeline.of("e")
+	events, _, _ = r.of("e")
 	require.Len(t, events, 4)
 }
 
@@ -131,7 +180,9 @@ func TestRates(t *testing.T) {
 	}
 	rates := func() map[fencing.Resource]float64 {
 		all := map[fencing.Resource]float64{}
-		r.Each(func(name fencing.Resource, u Usage) { all[name] = u.GrantsPerSecond })
+		for name, u := range r.Usage() {
+			all[name] = u.GrantsPerSecond
+		}
 		return all
 	}
 	require.InDelta(t, 10, rates()["a"], 0.5)
@@ -139,6 +190,22 @@ func TestRates(t *testing.T) {
 	clock.Move(time.Minute)
 	require.Empty(t, rates())
 	require.Zero(t, r.GrantsPerSecond())
+}
+
+// After a leader whose clock was ahead, the rates are those of the next leader.
+func TestRatesAfterAClockThatWasAhead(t *testing.T) {
+	r, clock := newRecorder()
+	ahead := raftstore.Entry{At: clock.Now().Time().Add(time.Hour)}
+	grant := []machine.Event{{Type: machine.EventGranted, Resources: []fencing.Resource{"a"}, Mode: engine.Correctness}}
+	for range 1000 {
+		r.Applied(ahead, grant)
+	}
+	for range 100 {
+		r.Applied(raftstore.Entry{At: clock.Now().Time()}, grant)
+		clock.Move(100 * time.Millisecond)
+	}
+	require.InDelta(t, 10, r.Usage()["a"].GrantsPerSecond, 0.5)
+	require.InDelta(t, 10, r.GrantsPerSecond(), 0.5)
 }
 
 // The times of grants survive a restart. A damaged or newer file is refused.
@@ -166,6 +233,23 @@ func TestTimesSurviveARestart(t *testing.T) {
 	require.ErrorContains(t, NewRecorder(clock).Load(path), "not in order")
 	writeFile(t, path, `{`)
 	require.ErrorContains(t, NewRecorder(clock).Load(path), path)
+}
+
+// TestGoldenTimes checks that the file has the content of version 1.
+func TestGoldenTimes(t *testing.T) {
+	r, _ := newRecorder()
+	r.tokens.samples = []sample{{1792143000000, 1792143001000, 1, 40}, {1792143060000, 1792143060000, 41, 1<<32 + 7}}
+	r.orders.samples = []sample{{1792143000500, 1792143002000, 3, 9}}
+	path := filepath.Join(t.TempDir(), FileName)
+	require.NoError(t, r.Save(path))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	writeFile(t, path, golden.Text(t, FileName, string(text)))
+	again, _ := newRecorder()
+	require.NoError(t, again.Load(path))
+	require.Equal(t, r.tokens.samples, again.tokens.samples)
+	require.Equal(t, r.orders.samples, again.orders.samples)
 }
 
 func writeFile(t *testing.T, path, text string) {

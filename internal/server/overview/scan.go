@@ -103,8 +103,7 @@ func (s *Service) pause(begin engine.Instant, least time.Duration) time.Duration
 }
 
 func (s *Service) scanAll() *scan {
-	usage := map[fencing.Resource]history.Usage{}
-	s.recorder.Each(func(name fencing.Resource, u history.Usage) { usage[name] = u })
+	usage := s.recorder.Usage()
 	result := &scan{grants: s.recorder.GrantsPerSecond()}
 	add := func(r row) {
 		u := usage[r.name]
