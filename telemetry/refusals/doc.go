@@ -1,8 +1,8 @@
-// Package refusals reports the writes that gates refuse to the service.
+// Package refusals tells the service which writes gates have refused.
 //
-// A refused write means that a holder went on writing after its lease had passed to
-// another one: the gate has protected the data, and somebody should know. The service
-// adds the report to the history of the lock, which the dashboard and
+// A write that is refused as stale means that a holder went on writing after another one
+// had got the lock: the gate has protected the data, but somebody should look at the
+// holder. The service adds the report to the history of the lock, which the dashboard and
 // LeaseService.History show, and counts it in its metrics.
 //
 // A report is a hint and not a proof: anyone who may acquire the lock can send one, and

@@ -53,7 +53,7 @@ type Reporter struct {
 	logged        map[string]engine.Instant // by code
 }
 
-// Counts holds the number of refused writes that a Reporter has seen, by what became of
+// Counts holds the number of refused writes that a Reporter has seen, by the result of
 // the report.
 type Counts struct {
 	Sent     uint64 // the service has recorded it

@@ -40,12 +40,12 @@ var families = slices.Concat(leaseFamilies, raftFamilies, redisFamilies, memberF
 var leaseFamilies = []family{
 	{"grants_total", counter, byMode, nil, "Leases granted, at once or after waiting."},
 	{"refusals_total", counter, []string{"mode", "code"}, nil,
-		"Acquires that were answered with an error, by error code. A redirect to the leader is not counted, nor is a unary call that was refused before the lock was looked at (see leased_calls_total)."},
+		"Acquires that were answered with an error, by error code. A redirect to the leader is not counted, nor is a unary call that was refused before it reached the lock, such as one without the right (see leased_calls_total)."},
 	{"waits_total", counter, byMode, nil, "Acquires that had to wait for the lock."},
 	{"time_to_grant_seconds", histogram, byMode, latencies,
-		"Time from the arrival of an acquire at this member until its grant can be answered, including the wait for the lock."},
+		"Time from the arrival of an acquire at this member until its grant is ready to be sent, including the wait for the lock."},
 	{"handoff_seconds", histogram, byMode, latencies,
-		"Time from the arrival at this member of what freed a lock (a release, break, expiry or the end of a lock delay) until the waiting acquire that gets the lock can be answered. " +
+		"Time from the arrival at this member of the event that freed a lock (a release, break, expiry or the end of a lock delay) until the grant of the next waiter is ready to be sent. " +
 			"In efficiency mode only releases whose waiter is at the same member are measured."},
 	{"renewals_total", counter, []string{"mode", "result"}, nil,
 		"Renewals by callers, of a session in correctness mode and of a lease in efficiency mode. The result is renewed, lost (the session or lease has ended) or failed (it may still be held)."},
@@ -55,7 +55,7 @@ var leaseFamilies = []family{
 	{"locks", gauge, nil, nil, "Locks in correctness mode that are held, waited for or delayed, as this member has applied the log. Use max over the members."},
 	{"holders", gauge, nil, nil, "Held leases in correctness mode, as this member has applied the log. Use max over the members."},
 	{"waiters", gauge, nil, nil, "Waiting acquires in correctness mode, as this member has applied the log. Use max over the members."},
-	{"longest_queue", gauge, nil, nil, "Number of waiters of the lock in correctness mode that has most, as this member has applied the log."},
+	{"longest_queue", gauge, nil, nil, "Waiters of the lock in correctness mode that has the most, as this member has applied the log. Use max over the members."},
 	{"sessions", gauge, nil, nil, "Open sessions in correctness mode, as this member has applied the log. Use max over the members."},
 	{"last_token", gauge, byMode, nil,
 		"Largest fencing token: in correctness mode the last that was granted or skipped, in efficiency mode the largest that a Redis node reported at the last check."},
@@ -81,7 +81,7 @@ var raftFamilies = []family{
 	{"raft_members", gauge, nil, nil, "Members of the cluster."},
 	{"raft_voters", gauge, nil, nil, "Members of the cluster that vote."},
 	{"raft_member_lag_entries", gauge, []string{"member"}, nil,
-		"Log entries by which a member is behind this leader. Only the leader has it, and only for members that have answered it."},
+		"Log entries by which a member is behind this leader. Only the leader reports it, and only for members that have answered it."},
 }
 
 var byNode = []string{"node"}
@@ -100,9 +100,9 @@ var redisFamilies = []family{
 
 var memberFamilies = []family{
 	{"migrations", gauge, nil, nil, "Prefixes of locks that are changing their mode. Their locks cannot be acquired meanwhile."},
-	{"migration_age_seconds", gauge, nil, nil, "Age of the oldest running migration since this member has seen it, 0 without a migration."},
+	{"migration_age_seconds", gauge, nil, nil, "Time since this member first saw the oldest running migration, 0 if none is running."},
 	{"certificate_expiry_timestamp_seconds", gauge, []string{"use"}, nil,
 		"Time at which a certificate of this member expires: its own, or the first of the authorities that it trusts."},
 	{"audit_lost_lines_total", counter, nil, nil, "Lines of the audit log that could not be written."},
-	{"build_info", gauge, []string{"version", "commit", "goversion"}, nil, "1, with the version of the program, the commit and the version of Go that it was built from."},
+	{"build_info", gauge, []string{"version", "commit", "goversion"}, nil, "1, with the version and the commit of the program, and the version of Go that built it."},
 }
