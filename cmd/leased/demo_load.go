@@ -33,8 +33,8 @@ type loadFlags struct {
 
 func newDemoLoad() *cobra.Command {
 	f := &loadFlags{}
-	c := &cobra.Command{Use: "load", Short: "Let workers use locks of a running service, to see them in the dashboard and in leased top", Args: cobra.NoArgs,
-		Long: "Let workers acquire, hold, wait for and release locks of a running service until Ctrl-C, so that there is\n" +
+	c := &cobra.Command{Use: "load", Short: "Run workers that use locks of a running service, for the dashboard and leased top to show", Args: cobra.NoArgs,
+		Long: "Run workers that acquire, hold, wait for and release locks of a running service until Ctrl-C, so that there is\n" +
 			"something to see in the dashboard, in `leased top` and in `leased list --watch`. One holder keeps\n" +
 			"deploy/production and blocks a queue. A writer that was paused past its TTL writes late to ledger/2026, and a\n" +
 			"gate refuses the write. All names start with --prefix. If the service has Redis nodes, the demo puts the locks\n" +
@@ -43,7 +43,7 @@ func newDemoLoad() *cobra.Command {
 	f.access, f.redis = addAccess(c), addRedisAccess(c)
 	flags := c.Flags()
 	flags.IntVar(&f.workers, "workers", 24, "number of workers")
-	flags.StringVar(&f.prefix, "prefix", "demo/", "start of the names of all locks")
+	flags.StringVar(&f.prefix, "prefix", "demo/", "prefix of the names of all locks")
 	flags.DurationVar(&f.duration, "duration", 0, "time after which the demo stops (default: until Ctrl-C)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if f.workers < 0 || f.workers > 10_000 {
@@ -113,7 +113,7 @@ func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
 		policy := &pb.Policy{Prefix: prefix, Mode: lease.Efficiency.String()}
 		_, err := fetch(ctx, f.access, pb.NewPolicyServiceClient, pb.PolicyServiceClient.SetPolicy, &pb.SetPolicyRequest{Policy: policy})
 		if errors.Is(err, lease.ErrForbidden) {
-			return "with the policies as they are: you may not change them", nil
+			return "with the current policies: you lack the right to change them", nil
 		}
 		if err != nil {
 			return "", fmt.Errorf("put the locks %s* into efficiency mode: %w", prefix, err)

@@ -64,7 +64,7 @@ func (t *proxyTelemetry) attach(p *proxy.Proxy) {
 	}
 }
 
-// exportReports exports what became of the reports.
+// exportReports exports the results of the reports.
 func (t *proxyTelemetry) exportReports() {
 	for result, count := range map[string]func(refusals.Counts) uint64{
 		"sent":     func(c refusals.Counts) uint64 { return c.Sent },
@@ -73,7 +73,7 @@ func (t *proxyTelemetry) exportReports() {
 		"failed":   func(c refusals.Counts) uint64 { return c.Failed },
 	} {
 		t.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "leased_gate_reports_total",
-			Help: "Refused writes, by what became of the report to the service.", ConstLabels: prometheus.Labels{"result": result}},
+			Help: "Refused writes, by the result of the report to the service.", ConstLabels: prometheus.Labels{"result": result}},
 			func() float64 { return float64(count(t.reporter.Counts())) }))
 	}
 }

@@ -133,7 +133,7 @@ func newSnapshotRestore() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{Use: "restore FILE --yes", Short: "Replace the state of the whole cluster with a snapshot",
 		Long: "Replace the state of the whole cluster with a snapshot. The policies of the snapshot take effect, all\n" +
-			"sessions end, and all holders lose their leases. Later tokens are larger by at least 2^32, so that gates\n" +
+			"sessions end, and with them all leases in correctness mode. Later tokens are larger by at least 2^32, so that gates\n" +
 			"refuse the old ones.",
 		Args: exactly(1, "a file name")}
 	a, o := addAccess(c), addOutput(c)

@@ -39,8 +39,8 @@ func newTop() *cobra.Command {
 	f := &topFlags{}
 	c := &cobra.Command{Use: "top [PREFIX]", Short: "Show the busiest locks, longest queues and longest holders live", Args: cobra.MaximumNArgs(1),
 		Long: "Show the members and the locks live on the terminal: the longest queues, the longest holders, the busiest\n" +
-			"locks and the most refused writes, of all locks or of those whose names start with PREFIX.\n\n" +
-			"Keys: 1 queue, 2 held, 3 rate, 4 refused and 5 name change the order, as s does; / sets the prefix; arrows,\n" +
+			"locks and those with the most refused writes, of all locks or of those whose names start with PREFIX.\n\n" +
+			"Keys: 1 queue, 2 held, 3 rate, 4 refused and 5 name select the order, and s the next one; / sets the prefix; arrows,\n" +
 			"PgUp and PgDn scroll; p pauses; h shows help; q quits.\n\n" +
 			"While no leader can be reached, the state of one member is shown, with a warning. With --once, or if the\n" +
 			"output is not a terminal, one page is printed: the first locks of each order, or of the one in --sort.",

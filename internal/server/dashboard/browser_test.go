@@ -147,7 +147,7 @@ func testBreak(t *testing.T, m *member) {
 	p := open(t, m, lockPage("break/a"))
 	p.shows(".holder .big", "ann")
 	p.click(".holder .danger")
-	p.shows("dialog", "can still write until the next token has entered the gate")
+	p.shows("dialog", "can still write until the gate has admitted a newer token")
 	p.enter("#confirm-name", "break/b\r")
 	p.shows("#break-message", "not the name of the lock")
 	p.shows(".holder .big", "ann")

@@ -42,7 +42,7 @@ func testClusterStates(t *testing.T, m *member) {
 	p.shows("#rendered .totals", "2 of 3")
 	rows := value[[]string](p, `[...document.querySelectorAll("#rendered tbody tr")].map((row) => row.innerText.replace(/\s+/g, " "))`)
 	require.Len(t, rows, 7)
-	for i, want := range []string{"leader", "n2 (this member) follower", "unreachable dial 10.0.0.3:7420: connection refused", "learner", "votes 12 10 to 99 70 3ms", "quarantined, 42 s left", "unreachable timeout"} {
+	for i, want := range []string{"leader", "n2 (this member) follower", "unreachable dial 10.0.0.3:7420: connection refused", "learner", "votes 12 10 to 99 70 3ms", "empty, votes in 42 s", "unreachable timeout"} {
 		require.Contains(t, rows[i], want)
 	}
 	require.Contains(t, rows[2], "812", "the lag")
@@ -58,7 +58,7 @@ func testMigrationStates(t *testing.T, m *member) {
 		"policies": [{"prefix": "report/", "mode": "correctness", "next": "efficiency", "ttl": "10s"}],
 		"migrations": [{"prefix": "report/", "from": "correctness", "to": "efficiency", "waitingFor": "3 leases to end", "holders": 3}],
 		"filePolicies": [{"prefix": "report/", "mode": "correctness", "ttl": "20s"}]}`)
-	p.shows("#rendered .migration", "report/* migrates from correctness to efficiency mode")
+	p.shows("#rendered .migration", "report/* is migrating from correctness to efficiency mode")
 	p.shows("#rendered .migration", "It waits for: 3 leases to end")
 	p.shows("#rendered .migration", "3 locks in correctness mode still held")
 	p.shows("#rendered tbody", "migrating to efficiency")

@@ -83,7 +83,7 @@ func TestTroubleIsShown(t *testing.T) {
 	require.Contains(t, got, "no leader; below is the state of one member")
 	require.Contains(t, got, "locks in efficiency mode are missing: 2 of 5 Redis nodes answered")
 	v.Update(lockview.Update{})
-	require.Contains(t, strings.Join(screen(v, 100, 24), "\n"), "no news from the service for 1m00s")
+	require.Contains(t, strings.Join(screen(v, 100, 24), "\n"), "no update from the service for 1m00s")
 }
 
 // Names that clients choose cannot change the screen.

@@ -30,7 +30,7 @@ var helpTexts = []string{
 	"",
 	"  HELD is the age of the oldest lease, LEFT the time until it ends without a renewal.",
 	"  WAIT is the number of waiters, and NEXT the first of them. +2 means two more holders.",
-	"  RATE is the number of grants per second, REFUSED that of writes that gates refused.",
+	"  RATE is the number of grants per second, REFUSED that of refused writes.",
 	"  `leased inspect LOCK` shows all of them, `leased break LOCK --token TOKEN` ends a lease.",
 	"",
 	"  any key closes this help",
@@ -106,7 +106,7 @@ func (v *View) troubles(now time.Time) (lines []terminal.Line) {
 	if problem := v.last.Problem; problem != "" {
 		lines = append(lines, terminal.Line{Text: terminal.Clean(problem), Style: terminal.Alert})
 	} else if age := now.Sub(v.last.Time); v.last.Overview != nil && age > staleAfter*max(v.Interval, time.Second) {
-		lines = append(lines, terminal.Line{Text: "no news from the service for " + Short(age), Style: terminal.Alert})
+		lines = append(lines, terminal.Line{Text: "no update from the service for " + Short(age), Style: terminal.Alert})
 	}
 	if missing := v.shown.Overview.GetMissing(); missing != "" {
 		lines = append(lines, terminal.Line{Text: "locks in efficiency mode are missing: " + terminal.Clean(missing), Style: terminal.Warning})

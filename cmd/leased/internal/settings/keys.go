@@ -92,7 +92,7 @@ var logKeys = []key{
 		}},
 	text("trace-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP) that receives traces, such as http://127.0.0.1:4318 (default: none)",
 		func(s *Settings) *string { return &s.TraceEndpoint }),
-	{name: "trace-sample", fallback: "1", number: true, usage: "part of the calls without a traceparent that is traced, from 0 to 1",
+	{name: "trace-sample", fallback: "1", number: true, usage: "fraction of the calls without a traceparent that are traced, from 0 to 1",
 		set: func(s *Settings, v string) string {
 			var err error
 			if s.TraceSample, err = strconv.ParseFloat(v, 64); err != nil || !(s.TraceSample >= 0 && s.TraceSample <= 1) {

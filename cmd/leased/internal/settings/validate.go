@@ -98,7 +98,7 @@ func (s *Settings) validateDiagnostics() error {
 	if s.PprofListen != "" {
 		host, rule := hostOf(s.PprofListen)
 		if rule == "" && !loopback(host) {
-			rule = "must be a loopback address: profiles contain the memory of the member, and nobody is asked for a secret; " +
+			rule = "must be a loopback address: profiles contain memory of the member, and the port has no authentication; " +
 				"listen on 127.0.0.1 and use a tunnel"
 		}
 		if rule != "" {

@@ -3,7 +3,7 @@ import { el, setHidden, setText } from "./dom.js";
 import { call } from "./live.js";
 
 // openBreak asks for the name of the lock, breaks the lease of the holder, and reports
-// the success. It breaks the token that was shown when the dialog opened, and therefore
+// success. It breaks the lease with the token that was shown when the dialog opened, and therefore
 // never the lease of the next holder.
 export function openBreak(lock, party, done) {
   const name = lock.resource;
@@ -15,9 +15,9 @@ export function openBreak(lock, party, done) {
   const form = el("form", {},
     el("h2", { id: "break-title" }, "Break the lease of ", el("code", {}, party.holder || "an unnamed holder"), "?"),
     el("ul", {},
-      el("li", {}, `The service ends the lease with token ${party.token}${party.user ? ` of user ${party.user}` : ""}. The holder learns it at its next renewal.`),
+      el("li", {}, `The service ends the lease with token ${party.token}${party.user ? ` of user ${party.user}` : ""}. The holder learns of it at its next renewal.`),
       el("li", {}, next ? "The next waiter, " : "The next caller", next ? el("code", {}, next.holder || "unnamed") : null, next ? ", gets the lock with a larger token." : " gets the lock with a larger token."),
-      el("li", {}, el("strong", {}, "The program of the holder does not stop."), " It can still write until the next token has entered the gate. Without a gate, nothing stops its writes.")),
+      el("li", {}, el("strong", {}, "The program of the holder does not stop."), " It can still write until the gate has admitted a newer token. Without a gate, nothing stops its writes.")),
     el("label", { for: "confirm-name" }, "Type the name of the lock to confirm: ", el("code", { class: "name" }, name)),
     input, message, el("div", { class: "buttons" }, cancel, submit));
   const dialog = el("dialog", { class: "break", "aria-labelledby": "break-title" }, form);
@@ -41,7 +41,7 @@ export function openBreak(lock, party, done) {
       dialog.close();
       done(`The lease of ${party.holder || "the unnamed holder"} with token ${party.token} is broken.`);
     } catch (error) {
-      say(error.code ? [error.message, error.hint].filter(Boolean).join(". ") : "The service did not answer, so that the lease may be broken or not. Look at the lock, then try again.");
+      say(error.code ? [error.message, error.hint].filter(Boolean).join(". ") : "The service did not answer: the lease may or may not be broken. Look at the lock before you try again.");
       submit.disabled = false;
     }
   });

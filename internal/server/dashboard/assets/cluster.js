@@ -5,7 +5,7 @@ import { count, duration, millis, token } from "./format.js";
 const memberColumns = [["id", "Member"], ["state", "State"], ["term", "Term"], ["applied", "Applied index"], ["lag", "Lag"], ["hash", "Chain hash"],
   ["sessions", "Sessions"], ["version", "Version"], ["address", "API address"]];
 const nodeColumns = [["address", "Redis node"], ["state", "State"], ["version", "Version"], ["range", "Range"], ["max", "Largest token"],
-  ["skew", "Clock difference"]];
+  ["skew", "Clock skew"]];
 const numbers = new Set(["term", "applied", "lag", "sessions", "max", "skew"]);
 
 // openCluster shows the cluster.
@@ -62,7 +62,7 @@ class ClusterView {
     setText(this.totals.token, token(asked?.lastToken));
     this.members.list.render(members, (m) => m.id);
     setText(this.alarm, differing.size === 0 ? "" : `The replicas differ: ${[...differing].join(", ")} applied the same entries and have different chain hashes. `
-      + "Grants of a wrong replica break the promises of the service. Stop the members in the minority, and let them join with empty data folders.");
+      + "Grants of a wrong replica break the promises of the service. Stop the members in the minority, remove them, and let them join with empty data folders.");
     setHidden(this.alarm, differing.size === 0);
   }
 
@@ -98,10 +98,10 @@ function differentHashes(members) {
 // readiness says whether efficiency mode is ready, or what it waits for.
 function readiness(fleet, configured) {
   if (!configured) {
-    return ["Efficiency mode is off: the cluster has no Redis nodes. 'leased redis fleet set HOST:PORT...' gives it some.", ""];
+    return ["Efficiency mode is off: the cluster has no Redis nodes. 'leased redis fleet set HOST:PORT...' adds them.", ""];
   }
   if (fleet.next) {
-    return [`The fleet changes to ${(fleet.next.addresses ?? []).join(", ") || "no nodes"}. It waits for: ${fleet.waitingFor || "the leader"}`, "warn"];
+    return [`The fleet is changing to ${(fleet.next.addresses ?? []).join(", ") || "no nodes"}. It waits for: ${fleet.waitingFor || "the leader"}`, "warn"];
   }
   if (fleet.ready) return ["Efficiency mode is ready.", "good"];
   return [`Efficiency mode is not ready. It waits for: ${fleet.waitingFor || "the leader"}`, "warn"];
@@ -151,7 +151,7 @@ function updateMember(row, member) {
 function nodeState(node) {
   const left = millis(node.quarantine);
   if (node.error) return { text: "unreachable", kind: "bad" };
-  if (left > 0) return { text: `quarantined, ${duration(left)} left`, kind: "warn" };
+  if (left > 0) return { text: `empty, votes in ${duration(left)}`, kind: "warn" };
   if (node.empty) return { text: "empty, does not vote", kind: "warn" };
   return { text: "votes", kind: "good" };
 }

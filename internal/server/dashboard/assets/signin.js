@@ -12,7 +12,7 @@ export function openSignIn(main, error, accepted) {
   const button = el("button", { type: "submit", class: "primary" }, "Sign in");
   const form = el("form", { class: "sign-in panel" },
     el("h1", {}, "Sign in"),
-    el("p", { class: "muted" }, "This service has users. Enter your secret. It stays in this tab and ends with it."),
+    el("p", { class: "muted" }, "This service has users. Enter your secret. It stays in this tab until you close it."),
     el("label", { for: "secret" }, "Secret"), input, message, button,
     el("p", { class: "muted small" }, "An administrator creates a user with ", el("code", {}, "leased user add NAME --allow 'read:*'"), "."));
   const say = (e) => setText(message, e ? [e.message, e.hint].filter(Boolean).join(". ") : "");

@@ -24,7 +24,7 @@ const labels = { granted: "granted", waiting: "waiting", cancelled: "left", rele
 
 function refusal(e) {
   const gate = e.gate ? `the ${e.gate} gate` : "a gate";
-  const by = e.party?.token ? `its token ${e.party.token}` : "it had no token";
+  const by = e.party?.token ? `its token was ${e.party.token}` : "it had no token";
   const mark = e.mark ? `, the mark is ${e.mark}` : "";
   return `tried to write, and ${gate} refused it (${e.reason || "stale"}): ${by}${mark}`;
 }
@@ -51,7 +51,7 @@ export class Timeline {
       return `${key}${seen.get(key)}`;
     });
     const since = history.since ? ` Recorded since ${clock(history.since)}.` : "";
-    setText(this.note, `${events.length === 0 ? "No event of this lock is recorded." : history.truncated ? "Older events were dropped." : ""}${since}`.trim());
+    setText(this.note, `${events.length === 0 ? "No events of this lock are recorded." : history.truncated ? "Older events were dropped." : ""}${since}`.trim());
     this.draw(segments(events, holders), events.filter((e) => e.type === "refused"));
   }
 
