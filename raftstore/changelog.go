@@ -99,11 +99,12 @@ func (n *Node) logMigration(prefix string, version uint64) {
 	}
 }
 
-// logEvents logs the changes of locks at the level debug, on the leader.
-func (n *Node) logEvents(events []machine.Event) {
+// logEvents returns calls that log the changes of locks at the level debug, on the leader.
+// The caller holds the lock of the machine; the calls run without it.
+func (n *Node) logEvents(events []machine.Event) (calls []func()) {
 	ctx := context.Background()
 	if len(events) == 0 || !n.logger.Enabled(ctx, slog.LevelDebug) || !n.Leads() {
-		return
+		return nil
 	}
 	for i := range events {
 		e := &events[i]
@@ -111,7 +112,9 @@ func (n *Node) logEvents(events []machine.Event) {
 		for j, name := range e.Resources {
 			names[j] = string(name)
 		}
-		n.logger.LogAttrs(ctx, slog.LevelDebug, e.Type.String(), slog.String("resource", strings.Join(names, ",")), slog.Uint64("token", uint64(e.Token)),
-			slog.String("mode", "correctness"), slog.String("holder", e.Holder), slog.String("user", e.User))
+		message, values := e.Type.String(), []slog.Attr{slog.String("resource", strings.Join(names, ",")), slog.Uint64("token", uint64(e.Token)),
+			slog.String("mode", "correctness"), slog.String("holder", e.Holder), slog.String("user", e.User)}
+		calls = append(calls, func() { n.logger.LogAttrs(ctx, slog.LevelDebug, message, values...) })
 	}
+	return calls
 }

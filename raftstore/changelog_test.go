@@ -104,6 +104,7 @@ func TestChangesOfLocksAreLoggedAtDebug(t *testing.T) {
 		first, second := open(), open()
 		_, err := first.Acquire(testContext(t), request)
 		require.NoError(t, err)
+		pass(time.Millisecond) // the line may follow the answer
 		granted := log.Once(t, "granted")
 		require.Equal(t, slog.LevelDebug, granted.Level)
 		require.Equal(t, "jobs/7", granted.Values["resource"])
@@ -117,11 +118,34 @@ func TestChangesOfLocksAreLoggedAtDebug(t *testing.T) {
 		eventually(t, "queued", func() bool { return log.Count("queued") > 0 })
 		require.NoError(t, first.Release(testContext(t), 1))
 		require.NoError(t, <-done)
+		pass(time.Millisecond)
 		log.Once(t, "queued")
 		log.Once(t, "released")
 		require.Equal(t, 2, log.Count("granted"))
 		pass(2 * time.Minute)
 		require.Equal(t, "2", log.Once(t, "expired").Values["token"])
+	})
+}
+
+// Changes of locks are logged in order by calls that run without the lock of the machine.
+func TestChangesOfLocksAreLoggedWithoutTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logtest.New(slog.LevelDebug)
+		c := startMemory(t, 1, logTo(log))
+		events := []machine.Event{{Type: machine.EventReleased, Resources: []fencing.Resource{"a"}, Token: 1}, {Type: machine.EventGranted, Resources: []fencing.Resource{"a", "b"}, Token: 2}}
+		before := log.Count("")
+		calls := c.nodes[0].logEvents(events)
+		require.Equal(t, before, log.Count(""), "the caller still has the lock")
+		clear(events) // the machine may use them again
+		for _, call := range calls {
+			call()
+		}
+		lines := log.Lines("")[before:]
+		require.Len(t, lines, 2)
+		require.Equal(t, "released", lines[0].Message)
+		require.Equal(t, "1", lines[0].Values["token"])
+		require.Equal(t, "granted", lines[1].Message)
+		require.Equal(t, "a,b", lines[1].Values["resource"])
 	})
 }
 

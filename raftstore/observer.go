@@ -48,14 +48,18 @@ func (f follower) Applied(entry *raft.Log, m *machine.Machine, c machine.Command
 	if f.config.Observer != nil {
 		f.config.Observer.Applied(Entry{Index: entry.Index, At: entry.AppendedAt, Order: m.Order()}, events)
 	}
-	f.logEvents(events)
+	lines := f.logEvents(events)
 	term := f.leading.Load()
 	term.applied(c, result, events)
 	if f.config.Hooks.Applied != nil && len(events) > 0 && term != nil && term.generation == m.Generation() {
 		f.config.Hooks.Applied(events)
 	}
 	f.topology.update(m)
-	return f.hub.Applied(m, c, result, events, f.applying.next())
+	calls := f.hub.Applied(m, c, result, events, f.applying.next())
+	if len(lines) == 0 { // as always without debug lines: copy nothing
+		return calls
+	}
+	return append(lines, calls...)
 }
 
 // Restored is called after the machine was replaced. The caller holds its lock.
