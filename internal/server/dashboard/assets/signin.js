@@ -6,7 +6,7 @@ import { me, secret } from "./live.js";
 // error says why the service rejected the last one; null if there was none.
 export function openSignIn(main, error, accepted) {
   document.title = "Sign in · leased";
-  const input = el("input", { id: "secret", type: "password", name: "secret", autocomplete: "current-password", required: true,
+  const input = el("input", { id: "secret", type: "password", name: "secret", autocomplete: "off", required: true,
     spellcheck: "false", autocapitalize: "off", "aria-describedby": "sign-in-message" });
   const message = el("p", { id: "sign-in-message", class: "message bad", role: "alert" });
   const button = el("button", { type: "submit", class: "primary" }, "Sign in");
