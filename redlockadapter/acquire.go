@@ -107,7 +107,7 @@ func (b *Backend) try(ctx context.Context, want engine.Held, waiter, ticket stri
 		return nil, err
 	}
 	started := b.clock.Now()
-	want.Name = b.attemptName(want.Session, want.Nonce, started.Time(), want.User)
+	want.Name = attemptName(want.Session, want.Nonce, started.Time(), want.User)
 	a := b.newAttempt(want, version)
 	a.send(waiter, ticket)
 	err = b.decide(ctx, a, started, waiter != "")

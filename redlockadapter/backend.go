@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
@@ -28,7 +27,6 @@ type Backend struct {
 	process     string       // identifies this process on the nodes
 	clock       engine.Clock // for timeouts and queues
 	quorum      int
-	attempts    atomic.Uint64 // numbers the attempts of this process
 
 	nodes  []*redisconn.Conn
 	keeper *keeper

@@ -1,7 +1,9 @@
 package redlockadapter
 
 import (
+	"crypto/rand"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -11,20 +13,27 @@ import (
 	"github.com/leased-project/leased/lease/engine"
 )
 
-// attemptName returns the name of a new attempt: the session, the nonce, the wall time in
-// milliseconds, a number that no other attempt has, in this process or another, and the user
-// if there is one. An attempt that reused the name of an earlier one could be released by a
-// late message. The time is for people, see sinceOf.
-func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce, at time.Time, user string) string {
-	text := make([]byte, 0, 56)
+// The id of an attempt is the wall time in seconds, and a random number.
+const (
+	timeSize = 4
+	idSize   = timeSize + 5
+)
+
+// attemptName returns the name of a new attempt: the session, the nonce, an id, and the user
+// if there is one. The id distinguishes attempts of one session with one nonce, in this process
+// or another: an attempt that reused the name of an earlier one could be released by a late
+// message. The time in it is for people, see sinceOf. Names are short, because every record
+// has one.
+func attemptName(session engine.SessionID, nonce engine.Nonce, at time.Time, user string) string {
+	var id [idSize]byte
+	binary.BigEndian.PutUint32(id[:], uint32(at.Unix()))
+	_, _ = rand.Read(id[timeSize:]) // never fails
+	text := make([]byte, 0, 48)
 	text = base64.RawURLEncoding.AppendEncode(text, session[:])
 	text = append(text, '.')
 	text = strconv.AppendUint(text, uint64(nonce), 10)
 	text = append(text, '.')
-	text = strconv.AppendInt(text, at.UnixMilli(), 36)
-	text = append(text, '.')
-	text = append(text, b.process...)
-	text = strconv.AppendUint(text, b.attempts.Add(1), 36)
+	text = base64.RawURLEncoding.AppendEncode(text, id[:])
 	if user != "" {
 		text = append(append(text, '.'), user...)
 	}
@@ -34,8 +43,8 @@ func (b *Backend) attemptName(session engine.SessionID, nonce engine.Nonce, at t
 // UserOf returns the user in the name of an attempt, empty if it was made without users.
 // A process with credentials of the Redis nodes can write any name.
 func UserOf(name string) string {
-	if parts := strings.SplitN(name, ".", 5); len(parts) == 5 { // a user may contain dots
-		return parts[4]
+	if parts := strings.SplitN(name, ".", 4); len(parts) == 4 { // a user may contain dots
+		return parts[3]
 	}
 	return ""
 }
@@ -44,20 +53,20 @@ func UserOf(name string) string {
 // the process that acquired it. Nothing depends on it.
 func sinceOf(name string) time.Time {
 	parts := strings.SplitN(name, ".", 4)
-	if len(parts) < 4 {
+	if len(parts) < 3 {
 		return time.Time{}
 	}
-	millis, err := strconv.ParseInt(parts[2], 36, 64)
-	if err != nil {
+	id, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil || len(id) != idSize {
 		return time.Time{}
 	}
-	return plausible(time.UnixMilli(millis))
+	return plausible(time.Unix(int64(binary.BigEndian.Uint32(id)), 0))
 }
 
 // The times that plausible accepts.
 var (
 	earliestTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	latestTime   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+	latestTime   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
 // plausible returns a time that another process wrote to a node, or the zero time if it

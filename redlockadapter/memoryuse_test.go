@@ -17,7 +17,7 @@ import (
 // buffers do not count.
 func TestMemoryPerLock(t *testing.T) {
 	t.Parallel()
-	const maxBytes, count = 270, 10_000
+	const maxBytes, count = 250, 10_000
 	f := startFleet(t, 1).init(t)
 	server := f.client(t, 0)
 	hold := func(names string, count int) {
