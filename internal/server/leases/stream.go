@@ -137,13 +137,13 @@ func (st *stream) run(op *pb.Operation, w *redisWaiter) *pb.Answer {
 	if isAcquire {
 		measured = st.service.Metrics.StartAcquire()
 	}
-	trace := st.service.traceOperation(st.ctx, op)
 	done, err := st.admit(op)
 	if err == nil {
+		trace := st.service.traceOperation(st.ctx, op)
 		err = st.call(op, w, a, trace)
+		trace.End(a.Token, a.Mode, err)
 		done()
 	}
-	trace.End(a.Token, a.Mode, err)
 	st.service.audit.Operation(st.ctx, op, a, err)
 	if err != nil {
 		a.Error = wire.FromError(st.service.router.NameLeader(err))

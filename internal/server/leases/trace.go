@@ -4,6 +4,7 @@ import (
 	"context"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/tracing"
 )
 
@@ -16,7 +17,7 @@ func (s *Service) traceAcquire(ctx context.Context, r *pb.AcquireRequest) *traci
 	if r.Resource != "" {
 		names = []string{r.Resource}
 	}
-	return s.Tracer.Begin(ctx, tracing.Acquire, tracing.ParentOf(ctx), names, r.Holder)
+	return s.begin(ctx, tracing.Acquire, tracing.ParentOf(ctx), names, r.Holder)
 }
 
 // traceRelease starts the span of a unary Release.
@@ -24,7 +25,11 @@ func (s *Service) traceRelease(ctx context.Context, r *pb.ReleaseRequest) *traci
 	if s.Tracer == nil {
 		return nil
 	}
-	return s.Tracer.Begin(ctx, tracing.Release, tracing.ParentOf(ctx), []string{r.Resource}, "")
+	var names []string
+	if r.Resource != "" {
+		names = []string{r.Resource}
+	}
+	return s.begin(ctx, tracing.Release, tracing.ParentOf(ctx), names, "")
 }
 
 // traceOperation starts the span of an operation of a session stream.
@@ -34,9 +39,20 @@ func (s *Service) traceOperation(ctx context.Context, op *pb.Operation) *tracing
 	}
 	switch call := op.Call.(type) {
 	case *pb.Operation_Acquire:
-		return s.Tracer.Begin(ctx, tracing.Acquire, op.Traceparent, call.Acquire.GetResources(), call.Acquire.GetHolder())
+		return s.begin(ctx, tracing.Acquire, op.Traceparent, call.Acquire.GetResources(), call.Acquire.GetHolder())
 	case *pb.Operation_Release:
-		return s.Tracer.Begin(ctx, tracing.Release, op.Traceparent, call.Release.GetLease().GetResources(), "")
+		return s.begin(ctx, tracing.Release, op.Traceparent, call.Release.GetLease().GetResources(), "")
 	}
 	return nil
+}
+
+// begin starts the span of a call on locks that its user may acquire. Other calls are not
+// traced: anyone could send any name to the collector.
+func (s *Service) begin(ctx context.Context, name, parent string, resources []string, holder string) *tracing.Call {
+	for _, resource := range resources {
+		if !auth.Can(ctx, auth.Acquire, resource) {
+			return nil
+		}
+	}
+	return s.Tracer.Begin(ctx, name, parent, resources, holder)
 }

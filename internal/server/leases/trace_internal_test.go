@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/tracing"
+	"github.com/leased-project/leased/lease/remote/secret"
 )
 
 // trace is everything that a session stream does for tracing when it acquires a lock.
@@ -31,6 +33,36 @@ func TestTracingCostsNothingWhenOff(t *testing.T) {
 	s, ctx := &Service{}, context.Background()
 	require.Zero(t, testing.AllocsPerRun(1000, func() { trace(s, ctx, acquireOperation) }))
 	require.Zero(t, testing.AllocsPerRun(1000, func() { s.traceAcquire(ctx, &pb.AcquireRequest{Resource: "a"}).End(0, "", nil) }))
+}
+
+// Calls on locks that the user may not acquire are not traced: their names are any text.
+func TestCallsWithoutRightsAreNotTraced(t *testing.T) {
+	collector := httptest.NewServer(http.NotFoundHandler())
+	defer collector.Close()
+	tracer, err := tracing.Open(tracing.Config{Endpoint: collector.URL, Sample: 1, Member: "n1", Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer tracer.Close()
+	rule, err := auth.ParseRule("acquire:jobs/*")
+	require.NoError(t, err)
+	text := secret.New()
+	r := httptest.NewRequest(http.MethodPost, "/v1/acquire", nil)
+	r.Header.Set("Authorization", secret.Header(text))
+	r, done, err := auth.NewUsers([]auth.User{{Name: "ann", Hashes: []secret.Hash{secret.HashOf(text)}, Rules: auth.Rules{rule}}}).AuthenticateHTTP(r)
+	require.NoError(t, err)
+	defer done()
+	s, ctx := &Service{Tracer: tracer}, r.Context()
+	for name, traced := range map[string]bool{"jobs/7": true, "payroll": false} {
+		for what, call := range map[string]*tracing.Call{
+			"acquire":        s.traceAcquire(ctx, &pb.AcquireRequest{Resource: name}),
+			"acquire set":    s.traceAcquire(ctx, &pb.AcquireRequest{Resources: []string{"jobs/1", name}}),
+			"release":        s.traceRelease(ctx, &pb.ReleaseRequest{Resource: name}),
+			"stream acquire": s.traceOperation(ctx, &pb.Operation{Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Resources: []string{name}}}}),
+			"stream release": s.traceOperation(ctx, &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Lease: &pb.HeldLease{Resources: []string{name}}}}}),
+		} {
+			require.Equal(t, traced, call != nil, "%s of %s", what, name)
+			call.End(0, "", nil)
+		}
+	}
 }
 
 func BenchmarkTracingOff(b *testing.B) {
