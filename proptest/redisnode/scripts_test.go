@@ -65,7 +65,7 @@ func (b *both) step() (what string, model, real any) {
 	}
 	b.expireQueues(b.now, b.node, resources)
 	state := b.key("node")
-	switch k := b.IntN(21); {
+	switch k := b.IntN(20); {
 	case k < 6:
 		c, some := b.call(), b.some()
 		waiter := c.Waiter.Name
@@ -91,8 +91,6 @@ func (b *both) step() (what string, model, real any) {
 		return "reserve", word(b.node.Reserve(f, floor)), b.run(b.now, "reserve", []string{state, prefix + "life"}, f, uint64(floor))[0]
 	case k < 18:
 		return b.recover(k - 1)
-	case k < 19:
-		return b.inspect()
 	}
 	return b.lose()
 }
@@ -133,8 +131,10 @@ func (b *both) recover(k int) (string, any, any) {
 	return "init", b.node.Init(b.now, r), reply
 }
 
-func (b *both) inspect() (string, any, any) {
-	r, left, ok := b.node.Inspect(b.now, "a")
+// inspect compares the answers of inspect, and returns the number of waiters in them.
+func (b *both) inspect(resource fencing.Resource, about string) int {
+	b.t.Helper()
+	r, left, ok := b.node.Inspect(b.now, resource)
 	model := []string{"empty"}
 	if ok {
 		model = []string{r.Nonce, strconv.FormatInt(left, 10), r.Token.String(), r.Details, r.Ended, r.Cause()}
@@ -142,7 +142,9 @@ func (b *both) inspect() (string, any, any) {
 			model = append(model, w.Name, strconv.FormatInt(w.Ticket, 10))
 		}
 	}
-	return "inspect", model, b.run(b.now, "inspect", []string{b.key("node"), b.key("lock", "a")})
+	real := b.run(b.now, "inspect", []string{b.key("node"), b.key("lock", string(resource))})
+	require.Equal(b.t, model, real, "%s, inspect %s", about, resource)
+	return len(r.Waiters)
 }
 
 // lose is a sweep, or a restart with or without data.
@@ -174,8 +176,8 @@ func (b *both) begin() {
 	b.life = fmt.Sprintf("%016x", b.lives)
 }
 
-// same compares all data.
-func (b *both) same(about string) {
+// same compares all data, and returns the number of waiters that inspect returned.
+func (b *both) same(about string) (waiters int) {
 	b.t.Helper()
 	require.Equal(b.t, b.node.State(), b.state(), about)
 	for _, r := range resources {
@@ -185,6 +187,7 @@ func (b *both) same(about string) {
 		}
 		model.WaitersUntil = 0
 		require.Equal(b.t, model, b.record(r), "%s, lock %s", about, r)
+		waiters += b.inspect(r, about)
 	}
 	report, join, age := b.node.Report(b.now)
 	if report.Former != nil {
@@ -202,6 +205,7 @@ func (b *both) same(about string) {
 	if ok {
 		require.Equal(b.t, list, gotList, about)
 	}
+	return waiters
 }
 
 // outcomes are the outcomes that the steps must reach.
@@ -210,7 +214,7 @@ var outcomes = []string{
 	"raise ok", "raise empty", "raise fleet", "raise version", "raise ceiling", "raise lost",
 	"renew ok", "renew empty", "renew fleet", "renew version", "renew ended", "renew taken",
 	"advance ok", "advance empty", "advance fleet", "join ok", "join state", "join version", "join joining",
-	"init ok", "init join", "init wait",
+	"init ok", "init join", "init wait", "inspect waiters",
 }
 
 func outcome(what string, model any) string {
@@ -243,7 +247,7 @@ func TestScriptsFollowTheModel(t *testing.T) {
 					what, model, real := b.step()
 					about := fmt.Sprintf("seed %d, step %d: %s", seed, step, what)
 					require.Equal(t, model, real, about)
-					b.same(about)
+					seen["inspect waiters"] += b.same(about)
 					seen[outcome(what, model)]++
 				}
 			}
