@@ -16,8 +16,8 @@ type Hooks struct {
 	// Applied is called after each command that this node has committed as the leader,
 	// under the lock of the machine. It must not keep the events. Followers that apply
 	// the same command do not call it, so all calls in a cluster count each event at most
-	// once. The events of entries whose leader has lost its leadership before it applied
-	// them are missing.
+	// once. Events of an entry are not reported if its leader lost leadership before it
+	// applied the entry.
 	Applied func(events []machine.Event)
 	// Committed is called after this node, as the leader, has committed an entry with
 	// this number of operations. took is the time from its proposal until it was applied.
@@ -39,8 +39,8 @@ type Hooks struct {
 	Restored func(leases int)
 }
 
-// stopwatch measures durations for hooks. It does not include suspends, and is cheaper than
-// a Clock that does.
+// stopwatch measures durations for hooks. It does not count the time for which the machine
+// is suspended, and is cheaper than a Clock that does.
 var stopwatch = engine.MonotonicClock()
 
 // caller is the caller of an operation.

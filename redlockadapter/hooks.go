@@ -14,14 +14,14 @@ const maxExpiredChecks = 256
 // Hooks are called while a Backend works, for metrics. They must return at once. A nil
 // hook costs nothing.
 type Hooks struct {
-	// Node returns the hooks of one node. It is called when the Backend is made.
+	// Node returns the hooks of one node. It is called when the Backend is created.
 	Node func(address string) NodeHooks
 	// HandedOff is called when a caller of this process gets a lock that another caller of
 	// this process has released. took is the time since the release arrived. Handoffs
 	// from another process are not reported.
 	HandedOff func(took time.Duration)
-	// Expired is called when this process has noticed that a lease, which it was granted,
-	// was neither renewed nor released by anybody: about a TTL after its end.
+	// Expired is called about a TTL after the end of a lease of this process that nobody
+	// renewed or released.
 	Expired func(engine.Held)
 }
 

@@ -11,6 +11,6 @@
 //	c, err := client.Dial(ctx, endpoints, client.WithLeaseOptions(lease.WithHooks(collector.Hooks())))
 //	gate.Audit(collector.Audit("sql"))
 //
-// No label has the name of a lock or a holder, so the number of series is bounded.
+// No label contains the name of a lock or a holder, so the number of series is bounded.
 // docs/METRICS.md lists them.
 package metrics

@@ -1,8 +1,8 @@
-// Package tracing makes spans of the calls that a member serves, and sends them to a
+// Package tracing creates spans of the calls that a member serves, and sends them to a
 // collector by OTLP over HTTP. Without a collector there is no Tracer: callers use a nil
 // *Tracer and a nil *Call, whose methods do nothing.
 //
-// It does not trace renewals, which are frequent and fail rarely, nor calls that change no
+// It does not trace renewals, which are frequent and rarely fail, or calls that change no
 // lock.
 //
 // The nouns, in reading order:

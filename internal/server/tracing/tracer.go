@@ -39,10 +39,10 @@ type Config struct {
 	// Endpoint is the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318. The
 	// path is /v1/traces unless the URL has one.
 	Endpoint string
-	// Sample is the part of the calls that is traced, from 0 to 1. It applies to calls
+	// Sample is the fraction of the calls that are traced, from 0 to 1. It applies to calls
 	// without a traceparent; the others follow the decision of their caller.
 	Sample float64
-	// Member is the id of this member, Version that of the program.
+	// Member is the id of this member, and Version the version of the program.
 	Member, Version string
 	Logger          *slog.Logger
 }
@@ -51,7 +51,7 @@ type Config struct {
 func (c Config) Validate() error {
 	_, err := c.endpoint()
 	if err == nil && !(c.Sample >= 0 && c.Sample <= 1) {
-		err = fmt.Errorf("%w: the sampled part (%v) must be from 0 to 1", ErrConfig, c.Sample)
+		err = fmt.Errorf("%w: the sampled fraction (%v) must be from 0 to 1", ErrConfig, c.Sample)
 	}
 	return err
 }
@@ -78,8 +78,8 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// Open returns a Tracer. It does not wait for the collector: calls never do either. Spans
-// are dropped while the collector does not take them.
+// Open returns a Tracer. Neither Open nor a call waits for the collector. Spans are dropped
+// while the collector does not accept them.
 func Open(config Config) (*Tracer, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func (t *Tracer) Close() error {
 	return nil
 }
 
-// loggingExporter logs once that the collector takes no spans, and once that it takes them
-// again.
+// loggingExporter logs once that the collector accepts no spans, and once that it accepts
+// them again.
 type loggingExporter struct {
 	sdk.SpanExporter
 	endpoint string
@@ -130,7 +130,7 @@ func (e *loggingExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlyS
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !e.failing.Swap(true):
-		e.logger.Warn("cannot export traces; spans are dropped until the collector takes them", "endpoint", e.endpoint, "error", err)
+		e.logger.Warn("cannot export traces; spans are dropped until the collector accepts them", "endpoint", e.endpoint, "error", err)
 	case err == nil && e.failing.Swap(false):
 		e.logger.Info("exporting traces again", "endpoint", e.endpoint)
 	}
