@@ -96,7 +96,7 @@ func (b *Backend) List(ctx context.Context, prefix string, after fencing.Resourc
 	return list, nil
 }
 
-// inspectAll returns the status of each of the locks.
+// inspectAll returns the status of each of the locks, or one of the errors if there are any.
 func (b *Backend) inspectAll(ctx context.Context, names []fencing.Resource) ([]engine.Status, error) {
 	list, errs := make([]engine.Status, len(names)), make([]error, len(names))
 	var wg sync.WaitGroup
@@ -109,7 +109,12 @@ func (b *Backend) inspectAll(ctx context.Context, names []fencing.Resource) ([]e
 		})
 	}
 	wg.Wait()
-	return list, errors.Join(errs...)
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // names returns the locks that are in use on any node. A quorum of the nodes must answer,

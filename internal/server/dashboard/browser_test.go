@@ -24,7 +24,7 @@ func TestPage(t *testing.T) {
 		"break":            testBreak,
 		"keyboard":         testKeyboard,
 		"phone":            testPhone,
-		"colours":          testColours,
+		"colors":           testColors,
 		"hostile names":    testHostileNames,
 		"policy":           testContentPolicy,
 		"cluster":          testCluster,
@@ -212,8 +212,8 @@ func testPhone(t *testing.T, m *member) {
 	}
 }
 
-// The page follows the colour scheme of the system.
-func testColours(t *testing.T, m *member) {
+// The page follows the color scheme of the system.
+func testColors(t *testing.T, m *member) {
 	p := open(t, m, "#/")
 	background := `getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0)`
 	p.shows("#connection", "live")

@@ -33,9 +33,35 @@ const (
 	retryInterval = time.Second
 )
 
-// views are the views of /ui/live.
-var views = map[string]func(h *Handler, ctx context.Context, s *stream, q query) error{
-	"locks": (*Handler).locks, "lock": (*Handler).lock, "cluster": (*Handler).cluster, "policies": (*Handler).policies,
+// view is a view of /ui/live.
+type view struct {
+	// run sends the events of the view until ctx ends.
+	run func(h *Handler, ctx context.Context, s *stream, q query) error
+	// calls are the calls of the API that run makes.
+	calls func(q query) []call
+}
+
+// call is a call of the API.
+type call struct {
+	method  string
+	request message
+}
+
+var views = map[string]view{
+	"locks": {(*Handler).locks, func(q query) []call {
+		return []call{{pb.LeaseService_Overview_FullMethodName, q.overview}}
+	}},
+	"lock": {(*Handler).lock, func(q query) []call {
+		return []call{{pb.LeaseService_Inspect_FullMethodName, &pb.InspectRequest{Resource: q.resource}},
+			{pb.LeaseService_History_FullMethodName, &pb.HistoryRequest{Resource: q.resource}}}
+	}},
+	"cluster": {(*Handler).cluster, func(query) []call {
+		return []call{{pb.ClusterService_ClusterStatus_FullMethodName, &pb.ClusterStatusRequest{}},
+			{pb.RedisService_GetFleet_FullMethodName, &pb.GetFleetRequest{}}}
+	}},
+	"policies": {(*Handler).policies, func(query) []call {
+		return []call{{pb.PolicyService_ListPolicies_FullMethodName, &pb.ListPoliciesRequest{}}}
+	}},
 }
 
 // query has the parameters of a stream.
@@ -51,6 +77,9 @@ type query struct {
 func (h *Handler) Live(w http.ResponseWriter, r *http.Request) error {
 	view, q, err := parse(r.URL.Query())
 	if err != nil {
+		return err
+	}
+	if err := h.check(r.Context(), view.calls(q)); err != nil {
 		return err
 	}
 	q.local = !h.Router.Node.Leads()
@@ -72,7 +101,7 @@ func (h *Handler) Live(w http.ResponseWriter, r *http.Request) error {
 }
 
 // parse reads the parameters of a stream.
-func parse(values url.Values) (view func(*Handler, context.Context, *stream, query) error, q query, err error) {
+func parse(values url.Values) (v view, q query, err error) {
 	number := func(name string) int32 {
 		text := values.Get(name)
 		if text == "" {
@@ -84,21 +113,21 @@ func parse(values url.Values) (view func(*Handler, context.Context, *stream, que
 		}
 		return int32(n)
 	}
-	view = views[values.Get("view")]
-	if view == nil {
-		return nil, q, fmt.Errorf("%w: view (%s) must be locks, lock, cluster or policies", engine.ErrInvalid, values.Get("view"))
+	v, known := views[values.Get("view")]
+	if !known {
+		return v, q, fmt.Errorf("%w: view (%s) must be locks, lock, cluster or policies", engine.ErrInvalid, values.Get("view"))
 	}
 	q.resource = values.Get("resource")
 	q.overview = &pb.OverviewRequest{Prefix: values.Get("prefix"), Mode: values.Get("mode"), Sort: values.Get("sort"),
 		Offset: number("offset"), Limit: number("limit")}
-	return view, q, err
+	return v, q, err
 }
 
 // run runs a view. A view that fails sends its error. It starts again after a while unless
 // the same request would be refused again.
-func (h *Handler) run(ctx context.Context, s *stream, view func(*Handler, context.Context, *stream, query) error, q query) {
+func (h *Handler) run(ctx context.Context, s *stream, v view, q query) {
 	for {
-		err := view(h, ctx, s, q)
+		err := v.run(h, ctx, s, q)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

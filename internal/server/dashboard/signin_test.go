@@ -38,6 +38,7 @@ func TestSignIn(t *testing.T) {
 
 	p := open(t, m, "#/")
 	p.shows(".sign-in", "Sign in")
+	require.Equal(t, "password off", value[string](p, `((input) => input.type + " " + input.autocomplete)(document.querySelector("#secret"))`), "no browser offers to store it")
 	p.enter("#secret", secret.New()+"\r")
 	p.until(`document.querySelector("#sign-in-message").innerText.length > 10`)
 	message := value[string](p, `document.querySelector("#sign-in-message").innerText`)
@@ -53,7 +54,15 @@ func TestSignIn(t *testing.T) {
 	value[bool](p, `(location.hash = "#/lock/payroll%2F1", true)`)
 	p.shows("#banner", "payroll/1")
 	p.shows(".lock .free", "Not available")
+	p.shows("#connection", "no access")
+	p.shows("#account", "reader")
 	p.lacks("worker")
+	value[bool](p, `(location.hash = "#/cluster", true)`)
+	p.shows("#banner", "lacks the right cluster")
+	value[bool](p, `(location.hash = "#/", true)`)
+	p.untilRows("jobs/1")
+	p.shows("#connection", "live")
+	p.until(`document.querySelector("#banner").hidden`)
 
 	for _, request := range value[[]string](p, `performance.getEntriesByType("resource").map((entry) => entry.name)`) {
 		require.NotContains(t, request, readerSecret)
@@ -73,7 +82,7 @@ func TestSignIn(t *testing.T) {
 	p.shows(".sign-in", "Sign in")
 	require.Equal(t, 0, value[int](p, "sessionStorage.length"))
 	for _, line := range p.console() {
-		require.True(t, strings.Contains(line, "401"), "only refused secrets are in the console: %s", line)
+		require.True(t, strings.Contains(line, "401") || strings.Contains(line, "403"), "only refused requests are in the console: %s", line)
 		require.NotContains(t, line, readerSecret)
 	}
 }

@@ -20,18 +20,20 @@ const changeInterval = 250 * time.Millisecond
 // message is a message of the API.
 type message = proto.Message
 
-// check checks the rights of a call, as the API does.
-func (h *Handler) check(ctx context.Context, method string, request message) error {
-	err := auth.Check(ctx, method, request)
-	h.Audit.Refused(ctx, method, err)
-	return err
+// check checks the rights of calls, as the API does. A stream ends when the rights of its
+// user change, so they are checked once.
+func (h *Handler) check(ctx context.Context, calls []call) error {
+	for _, c := range calls {
+		if err := auth.Check(ctx, c.method, c.request); err != nil {
+			h.Audit.Refused(ctx, c.method, err)
+			return err
+		}
+	}
+	return nil
 }
 
 // locks sends the sorted list of locks.
 func (h *Handler) locks(ctx context.Context, s *stream, q query) error {
-	if err := h.check(ctx, pb.LeaseService_Overview_FullMethodName, q.overview); err != nil {
-		return err
-	}
 	return h.Leases.Overview(q.overview, &messages[pb.OverviewResponse]{ctx: ctx, send: func(m *pb.OverviewResponse) error {
 		s.send("locks", h.Encode(m))
 		return ctx.Err()
@@ -51,12 +53,6 @@ func (m *messages[T]) Send(next *T) error       { return m.send(next) }
 // lock sends a lock and its history, when they change and at intervals.
 func (h *Handler) lock(ctx context.Context, s *stream, q query) error {
 	inspect, history := &pb.InspectRequest{Resource: q.resource}, &pb.HistoryRequest{Resource: q.resource}
-	if err := h.check(ctx, pb.LeaseService_Inspect_FullMethodName, inspect); err != nil {
-		return err
-	}
-	if err := h.check(ctx, pb.LeaseService_History_FullMethodName, history); err != nil {
-		return err
-	}
 	changed, stop := h.changes(ctx, q)
 	defer stop()
 	for {
@@ -125,12 +121,6 @@ type lockEvent struct {
 // cluster sends the state of all members and of the Redis nodes.
 func (h *Handler) cluster(ctx context.Context, s *stream, _ query) error {
 	status, fleet := &pb.ClusterStatusRequest{}, &pb.GetFleetRequest{}
-	if err := h.check(ctx, pb.ClusterService_ClusterStatus_FullMethodName, status); err != nil {
-		return err
-	}
-	if err := h.check(ctx, pb.RedisService_GetFleet_FullMethodName, fleet); err != nil {
-		return err
-	}
 	for {
 		members, err := h.Cluster.ClusterStatus(ctx, status)
 		if err != nil {
@@ -156,9 +146,6 @@ type clusterEvent struct {
 // policies sends the policies and the running changes of modes.
 func (h *Handler) policies(ctx context.Context, s *stream, q query) error {
 	request := &pb.ListPoliciesRequest{}
-	if err := h.check(ctx, pb.PolicyService_ListPolicies_FullMethodName, request); err != nil {
-		return err
-	}
 	for {
 		list, err := h.listPolicies(ctx, request, q.local)
 		if err != nil {

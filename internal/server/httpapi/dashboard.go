@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/internal/server/dashboard"
 )
 
 // page serves the files of the dashboard, and refuses all unknown paths.
@@ -13,6 +14,15 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	only(h.Dashboard.File, http.MethodGet, http.MethodHead)(w, r)
+}
+
+// me tells the dashboard who the caller is.
+func (h *Handler) me(w http.ResponseWriter, r *http.Request) {
+	if err := h.Limits.CheckCall(r.Context(), dashboard.MePath); err != nil {
+		h.answer(w, nil, err)
+		return
+	}
+	h.Dashboard.Me(w, r)
 }
 
 // live serves the data of the dashboard. A follower forwards the stream to the leader if

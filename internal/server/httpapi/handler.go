@@ -87,7 +87,7 @@ func New(config Config) *Handler {
 	}
 	h.mux.HandleFunc(metrics.Path, only(h.metrics(), http.MethodGet, http.MethodHead))
 	h.mux.HandleFunc("/", h.page)
-	h.mux.HandleFunc(dashboard.MePath, only(h.Dashboard.Me, http.MethodGet))
+	h.mux.HandleFunc(dashboard.MePath, only(h.me, http.MethodGet))
 	h.mux.HandleFunc(dashboard.LivePath, only(h.live, http.MethodGet))
 	return h
 }

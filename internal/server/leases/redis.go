@@ -67,8 +67,17 @@ func (l redisLeases) renew(ctx context.Context, leases []engine.Held) []error {
 	}
 }
 
-// release ends a lease.
+// release ends a lease that was granted.
 func (l redisLeases) release(ctx context.Context, held engine.Held) error {
+	err := l.end(ctx, held)
+	if err == nil {
+		l.record(history.Released, held)
+	}
+	return err
+}
+
+// end ends a lease without an entry in the history.
+func (l redisLeases) end(ctx context.Context, held engine.Held) error {
 	backend, err := l.service.router.Redis.Backend()
 	if err != nil {
 		return err
@@ -76,14 +85,16 @@ func (l redisLeases) release(ctx context.Context, held engine.Held) error {
 	err = backend.Release(ctx, held)
 	if err == nil {
 		l.service.Metrics.Ended(metrics.Released)
-		l.record(history.Released, held)
 	}
 	return err
 }
 
-// record adds an event to the history of the locks of a lease.
+// record adds an event to the history of the locks of a lease that are in efficiency mode.
 func (l redisLeases) record(kind history.Kind, held engine.Held) {
 	for _, name := range held.Resources {
+		if l.service.router.ModeOf(name) != engine.Efficiency {
+			continue
+		}
 		l.service.Recorder.Add(name, kind, &engine.Party{Holder: held.Holder, User: held.User, Session: held.Session, Nonce: held.Nonce,
 			Token: held.Token}, time.Time{})
 	}

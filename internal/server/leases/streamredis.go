@@ -193,6 +193,9 @@ func (st *stream) releaseInRedis(id engine.SessionID, call *pb.ReleaseCall) erro
 	if err != nil {
 		return err
 	}
+	if !st.known.has(&held) { // the client may have invented it
+		return st.service.redis.end(st.ctx, held)
+	}
 	st.known.remove(held.Name)
 	return st.service.redis.release(st.ctx, held)
 }

@@ -190,7 +190,8 @@ func (s *Service) readRedis(before redisList, now engine.Instant) redisList {
 	}
 	switch {
 	case err != nil:
-		list.missing = err.Error()
+		// The error names the nodes, which not every caller may know.
+		list.missing = "the Redis nodes did not answer; see 'leased redis status'"
 	case len(list.locks) == maxInRedis:
 		list.missing = fmt.Sprintf("only the first %d locks in efficiency mode are listed", maxInRedis)
 	}

@@ -114,12 +114,15 @@ function connection(to, detail) {
 
 // status writes the header and the banner.
 function status() {
-  const { summary, disconnected } = state;
+  const { summary, disconnected, failure } = state;
   const pill = part("connection");
   setAttribute(document.body, "data-connection", disconnected ? "lost" : "live");
   if (disconnected) {
     setText(pill, "reconnecting");
     pill.className = "pill bad";
+  } else if (failure?.status === 403) {
+    setText(pill, "no access");
+    pill.className = "pill warn";
   } else if (summary) {
     const serving = summary.health === "serving";
     setText(pill, summary.stale ? "live, no leader" : serving ? "live" : "not serving");

@@ -50,7 +50,6 @@ class ClusterView {
     for (const m of members) {
       m.entry = known.get(m.id) ?? {};
       m.differs = differing.has(m.id);
-      m.self = m.id === cluster.member;
     }
     const voters = members.filter((m) => m.entry.voter);
     const reached = voters.filter((m) => m.status && m.status.state !== "stopped");
@@ -68,11 +67,13 @@ class ClusterView {
 
   updateFleet(fleet) {
     const nodes = fleet.nodes ?? [];
-    const voting = nodes.filter((n) => nodeState(n).kind === "good").length;
-    const configured = nodes.length > 0 || (fleet.fleet?.addresses ?? []).length > 0;
-    setText(this.totals.redis, configured ? `${voting} of ${nodes.length}` : "none");
+    const total = Math.max(nodes.length, (fleet.fleet?.addresses ?? []).length);
+    const votes = { voting: nodes.filter(voting).length, total, quorum: Math.floor(total / 2) + 1 };
+    const configured = total > 0;
+    setText(this.totals.redis, configured ? `${votes.voting} of ${total}` : "none");
+    setAttribute(this.totals.redis.parentNode, "class", !configured || votes.voting === total ? null : votes.voting < votes.quorum ? "bad" : "some");
     setHidden(this.nodes.table, nodes.length === 0);
-    const [text, kind] = readiness(fleet, configured);
+    const [text, kind] = readiness(fleet, votes);
     setText(this.redisState, text);
     setAttribute(this.redisState, "class", `message ${kind}`);
     this.nodes.list.render(nodes, (n) => n.address);
@@ -95,16 +96,19 @@ function differentHashes(members) {
   return new Set(differing.flat().map((m) => m.id));
 }
 
-// readiness says whether efficiency mode is ready, or what it waits for.
-function readiness(fleet, configured) {
-  if (!configured) {
+// readiness says whether efficiency mode is ready, or what it waits for. It is ready if the
+// log allows it and a quorum of the Redis nodes votes.
+function readiness(fleet, { voting, total, quorum }) {
+  if (total === 0) {
     return ["Efficiency mode is off: the cluster has no Redis nodes. 'leased redis fleet set HOST:PORT...' adds them.", ""];
   }
   if (fleet.next) {
     return [`The fleet is changing to ${(fleet.next.addresses ?? []).join(", ") || "no nodes"}. It waits for: ${fleet.waitingFor || "the leader"}`, "warn"];
   }
-  if (fleet.ready) return ["Efficiency mode is ready.", "good"];
-  return [`Efficiency mode is not ready. It waits for: ${fleet.waitingFor || "the leader"}`, "warn"];
+  const votes = `${voting} of ${total} Redis nodes vote, ${quorum} are needed.`;
+  if (voting < quorum) return [`Efficiency mode is not ready: ${votes}`, "bad"];
+  if (!fleet.ready) return [`Efficiency mode is not ready. It waits for: ${fleet.waitingFor || "the leader"}`, "warn"];
+  return voting < total ? [`Efficiency mode is ready, but not all nodes vote: ${votes}`, "warn"] : ["Efficiency mode is ready.", "good"];
 }
 
 function newTable(label, columns, update) {
@@ -131,7 +135,7 @@ function updateMember(row, member) {
   const { status, entry } = member;
   const { cells } = row;
   const known = status ?? {};
-  setText(cells.id, `${member.id}${member.self ? " (this member)" : ""}`);
+  setText(cells.id, member.id);
   const learner = entry.voter === false || (entry.id && !entry.voter);
   const state = !status ? "unreachable" : known.serves ? "leader" : learner ? "learner" : known.state;
   setText(row.badge, state ?? "unknown");
@@ -148,12 +152,16 @@ function updateMember(row, member) {
   setText(cells.address, known.apiAddress || entry.apiAddress || "—");
 }
 
+// voting reports whether a Redis node votes.
+function voting(node) {
+  return !node.error && !node.empty;
+}
+
 function nodeState(node) {
   const left = millis(node.quarantine);
+  if (voting(node)) return { text: "votes", kind: "good" };
   if (node.error) return { text: "unreachable", kind: "bad" };
-  if (left > 0) return { text: `empty, votes in ${duration(left)}`, kind: "warn" };
-  if (node.empty) return { text: "empty, does not vote", kind: "warn" };
-  return { text: "votes", kind: "good" };
+  return { text: left > 0 ? `empty, votes in ${duration(left)}` : "empty, does not vote", kind: "warn" };
 }
 
 function updateNode(row, node) {
@@ -163,7 +171,7 @@ function updateNode(row, node) {
   setText(row.badge, state.text);
   setAttribute(row.badge, "class", `badge ${state.kind}`);
   setText(row.error, node.error ?? "");
-  const known = !node.error && !node.empty;
+  const known = voting(node);
   setText(cells.version, known ? String(node.version ?? 0) : "—");
   setText(cells.range, known ? `${node.floor ?? 0} to ${node.ceiling ?? 0}` : "—");
   setText(cells.max, known ? token(node.max) : "—");

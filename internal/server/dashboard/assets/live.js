@@ -70,7 +70,8 @@ export async function call(method, request) {
 }
 
 // Live reads the stream of a view until close, and connects again after a failure. It
-// calls onEvent(type, data) for each event, and onState(state, detail) with "live",
+// calls onEvent(type, data) for each event, also with a failure for a view that the caller
+// has no right to, which it does not ask for again. It calls onState(state, detail) with "live",
 // "reconnecting" (detail: error, delay and failures, the number of attempts that failed
 // in a row) or "signed-out" (detail: error).
 export class Live {
@@ -118,6 +119,12 @@ export class Live {
     if (error instanceof ServiceError && error.rejectsSecret) {
       this.close();
       this.onState("signed-out", { error });
+      return;
+    }
+    if (error instanceof ServiceError && error.status === 403) {
+      this.close();
+      this.onState("live", {});
+      this.onEvent("failure", error);
       return;
     }
     // A member ends the stream when the leader changes, which is no failure.
