@@ -26,8 +26,8 @@ build: ## Build the programs into bin/, for a release
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/...
 	@ls -l bin
 
-release: ## Build the archives of a release into out/release/ (VERSION=v1.2.3)
-	cd tools && $(GO) run ./release -root .. -out ../out/release -go $(GO) -version "$(VERSION)"
+release: ## Build the archives of a release into out/release/ (VERSION=v1.2.3; RELEASEFLAGS=-allow-dirty for a trial)
+	cd tools && $(GO) run ./release -root .. -out ../out/release -go $(GO) -version "$(VERSION)" $(RELEASEFLAGS)
 
 run: ## Run the whole service on this machine, to try it out
 	$(GO) run ./cmd/leased dev

@@ -79,7 +79,7 @@ func newTorture() *cobra.Command {
 			"  leased-torture --scenario leaderless --duration 1m",
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true}
 	flags := c.Flags()
-	flags.StringVar(&o.leased, "leased", "", "the leased program to test (default: the one beside this program, else `go build` builds it)")
+	flags.StringVar(&o.leased, "leased", "", "the leased program to test (default: the one beside this program, else go build builds it)")
 	flags.StringVar(&o.scenario, "scenario", string(torture.Random), "faults to inject: random, emptied or leaderless")
 	flags.DurationVar(&o.Duration, "duration", time.Minute, "how long faults are injected")
 	flags.IntVar(&o.Switches, "switches", 0, "continue until this many mode changes are complete (scenario random)")

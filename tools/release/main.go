@@ -38,8 +38,12 @@ func main() {
 	version := flag.String("version", "", "version of the release (default: git describe)")
 	list := flag.String("platforms", platforms, "platforms to build, GOOS/GOARCH, separated by commas")
 	goTool := flag.String("go", "go", "the go command")
+	dirty := flag.Bool("allow-dirty", false, "build although files differ from the commit")
 	flag.Parse()
 	r, err := newRelease(*root, *out, *goTool, *version)
+	if err == nil && !*dirty {
+		err = r.checkClean()
+	}
 	if err == nil {
 		err = r.run(strings.Split(*list, ","))
 	}
@@ -89,7 +93,23 @@ func (r *release) git(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// run builds everything.
+// checkClean fails if files differ from the commit: nobody could build the same release again.
+func (r *release) checkClean() error {
+	changes, err := r.git("status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changes == "" {
+		return nil
+	}
+	first, _, more := strings.Cut(changes, "\n")
+	if more {
+		first += fmt.Sprintf(" and %d more", strings.Count(changes, "\n"))
+	}
+	return fmt.Errorf("files in %s differ from the commit (%s); commit them, or give -allow-dirty for a trial", r.root, first)
+}
+
+// run builds everything, and prints a line for each platform.
 func (r *release) run(platforms []string) error {
 	if err := os.RemoveAll(r.out); err != nil {
 		return err
@@ -102,14 +122,17 @@ func (r *release) run(platforms []string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	begin := time.Now()
+	fmt.Printf("building %s in %s; the first build of a platform takes minutes\n", r.version, r.out)
 	completions, err := r.completions(work)
 	if err != nil {
 		return err
 	}
-	for _, platform := range platforms {
+	for i, platform := range platforms {
 		if err := r.archive(work, platform, completions); err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
 		}
+		fmt.Printf("%s built (%d of %d), %v since the start\n", platform, i+1, len(platforms), time.Since(begin).Round(time.Second))
 	}
 	return r.checksums()
 }

@@ -35,6 +35,9 @@ func TestRelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := r.checkClean(); err != nil {
+			t.Fatal(err)
+		}
 		if err := r.run([]string{runtime.GOOS + "/" + runtime.GOARCH}); err != nil {
 			t.Fatal(err)
 		}
@@ -59,6 +62,26 @@ func TestRelease(t *testing.T) {
 	}
 	checkProgram(t, files[name+"/leased"])
 	checkSBOM(t, read(t, filepath.Join(out, name+".cdx.json")), files[name+"/leased"])
+}
+
+// A release is not built from files that differ from the commit.
+func TestDirtyTreeIsRefused(t *testing.T) {
+	root := t.TempDir()
+	r := &release{root: root}
+	if _, err := r.git("init", "--quiet"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.checkClean(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		if err := os.WriteFile(filepath.Join(root, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.checkClean(); err == nil || !strings.Contains(err.Error(), "?? one and 1 more") {
+		t.Fatalf("a dirty tree: %v", err)
+	}
 }
 
 func read(t *testing.T, path string) []byte {

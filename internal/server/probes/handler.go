@@ -37,7 +37,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, "ok"
 	switch {
 	case r.URL.Path != LivePath && r.URL.Path != ReadyPath:
-		status, text = http.StatusNotFound, "not found; the paths are "+LivePath+" and "+ReadyPath
+		status, text = http.StatusNotFound, "not found; the paths are "+LivePath+", "+ReadyPath+" and /metrics"
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		header.Set("Allow", "GET, HEAD")
 		status, text = http.StatusMethodNotAllowed, "use GET"

@@ -63,10 +63,10 @@ func TestAnswers(t *testing.T) {
 		{"not ready", false, "there is\nno leader", "GET", "/readyz", 503, "not ready: there is; no leader\n"},
 		{"head", false, "there is no leader", "HEAD", "/readyz", 503, ""},
 		{"post", true, "", "POST", "/readyz", 405, "use GET\n"},
-		{"a call of the API", true, "", "POST", "/v1/acquire", 404, "not found; the paths are /livez and /readyz\n"},
-		{"root", true, "", "GET", "/", 404, "not found; the paths are /livez and /readyz\n"},
-		{"metrics by post", true, "", "POST", "/metrics", 404, "not found; the paths are /livez and /readyz\n"},
-		{"below", true, "", "GET", "/readyz/x", 404, "not found; the paths are /livez and /readyz\n"},
+		{"a call of the API", true, "", "POST", "/v1/acquire", 404, "not found; the paths are /livez, /readyz and /metrics\n"},
+		{"root", true, "", "GET", "/", 404, "not found; the paths are /livez, /readyz and /metrics\n"},
+		{"metrics by post", true, "", "POST", "/metrics", 404, "not found; the paths are /livez, /readyz and /metrics\n"},
+		{"below", true, "", "GET", "/readyz/x", 404, "not found; the paths are /livez, /readyz and /metrics\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
