@@ -101,7 +101,7 @@ func (a *access) finish(c *cobra.Command, o *output, change policyChange, mode s
 	case noWait:
 		return o.say(c, change, "%s; see `leased policy show`", migrationText(m))
 	default:
-		interrupted := fmt.Sprintf("the migration of %[1]s* continues; see `leased policy show '%[1]s*'`, or cancel it with `leased policy set '%[1]s*' --abort`", m.Prefix)
+		interrupted := fmt.Sprintf("the migration of %[1]s* continues; see `leased policy show '%[1]s*'`, or abort it with `leased policy set '%[1]s*' --abort`", m.Prefix)
 		err := follow(c, interrupted, func(ctx context.Context) (step, bool, error) { return a.migration(ctx, m, mode) })
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func (a *access) migration(ctx context.Context, wanted *pb.Migration, mode strin
 		}
 	}
 	if reached != mode {
-		return step{}, false, fmt.Errorf("the migration of %[1]s* was canceled or replaced by a later change; see `leased policy show '%[1]s*'`", wanted.Prefix)
+		return step{}, false, fmt.Errorf("the migration of %[1]s* was aborted or replaced by a later change; see `leased policy show '%[1]s*'`", wanted.Prefix)
 	}
 	return step{}, true, nil
 }

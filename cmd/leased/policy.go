@@ -94,7 +94,7 @@ waits until no lock is held; a migration from efficiency mode waits for the long
 migration automatically.
 
 The command waits until the migration is complete. Ctrl-C ends only the command: the service completes the migration
-even if the leader changes. --abort cancels a migration that is not complete, and the locks keep their mode.
+even if the leader changes. --abort ends a migration that is not complete, and the locks keep their mode.
 
 Flags that are not given keep their values in an existing policy; an empty value such as --ttl '' restores the
 default. Efficiency mode has no lock-delay. PREFIX may end with *; '*' alone applies to all locks.`
@@ -117,7 +117,7 @@ func newPolicySet() *cobra.Command {
 	flags.StringVar(&p.LockDelay, "lock-delay", "", "time before a lock is granted again after its holder's session expired (correctness mode only)")
 	flags.BoolVar(&now, "now", false, "if the mode changes, do not wait for leases: holders lose them")
 	flags.BoolVar(&noWait, "no-wait", false, "return when the migration has started")
-	flags.BoolVar(&abort, "abort", false, "cancel the migration in progress; the locks keep their mode")
+	flags.BoolVar(&abort, "abort", false, "abort the migration in progress; the locks keep their mode")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if p.Prefix, err = prefixToChange(args[0]); err != nil {
 			return err
@@ -144,7 +144,7 @@ func abortMigration(c *cobra.Command, a *access, o *output, prefix string) error
 	if err != nil {
 		return err
 	}
-	return o.say(c, got, "canceled the migration of %s*; the locks keep their mode", prefix)
+	return o.say(c, got, "aborted the migration of %s*; the locks keep their mode", prefix)
 }
 
 func newPolicyDelete() *cobra.Command {

@@ -102,7 +102,7 @@ func (t *Tab) Do(actions ...chromedp.Action[chromedp.Void]) error {
 // Go navigates to a URL.
 func (t *Tab) Go(url string) error { return t.Do(chromedp.Navigate(url)) }
 
-// Show sets the size of the window and the colour scheme, "light" or "dark".
+// Show sets the size of the window and the color scheme, "light" or "dark".
 func (t *Tab) Show(width, height int64, scheme string) error {
 	if err := t.Do(chromedp.EmulateViewport(width, height)); err != nil {
 		return err

@@ -45,7 +45,7 @@ type size struct {
 
 var sizes = []size{{"laptop", 1280, 800}, {"phone", 390, 844}}
 
-// takeAll writes a picture of every view in every size and colour scheme.
+// takeAll writes a screenshot of every view in every size and color scheme.
 func takeAll(ctx context.Context, url, out string) error {
 	b, err := browser.Start(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command screenshots takes pictures of the dashboard: every view, at the sizes of a
-// laptop and of a phone, in light and dark colours. It builds leased, starts three
+// laptop and of a phone, in light and dark colors. It builds leased, starts three
 // members and five Redis nodes, and runs `leased demo load` on them. `make screenshots`
 // runs it.
 //

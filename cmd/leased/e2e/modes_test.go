@@ -171,7 +171,7 @@ func TestMigrationIsCanceledOrForced(t *testing.T) {
 	require.Contains(t, out, "abort")
 	must(t, env, leased, "policy", "set", "report/*", "--abort")
 	require.Equal(t, 1, migration.code(), &migration.output)
-	require.Contains(t, migration.output.String(), "was canceled")
+	require.Contains(t, migration.output.String(), "was aborted")
 	require.Contains(t, must(t, env, leased, "inspect", "report/1"), "ann", "the holder keeps its lease")
 	must(t, env, leased, "run", "report/2", "--", "true")
 	out, code = call(t, env, leased, "policy", "set", "report/*", "--abort")

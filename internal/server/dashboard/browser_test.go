@@ -30,6 +30,7 @@ func TestPage(t *testing.T) {
 		"cluster":          testCluster,
 		"policies":         testPolicies,
 		"cluster states":   testClusterStates,
+		"redis states":     testRedisStates,
 		"migration states": testMigrationStates,
 		"formats":          testFormats,
 	} {
@@ -148,8 +149,12 @@ func testBreak(t *testing.T, m *member) {
 	p.shows(".holder .big", "ann")
 	p.click(".holder .danger")
 	p.shows("dialog", "can still write until the gate has admitted a newer token")
+	require.True(t, value[bool](p, `document.querySelector("dialog .danger").disabled`), "before the name is typed")
 	p.enter("#confirm-name", "break/b\r")
 	p.shows("#break-message", "not the name of the lock")
+	require.True(t, value[bool](p, `document.querySelector("dialog .danger").disabled`))
+	value[bool](p, `(document.querySelector("dialog form").requestSubmit(), true)`) // past the button
+	p.shows("#break-message", "Nothing was broken")
 	p.shows(".holder .big", "ann")
 	p.enter("#confirm-name", "break/a\r")
 	p.until(`!document.querySelector("dialog")`)

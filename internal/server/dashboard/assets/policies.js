@@ -1,6 +1,6 @@
 // The view of the policies, and of the migrations that are running.
 import { KeyedList, el, setAttribute, setHidden, setText } from "./dom.js";
-import { count } from "./format.js";
+import { count, shellQuote } from "./format.js";
 
 const columns = [["prefix", "Prefix"], ["mode", "Mode"], ["ttl", "TTL"], ["renew", "Renewal"], ["drift", "Drift"], ["lockDelay", "Lock delay"]];
 const numbers = new Set(["ttl", "renew", "drift", "lockDelay"]);
@@ -91,5 +91,5 @@ function newMigration() {
 function updateMigration(row, m) {
   setText(row.title, `${shown(m.prefix)} is migrating from ${m.from} to ${m.to} mode`);
   setText(row.waiting, `It waits for: ${m.waitingFor || "the leader"}. Until it is done, these locks are not granted.`);
-  setText(row.holders, `${count(m.holders)} ${m.holders === 1 ? "lock" : "locks"} in correctness mode still held${m.now ? "; it does not wait for leases to end" : ""}. 'leased policy set ${shown(m.prefix)} --abort' aborts the migration.`);
+  setText(row.holders, `${count(m.holders)} ${m.holders === 1 ? "lock" : "locks"} in correctness mode still held${m.now ? "; it does not wait for leases to end" : ""}. To abort the migration: leased policy set ${shellQuote(shown(m.prefix))} --abort`);
 }
