@@ -50,7 +50,9 @@ func TestNodesAreLoggedOnce(t *testing.T) {
 func TestRepeatedFailuresAreLoggedOnce(t *testing.T) {
 	log := logtest.New(slog.LevelInfo)
 	var f failureLog
-	try := func(node string, err error) { f.log(log.Logger(), "cannot advance a Redis node", node, err, "node", node) }
+	try := func(node string, err error) {
+		f.log(log.Logger(), "cannot advance a Redis node", node, err, "node", node)
+	}
 	for range 5 {
 		try("a:1", errors.New("timeout"))
 		try("b:1", errors.New("timeout"))
