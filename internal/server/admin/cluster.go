@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
 )
 
 // memberTimeout bounds the time until another member has reported its state.
@@ -52,7 +54,9 @@ func (s *Service) askMember(ctx context.Context, address string, member *pb.Memb
 	status, err := s.Peers.Status(ctx, address)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		member.Error = fmt.Sprintf("no answer from %s within %v", address, memberTimeout)
+		member.Error = fmt.Sprintf("%s does not answer within %v", address, memberTimeout)
+	case errors.Is(err, engine.ErrUncertain) || errors.Is(err, engine.ErrUnavailable):
+		member.Error = fmt.Sprintf("%s does not answer (%s)", address, transportCause(err))
 	case err != nil:
 		member.Error = fmt.Sprintf("ask the member at %s: %v", address, err)
 	case status.Id != member.Id:
@@ -60,4 +64,17 @@ func (s *Service) askMember(ctx context.Context, address string, member *pb.Memb
 	default:
 		member.Status = status
 	}
+}
+
+// transportCause returns the innermost cause of a call that did not reach a member, such as
+// "connection refused". A call that only reads has no uncertain outcome.
+func transportCause(err error) string {
+	text := err.Error()
+	if at := strings.LastIndex(text, "desc = "); at >= 0 {
+		text = text[at+len("desc = "):]
+	}
+	if at := strings.LastIndex(text, ": "); at >= 0 {
+		text = text[at+len(": "):]
+	}
+	return strings.Trim(text, "\"\\")
 }

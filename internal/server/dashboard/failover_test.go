@@ -47,6 +47,8 @@ func TestLostLeaders(t *testing.T) {
 	p.untilRows("failover/a")
 	value[bool](p, `(location.hash = "#/cluster", true)`)
 	p.shows(".cluster", "unreachable")
+	p.shows(".cluster", first.Address()+" does not answer (connection refused)")
+	p.until(`document.querySelector("#member").innerText.startsWith("served by ")`)
 	p.until(`document.querySelectorAll(".cluster tbody tr").length >= 3`)
 
 	members[1].stop()
@@ -58,5 +60,6 @@ func TestLostLeaders(t *testing.T) {
 	members[2].stop()
 	p.shows("#banner", "The connection to the service is lost")
 	p.shows("#connection", "reconnecting")
+	require.Contains(t, value[[]string](p, `[...document.querySelectorAll("#banner a")].map((link) => link.href)`), "http://"+members[1].Address()+"/#/", "the other members")
 	require.Equal(t, []string{"failover/a"}, p.rows(), "the last state stays")
 }

@@ -42,7 +42,7 @@ func TestSignIn(t *testing.T) {
 	p.enter("#secret", secret.New()+"\r")
 	p.until(`document.querySelector("#sign-in-message").innerText.length > 10`)
 	message := value[string](p, `document.querySelector("#sign-in-message").innerText`)
-	require.Contains(t, message, "secret", "the message of the service")
+	require.Equal(t, "The service does not know this secret.", message)
 
 	p.enter("#secret", readerSecret+"\r")
 	p.shows("#account", "reader")
@@ -57,6 +57,7 @@ func TestSignIn(t *testing.T) {
 	p.shows("#connection", "no access")
 	p.shows("#account", "reader")
 	p.lacks("worker")
+	p.lacks("Nobody waits")
 	value[bool](p, `(location.hash = "#/cluster", true)`)
 	p.shows("#banner", "lacks the right cluster")
 	value[bool](p, `(location.hash = "#/", true)`)

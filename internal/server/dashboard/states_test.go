@@ -42,12 +42,29 @@ func testClusterStates(t *testing.T, m *member) {
 	p.shows("#rendered .totals", "2 of 3")
 	rows := value[[]string](p, `[...document.querySelectorAll("#rendered tbody tr")].map((row) => row.innerText.replace(/\s+/g, " "))`)
 	require.Len(t, rows, 7)
-	for i, want := range []string{"leader", "n2 (this member) follower", "unreachable dial 10.0.0.3:7420: connection refused", "learner", "votes 12 10 to 99 70 3ms", "empty, votes in 42 s", "unreachable timeout"} {
+	for i, want := range []string{"leader", "n2 follower", "unreachable dial 10.0.0.3:7420: connection refused", "learner", "votes 12 10 to 99 70 3ms", "empty, votes in 42 s", "unreachable timeout"} {
 		require.Contains(t, rows[i], want)
 	}
 	require.Contains(t, rows[2], "812", "the lag")
 	require.NotContains(t, rows[3], "differs", "another chain index")
-	p.shows("#rendered", "Efficiency mode is not ready. It waits for: 2 of 3 nodes")
+	p.shows("#rendered", "Efficiency mode is not ready: 1 of 3 Redis nodes vote, 2 are needed.")
+}
+
+// Efficiency mode is ready only while a quorum of the Redis nodes votes.
+func testRedisStates(t *testing.T, m *member) {
+	p := open(t, m, "#/policies")
+	p.shows("#connection", "live")
+	for _, test := range []struct{ nodes, tile, message, text string }{
+		{`{"address": "a:1"}, {"address": "b:1"}, {"address": "c:1"}`, "", "message good", "Efficiency mode is ready."},
+		{`{"address": "a:1"}, {"address": "b:1"}, {"address": "c:1", "error": "timeout"}`, "some", "message warn", "2 of 3 Redis nodes vote, 2 are needed"},
+		{`{"address": "a:1"}, {"address": "b:1", "empty": true}, {"address": "c:1", "error": "timeout"}`, "bad", "message bad", "not ready: 1 of 3 Redis nodes vote"},
+		{``, "bad", "message bad", "not ready: 0 of 3 Redis nodes vote"},
+	} {
+		p.render("cluster.js", "openCluster", "cluster", fmt.Sprintf(`{"fleet": {"ready": true, "fleet": {"addresses": ["a:1", "b:1", "c:1"]}, "nodes": [%s]}}`, test.nodes))
+		p.shows("#rendered [role=status]", test.text)
+		require.Equal(t, test.message, value[string](p, `document.querySelector("#rendered [role=status]").className`))
+		require.Equal(t, test.tile, value[string](p, `document.querySelector("#rendered .totals > div:last-child").className`))
+	}
 }
 
 // The view of the policies shows what a migration waits for, and an outdated file.
@@ -61,6 +78,7 @@ func testMigrationStates(t *testing.T, m *member) {
 	p.shows("#rendered .migration", "report/* is migrating from correctness to efficiency mode")
 	p.shows("#rendered .migration", "It waits for: 3 leases to end")
 	p.shows("#rendered .migration", "3 locks in correctness mode still held")
+	p.shows("#rendered .migration", "leased policy set 'report/*' --abort")
 	p.shows("#rendered tbody", "migrating to efficiency")
 	p.shows("#rendered .message", "The configuration file of member n1 differs")
 }
@@ -76,5 +94,8 @@ func testFormats(t *testing.T, m *member) {
 	}
 	require.Equal(t, "0.0 s", value[string](p, "f.countdown(-5)"), "no time is left")
 	require.Equal(t, "9007199254740991", value[string](p, "f.token(2 ** 53 - 1)"), "the largest token")
+	require.Equal(t, `'it'\''s/*'`, value[string](p, `f.shellQuote("it's/*")`))
+	require.Equal(t, "Locks in efficiency mode are not available: 0 of 5 Redis nodes agreed, 3 are needed.", value[string](p,
+		`f.shortMessage({code: "unavailable", message: "lock service is unavailable: 0 of 5 Redis nodes agreed, 3 are needed; see 'leased redis status': a:1: dial\nb:1: dial"})`))
 	require.Equal(t, "< 0.1,2.5,1,234", value[string](p, "[f.rate(0.04), f.rate(2.46), f.rate(1234.4)].join()"))
 }

@@ -107,15 +107,39 @@ func (h *Handler) sendLock(ctx context.Context, s *stream, inspect *pb.InspectRe
 	if err != nil {
 		return err
 	}
-	s.sendJSON("lock", lockEvent{h.Encode(lock.Lock), h.Encode(events), auth.Can(ctx, auth.Break, inspect.Resource)})
+	event := lockEvent{Lock: h.Encode(lock.Lock), History: h.Encode(events), MayBreak: auth.Can(ctx, auth.Break, inspect.Resource)}
+	if event.Migration, err = h.migration(ctx, fencing.Resource(inspect.Resource)); err != nil {
+		return err
+	}
+	s.sendJSON("lock", event)
 	return nil
+}
+
+// migration returns the migration of a lock, or nil if there is none. Everyone with a right
+// may list the policies and the migrations.
+func (h *Handler) migration(ctx context.Context, name fencing.Resource) (json.RawMessage, error) {
+	policy := h.Router.Node.Topology().Policies.For(name)
+	if policy.Next == engine.AnyMode {
+		return nil, nil
+	}
+	list, err := h.Local.Policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list.Migrations {
+		if m.Prefix == policy.Prefix {
+			return h.Encode(m), nil
+		}
+	}
+	return nil, nil // it has just ended
 }
 
 // lockEvent is the event of the view of a lock.
 type lockEvent struct {
-	Lock     json.RawMessage `json:"lock"`
-	History  json.RawMessage `json:"history"`
-	MayBreak bool            `json:"mayBreak"`
+	Lock      json.RawMessage `json:"lock"`
+	History   json.RawMessage `json:"history"`
+	MayBreak  bool            `json:"mayBreak"`
+	Migration json.RawMessage `json:"migration,omitempty"`
 }
 
 // cluster sends the state of all members and of the Redis nodes.

@@ -1,6 +1,7 @@
 // The page: routes, header, connection state and sign-in. Each view is a module whose
 // open function fills the main element and returns handlers of events and ticks.
 import { el, setAttribute, setHidden, setText } from "./dom.js";
+import { concernsRedis, shortMessage } from "./format.js";
 import { Live, me, secret, serviceClock } from "./live.js";
 import { openSignIn } from "./signin.js";
 import { openLocks } from "./locks.js";
@@ -18,6 +19,7 @@ const state = {
   live: null, // the stream of the open view
   summary: null, // the last summary event
   failure: null, // the last failure event, until data arrives
+  addresses: [], // the API addresses of the members, if the caller has seen them
   disconnected: null, // why there is no stream, and until when
   searches: false, // the next view gets the focus in its search field
 };
@@ -98,6 +100,7 @@ function receive(type, data) {
     state.view?.fail?.(data);
   } else {
     state.failure = null;
+    if (type === "cluster") state.addresses = addressesOf(data.cluster);
     state.view?.receive(type, data, performance.now());
   }
   status();
@@ -129,11 +132,25 @@ function status() {
     pill.className = summary.stale || !serving ? "pill warn" : "pill good";
   }
   setText(part("member"), memberText());
-  const [text, kind] = bannerText();
-  const banner = part("banner");
-  setText(banner, text);
-  banner.className = `banner ${kind}`;
-  setHidden(banner, text === "");
+  showBanner(...banner());
+}
+
+// showBanner writes the banner if it has changed, so that a screen reader reads it once.
+function showBanner(kind, text, links = []) {
+  const node = part("banner");
+  const key = JSON.stringify([text, links]);
+  node.className = `banner ${kind}`;
+  setHidden(node, text === "");
+  if (node.dataset.key === key) return;
+  node.dataset.key = key;
+  node.replaceChildren(text, ...links.flatMap(([label, href]) => [" ", el("a", { href }, label)]));
+}
+
+// addressesOf returns the API addresses in the state of the cluster.
+function addressesOf(cluster) {
+  const members = cluster?.members ?? [];
+  const all = members.flatMap((m) => [m.status?.apiAddress, ...(m.status?.members ?? []).map((other) => other.apiAddress)]);
+  return [...new Set(all)].filter((address) => /^[\w.:[\]-]+$/.test(address ?? "")).sort();
 }
 
 // memberText says which member serves the page, or when the next attempt is due. It is no
@@ -145,19 +162,24 @@ function memberText() {
     return left ? `next attempt in ${left} s` : "trying now";
   }
   if (!summary) return "";
-  if (summary.leader && summary.leader !== summary.member) return `member ${summary.member}, leader ${summary.leader}`;
-  return `member ${summary.member}${summary.leader ? ", the leader" : ""}`;
+  if (summary.leader && summary.leader !== summary.member) return `served by ${summary.member}, leader ${summary.leader}`;
+  return `served by ${summary.member}${summary.leader ? ", the leader" : ""}`;
 }
 
-function bannerText() {
+// banner returns the kind, the text and the links of the banner.
+function banner() {
   const { summary, disconnected, failure } = state;
   if (disconnected?.failures > 1) {
     const why = disconnected.error?.code ? ` ${disconnected.error.message}.` : "";
-    return [`The connection to the service is lost.${why} The page shows the last state and tries again.`, "bad"];
+    const others = state.addresses.filter((address) => address !== location.host);
+    const elsewhere = others.length > 0 ? "Other members:" : "If the service has other members, open the address of one of them.";
+    return ["bad", `The connection to the service is lost.${why} The page shows the last state and tries again. ${elsewhere}`,
+      others.map((address) => [address, `${location.protocol}//${address}/${location.hash}`])];
   }
-  if (summary?.stale) return [`No leader: showing the state of member ${summary.member}, which may be old.`, "warn"];
-  if (failure) return [`${failure.message}${failure.hint ? `. ${failure.hint}` : ""}`, "bad"];
-  if (summary && summary.health !== "serving") return [`Member ${summary.member} is not serving: ${summary.reason || "the reason is unknown"}`, "warn"];
+  if (summary?.stale) return ["warn", `No leader: showing the state of member ${summary.member}, which may be old.`];
+  if (failure && concernsRedis(failure)) return ["bad", shortMessage(failure), [["Show the Redis nodes", "#/cluster"]]];
+  if (failure) return ["bad", `${shortMessage(failure)}${failure.hint ? `. ${failure.hint}` : ""}`];
+  if (summary && summary.health !== "serving") return ["warn", `Member ${summary.member} is not serving: ${summary.reason || "the reason is unknown"}`];
   return ["", ""];
 }
 
@@ -166,6 +188,7 @@ function signOut(error) {
   closeView();
   secret.clear();
   state.caller = state.summary = null;
+  state.addresses = [];
   setHidden(part("account"), true);
   setHidden(part("banner"), true);
   setText(part("member"), "");

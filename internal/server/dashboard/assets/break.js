@@ -2,6 +2,8 @@
 import { el, setHidden, setText } from "./dom.js";
 import { call } from "./live.js";
 
+const wrongName = "This is not the name of the lock. Nothing was broken.";
+
 // openBreak asks for the name of the lock, breaks the lease of the holder, and reports
 // success. It breaks the lease with the token that was shown when the dialog opened, and therefore
 // never the lease of the next holder.
@@ -11,7 +13,7 @@ export function openBreak(lock, party, done) {
   const input = el("input", { id: "confirm-name", type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false", "aria-describedby": "break-message" });
   const message = el("p", { id: "break-message", class: "message bad", role: "alert", hidden: true });
   const cancel = el("button", { type: "button" }, "Cancel");
-  const submit = el("button", { type: "submit", class: "danger" }, "Break the lease");
+  const submit = el("button", { type: "submit", class: "danger", disabled: true }, "Break the lease");
   const form = el("form", {},
     el("h2", { id: "break-title" }, "Break the lease of ", el("code", {}, party.holder || "an unnamed holder"), "?"),
     el("ul", {},
@@ -27,11 +29,14 @@ export function openBreak(lock, party, done) {
   };
   cancel.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
-  input.addEventListener("input", () => say(""));
+  input.addEventListener("input", () => {
+    submit.disabled = input.value !== name;
+    say(name.startsWith(input.value) ? "" : wrongName);
+  });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (input.value !== name) {
-      say("This is not the name of the lock. Nothing was broken.");
+      say(wrongName);
       input.focus();
       return;
     }

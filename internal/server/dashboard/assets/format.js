@@ -73,3 +73,21 @@ export function rate(n) {
 export function token(n) {
   return n ? String(n) : "—";
 }
+
+// shellQuote writes a text as one word of a shell command.
+export function shellQuote(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+// shortMessage writes an error of the service in one line. An error about Redis nodes has
+// the error of each node, which the view of the cluster shows.
+export function shortMessage({ code, message = "" }) {
+  if (!concernsRedis({ code, message })) return message.split("\n")[0];
+  const votes = message.match(/\d+ of \d+ Redis nodes [^;:\n]*/)?.[0];
+  return `Locks in efficiency mode are not available: ${votes ?? "the Redis nodes do not answer"}.`;
+}
+
+// concernsRedis reports whether a call failed because of the Redis nodes.
+export function concernsRedis({ code, message = "" }) {
+  return ["unavailable", "uncertain"].includes(code) && message.includes("Redis");
+}

@@ -1,6 +1,6 @@
 // The view of one lock: its holders, its queue and its recent history.
 import { KeyedList, el, setAttribute, setHidden, setText } from "./dom.js";
-import { age, clock, count, countdown, millis, token, zone } from "./format.js";
+import { age, clock, count, countdown, millis, shortMessage, token, zone } from "./format.js";
 import { Timeline } from "./timeline.js";
 import { openBreak } from "./break.js";
 
@@ -24,14 +24,15 @@ class LockView {
     this.queueEmpty = el("p", { class: "muted" }, "Nobody waits for this lock.");
     this.timeline = new Timeline();
     this.message = el("p", { class: "message good", role: "status", hidden: true });
+    this.migration = el("p", { class: "message warn", role: "status", hidden: true });
+    this.columns = el("div", { class: "columns", hidden: true },
+      el("section", { class: "panel", "aria-labelledby": "queue-title" }, el("h2", { id: "queue-title" }, "Queue ", this.queueCount), this.queueEmpty, this.queueList),
+      this.timeline.node);
     this.node = el("article", { class: "lock" },
       el("p", { class: "crumbs" }, el("a", { href: "#/" }, "Locks"), el("span", { "aria-hidden": "true" }, " / ")),
       el("header", { class: "lock-head" }, el("h1", { class: "name" }, name), this.mode),
-      this.message,
-      el("section", { "aria-label": "Holders" }, this.free, this.holderList),
-      el("div", { class: "columns" },
-        el("section", { class: "panel", "aria-labelledby": "queue-title" }, el("h2", { id: "queue-title" }, "Queue ", this.queueCount), this.queueEmpty, this.queueList),
-        this.timeline.node));
+      this.message, this.migration,
+      el("section", { "aria-label": "Holders" }, this.free, this.holderList), this.columns);
     this.holders = new KeyedList(this.holderList, () => newHolder((party) => this.break(party)), (row, party) => updateHolder(row, party, this.mayBreak));
     this.waiters = new KeyedList(this.queueList, newWaiter, updateWaiter);
   }
@@ -46,6 +47,8 @@ class LockView {
     for (const party of [...holders, ...waiters]) party.receivedAt = now;
     setText(this.mode, lock.mode ?? "");
     setAttribute(this.mode, "class", `badge ${lock.mode ?? ""}`);
+    this.updateMigration(data.migration);
+    setHidden(this.columns, false);
     setHidden(this.free, holders.length > 0);
     setText(this.free.firstChild, lock.delayed ? "In lock delay" : "Free");
     setText(this.free.lastChild, lock.delayed
@@ -60,11 +63,24 @@ class LockView {
     this.tick(now);
   }
 
-  // fail shows why there is no data, unless there was some before.
+  // updateMigration says that the lock changes its mode, and is not granted until then.
+  updateMigration(m) {
+    setText(this.migration, m ? `The lock is migrating from ${m.from} to ${m.to} mode and is not granted until that is done. The migration waits for: ${m.waitingFor || "the leader"}. `
+      + "Clients that wait try again by themselves; they join the queue when the migration is done." : "");
+    setHidden(this.migration, !m);
+    setText(this.queueEmpty, m ? "Nobody is queued during the migration." : "Nobody waits for this lock.");
+  }
+
+  // fail shows why there is no data, unless there was some before that the caller may
+  // still see.
   fail(error) {
-    if (this.lock) return;
+    if (this.lock && error.status !== 403) return;
     setText(this.free.firstChild, "Not available");
-    setText(this.free.lastChild, error.message);
+    setText(this.free.lastChild, shortMessage(error));
+    setHidden(this.free, false);
+    setHidden(this.columns, true);
+    this.updateMigration(null);
+    this.holders.render([], partyKey);
   }
 
   // break asks for a confirmation, and breaks the lease that was shown when it asked.

@@ -9,6 +9,8 @@ const searchDelay = 200;
 // last movement, so that nobody clicks a row that has just moved there.
 const holdMillis = 3000;
 
+const refusedNote = "Refused writes that programs reported to this leader. Only the leader that received a report knows it.";
+
 const orders = [
   ["queue", "longest queue"], ["held", "longest held"], ["rate", "busiest"], ["refused", "most refused writes"], ["name", "name"],
 ];
@@ -16,7 +18,7 @@ const columns = [
   { key: "name", label: "Lock", sort: "name" }, { key: "mode", label: "Mode" }, { key: "holder", label: "Holder" },
   { key: "held", label: "Held for", sort: "held", number: true }, { key: "token", label: "Token", number: true },
   { key: "left", label: "Time left", number: true }, { key: "queue", label: "Queue", sort: "queue", number: true },
-  { key: "rate", label: "Grants/s", sort: "rate", number: true }, { key: "refused", label: "Refused", sort: "refused", number: true },
+  { key: "rate", label: "Grants/s", sort: "rate", number: true }, { key: "refused", label: "Refused", sort: "refused", number: true, title: refusedNote },
 ];
 
 // openLocks shows the locks that the parameters of the URL select.
@@ -44,12 +46,12 @@ class LocksView {
 
   newTotals() {
     this.totals = {};
-    const tile = (key, label) => {
+    const tile = (key, label, title) => {
       this.totals[key] = el("dd", {}, "—");
-      return el("div", {}, el("dt", {}, label), this.totals[key]);
+      return el("div", { title }, el("dt", {}, label), this.totals[key]);
     };
     return el("dl", { class: "totals" }, tile("locks", "locks in use"), tile("holders", "holders"), tile("waiters", "waiting"),
-      tile("rate", "grants/s"), tile("refused", "refused writes"));
+      tile("rate", "grants/s"), tile("refused", "refused writes", refusedNote));
   }
 
   newTools() {
@@ -74,7 +76,7 @@ class LocksView {
     for (const c of columns) {
       const cell = el("th", { scope: "col", role: "columnheader", class: `${c.key}${c.number ? " number" : ""}` });
       if (c.sort) {
-        cell.append(el("button", { type: "button", onclick: () => this.change({ sort: c.sort }) }, c.label));
+        cell.append(el("button", { type: "button", title: c.title, onclick: () => this.change({ sort: c.sort }) }, c.label));
         this.heads.set(c.sort, cell);
       } else {
         cell.append(c.label);
@@ -90,7 +92,9 @@ class LocksView {
 
   newEmpty() {
     this.empty = el("div", { class: "empty panel", hidden: true });
-    this.missing = el("p", { class: "message warn", hidden: true });
+    this.missingText = el("span", {});
+    this.missingLink = el("a", { href: "#/cluster" }, "Show the Redis nodes");
+    this.missing = el("p", { class: "message warn", hidden: true }, this.missingText, this.missingLink);
     return el("div", {}, this.missing, this.empty);
   }
 
@@ -178,7 +182,8 @@ class LocksView {
     setText(this.totals.rate, rate(data.grantsPerSecond));
     setText(this.totals.refused, count(data.refused));
     setAttribute(this.totals.refused.parentNode, "class", data.refused ? "bad" : null);
-    setText(this.missing, data.missing ? `Locks in efficiency mode are missing: ${data.missing}` : "");
+    setText(this.missingText, data.missing ? `Locks in efficiency mode are missing: ${data.missing.split(/;|\n/)[0]}. ` : "");
+    setHidden(this.missingLink, !data.missing?.includes("Redis"));
     setHidden(this.missing, !data.missing);
     const first = (this.filter.number - 1) * pageSize;
     const shown = data.locks?.length ?? 0;

@@ -50,8 +50,9 @@ export class Timeline {
       seen.set(key, (seen.get(key) ?? 0) + 1);
       return `${key}${seen.get(key)}`;
     });
-    const since = history.since ? ` Recorded since ${clock(history.since)}.` : "";
-    setText(this.note, `${events.length === 0 ? "No events of this lock are recorded." : history.truncated ? "Older events were dropped." : ""}${since}`.trim());
+    const dropped = history.truncated ? "Older events were dropped." : "";
+    const since = history.since && !dropped ? `Recorded since ${clock(history.since)}. Earlier events are unknown: the service forgets them when a snapshot is restored, and a member when it starts.` : "";
+    setText(this.note, [events.length === 0 ? "No events of this lock are recorded." : "", dropped, since].filter(Boolean).join(" "));
     this.draw(segments(events, holders), events.filter((e) => e.type === "refused"));
   }
 
