@@ -200,7 +200,7 @@ func testMetricsOfMode(t *testing.T, c measuredCluster, mode engine.Mode, addres
 	}
 	c.requireIncreases(t, before, map[string]float64{
 		"grants_total" + label: 3, "time_to_grant_seconds_count" + label: 3, "waits_total" + label: 1, "handoff_seconds_count" + label: 1,
-		with("refusals_total", "code", "held"): 1, with("refusals_total", "code", "invalid"): 1,
+		with("acquire_errors_total", "code", "held"): 1, with("acquire_errors_total", "code", "invalid"): 1,
 		with("renewals_total", "result", "renewed"): 1, with("renewals_total", "result", "lost"): 1,
 		with("leases_ended_total", "cause", "released"): 1, with("leases_ended_total", "cause", "broken"): 1, with("leases_ended_total", "cause", "expired"): 1,
 	})
@@ -229,7 +229,7 @@ func testMetricsOfStream(t *testing.T, c measuredCluster) {
 	_, code = fast.do(&pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: 1, Lease: held}}})
 	require.Empty(t, code)
 	c.requireIncreases(t, before, map[string]float64{
-		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1, `refusals_total{code="held",mode="correctness"}`: 1,
+		`grants_total{mode="correctness"}`: 1, `time_to_grant_seconds_count{mode="correctness"}`: 1, `acquire_errors_total{code="held",mode="correctness"}`: 1,
 		`renewals_total{mode="correctness",result="renewed"}`: 1, `leases_ended_total{cause="released",mode="correctness"}`: 1,
 		`grants_total{mode="efficiency"}`: 1, `time_to_grant_seconds_count{mode="efficiency"}`: 1,
 		`renewals_total{mode="efficiency",result="renewed"}`: 2, `leases_ended_total{cause="released",mode="efficiency"}`: 1,

@@ -39,7 +39,7 @@ var families = slices.Concat(leaseFamilies, raftFamilies, redisFamilies, memberF
 
 var leaseFamilies = []family{
 	{"grants_total", counter, byMode, nil, "Leases granted, at once or after waiting."},
-	{"refusals_total", counter, []string{"mode", "code"}, nil,
+	{"acquire_errors_total", counter, []string{"mode", "code"}, nil,
 		"Acquires that were answered with an error, by error code. A redirect to the leader is not counted, nor is a unary call that was refused before it reached the lock, such as one without the right (see leased_calls_total)."},
 	{"waits_total", counter, byMode, nil, "Acquires that had to wait for the lock."},
 	{"time_to_grant_seconds", histogram, byMode, latencies,

@@ -75,7 +75,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, methods+3, series(t, m.registry, "calls_total"), "other with ok and held, and Acquire with internal")
 	require.Equal(t, gates, series(t, m.registry, "gate_refusals_total"))
-	require.Equal(t, 2*(len(wire.Codes())-1), series(t, m.registry, "refusals_total"), "all codes but the redirect")
+	require.Equal(t, 2*(len(wire.Codes())-1), series(t, m.registry, "acquire_errors_total"), "all codes but the redirect")
 	require.InDelta(t, 1000, testutil.ToFloat64(m.gates.WithLabelValues("sql", "other")), 0)
 }
 

@@ -32,12 +32,12 @@ type modeMetrics struct {
 	renewed, lost, failed prometheus.Counter // renewals
 	ended                 map[Cause]prometheus.Counter
 	events                [machine.EventBroken + 1]prometheus.Counter // of ended, by event; nil for others
-	refusals              map[string]prometheus.Counter               // by code
+	failures              map[string]prometheus.Counter               // by code
 }
 
 // newModeMetrics fills in the metrics of some modes.
 func newModeMetrics(r registrar, list []modeMetrics) {
-	grants, waits, refusals := r.counters("grants_total"), r.counters("waits_total"), r.counters("refusals_total")
+	grants, waits, failures := r.counters("grants_total"), r.counters("waits_total"), r.counters("acquire_errors_total")
 	timeToGrant, handoff := r.histograms("time_to_grant_seconds"), r.histograms("handoff_seconds")
 	renewals, ended := r.counters("renewals_total"), r.counters("leases_ended_total")
 	for i := range list {
@@ -51,10 +51,10 @@ func newModeMetrics(r registrar, list []modeMetrics) {
 		}
 		m.events[machine.EventReleased], m.events[machine.EventExpired] = m.ended[Released], m.ended[Expired]
 		m.events[machine.EventBroken] = m.ended[Broken]
-		m.refusals = map[string]prometheus.Counter{}
+		m.failures = map[string]prometheus.Counter{}
 		for _, code := range wire.Codes() {
 			if code != wire.CodeNotLeader {
-				m.refusals[code] = refusals.WithLabelValues(m.mode, code)
+				m.failures[code] = failures.WithLabelValues(m.mode, code)
 			}
 		}
 	}
