@@ -86,7 +86,7 @@ func (a Acquire) Refused(mode engine.Mode, code string) {
 	if a.metrics == nil {
 		return
 	}
-	if c := a.metrics.byMode[mode].refusals[code]; c != nil {
+	if c := a.metrics.byMode[mode].failures[code]; c != nil {
 		c.Inc()
 	}
 }
