@@ -264,7 +264,7 @@ func TestLiveIsLimited(t *testing.T) {
 		slow, err = net.Dial("tcp", s.Address())
 		require.NoError(t, err)
 		require.NoError(t, slow.(*net.TCPConn).SetReadBuffer(4096))
-		_, err = fmt.Fprintf(slow, "GET /ui/live?view=locks&limit=500 HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, err = fmt.Fprintf(slow, "GET /ui/live?view=locks&limit=500 HTTP/1.1\r\nHost: %s\r\n\r\n", s.Address())
 		require.NoError(t, err)
 		status, err := bufio.NewReaderSize(slow, 16).ReadString('\n')
 		require.NoError(t, err)
