@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,4 +63,21 @@ func TestLostLeaders(t *testing.T) {
 	p.shows("#connection", "reconnecting")
 	require.Contains(t, value[[]string](p, `[...document.querySelectorAll("#banner a")].map((link) => link.href)`), "http://"+members[1].Address()+"/#/", "the other members")
 	require.Equal(t, []string{"failover/a"}, p.rows(), "the last state stays")
+}
+
+// After a restore, the page tells that the leases have ended, and that the record is new.
+func TestRestoredSnapshot(t *testing.T) {
+	t.Parallel()
+	m := startMember(t, "n1", "")
+	var snapshot bytes.Buffer
+	_, err := m.node.SaveSnapshot(testContext(t), &snapshot)
+	require.NoError(t, err)
+	m.hold(t, "restore/a", "ann")
+	p := open(t, m, lockPage("restore/a"))
+	p.shows(".holder .big", "ann")
+	_, err = m.node.RestoreSnapshot(testContext(t), &snapshot)
+	require.NoError(t, err)
+	p.shows(".lock .free", "Free")
+	p.shows(".event.ended", "ann no longer holds the lock")
+	p.shows(".lock", "a restored snapshot begins a new record")
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -98,15 +99,49 @@ func (r *Recorder) sample(kind Kind, at time.Time, token fencing.Token, order ui
 }
 
 // Restored forgets the events of all locks: those before the snapshot may belong to another
-// history, and those until now are unknown. Tokens only grow, so that their times stay
-// valid.
-func (r *Recorder) Restored(*machine.Machine) {
+// history, and those until now are unknown. It records the end of the leases that the new
+// state does not have. Tokens only grow, so that their times stay valid.
+func (r *Recorder) Restored(m *machine.Machine) {
+	now := r.clock.Now().Time()
+	ended := map[fencing.Resource][]event{}
+	r.events.each(func(known *record) {
+		if lost := known.lost(m); len(lost) > 0 {
+			ended[known.name] = lost
+		}
+	})
 	r.mu.Lock()
 	r.tokens.closed, r.orders.closed = true, true
-	r.since = r.clock.Now().Time().UTC()
+	r.since = now.UTC()
 	r.mu.Unlock()
 	r.events.clear()
 	r.refusals.clear()
+	for name, events := range ended {
+		for _, e := range events {
+			e.kind, e.at = Ended, now.UnixNano()
+			r.events.add(name, e, now, false)
+		}
+	}
+}
+
+// lost returns the grants in correctness mode that have not ended, oldest first, and whose
+// leases a new state does not have.
+func (r *record) lost(m *machine.Machine) (grants []event) {
+	for _, e := range r.events {
+		switch {
+		case e.mode != engine.Correctness || e.token == fencing.None:
+		case e.kind == Granted:
+			grants = append(grants, e)
+		default:
+			grants = slices.DeleteFunc(grants, func(g event) bool { return g.token == e.token })
+		}
+	}
+	if len(grants) == 0 {
+		return nil
+	}
+	for _, p := range m.Inspect(r.name).Holders {
+		grants = slices.DeleteFunc(grants, func(g event) bool { return g.token == p.Token })
+	}
+	return grants
 }
 
 // Granted returns when a token of correctness mode was granted, or the zero time if that

@@ -50,9 +50,8 @@ export class Timeline {
       seen.set(key, (seen.get(key) ?? 0) + 1);
       return `${key}${seen.get(key)}`;
     });
-    const dropped = history.truncated ? "Older events were dropped." : "";
-    const since = history.since && !dropped ? `Recorded since ${clock(history.since)}. Earlier events are unknown: the service forgets them when a snapshot is restored, and a member when it starts.` : "";
-    setText(this.note, [events.length === 0 ? "No events of this lock are recorded." : "", dropped, since].filter(Boolean).join(" "));
+    setText(this.note, [events.length === 0 ? "No events of this lock are recorded." : "", history.truncated ? "Older events were dropped." : "",
+      history.since ? `Recorded since ${clock(history.since)}. A restart of the member or a restored snapshot begins a new record.` : ""].filter(Boolean).join(" "));
     this.draw(segments(events, holders), events.filter((e) => e.type === "refused"));
   }
 
