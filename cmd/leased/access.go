@@ -282,6 +282,15 @@ func fetch[Service, Request, Answer any](ctx context.Context, a *access, service
 	return got, err
 }
 
+// readError returns the error of a call that changes nothing: if no answer came, nothing
+// is uncertain, and the call can be repeated.
+func readError(err error) error {
+	if !errors.Is(err, lease.ErrUncertain) {
+		return err
+	}
+	return fmt.Errorf("%w: the connection to the member broke before it answered; try again", lease.ErrUnavailable)
+}
+
 // callError decodes the error of a gRPC call. Errors of the command itself stay as
 // they are.
 func callError(err error) error {

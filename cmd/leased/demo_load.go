@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +25,9 @@ import (
 // stopTimeout bounds how long the demo waits for its last releases.
 const stopTimeout = 5 * time.Second
 
+// holdWait bounds how long the paused writer waits for its lock.
+const holdWait = 30 * time.Second
+
 // loadFlags are the flags of demo load.
 type loadFlags struct {
 	access   *access
@@ -36,8 +42,8 @@ func newDemoLoad() *cobra.Command {
 	c := &cobra.Command{Use: "load", Short: "Run workers that use locks of a running service, for the dashboard and leased top to show", Args: cobra.NoArgs,
 		Long: "Run workers that acquire, hold, wait for and release locks of a running service until Ctrl-C, so that there is\n" +
 			"something to see in the dashboard, in `leased top` and in `leased list --watch`. One holder keeps\n" +
-			"deploy/production and blocks a queue. A writer that was paused past its TTL writes late to ledger/2026, and a\n" +
-			"gate refuses the write. All names start with --prefix. If the service has Redis nodes, the demo puts the locks\n" +
+			"deploy/production and blocks a queue. The lease of a writer on ledger/2026 expires while it is paused, it writes\n" +
+			"late, and a gate refuses the write. All names start with --prefix. If the service has Redis nodes, the demo puts the locks\n" +
 			"below report/ and cache/ into efficiency mode and leaves these policies in place.",
 		Example: "  leased demo load\n  leased demo load --workers 100 --duration 1m"}
 	f.access, f.redis = addAccess(c), addRedisAccess(c)
@@ -75,8 +81,8 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 		defer cancel()
 		_ = connected.Close(closing) // sessions expire by themselves
 	}()
-	demo := &loaddemo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Refused: refused(connected), Out: out}
-	fmt.Fprintf(out, "%d workers use locks below %q, %s\n", f.workers, f.prefix, fast)
+	demo := &loaddemo.Load{Client: connected, Workers: f.workers, Prefix: f.prefix, Hold: f.hold, Refused: refused(connected), Out: out}
+	fmt.Fprintf(out, "starting %d workers that acquire locks below %q, %s\n", f.workers, f.prefix, fast)
 	fmt.Fprintf(out, "See them with `%[1]s top`, `%[1]s list --watch` and at %[2]s; Ctrl-C stops the demo.\n", selfCommand(), f.page())
 	limited := ctx
 	if f.duration > 0 {
@@ -87,7 +93,21 @@ func (f *loadFlags) run(ctx context.Context, out io.Writer) error {
 	demo.Run(limited)
 	totals := demo.Totals()
 	fmt.Fprintf(out, "the demo was granted %d leases, and its gate refused %d late writes\n", totals.Grants, totals.Refused)
+	if len(totals.Failures) > 0 {
+		var parts []string
+		for _, code := range slices.Sorted(maps.Keys(totals.Failures)) {
+			parts = append(parts, fmt.Sprintf("%d %s", totals.Failures[code], code))
+		}
+		fmt.Fprintf(out, "failed calls by code: %s\n", strings.Join(parts, ", "))
+	}
 	return context.Cause(ctx)
+}
+
+// hold acquires a lock without a client that would renew or release the lease.
+func (f *loadFlags) hold(ctx context.Context, resource fencing.Resource, holder string, ttl time.Duration) (fencing.Token, error) {
+	got, err := fetch(ctx, f.access, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Acquire,
+		&pb.AcquireRequest{Resource: string(resource), Holder: holder, Ttl: ttl.String(), Wait: holdWait.String()})
+	return fencing.Token(got.GetToken()), err
 }
 
 // page returns the address of the dashboard of the first member.
@@ -119,7 +139,7 @@ func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("put the locks %s* into efficiency mode: %w", prefix, err)
 		}
 	}
-	return "in both modes", nil
+	return fmt.Sprintf("those below %s in efficiency mode", strings.Join(loaddemo.FastPrefixes(f.prefix), " and ")), nil
 }
 
 // refused returns a function that reports a refused write to the service.

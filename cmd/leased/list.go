@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,8 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/cmd/leased/internal/lockview"
+	"github.com/leased-project/leased/cmd/leased/internal/terminal"
+	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
 
@@ -33,7 +36,8 @@ func newList() *cobra.Command {
 	c := &cobra.Command{Use: "list [PREFIX]", Short: "List the locks in use, with their holders and queues",
 		Long: "List the locks that have holders or waiters and whose names start with PREFIX, or all of them: who holds\n" +
 			"each lock, since when, and its queue. Locks in efficiency mode are read from the Redis nodes: with --mode\n" +
-			"efficiency the command needs no leader.\n\n" +
+			"efficiency the command needs no leader. If the nodes do not answer, the command prints the locks in\n" +
+			"correctness mode and a warning on stderr, and ends with code 0; with --mode efficiency it fails.\n\n" +
 			"With --watch the list is live, until Ctrl-C or q: on a terminal it is drawn in place, otherwise locks that\n" +
 			"have changed are printed as lines, and with --output json each state of the list is a line of JSON. The\n" +
 			"orders rate and refused need --watch. `leased top` shows more and has keys.",
@@ -81,39 +85,61 @@ const maxWatched = 500
 
 // print prints the list once.
 func (f *listFlags) print(c *cobra.Command, prefix string) error {
-	all, err := f.read(c.Context(), prefix)
+	all, missing, err := f.read(c.Context(), prefix)
 	var not *wire.NotLeaderError
 	if errors.As(err, &not) && f.mode == "" {
-		return fmt.Errorf("%w; `leased list --mode efficiency` works without a leader", err)
+		return fmt.Errorf("%w; `leased top --once` shows the state of one member, and `leased list --mode efficiency` works without a leader", err)
 	}
 	if err != nil {
-		return err
+		return readError(err)
+	}
+	if missing != nil {
+		fmt.Fprintln(c.ErrOrStderr(), "leased: warning: locks in efficiency mode are missing, because the Redis nodes did not answer; see `leased redis status`")
 	}
 	sortLocks(all.Locks, f.sort)
 	if f.limit > 0 {
 		all.Locks = all.Locks[:min(f.limit, len(all.Locks))]
 	}
-	return f.output.print(c.OutOrStdout(), all, func(t *tabwriter.Writer) { tableOfLocks(t, all.Locks) })
+	return f.output.print(c.OutOrStdout(), all, func(t *tabwriter.Writer) { tableOfLocks(t, all.Locks, terminal.WidthOf(os.Stdout)) })
 }
 
-// read returns all locks with a prefix.
-func (f *listFlags) read(ctx context.Context, prefix string) (*pb.ListResponse, error) {
-	all := &pb.ListResponse{}
-	err := f.access.call(ctx, func(conn *grpc.ClientConn) error {
-		request := &pb.ListRequest{Prefix: prefix, PageSize: 1000, Mode: f.mode}
-		all.Locks = nil
-		for {
-			page, err := pb.NewLeaseServiceClient(conn).List(ctx, request)
-			if err != nil {
-				return err
-			}
-			all.Locks = append(all.Locks, page.Locks...)
-			if request.PageToken = page.NextPageToken; request.PageToken == "" {
-				return nil
-			}
+// read returns all locks with a prefix, sorted by name. Without a mode it reads the modes
+// one after the other, and missing says why locks in efficiency mode are missing: Redis
+// nodes that are down must not hide the locks in correctness mode.
+func (f *listFlags) read(ctx context.Context, prefix string) (all *pb.ListResponse, missing, err error) {
+	err = f.access.call(ctx, func(conn *grpc.ClientConn) error {
+		service := pb.NewLeaseServiceClient(conn)
+		all, missing = &pb.ListResponse{}, nil
+		mode := cmp.Or(f.mode, lease.Correctness.String())
+		if err := readMode(ctx, service, prefix, mode, all); err != nil || f.mode != "" {
+			return err
 		}
+		inRedis := &pb.ListResponse{}
+		err := callError(readMode(ctx, service, prefix, lease.Efficiency.String(), inRedis))
+		if errors.Is(err, lease.ErrUnavailable) && ctx.Err() == nil {
+			missing = err
+			return nil
+		}
+		all.Locks = append(all.Locks, inRedis.Locks...)
+		slices.SortStableFunc(all.Locks, func(a, b *pb.Lock) int { return cmp.Compare(a.Resource, b.Resource) })
+		return err
 	})
-	return all, err
+	return all, missing, err
+}
+
+// readMode adds the locks of one mode to all.
+func readMode(ctx context.Context, service pb.LeaseServiceClient, prefix, mode string, all *pb.ListResponse) error {
+	request := &pb.ListRequest{Prefix: prefix, PageSize: 1000, Mode: mode}
+	for {
+		page, err := service.List(ctx, request)
+		if err != nil {
+			return err
+		}
+		all.Locks = append(all.Locks, page.Locks...)
+		if request.PageToken = page.NextPageToken; request.PageToken == "" {
+			return nil
+		}
+	}
 }
 
 // sortLocks sorts locks that are sorted by name. Locks that are equal stay in that order.
@@ -137,38 +163,53 @@ func heldFor(lock *pb.Lock) time.Duration {
 	return oldest
 }
 
-func tableOfLocks(t *tabwriter.Writer, locks []*pb.Lock) {
-	row(t, "RESOURCE", "MODE", "HOLDER", "USER", "TOKEN", "SINCE", "HELD FOR", "EXPIRES IN", "WAITERS", "FIRST WAITER")
+// maxNamed is the number of columns for the name of a holder or waiter on a terminal.
+const maxNamed = 24
+
+// tableOfLocks prints locks. On a terminal, which has a width, long names are cut so that
+// the other columns stay visible.
+func tableOfLocks(t *tabwriter.Writer, locks []*pb.Lock, width int) {
+	cut := func(name string, limit int) string {
+		if width <= 0 {
+			return name
+		}
+		return terminal.Fit(terminal.Clean(name), limit, true)
+	}
+	row(t, "RESOURCE", "MODE", "HOLDER", "USER", "TOKEN", sinceTitle, "HELD FOR", "EXPIRES IN", "WAITERS", "FIRST WAITER")
 	for _, lock := range locks {
 		waiter := ""
 		if len(lock.Waiters) > 0 {
-			waiter = waiterText(lock.Waiters[0])
+			waiter = waiterText(lock.Waiters[0], cut)
 		}
+		name := cut(lock.Resource, max(maxNamed, width/3))
 		for _, p := range lock.Holders {
-			row(t, lock.Resource, lock.Mode, p.Holder, p.User, number(p.Token), sinceText(p.Since), ageText(p.Age), roundText(p.TtlLeft), len(lock.Waiters), waiter)
+			row(t, name, lock.Mode, cut(p.Holder, maxNamed), p.User, number(p.Token), sinceText(p.Since), ageText(p.Age), roundText(p.TtlLeft), len(lock.Waiters), waiter)
 		}
 		if len(lock.Holders) == 0 {
-			row(t, lock.Resource, lock.Mode, "", "", "", "", "", "", len(lock.Waiters), waiter)
+			row(t, name, lock.Mode, "", "", "", "", "", "", len(lock.Waiters), waiter)
 		}
 	}
 }
 
 // waiterText names a waiter and says how long it has waited.
-func waiterText(p *pb.Party) string {
-	text := lockview.Name(p)
+func waiterText(p *pb.Party, cut func(name string, limit int) string) string {
+	text := cut(lockview.Name(p), maxNamed)
 	if p.Age != "" {
 		text += " for " + lockview.Age(p.Age)
 	}
 	return text
 }
 
-// sinceText returns a time of the API in the local time zone, without fractions.
+// sinceTitle is the title of a column with texts of sinceText.
+const sinceTitle = "SINCE (UTC)"
+
+// sinceText returns a time of the API in UTC, without fractions.
 func sinceText(text string) string {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return ""
 	}
-	return at.Local().Format("2006-01-02 15:04:05")
+	return at.UTC().Format(time.DateTime)
 }
 
 // ageText returns a duration of the API for people, "" if it is unknown.

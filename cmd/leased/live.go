@@ -99,8 +99,12 @@ func (o *output) follow(ctx context.Context, a *access, request *pb.OverviewRequ
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	f := newFeed(a, false, func(u lockview.Update) {
-		if u.Problem != printed {
-			if printed = u.Problem; printed != "" {
+		problem := u.Problem
+		if missing := u.Overview.GetMissing(); problem == "" && missing != "" {
+			problem = "locks in efficiency mode are missing: " + missing
+		}
+		if problem != printed {
+			if printed = problem; printed != "" {
 				fmt.Fprintf(problems, "leased: %s\n", terminal.Clean(printed))
 			}
 		}

@@ -20,8 +20,12 @@ func newInspect() *cobra.Command {
 	a, o := addAccess(c), addOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r, err := fetch(c.Context(), a, pb.NewLeaseServiceClient, pb.LeaseServiceClient.Inspect, &pb.InspectRequest{Resource: args[0]})
+		var not *wire.NotLeaderError
+		if errors.As(err, &not) {
+			return fmt.Errorf("%w; `leased top --once %s` shows the state of one member", err, args[0])
+		}
 		if err != nil {
-			return err
+			return readError(err)
 		}
 		return o.print(c.OutOrStdout(), r.Lock, func(t *tabwriter.Writer) { tableOfLock(t, r.Lock) })
 	}
@@ -40,7 +44,7 @@ func tableOfLock(t *tabwriter.Writer, lock *pb.Lock) {
 	if len(lock.Holders)+len(lock.Waiters) == 0 {
 		return
 	}
-	row(t, "ROLE", "NAME", "USER", "TOKEN", "KIND", "SLOT", "SINCE", "FOR", "EXPIRES IN", "SESSION")
+	row(t, "ROLE", "NAME", "USER", "TOKEN", "KIND", "SLOT", sinceTitle, "FOR", "EXPIRES IN", "SESSION")
 	for _, p := range lock.Holders {
 		row(t, "holder", p.Holder, p.User, number(p.Token), p.Kind, number(p.Slot), sinceText(p.Since), ageText(p.Age), roundText(p.TtlLeft), sessionText(p.SessionId))
 	}

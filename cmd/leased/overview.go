@@ -54,7 +54,7 @@ func newFeed(a *access, cluster bool, deliver func(lockview.Update)) *feed {
 // refused.
 func (f *feed) run(ctx context.Context, request *pb.OverviewRequest) error {
 	for {
-		err := f.stream(ctx, request, "")
+		err := f.stream(ctx, request, "", nil)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -64,7 +64,7 @@ func (f *feed) run(ctx context.Context, request *pb.OverviewRequest) error {
 		local := proto.CloneOf(request)
 		local.Local = true
 		short, cancel := context.WithTimeout(ctx, localTime)
-		localErr := f.stream(short, local, leaderless(err))
+		localErr := f.stream(short, local, leaderless(err), cancel)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -72,7 +72,7 @@ func (f *feed) run(ctx context.Context, request *pb.OverviewRequest) error {
 		case !f.received:
 			return err
 		case short.Err() == nil || errors.Is(localErr, wire.ErrUnreachable):
-			f.deliver(lockview.Update{Problem: fmt.Sprintf("%s; retrying", oneLine(err.Error())), Time: time.Now()})
+			f.deliver(lockview.Update{Problem: fmt.Sprintf("%s; retrying", readText(err)), Time: time.Now()})
 		}
 		select {
 		case <-time.After(rewatchInterval):
@@ -85,13 +85,17 @@ func (f *feed) run(ctx context.Context, request *pb.OverviewRequest) error {
 // leaderless is the banner over the state of a single member.
 func leaderless(err error) string {
 	if !errors.Is(err, wire.ErrNotLeader) {
-		return fmt.Sprintf("the leader does not answer (%s); below is the state of one member, which may be old", oneLine(err.Error()))
+		return fmt.Sprintf("the leader does not answer; below is the state of one member, which may be old or incomplete (%s)", readText(err))
 	}
-	return "no leader; below is the state of one member, which may be old"
+	return "no leader; below is the state of one member, which may be old or incomplete"
 }
 
-// stream delivers the answers of one member with a banner.
-func (f *feed) stream(ctx context.Context, request *pb.OverviewRequest, banner string) error {
+// readText returns the error of a read as one line.
+func readText(err error) string { return oneLine(readError(err).Error()) }
+
+// stream delivers the answers of one member with a banner. It calls elected, unless that is
+// nil, when it learns of a new leader.
+func (f *feed) stream(ctx context.Context, request *pb.OverviewRequest, banner string, elected func()) error {
 	f.mu.Lock()
 	f.access.learn(f.known)
 	f.mu.Unlock()
@@ -107,7 +111,7 @@ func (f *feed) stream(ctx context.Context, request *pb.OverviewRequest, banner s
 			f.received = true
 			f.deliver(lockview.Update{Overview: answer, Offset: int(request.Offset), Problem: banner, Time: time.Now()})
 			if first && f.cluster {
-				go f.members(ctx, conn, banner)
+				go f.members(ctx, conn, banner, elected)
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -118,8 +122,8 @@ func (f *feed) stream(ctx context.Context, request *pb.OverviewRequest, banner s
 }
 
 // members delivers the state of the members at intervals until ctx ends. A user without
-// the right to see them sees the locks only.
-func (f *feed) members(ctx context.Context, conn *grpc.ClientConn, banner string) {
+// the right to see them sees the locks only. A new leader makes the banner obsolete.
+func (f *feed) members(ctx context.Context, conn *grpc.ClientConn, banner string, elected func()) {
 	for {
 		got, err := clusterStatus(ctx, conn)
 		if ctx.Err() != nil {
@@ -127,8 +131,14 @@ func (f *feed) members(ctx context.Context, conn *grpc.ClientConn, banner string
 		}
 		if err == nil {
 			f.mu.Lock()
+			before := f.known
 			f.known = got
 			f.mu.Unlock()
+			if elected != nil && leaderTerm(got) > leaderTerm(before) {
+				f.deliver(lockview.Update{Cluster: got, Problem: "a leader was elected; below is the state of one member until it answers", Time: time.Now()})
+				elected()
+				return
+			}
 			f.deliver(lockview.Update{Cluster: got, Problem: banner, Time: time.Now()})
 		}
 		select {
@@ -137,6 +147,12 @@ func (f *feed) members(ctx context.Context, conn *grpc.ClientConn, banner string
 			return
 		}
 	}
+}
+
+// leaderTerm returns the term of the leader, 0 if there is none.
+func leaderTerm(cluster *pb.ClusterStatusResponse) uint64 {
+	_, term := lockview.Leader(cluster)
+	return term
 }
 
 // clusterStatus returns the state of the members as one of them reaches the others.

@@ -134,7 +134,7 @@ func (f *topFlags) page(ctx context.Context, c *cobra.Command, prefix string) er
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return err
+		return readError(err)
 	case f.output.format == "json":
 		for _, s := range sections {
 			if err := printJSON(c.OutOrStdout(), s.Overview, ""); err != nil {

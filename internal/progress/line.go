@@ -24,6 +24,8 @@ type Line struct {
 	out  io.Writer
 	live bool
 	now  func() time.Time
+	// width returns the number of columns of the terminal.
+	width func() int
 
 	mu    sync.Mutex
 	start time.Time
@@ -36,12 +38,14 @@ type Line struct {
 // New returns a line on a file, by a clock such as time.Now.
 func New(out *os.File, now func() time.Time) *Line {
 	info, err := out.Stat()
-	return newLine(out, err == nil && info.Mode()&os.ModeCharDevice != 0, now)
+	l := newLine(out, err == nil && info.Mode()&os.ModeCharDevice != 0, now)
+	l.width = func() int { return widthOf(out) }
+	return l
 }
 
 func newLine(out io.Writer, live bool, now func() time.Time) *Line {
 	start := now()
-	return &Line{out: out, live: live, now: now, start: start, last: start}
+	return &Line{out: out, live: live, now: now, width: func() int { return defaultWidth }, start: start, last: start}
 }
 
 // Elapsed returns the time since the line was created.
@@ -96,7 +100,7 @@ func (l *Line) Stage(stage, detail string) {
 func (l *Line) write(text string, now time.Time) {
 	l.last, l.drawn = now, true
 	if l.live {
-		fmt.Fprintf(l.out, "\r\x1b[K%s", text)
+		fmt.Fprintf(l.out, "\r\x1b[K%s", fit(text, l.width()-1)) // a longer text would leave lines behind
 	} else {
 		fmt.Fprintln(l.out, text)
 	}

@@ -34,6 +34,26 @@ func TestLineOnTerminal(t *testing.T) {
 	require.Equal(t, "\r\x1b[Khalf\r\x1b[Kmore\r\x1b[K", out.String())
 }
 
+// A line never takes more than one line of the terminal, and the time left stays visible.
+func TestLineFitsTerminal(t *testing.T) {
+	t.Parallel()
+	text := "migration of report/* from efficiency to correctness: waiting for 3 leases on the Redis nodes, the longest of which was granted with a TTL of 10m; 9m58s left"
+	for _, width := range []int{1, 2, 12, 40, 80, 100} {
+		clock, out := &fakeClock{at: time.Unix(1_000_000, 0)}, &strings.Builder{}
+		l := newLine(out, true, clock.now)
+		l.width = func() int { return width }
+		l.Stage(text[:len(text)-len("; 9m58s left")], "; 9m58s left")
+		drawn := strings.TrimPrefix(out.String(), "\r\x1b[K")
+		require.Less(t, columns(drawn), max(2, width), drawn)
+		if width >= 40 {
+			require.Regexp(t, "^migration of report/.*…; 9m58s left$", drawn)
+			require.Equal(t, width-1, columns(drawn), "no space is wasted")
+		}
+	}
+	require.Equal(t, text, fit(text, 200))
+	require.Equal(t, "日本日本…, 1s left", fit("日本日本日本日本日本日本, 1s left", 18), "wide characters take two columns")
+}
+
 func TestShortWorkLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	clock, out := &fakeClock{}, &strings.Builder{}

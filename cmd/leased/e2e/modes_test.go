@@ -71,7 +71,7 @@ func TestEfficiencyAtAnyMember(t *testing.T) {
 	out, code := call(t, c.env(), leased, "list")
 	require.Equal(t, 122, code, out)
 	require.Contains(t, out, "leader", "the answer of a member matters more than unreachable members")
-	require.Contains(t, out, "`leased list --mode efficiency` works without a leader")
+	require.Contains(t, out, "`leased top --once` shows the state of one member, and `leased list --mode efficiency` works without a leader")
 	watch.says(`"holder":"ben"`)
 	must(t, alone, leased, "renew", "report/2", "--token="+token)
 	must(t, alone, leased, "break", "report/2", "--token="+token)

@@ -146,6 +146,7 @@ func TestServeWithoutRedis(t *testing.T) {
 	must(t, env, leased, "run", "job/1", "--", "true")
 	out, code := call(t, env, leased, "acquire", "report/1")
 	require.Equal(t, 122, code, out)
+	listsWithoutRedis(t, env)
 	out = must(t, env, leased, "redis", "status")
 	for _, n := range nodes {
 		require.Regexp(t, `(?m)^`+n.Addr+` +unreachable: [^;]*refused`, out, "each node has its own error")
@@ -159,6 +160,24 @@ func TestServeWithoutRedis(t *testing.T) {
 		require.NoError(t, n.Start())
 	}
 	require.Greater(t, take(t, api, "report/1"), before)
+}
+
+// listsWithoutRedis checks that list shows the locks in correctness mode, and says what is
+// missing if there can be locks in efficiency mode.
+func listsWithoutRedis(t *testing.T, env []string) {
+	t.Helper()
+	const missing = "locks in efficiency mode are missing, because the Redis nodes did not answer"
+	token := tokenOf(t, env, "job/2", "--ttl=10m")
+	for _, args := range [][]string{{}, {"--sort=queue", "--limit=10"}, {"--output=json"}} {
+		out := must(t, env, append([]string{leased, "list"}, args...)...)
+		require.Contains(t, out, "job/2")
+		require.Equal(t, 1, strings.Count(out, missing), out)
+	}
+	require.NotContains(t, must(t, env, leased, "list", "job/"), missing, "all of these are in correctness mode")
+	require.NotContains(t, must(t, env, leased, "top", "--once", "job/"), "are missing")
+	require.Contains(t, must(t, env, leased, "top", "--once"), "locks in efficiency mode are missing: ")
+	exits(t, 122, env, leased, "list", "--mode=efficiency")
+	must(t, env, leased, "release", "job/2", "--token="+token)
 }
 
 // `redis fleet set` changes the fleet: tokens keep growing, and the old nodes grant

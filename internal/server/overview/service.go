@@ -90,7 +90,7 @@ func (s *Service) Overview(r *pb.OverviewRequest, stream pb.LeaseService_Overvie
 // view returns what the caller may see of a scan.
 func (s *Service) view(ctx context.Context, all *scan, q request) *pb.OverviewResponse {
 	response := &pb.OverviewResponse{Member: s.router.Node.ID()}
-	if q.mode != engine.Correctness {
+	if q.mode != engine.Correctness && !s.router.OnlyCorrectness(q.prefix) {
 		response.Missing = all.missing
 	}
 	var page []*row

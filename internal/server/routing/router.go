@@ -70,6 +70,21 @@ func (r *Router) OnlyEfficiency(prefix string) bool {
 	return true
 }
 
+// OnlyCorrectness reports whether all locks whose names start with prefix are in
+// correctness mode.
+func (r *Router) OnlyCorrectness(prefix string) bool {
+	policies := r.Node.Topology().Policies
+	if policies.For(fencing.Resource(prefix)).Mode == engine.Efficiency {
+		return false
+	}
+	for _, p := range policies.All() {
+		if strings.HasPrefix(p.Prefix, prefix) && (p.Mode == engine.Efficiency || p.Next == engine.Efficiency) {
+			return false
+		}
+	}
+	return true
+}
+
 // WaitTopology waits until this member has applied a topology with a version above
 // after. The error matches engine.ErrUnavailable if that takes too long.
 func (r *Router) WaitTopology(ctx context.Context, after uint64) error {

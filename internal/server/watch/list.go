@@ -28,7 +28,8 @@ type Watcher struct {
 func NewWatcher(router *routing.Router, hub *Hub) *Watcher { return &Watcher{router, hub} }
 
 // List returns the locks in use that the caller may read, sorted by name. It reads locks
-// in efficiency mode from the Redis nodes, which needs no leader.
+// in efficiency mode from the Redis nodes, which needs no leader, unless the policies put
+// all locks with the prefix into correctness mode.
 func (w *Watcher) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
 	size := int(r.PageSize)
 	switch {
@@ -74,7 +75,7 @@ func (w *Watcher) list(ctx context.Context, mode engine.Mode, prefix string, aft
 			return nil, err
 		}
 	}
-	if mode != engine.Correctness && !w.router.Node.Topology().Fleet.IsZero() {
+	if mode != engine.Correctness && !w.router.Node.Topology().Fleet.IsZero() && !w.router.OnlyCorrectness(prefix) {
 		inRedis, err := w.listRedis(ctx, prefix, after, limit)
 		if err != nil {
 			return nil, err

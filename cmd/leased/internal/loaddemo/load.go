@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease"
+	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/storagegate/memgate"
 )
 
 const (
-	// pausedTTL is the TTL of the paused writer's lease, which it does not renew.
+	// pausedTTL is the TTL of the paused writer's lease.
 	pausedTTL = 3 * time.Second
 	// pausedRest is the time between two pauses.
 	pausedRest = 5 * time.Second
@@ -35,20 +38,58 @@ type Load struct {
 	Workers int
 	// Prefix starts the names of all locks.
 	Prefix string
+	// Hold acquires a lock for a process that is paused afterwards: nobody renews or
+	// releases the lease, so it expires.
+	Hold func(ctx context.Context, resource fencing.Resource, holder string, ttl time.Duration) (fencing.Token, error)
 	// Refused reports a write that the gate refused to the service.
 	Refused func(ctx context.Context, stale *fencing.StaleError, holder string) error
-	// Out receives a line for each refused write.
+	// Out receives a line for each refused write, and for the first failure with each code.
 	Out io.Writer
 
 	grants, refused atomic.Int64
 	gate            *memgate.Gate[string]
+
+	mu       sync.Mutex // guards failures and Out
+	failures map[string]int64
 }
 
 // Totals is what has happened so far.
-type Totals struct{ Grants, Refused int64 }
+type Totals struct {
+	Grants, Refused int64
+	// Failures are the numbers of failed calls, by the code of the error.
+	Failures map[string]int64
+}
 
 // Totals returns what has happened so far.
-func (d *Load) Totals() Totals { return Totals{d.grants.Load(), d.refused.Load()} }
+func (d *Load) Totals() Totals {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Totals{d.grants.Load(), d.refused.Load(), maps.Clone(d.failures)}
+}
+
+// failed counts a failed call. It prints the first one with each code.
+func (d *Load) failed(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil {
+		return // the demo ends
+	}
+	code := wire.KindOf(err).Code
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failures == nil {
+		d.failures = map[string]int64{}
+	}
+	if d.failures[code]++; d.failures[code] == 1 {
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		fmt.Fprintf(d.Out, "%s failed: %s; further failures with the code %s are counted\n", what, text, code)
+	}
+}
+
+// print prints a line.
+func (d *Load) print(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fmt.Fprintf(d.Out, format+"\n", args...)
+}
 
 // Run runs the demo until ctx ends.
 func (d *Load) Run(ctx context.Context) {
@@ -90,6 +131,9 @@ func (d *Load) queue(ctx context.Context, holder string) {
 func (d *Load) forever(ctx context.Context, lock, holder string, hold time.Duration, options ...lease.AcquireOption) {
 	l, err := d.Client.Acquire(ctx, fencing.Resource(d.Prefix+lock), append(options, lease.WithHolder(holder))...)
 	if err != nil {
+		if !errors.Is(err, lease.ErrHeld) { // others held the lock for the whole waitLimit
+			d.failed(ctx, "acquiring "+d.Prefix+lock, err)
+		}
 		pause(ctx, retryInterval)
 		return
 	}
@@ -105,24 +149,24 @@ func (d *Load) forever(ctx context.Context, lock, holder string, hold time.Durat
 // pauses repeats the story of the paused writer.
 func (d *Load) pauses(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := d.pausedWrite(ctx); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(d.Out, "the paused writer failed: %v\n", err)
+		if err := d.pausedWrite(ctx); err != nil {
+			d.failed(ctx, "the paused writer", err)
 		}
 		pause(ctx, pausedRest)
 	}
 }
 
-// pausedWrite lets one writer lose its lease, as if it were paused, another one write, and
-// the first one write late.
+// pausedWrite lets the lease of one writer expire, as if it were paused, another one write,
+// and the first one write late.
 func (d *Load) pausedWrite(ctx context.Context) error {
 	const first, second = "ledger-1", "ledger-2"
 	resource := fencing.Resource(d.Prefix + ledgerLock)
-	late, err := d.Client.Acquire(ctx, resource, lease.WithHolder(first), lease.WithTTL(pausedTTL), lease.WithoutRenewal())
+	late, err := d.Hold(ctx, resource, first, pausedTTL)
 	if err != nil {
 		return err
 	}
 	d.grants.Add(1)
-	if err := d.gate.Enter(ctx, resource, late.Token()); err != nil {
+	if err := d.gate.Enter(ctx, resource, late); err != nil {
 		return err
 	}
 	next, err := d.Client.Acquire(ctx, resource, lease.WithHolder(second)) // waits until the first lease has expired
@@ -131,22 +175,22 @@ func (d *Load) pausedWrite(ctx context.Context) error {
 	}
 	d.grants.Add(1)
 	defer func() { _ = next.Release(context.WithoutCancel(ctx)) }()
-	if err := d.write(ctx, next, second); err != nil {
+	if err := d.write(ctx, resource, next.Token(), second); err != nil {
 		return err
 	}
-	err = d.write(ctx, late, first)
+	err = d.write(ctx, resource, late, first)
 	var stale *fencing.StaleError
 	if !errors.As(err, &stale) {
-		return fmt.Errorf("the gate admitted the late write of %s with token %d: %w", first, late.Token(), err)
+		return fmt.Errorf("the gate admitted the late write of %s with token %d: %w", first, late, err)
 	}
 	d.refused.Add(1)
-	fmt.Fprintf(d.Out, "%s was paused; the gate refused its late write with token %d, because %s has written with token %d\n",
+	d.print("the lease of %s expired while it was paused; the gate refused its late write with token %d, because %s has written with token %d",
 		first, stale.Token, second, stale.Mark)
 	return d.Refused(ctx, stale, first)
 }
 
-func (d *Load) write(ctx context.Context, l *lease.Lease, text string) error {
-	return d.gate.Do(ctx, l.Resource(), l.Token(), func(value *string) error {
+func (d *Load) write(ctx context.Context, resource fencing.Resource, token fencing.Token, text string) error {
+	return d.gate.Do(ctx, resource, token, func(value *string) error {
 		*value = text
 		return nil
 	})

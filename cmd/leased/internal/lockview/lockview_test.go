@@ -86,6 +86,29 @@ func TestTroubleIsShown(t *testing.T) {
 	require.Contains(t, strings.Join(screen(v, 100, 24), "\n"), "no update from the service for 1m00s")
 }
 
+// A header that describes a cluster is not shown once no member answers, and a member that
+// has not applied its log says so.
+func TestOldStateIsMarked(t *testing.T) {
+	t.Parallel()
+	v := &lockview.View{Keys: true, Sort: "queue", Interval: time.Second}
+	o := overview(lock("a", "b", "1s"))
+	o.Missing = "first line\nsecond line"
+	v.Update(lockview.Update{Overview: o, Cluster: cluster(), Time: now.Add(-7 * time.Second)})
+	require.Contains(t, screen(v, 80, 24)[0], "n1 leads in term 4")
+	require.Contains(t, strings.Join(screen(v, 80, 24), "\n"), "are missing: first line")
+	require.NotContains(t, strings.Join(screen(v, 80, 24), "\n"), "second")
+	v.Update(lockview.Update{Problem: "no member can be reached; retrying", Time: now})
+	got := screen(v, 80, 24)
+	require.Contains(t, got[0], "no member answers; the state below is from 02:31:00")
+	require.NotContains(t, strings.Join(got, "\n"), "leads")
+
+	behind := &pb.ClusterStatusResponse{Members: []*pb.MemberStatus{{Id: "n1", Status: &pb.StatusResponse{Id: "n1", AppliedIndex: 3, LastIndex: 40}}}}
+	v.Update(lockview.Update{Overview: overview(), Cluster: behind, Time: now})
+	require.Contains(t, strings.Join(screen(v, 100, 24), "\n"), "n1 has applied its log only up to entry 3 of 40: locks are missing")
+	behind.Members[0].Status.Serves = true
+	require.NotContains(t, strings.Join(screen(v, 100, 24), "\n"), "applied")
+}
+
 // Names that clients choose cannot change the screen.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()

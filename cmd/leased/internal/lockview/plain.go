@@ -20,7 +20,7 @@ type Section struct {
 // that lines may be of any length.
 func Sections(cluster *pb.ClusterStatusResponse, problem string, sections []Section, width int) []string {
 	first := sections[0].Overview
-	v := View{shown: Update{Overview: first}, last: Update{Problem: problem}}
+	v := View{shown: Update{Overview: first, Cluster: cluster}, last: Update{Problem: problem}}
 	lines := []string{clusterText(cluster, first), totalsText(first)}
 	for _, trouble := range v.troubles(time.Time{}) {
 		lines = append(lines, trouble.Text)

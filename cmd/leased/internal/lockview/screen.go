@@ -89,7 +89,11 @@ func (v *View) heading(width int, now time.Time) []terminal.Line {
 	var lines []terminal.Line
 	clock := now.Format("15:04:05")
 	if v.Keys {
-		lines = append(lines, terminal.Line{Text: spread("leased top: "+clusterText(v.shown.Cluster, o), clock, width), Style: terminal.Bold},
+		state := clusterText(v.shown.Cluster, o)
+		if v.lost {
+			state = "no member answers; the state below is from " + v.last.Time.Format("15:04:05")
+		}
+		lines = append(lines, terminal.Line{Text: spread("leased top: "+state, clock, width), Style: terminal.Bold},
 			terminal.Line{Text: totalsText(o)})
 	} else {
 		lines = append(lines, terminal.Line{Text: spread(totalsText(o), clock, width), Style: terminal.Bold})
@@ -108,10 +112,38 @@ func (v *View) troubles(now time.Time) (lines []terminal.Line) {
 	} else if age := now.Sub(v.last.Time); v.last.Overview != nil && age > staleAfter*max(v.Interval, time.Second) {
 		lines = append(lines, terminal.Line{Text: "no update from the service for " + Short(age), Style: terminal.Alert})
 	}
+	if text := behindText(v.shown.Cluster, v.shown.Overview); text != "" {
+		lines = append(lines, terminal.Line{Text: text, Style: terminal.Alert})
+	}
 	if missing := v.shown.Overview.GetMissing(); missing != "" {
-		lines = append(lines, terminal.Line{Text: "locks in efficiency mode are missing: " + terminal.Clean(missing), Style: terminal.Warning})
+		first, _, _ := strings.Cut(missing, "\n")
+		lines = append(lines, terminal.Line{Text: "locks in efficiency mode are missing: " + terminal.Clean(first), Style: terminal.Warning})
 	}
 	return lines
+}
+
+// behindText says that the member that answers lacks entries of its own log while there is
+// no leader, as after a restart. Without a leader it cannot know which entries are valid.
+func behindText(c *pb.ClusterStatusResponse, o *pb.OverviewResponse) string {
+	if leader, _ := Leader(c); leader != "" {
+		return ""
+	}
+	for _, m := range c.GetMembers() {
+		if s := m.GetStatus(); m.GetId() == o.GetMember() && s.GetAppliedIndex() < s.GetLastIndex() {
+			return fmt.Sprintf("%s has applied its log only up to entry %d of %d: locks are missing until there is a leader", terminal.Clean(m.Id), s.AppliedIndex, s.LastIndex)
+		}
+	}
+	return ""
+}
+
+// Leader returns the id of the leader and its term, or "" and 0 if there is none.
+func Leader(c *pb.ClusterStatusResponse) (leader string, term uint64) {
+	for _, m := range c.GetMembers() {
+		if m.Status.GetServes() && m.Status.GetTerm() >= term {
+			leader, term = m.Id, m.Status.GetTerm()
+		}
+	}
+	return leader, term
 }
 
 // clusterText describes the members.
@@ -119,11 +151,9 @@ func clusterText(c *pb.ClusterStatusResponse, o *pb.OverviewResponse) string {
 	if c == nil || len(c.Members) == 0 {
 		return "member " + terminal.Clean(o.GetMember())
 	}
-	leader, term, down := "", uint64(0), []string(nil)
+	leader, term := Leader(c)
+	var down []string
 	for _, m := range c.Members {
-		if m.Status.GetServes() && m.Status.GetTerm() >= term {
-			leader, term = m.Id, m.Status.GetTerm()
-		}
 		if m.Error != "" || m.Status == nil {
 			down = append(down, terminal.Clean(m.Id))
 		}

@@ -45,6 +45,7 @@ type View struct {
 	Interval time.Duration
 
 	last   Update // the newest messages
+	lost   bool   // no member answers
 	shown  Update // the messages on the screen, older than last while the view is paused
 	top    int    // the number of the first lock on the screen
 	page   int    // how many locks fit on the screen
@@ -84,6 +85,7 @@ func (v *View) Update(u Update) {
 		v.last.Cluster = u.Cluster
 	}
 	v.last.Problem = u.Problem
+	v.lost = u.Problem != "" && u.Overview == nil && u.Cluster == nil
 	if !v.paused {
 		v.shown = v.last
 	}

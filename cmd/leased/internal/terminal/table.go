@@ -2,6 +2,10 @@ package terminal
 
 import "strings"
 
+// maxGrow is the number of columns by which a column with Grow grows at most: on a wide
+// terminal a row whose cells are far apart is hard to read.
+const maxGrow = 16
+
 // gap is the number of spaces between two columns.
 const gap = 2
 
@@ -13,7 +17,7 @@ type Column struct {
 	// Right aligns numbers; Middle cuts a text in its middle, so that both ends of a
 	// path stay visible.
 	Right, Middle bool
-	// Grow lets the column take the space that is left.
+	// Grow lets the column take the space that is left, up to maxGrow.
 	Grow bool
 	// Drop is not 0 if the column can be left out of a narrow table. Columns with
 	// larger numbers are left out first.
@@ -79,7 +83,7 @@ func layout(columns []Column, shown []int, rows [][]string, width int) []int {
 	}
 	for at, i := range shown {
 		if columns[i].Grow {
-			widths[at] += left
+			widths[at] += min(left, maxGrow)
 			break
 		}
 	}
