@@ -20,6 +20,7 @@ var clockFolders = []string{
 	"cmd/...",                 // logs and output for people
 	"examples/...",            // output for people
 	"bench/...",               // benchmarks measure time
+	"tools/...",               // output for people
 	"internal/testserver/...", // deadlines of connections to the servers that it starts
 	"storagegate/gatetest",    // a benchmark measures writes; the gates have no clock
 }
