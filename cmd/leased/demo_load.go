@@ -129,17 +129,21 @@ func (f *loadFlags) setPolicies(ctx context.Context) (string, error) {
 	if len(fleet.GetFleet().GetAddresses()) == 0 {
 		return "all in correctness mode: the service has no Redis nodes", nil
 	}
+	when := ""
 	for _, prefix := range loaddemo.FastPrefixes(f.prefix) {
 		policy := &pb.Policy{Prefix: prefix, Mode: lease.Efficiency.String()}
-		_, err := fetch(ctx, f.access, pb.NewPolicyServiceClient, pb.PolicyServiceClient.SetPolicy, &pb.SetPolicyRequest{Policy: policy})
+		got, err := fetch(ctx, f.access, pb.NewPolicyServiceClient, pb.PolicyServiceClient.SetPolicy, &pb.SetPolicyRequest{Policy: policy})
 		if errors.Is(err, lease.ErrForbidden) {
 			return "with the current policies: you lack the right to change them", nil
 		}
 		if err != nil {
 			return "", fmt.Errorf("put the locks %s* into efficiency mode: %w", prefix, err)
 		}
+		if got.GetMigration() != nil {
+			when = " after their migration, which `leased policy show` shows"
+		}
 	}
-	return fmt.Sprintf("those below %s in efficiency mode", strings.Join(loaddemo.FastPrefixes(f.prefix), " and ")), nil
+	return fmt.Sprintf("those below %s in efficiency mode%s", strings.Join(loaddemo.FastPrefixes(f.prefix), " and "), when), nil
 }
 
 // refused returns a function that reports a refused write to the service.

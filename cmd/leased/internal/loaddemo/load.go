@@ -131,9 +131,7 @@ func (d *Load) queue(ctx context.Context, holder string) {
 func (d *Load) forever(ctx context.Context, lock, holder string, hold time.Duration, options ...lease.AcquireOption) {
 	l, err := d.Client.Acquire(ctx, fencing.Resource(d.Prefix+lock), append(options, lease.WithHolder(holder))...)
 	if err != nil {
-		if !errors.Is(err, lease.ErrHeld) { // others held the lock for the whole waitLimit
-			d.failed(ctx, "acquiring "+d.Prefix+lock, err)
-		}
+		d.failed(ctx, "a worker", err)
 		pause(ctx, retryInterval)
 		return
 	}
