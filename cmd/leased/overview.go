@@ -90,8 +90,13 @@ func leaderless(err error) string {
 	return "no leader; below is the state of one member, which may be old or incomplete"
 }
 
-// readText returns the error of a read as one line.
-func readText(err error) string { return oneLine(readError(err).Error()) }
+// readText returns the error of a read, which is repeated, as one line.
+func readText(err error) string {
+	if errors.Is(err, lease.ErrUncertain) {
+		return "the connection to the member broke"
+	}
+	return oneLine(err.Error())
+}
 
 // stream delivers the answers of one member with a banner. It calls elected, unless that is
 // nil, when it learns of a new leader.

@@ -148,6 +148,9 @@ func Leader(c *pb.ClusterStatusResponse) (leader string, term uint64) {
 
 // clusterText describes the members.
 func clusterText(c *pb.ClusterStatusResponse, o *pb.OverviewResponse) string {
+	if o == nil {
+		return "waiting for the first answer"
+	}
 	if c == nil || len(c.Members) == 0 {
 		return "member " + terminal.Clean(o.GetMember())
 	}
@@ -170,6 +173,9 @@ func clusterText(c *pb.ClusterStatusResponse, o *pb.OverviewResponse) string {
 }
 
 func totalsText(o *pb.OverviewResponse) string {
+	if o == nil {
+		return ""
+	}
 	return fmt.Sprintf("%s, %s, %s; %.1f grants/s; %s", count(o.GetTotalLocks(), "lock"), count(o.GetTotalHolders(), "holder"),
 		count(o.GetTotalWaiters(), "waiter"), o.GetGrantsPerSecond(), count(o.GetRefused(), "refused write"))
 }
