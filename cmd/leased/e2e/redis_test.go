@@ -176,7 +176,8 @@ func listsWithoutRedis(t *testing.T, env []string) {
 	require.NotContains(t, must(t, env, leased, "list", "job/"), missing, "all of these are in correctness mode")
 	require.NotContains(t, must(t, env, leased, "top", "--once", "job/"), "are missing")
 	require.Contains(t, must(t, env, leased, "top", "--once"), "locks in efficiency mode are missing: ")
-	exits(t, 122, env, leased, "list", "--mode=efficiency")
+	out, code := call(t, env, leased, "list", "--mode=efficiency")
+	require.Equal(t, 122, code, out)
 	must(t, env, leased, "release", "job/2", "--token="+token)
 }
 
