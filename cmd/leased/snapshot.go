@@ -152,7 +152,7 @@ func newSnapshotRestore() *cobra.Command {
 			if err := sendFile(stream, args[0], line); err != nil {
 				return err
 			}
-			line.Stage("the leader restores the snapshot", "")
+			line.Show("the leader restores the snapshot")
 			got, err := stream.CloseAndRecv()
 			line.End()
 			if err != nil {
