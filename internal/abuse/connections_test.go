@@ -16,7 +16,7 @@ import (
 
 // requestText returns an HTTP request as it is sent.
 func requestText(path, body string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: leased\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
 // openIdle opens idle connections of three kinds in turn: without a byte, with HTTP

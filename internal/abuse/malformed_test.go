@@ -55,9 +55,9 @@ func malformedFrames() map[string][]byte {
 		"invalid protobuf":           grpcCall(acquire, grpcMessage(0, 1000, randomBytes(3, 1000))),
 		"gRPC method with a newline": grpcCall("/leased.v1.LeaseService/\r\n", grpcMessage(0, 0, nil)),
 		"TLS on a port without it":   append([]byte{0x16, 0x03, 0x01, 0x02, 0x00}, randomBytes(4, 512)...),
-		"HTTP/1.1 without end":       []byte("POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n"),
-		"two lengths":                []byte("POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}"),
-		"invalid chunks":             []byte("POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n"),
+		"HTTP/1.1 without end":       []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999999999999999\r\n"),
+		"two lengths":                []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}"),
+		"invalid chunks":             []byte("POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n"),
 		"header line of 4 MiB":       append([]byte("POST /v1/acquire HTTP/1.1\r\nX: "), bytes.Repeat([]byte("x"), 4*mib)...),
 	}
 	for seed := range uint64(20) {
@@ -209,7 +209,7 @@ func handshake(address string, config *tls.Config) error {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(testTimeout))
-	if _, err := conn.Write([]byte("GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); err != nil {
+	if _, err := conn.Write([]byte("GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")); err != nil {
 		return err
 	}
 	_, err = io.ReadAll(conn)

@@ -193,7 +193,9 @@ func (s *server) state(v *victim) string {
 	s.t.Helper()
 	status := s.call("/v1/status", "{}")
 	holders := s.call("/v1/inspect", fmt.Sprintf(`{"resource":%q}`, v.resource))["lock"].(map[string]any)["holders"].([]any)
-	delete(holders[0].(map[string]any), "ttlLeft")
+	for _, changing := range []string{"ttlLeft", "since", "age"} {
+		delete(holders[0].(map[string]any), changing)
+	}
 	text, err := json.Marshal([]any{holders, s.call("/v1/list-policies", "{}"), s.call("/v1/get-fleet", "{}"),
 		status["sessions"], status["locks"], status["holders"], status["waiters"], status["lastToken"], status["members"], status["state"]})
 	require.NoError(s.t, err)

@@ -127,10 +127,10 @@ func TestSlowBodies(t *testing.T) {
 	others := s.bystander()
 	conns := map[string]net.Conn{}
 	for name, text := range map[string]string{
-		"half a body":   "POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"resource\":",
-		"half a chunk":  "POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{",
+		"half a body":   "POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"resource\":",
+		"half a chunk":  "POST /v1/acquire HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{",
 		"half a header": "POST /v1/acquire HTTP/1.1\r\nHost: ",
-		"half a file":   "POST /v1/inspect-snapshot HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx",
+		"half a file":   "POST /v1/inspect-snapshot HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\nx",
 		"no byte":       "",
 		"half a frame":  preface + "\x00\x00",
 		"idle":          requestText("/v1/health", "{}"),

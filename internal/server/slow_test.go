@@ -103,7 +103,7 @@ func TestSlowStreamIsTold(t *testing.T) {
 
 // header is the beginning of an HTTP call: its name, the size of its body, and as much
 // of the body as is sent.
-const header = "POST /v1/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+const header = "POST /v1/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 
 // The server closes HTTP connections whose body does not arrive, and those that are
 // idle.
