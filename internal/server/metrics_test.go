@@ -136,7 +136,7 @@ func (c measuredCluster) sum(t testing.TB) map[string]float64 {
 // requires that no other event of a lease was counted.
 func (c measuredCluster) requireIncreases(t testing.TB, before, want map[string]float64) {
 	t.Helper()
-	counted := regexp.MustCompile(`^(grants|refusals|waits|renewals|leases_ended)_total|^(time_to_grant|handoff)_seconds_count`)
+	counted := regexp.MustCompile(`^(grants|acquire_errors|waits|renewals|leases_ended)_total|^(time_to_grant|handoff)_seconds_count`)
 	increases := func() map[string]float64 {
 		changed := map[string]float64{}
 		for name, value := range c.sum(t) {
