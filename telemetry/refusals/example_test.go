@@ -45,7 +45,7 @@ func Example() {
 	if err := reporter.Flush(ctx); err != nil {
 		log.Fatal(err)
 	}
-	// Output:
+	// Unordered output:
 	// stale fencing token 33 for "orders/7": 34 has been admitted; the lease is lost, stop writing
 	// orders/7: the memory gate refused token 33 of worker-1 (stale, mark 34)
 }
