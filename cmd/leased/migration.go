@@ -21,8 +21,8 @@ import (
 const followInterval = 200 * time.Millisecond
 
 // follow calls poll until a change is complete, and shows the progress: the step, and
-// what changes within it. The change does not need the command: after an interrupt it
-// prints a message that says so. While the service is unavailable it continues to poll.
+// what changes within it. The service completes the change without the command: if the
+// command is interrupted, it says so. While the service is unavailable it keeps polling.
 func follow(c *cobra.Command, interrupted string, poll func(ctx context.Context) (step step, done bool, err error)) error {
 	ctx, stop := untilInterrupted(c.Context())
 	defer stop()

@@ -54,7 +54,7 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// member is one member of the service in this process.
+// member is a member of the service that runs inside the test process.
 type member struct {
 	*server.Server
 	node *raftstore.Node

@@ -143,8 +143,9 @@ func (h *Handler) run(ctx context.Context, s *stream, v view, q query) {
 	}
 }
 
-// accompany sends summaries and comments until the stream ends, or until another member
-// can serve it better.
+// accompany sends summaries and keep-alive comments until ctx ends or another member should
+// serve the stream: this one has lost its leadership, or served its own state because there
+// was no leader, and now there is one.
 func (h *Handler) accompany(ctx context.Context, s *stream, local bool) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()

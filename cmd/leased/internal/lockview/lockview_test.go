@@ -86,8 +86,8 @@ func TestTroubleIsShown(t *testing.T) {
 	require.Contains(t, strings.Join(screen(v, 100, 24), "\n"), "no update from the service for 1m00s")
 }
 
-// A header that describes a cluster is not shown once no member answers, and a member that
-// has not applied its log says so.
+// When no member answers, the header says so and hides the last known leader. A member that
+// has not applied its log yet is marked as well.
 func TestOldStateIsMarked(t *testing.T) {
 	t.Parallel()
 	v := &lockview.View{Keys: true, Sort: "queue", Interval: time.Second}

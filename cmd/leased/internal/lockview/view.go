@@ -15,7 +15,7 @@ const blockSize = 100
 // maxLimit is the largest number of locks that the service returns.
 const maxLimit = 500
 
-// Sorts are the orders of a list, in the order of their keys.
+// Sorts lists the sort orders, in the order of the keys 1 to 5 that select them.
 var Sorts = []string{"queue", "held", "rate", "refused", "name"}
 
 // sortTitles say what each order is for.
