@@ -25,42 +25,42 @@ func TestOneClientForBothModes(t *testing.T) {
 	var mu sync.Mutex
 	connections := 0
 	c, log := s.dial(counted(&connections, &mu))
-	fast, err := c.Acquire(bounded(t), "fast/a")
+	fast, err := c.Acquire(testserver.Context(t), "fast/a")
 	require.NoError(t, err)
 	require.Equal(t, engine.Efficiency, fast.Mode())
-	slow, err := c.Acquire(bounded(t), "slow/a")
+	slow, err := c.Acquire(testserver.Context(t), "slow/a")
 	require.NoError(t, err)
 	require.Equal(t, engine.Correctness, slow.Mode())
-	require.NoError(t, fast.Renew(bounded(t)))
-	require.NoError(t, slow.Renew(bounded(t)))
+	require.NoError(t, fast.Renew(testserver.Context(t)))
+	require.NoError(t, slow.Renew(testserver.Context(t)))
 	mu.Lock()
 	require.GreaterOrEqual(t, connections, 3, "the client connects to Redis directly")
 	mu.Unlock()
 
 	other, _ := s.dial(client.WithoutRedis())
 	for _, name := range []fencing.Resource{"fast/a", "slow/a"} {
-		_, err = other.TryAcquire(bounded(t), name)
+		_, err = other.TryAcquire(testserver.Context(t), name)
 		require.ErrorIs(t, err, lease.ErrHeld)
-		status, err := other.Inspect(bounded(t), name)
+		status, err := other.Inspect(testserver.Context(t), name)
 		require.NoError(t, err)
 		require.Len(t, status.Holders, 1)
 	}
-	_, err = c.Acquire(bounded(t), "fast/a", lease.WithMode(engine.Correctness))
+	_, err = c.Acquire(testserver.Context(t), "fast/a", lease.WithMode(engine.Correctness))
 	require.ErrorIs(t, err, lease.ErrModeMismatch)
-	_, err = c.Acquire(bounded(t), "fast/a", lease.WithShared())
+	_, err = c.Acquire(testserver.Context(t), "fast/a", lease.WithShared())
 	require.ErrorIs(t, err, lease.ErrUnsupported)
 	require.ErrorContains(t, err, "correctness")
-	_, err = c.Acquire(bounded(t), "fast/a", lease.WithSet("slow/a"))
+	_, err = c.Acquire(testserver.Context(t), "fast/a", lease.WithSet("slow/a"))
 	require.ErrorIs(t, err, lease.ErrInvalid)
 
-	require.NoError(t, other.Break(bounded(t), "fast/a", fast.Token()))
-	require.NoError(t, other.Break(bounded(t), "slow/a", slow.Token()))
-	require.ErrorIs(t, other.Break(bounded(t), "fast/a", fast.Token()), lease.ErrNotHeld)
-	next, err := other.Acquire(bounded(t), "fast/a")
+	require.NoError(t, other.Break(testserver.Context(t), "fast/a", fast.Token()))
+	require.NoError(t, other.Break(testserver.Context(t), "slow/a", slow.Token()))
+	require.ErrorIs(t, other.Break(testserver.Context(t), "fast/a", fast.Token()), lease.ErrNotHeld)
+	next, err := other.Acquire(testserver.Context(t), "fast/a")
 	require.NoError(t, err)
 	require.True(t, next.Token().Newer(fast.Token()))
 	<-slow.Done()
-	require.ErrorIs(t, fast.Renew(bounded(t)), lease.ErrLost, "the nodes report the loss")
+	require.ErrorIs(t, fast.Renew(testserver.Context(t)), lease.ErrLost, "the nodes report the loss")
 	require.ErrorIs(t, fast.Err(), lease.ErrTaken)
 	require.Zero(t, log.count("level=WARN"))
 }
@@ -97,7 +97,7 @@ func TestConformance(t *testing.T) {
 // backend returns the engine.Backend of a client.
 func backend(t *testing.T, s *service, options ...client.Option) engine.Backend {
 	t.Helper()
-	b, done, err := client.DialBackend(bounded(t), s.endpoints(), options...)
+	b, done, err := client.DialBackend(testserver.Context(t), s.endpoints(), options...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, done(context.Background())) })
 	return b
@@ -110,11 +110,11 @@ func TestRedisUnreachable(t *testing.T) {
 	s := startService(t, 1)
 	c, log := s.dial(cutOff)
 	for range 20 {
-		l, err := c.Acquire(bounded(t), "fast/a")
+		l, err := c.Acquire(testserver.Context(t), "fast/a")
 		require.NoError(t, err)
 		require.Equal(t, engine.Efficiency, l.Mode())
-		require.NoError(t, l.Renew(bounded(t)))
-		require.NoError(t, l.Release(bounded(t)))
+		require.NoError(t, l.Renew(testserver.Context(t)))
+		require.NoError(t, l.Release(testserver.Context(t)))
 	}
 	require.Equal(t, 1, log.count("go through the service"))
 	require.Equal(t, 1, log.count("level=WARN"))
@@ -126,24 +126,24 @@ func TestRedisRejectsTheClient(t *testing.T) {
 	s := startService(t, 1)
 	for _, server := range s.redis {
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr})
-		require.NoError(t, admin.ACLSetUser(bounded(t), "nobody", "on", ">x", "-@all", "+auth", "+hello").Err())
+		require.NoError(t, admin.ACLSetUser(testserver.Context(t), "nobody", "on", ">x", "-@all", "+auth", "+hello").Err())
 		require.NoError(t, admin.Close())
 	}
 	c, log := s.dial(client.WithRedis(func(string) *redis.Options { return &redis.Options{Username: "nobody", Password: "x"} }))
-	l, err := c.Acquire(bounded(t), "fast/a")
+	l, err := c.Acquire(testserver.Context(t), "fast/a")
 	require.NoError(t, err)
-	require.NoError(t, l.Release(bounded(t)))
+	require.NoError(t, l.Release(testserver.Context(t)))
 	require.Equal(t, 1, log.count("go through the service"))
 }
 
 func TestPasswordIsNotSentInClearText(t *testing.T) {
 	t.Parallel()
 	s := startService(t, 1)
-	_, err := s.leader().SetFleet(bounded(t), engine.Fleet{Namespace: "test", Addresses: []string{"192.0.2.1:6379"}, MaxTTL: time.Minute}, 0, true, true)
+	_, err := s.leader().SetFleet(testserver.Context(t), engine.Fleet{Namespace: "test", Addresses: []string{"192.0.2.1:6379"}, MaxTTL: time.Minute}, 0, true, true)
 	require.NoError(t, err)
-	eventually(t, "the fleet has changed", func() bool { return len(s.leader().Topology().Fleet.Addresses) == 1 })
+	testserver.Eventually(t, "the fleet has changed", func() bool { return len(s.leader().Topology().Fleet.Addresses) == 1 })
 	password := client.WithRedis(func(string) *redis.Options { return &redis.Options{Password: "secret"} })
-	_, err = client.Dial(bounded(t), s.endpoints(), client.WithLogger(quiet), password)
+	_, err = client.Dial(testserver.Context(t), s.endpoints(), client.WithLogger(quiet), password)
 	require.ErrorIs(t, err, lease.ErrInvalid)
 	require.ErrorContains(t, err, "192.0.2.1:6379")
 	require.ErrorContains(t, err, "WithRedisInsecure")
@@ -164,10 +164,10 @@ func TestPolicyChangeReachesTheClient(t *testing.T) {
 			mode = engine.Efficiency
 		}
 		s.setPolicy(engine.Policy{Prefix: prefix, Mode: mode, TTL: 50 * time.Second, Drift: 5 * time.Second}, false)
-		eventually(t, "a lease of 45 seconds", func() bool {
-			l, err := c.Acquire(bounded(t), name)
+		testserver.Eventually(t, "a lease of 45 seconds", func() bool {
+			l, err := c.Acquire(testserver.Context(t), name)
 			require.NoError(t, err)
-			defer func() { require.NoError(t, l.Release(bounded(t))) }()
+			defer func() { require.NoError(t, l.Release(testserver.Context(t))) }()
 			left := time.Until(l.Deadline())
 			return left > 40*time.Second && left <= 45*time.Second
 		})
@@ -181,30 +181,30 @@ func TestWithoutALeader(t *testing.T) {
 	s := startService(t, 2)
 	direct, through := s.open(short), s.open(short, client.WithoutRedis())
 	t.Cleanup(func() { // the service cannot confirm the end of the lease in correctness mode
-		require.Error(t, direct.Close(bounded(t)))
-		require.NoError(t, through.Close(bounded(t)))
+		require.Error(t, direct.Close(testserver.Context(t)))
+		require.NoError(t, through.Close(testserver.Context(t)))
 	})
-	held, err := direct.Acquire(bounded(t), "fast/held")
+	held, err := direct.Acquire(testserver.Context(t), "fast/held")
 	require.NoError(t, err)
-	_, err = direct.Acquire(bounded(t), "slow/held")
+	_, err = direct.Acquire(testserver.Context(t), "slow/held")
 	require.NoError(t, err)
 	s.members[0].stop(t)
 	left := s.members[1].node
-	eventually(t, "no leader", func() bool { return !left.Leads() && left.Topology().Version > 0 })
+	testserver.Eventually(t, "no leader", func() bool { return !left.Leads() && left.Topology().Version > 0 })
 	last := fencing.None
 	for range 10 {
 		for _, c := range []*lease.Client{direct, through} {
-			l, err := c.Acquire(bounded(t), "fast/a")
+			l, err := c.Acquire(testserver.Context(t), "fast/a")
 			require.NoError(t, err)
 			require.True(t, l.Token().Newer(last))
 			last = l.Token()
-			require.NoError(t, l.Release(bounded(t)))
+			require.NoError(t, l.Release(testserver.Context(t)))
 		}
 	}
 	before := held.Deadline()
-	require.NoError(t, held.Renew(bounded(t)), "the session in correctness mode does not matter")
+	require.NoError(t, held.Renew(testserver.Context(t)), "the session in correctness mode does not matter")
 	require.True(t, held.Deadline().After(before))
-	_, err = direct.TryAcquire(bounded(t), "slow/a")
+	_, err = direct.TryAcquire(testserver.Context(t), "slow/a")
 	require.True(t, errors.Is(err, lease.ErrUnavailable) || errors.Is(err, lease.ErrUncertain), "%v", err)
 }
 
@@ -215,14 +215,14 @@ func TestRedisStopsAnswering(t *testing.T) {
 	s := startService(t, 1)
 	connections := &breaker{}
 	c, log := s.dial(connections.option())
-	held, err := c.Acquire(bounded(t), "fast/held")
+	held, err := c.Acquire(testserver.Context(t), "fast/held")
 	require.NoError(t, err)
 	connections.cut()
-	l, err := c.Acquire(bounded(t), "fast/a")
+	l, err := c.Acquire(testserver.Context(t), "fast/a")
 	require.NoError(t, err)
-	require.NoError(t, held.Renew(bounded(t)))
-	require.NoError(t, l.Release(bounded(t)))
-	require.NoError(t, held.Release(bounded(t)))
+	require.NoError(t, held.Renew(testserver.Context(t)))
+	require.NoError(t, l.Release(testserver.Context(t)))
+	require.NoError(t, held.Release(testserver.Context(t)))
 	require.Equal(t, 1, log.count("go through the service"))
 }
 
@@ -232,18 +232,18 @@ func TestNewFleet(t *testing.T) {
 	t.Parallel()
 	s := startService(t, 1)
 	c, _ := s.dial()
-	held, err := c.Acquire(bounded(t), "fast/a")
+	held, err := c.Acquire(testserver.Context(t), "fast/a")
 	require.NoError(t, err)
 	waiting := start(t, c, "fast/a")
 	fleet := startRedis(t, 3)
-	_, err = s.leader().SetFleet(bounded(t), fleetOf(fleet), 0, true, false)
+	_, err = s.leader().SetFleet(testserver.Context(t), fleetOf(fleet), 0, true, false)
 	require.NoError(t, err)
 	<-held.Done()
 	require.ErrorIs(t, held.Err(), lease.ErrTaken)
 	require.ErrorContains(t, held.Err(), "fleet")
 	next := waiting.granted()
 	require.True(t, next.Token().Newer(held.Token()))
-	require.NoError(t, next.Release(bounded(t)))
+	require.NoError(t, next.Release(testserver.Context(t)))
 	require.True(t, usesRedis(t, fleet), "the client uses the new nodes directly")
 }
 
@@ -252,7 +252,7 @@ func usesRedis(t *testing.T, servers []*testserver.RedisServer) bool {
 	t.Helper()
 	for _, s := range servers {
 		c := redis.NewClient(&redis.Options{Addr: s.Addr})
-		keys, err := c.Keys(bounded(t), "*lock:fast/a").Result()
+		keys, err := c.Keys(testserver.Context(t), "*lock:fast/a").Result()
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		if len(keys) == 0 {
@@ -264,9 +264,9 @@ func usesRedis(t *testing.T, servers []*testserver.RedisServer) bool {
 
 func TestDialErrors(t *testing.T) {
 	t.Parallel()
-	_, err := client.Dial(bounded(t), nil)
+	_, err := client.Dial(testserver.Context(t), nil)
 	require.ErrorIs(t, err, lease.ErrInvalid)
-	_, err = client.Dial(bounded(t), []string{"127.0.0.1:1"}, client.WithRemoteOptions(remote.WithTimeout(100*time.Millisecond)))
+	_, err = client.Dial(testserver.Context(t), []string{"127.0.0.1:1"}, client.WithRemoteOptions(remote.WithTimeout(100*time.Millisecond)))
 	require.ErrorIs(t, err, lease.ErrUnavailable)
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -274,7 +274,7 @@ func TestDialErrors(t *testing.T) {
 	_, err = client.Dial(ctx, []string{"127.0.0.1:1"})
 	require.ErrorIs(t, err, context.Canceled)
 	for _, option := range []client.Option{client.WithLogger(nil), client.WithRedis(nil), client.WithTLS(nil), client.WithSecret("short")} {
-		_, err = client.Dial(bounded(t), []string{"127.0.0.1:1"}, option)
+		_, err = client.Dial(testserver.Context(t), []string{"127.0.0.1:1"}, option)
 		require.ErrorIs(t, err, lease.ErrInvalid)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 )
@@ -27,12 +28,12 @@ type pending struct {
 func start(t *testing.T, c *lease.Client, name fencing.Resource) *pending {
 	t.Helper()
 	p := &pending{t: t, done: make(chan struct{})}
-	ctx := bounded(t)
+	ctx := testserver.Context(t)
 	go func() {
 		defer close(p.done)
 		p.lease, p.err = c.Acquire(ctx, name)
 	}()
-	eventually(t, "it waits", func() bool {
+	testserver.Eventually(t, "it waits", func() bool {
 		status, err := c.Inspect(ctx, name)
 		return err == nil && len(status.Waiters) > 0
 	})
@@ -55,7 +56,7 @@ func TestMigrationToCorrectness(t *testing.T) {
 	for name, c := range map[fencing.Resource]*lease.Client{"fast/same": holder, "fast/other": first(s.dial()), "fast/through": first(s.dial(client.WithoutRedis()))} {
 		s.migrate("fast/", engine.Efficiency, true)
 		s.awaitMigrations()
-		held, err := holder.Acquire(bounded(t), name, lease.WithoutRenewal()) // so that no renewal reports the loss
+		held, err := holder.Acquire(testserver.Context(t), name, lease.WithoutRenewal()) // so that no renewal reports the loss
 		require.NoError(t, err)
 		require.Equal(t, engine.Efficiency, held.Mode())
 		waiting := start(t, c, name)
@@ -66,7 +67,7 @@ func TestMigrationToCorrectness(t *testing.T) {
 		next := waiting.granted()
 		require.Equal(t, engine.Correctness, next.Mode())
 		require.True(t, next.Token().Newer(held.Token()))
-		require.NoError(t, next.Release(bounded(t)))
+		require.NoError(t, next.Release(testserver.Context(t)))
 	}
 }
 
@@ -77,17 +78,17 @@ func TestMigrationToEfficiency(t *testing.T) {
 	s := startService(t, 1)
 	holder, _ := s.dial()
 	other, _ := s.dial(client.WithoutRedis())
-	held, err := holder.Acquire(bounded(t), "slow/a")
+	held, err := holder.Acquire(testserver.Context(t), "slow/a")
 	require.NoError(t, err)
-	kept, err := holder.Acquire(bounded(t), "elsewhere")
+	kept, err := holder.Acquire(testserver.Context(t), "elsewhere")
 	require.NoError(t, err)
 	waiting, through := start(t, holder, "slow/a"), start(t, other, "slow/a")
 	s.migrate("slow/", engine.Efficiency, false)
-	_, err = other.TryAcquire(bounded(t), "slow/b")
+	_, err = other.TryAcquire(testserver.Context(t), "slow/b")
 	require.ErrorIs(t, err, lease.ErrUnavailable)
 	require.ErrorContains(t, err, "migrating")
-	require.NoError(t, held.Renew(bounded(t)), "a holder keeps its lock")
-	require.NoError(t, held.Release(bounded(t)))
+	require.NoError(t, held.Renew(testserver.Context(t)), "a holder keeps its lock")
+	require.NoError(t, held.Release(testserver.Context(t)))
 	last := held.Token()
 	for range 2 {
 		var next *lease.Lease
@@ -102,7 +103,7 @@ func TestMigrationToEfficiency(t *testing.T) {
 		require.Equal(t, engine.Efficiency, next.Mode())
 		require.True(t, next.Token().Newer(last))
 		last = next.Token()
-		require.NoError(t, next.Release(bounded(t)))
+		require.NoError(t, next.Release(testserver.Context(t)))
 	}
 	require.NoError(t, kept.Err(), "a lock that does not migrate keeps its holder")
 }
@@ -112,12 +113,12 @@ func TestMigrationNow(t *testing.T) {
 	t.Parallel()
 	s := startService(t, 1)
 	c, _ := s.dial()
-	held, err := c.Acquire(bounded(t), "slow/a")
+	held, err := c.Acquire(testserver.Context(t), "slow/a")
 	require.NoError(t, err)
 	s.migrate("slow/", engine.Efficiency, true)
 	<-held.Done()
 	require.ErrorIs(t, held.Err(), lease.ErrLost)
-	next, err := c.Acquire(bounded(t), "slow/a")
+	next, err := c.Acquire(testserver.Context(t), "slow/a")
 	require.NoError(t, err)
 	require.Equal(t, engine.Efficiency, next.Mode())
 	require.True(t, next.Token().Newer(held.Token()))
@@ -129,7 +130,7 @@ func TestMigrationsUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := startService(t, 2)
 	clients := []*lease.Client{first(s.dial()), first(s.dial()), first(s.dial(client.WithoutRedis()))}
-	ctx, cancel := context.WithCancel(bounded(t))
+	ctx, cancel := context.WithCancel(testserver.Context(t))
 	defer cancel()
 	var (
 		mu     sync.Mutex
@@ -170,12 +171,12 @@ func TestMigrationsUnderLoad(t *testing.T) {
 		before := granted(mode)
 		s.migrate("fast/", mode, i%4 < 2)
 		if i%4 < 2 || mode == engine.Efficiency {
-			eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
+			testserver.Eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 			continue
 		}
-		_, err := s.leader().SetPolicy(bounded(t), engine.Policy{Prefix: "fast/", Mode: mode, TTL: ttl}, 0, true) // do not wait for the longest TTL
+		_, err := s.leader().SetPolicy(testserver.Context(t), engine.Policy{Prefix: "fast/", Mode: mode, TTL: ttl}, 0, true) // do not wait for the longest TTL
 		require.NoError(t, err)
-		eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
+		testserver.Eventually(t, "grants in the other mode", func() bool { return granted(mode) > before+10 })
 	}
 	cancel()
 	wg.Wait()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -40,16 +41,16 @@ func (s *service) refusedTokens(lock string) (tokens []fencing.Token) {
 func TestReportRefusal(t *testing.T) {
 	t.Parallel()
 	s := startService(t, 2)
-	c, err := client.Dial(bounded(t), []string{s.members[1].server.Address()}, client.WithLogger(quiet))
+	c, err := client.Dial(testserver.Context(t), []string{s.members[1].server.Address()}, client.WithLogger(quiet))
 	require.NoError(t, err)
-	defer c.Close(bounded(t))
+	defer c.Close(testserver.Context(t))
 	for _, lock := range []string{"fast/a", "slow/a"} {
-		l, err := c.Acquire(bounded(t), fencing.Resource(lock))
+		l, err := c.Acquire(testserver.Context(t), fencing.Resource(lock))
 		require.NoError(t, err)
-		require.NoError(t, l.Release(bounded(t)))
-		require.NoError(t, c.ReportRefusal(bounded(t), lease.Refusal{Resource: fencing.Resource(lock), Token: l.Token(), Mark: l.Token() + 1, Gate: "sql"}))
+		require.NoError(t, l.Release(testserver.Context(t)))
+		require.NoError(t, c.ReportRefusal(testserver.Context(t), lease.Refusal{Resource: fencing.Resource(lock), Token: l.Token(), Mark: l.Token() + 1, Gate: "sql"}))
 		require.Equal(t, []fencing.Token{l.Token()}, s.refusedTokens(lock))
 	}
-	err = c.ReportRefusal(bounded(t), lease.Refusal{Resource: "slow/a", Reason: "bored", Gate: "sql"})
+	err = c.ReportRefusal(testserver.Context(t), lease.Refusal{Resource: "slow/a", Reason: "bored", Gate: "sql"})
 	require.ErrorIs(t, err, lease.ErrInvalid)
 }

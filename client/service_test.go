@@ -27,8 +27,6 @@ import (
 )
 
 const (
-	// testTimeout ends a test that waits for something that does not happen.
-	testTimeout = 2 * time.Minute
 	// ttl is the TTL of leases whose expiry the tests do not wait for.
 	ttl = 30 * time.Second
 )
@@ -43,27 +41,6 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Exit(m.Run())
-}
-
-// bounded returns a context that ends a test that hangs.
-func bounded(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	ctx := bounded(t)
-	for !holds() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			require.FailNow(t, "never: "+what)
-		}
-	}
 }
 
 // member is one member of a service, in this process.
@@ -133,10 +110,10 @@ func startService(t testing.TB, size int, change ...func(*server.Config)) *servi
 	first := startMember(t, "n1", fleet, change...)
 	require.NoError(t, first.node.Bootstrap())
 	s.members = []*member{first}
-	eventually(t, "a leader", first.node.Leads)
+	testserver.Eventually(t, "a leader", first.node.Leads)
 	for n := 2; n <= size; n++ {
 		m := startMember(t, "n"+string(rune('0'+n)), fleet, change...)
-		require.NoError(t, m.server.Join(bounded(t), first.server.Address()))
+		require.NoError(t, m.server.Join(testserver.Context(t), first.server.Address()))
 		s.members = append(s.members, m)
 	}
 	s.setPolicy(engine.Policy{Prefix: "fast/", Mode: engine.Efficiency, TTL: ttl}, true)
@@ -155,7 +132,7 @@ func (s *service) endpoints() (addresses []string) {
 
 func (s *service) setPolicy(p engine.Policy, now bool) {
 	s.Helper()
-	_, err := s.leader().SetPolicy(bounded(s), p, 0, now)
+	_, err := s.leader().SetPolicy(testserver.Context(s), p, 0, now)
 	require.NoError(s, err)
 }
 
@@ -163,7 +140,7 @@ func (s *service) setPolicy(p engine.Policy, now bool) {
 func (s *service) awaitMigrations() {
 	s.Helper()
 	for _, m := range s.members {
-		eventually(s, "no migration is under way", func() bool {
+		testserver.Eventually(s, "no migration is under way", func() bool {
 			topology := m.node.Topology()
 			for _, p := range topology.Policies.All() {
 				if p.Next != engine.AnyMode {
@@ -205,7 +182,7 @@ func (s *service) dial(options ...client.Option) (*lease.Client, *lines) {
 	log := &lines{}
 	c := s.open(append([]client.Option{client.WithLogger(slog.New(slog.NewTextHandler(log, nil)))}, options...)...)
 	s.Cleanup(func() {
-		err := c.Close(bounded(s))
+		err := c.Close(testserver.Context(s))
 		if errors.Is(err, lease.ErrUncertain) || errors.Is(err, lease.ErrUnavailable) {
 			s.Logf("close: %v", err) // a loaded machine may not confirm it within the limit of Close
 			return
@@ -218,7 +195,7 @@ func (s *service) dial(options ...client.Option) (*lease.Client, *lines) {
 // open returns a client.
 func (s *service) open(options ...client.Option) *lease.Client {
 	s.Helper()
-	c, err := client.Dial(bounded(s), s.endpoints(), append([]client.Option{client.WithLogger(quiet)}, options...)...)
+	c, err := client.Dial(testserver.Context(s), s.endpoints(), append([]client.Option{client.WithLogger(quiet)}, options...)...)
 	require.NoError(s, err)
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/auth"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/secret"
@@ -26,7 +27,7 @@ func TestDirectLeaseBelongsToTheUser(t *testing.T) {
 		{Name: "bob", Hashes: []secret.Hash{secret.HashOf(bobs)}, Rules: auth.AdminRules()}})
 	s := startService(t, 1, func(c *server.Config) { c.Users = users })
 	c, _ := s.dial(client.WithSecret(alices))
-	held, err := c.Acquire(bounded(t), "fast/1", lease.WithHolder("worker"))
+	held, err := c.Acquire(testserver.Context(t), "fast/1", lease.WithHolder("worker"))
 	require.NoError(t, err)
 	require.Equal(t, lease.Efficiency, held.Mode())
 
@@ -36,12 +37,12 @@ func TestDirectLeaseBelongsToTheUser(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return pb.NewLeaseServiceClient(conn)
 	}
-	inspected, err := as(bobs).Inspect(bounded(t), &pb.InspectRequest{Resource: "fast/1"})
+	inspected, err := as(bobs).Inspect(testserver.Context(t), &pb.InspectRequest{Resource: "fast/1"})
 	require.NoError(t, err)
 	require.Equal(t, "alice", inspected.Lock.Holders[0].User)
-	_, err = as(bobs).Renew(bounded(t), &pb.RenewRequest{Resource: "fast/1", Token: uint64(held.Token())})
+	_, err = as(bobs).Renew(testserver.Context(t), &pb.RenewRequest{Resource: "fast/1", Token: uint64(held.Token())})
 	require.ErrorIs(t, wire.FromStatus(err), engine.ErrNotHeld)
-	_, err = as(alices).Renew(bounded(t), &pb.RenewRequest{Resource: "fast/1", Token: uint64(held.Token())})
+	_, err = as(alices).Renew(testserver.Context(t), &pb.RenewRequest{Resource: "fast/1", Token: uint64(held.Token())})
 	require.NoError(t, err)
-	require.NoError(t, held.Release(bounded(t)))
+	require.NoError(t, held.Release(testserver.Context(t)))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -18,29 +19,6 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	"google.golang.org/protobuf/proto"
 )
-
-// testTimeout ends a test that hangs. It does not measure speed.
-const testTimeout = 2 * time.Minute
-
-func bounded(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	ctx := bounded(t)
-	for !holds() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			require.FailNow(t, "never: "+what)
-		}
-	}
-}
 
 // collector receives spans by OTLP over HTTP, as a real collector does.
 type collector struct {
@@ -150,7 +128,7 @@ func (c *collector) child(t testing.TB, parent span, name string) span {
 func (c *collector) only(t testing.TB, what string, match func(span) bool) span {
 	t.Helper()
 	var found []span
-	eventually(t, what, func() bool {
+	testserver.Eventually(t, what, func() bool {
 		found = c.find(match)
 		return len(found) > 0
 	})
@@ -161,7 +139,7 @@ func (c *collector) only(t testing.TB, what string, match func(span) bool) span 
 // newProvider returns the provider of a traced program, which exports to the collector.
 func (c *collector) newProvider(t testing.TB) *sdk.TracerProvider {
 	t.Helper()
-	exporter, err := otlptracehttp.New(bounded(t), otlptracehttp.WithEndpointURL(c.URL+"/v1/traces"))
+	exporter, err := otlptracehttp.New(testserver.Context(t), otlptracehttp.WithEndpointURL(c.URL+"/v1/traces"))
 	require.NoError(t, err)
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter, sdk.WithBatchTimeout(10*time.Millisecond)))
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })

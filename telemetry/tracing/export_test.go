@@ -42,9 +42,9 @@ func TestNothingIsSampled(t *testing.T) {
 	c := startCollector(t)
 	node, s := startMember(t, "n1", engine.Fleet{}, c.URL, 0)
 	require.NoError(t, node.Bootstrap())
-	eventually(t, "a leader", node.Leads)
+	testserver.Eventually(t, "a leader", node.Leads)
 	for _, parent := range []string{"", "00-" + strings.Repeat("1", 32) + "-" + strings.Repeat("2", 16) + "-00"} {
-		request, err := http.NewRequestWithContext(bounded(t), http.MethodPost, "http://"+s.Address()+"/v1/acquire", strings.NewReader(`{"resource":"a`+parent+`"}`))
+		request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost, "http://"+s.Address()+"/v1/acquire", strings.NewReader(`{"resource":"a`+parent+`"}`))
 		require.NoError(t, err)
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("Traceparent", parent)
@@ -83,7 +83,7 @@ func TestUnreachableCollector(t *testing.T) {
 		for range 3000 { // more than the queue holds
 			call(tracer, "")
 		}
-		eventually(t, "the failure is logged", func() bool { return log.Count("") > 0 })
+		testserver.Eventually(t, "the failure is logged", func() bool { return log.Count("") > 0 })
 		require.Len(t, log.Lines(""), 1, i)
 	}
 	_ = tracer.Close()
@@ -115,9 +115,9 @@ func TestCollectorComesBack(t *testing.T) {
 	}))
 	defer c.Close()
 	tracer := open(t, c.URL, 1, log)
-	eventually(t, "the failure is logged", func() bool { call(tracer, ""); return log.Count("") == 1 })
+	testserver.Eventually(t, "the failure is logged", func() bool { call(tracer, ""); return log.Count("") == 1 })
 	close(down)
-	eventually(t, "the recovery is logged", func() bool { call(tracer, ""); return log.Count("exporting traces again") == 1 })
+	testserver.Eventually(t, "the recovery is logged", func() bool { call(tracer, ""); return log.Count("exporting traces again") == 1 })
 	require.NoError(t, tracer.Close())
 	require.Len(t, log.Lines(""), 2)
 }
@@ -130,10 +130,10 @@ func TestWithoutAProvider(t *testing.T) {
 	require.NoError(t, err)
 	c, err := lease.New(backend, lease.WithHooks(tracer.Hooks()))
 	require.NoError(t, err)
-	defer c.Close(bounded(t))
-	l, err := c.Acquire(bounded(t), "a")
+	defer c.Close(testserver.Context(t))
+	l, err := c.Acquire(testserver.Context(t), "a")
 	require.NoError(t, err)
 	require.Empty(t, engine.TraceparentOf(l.Context()))
-	require.NoError(t, tracer.Write(bounded(t), l, func(context.Context) error { return nil }))
-	require.ErrorContains(t, tracer.Write(bounded(t), l, func(context.Context) error { return fmt.Errorf("full") }), "full")
+	require.NoError(t, tracer.Write(testserver.Context(t), l, func(context.Context) error { return nil }))
+	require.ErrorContains(t, tracer.Write(testserver.Context(t), l, func(context.Context) error { return fmt.Errorf("full") }), "full")
 }

@@ -85,17 +85,17 @@ func startTraced(t *testing.T) *traced {
 		node, member := startMember(t, fmt.Sprintf("n%d", i+1), fleet, s.URL, 1)
 		if i == 0 {
 			require.NoError(t, node.Bootstrap())
-			eventually(t, "a leader", node.Leads)
+			testserver.Eventually(t, "a leader", node.Leads)
 		} else {
-			require.NoError(t, member.Join(bounded(t), s.addresses[0]))
+			require.NoError(t, member.Join(testserver.Context(t), s.addresses[0]))
 		}
 		nodes, s.addresses = append(nodes, node), append(s.addresses, member.Address())
 	}
 	s.leader = nodes[0]
-	_, err := s.leader.SetPolicy(bounded(t), engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 0, true)
+	_, err := s.leader.SetPolicy(testserver.Context(t), engine.Policy{Prefix: "fast/", Mode: engine.Efficiency}, 0, true)
 	require.NoError(t, err)
 	for _, node := range nodes {
-		eventually(t, "efficiency mode is ready", func() bool {
+		testserver.Eventually(t, "efficiency mode is ready", func() bool {
 			mode, err := node.Topology().ModeOf("fast/")
 			return err == nil && mode == engine.Efficiency && node.Topology().Ready
 		})
@@ -103,7 +103,7 @@ func startTraced(t *testing.T) *traced {
 	provider := s.newProvider(t)
 	s.tracer, s.spans = tracing.New(provider), provider.Tracer("program")
 	dial := func(options ...lease.Option) *lease.Client {
-		c, err := client.Dial(bounded(t), s.addresses, client.WithLeaseOptions(options...))
+		c, err := client.Dial(testserver.Context(t), s.addresses, client.WithLeaseOptions(options...))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
 		return c
@@ -116,7 +116,7 @@ func startTraced(t *testing.T) *traced {
 // leaderAddress returns the API address of the leader.
 func (s *traced) leaderAddress(t testing.TB) string {
 	t.Helper()
-	_, address, err := s.leader.AwaitLeader(bounded(t))
+	_, address, err := s.leader.AwaitLeader(testserver.Context(t))
 	require.NoError(t, err)
 	return address
 }
@@ -140,9 +140,9 @@ func TestTraces(t *testing.T) {
 // A trace shows the acquire of the client, that of the service with its commit and its
 // queue, and the write.
 func testCorrectness(t *testing.T, s *traced) {
-	holder, err := s.other.Acquire(bounded(t), "jobs/7")
+	holder, err := s.other.Acquire(testserver.Context(t), "jobs/7")
 	require.NoError(t, err)
-	ctx, root := s.spans.Start(bounded(t), "deploy")
+	ctx, root := s.spans.Start(testserver.Context(t), "deploy")
 	type result struct {
 		lease *lease.Lease
 		err   error
@@ -152,11 +152,11 @@ func testCorrectness(t *testing.T, s *traced) {
 		l, err := s.client.Acquire(ctx, "jobs/7")
 		done <- result{l, err}
 	}()
-	eventually(t, "a waiter", func() bool {
-		status, err := s.leader.Inspect(bounded(t), "jobs/7", raftstore.Stale)
+	testserver.Eventually(t, "a waiter", func() bool {
+		status, err := s.leader.Inspect(testserver.Context(t), "jobs/7", raftstore.Stale)
 		return err == nil && len(status.Waiters) == 1
 	})
-	require.NoError(t, holder.Release(bounded(t)))
+	require.NoError(t, holder.Release(testserver.Context(t)))
 	got := <-done
 	require.NoError(t, got.err)
 	token := int64(got.lease.Token())
@@ -194,7 +194,7 @@ func testCorrectness(t *testing.T, s *traced) {
 
 // A Go client takes a lock in efficiency mode from Redis, without the service.
 func testEfficiency(t *testing.T, s *traced) {
-	ctx, root := s.spans.Start(bounded(t), "deploy")
+	ctx, root := s.spans.Start(testserver.Context(t), "deploy")
 	defer root.End()
 	l, err := s.client.Acquire(ctx, "fast/1")
 	require.NoError(t, err)
@@ -215,7 +215,7 @@ func testEfficiency(t *testing.T, s *traced) {
 func testHTTP(t *testing.T, s *traced) {
 	for i, lock := range []string{"http/1", "fast/http"} {
 		id, parent := fmt.Sprintf("%032x", 0xabc+i), "00f067aa0ba902b7"
-		request, err := http.NewRequestWithContext(bounded(t), http.MethodPost, "http://"+s.addresses[0]+"/v1/acquire",
+		request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost, "http://"+s.addresses[0]+"/v1/acquire",
 			strings.NewReader(`{"resource":"`+lock+`","ttl":"10s","holder":"curl"}`))
 		require.NoError(t, err)
 		request.Header.Set("Content-Type", "application/json")
@@ -247,7 +247,7 @@ func testUnary(t *testing.T, s *traced) {
 	require.NoError(t, err)
 	defer conn.Close()
 	id := fmt.Sprintf("%032x", 0xdef)
-	ctx := metadata.AppendToOutgoingContext(bounded(t), "traceparent", "00-"+id+"-00f067aa0ba902b7-01")
+	ctx := metadata.AppendToOutgoingContext(testserver.Context(t), "traceparent", "00-"+id+"-00f067aa0ba902b7-01")
 	leases := pb.NewLeaseServiceClient(conn)
 	granted, err := leases.Acquire(ctx, &pb.AcquireRequest{Resource: "unary"})
 	require.NoError(t, err)
@@ -255,20 +255,20 @@ func testUnary(t *testing.T, s *traced) {
 	require.NoError(t, err)
 	require.Equal(t, int64(granted.Token), s.await(t, id, "leased.Acquire").values["leased.token"])
 	require.Equal(t, int64(granted.Token), s.await(t, id, "leased.Release").values["leased.token"])
-	_, err = leases.Acquire(metadata.AppendToOutgoingContext(bounded(t), "traceparent", "nonsense"), &pb.AcquireRequest{Resource: "unary"})
+	_, err = leases.Acquire(metadata.AppendToOutgoingContext(testserver.Context(t), "traceparent", "nonsense"), &pb.AcquireRequest{Resource: "unary"})
 	require.NoError(t, err, "an invalid traceparent is ignored")
 }
 
 // A refused acquire and a refused write say why.
 func testRefused(t *testing.T, s *traced) {
-	holder, err := s.other.Acquire(bounded(t), "refused")
+	holder, err := s.other.Acquire(testserver.Context(t), "refused")
 	require.NoError(t, err)
-	defer func() { require.NoError(t, holder.Release(bounded(t))) }()
-	ctx, root := s.spans.Start(bounded(t), "deploy")
+	defer func() { require.NoError(t, holder.Release(testserver.Context(t))) }()
+	ctx, root := s.spans.Start(testserver.Context(t), "deploy")
 	defer root.End()
 	_, err = s.client.TryAcquire(ctx, "refused")
 	require.ErrorIs(t, err, lease.ErrHeld)
-	require.NoError(t, s.gate.Enter(bounded(t), "refused", 9))
+	require.NoError(t, s.gate.Enter(testserver.Context(t), "refused", 9))
 	require.Error(t, s.gate.Do(ctx, "refused", 8, func(*int) error { return nil }))
 	id := root.SpanContext().TraceID().String()
 	require.Equal(t, "held", s.await(t, id, "lease.Acquire").values["leased.outcome"])
@@ -280,15 +280,15 @@ func testRefused(t *testing.T, s *traced) {
 
 // Write finds the acquire by the lease: as the parent, or by a link from another trace.
 func testAnotherTrace(t *testing.T, s *traced) {
-	l, err := s.client.Acquire(bounded(t), "linked")
+	l, err := s.client.Acquire(testserver.Context(t), "linked")
 	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Release(bounded(t))) }()
+	defer func() { require.NoError(t, l.Release(testserver.Context(t))) }()
 	nothing := func(context.Context) error { return nil }
-	require.NoError(t, s.tracer.Write(bounded(t), l, nothing))
+	require.NoError(t, s.tracer.Write(testserver.Context(t), l, nothing))
 	id := trace.SpanContextFromContext(l.Context()).TraceID().String()
 	require.Equal(t, s.await(t, id, "lease.Acquire").id, s.await(t, id, "gate.Write").parent)
 
-	ctx, root := s.spans.Start(bounded(t), "another")
+	ctx, root := s.spans.Start(testserver.Context(t), "another")
 	require.NoError(t, s.tracer.Write(ctx, l, nothing))
 	root.End()
 	write := s.await(t, root.SpanContext().TraceID().String(), "gate.Write")

@@ -1,0 +1,33 @@
+package testserver
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// testTimeout ends a test that waits for something that does not happen. It does not
+// measure speed.
+const testTimeout = 3 * time.Minute
+
+// Context returns a context that ends with the test, or when the test hangs.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Eventually waits until a condition holds, and fails the test if it never does. what
+// names the condition.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	ctx := Context(t)
+	for !holds() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("timeout: " + what)
+		}
+	}
+}
