@@ -7,5 +7,6 @@
 //
 // In reading order: [Server], a running server; [Postgres], [MariaDB] and [Redis],
 // which start a server for one test; [Shared], which starts a server for all tests
-// of a package; [Authority], which signs certificates.
+// of a package; [Authority], which signs certificates; [Eventually], which waits for a
+// condition.
 package testserver

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/stretchr/testify/require"
 )
 
@@ -258,7 +259,7 @@ func testContentPolicy(t *testing.T, m *member) {
 	response.Body.Close()
 	require.Contains(t, response.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
 	require.Equal(t, "no-referrer", response.Header.Get("Referrer-Policy"))
-	request, err := http.NewRequestWithContext(testContext(t), http.MethodPost, "http://"+m.Address()+"/v1/break", strings.NewReader(`{"resource":"a","token":1}`))
+	request, err := http.NewRequestWithContext(testserver.Context(t), http.MethodPost, "http://"+m.Address()+"/v1/break", strings.NewReader(`{"resource":"a","token":1}`))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Sec-Fetch-Site", "cross-site")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +36,7 @@ func TestLostLeaders(t *testing.T) {
 	first := startMember(t, "n1", "")
 	members := []*member{first, startMember(t, "n2", first.Address()), startMember(t, "n3", first.Address())}
 	for _, m := range members {
-		eventually(t, "all members vote", func() bool { return votes(m) })
+		testserver.Eventually(t, "all members vote", func() bool { return votes(m) })
 	}
 	first.hold(t, "failover/a", "ann")
 	p := open(t, members[2], "#/")
@@ -43,7 +44,7 @@ func TestLostLeaders(t *testing.T) {
 	p.shows("#connection", "live")
 
 	first.stop()
-	eventually(t, "there is another leader", func() bool { return leaderOf(members[1:]) != nil })
+	testserver.Eventually(t, "there is another leader", func() bool { return leaderOf(members[1:]) != nil })
 	p.until(`document.querySelector("#connection").innerText === "live" && !document.querySelector("#member").innerText.includes("n1")`)
 	p.untilRows("failover/a")
 	value[bool](p, `(location.hash = "#/cluster", true)`)
@@ -70,12 +71,12 @@ func TestRestoredSnapshot(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, "n1", "")
 	var snapshot bytes.Buffer
-	_, err := m.node.SaveSnapshot(testContext(t), &snapshot)
+	_, err := m.node.SaveSnapshot(testserver.Context(t), &snapshot)
 	require.NoError(t, err)
 	m.hold(t, "restore/a", "ann")
 	p := open(t, m, lockPage("restore/a"))
 	p.shows(".holder .big", "ann")
-	_, err = m.node.RestoreSnapshot(testContext(t), &snapshot)
+	_, err = m.node.RestoreSnapshot(testserver.Context(t), &snapshot)
 	require.NoError(t, err)
 	p.shows(".lock .free", "Free")
 	p.shows(".event.ended", "ann no longer holds the lock")

@@ -14,7 +14,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -22,11 +21,9 @@ import (
 	"github.com/leased-project/leased/internal/browser"
 	"github.com/leased-project/leased/internal/server"
 	"github.com/leased-project/leased/internal/server/watch"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/raftstore"
 )
-
-// testTimeout ends a test that hangs. It is not a measure of speed.
-const testTimeout = 2 * time.Minute
 
 // chromium is one browser for all tests. Each tab has a storage of its own.
 var chromium = sync.OnceValues(func() (*browser.Browser, error) { return browser.Start(context.Background()) })
@@ -45,13 +42,6 @@ func TestMain(m *testing.M) {
 		b.Close()
 	}
 	os.Exit(code)
-}
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // member is a member of the service that runs inside the test process.
@@ -87,30 +77,17 @@ func startMember(t testing.TB, id, join string, change ...func(*server.Config)) 
 	t.Cleanup(m.stop)
 	if join == "" {
 		require.NoError(t, node.Bootstrap())
-		eventually(t, "the member leads", node.Leads)
+		testserver.Eventually(t, "the member leads", node.Leads)
 	} else {
-		require.NoError(t, s.Join(testContext(t), join))
+		require.NoError(t, s.Join(testserver.Context(t), join))
 	}
 	return m
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	ctx := testContext(t)
-	for !holds() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			require.FailNow(t, "timeout: "+what)
-		}
-	}
 }
 
 // post makes a call of the API that must succeed, with a secret unless it is empty.
 func (m *member) post(t testing.TB, method, secret string, request map[string]any) (answer map[string]any) {
 	t.Helper()
-	response, err := m.call(testContext(t), method, secret, request)
+	response, err := m.call(testserver.Context(t), method, secret, request)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
@@ -145,7 +122,7 @@ func (m *member) hold(t testing.TB, lock, holder string) uint64 {
 // await lets a holder wait for a lock, until the test ends.
 func (m *member) await(t testing.TB, lock, holder string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(testContext(t))
+	ctx, cancel := context.WithCancel(testserver.Context(t))
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done })
 	go func() {
@@ -155,7 +132,7 @@ func (m *member) await(t testing.TB, lock, holder string) {
 			response.Body.Close()
 		}
 	}()
-	eventually(t, holder+" waits", func() bool {
+	testserver.Eventually(t, holder+" waits", func() bool {
 		lock, _ := m.post(t, "inspect", "", map[string]any{"resource": lock})["lock"].(map[string]any)
 		waiters, _ := lock["waiters"].([]any)
 		for _, w := range waiters {
@@ -183,7 +160,7 @@ func open(t testing.TB, m *member, fragment string) *page {
 	t.Helper()
 	b, err := chromium()
 	require.NoError(t, err)
-	ctx := testContext(t)
+	ctx := testserver.Context(t)
 	tab, err := b.Open(context.Background()) // until the cleanup, so that a failed test can read the page
 	require.NoError(t, err)
 	p := &page{Tab: tab, t: t, ctx: ctx, member: m}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leased-project/leased/client"
 	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/lease"
 )
 
@@ -27,7 +28,7 @@ const (
 func TestManyLocks(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, "n1", "")
-	ctx, cancel := context.WithCancel(testContext(t))
+	ctx, cancel := context.WithCancel(testserver.Context(t))
 	locks, err := client.Dial(ctx, []string{m.Address()})
 	require.NoError(t, err)
 	var work sync.WaitGroup
