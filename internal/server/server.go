@@ -64,7 +64,9 @@ type Server struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	work   sync.WaitGroup
+	// starting is held while Serve starts the work and while Close ends it: no work starts after Close.
+	starting sync.Mutex
+	work     sync.WaitGroup
 }
 
 // leaseService is leased.v1.LeaseService.
@@ -179,17 +181,30 @@ func (s *Server) Join(ctx context.Context, addresses ...string) error {
 
 // Serve serves calls until Close, and returns nil then. It must be called once.
 func (s *Server) Serve() error {
+	if !s.start() {
+		return nil
+	}
+	err := s.mux.Serve()
+	if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve: %w", err)
+}
+
+// start starts the work of the server, unless it is closed already.
+func (s *Server) start() bool {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
 	s.work.Go(func() { s.peers.Announce(s.ctx) })
 	s.work.Go(s.maintain)
 	s.work.Go(func() { s.router.Redis.Run(s.ctx) })
 	s.work.Go(func() { s.keeper.Run(s.ctx) })
 	s.work.Go(func() { _ = s.grpc.Serve(s.mux.GRPC()) }) // ends with the mux
 	s.work.Go(func() { _ = s.http.Serve(s.mux.HTTP()) })
-	err := s.mux.Serve()
-	if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve: %w", err)
+	return true
 }
 
 // maintain periodically forgets unused sessions and updates the gRPC health service.
@@ -216,7 +231,9 @@ func (s *Server) maintain() {
 // first, with Node.Transfer. The node stays open. Leases in efficiency mode stay
 // held: their holders renew them through another member.
 func (s *Server) Close() error {
+	s.starting.Lock()
 	s.cancel()
+	s.starting.Unlock()
 	s.mux.Close()
 	s.grpc.Stop()
 	err := s.http.Close()
