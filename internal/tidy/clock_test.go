@@ -21,6 +21,7 @@ var clockFolders = []string{
 	"examples/...",            // output for people
 	"bench/...",               // benchmarks measure time
 	"tools/...",               // output for people
+	"internal/load",           // measures time
 	"internal/testserver/...", // deadlines of connections to the servers that it starts
 	"storagegate/gatetest",    // a benchmark measures writes; the gates have no clock
 }

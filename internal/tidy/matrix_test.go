@@ -90,7 +90,7 @@ var matrix = []place{
 	// Only the torture program imports proptest: production code contains no test code.
 	{folder: "cmd/...", theirs: anything,
 		ours: []string{"cmd/...", "client", "telemetry/...", "internal/server/...", "redlockadapter/...", "raftstore/...", "lease/...",
-			"storagegate/...", "fencing", "api/...", "internal/progress"},
+			"storagegate/...", "fencing", "api/...", "internal/load", "internal/progress"},
 		inTests: append([]string{"proptest/..."}, helpers...)},
 	{folder: "cmd/leased-torture", ours: []string{"proptest/..."}, theirs: anything},
 
@@ -103,8 +103,10 @@ var matrix = []place{
 			"api/..."}, helpers...)},
 	{folder: "bench/...", theirs: anything,
 		ours: append([]string{"bench/...", "client", "telemetry/...", "redlockadapter/...", "raftstore/...", "lease/...", "storagegate/...", "fencing",
-			"api/...", "internal/progress"}, helpers...)},
+			"api/...", "internal/load", "internal/progress"}, helpers...)},
 
+	// Load on lock services, for the command line and bench.
+	{folder: "internal/load", ours: []string{"internal/progress"}},
 	// Progress of long work, for all programs.
 	{folder: "internal/progress", theirs: []string{"golang.org/x/sys/unix"}},
 

@@ -1,0 +1,10 @@
+// Package load puts a lock service under load and measures it.
+//
+// It knows no particular service. Its figures are those of the caller: a rate, and the
+// latencies that a worker sees. They compare two services only if both are measured on
+// the same machine in the same run.
+//
+// The nouns, in reading order: [Target], a lock service, with its [Client] and [Held];
+// [Work], what the workers do: [Own], [Contended] or [Hold]; [Run], which does the work
+// for the time that its [Options] say; [Result], what it measured, with each [Histogram].
+package load

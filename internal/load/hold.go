@@ -1,0 +1,74 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/leased-project/leased/internal/progress"
+)
+
+// hold acquires all locks of the work, and releases them after End.
+func (r *runner) hold(ctx context.Context, work Hold) (time.Duration, error) {
+	held := make([][]Held, work.Workers)
+	r.phase.Store(measuring)
+	call(r.Begin)
+	begin := time.Now()
+	err := r.each(work.Workers, func(worker int) error { return r.acquireMany(ctx, work, worker, &held[worker]) })
+	elapsed := time.Since(begin)
+	if err == nil {
+		call(r.End)
+	}
+	return elapsed, errors.Join(err, r.each(work.Workers, func(worker int) error {
+		var errs []error
+		for _, h := range held[worker] {
+			errs = append(errs, h.Release(context.WithoutCancel(ctx)))
+		}
+		return errors.Join(errs...)
+	}))
+}
+
+// acquireMany acquires the locks of one worker.
+func (r *runner) acquireMany(ctx context.Context, work Hold, worker int, held *[]Held) error {
+	client := r.clients[worker%len(r.clients)]
+	for i := worker; i < work.Leases; i += work.Workers {
+		start := time.Now()
+		h, err := client.Acquire(ctx, r.Prefix+strconv.Itoa(i))
+		if err != nil {
+			return fmt.Errorf("acquire lock %d of %d: %w", i+1, work.Leases, err)
+		}
+		*held = append(*held, h)
+		r.acquire.Observe(time.Since(start))
+		r.grants[worker]++
+		done := r.pairs.Add(1)
+		if worker == 0 {
+			r.showHeld(done, int64(work.Leases))
+		}
+		if r.Granted != nil {
+			r.Granted(worker, h.Token())
+		}
+	}
+	return nil
+}
+
+func (r *runner) showHeld(done, total int64) {
+	text := fmt.Sprintf("%d of %d locks held", done, total)
+	if left, known := (progress.Work{Done: done, Total: total, Elapsed: time.Since(r.started)}).Left(); known {
+		text += ", " + progress.TimeLeft(left)
+	}
+	r.Progress.Show(text)
+}
+
+// each calls do for all workers at once.
+func (r *runner) each(workers int, do func(worker int) error) error {
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() { errs[worker] = do(worker) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,202 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leased-project/leased/internal/progress"
+)
+
+const (
+	// pauseAfterError keeps a worker from spinning while the service is down.
+	pauseAfterError = 5 * time.Millisecond
+	// drainTime limits the last operations of the workers.
+	drainTime = 30 * time.Second
+	// showInterval is the time between two updates of the progress.
+	showInterval = 200 * time.Millisecond
+)
+
+// Options of a run. All functions may be nil.
+type Options struct {
+	// Prefix begins the name of every lock.
+	Prefix string
+	// WarmUp is the time before the measurement, and Length the measured time.
+	WarmUp, Length time.Duration
+	// Ready is called when all clients are open; the workers start when it returns.
+	Ready func()
+	// Begin is called when the measured time begins, and End when it ends. In a [Hold],
+	// all locks are held until End returns.
+	Begin, End func()
+	// Granted is called for each grant, within the warm-up too, while the lock is held.
+	Granted func(worker int, token uint64)
+	// Progress shows the number of pairs and the time left; it may be nil.
+	Progress *progress.Line
+}
+
+// The phases of a run.
+const (
+	warmingUp = iota
+	measuring
+	stopping
+)
+
+// runner is the state that the workers of a run share.
+type runner struct {
+	Options
+	clients []Client
+	phase   atomic.Int32
+	started time.Time
+
+	pairs, failures atomic.Int64
+	firstError      atomic.Pointer[string]
+	acquire, pair   Histogram
+	grants          []int64 // of each worker, who alone writes its number
+}
+
+// Run does the work against the target. It returns an error if no client can be opened,
+// or if ctx ends; operations that fail are counted in the result.
+func Run(ctx context.Context, target Target, work Work, options Options) (result Result, err error) {
+	if err := work.validate(); err != nil {
+		return Result{}, err
+	}
+	workers, clients := work.size()
+	r := &runner{Options: options, grants: make([]int64, workers), started: time.Now()}
+	defer func() { err = errors.Join(err, r.close(ctx)) }()
+	for i := range clients {
+		client, err := target.Open(ctx)
+		if err != nil {
+			return Result{}, fmt.Errorf("open client %d of %d of %s: %w", i+1, clients, target.Name(), err)
+		}
+		r.clients = append(r.clients, client)
+	}
+	call(r.Ready)
+	var elapsed time.Duration
+	switch w := work.(type) {
+	case Own:
+		elapsed, err = r.loop(ctx, workers, func(worker int) string { return r.Prefix + strconv.Itoa(worker) })
+	case Contended:
+		elapsed, err = r.loop(ctx, workers, func(int) string { return r.Prefix + "contended" })
+	case Hold:
+		elapsed, err = r.hold(ctx, w)
+	}
+	return r.result(elapsed), err
+}
+
+func call(hook func()) {
+	if hook != nil {
+		hook()
+	}
+}
+
+// loop runs workers that acquire and release until the measured time is over.
+func (r *runner) loop(ctx context.Context, workers int, name func(worker int) string) (time.Duration, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() { r.work(ctx, i, name(i)) })
+	}
+	err := r.wait(ctx, r.WarmUp)
+	call(r.Begin)
+	begin := time.Now()
+	r.phase.Store(measuring)
+	if err == nil {
+		err = r.wait(ctx, r.Length)
+	}
+	r.phase.Store(stopping)
+	elapsed := time.Since(begin)
+	call(r.End)
+	stuck := time.AfterFunc(drainTime, cancel)
+	defer stuck.Stop()
+	wg.Wait()
+	return elapsed, err
+}
+
+// work is the loop of one worker.
+func (r *runner) work(ctx context.Context, worker int, name string) {
+	client, always := r.clients[worker%len(r.clients)], context.WithoutCancel(ctx)
+	for r.phase.Load() != stopping && ctx.Err() == nil {
+		start := time.Now()
+		held, err := client.Acquire(ctx, name)
+		if err != nil {
+			r.failed(ctx, err)
+			continue
+		}
+		acquired := time.Now()
+		if r.Granted != nil {
+			r.Granted(worker, held.Token())
+		}
+		if r.phase.Load() == measuring {
+			r.acquire.Observe(acquired.Sub(start))
+			r.grants[worker]++
+		}
+		if err := held.Release(always); err != nil {
+			r.failed(ctx, err)
+			continue
+		}
+		if r.phase.Load() == measuring {
+			r.pair.Observe(time.Since(start))
+			r.pairs.Add(1)
+		}
+	}
+}
+
+// failed counts a failed operation, and waits a little.
+func (r *runner) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if r.phase.Load() == measuring {
+		r.failures.Add(1)
+	}
+	text := err.Error()
+	r.firstError.CompareAndSwap(nil, &text)
+	pause(ctx, pauseAfterError)
+}
+
+// wait shows the progress for a time.
+func (r *runner) wait(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); ctx.Err() == nil; {
+		left := time.Until(end)
+		if left <= 0 {
+			return nil
+		}
+		r.Progress.Show(fmt.Sprintf("%d pairs, %s", r.pairs.Load(), progress.Until(r.WarmUp+r.Length, time.Since(r.started))))
+		pause(ctx, min(left, showInterval))
+	}
+	return ctx.Err()
+}
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func (r *runner) result(elapsed time.Duration) Result {
+	result := Result{Pairs: r.pairs.Load(), Elapsed: elapsed, Acquire: &r.acquire, Pair: &r.pair, Grants: r.grants, Errors: r.failures.Load()}
+	if text := r.firstError.Load(); text != nil {
+		result.FirstError = *text
+	}
+	return result
+}
+
+// close closes all clients at once: a service may need a round trip for each session.
+func (r *runner) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	errs := make([]error, len(r.clients))
+	var wg sync.WaitGroup
+	for i, client := range r.clients {
+		wg.Go(func() { errs[i] = client.Close(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

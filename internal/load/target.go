@@ -1,0 +1,28 @@
+package load
+
+import "context"
+
+// Target is a lock service under load.
+type Target interface {
+	// Name returns the name of the service, such as "etcd".
+	Name() string
+	// Open returns a new client: its own connection and, if the service has sessions, its
+	// own session.
+	Open(ctx context.Context) (Client, error)
+}
+
+// Client takes locks. Workers may share one.
+type Client interface {
+	// Acquire waits while another worker holds the lock.
+	Acquire(ctx context.Context, name string) (Held, error)
+	// Close ends the session and the connection.
+	Close(ctx context.Context) error
+}
+
+// Held is a lock that a worker holds.
+type Held interface {
+	// Token returns the fencing token, or 0 if the service has none.
+	Token() uint64
+	// Release returns when the service has freed the lock.
+	Release(ctx context.Context) error
+}
