@@ -1,0 +1,51 @@
+// Package peers has the lock services that are compared. Each has a package, which
+// starts its real servers on loopback and uses the client library that its users use.
+//
+// The nouns, in reading order: [Kind], a row of the table of services; [Peer], running
+// servers; [Killer], a peer whose leader can be killed.
+package peers
+
+import (
+	"context"
+
+	"github.com/leased-project/leased/internal/load"
+)
+
+// Kind is a lock service that can be measured.
+type Kind struct {
+	// Name is the name on the command line and in the results.
+	Name string
+	// Start starts the servers in a new folder below dir and waits until they grant locks.
+	Start func(ctx context.Context, dir string) (Peer, error)
+	// Attach returns a target for servers that another process has started. Address is
+	// that process's [Peer].Address.
+	Attach func(address string) (load.Target, error)
+	// ClientPerWorker says that users of the service have a client, with its session or
+	// connection, for each worker. Otherwise the workers of a process share one.
+	ClientPerWorker bool
+	// Exclude lists workloads that the service does not have, such as "W3".
+	Exclude []string
+}
+
+// Peer is a lock service with running servers.
+type Peer interface {
+	load.Target
+	// Address says where the servers are, for Kind.Attach.
+	Address() string
+	// Pids returns the process ids of the running servers.
+	Pids() []int
+	// Version returns the version of the servers, and of the client library if that
+	// matters.
+	Version() string
+	// Stop stops the servers and removes their data.
+	Stop()
+}
+
+// Killer is a peer with a leader that can be killed.
+type Killer interface {
+	Peer
+	// KillLeader ends the leader with SIGKILL.
+	KillLeader(ctx context.Context) error
+	// Restore starts killed servers again and waits until they take part.
+	Restore(ctx context.Context) error
+}

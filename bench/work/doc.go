@@ -1,0 +1,2 @@
+// Package work has the workloads of the comparison.
+package work
