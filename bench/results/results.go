@@ -26,6 +26,7 @@ type Machine struct {
 	CPU    string `json:"cpu"` // the model
 	Cores  int    `json:"cores"`
 	Memory int64  `json:"memory_bytes"`
+	Disk   string `json:"disk"` // the device and the file system of the data folders
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"` // the version of Go
 }
