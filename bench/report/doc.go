@@ -1,0 +1,11 @@
+// Command report writes docs/PERFORMANCE.md and its plots from the results of the benchmark and of the curves:
+//
+//	go run ./report -docs ../docs results.json curves.json
+//
+// It computes medians, spreads and ratios. A ratio is the median of the ratios of the rounds, since the two services of
+// a ratio were measured one after the other in each round. The text comes from the template performance.md.tmpl, which
+// contains no measured figure: only calls of functions that print one. What was not measured says so.
+//
+// The nouns, in reading order: summary, the values of all runs; spread, a median with its range; workload, how a table and a plot
+// look; target, a goal; loss, a figure in which a peer is ahead; document, the functions of the template.
+package main

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// loss is a figure in which a peer is ahead.
+type loss struct {
+	work, ours, peer, what string
+	at                     params
+	ratio                  spread
+	behind                 float64 // by which factor, above 1
+}
+
+// losses returns the comparisons in which the median is worse than that of a peer, the largest difference first.
+func (s *summary) losses() (found []loss) {
+	for _, name := range workNames() {
+		w := workloads[name]
+		for _, at := range s.cases(name, w.by) {
+			for _, what := range w.compared {
+				found = append(found, s.lossesIn(name, what, at)...)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b loss) int { return cmp.Compare(b.behind, a.behind) })
+	return found
+}
+
+// lossesIn compares correctness mode with all peers, and efficiency mode with those that use Redis.
+func (s *summary) lossesIn(work, what string, at params) (found []loss) {
+	targets := s.targets(work)
+	for _, peer := range targets {
+		if isOurs(peer) {
+			continue
+		}
+		for _, ours := range targets {
+			if !isOurs(ours) || ours != leased && ours != counterpart(peer) {
+				continue
+			}
+			r := ratio(s.values(work, ours, what, at), s.values(work, peer, what, at))
+			behind := r.median
+			if figureOf(what).more && behind > 0 {
+				behind = 1 / behind
+			}
+			if r.count > 0 && behind > 1 {
+				found = append(found, loss{work, ours, peer, what, at, r, behind})
+			}
+		}
+	}
+	return found
+}
+
+// lossTable lists the losses.
+func (s *summary) lossTable() string {
+	all := s.losses()
+	if len(all) == 0 {
+		return "In these results no peer is ahead of leased in a figure that both have.\n"
+	}
+	var out strings.Builder
+	out.WriteString("| workload | | figure | ratio |\n|---|---|---|---|\n")
+	for _, l := range all {
+		fmt.Fprintf(&out, "| %s | %s | %s | %s of %s to %s |\n",
+			workTitle(l.work), l.at.text(workloads[l.work].by), figureOf(l.what).label, l.ratio.format(times), label(l.ours), label(l.peer))
+	}
+	return out.String()
+}

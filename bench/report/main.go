@@ -1,0 +1,63 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/leased-project/leased/bench/results"
+)
+
+func main() {
+	docs := flag.String("docs", "../docs", "folder for PERFORMANCE.md and the folder performance with the plots")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: report [-docs FOLDER] RESULTS.json...")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := write(*docs, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "write the report:", err)
+		os.Exit(1)
+	}
+}
+
+// write reads the results and writes the document and its plots. Plots of earlier reports are removed.
+func write(docs string, files []string) error {
+	var runs []results.Run
+	for _, file := range files {
+		run, err := results.Read(file)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, run)
+	}
+	d := &document{summary: newSummary(runs), plots: map[string][]byte{}}
+	text, err := d.text()
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(docs, plotFolder)
+	old, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	if err != nil {
+		return err
+	}
+	for _, file := range old {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for name, svg := range d.plots {
+		if err := os.WriteFile(filepath.Join(folder, name), svg, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(docs, "PERFORMANCE.md"), text, 0o644)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leased-project/leased/bench/results"
+)
+
+// run returns results with a round of W1 for each pair of rates.
+func run(rates ...[2]float64) results.Run {
+	r := results.Run{Machine: results.Machine{CPU: "a processor", Cores: 2, Disk: "vda, ext4"}, Versions: map[string]string{"etcd": "9.9"},
+		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: "go run . -rounds 3"}
+	for i, pair := range rates {
+		for j, target := range []string{leased, etcd} {
+			r.Samples = append(r.Samples, results.Sample{Work: "W1", Target: target, Params: map[string]int{"workers": 256, "clients": 1 + 255*j}, Round: i + 1,
+				Figures: map[string]float64{results.Rate: pair[j], results.P50: 1}, Steal: .02})
+		}
+	}
+	return r
+}
+
+// report writes the report of runs and returns the document.
+func report(t *testing.T, runs ...results.Run) string {
+	t.Helper()
+	docs := t.TempDir()
+	var files []string
+	for i, r := range runs {
+		files = append(files, filepath.Join(docs, string(rune('a'+i))+".json"))
+		if err := r.Write(files[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write(docs, files); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(docs, "PERFORMANCE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range regexp.MustCompile(`\]\((performance/[^)]*)\)`).FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat(filepath.Join(docs, link[1])); err != nil {
+			t.Errorf("the document shows a plot that is missing: %v", err)
+		}
+	}
+	return string(text)
+}
+
+func expect(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("the document lacks %q", part)
+		}
+	}
+}
+
+// A ratio is the median of the ratios of the rounds, not the ratio of the medians, which is 10 here.
+func TestRatioIsOfRounds(t *testing.T) {
+	text := report(t, run([2]float64{1000, 100}, [2]float64{2000, 250}, [2]float64{500, 50}))
+	expect(t, text, "| 256 workers | leased, correctness | 1,000 (500 to 2,000) | 1.00 |",
+		"| 256 workers | etcd | 100 (50.0 to 250) | 1.00 | 10.0x (8.00x to 10.0x) |",
+		"at least 10.0x etcd | 10.0x (8.00x to 10.0x) | yes |", "a processor, 2 cores", "vda, ext4", "| etcd | 9.9 |", "    go run . -rounds 3\n")
+}
+
+// Rounds of two runs have the same numbers, and do not belong together.
+func TestRunsAreSeparate(t *testing.T) {
+	text := report(t, run([2]float64{1000, 100}), run([2]float64{100, 20}))
+	expect(t, text, "7.50x (5.00x to 10.0x) | **no** |")
+}
+
+func TestMissingTargets(t *testing.T) {
+	text := report(t, run([2]float64{1000, 100}))
+	expect(t, text, "no figure of ZooKeeper", "no figure of gated write", "### W4: the leader is killed", "Not measured in these results.")
+	text = report(t, results.Run{})
+	expect(t, text, "0 of ", "no figure of leased, correctness", "no peer is ahead")
+}
+
+func TestLosses(t *testing.T) {
+	r := run([2]float64{100, 400})
+	text := report(t, r)
+	expect(t, text, "pairs/s | 0.25x of leased, correctness to etcd |")
+}
+
+func TestStealWarning(t *testing.T) {
+	r := run([2]float64{100, 400})
+	if text := report(t, r); strings.Contains(text, "Warning") {
+		t.Error("a warning without much steal")
+	}
+	r.Samples[0].Steal = .15
+	expect(t, report(t, r), "at most 15.0 %. **Warning:** above 10 %")
+}
+
+// The template's own text has no figure, so that none can be out of date.
+func TestTemplateHasNoFigures(t *testing.T) {
+	text := regexp.MustCompile(`(?s){{.*?}}`).ReplaceAllString(page, "")
+	text = regexp.MustCompile(`\bW\d\b`).ReplaceAllString(text, "")
+	if digits := regexp.MustCompile(`.{0,30}\d.{0,30}`).FindAllString(text, -1); digits != nil {
+		t.Errorf("the template has figures of its own: %q", digits)
+	}
+}
+
+// Every workload has a section in the document.
+func TestTemplateHasAllWorkloads(t *testing.T) {
+	for _, name := range workNames() {
+		if !strings.Contains(page, `{{work "`+name+`"}}`) {
+			t.Errorf("the template lacks the workload %s", name)
+		}
+	}
+}
+
+// The report of the same results is the same, so that a diff shows changed figures only.
+func TestReportIsStable(t *testing.T) {
+	a, b := report(t, run([2]float64{1000, 100})), report(t, run([2]float64{1000, 100}))
+	if a != b {
+		t.Error("two reports of the same results differ")
+	}
+}

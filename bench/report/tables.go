@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// workNames returns the names of all workloads in their order.
+func workNames() []string { return slices.Sorted(maps.Keys(workloads)) }
+
+// workTitle returns a name for tables over several workloads.
+func workTitle(work string) string { return work + ", " + lowerFirst(workloads[work].title) }
+
+func lowerFirst(text string) string {
+	if text == "" || strings.HasPrefix(text, "JSON") {
+		return text
+	}
+	return strings.ToLower(text[:1]) + text[1:]
+}
+
+// text lists the values in the order of the names: "256 workers, 8 processes".
+func (p params) text(names []string) string {
+	var parts []string
+	for _, name := range names {
+		value, ok := p[name]
+		if !ok {
+			continue
+		}
+		noun := name
+		if value == 1 {
+			noun = singular(name)
+		}
+		parts = append(parts, thousands(int64(value))+" "+noun)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// singular returns the name of a parameter whose value is 1.
+func singular(name string) string {
+	if name == "processes" {
+		return "process"
+	}
+	return strings.TrimSuffix(name, "s")
+}
+
+// table returns the table of a workload: a row for each case and target.
+func (s *summary) table(work string) string {
+	w := workloads[work]
+	columns := s.measured(work, w.figures)
+	var out strings.Builder
+	head := []string{strings.Join(w.by, ", ")}
+	if !w.single {
+		head = append(head, "service")
+	}
+	for _, name := range columns {
+		head = append(head, figureOf(name).label)
+	}
+	compared := s.measured(work, w.compared)
+	if len(s.targets(work)) < 2 {
+		compared = nil
+	}
+	for _, name := range compared {
+		head = append(head, "leased to it: "+figureOf(name).label)
+	}
+	fmt.Fprintf(&out, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+	for _, at := range s.cases(work, w.by) {
+		for _, target := range s.targets(work) {
+			cells := []string{at.text(w.by)}
+			if !w.single {
+				cells = append(cells, label(target))
+			}
+			found := false
+			for _, name := range columns {
+				got := s.values(work, target, name, at).all()
+				found = found || got.count > 0
+				cells = append(cells, cell(got, figureOf(name).format))
+			}
+			for _, name := range compared {
+				cells = append(cells, s.comparison(work, target, name, at))
+			}
+			if found {
+				fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
+			}
+		}
+	}
+	return out.String()
+}
+
+// comparison returns the ratio of leased to a peer as a cell.
+func (s *summary) comparison(work, peer, name string, at params) string {
+	ours := counterpart(peer)
+	if peer == plain {
+		ours = gated
+	}
+	if isOurs(peer) || peer == gated {
+		return ""
+	}
+	return cell(ratio(s.values(work, ours, name, at), s.values(work, peer, name, at)), times)
+}
+
+// cell returns a spread, or nothing if there are no values.
+func cell(s spread, format func(float64) string) string {
+	if s.count == 0 {
+		return ""
+	}
+	return s.format(format)
+}
+
+// measured returns those of the figures that the workload has, without numbers of errors that are all zero.
+func (s *summary) measured(work string, names []string) (found []string) {
+	for _, name := range names {
+		if slices.ContainsFunc(s.samples, func(m sample) bool {
+			v, ok := m.Figures[name]
+			return m.Work == work && ok && (v != 0 || name != "errors")
+		}) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// stealLimit is the share of stolen time, in percent, above which a table has a warning.
+const stealLimit = 10
+
+// stealText describes the stolen time of a workload.
+func (s *summary) stealText(work string) string {
+	steal := s.steal(work)
+	text := fmt.Sprintf("Steal during these measurements: median %s, at most %s.", percent(steal.median), percent(steal.top))
+	if steal.top > stealLimit {
+		text += fmt.Sprintf(" **Warning:** above %d %%, so other machines on the same host have affected some of these figures; compare ratios only.", stealLimit)
+	}
+	return text
+}
