@@ -22,6 +22,9 @@ func (r *runner) hold(ctx context.Context, work Hold) (time.Duration, error) {
 	if err == nil {
 		call(r.End)
 	}
+	if r.Abandon {
+		return elapsed, err
+	}
 	return elapsed, errors.Join(err, r.each(work.Workers, func(worker int) error {
 		var errs []error
 		for _, h := range held[worker] {
@@ -40,15 +43,16 @@ func (r *runner) acquireMany(ctx context.Context, work Hold, worker int, held *[
 		if err != nil {
 			return fmt.Errorf("acquire lock %d of %d: %w", i+1, work.Leases, err)
 		}
+		acquired := time.Now()
 		*held = append(*held, h)
-		r.acquire.Observe(time.Since(start))
+		r.acquire.Observe(acquired.Sub(start))
 		r.grants[worker]++
 		done := r.pairs.Add(1)
 		if worker == 0 {
 			r.showHeld(done, int64(work.Leases))
 		}
 		if r.Granted != nil {
-			r.Granted(worker, h.Token())
+			r.Granted(Grant{worker, h.Token(), start, acquired})
 		}
 	}
 	return nil

@@ -120,7 +120,9 @@ func TestRunContended(t *testing.T) {
 		var holders atomic.Int64
 		result, err := load.Run(t.Context(), s, load.Contended{Workers: 8, Clients: 1}, load.Options{
 			Length: time.Second,
-			Granted: func(int, uint64) {
+			Granted: func(g load.Grant) {
+				require.False(t, g.At.Before(g.Requested))
+				require.NotZero(t, g.Token)
 				holders.Store(max(holders.Load(), int64(s.held())))
 				time.Sleep(time.Millisecond)
 			},
@@ -144,6 +146,17 @@ func TestRunHold(t *testing.T) {
 		require.Zero(t, s.held(), "all locks are released in the end")
 		require.EqualValues(t, 1001, result.Pairs)
 		require.Equal(t, 101*time.Millisecond, result.Elapsed)
+	})
+}
+
+func TestRunHoldAbandons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService()
+		_, err := load.Run(t.Context(), s, load.Hold{Leases: 10, Workers: 2, Clients: 1}, load.Options{Abandon: true})
+		require.NoError(t, err)
+		require.Equal(t, 10, s.held())
+		require.EqualValues(t, 1, s.closed.Load())
 	})
 }
 

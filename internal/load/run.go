@@ -33,9 +33,19 @@ type Options struct {
 	// all locks are held until End returns.
 	Begin, End func()
 	// Granted is called for each grant, within the warm-up too, while the lock is held.
-	Granted func(worker int, token uint64)
+	Granted func(Grant)
+	// Abandon leaves the locks of a [Hold] to the end of their sessions.
+	Abandon bool
 	// Progress shows the number of pairs and the time left; it may be nil.
 	Progress *progress.Line
+}
+
+// Grant is one acquisition of a worker.
+type Grant struct {
+	Worker int
+	Token  uint64
+	// Requested is when the worker asked for the lock, and At when it had it.
+	Requested, At time.Time
 }
 
 // The phases of a run.
@@ -129,7 +139,7 @@ func (r *runner) work(ctx context.Context, worker int, name string) {
 		}
 		acquired := time.Now()
 		if r.Granted != nil {
-			r.Granted(worker, held.Token())
+			r.Granted(Grant{worker, held.Token(), start, acquired})
 		}
 		if r.phase.Load() == measuring {
 			r.acquire.Observe(acquired.Sub(start))
