@@ -9,9 +9,9 @@ import (
 
 // Names of targets.
 const (
-	leased      = "leased"            // correctness mode
-	efficiency  = "leased-efficiency" // the client talks to the Redis nodes
-	member      = "leased-member"     // efficiency mode through a member
+	leased      = "leased"              // correctness mode
+	efficiency  = "leased-redis"        // the client talks to the Redis nodes
+	member      = "leased-redis-member" // efficiency mode through a member
 	etcd        = "etcd"
 	zookeeper   = "zookeeper"
 	advisory    = "postgres-advisory"
