@@ -1,7 +1,8 @@
-// Package meter reads CPU times, memory and the description of the machine from Linux.
+// Package meter reads the CPU time and the memory of processes, and the steal time of
+// the machine, from /proc.
 //
-// The nouns, in reading order: [CPU], the CPU time of processes; [Times], the CPU times of the machine with its steal;
-// [Resident], the memory of a process; [Machine], the description.
+// The nouns, in reading order: [Meter], which measures an interval; [Usage], what it
+// measured.
 package meter
 
 import (
@@ -13,22 +14,66 @@ import (
 	"time"
 )
 
-// tick is the unit of CPU times in Linux.
+// tick is the unit of CPU times in /proc.
 const tick = 10 * time.Millisecond
 
-// CPU returns the CPU time that the processes have used. A process that has ended counts nothing.
-func CPU(pids ...int) time.Duration {
-	var ticks int64
+// Usage is what an interval has used.
+type Usage struct {
+	Client, Servers time.Duration // CPU time of this process, and of the servers
+	Steal           float64       // part of the machine's time that the hypervisor took, 0 to 1
+}
+
+// Meter measures an interval. Its methods must not be called concurrently.
+type Meter struct {
+	pids  []int
+	begin reading
+	usage Usage
+}
+
+// reading is the values at one time.
+type reading struct {
+	client, servers time.Duration
+	total, steal    float64 // of the machine, in ticks
+}
+
+// New returns a meter for this process and its servers.
+func New(servers []int) *Meter { return &Meter{pids: servers} }
+
+// Begin starts the interval.
+func (m *Meter) Begin() { m.begin = read(m.pids) }
+
+// End ends the interval.
+func (m *Meter) End() {
+	end := read(m.pids)
+	m.usage = Usage{Client: end.client - m.begin.client, Servers: end.servers - m.begin.servers}
+	if total := end.total - m.begin.total; total > 0 {
+		m.usage.Steal = (end.steal - m.begin.steal) / total
+	}
+}
+
+// Usage returns the values of the interval.
+func (m *Meter) Usage() Usage { return m.usage }
+
+func read(pids []int) reading {
+	r := reading{client: Own()}
 	for _, pid := range pids {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue
-		}
-		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-		for _, f := range fields[11:13] { // utime and stime
-			n, _ := strconv.ParseInt(string(f), 10, 64)
-			ticks += n
-		}
+		r.servers += CPU(pid)
+	}
+	r.total, r.steal = machine()
+	return r
+}
+
+// CPU returns the CPU time that a process has used, or 0 if it does not run.
+func CPU(pid int) time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	var ticks int64
+	for _, f := range fields[11:13] { // utime and stime
+		n, _ := strconv.ParseInt(string(f), 10, 64)
+		ticks += n
 	}
 	return time.Duration(ticks) * tick
 }
@@ -40,44 +85,41 @@ func Own() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Times are the CPU times of the machine since it started.
-type Times struct{ total, steal float64 }
+// Memory returns the bytes of memory that a process has to itself: resident pages without
+// those of files, which the kernel can drop.
+func Memory(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	var bytesOf int64
+	for line := range bytes.Lines(data) {
+		for _, name := range []string{"RssAnon:", "RssShmem:"} {
+			if value, ok := bytes.CutPrefix(line, []byte(name)); ok {
+				n, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
+				bytesOf += n << 10
+			}
+		}
+	}
+	return bytesOf
+}
 
-// Now returns the present times. They are zero if they cannot be read.
-func Now() (t Times) {
+// machine returns the CPU times of the machine, and the stolen part.
+func machine() (total, steal float64) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return t
+		return 0, 0
 	}
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	for i, f := range bytes.Fields(line) {
+		if i == 0 || i > 8 { // the name; guest times are included in user
+			continue
+		}
 		n, _ := strconv.ParseFloat(string(f), 64)
-		if i > 8 { // guest times are included in user
-			break
-		}
-		t.total += n
+		total += n
 		if i == 8 {
-			t.steal = n
+			steal = n
 		}
 	}
-	return t
-}
-
-// Steal returns the share of the time since before that the hypervisor took, 0 to 1.
-func (t Times) Steal(before Times) float64 {
-	return (t.steal - before.steal) / max(1, t.total-before.total)
-}
-
-// Resident returns the resident memory of a process in bytes, or 0 if it has ended.
-func Resident(pid int) float64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(data)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseFloat(string(fields[1]), 64)
-	return pages * float64(os.Getpagesize())
+	return total, steal
 }

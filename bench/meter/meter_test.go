@@ -2,31 +2,35 @@ package meter_test
 
 import (
 	"os"
+	"runtime"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/leased-project/leased/bench/meter"
 )
 
-func TestMeters(t *testing.T) {
-	before, used := meter.Now(), meter.Own()
-	if meter.Resident(os.Getpid()) <= 0 {
-		t.Error("this process has no memory")
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	m := meter.New([]int{os.Getpid()})
+	m.Begin()
+	for start := meter.CPU(os.Getpid()); meter.CPU(os.Getpid()) == start; { // at least one tick
 	}
-	for meter.Own() <= used || meter.CPU(os.Getpid()) == 0 {
-		// uses CPU time
-	}
-	if s := meter.Now().Steal(before); s < 0 || s > 1 {
-		t.Errorf("steal is %v", s)
-	}
-	if meter.Resident(-1) != 0 || meter.CPU(-1) != 0 {
-		t.Error("a process that does not exist has figures")
-	}
+	m.End()
+	require.Positive(t, m.Usage().Client)
+	require.Positive(t, m.Usage().Servers)
+	require.GreaterOrEqual(t, m.Usage().Steal, 0.0)
+	require.Less(t, m.Usage().Steal, 1.0)
 }
 
-func TestMachine(t *testing.T) {
-	m := meter.Machine(t.TempDir())
-	if m.Cores < 1 || m.Memory < 1<<20 || m.Disk == "" || m.Kernel == "" || m.Go == "" {
-		t.Errorf("incomplete: %+v", m)
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	before := meter.Memory(os.Getpid())
+	data := make([]byte, 64<<20)
+	for i := 0; i < len(data); i += 4096 {
+		data[i] = 1
 	}
-	t.Logf("%+v", m)
+	require.Greater(t, meter.Memory(os.Getpid()), before+32<<20)
+	runtime.KeepAlive(data)
+	require.Zero(t, meter.Memory(1<<30), "a process that does not exist")
 }

@@ -23,6 +23,8 @@ type Kind struct {
 	// ClientPerWorker says that users of the service have a client, with its session or
 	// connection, for each worker. Otherwise the workers of a process share one.
 	ClientPerWorker bool
+	// SharedSessions says that workers with different locks can share a client, for W6.
+	SharedSessions bool
 	// Exclude lists workloads that the service does not have, such as "W3".
 	Exclude []string
 }

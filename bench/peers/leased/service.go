@@ -1,0 +1,220 @@
+// Package leased runs a service of three members, built from this repository, and takes
+// locks from it with a [lease.Client].
+//
+// The nouns, in reading order: Service, the running members with their Redis nodes;
+// Kinds, the ways to use it; target, a client of the service.
+package leased
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	leasedv1 "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/bench/peers/process"
+	"github.com/leased-project/leased/internal/testserver"
+)
+
+const (
+	members    = 3
+	redisNodes = 5
+	// startTime limits the start of the service.
+	startTime = time.Minute
+	module    = "github.com/leased-project/leased"
+	policies  = "policies:\n  - {prefix: 'e/', mode: efficiency}\n  - {prefix: 'c/', mode: correctness}\n"
+)
+
+// service is three members on this machine.
+type service struct {
+	dir       string
+	program   string
+	members   []*process.Process
+	endpoints []string
+	redis     []*testserver.RedisServer
+}
+
+// start starts members with a number of Redis nodes. If program is empty, it is built.
+func start(ctx context.Context, dir, program string, nodes int) (_ *service, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	s := &service{program: program}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start leased: %w", s.explain(err))
+			s.stop()
+		}
+	}()
+	if s.dir, err = os.MkdirTemp(dir, "leased-"); err != nil {
+		return nil, err
+	}
+	if err := s.build(ctx); err != nil {
+		return nil, err
+	}
+	for range nodes {
+		node, err := testserver.StartRedis()
+		if err != nil {
+			return nil, err
+		}
+		s.redis = append(s.redis, node)
+	}
+	if err := s.startMembers(); err != nil {
+		return nil, err
+	}
+	return s, s.ready(ctx)
+}
+
+// build builds the program from this repository.
+func (s *service) build(ctx context.Context) error {
+	if s.program != "" {
+		return nil
+	}
+	s.program = filepath.Join(s.dir, "leased")
+	source, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return fmt.Errorf("find the source of %s: %w; run the benchmark in its folder, or pass -leased", module, err)
+	}
+	text, err := exec.CommandContext(ctx, "go", "build", "-C", string(bytes.TrimSpace(source)), "-o", s.program, "./cmd/leased").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build leased: %w\n%s", err, text)
+	}
+	return nil
+}
+
+func (s *service) startMembers() error {
+	file := filepath.Join(s.dir, "leased.yaml")
+	text := policies
+	if len(s.redis) == 0 {
+		text = ""
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	var nodes []string
+	for _, node := range s.redis {
+		nodes = append(nodes, node.Addr)
+	}
+	addresses, err := process.FreeAddresses(2 * members)
+	if err != nil {
+		return err
+	}
+	s.endpoints = addresses[:members]
+	for i := range members {
+		id := string(rune('a' + i))
+		args := []string{"serve", "--config=" + file, "--id=" + id, "--data=" + filepath.Join(s.dir, id), "--listen=" + s.endpoints[i],
+			"--raft-listen=" + addresses[members+i], fmt.Sprintf("--bootstrap-expect=%d", members), "--join=" + strings.Join(s.endpoints, ",")}
+		if len(nodes) > 0 {
+			args = append(args, "--redis="+strings.Join(nodes, ","))
+		}
+		member, err := process.Start(filepath.Join(s.dir, id+".log"), s.program, args...)
+		if err != nil {
+			return err
+		}
+		s.members = append(s.members, member)
+	}
+	return nil
+}
+
+// ready waits until the service grants locks of its modes.
+func (s *service) ready(ctx context.Context) error {
+	prefixes := []string{correctnessPrefix}
+	if len(s.redis) > 0 {
+		prefixes = append(prefixes, efficiencyPrefix)
+	}
+	for _, prefix := range prefixes {
+		t := &target{prefix: prefix, endpoints: s.endpoints}
+		for {
+			err := t.tryOnce(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return errors.Join(err, ctx.Err())
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// leader returns the member that leads.
+func (s *service) leader(ctx context.Context) (*process.Process, error) {
+	for i, endpoint := range s.endpoints {
+		if !s.members[i].Running() {
+			continue
+		}
+		status, err := statusOf(ctx, endpoint)
+		if err == nil && status.GetServes() {
+			return s.members[i], nil
+		}
+	}
+	return nil, errors.New("no member of leased leads")
+}
+
+func statusOf(ctx context.Context, endpoint string) (*leasedv1.StatusResponse, error) {
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return leasedv1.NewClusterServiceClient(conn).Status(ctx, &leasedv1.StatusRequest{})
+}
+
+// restore starts killed members, and waits until they follow the leader's log.
+func (s *service) restore(ctx context.Context) error {
+	for _, member := range s.members {
+		if !member.Running() {
+			if err := member.Restart(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, endpoint := range s.endpoints {
+		for {
+			status, err := statusOf(ctx, endpoint)
+			if err == nil && status.GetLeader() != "" && status.GetAppliedIndex() >= status.GetCommitIndex() {
+				break
+			}
+			if ctx.Err() != nil {
+				return errors.Join(fmt.Errorf("member %s of leased has no leader", endpoint), err, ctx.Err())
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func (s *service) pids() []int {
+	pids := process.Pids(s.members)
+	for _, node := range s.redis {
+		pids = append(pids, node.Pid())
+	}
+	return pids
+}
+
+func (s *service) explain(err error) error {
+	for _, member := range s.members {
+		err = member.Explain(err)
+	}
+	return err
+}
+
+func (s *service) stop() {
+	for _, member := range s.members {
+		if member.Running() {
+			member.Kill()
+		}
+	}
+	for _, node := range s.redis {
+		node.Close()
+	}
+	_ = os.RemoveAll(s.dir)
+}

@@ -1,0 +1,80 @@
+package leased
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/leased-project/leased/client"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/internal/load"
+	"github.com/leased-project/leased/lease"
+)
+
+// target opens clients of a service with their default settings.
+type target struct {
+	name         string
+	endpoints    []string
+	prefix       string // of the names of locks, which selects the mode
+	withoutRedis bool
+}
+
+func targetOf(name string, endpoints []string) *target {
+	t := &target{name: name, endpoints: endpoints, prefix: efficiencyPrefix}
+	switch name {
+	case Correctness:
+		t.prefix = correctnessPrefix
+	case Member:
+		t.withoutRedis = true
+	}
+	return t
+}
+
+// Name implements [load.Target].
+func (t *target) Name() string { return t.name }
+
+// Open implements [load.Target].
+func (t *target) Open(ctx context.Context) (load.Client, error) {
+	options := []client.Option{client.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))}
+	if t.withoutRedis {
+		options = append(options, client.WithoutRedis())
+	}
+	c, err := client.Dial(ctx, t.endpoints, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &leaseClient{c, t.prefix}, nil
+}
+
+// tryOnce acquires and releases a lock with a new client.
+func (t *target) tryOnce(ctx context.Context) error {
+	c, err := t.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	held, err := c.Acquire(ctx, "ready")
+	if err != nil {
+		return err
+	}
+	return held.Release(ctx)
+}
+
+type leaseClient struct {
+	client *lease.Client
+	prefix string
+}
+
+func (c *leaseClient) Acquire(ctx context.Context, name string) (load.Held, error) {
+	l, err := c.client.Acquire(ctx, fencing.Resource(c.prefix+name))
+	if err != nil {
+		return nil, err
+	}
+	return held{l}, nil
+}
+
+func (c *leaseClient) Close(ctx context.Context) error { return c.client.Close(ctx) }
+
+type held struct{ *lease.Lease }
+
+func (h held) Token() uint64 { return uint64(h.Lease.Token()) }
