@@ -25,9 +25,10 @@ type Usage struct {
 
 // Meter measures an interval. Its methods must not be called concurrently.
 type Meter struct {
-	pids  []int
-	begin reading
-	usage Usage
+	servers func() []int
+	pids    []int // of the servers at Begin
+	begin   reading
+	usage   Usage
 }
 
 // reading is the values at one time.
@@ -36,11 +37,15 @@ type reading struct {
 	total, steal    float64 // of the machine, in ticks
 }
 
-// New returns a meter for this process and its servers.
-func New(servers []int) *Meter { return &Meter{pids: servers} }
+// New returns a meter for this process and its servers. Servers returns their process
+// ids; Begin calls it, since a server may have a process for each connection.
+func New(servers func() []int) *Meter { return &Meter{servers: servers} }
 
 // Begin starts the interval.
-func (m *Meter) Begin() { m.begin = read(m.pids) }
+func (m *Meter) Begin() {
+	m.pids = m.servers()
+	m.begin = read(m.pids)
+}
 
 // End ends the interval.
 func (m *Meter) End() {

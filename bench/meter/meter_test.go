@@ -12,7 +12,7 @@ import (
 
 func TestMeter(t *testing.T) {
 	t.Parallel()
-	m := meter.New([]int{os.Getpid()})
+	m := meter.New(func() []int { return []int{os.Getpid()} })
 	m.Begin()
 	for start := meter.CPU(os.Getpid()); meter.CPU(os.Getpid()) == start; { // at least one tick
 	}
