@@ -19,8 +19,10 @@ func ModeText(m engine.Mode) string {
 
 // ParseMode parses the text of ModeText.
 func ParseMode(s string) (mode engine.Mode, err error) {
-	err = mode.UnmarshalText([]byte(s))
-	return mode, err
+	if s == "" {
+		return engine.AnyMode, nil
+	}
+	return engine.ParseMode(s)
 }
 
 // DurationText returns a duration in the format of the API; 0 is empty.
