@@ -7,6 +7,7 @@ package peers
 
 import (
 	"context"
+	"time"
 
 	"github.com/leased-project/leased/internal/load"
 )
@@ -23,10 +24,8 @@ type Kind struct {
 	// ClientPerWorker says that users of the service have a client, with its session or
 	// connection, for each worker. Otherwise the workers of a process share one.
 	ClientPerWorker bool
-	// SharedSessions says that workers with different locks can share a client, for W6.
-	SharedSessions bool
-	// Exclude lists workloads that the service does not have, such as "W3".
-	Exclude []string
+	// Workloads lists what is measured, such as "W1". Nil stands for W1 and W2.
+	Workloads []string
 }
 
 // Peer is a lock service with running servers.

@@ -27,10 +27,16 @@ const (
 
 // Kind returns the row of the table.
 func Kind() peers.Kind {
-	return peers.Kind{Name: "etcd", Start: start, ClientPerWorker: true, SharedSessions: true, Attach: func(address string) (load.Target, error) {
-		t := &target{}
-		return t, json.Unmarshal([]byte(address), &t.endpoints)
-	}}
+	return peers.Kind{
+		Name:            "etcd",
+		Start:           start,
+		ClientPerWorker: true,
+		Workloads:       []string{"W1", "W2", "W3", "W4", "W6"},
+		Attach: func(address string) (load.Target, error) {
+			t := &target{}
+			return t, json.Unmarshal([]byte(address), &t.endpoints)
+		},
+	}
 }
 
 // cluster is three running servers.

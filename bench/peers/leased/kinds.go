@@ -15,6 +15,8 @@ import (
 const (
 	// Correctness takes locks in correctness mode.
 	Correctness = "leased"
+	// JSON takes locks in correctness mode with the JSON API.
+	JSON = "leased-json"
 	// Direct takes locks in efficiency mode, directly from five Redis nodes.
 	Direct = "leased-efficiency"
 	// Member takes locks in efficiency mode through a member, from five Redis nodes.
@@ -27,61 +29,59 @@ const efficiencyPrefix, correctnessPrefix = "e/", "c/"
 // Kinds returns the ways to use the service. Program is that of the members; if it is
 // empty, it is built from this repository.
 func Kinds(program string) []peers.Kind {
-	both := &sharedService{program: program}
-	kind := func(name string, start func(ctx context.Context, dir string) (*service, func(), error)) peers.Kind {
-		return peers.Kind{
-			Name: name,
-			Start: func(ctx context.Context, dir string) (peers.Peer, error) {
-				s, stop, err := start(ctx, dir)
-				if err != nil {
-					return nil, err
-				}
-				return &peer{target: targetOf(name, s.endpoints), service: s, stop: stop}, nil
-			},
-			Attach: func(address string) (load.Target, error) {
-				var endpoints []string
-				if err := json.Unmarshal([]byte(address), &endpoints); err != nil {
-					return nil, err
-				}
-				return targetOf(name, endpoints), nil
-			},
-		}
+	raft, redis := &sharedService{program: program}, &sharedService{program: program, nodes: redisNodes}
+	return []peers.Kind{
+		kind(Correctness, raft, "W1", "W2", "W3", "W4", "W6"),
+		kind(JSON, raft, "W7"),
+		kind(Direct, redis, "W1", "W2"),
+		kind(Member, redis, "W1", "W2"),
 	}
-	correctness := kind(Correctness, func(ctx context.Context, dir string) (*service, func(), error) {
-		s, err := start(ctx, dir, program, 0)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s, s.stop, nil
-	})
-	kinds := []peers.Kind{correctness, kind(Direct, both.start), kind(Member, both.start)}
-	for i := range kinds[1:] {
-		kinds[1+i].Exclude = []string{"W4"}
-	}
-	return kinds
 }
 
-// sharedService is a service with Redis nodes that two targets use.
+func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
+	return peers.Kind{
+		Name:            name,
+		ClientPerWorker: name == JSON,
+		Workloads:       workloads,
+		Start: func(ctx context.Context, dir string) (peers.Peer, error) {
+			s, err := shared.start(ctx, dir)
+			if err != nil {
+				return nil, err
+			}
+			return &peer{Target: targetOf(name, s.endpoints), service: s, stop: shared.stop}, nil
+		},
+		Attach: func(address string) (load.Target, error) {
+			var endpoints []string
+			if err := json.Unmarshal([]byte(address), &endpoints); err != nil {
+				return nil, err
+			}
+			return targetOf(name, endpoints), nil
+		},
+	}
+}
+
+// sharedService is a service that several targets use.
 type sharedService struct {
 	program string
+	nodes   int
 
 	mu      sync.Mutex
 	users   int
 	service *service
 }
 
-func (s *sharedService) start(ctx context.Context, dir string) (*service, func(), error) {
+func (s *sharedService) start(ctx context.Context, dir string) (*service, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users == 0 {
-		started, err := start(ctx, dir, s.program, redisNodes)
+		started, err := start(ctx, dir, s.program, s.nodes)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		s.service = started
 	}
 	s.users++
-	return s.service, s.stop, nil
+	return s.service, nil
 }
 
 func (s *sharedService) stop() {
@@ -94,7 +94,7 @@ func (s *sharedService) stop() {
 
 // peer is a running service, used in one way.
 type peer struct {
-	*target
+	load.Target
 	service *service
 	stop    func()
 }
@@ -103,7 +103,7 @@ var _ peers.Killer = (*peer)(nil)
 
 // Address implements [peers.Peer].
 func (p *peer) Address() string {
-	text, _ := json.Marshal(p.endpoints) // strings can always be encoded
+	text, _ := json.Marshal(p.service.endpoints) // strings can always be encoded
 	return string(text)
 }
 

@@ -19,7 +19,10 @@ type target struct {
 	withoutRedis bool
 }
 
-func targetOf(name string, endpoints []string) *target {
+func targetOf(name string, endpoints []string) load.Target {
+	if name == JSON {
+		return &jsonTarget{endpoints: endpoints}
+	}
 	t := &target{name: name, endpoints: endpoints, prefix: efficiencyPrefix}
 	switch name {
 	case Correctness:
