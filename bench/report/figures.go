@@ -10,40 +10,29 @@ type figure struct {
 	format func(float64) string
 }
 
-// Figures of the curves.
-const (
-	memoryLeader    = "memory_bytes_leader"
-	memoryFollower  = "memory_bytes_follower"
-	entryOperations = "operations_per_entry"
-	pauseMillis     = "pause_ms"
-	quietMillis     = "quiet_ms"
-	snapshotMillis  = "snapshot_ms"
-	snapshotBytes   = "snapshot_bytes"
-)
-
 // figures are the known figures; others are shown under their name.
 var figures = map[string]figure{
-	results.Rate:           {"pairs/s", true, number},
-	results.P50:            {"acquire p50, ms", false, number},
-	results.P99:            {"acquire p99, ms", false, number},
-	results.PairP50:        {"pair p50, ms", false, number},
-	results.PairP99:        {"pair p99, ms", false, number},
-	results.CPU:            {"CPU ms per 1,000 pairs", false, number},
-	results.CPUServers:     {"of it servers", false, number},
-	results.Fairness:       {"most/fewest grants of a worker", false, number},
-	results.Errors:         {"errors", false, number},
-	results.TakeSeconds:    {"time to take all, s", false, number},
-	results.MemoryLeader:   {"bytes a lease, leader", false, number},
-	results.MemoryFollower: {"bytes a lease, follower", false, number},
-	results.FailoverMillis: {"to the first grant, ms", false, number},
-	results.LastMillis:     {"to the last worker's grant, ms", false, number},
-	memoryLeader:           {"memory of the leader", false, mebibytes},
-	memoryFollower:         {"memory of a follower", false, mebibytes},
-	entryOperations:        {"operations per log entry", true, number},
-	pauseMillis:            {"longest time without a grant while the snapshot is taken, ms", false, number},
-	quietMillis:            {"the same without a snapshot, ms", false, number},
-	snapshotMillis:         {"time to take it, ms", false, number},
-	snapshotBytes:          {"size", false, mebibytes},
+	results.Rate:                {"pairs/s", true, number},
+	results.P50:                 {"acquire p50, ms", false, number},
+	results.P99:                 {"acquire p99, ms", false, number},
+	results.PairP50:             {"pair p50, ms", false, number},
+	results.PairP99:             {"pair p99, ms", false, number},
+	results.CPU:                 {"CPU ms per 1,000 pairs", false, number},
+	results.CPUServers:          {"of it servers", false, number},
+	results.Fairness:            {"most/fewest grants of a worker", false, number},
+	results.Errors:              {"errors", false, number},
+	results.TakeSeconds:         {"time to take all, s", false, number},
+	results.MemoryLeader:        {"bytes a lease, leader", false, number},
+	results.MemoryFollower:      {"bytes a lease, follower", false, number},
+	results.FailoverMillis:      {"to the first grant, ms", false, number},
+	results.LastMillis:          {"to the last worker's grant, ms", false, number},
+	results.MemoryTotalLeader:   {"memory of the leader", false, mebibytes},
+	results.MemoryTotalFollower: {"memory of a follower", false, mebibytes},
+	results.EntryOperations:     {"operations per log entry", true, number},
+	results.PauseMillis:         {"longest time without a grant while the snapshot is taken, ms", false, number},
+	results.QuietMillis:         {"the same without a snapshot, ms", false, number},
+	results.SnapshotMillis:      {"time to take it, ms", false, number},
+	results.SnapshotBytes:       {"size", false, mebibytes},
 }
 
 // figureOf returns how a figure is shown.

@@ -60,6 +60,15 @@ const (
 
 	FailoverMillis = "failover_ms"      // from the kill to the first grant that was requested after it
 	LastMillis     = "failover_last_ms" // from the kill until every worker had a grant again
+
+	// Figures of the curves.
+	MemoryTotalLeader   = "memory_bytes_leader"
+	MemoryTotalFollower = "memory_bytes_follower" // mean of the followers
+	EntryOperations     = "operations_per_entry"  // operations in one entry of the Raft log
+	PauseMillis         = "pause_ms"              // longest time without a grant while a snapshot is taken
+	QuietMillis         = "quiet_ms"              // the same without a snapshot
+	SnapshotMillis      = "snapshot_ms"           // time to take the snapshot
+	SnapshotBytes       = "snapshot_bytes"
 )
 
 // Read reads a file.
