@@ -24,6 +24,9 @@ type Kind struct {
 	// ClientPerWorker says that users of the service have a client, with its session or
 	// connection, for each worker. Otherwise the workers of a process share one.
 	ClientPerWorker bool
+	// WarmUp is how long the servers need load after their start before they are as fast as
+	// they get, as servers in Java do.
+	WarmUp time.Duration
 	// Workloads lists what is measured, such as "W1". Nil stands for W1 and W2.
 	Workloads []string
 }

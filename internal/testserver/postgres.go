@@ -24,7 +24,9 @@ func StartPostgres() (*Server, error) { return startPostgres("fsync=off", "full_
 
 // StartDurablePostgres starts a PostgreSQL server that syncs every commit to disk,
 // as in production. Use it for measurements.
-func StartDurablePostgres() (*Server, error) { return startPostgres("fsync=on") }
+func StartDurablePostgres() (*Server, error) {
+	return startPostgres("fsync=on", "max_connections=400")
+}
 
 func startPostgres(settings ...string) (s *Server, err error) {
 	// initdb is installed beside the server, in a folder that is not in PATH on

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/leased-project/leased/internal/load"
+)
+
+const (
+	// poolSize is the number of connections of a process. It is the largest number of
+	// workers, so that no worker waits for a connection.
+	poolSize = 256
+	// A waiter polls at random intervals between these.
+	minPoll, maxPoll = 10 * time.Millisecond, 30 * time.Millisecond
+)
+
+// The statements of a lease. A released row stays, because its token must not decrease.
+// Free space in the pages lets updates reuse them without touching the index.
+const (
+	createTable = `CREATE TABLE leases (name text PRIMARY KEY, owner bigint NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL) WITH (fillfactor = 50)`
+
+	acquireRow = `INSERT INTO leases AS l (name, owner, token, expires) VALUES ($1, $2, 1, now() + interval '10 seconds')
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = l.token + 1, expires = excluded.expires
+WHERE l.expires < now() RETURNING token`
+
+	releaseRow = `UPDATE leases SET expires = '-infinity' WHERE name = $1 AND owner = $2 AND token = $3`
+)
+
+// rows takes leases that are rows of a table, and polls while a lease is held.
+type rows struct{ dsn string }
+
+// Name implements [load.Target].
+func (rows) Name() string { return "postgres-row" }
+
+// Open implements [load.Target].
+func (t rows) Open(ctx context.Context) (load.Client, error) {
+	config, err := pgxpool.ParseConfig(t.dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = poolSize
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &table{pool, rand.Int64()}, nil
+}
+
+// table is a pool of connections to the table.
+type table struct {
+	pool  *pgxpool.Pool
+	owner int64
+}
+
+// Acquire implements [load.Client].
+func (t *table) Acquire(ctx context.Context, name string) (load.Held, error) {
+	for {
+		row := row{table: t, name: name}
+		err := t.pool.QueryRow(ctx, acquireRow, name, t.owner).Scan(&row.token)
+		if err == nil {
+			return row, nil
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return nil, err
+		}
+		select {
+		case <-time.After(minPoll + rand.N(maxPoll-minPoll)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close implements [load.Client].
+func (t *table) Close(context.Context) error {
+	t.pool.Close()
+	return nil
+}
+
+// row is a held lease.
+type row struct {
+	table *table
+	name  string
+	token int64
+}
+
+// Token implements [load.Held].
+func (r row) Token() uint64 { return uint64(r.token) }
+
+// Release implements [load.Held].
+func (r row) Release(ctx context.Context) error {
+	tag, err := r.table.pool.Exec(ctx, releaseRow, r.name, r.table.owner, r.token)
+	if err == nil && tag.RowsAffected() == 0 {
+		return errors.New("release a row: its lease has expired")
+	}
+	return err
+}

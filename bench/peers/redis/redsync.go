@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncpool "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leased-project/leased/internal/load"
+)
+
+// redsyncTarget is redsync with its default settings: a lock lives for 8 seconds, and a
+// waiter polls every 50 to 250 milliseconds.
+type redsyncTarget struct {
+	name      string
+	addresses []string
+}
+
+func newRedsync(name string, addresses []string) load.Target {
+	return &redsyncTarget{name, addresses}
+}
+
+// Name implements [load.Target].
+func (t *redsyncTarget) Name() string { return t.name }
+
+// Open implements [load.Target].
+func (t *redsyncTarget) Open(context.Context) (load.Client, error) {
+	c := &redsyncClient{clients: dial(t.addresses)}
+	var pools []redsyncpool.Pool
+	for _, client := range c.clients {
+		pools = append(pools, goredis.NewPool(client))
+	}
+	c.redsync = redsync.New(pools...)
+	return c, nil
+}
+
+type redsyncClient struct {
+	clients []*redis.Client
+	redsync *redsync.Redsync
+}
+
+// Acquire implements [load.Client]. The library gives up after 32 attempts; Acquire then
+// begins again, as a caller that needs the lock does.
+func (c *redsyncClient) Acquire(ctx context.Context, name string) (load.Held, error) {
+	m := c.redsync.NewMutex(name)
+	for {
+		err := m.LockContext(ctx)
+		if err == nil {
+			return redsyncLock{m}, nil
+		}
+		if ctx.Err() != nil || !isTaken(err) {
+			return nil, err
+		}
+	}
+}
+
+// isTaken reports whether others hold the lock, or enough of it that nobody does.
+func isTaken(err error) bool {
+	var taken *redsync.ErrTaken
+	var node *redsync.ErrNodeTaken
+	return errors.As(err, &taken) || errors.As(err, &node) || errors.Is(err, redsync.ErrFailed)
+}
+
+// Close implements [load.Client].
+func (c *redsyncClient) Close(context.Context) error {
+	var errs []error
+	for _, client := range c.clients {
+		errs = append(errs, client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+type redsyncLock struct{ mutex *redsync.Mutex }
+
+// Token returns 0: the library has no fencing tokens.
+func (l redsyncLock) Token() uint64 { return 0 }
+
+// Release implements [load.Held].
+func (l redsyncLock) Release(ctx context.Context) error {
+	_, err := l.mutex.UnlockContext(ctx)
+	return err
+}
