@@ -7,7 +7,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
 )
 
@@ -82,46 +81,6 @@ func (n *Node) attach(ctx context.Context, id engine.SessionID, user string) (fo
 		return machine.SessionInfo{}, errOtherUser
 	}
 	return found, n.renew(ctx, id, found.Incarnation)
-}
-
-// acquire requests a grant, and waits for it if request.Wait is set.
-func (n *Node) acquire(ctx context.Context, id engine.SessionID, incarnation uint64, request engine.Request) (machine.Result, error) {
-	result, term, err := n.propose(ctx, &machine.Acquire{Session: id, Incarnation: incarnation, Request: request, Limits: n.limitsNow()})
-	if err != nil || result.Code != machine.Queued || !request.Wait {
-		return result, err
-	}
-	if request.Queued != nil {
-		request.Queued()
-	}
-	return n.await(ctx, term, hub.Attempt{Session: id, Incarnation: incarnation, Nonce: request.Nonce}, request.Resources)
-}
-
-// await waits for the grant of a queued attempt. If this node loses its leadership, the
-// attempt stays in the queue: the caller repeats it at the next leader with the same
-// nonce and keeps its place.
-func (n *Node) await(ctx context.Context, term *leadership, a hub.Attempt, resources []fencing.Resource) (result machine.Result, err error) {
-	w := n.hub.Expect(a)
-	defer n.hub.Leave(a, w)
-	n.fsm.Read(func(m *machine.Machine) {
-		result = hub.OutcomeOf(m, a)
-		if routable := m.Routable(resources); result.Code == machine.Ended && routable.Code != machine.Done {
-			result = routable // a migration removed it from the queue
-		}
-	})
-	if result.Code != machine.Queued { // it was granted before this node waited for it
-		return result, nil
-	}
-	select {
-	case <-w.Ready:
-		n.config.Hooks.handedOff(w)
-		return w.Result, w.Err
-	case <-ctx.Done():
-		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
-	case <-term.lost:
-		return machine.Result{}, fmt.Errorf("%w: the leader has changed, and the attempt is still queued; repeat it with the same nonce", engine.ErrUncertain)
-	case <-n.stopped:
-		return machine.Result{}, ErrStopped
-	}
 }
 
 // barrier returns when this node has applied everything that was committed before the

@@ -22,11 +22,26 @@ type (
 	batch     = proposer.Batch[caller]
 )
 
+// receiver gets the outcome of an operation.
+type receiver interface {
+	// deliver receives the outcome, once. It must not block.
+	deliver(result machine.Result, err error)
+	// flush is called after all outcomes of an entry were delivered.
+	flush()
+}
+
 // outcome is the answer to one operation.
 type outcome struct {
 	result machine.Result
 	err    error
 }
+
+// reply is the receiver of a caller that waits. It has room for one outcome.
+type reply chan outcome
+
+func (r reply) deliver(result machine.Result, err error) { r <- outcome{result, err} }
+
+func (reply) flush() {}
 
 // flight is the last proposed entry.
 type flight struct {
@@ -41,11 +56,14 @@ func (f *flight) answer(results []machine.Result, err error) {
 		return
 	}
 	if err == nil {
-		f.Answer(results, func(c caller, result machine.Result) { c.reply <- outcome{result: result} })
-		return
+		f.Answer(results, func(c caller, result machine.Result) { c.deliver(result, nil) })
+	} else {
+		for i := range f.Operations {
+			f.Operations[i].Caller.deliver(machine.Result{}, err)
+		}
 	}
-	for _, op := range f.Operations {
-		op.Caller.reply <- outcome{err: err}
+	for i := range f.Operations {
+		f.Operations[i].Caller.flush()
 	}
 }
 
@@ -55,7 +73,7 @@ type committer struct {
 	node     *Node
 	wake     chan struct{} // has room for one
 	proposal chan struct{} // held while an entry is in flight
-	replies  sync.Pool     // of empty chan outcome
+	replies  sync.Pool     // of empty replies
 	sent     atomic.Pointer[flight]
 
 	mu    sync.Mutex
@@ -86,42 +104,47 @@ func (c *committer) commit(ctx context.Context, term *leadership, command machin
 	if err := ctx.Err(); err != nil {
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
-	reply, ok := c.enqueue(term, command)
-	if !ok {
+	r := c.newReply()
+	if !c.enqueue(term, command, r) {
 		return machine.Result{}, ErrBusy
 	}
-	return c.wait(ctx, reply)
+	c.wakeUp()
+	return c.wait(ctx, r)
 }
 
-// enqueue adds an operation to the queue and wakes run. It reports false if the
-// queue is full.
-func (c *committer) enqueue(term *leadership, command machine.Command) (reply chan outcome, ok bool) {
-	reply, pooled := c.replies.Get().(chan outcome)
-	if !pooled {
-		reply = make(chan outcome, 1)
+func (c *committer) newReply() reply {
+	if r, pooled := c.replies.Get().(reply); pooled {
+		return r
 	}
-	op := operation{Command: command, Caller: caller{reply, c.node.arrival(command)}}
+	return make(reply, 1)
+}
+
+// enqueue adds an operation to the queue. It reports false if the queue is full. The
+// operation is proposed after wakeUp, if not earlier.
+func (c *committer) enqueue(term *leadership, command machine.Command, r receiver) bool {
+	op := operation{Command: command, Caller: caller{r, c.node.arrival(command)}}
 	if term != nil {
 		op.Leadership = term.number
 	}
 	c.mu.Lock()
-	ok = c.queue.Add(op)
-	c.mu.Unlock()
-	if ok {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
+	defer c.mu.Unlock()
+	return c.queue.Add(op)
+}
+
+// wakeUp makes run look at the queue.
+func (c *committer) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
 	}
-	return reply, ok
 }
 
 // wait waits for the outcome of an operation. Nothing waits for a future of the Raft
 // library directly, because it can hang on shutdown (hashicorp/raft 498).
-func (c *committer) wait(ctx context.Context, reply chan outcome) (machine.Result, error) {
+func (c *committer) wait(ctx context.Context, r reply) (machine.Result, error) {
 	select {
-	case out := <-reply:
-		c.replies.Put(reply)
+	case out := <-r:
+		c.replies.Put(r)
 		return out.result, out.err
 	case <-ctx.Done():
 		return machine.Result{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
@@ -138,7 +161,8 @@ func (c *committer) run() {
 		term := c.node.leading.Load()
 		b, refused := c.next(term)
 		for _, op := range refused {
-			op.Caller.reply <- outcome{err: c.node.notLeader()}
+			op.Caller.deliver(machine.Result{}, c.node.notLeader())
+			op.Caller.flush()
 		}
 		if b != nil {
 			c.propose(term, &flight{batch: b})

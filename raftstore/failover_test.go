@@ -12,7 +12,7 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/raftstore/hub"
+	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/replica"
 )
 
@@ -92,10 +92,41 @@ func TestWaiterChecksBeforeItWaits(t *testing.T) {
 		s := openSession(t, c.backend(), time.Minute)
 		grant, err := s.Acquire(testContext(t), lockRequest(1, "a"))
 		require.NoError(t, err)
-		n := c.leader()
-		result, err := n.await(testContext(t), n.leading.Load(), hub.Attempt{Session: s.(*Session).config.ID, Incarnation: s.(*Session).number, Nonce: 1}, []fencing.Resource{"a"})
+		same, err := awaitQueued(t, c.leader(), c.leader().leading.Load(), s.(*Session), lockRequest(1, "a"))
 		require.NoError(t, err, "it was granted between the answer and the wait")
-		require.Equal(t, grant.Token, result.Token)
+		require.Equal(t, grant.Token, same.Token)
+	})
+}
+
+// awaitQueued waits for a request as if it had been queued.
+func awaitQueued(t *testing.T, n *Node, term *leadership, s *Session, request engine.Request) (engine.Grant, error) {
+	t.Helper()
+	w := make(waitingCaller, 1)
+	a := &acquisition{session: s, node: n, term: term, ctx: testContext(t), caller: w,
+		command: machine.Acquire{Session: s.config.ID, Incarnation: s.number, Request: request}}
+	a.await()
+	return w.wait(testContext(t), n.stopped)
+}
+
+// A leader that was deposed between the answer "queued" and the wait ends the wait.
+func TestWaiterChecksForLeadershipBeforeItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startMemory(t, 1)
+		holder := openSession(t, c.backend(), time.Minute)
+		waiter := openSession(t, c.backend(), time.Minute).(*Session)
+		_, err := holder.Acquire(testContext(t), lockRequest(1, "a"))
+		require.NoError(t, err)
+		n := c.leader()
+		request := lockRequest(1, "a")
+		request.Wait = true
+		require.NoError(t, waiter.Begin(testContext(t), request, make(waitingCaller, 1)))
+		n.committer.wakeUp()
+		synctest.Wait()
+		term := n.leading.Load()
+		n.stepDown("a test")
+		_, err = awaitQueued(t, n, term, waiter, request)
+		require.ErrorIs(t, err, engine.ErrUncertain)
+		require.ErrorContains(t, err, "repeat it with the same nonce")
 	})
 }
 

@@ -45,7 +45,7 @@ var stopwatch = engine.MonotonicClock()
 
 // caller is the caller of an operation.
 type caller struct {
-	reply   chan outcome
+	receiver
 	arrived engine.Instant // see arrival
 }
 

@@ -132,19 +132,20 @@ func (n *Node) expireSessions(t *leadership) {
 
 // commitAll commits commands and returns those that failed.
 func (n *Node) commitAll(t *leadership, commands []machine.Command) (failed []machine.Command) {
-	replies := make([]chan outcome, len(commands))
+	replies := make([]reply, len(commands))
 	for i, c := range commands {
-		if reply, ok := n.committer.enqueue(t, c); ok {
-			replies[i] = reply
+		if r := n.committer.newReply(); n.committer.enqueue(t, c, r) {
+			replies[i] = r
 		} else {
 			failed = append(failed, c)
 		}
 	}
-	for i, reply := range replies {
-		if reply == nil {
+	n.committer.wakeUp()
+	for i, r := range replies {
+		if r == nil {
 			continue
 		}
-		if _, err := n.committer.wait(context.Background(), reply); err != nil {
+		if _, err := n.committer.wait(context.Background(), r); err != nil {
 			failed = append(failed, commands[i])
 		}
 	}
@@ -232,6 +233,7 @@ func (n *Node) retire() bool {
 		return false
 	}
 	close(term.lost)
+	n.hub.Abort(errWaitEnded)
 	return true
 }
 

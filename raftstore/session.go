@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -49,65 +48,26 @@ func (s *Session) User() string { return s.config.User }
 
 // Acquire requests a grant.
 func (s *Session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	expected := request.Mode
-	request.Mode = engine.Correctness // this engine grants no locks in efficiency mode
+	if err := ctx.Err(); err != nil {
+		return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
 	n, err := s.backend.leader()
 	if err != nil {
 		return engine.Grant{}, err
 	}
-	if expected == engine.Efficiency {
-		return engine.Grant{}, n.refuseEfficiency(request)
-	}
-	fresh, err := s.register(n, &request)
-	if err != nil {
+	w := make(waitingCaller, 1)
+	if err := s.begin(ctx, n, request, w); err != nil {
 		return engine.Grant{}, err
 	}
-	result, err := n.acquire(ctx, s.config.ID, s.number, request)
-	if err != nil {
-		if fresh && !errors.Is(err, engine.ErrUncertain) {
-			s.unregister(request.Nonce) // the attempt had no effect
-		}
-		return engine.Grant{}, err
-	}
-	if result.Code != machine.Granted {
-		s.unregister(request.Nonce) // the attempt has ended, or never began
-	}
-	switch result.Code {
-	case machine.Granted:
-		return engine.Grant{Token: result.Token, Slot: result.Slot, Mode: result.Mode, Sent: s.since()}, nil
-	case machine.Held:
-		return engine.Grant{}, engine.ErrHeld
-	case machine.Ended:
-		return engine.Grant{}, fmt.Errorf("%w: attempt %d has ended", engine.ErrHeld, request.Nonce)
-	case machine.NoSession:
-		return engine.Grant{}, engine.ErrExpired
-	case machine.Exhausted: // repeating the call does not help
-		return engine.Grant{}, errExhausted
-	case machine.WrongMode:
-		return engine.Grant{}, &engine.ModeError{Resource: result.Resource, Want: engine.Correctness, Have: result.Mode}
-	case machine.OtherPermits:
-		return engine.Grant{}, &engine.PermitsError{Resource: result.Resource, Want: request.Permits, Have: result.Permits}
-	case machine.LowNonce:
-		return engine.Grant{}, machine.LowNonceError(request.Nonce, result.Nonce)
-	case machine.Limited:
-		return engine.Grant{}, result.Limit
-	case machine.NotReady:
-		return engine.Grant{}, fmt.Errorf("%w; see 'leased redis status'", ErrNotReady)
-	case machine.Migrating:
-		return engine.Grant{}, &engine.MigratingError{Resource: result.Resource, From: result.Mode, To: result.Next}
-	}
-	return engine.Grant{}, fmt.Errorf("%w: the machine answered %s", engine.ErrUncertain, result.Code)
+	n.committer.wakeUp()
+	return w.wait(ctx, n.stopped)
 }
 
 // register records the parameters of an attempt. It refuses a nonce that is already used
 // with other parameters: the machine identifies an attempt by its nonce alone, and would
 // return the earlier grant. After a change of leader, register first loads the attempts of
 // the session from the machine. fresh is true if the nonce was not in use.
-func (s *Session) register(n *Node, request *engine.Request) (fresh bool, err error) {
-	term := n.leading.Load()
-	if term == nil {
-		return false, nil // the call fails without a leader
-	}
+func (s *Session) register(n *Node, term *leadership, request *engine.Request) (fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term != term {

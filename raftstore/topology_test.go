@@ -12,7 +12,6 @@ import (
 
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/raftstore/hub"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/replica"
 )
@@ -130,16 +129,17 @@ func TestWaiterChecksForAMigrationBeforeItWaits(t *testing.T) {
 		c := startMemory(t, 1)
 		n, ctx := c.leader(), testContext(t)
 		s := openSession(t, c.backend(), time.Hour).(*Session)
-		missed := func() machine.Result {
-			result, err := n.await(ctx, n.leading.Load(), hub.Attempt{Session: s.config.ID, Incarnation: s.number, Nonce: 1}, []fencing.Resource{"a"})
-			require.NoError(t, err)
-			return result
+		missed := func() error {
+			_, err := awaitQueued(t, n, n.leading.Load(), s, lockRequest(1, "a"))
+			return err
 		}
 		version, err := n.SetPolicy(ctx, engine.Policy{Prefix: "a", Mode: engine.Efficiency}, 0, false)
 		require.NoError(t, err)
-		require.Equal(t, machine.Migrating, missed().Code)
+		var migrating *engine.MigratingError
+		require.ErrorAs(t, missed(), &migrating)
 		require.NoError(t, n.FinishMigration(ctx, "a", version))
-		require.Equal(t, machine.WrongMode, missed().Code)
+		var mode *engine.ModeError
+		require.ErrorAs(t, missed(), &mode)
 	})
 }
 

@@ -29,11 +29,8 @@ func Example() {
 	fmt.Println(acquire(1), acquire(2))
 
 	attempt := hub.Attempt{Session: id, Incarnation: k, Nonce: 2}
-	wait := h.Expect(attempt)
-	defer h.Leave(attempt, wait)
+	h.Expect(attempt, hub.NewWait(func(w *hub.Wait) { fmt.Println(w.Result.Code, w.Result.Token) }))
 	apply(&machine.Release{Session: id, Incarnation: k, Nonce: 1})
-	<-wait.Ready
-	fmt.Println(wait.Result.Code, wait.Result.Token)
 	// Output:
 	// granted queued
 	// granted 2

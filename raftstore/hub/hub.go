@@ -18,7 +18,7 @@ type Hub struct {
 	waiters   Waiters[*Wait]
 	listeners map[engine.SessionID]map[*Listener]*registration
 	watchers  map[fencing.Resource]map[Watcher]bool
-	waits     atomic.Int64 // the number of callers between Expect and Leave
+	waits     atomic.Int64 // the number of waiters
 }
 
 // New returns an empty Hub.
@@ -28,36 +28,64 @@ func New() *Hub {
 
 // Wait is one caller that waits for an attempt.
 type Wait struct {
-	Ready  chan struct{} // closed when Result and Err are set
 	Result machine.Result
 	Err    error
 	// Arrived is when the command that ended the wait arrived at this node, zero if that
 	// is unknown.
 	Arrived engine.Instant
+
+	ended func(*Wait)
 }
 
-func (w *Wait) answer(result machine.Result, err error) {
+// NewWait returns a Wait for Expect. The hub calls ended once, when the wait ends, unless
+// Leave was called before.
+func NewWait(ended func(*Wait)) *Wait { return &Wait{ended: ended} }
+
+// end returns the call that tells the caller the outcome.
+func (w *Wait) end(result machine.Result, err error) (call func()) {
 	w.Result, w.Err = result, err
-	close(w.Ready)
+	return func() { w.ended(w) }
 }
 
-// Expect registers a caller that will wait for an attempt. Leave must follow.
-// Check OutcomeOf in between: the attempt may have left the queue before.
-func (h *Hub) Expect(a Attempt) *Wait {
-	w := &Wait{Ready: make(chan struct{})}
+// Expect registers a caller that waits for an attempt. Check OutcomeOf afterwards: the
+// attempt may have left the queue before.
+func (h *Hub) Expect(a Attempt, w *Wait) {
 	h.waits.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters.Add(a, w)
-	return w
 }
 
-// Leave ends the registration of Expect.
-func (h *Hub) Leave(a Attempt, w *Wait) {
-	h.waits.Add(-1)
+// Leave ends the registration of Expect. It returns false if the wait has ended: the hub
+// has called ended, or is about to.
+func (h *Hub) Leave(a Attempt, w *Wait) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiters.Remove(a, w)
+	if !h.waiters.Remove(a, w) {
+		return false
+	}
+	h.waits.Add(-1)
+	return true
+}
+
+// Abort ends all waits with an error.
+func (h *Hub) Abort(err error) {
+	h.mu.Lock()
+	var calls []func()
+	h.waiters.Abort(err, h.ender(&calls, engine.Instant{}))
+	h.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// ender returns a function that ends waits and appends the calls to their callers.
+func (h *Hub) ender(calls *[]func(), arrived engine.Instant) Answer[*Wait] {
+	return func(w *Wait, result machine.Result, err error) {
+		h.waits.Add(-1)
+		w.Arrived = arrived
+		*calls = append(*calls, w.end(result, err))
+	}
 }
 
 // HasWaits reports whether a caller waits.
@@ -98,8 +126,8 @@ func (h *Hub) Watch(resource fencing.Resource, w Watcher) (stop func()) {
 }
 
 // Applied notifies waiters and watchers after m has applied a command, which arrived at
-// this node at a time that may be unknown. It returns the calls to listeners, which the
-// caller makes without any lock.
+// this node at a time that may be unknown. It returns the calls to waiters and listeners,
+// which the caller makes without any lock.
 func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Result, events []machine.Event, arrived engine.Instant) (calls []func()) {
 	if len(events) == 0 {
 		switch c.(type) { // frequent commands without effect on others
@@ -109,10 +137,9 @@ func (h *Hub) Applied(m *machine.Machine, c machine.Command, result machine.Resu
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiters.Applied(m, c, events, func(w *Wait, result machine.Result, err error) {
-		w.Arrived = arrived
-		w.answer(result, err)
-	})
+	if h.waiters.Len() > 0 {
+		h.waiters.Applied(m, c, events, h.ender(&calls, arrived))
+	}
 	for i := range events {
 		e := &events[i]
 		h.notifyWatchers(e.Resources)
@@ -153,7 +180,7 @@ func (h *Hub) Restored(old, now *machine.Machine) (calls []func()) {
 		}
 	}
 	h.removeEnded(now)
-	h.waiters.Restored(now, (*Wait).answer)
+	h.waiters.Restored(now, h.ender(&calls, engine.Instant{}))
 	for name := range h.watchers {
 		h.notifyWatchers([]fencing.Resource{name})
 	}

@@ -48,14 +48,26 @@ func (w *Waiters[W]) Add(a Attempt, waiter W) {
 	w.waiting[a] = append(w.waiting[a], waiter)
 }
 
-// Remove drops a waiter that waits no longer.
-func (w *Waiters[W]) Remove(a Attempt, waiter W) {
-	rest := slices.DeleteFunc(w.waiting[a], func(other W) bool { return other == waiter })
-	if len(rest) == 0 {
+// Remove drops a waiter that waits no longer. It returns false if there is none.
+func (w *Waiters[W]) Remove(a Attempt, waiter W) bool {
+	waiters := w.waiting[a]
+	i := slices.Index(waiters, waiter)
+	switch {
+	case i < 0:
+		return false
+	case len(waiters) == 1:
 		delete(w.waiting, a)
-		return
+	default:
+		w.waiting[a] = slices.Delete(waiters, i, i+1)
 	}
-	w.waiting[a] = rest
+	return true
+}
+
+// Abort answers all waiters with an error.
+func (w *Waiters[W]) Abort(err error, answer Answer[W]) {
+	for _, a := range w.attempts() {
+		w.end(a, machine.Result{}, err, answer)
+	}
 }
 
 // Len returns the number of attempts that have waiters.

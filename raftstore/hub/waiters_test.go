@@ -11,29 +11,35 @@ import (
 )
 
 // wait queues an attempt behind the holder of "a", and registers a waiter.
-func (r *replica) wait(incarnation uint64, nonce engine.Nonce) *Wait {
+func (r *replica) wait(incarnation uint64, nonce engine.Nonce) *waiter {
 	result := r.apply(&machine.Acquire{Session: r.id, Incarnation: incarnation,
 		Request: engine.Request{Nonce: nonce, Resources: []fencing.Resource{"a"}, Mode: engine.Correctness, Wait: true, Holder: "test"}})
 	require.Equal(r.t, machine.Queued, result.Code)
-	return r.hub.Expect(Attempt{r.id, incarnation, nonce})
+	return r.expect(Attempt{r.id, incarnation, nonce})
 }
 
-func requireWaiting(t *testing.T, w *Wait) {
-	t.Helper()
-	select {
-	case <-w.Ready:
-		require.Fail(t, "the wait has ended")
-	default:
-	}
+// waiter is a caller that counts how often its wait has ended.
+type waiter struct {
+	*Wait
+	ended int
 }
 
-func requireEnded(t *testing.T, w *Wait) (machine.Result, error) {
+// expect registers a waiter.
+func (r *replica) expect(a Attempt) *waiter {
+	w := &waiter{}
+	w.Wait = NewWait(func(*Wait) { w.ended++ })
+	r.hub.Expect(a, w.Wait)
+	return w
+}
+
+func requireWaiting(t *testing.T, w *waiter) {
 	t.Helper()
-	select {
-	case <-w.Ready:
-	default:
-		require.FailNow(t, "the wait has not ended")
-	}
+	require.Zero(t, w.ended, "the wait has ended")
+}
+
+func requireEnded(t *testing.T, w *waiter) (machine.Result, error) {
+	t.Helper()
+	require.Equal(t, 1, w.ended, "the wait has not ended, or twice")
 	return w.Result, w.Err
 }
 
@@ -41,7 +47,7 @@ func TestReleaseGrantsTheNextWaiter(t *testing.T) {
 	r := newReplica(t)
 	k, first := r.open("a")
 	second, third := r.wait(k, 2), r.wait(k, 3)
-	copied := r.hub.Expect(Attempt{r.id, k, 2})
+	copied := r.expect(Attempt{r.id, k, 2})
 	r.apply(&machine.Release{Session: r.id, Incarnation: k, Nonce: 1})
 	result, err := requireEnded(t, second)
 	require.NoError(t, err)
@@ -83,14 +89,28 @@ func TestLeaveEndsARegistration(t *testing.T) {
 	r := newReplica(t)
 	k, _ := r.open("a")
 	w := r.wait(k, 2)
-	other := r.hub.Expect(Attempt{r.id, k, 2})
-	r.hub.Leave(Attempt{r.id, k, 2}, w)
+	other := r.expect(Attempt{r.id, k, 2})
+	require.True(t, r.hub.Leave(Attempt{r.id, k, 2}, w.Wait))
 	r.apply(&machine.Release{Session: r.id, Incarnation: k, Nonce: 1})
 	requireWaiting(t, w)
 	_, err := requireEnded(t, other)
 	require.NoError(t, err)
-	r.hub.Leave(Attempt{r.id, k, 2}, other)
+	require.False(t, r.hub.Leave(Attempt{r.id, k, 2}, other.Wait), "its wait has ended")
 	require.True(t, r.hub.Idle())
+	require.False(t, r.hub.HasWaits())
+}
+
+func TestAbortEndsAllWaits(t *testing.T) {
+	r := newReplica(t)
+	k, _ := r.open("a")
+	first, second := r.wait(k, 2), r.wait(k, 3)
+	r.hub.Abort(engine.ErrUncertain)
+	for _, w := range []*waiter{first, second} {
+		_, err := requireEnded(t, w)
+		require.ErrorIs(t, err, engine.ErrUncertain)
+	}
+	require.True(t, r.hub.Idle())
+	require.False(t, r.hub.HasWaits())
 }
 
 // Waiters get an error when no tokens are left.
@@ -134,7 +154,7 @@ func TestRestoredStateAnswersWaiters(t *testing.T) {
 	follower.id = leader.id
 	k, _ := leader.open("a")
 	leader.wait(k, 2)
-	w := follower.hub.Expect(Attempt{leader.id, k, 2})
+	w := follower.expect(Attempt{leader.id, k, 2})
 	follower.restore(leader)
 	requireWaiting(t, w)
 	leader.apply(&machine.Release{Session: leader.id, Incarnation: k, Nonce: 1})
@@ -143,12 +163,12 @@ func TestRestoredStateAnswersWaiters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, machine.Granted, result.Code)
 
-	w = follower.hub.Expect(Attempt{leader.id, k, 3})
+	w = follower.expect(Attempt{leader.id, k, 3})
 	follower.restore(leader)
 	_, err = requireEnded(t, w)
 	require.ErrorIs(t, err, engine.ErrUncertain, "an attempt that the new state does not know")
 	leader.expire(k)
-	w = follower.hub.Expect(Attempt{leader.id, k, 2})
+	w = follower.expect(Attempt{leader.id, k, 2})
 	follower.restore(leader)
 	_, err = requireEnded(t, w)
 	require.ErrorIs(t, err, engine.ErrExpired)
