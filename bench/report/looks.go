@@ -9,16 +9,18 @@ import (
 
 // Names of targets.
 const (
-	leased      = "leased"              // correctness mode
-	efficiency  = "leased-redis"        // the client talks to the Redis nodes
-	member      = "leased-redis-member" // efficiency mode through a member
+	leased      = "leased"            // correctness mode
+	efficiency  = "leased-efficiency" // the client talks to the Redis nodes
+	member      = "leased-member"     // efficiency mode through a member
 	etcd        = "etcd"
 	zookeeper   = "zookeeper"
 	advisory    = "postgres-advisory"
 	row         = "postgres-row"
 	redsyncOne  = "redsync-1"
 	redsyncFive = "redsync-5"
-	redislock   = "redislock"
+	redislock   = "redislock-1"
+	redsync     = "redsync" // with as many nodes as leased
+	jsonAPI     = "leased-json"
 	consul      = "consul"
 	gated       = "gated" // writes under a lease, through the gate
 	plain       = "plain" // the same without the gate
@@ -35,6 +37,7 @@ var looks = []look{
 	{leased, "leased, correctness", plot.Style{Color: plot.Blue, Marker: plot.Circle}},
 	{efficiency, "leased, efficiency", plot.Style{Color: plot.Blue, Marker: plot.Circle, Dashed: true}},
 	{member, "leased, efficiency through a member", plot.Style{Color: plot.Blue, Marker: plot.Cross, Dashed: true}},
+	{jsonAPI, "leased, JSON API", plot.Style{Color: plot.Blue, Marker: plot.Square, Dashed: true}},
 	{etcd, "etcd", plot.Style{Color: plot.Vermilion, Marker: plot.Square}},
 	{zookeeper, "ZooKeeper", plot.Style{Color: plot.Green, Marker: plot.Triangle}},
 	{consul, "Consul", plot.Style{Color: plot.Brown, Marker: plot.Diamond}},
@@ -42,6 +45,7 @@ var looks = []look{
 	{row, "PostgreSQL row lease", plot.Style{Color: plot.Indigo, Marker: plot.Cross, Dashed: true}},
 	{redsyncOne, "redsync, 1 Redis", plot.Style{Color: plot.Purple, Marker: plot.Triangle, Dashed: true}},
 	{redsyncFive, "redsync, 5 Redis", plot.Style{Color: plot.Purple, Marker: plot.Triangle}},
+	{redsync, "redsync", plot.Style{Color: plot.Purple, Marker: plot.Triangle}},
 	{gated, "gated write", plot.Style{Color: plot.Blue, Marker: plot.Circle}},
 	{plain, "plain write", plot.Style{Color: plot.Grey, Marker: plot.Square}},
 	{redislock, "redislock, 1 Redis", plot.Style{Color: plot.Orange, Marker: plot.Square, Dashed: true}},

@@ -38,6 +38,11 @@ func Kinds(program string) []peers.Kind {
 	}
 }
 
+// Efficiency returns efficiency mode with a number of Redis nodes, used directly.
+func Efficiency(program string, nodes int) peers.Kind {
+	return kind(Direct, &sharedService{program: program, nodes: nodes})
+}
+
 func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
 	return peers.Kind{
 		Name:            name,
