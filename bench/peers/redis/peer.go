@@ -10,6 +10,7 @@ package redis
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
 
@@ -31,6 +32,11 @@ func Kinds() []peers.Kind {
 		kind("redsync-5", 5, newRedsync),
 		kind("redislock-1", 1, newRedislock),
 	}
+}
+
+// Redsync returns redsync with a number of servers.
+func Redsync(servers int) peers.Kind {
+	return kind(fmt.Sprintf("redsync-%d", servers), servers, newRedsync)
 }
 
 // kind returns the row of a library that uses a number of servers.
