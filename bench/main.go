@@ -1,5 +1,152 @@
 // Command bench compares leased with other lock services under load, on one machine, in
 // one run.
+//
+// It does not measure a network. Everything runs on one machine over loopback, so CPU
+// time, system calls and the disk dominate. Only the ratios of one run carry over to
+// other machines, and on a busy machine they vary too: each sample has the steal time of
+// the machine beside it.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/leased-project/leased/bench/meter"
+	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/results"
+	"github.com/leased-project/leased/bench/work"
+	"github.com/leased-project/leased/internal/progress"
+)
+
+// flags of the command line.
+type flags struct {
+	only, targets, out, program, profile string
+	rounds, leases                       int
+	length                               time.Duration
+}
+
+func main() {
+	var f flags
+	flag.StringVar(&f.only, "only", "", "workloads to measure, separated by commas; W1/256 is W1 with 256 workers (default all: "+strings.Join(work.Names(), ", ")+")")
+	flag.StringVar(&f.targets, "targets", "", "services to measure, separated by commas (default all: "+strings.Join(names(targets("")), ", ")+")")
+	flag.IntVar(&f.rounds, "rounds", 5, "number of measurements of each target; the targets alternate")
+	flag.DurationVar(&f.length, "time", 3*time.Second, "length of one measurement, after a warm-up of a third of it")
+	flag.IntVar(&f.leases, "leases", 0, "number of leases that W3 holds (default 100000)")
+	flag.StringVar(&f.out, "out", "", "file for the results, as JSON")
+	flag.StringVar(&f.program, "leased", "", "program of the members of leased (default: built from this repository)")
+	flag.StringVar(&f.profile, "cpuprofile", "", "file for a CPU profile of this process, the client")
+	child := flag.String("child", "", "internal: be a process of a workload that needs several")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if *child != "" {
+		err = work.Child(ctx, targets(f.program), *child, os.Stdin, os.Stdout)
+	} else {
+		err = profiled(f.profile, func() error { return compare(ctx, f) })
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// compare measures all chosen targets, prints the medians and stores the samples.
+func compare(ctx context.Context, f flags) error {
+	kinds, err := choose(targets(f.program), list(f.targets))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "leased-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	run := results.Run{Machine: meter.Machine(dir), Started: time.Now().UTC(), Command: "go run . " + strings.Join(os.Args[1:], " "), Commit: commit()}
+	line := progress.New(os.Stderr, time.Now)
+	defer line.End()
+	var failed error
+	run.Versions, err = work.Run(ctx, work.Settings{
+		Kinds: kinds, Only: list(f.only), Rounds: f.rounds, Length: f.length, Leases: f.leases, Dir: dir, Line: line,
+		Measured: func(s results.Sample) {
+			run.Samples = append(run.Samples, s)
+			if f.out != "" { // after each sample, so that an interrupted run is not lost
+				failed = errors.Join(failed, run.Write(f.out))
+			}
+		},
+		Finished: func(samples []results.Sample) { failed = errors.Join(failed, work.Table(os.Stdout, samples)) },
+	})
+	if f.out != "" && len(run.Samples) > 0 {
+		failed = errors.Join(failed, run.Write(f.out))
+	}
+	return errors.Join(err, failed)
+}
+
+// list splits a value of the command line.
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+func names(kinds []peers.Kind) (names []string) {
+	for _, kind := range kinds {
+		names = append(names, kind.Name)
+	}
+	return names
+}
+
+// choose returns the kinds with the given names, in the order of the table; without
+// names, all.
+func choose(kinds []peers.Kind, chosen []string) ([]peers.Kind, error) {
+	for _, name := range chosen {
+		if !slices.Contains(names(kinds), name) {
+			return nil, fmt.Errorf("there is no target %q: choose from %s", name, strings.Join(names(kinds), ", "))
+		}
+	}
+	if len(chosen) == 0 {
+		return kinds, nil
+	}
+	return slices.DeleteFunc(kinds, func(kind peers.Kind) bool { return !slices.Contains(chosen, kind.Name) }), nil
+}
+
+// commit returns the commit of the source, with "+" if it has local changes.
+func commit() string {
+	head, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	text := strings.TrimSpace(string(head))
+	if exec.Command("git", "diff", "--quiet", "HEAD").Run() != nil {
+		text += "+"
+	}
+	return text
+}
+
+// profiled runs do, and writes a CPU profile of it if file is not empty.
+func profiled(file string, do func() error) error {
+	if file == "" {
+		return do()
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	err = do()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
+}

@@ -1,2 +1,9 @@
-// Package work has the workloads of the comparison.
+// Package work has the workloads of the comparison, and runs them.
+//
+// The targets alternate within each round, so that other load on the machine affects all
+// of them. Every workload starts new servers.
+//
+// The nouns, in reading order: [Settings] of a run; workload, one of W1 to W7; bench, the
+// state of the run; [Child], a process of a workload that needs several; [Table], which
+// prints the medians.
 package work

@@ -21,9 +21,10 @@ import (
 const (
 	nodes     = 3
 	startTime = time.Minute
-	// server is the package of the server's program. Its version is in go.mod.
-	server = "go.etcd.io/etcd/server/v3"
 )
+
+// program is the server, in the version of go.mod.
+var program = &process.Program{Module: "go.etcd.io/etcd/server/v3", Package: "."}
 
 // Kind returns the row of the table.
 func Kind() peers.Kind {
@@ -61,12 +62,11 @@ func start(ctx context.Context, dir string) (_ peers.Peer, err error) {
 			c.Stop()
 		}
 	}()
-	if c.dir, err = os.MkdirTemp(dir, "etcd-"); err != nil {
+	if c.program, err = program.Path(ctx, dir); err != nil {
 		return nil, err
 	}
-	c.program = filepath.Join(c.dir, "etcd")
-	if text, err := exec.CommandContext(ctx, "go", "build", "-o", c.program, server).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build %s: %w\n%s", server, err, text)
+	if c.dir, err = os.MkdirTemp(dir, "etcd-"); err != nil {
+		return nil, err
 	}
 	addresses, err := process.FreeAddresses(2 * nodes)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/peers/process"
 	"github.com/leased-project/leased/internal/load"
 )
 
@@ -26,9 +27,10 @@ const (
 // Prefixes of the locks in each mode.
 const efficiencyPrefix, correctnessPrefix = "e/", "c/"
 
-// Kinds returns the ways to use the service. Program is that of the members; if it is
-// empty, it is built from this repository.
-func Kinds(program string) []peers.Kind {
+// Kinds returns the ways to use the service. Path is the program of the members; if
+// it is empty, the program is built from this repository.
+func Kinds(path string) []peers.Kind {
+	program := programAt(path)
 	raft, redis := &sharedService{program: program}, &sharedService{program: program, nodes: redisNodes}
 	return []peers.Kind{
 		kind(Correctness, raft, "W1", "W2", "W3", "W4", "W6"),
@@ -39,8 +41,15 @@ func Kinds(program string) []peers.Kind {
 }
 
 // Efficiency returns efficiency mode with a number of Redis nodes, used directly.
-func Efficiency(program string, nodes int) peers.Kind {
-	return kind(Direct, &sharedService{program: program, nodes: nodes})
+func Efficiency(path string, nodes int) peers.Kind {
+	return kind(Direct, &sharedService{program: programAt(path), nodes: nodes})
+}
+
+func programAt(path string) *process.Program {
+	if path != "" {
+		return process.Given(path)
+	}
+	return &process.Program{Module: "github.com/leased-project/leased", Package: "./cmd/leased"}
 }
 
 func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
@@ -67,7 +76,7 @@ func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
 
 // sharedService is a service that several targets use.
 type sharedService struct {
-	program string
+	program *process.Program
 	nodes   int
 
 	mu      sync.Mutex

@@ -6,12 +6,10 @@
 package leased
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -29,7 +27,6 @@ const (
 	redisNodes = 5
 	// startTime limits the start of the service.
 	startTime = time.Minute
-	module    = "github.com/leased-project/leased"
 	policies  = "policies:\n  - {prefix: 'e/', mode: efficiency}\n  - {prefix: 'c/', mode: correctness}\n"
 )
 
@@ -42,21 +39,19 @@ type service struct {
 	redis     []*testserver.RedisServer
 }
 
-// start starts members with a number of Redis nodes. If program is empty, it is built.
-func start(ctx context.Context, dir, program string, nodes int) (_ *service, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	s := &service{program: program}
+// start starts members with a number of Redis nodes.
+func start(ctx context.Context, dir string, program *process.Program, nodes int) (_ *service, err error) {
+	s := &service{}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start leased: %w", s.explain(err))
 			s.stop()
 		}
 	}()
-	if s.dir, err = os.MkdirTemp(dir, "leased-"); err != nil {
+	if s.program, err = program.Path(ctx, dir); err != nil {
 		return nil, err
 	}
-	if err := s.build(ctx); err != nil {
+	if s.dir, err = os.MkdirTemp(dir, "leased-"); err != nil {
 		return nil, err
 	}
 	for range nodes {
@@ -69,24 +64,9 @@ func start(ctx context.Context, dir, program string, nodes int) (_ *service, err
 	if err := s.startMembers(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
 	return s, s.ready(ctx)
-}
-
-// build builds the program from this repository.
-func (s *service) build(ctx context.Context) error {
-	if s.program != "" {
-		return nil
-	}
-	s.program = filepath.Join(s.dir, "leased")
-	source, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		return fmt.Errorf("find the source of %s: %w; run the benchmark in its folder, or pass -leased", module, err)
-	}
-	text, err := exec.CommandContext(ctx, "go", "build", "-C", string(bytes.TrimSpace(source)), "-o", s.program, "./cmd/leased").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build leased: %w\n%s", err, text)
-	}
-	return nil
 }
 
 func (s *service) startMembers() error {

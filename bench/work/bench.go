@@ -1,0 +1,149 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/results"
+	"github.com/leased-project/leased/internal/progress"
+)
+
+// Settings of a run.
+type Settings struct {
+	Kinds  []peers.Kind
+	Only   []string // workloads, such as "W1" or "W1/256"; empty for all
+	Rounds int
+	Length time.Duration // of one measurement; a warm-up of a third of it comes first
+	Leases int           // that W3 holds; 0 for its default
+	Dir    string        // of the servers' data
+	Line   *progress.Line
+	// Measured is called after each measurement, and Finished after all of a case.
+	Measured func(results.Sample)
+	Finished func([]results.Sample)
+}
+
+// bench is the state of a run.
+type bench struct {
+	Settings
+	versions      map[string]string
+	done, planned int // numbers of measurements
+	failures      []error
+	targets       map[string]*target // running, by name
+}
+
+// Run measures the workloads, and returns the versions of the targets. A target that
+// fails is left out; the others are still measured, and the error names it.
+func Run(ctx context.Context, settings Settings) (map[string]string, error) {
+	chosen, err := selected(settings.Only)
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{Settings: settings, versions: map[string]string{}, targets: map[string]*target{}}
+	for _, w := range chosen {
+		b.planned += b.Rounds * len(w.cases) * len(b.kindsOf(w))
+	}
+	for _, w := range chosen {
+		if ctx.Err() == nil {
+			b.run(ctx, w)
+		}
+	}
+	return b.versions, errors.Join(append(b.failures, ctx.Err())...)
+}
+
+// kindsOf returns the kinds that a workload is measured on.
+func (b *bench) kindsOf(w workload) (kinds []peers.Kind) {
+	for _, kind := range b.Kinds {
+		if w.measures(kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// run measures all cases of a workload.
+func (b *bench) run(ctx context.Context, w workload) {
+	defer b.stop()
+	kinds := b.kindsOf(w)
+	for _, sizes := range w.cases {
+		var samples []results.Sample
+		for round := range b.Rounds {
+			for _, kind := range kinds {
+				if ctx.Err() != nil {
+					return
+				}
+				s := results.Sample{Work: w.name, Target: kind.Name, Params: maps.Clone(sizes), Round: round + 1, Figures: map[string]float64{}}
+				b.show(s)
+				b.done++
+				if err := b.measure(ctx, w, kind, &s); err != nil {
+					b.failures = append(b.failures, fmt.Errorf("%s with %s, round %d: %w", describe(s), kind.Name, s.Round, err))
+					s.Note = firstLine(err)
+				}
+				samples = append(samples, s)
+				b.Measured(s)
+			}
+		}
+		b.Finished(samples)
+	}
+}
+
+// measure takes one sample. It starts the servers if they do not run.
+func (b *bench) measure(ctx context.Context, w workload, kind peers.Kind, s *results.Sample) error {
+	t, running := b.targets[kind.Name]
+	if !running {
+		peer, err := kind.Start(ctx, b.Dir)
+		if err != nil {
+			return err
+		}
+		t = &target{kind, peer}
+		b.versions[kind.Name] = peer.Version()
+		if w.fresh {
+			defer peer.Stop()
+		} else {
+			b.targets[kind.Name] = t
+		}
+	}
+	err := w.measure(ctx, b, t, s)
+	if err != nil && !w.fresh { // the next round starts new servers
+		t.peer.Stop()
+		delete(b.targets, kind.Name)
+	}
+	return err
+}
+
+// stop stops all servers.
+func (b *bench) stop() {
+	for name, t := range b.targets {
+		t.peer.Stop()
+		delete(b.targets, name)
+	}
+}
+
+// show shows the progress before a measurement.
+func (b *bench) show(s results.Sample) {
+	text := fmt.Sprintf("measurement %d of %d: %s with %s", b.done+1, b.planned, describe(s), s.Target)
+	if left, known := (progress.Work{Done: int64(b.done), Total: int64(b.planned), Elapsed: b.Line.Elapsed()}).Left(); known {
+		text += ", " + progress.TimeLeft(left)
+	}
+	b.Line.Show(text)
+}
+
+// describe returns the workload and its sizes, such as "W1 workers=16".
+func describe(s results.Sample) string {
+	words := []string{s.Work}
+	for _, name := range slices.Sorted(maps.Keys(s.Params)) {
+		words = append(words, name+"="+strconv.Itoa(s.Params[name]))
+	}
+	return strings.Join(words, " ")
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,104 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/results"
+)
+
+// params are the sizes of a measurement, such as "workers": 16.
+type params = map[string]int
+
+// workload is one of W1 to W7.
+type workload struct {
+	name  string
+	what  string
+	cases []params
+	// fresh starts new servers for each measurement.
+	fresh bool
+	// measure fills the figures of one sample.
+	measure func(ctx context.Context, b *bench, t *target, s *results.Sample) error
+}
+
+// target is a service that is measured.
+type target struct {
+	kind peers.Kind
+	peer peers.Peer
+}
+
+// clients returns the number of clients that users of the service have.
+func (t *target) clients(workers int) int {
+	if t.kind.ClientPerWorker {
+		return workers
+	}
+	return 1
+}
+
+// workloads are all workloads.
+var workloads = []workload{
+	{name: "W1", what: "own locks", cases: each("workers", 1, 16, 64, 256), measure: measureOwn},
+	{name: "W2", what: "one lock", measure: measureContended, cases: []params{
+		{"workers": 16, "processes": 1}, {"workers": 128, "processes": 1},
+		{"workers": 16, "processes": 8}, {"workers": 128, "processes": 8},
+	}},
+	{name: "W3", what: "many leases held", cases: []params{{"leases": 100_000, "workers": 64}}, fresh: true, measure: measureHold},
+	{name: "W4", what: "leader killed", cases: each("workers", 16), measure: measureFailover},
+	{name: "W5", what: "guarded writes", cases: each("workers", 16), measure: measureOwn},
+	{name: "W6", what: "clients shared by workers", measure: measureOwn, cases: []params{
+		{"workers": 64, "clients": 1}, {"workers": 64, "clients": 64},
+		{"workers": 256, "clients": 1}, {"workers": 256, "clients": 256},
+	}},
+	{name: "W7", what: "JSON API", cases: each("workers", 64), measure: measureOwn},
+}
+
+func each(name string, values ...int) (cases []params) {
+	for _, v := range values {
+		cases = append(cases, params{name: v})
+	}
+	return cases
+}
+
+// Names returns the names of the workloads, with what they measure.
+func Names() (names []string) {
+	for _, w := range workloads {
+		names = append(names, w.name+" "+w.what)
+	}
+	return names
+}
+
+// selected returns the workloads and cases that a list from the command line names, such
+// as "W1" or "W1/256" for the case with 256 workers. An empty list selects all.
+func selected(only []string) ([]workload, error) {
+	if len(only) == 0 {
+		return workloads, nil
+	}
+	var chosen []workload
+	for _, item := range only {
+		name, size, sized := strings.Cut(item, "/")
+		i := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no workload %q: choose from %s", name, strings.Join(Names(), ", "))
+		}
+		w := workloads[i]
+		if sized {
+			w.cases = slices.DeleteFunc(slices.Clone(w.cases), func(p params) bool { return fmt.Sprint(p["workers"]) != size })
+			if len(w.cases) == 0 {
+				return nil, fmt.Errorf("%s has no case with %s workers", name, size)
+			}
+		}
+		chosen = append(chosen, w)
+	}
+	return chosen, nil
+}
+
+// measures reports whether a workload is measured on a kind of service.
+func (w workload) measures(kind peers.Kind) bool {
+	if kind.Workloads == nil {
+		return w.name == "W1" || w.name == "W2"
+	}
+	return slices.Contains(kind.Workloads, w.name)
+}
