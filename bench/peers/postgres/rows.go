@@ -20,14 +20,18 @@ const (
 	minPoll, maxPoll = 10 * time.Millisecond, 30 * time.Millisecond
 )
 
-// The statements of a lease. A released row stays, because its token must not decrease.
-// Free space in the pages lets updates reuse them without touching the index.
+// The statements of a lease. An UPDATE that finds a held lease writes nothing, in contrast
+// to INSERT ... ON CONFLICT DO UPDATE, which locks the row in any case. A released row
+// stays, because its token must not decrease. Free space in the pages lets updates reuse
+// them without touching the index.
 const (
 	createTable = `CREATE TABLE leases (name text PRIMARY KEY, owner bigint NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL) WITH (fillfactor = 50)`
 
-	acquireRow = `INSERT INTO leases AS l (name, owner, token, expires) VALUES ($1, $2, 1, now() + interval '10 seconds')
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = l.token + 1, expires = excluded.expires
-WHERE l.expires < now() RETURNING token`
+	updateRow = `UPDATE leases SET owner = $2, token = token + 1, expires = now() + interval '10 seconds'
+WHERE name = $1 AND expires < now() RETURNING token`
+
+	insertRow = `INSERT INTO leases (name, owner, token, expires) VALUES ($1, $2, 1, now() + interval '10 seconds')
+ON CONFLICT (name) DO NOTHING RETURNING token`
 
 	releaseRow = `UPDATE leases SET expires = '-infinity' WHERE name = $1 AND owner = $2 AND token = $3`
 )
@@ -58,21 +62,24 @@ type table struct {
 	owner int64
 }
 
-// Acquire implements [load.Client].
+// Acquire implements [load.Client]. It inserts the row if the first update finds none: a
+// lock that was used before takes one statement.
 func (t *table) Acquire(ctx context.Context, name string) (load.Held, error) {
+	r := &row{table: t, name: name}
+	if ok, err := r.try(ctx, updateRow); ok || err != nil {
+		return r, err
+	}
+	if ok, err := r.try(ctx, insertRow); ok || err != nil {
+		return r, err
+	}
 	for {
-		row := row{table: t, name: name}
-		err := t.pool.QueryRow(ctx, acquireRow, name, t.owner).Scan(&row.token)
-		if err == nil {
-			return row, nil
-		}
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return nil, err
-		}
 		select {
 		case <-time.After(minPoll + rand.N(maxPoll-minPoll)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		}
+		if ok, err := r.try(ctx, updateRow); ok || err != nil {
+			return r, err
 		}
 	}
 }
@@ -90,11 +97,20 @@ type row struct {
 	token int64
 }
 
+// try runs a statement that takes the lease, and reports whether it did.
+func (r *row) try(ctx context.Context, statement string) (bool, error) {
+	err := r.table.pool.QueryRow(ctx, statement, r.name, r.table.owner).Scan(&r.token)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Token implements [load.Held].
-func (r row) Token() uint64 { return uint64(r.token) }
+func (r *row) Token() uint64 { return uint64(r.token) }
 
 // Release implements [load.Held].
-func (r row) Release(ctx context.Context) error {
+func (r *row) Release(ctx context.Context) error {
 	tag, err := r.table.pool.Exec(ctx, releaseRow, r.name, r.table.owner, r.token)
 	if err == nil && tag.RowsAffected() == 0 {
 		return errors.New("release a row: its lease has expired")

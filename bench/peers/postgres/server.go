@@ -9,16 +9,13 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/leased-project/leased/bench/peers"
+	"github.com/leased-project/leased/bench/peers/process"
 	"github.com/leased-project/leased/internal/load"
 	"github.com/leased-project/leased/internal/testserver"
 )
@@ -76,23 +73,8 @@ func run(ctx context.Context, dsn, script string) error {
 // Address implements [peers.Peer].
 func (s *server) Address() string { return s.DSN }
 
-// Pids implements [peers.Peer]. The server has a process for each connection.
-func (s *server) Pids() []int {
-	pids := []int{s.Pid()}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil { // it has exited
-			continue
-		}
-		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // state, parent, ...
-		if parent, _ := strconv.Atoi(string(fields[1])); parent == s.Pid() {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
+// Pids implements [peers.Peer].
+func (s *server) Pids() []int { return process.Tree(s.Pid()) }
 
 // Version implements [peers.Peer].
 func (s *server) Version() string {
