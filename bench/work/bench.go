@@ -12,8 +12,12 @@ import (
 
 	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/results"
+	"github.com/leased-project/leased/internal/load"
 	"github.com/leased-project/leased/internal/progress"
 )
+
+// warmUpWorkers is the load on servers that need a warm-up.
+const warmUpWorkers = 16
 
 // Settings of a run.
 type Settings struct {
@@ -97,14 +101,12 @@ func (b *bench) run(ctx context.Context, w workload) {
 func (b *bench) measure(ctx context.Context, w workload, kind peers.Kind, s *results.Sample) error {
 	t, running := b.targets[kind.Name]
 	if !running {
-		peer, err := kind.Start(ctx, b.Dir)
-		if err != nil {
+		var err error
+		if t, err = b.start(ctx, kind); err != nil {
 			return err
 		}
-		t = &target{kind, peer}
-		b.versions[kind.Name] = peer.Version()
 		if w.fresh {
-			defer peer.Stop()
+			defer t.peer.Stop()
 		} else {
 			b.targets[kind.Name] = t
 		}
@@ -115,6 +117,23 @@ func (b *bench) measure(ctx context.Context, w workload, kind peers.Kind, s *res
 		delete(b.targets, kind.Name)
 	}
 	return err
+}
+
+// start starts the servers of a kind, and warms them up if they need it.
+func (b *bench) start(ctx context.Context, kind peers.Kind) (*target, error) {
+	peer, err := kind.Start(ctx, b.Dir)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{kind, peer}
+	b.versions[kind.Name] = peer.Version()
+	if kind.WarmUp > 0 {
+		if _, err := load.Run(ctx, peer, load.Own{Workers: warmUpWorkers, Clients: t.clients(warmUpWorkers)}, load.Options{Prefix: "warm-up/", Length: kind.WarmUp}); err != nil {
+			peer.Stop()
+			return nil, fmt.Errorf("warm up %s: %w", kind.Name, err)
+		}
+	}
+	return t, nil
 }
 
 // stop stops all servers.

@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -21,6 +22,15 @@ func TestProcess(t *testing.T) {
 	require.True(t, p.Running())
 	p.Stop()
 	require.Empty(t, process.Pids([]*process.Process{p}))
+}
+
+func TestTree(t *testing.T) {
+	t.Parallel()
+	p, err := process.Start(filepath.Join(t.TempDir(), "log"), "sleep", "1000")
+	require.NoError(t, err)
+	defer p.Kill()
+	require.Equal(t, []int{p.Pid()}, process.Tree(p.Pid()))
+	require.Contains(t, process.Tree(os.Getpid()), p.Pid())
 }
 
 func TestFreeAddresses(t *testing.T) {
