@@ -1,7 +1,7 @@
 // Package zookeeper runs an ensemble of three ZooKeeper servers and takes locks with the
 // lock recipe of the Go client library go-zookeeper/zk.
 //
-// The servers are those of Debian's package zookeeper, started with java directly. They
+// The servers are those of the Debian package libzookeeper-java, started with java directly. They
 // sync every transaction to disk, which is their default.
 //
 // The nouns, in reading order: cluster, the running servers; target and worker, a client
