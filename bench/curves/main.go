@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/leased-project/leased/bench/meter"
@@ -56,7 +57,7 @@ func main() {
 	out := flag.String("out", "curves.json", "file for the results")
 	holder := flag.String("hold", "", "used by the program itself: hold leases of these members")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := func() error {
 		if *holder != "" {
