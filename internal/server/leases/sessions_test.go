@@ -15,6 +15,7 @@ import (
 	"github.com/leased-project/leased/internal/server/routing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/leasetest"
+	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/redlockadapter"
 )
@@ -166,11 +167,11 @@ func TestOpenRejectsAnotherTTL(t *testing.T) {
 func TestStreamDropsClosedSessions(t *testing.T) {
 	t.Parallel()
 	s := newTestService(t)
-	st := &stream{service: s.Service, ctx: context.Background(), sessions: map[engine.SessionID]*session{}}
+	st := &stream{service: s.Service, account: s.limits.Of(context.Background()), ctx: context.Background(), sessions: map[engine.SessionID]*session{}, wake: make(chan struct{}, 1)}
 	id := engine.NewSessionID()
 	call := func(op *pb.Operation) error {
 		op.Session = id[:]
-		return st.call(op, nil, &pb.Answer{}, nil)
+		return wire.ToError(st.answerOf(op).Error)
 	}
 	require.NoError(t, call(&pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(sessionTTL)}}}))
 	opened, err := st.session(id)
@@ -199,7 +200,11 @@ func TestStreamRejectsInvalidAcquire(t *testing.T) {
 	op := &pb.Operation{Session: id[:], Call: &pb.Operation_Acquire{Acquire: &pb.AcquireCall{Nonce: 1, Wait: true, TtlNanos: int64(sessionTTL)}}}
 	w := st.addWaiter(op)
 	require.NotNil(t, w)
-	require.Equal(t, "invalid", st.run(op, w).GetError().GetCode())
+	o := st.newOperation(op)
+	require.False(t, o.begin(), "it may block")
+	o.waiter = w
+	o.run()
+	require.Equal(t, "invalid", o.finish().GetError().GetCode())
 	require.Empty(t, st.waiters)
 	<-w.done
 }

@@ -8,12 +8,8 @@ import (
 	"sync/atomic"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/internal/server/auth"
 	"github.com/leased-project/leased/internal/server/limits"
-	"github.com/leased-project/leased/internal/server/metrics"
-	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 )
 
 // attempt is the identity of an acquisition attempt.
@@ -22,8 +18,9 @@ type attempt struct {
 	nonce   engine.Nonce
 }
 
-// stream is the session stream of one client. Its operations run concurrently.
-// Answers that are ready while a message is being sent share the next message.
+// stream is the session stream of one client. Its operations run concurrently: those in
+// correctness mode without a goroutine of their own, because the Raft log answers many of
+// them at once. Answers that are ready while a message is being sent share the next message.
 type stream struct {
 	service *Service
 	account *limits.Account
@@ -49,7 +46,10 @@ func (s *Service) Session(server pb.LeaseService_SessionServer) error {
 	st.account = s.limits.Of(server.Context())
 	st.ctx, st.cancel = context.WithCancelCause(server.Context())
 	var sending sync.WaitGroup
-	sending.Go(func() { st.send(server) })
+	sending.Go(func() {
+		st.send(server)
+		st.queue.close(&st.mu)
+	})
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
@@ -69,7 +69,8 @@ func (s *Service) Session(server pb.LeaseService_SessionServer) error {
 	return nil
 }
 
-// receive runs the operations of the client until the stream ends.
+// receive runs the operations of the client until the stream ends. Operations of one
+// message are proposed together.
 func (st *stream) receive(server pb.LeaseService_SessionServer) {
 	var work sync.WaitGroup
 	defer func() {
@@ -88,9 +89,13 @@ func (st *stream) receive(server pb.LeaseService_SessionServer) {
 			case <-st.ctx.Done():
 				return
 			}
-			w := st.addWaiter(op)
-			work.Go(func() { st.answer(st.run(op, w)) })
+			if o := st.newOperation(op); !o.begin() {
+				o.waiter = st.addWaiter(op)
+				work.Go(o.run)
+			}
 		}
+		st.service.router.Raft.Flush()
+		st.wakeSender() // for operations that were refused at once
 	}
 }
 
@@ -124,99 +129,4 @@ func (st *stream) admitWaiter() (done func(), err error) {
 		return nil, err
 	}
 	return func() { leave(); st.waiting.Add(-1) }, nil
-}
-
-// run runs one operation.
-func (st *stream) run(op *pb.Operation, w *redisWaiter) *pb.Answer {
-	if w != nil {
-		defer st.removeWaiter(w)
-	}
-	a := &pb.Answer{Id: op.Id}
-	acquire, isAcquire := op.Call.(*pb.Operation_Acquire)
-	var measured metrics.Acquire
-	if isAcquire {
-		measured = st.service.Metrics.StartAcquire()
-	}
-	done, err := st.admit(op)
-	if err == nil {
-		trace := st.service.traceOperation(st.ctx, op)
-		err = st.call(op, w, a, trace)
-		trace.End(a.Token, a.Mode, err)
-		done()
-	}
-	st.service.audit.Operation(st.ctx, op, a, err)
-	if err != nil {
-		a.Error = wire.FromError(st.service.router.NameLeader(err))
-	}
-	if isAcquire {
-		measure(measured, acquire.Acquire, a)
-	}
-	return a
-}
-
-// measure records the answer to an acquire.
-func measure(measured metrics.Acquire, call *pb.AcquireCall, a *pb.Answer) {
-	mode := engine.Correctness
-	if call.GetTtlNanos() != 0 {
-		mode = engine.Efficiency
-	}
-	if a.Error != nil {
-		measured.Refused(mode, a.Error.Code)
-		return
-	}
-	measured.Granted(mode)
-}
-
-// call dispatches an operation: those that name a lease in efficiency mode go to
-// the Redis nodes, all others to a session.
-func (st *stream) call(op *pb.Operation, w *redisWaiter, a *pb.Answer, trace *tracing.Call) error {
-	if len(op.Session) != len(engine.SessionID{}) {
-		return fmt.Errorf("%w: a session id has %d bytes, not %d", engine.ErrInvalid, len(engine.SessionID{}), len(op.Session))
-	}
-	id := engine.SessionID(op.Session)
-	switch call := op.Call.(type) {
-	case *pb.Operation_Acquire:
-		request, err := wire.ToRequest(call.Acquire)
-		if err == nil {
-			err = st.service.limits.CheckRequest(&request)
-		}
-		if err == nil {
-			err = request.Validate()
-		}
-		if err != nil {
-			return err
-		}
-		for _, name := range request.Resources {
-			if err := auth.Allow(st.ctx, auth.Acquire, string(name)); err != nil {
-				return err
-			}
-		}
-		if request.Wait {
-			request.Queued = func() {
-				trace.Step(tracing.Queue)
-				st.notify(id, request.Nonce, nil)
-			}
-		}
-		if call.Acquire.TtlNanos != 0 {
-			return st.acquireInRedis(id, request, call.Acquire.TtlNanos, w, a, trace)
-		}
-		return st.acquireInRaft(id, request, a, trace)
-	case *pb.Operation_Renew:
-		if len(call.Renew.Leases) > 0 {
-			return st.renewInRedis(id, call.Renew.Leases, a)
-		}
-		return st.renewSession(id, a)
-	case *pb.Operation_Release:
-		if call.Release.Lease != nil {
-			return st.releaseInRedis(id, call.Release)
-		}
-		return st.releaseInRaft(id, engine.Nonce(call.Release.Nonce))
-	case *pb.Operation_Open:
-		return st.openSession(id, call.Open)
-	case *pb.Operation_Attach:
-		return st.attachSession(id, a)
-	case *pb.Operation_Close:
-		return st.closeSession(id)
-	}
-	return fmt.Errorf("%w: the operation has no call that this version of the service knows", engine.ErrInvalid)
 }

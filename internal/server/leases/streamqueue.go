@@ -2,6 +2,7 @@ package leases
 
 import (
 	"fmt"
+	"sync"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/limits"
@@ -27,19 +28,39 @@ var errNotices = fmt.Errorf("%w; it has %d unread notices", limits.ErrSlow, maxN
 
 // queue is what the client has not been sent yet. The stream's mu guards it.
 type queue struct {
-	answers []*pb.Answer
+	ended   []*operation
 	notices []*pb.Notice
+	closed  bool // nothing is sent any longer
 }
 
-// take removes the next message from the queue, nil if it is empty.
-func (q *queue) take() *pb.SessionResponse {
-	if len(q.answers)+len(q.notices) == 0 {
-		return nil
+// add queues the answer of an operation. The operation is recorded even if the client is
+// gone.
+func (q *queue) add(mu *sync.Mutex, o *operation) {
+	mu.Lock()
+	defer mu.Unlock()
+	if q.closed {
+		go o.finish()
+		return
 	}
-	message := &pb.SessionResponse{}
-	message.Answers, q.answers = split(q.answers)
-	message.Notices, q.notices = split(q.notices)
-	return message
+	q.ended = append(q.ended, o)
+}
+
+// close records the operations whose answers were not sent.
+func (q *queue) close(mu *sync.Mutex) {
+	mu.Lock()
+	ended := q.ended
+	q.ended, q.closed = nil, true
+	mu.Unlock()
+	for _, o := range ended {
+		o.finish()
+	}
+}
+
+// take removes the next message from the queue, as far as the operations have ended.
+func (q *queue) take() (ended []*operation, notices []*pb.Notice) {
+	ended, q.ended = split(q.ended)
+	notices, q.notices = split(q.notices)
+	return ended, notices
 }
 
 // split returns the first elements of a list, at most maxAnswers, and the others.
@@ -55,15 +76,19 @@ func split[T any](list []T) (first, others []T) {
 func (st *stream) send(server pb.LeaseService_SessionServer) {
 	for {
 		st.mu.Lock()
-		message := st.queue.take()
+		ended, notices := st.queue.take()
 		st.mu.Unlock()
-		if message == nil {
+		if len(ended)+len(notices) == 0 {
 			select {
 			case <-st.wake:
 			case <-st.ctx.Done():
 				return
 			}
 			continue
+		}
+		message := &pb.SessionResponse{Answers: make([]*pb.Answer, len(ended)), Notices: notices}
+		for i, o := range ended {
+			message.Answers[i] = o.finish()
 		}
 		if server.Send(message) != nil {
 			return // Recv fails too, and ends the stream
@@ -80,13 +105,6 @@ func (st *stream) wakeSender() {
 	case st.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (st *stream) answer(a *pb.Answer) {
-	st.mu.Lock()
-	st.queue.answers = append(st.queue.answers, a)
-	st.mu.Unlock()
-	st.wakeSender()
 }
 
 // notify reports a lost lease, or without an error an attempt that waits.

@@ -69,7 +69,7 @@ func TestUnreadAnswersKeepTheirSlots(t *testing.T) {
 	queued := func() int {
 		st.mu.Lock()
 		defer st.mu.Unlock()
-		return len(st.queue.answers)
+		return len(st.queue.ended)
 	}
 	require.Eventually(t, func() bool { return len(st.slots) == maxOperations && queued() >= maxOperations-maxAnswers }, time.Minute, time.Millisecond)
 	require.LessOrEqual(t, queued(), maxOperations)

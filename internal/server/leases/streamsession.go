@@ -7,9 +7,7 @@ import (
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/internal/server/auth"
-	"github.com/leased-project/leased/internal/server/tracing"
 	"github.com/leased-project/leased/lease/engine"
-	"github.com/leased-project/leased/lease/remote/wire"
 	"github.com/leased-project/leased/raftstore"
 )
 
@@ -100,20 +98,6 @@ func (st *stream) unlisten() {
 	for _, s := range sessions {
 		s.unlisten(st)
 	}
-}
-
-func (st *stream) acquireInRaft(id engine.SessionID, request engine.Request, a *pb.Answer, trace *tracing.Call) error {
-	s, err := st.session(id)
-	if err != nil {
-		return err
-	}
-	trace.Step(tracing.Commit)
-	grant, err := s.raft.Acquire(st.ctx, request)
-	if err != nil {
-		return err
-	}
-	a.Token, a.Mode, a.Slot = uint64(grant.Token), wire.ModeText(grant.Mode), int32(grant.Slot)
-	return nil
 }
 
 func (st *stream) renewSession(id engine.SessionID, a *pb.Answer) error {
