@@ -78,7 +78,7 @@ func (d *document) machine() string {
 	}
 	out.WriteString("\n| service | version |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
-		fmt.Fprintf(&out, "| %s | %s |\n", label(name), orUnknown(versions[name]))
+		fmt.Fprintf(&out, "| %s | %s |\n", label(name), orUnknown(strings.TrimSpace(versions[name])))
 	}
 	return out.String()
 }

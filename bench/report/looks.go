@@ -24,6 +24,8 @@ const (
 	consul      = "consul"
 	gated       = "gated" // writes under a lease, through the gate
 	plain       = "plain" // the same without the gate
+	pairGated   = "pair-gated"
+	pairPlain   = "pair-plain"
 )
 
 // look is the name and the style of a target, the same in all tables and plots.
@@ -48,6 +50,8 @@ var looks = []look{
 	{redsync, "redsync", plot.Style{Color: plot.Purple, Marker: plot.Triangle}},
 	{gated, "gated write", plot.Style{Color: plot.Blue, Marker: plot.Circle}},
 	{plain, "plain write", plot.Style{Color: plot.Grey, Marker: plot.Square}},
+	{pairGated, "acquire, gated write, release", plot.Style{Color: plot.Blue, Marker: plot.Square}},
+	{pairPlain, "acquire, plain write, release", plot.Style{Color: plot.Grey, Marker: plot.Circle}},
 	{redislock, "redislock, 1 Redis", plot.Style{Color: plot.Orange, Marker: plot.Square, Dashed: true}},
 }
 
@@ -70,14 +74,22 @@ func lookOf(target string) look {
 // label returns the name of a target for readers.
 func label(target string) string { return lookOf(target).label }
 
-// isOurs says whether a target is leased.
-func isOurs(target string) bool { return strings.HasPrefix(target, leased) }
+// isOurs says whether a target is leased, or a write through one of its gates.
+func isOurs(target string) bool {
+	return strings.HasPrefix(target, leased) || target == gated || target == pairGated
+}
 
-// counterpart returns the mode of leased that a peer is compared with in the tables: efficiency mode for libraries that
-// use Redis.
+// counterpart returns what a peer is compared with in the tables: efficiency mode for libraries that use Redis, the
+// gated write for the plain one, and correctness mode for the others.
 func counterpart(peer string) string {
-	if strings.HasPrefix(peer, "redsync") || strings.HasPrefix(peer, "redislock") {
+	switch {
+	case peer == plain:
+		return gated
+	case peer == pairPlain:
+		return pairGated
+	case strings.HasPrefix(peer, "redsync"), strings.HasPrefix(peer, "redislock"):
 		return efficiency
+	default:
+		return leased
 	}
-	return leased
 }

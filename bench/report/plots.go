@@ -29,11 +29,11 @@ func (s *summary) plot(work string) []byte {
 }
 
 // text returns the label of the axis.
-func (d drawn) text() string {
+func (d drawn) text(w workload) string {
 	if d.label != "" {
 		return d.label
 	}
-	return figureOf(d.figure).label
+	return w.label(d.figure)
 }
 
 // lines returns a panel with a line per target.
@@ -43,7 +43,7 @@ func (s *summary) lines(work string, d drawn) plot.Lines {
 	if unit == 0 {
 		unit = 1
 	}
-	l := plot.Lines{XLabel: w.x, YLabel: d.text(), LogX: true, LogY: d.log, Limit: d.limit / unit, LimitLabel: fmt.Sprintf("at most %s", number(d.limit))}
+	l := plot.Lines{XLabel: w.x, YLabel: d.text(w), LogX: true, LogY: d.log, Limit: d.limit / unit, LimitLabel: fmt.Sprintf("at most %s", number(d.limit))}
 	l.LogX = w.x != "nodes"
 	for _, target := range s.targets(work) {
 		series := plot.Series{Name: label(target), Style: lookOf(target).style}
@@ -61,7 +61,7 @@ func (s *summary) lines(work string, d drawn) plot.Lines {
 
 // bars returns a panel with a bar per target.
 func (s *summary) bars(work string, d drawn, at params) plot.Bars {
-	title := d.text()
+	title := d.text(workloads[work])
 	if text := at.text(workloads[work].by); text != "" {
 		title += ", " + text
 	}

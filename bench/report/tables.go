@@ -55,14 +55,14 @@ func (s *summary) table(work string) string {
 		head = append(head, "service")
 	}
 	for _, name := range columns {
-		head = append(head, figureOf(name).label)
+		head = append(head, w.label(name))
 	}
 	compared := s.measured(work, w.compared)
 	if len(s.targets(work)) < 2 {
 		compared = nil
 	}
 	for _, name := range compared {
-		head = append(head, "leased to it: "+figureOf(name).label)
+		head = append(head, w.ours()+" to it: "+w.label(name))
 	}
 	fmt.Fprintf(&out, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 	for _, at := range s.cases(work, w.by) {
@@ -90,14 +90,10 @@ func (s *summary) table(work string) string {
 
 // comparison returns the ratio of leased to a peer as a cell.
 func (s *summary) comparison(work, peer, name string, at params) string {
-	ours := counterpart(peer)
-	if peer == plain {
-		ours = gated
-	}
-	if isOurs(peer) || peer == gated {
+	if isOurs(peer) {
 		return ""
 	}
-	return cell(ratio(s.values(work, ours, name, at), s.values(work, peer, name, at)), times)
+	return cell(ratio(s.values(work, counterpart(peer), name, at), s.values(work, peer, name, at)), times)
 }
 
 // cell returns a spread, or nothing if there are no values.

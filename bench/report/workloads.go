@@ -15,6 +15,10 @@ type workload struct {
 	x string
 	// drawn are the figures of the panels of the plot.
 	drawn []drawn
+	// labels are names of figures that differ from the usual ones.
+	labels map[string]string
+	// gates says that a gate is compared, not a service.
+	gates bool
 	// single says that only leased is measured.
 	single bool
 }
@@ -29,7 +33,10 @@ type drawn struct {
 	limit  float64
 }
 
-var mib = float64(1 << 20)
+const mib = 1 << 20
+
+// handoffs are the names of figures where a pair is a handoff.
+var handoffs = map[string]string{results.Rate: "handoffs/s", results.CPU: "CPU ms per 1,000 handoffs"}
 
 // workloads are all workloads, and the curves.
 var workloads = map[string]workload{
@@ -37,9 +44,9 @@ var workloads = map[string]workload{
 		figures:  []string{results.Rate, results.P50, results.P99, results.PairP50, results.CPU, results.CPUServers, results.Errors},
 		compared: []string{results.Rate, results.P50, results.CPU},
 		x:        "workers", drawn: []drawn{{figure: results.Rate, log: true}, {figure: results.P50, log: true}}},
-	"W2": {title: "One lock: handoffs per second", by: []string{"workers", "processes"},
+	"W2": {title: "One lock: handoffs per second", by: []string{"workers", "processes"}, labels: handoffs,
 		figures:  []string{results.Rate, results.P50, results.P99, results.CPU, results.Fairness, results.Errors},
-		compared: []string{results.Rate}, drawn: []drawn{{figure: results.Rate, label: "handoffs/s"}}},
+		compared: []string{results.Rate}, drawn: []drawn{{figure: results.Rate}}},
 	"W3": {title: "Many leases held at once", by: []string{"leases", "workers"},
 		figures:  []string{results.TakeSeconds, results.MemoryLeader, results.MemoryFollower, results.CPU},
 		compared: []string{results.TakeSeconds, results.MemoryLeader, results.MemoryFollower},
@@ -49,9 +56,10 @@ var workloads = map[string]workload{
 		compared: []string{results.FailoverMillis, results.LastMillis},
 		drawn:    []drawn{{figure: results.FailoverMillis}, {figure: results.LastMillis}}},
 	"W5": {title: "Guarded writes in PostgreSQL", by: []string{"workers"},
-		figures:  []string{results.Rate, results.P50, results.P99, results.PairP50, results.PairP99, results.CPU},
-		compared: []string{results.Rate, results.P50},
-		drawn:    []drawn{{figure: results.Rate, label: "writes/s"}, {figure: results.P50}}},
+		figures:  []string{results.Rate, results.PairP50, results.PairP99, results.CPU, results.Errors},
+		labels:   map[string]string{results.Rate: "writes/s", results.PairP50: "p50, ms", results.PairP99: "p99, ms", results.CPU: "CPU ms per 1,000 writes"},
+		compared: []string{results.Rate, results.PairP50}, gates: true,
+		drawn: []drawn{{figure: results.Rate}, {figure: results.PairP50}}},
 	"W6": {title: "A shared session against a session per worker", by: []string{"workers", "clients"},
 		figures: []string{results.Rate, results.P50, results.P99, results.CPU, results.CPUServers, results.Errors},
 		drawn:   []drawn{{figure: results.Rate}}},
@@ -63,9 +71,9 @@ var workloads = map[string]workload{
 		figures: []string{results.Rate, results.P50, results.P99, results.CPU, results.MemoryTotalLeader, results.MemoryTotalFollower},
 		x:       "leases", drawn: []drawn{{figure: results.Rate},
 			{figure: results.MemoryTotalLeader, divide: mib, log: true, label: "memory of the leader, MiB"}, {figure: results.MemoryTotalFollower, divide: mib, log: true, label: "memory of a follower, MiB"}}},
-	"waiters": {title: "Waiters of one lock", by: []string{"waiters"}, single: true,
+	"waiters": {title: "Waiters of one lock", by: []string{"waiters"}, single: true, labels: handoffs,
 		figures: []string{results.Rate, results.P50, results.CPU, results.Fairness, results.MemoryTotalLeader, results.MemoryTotalFollower},
-		x:       "waiters", drawn: []drawn{{figure: results.Rate, label: "handoffs/s"}, {figure: results.MemoryTotalLeader, divide: mib, label: "memory of the leader, MiB"}}},
+		x:       "waiters", drawn: []drawn{{figure: results.Rate}, {figure: results.MemoryTotalLeader, divide: mib, label: "memory of the leader, MiB"}}},
 	"sessions": {title: "Sessions, each with its own client and connection", by: []string{"sessions"}, single: true,
 		figures: []string{results.Rate, results.P50, results.P99, results.CPU, results.MemoryTotalLeader, results.MemoryTotalFollower},
 		x:       "sessions", drawn: []drawn{{figure: results.Rate}, {figure: results.MemoryTotalLeader, divide: mib, log: true, label: "memory of the leader, MiB"}}},
@@ -79,4 +87,20 @@ var workloads = map[string]workload{
 	"snapshot": {title: "Pause of grants by a snapshot", by: []string{"leases"}, single: true,
 		figures: []string{results.PauseMillis, results.QuietMillis, results.SnapshotMillis, results.SnapshotBytes},
 		x:       "leases", drawn: []drawn{{figure: results.PauseMillis, log: true, limit: 50, label: "longest time without a grant, ms"}, {figure: results.SnapshotMillis, log: true}}},
+}
+
+// label returns the name of a figure.
+func (w workload) label(figure string) string {
+	if text, ok := w.labels[figure]; ok {
+		return text
+	}
+	return figureOf(figure).label
+}
+
+// ours returns what is compared with the peers.
+func (w workload) ours() string {
+	if w.gates {
+		return "gated"
+	}
+	return "leased"
 }
