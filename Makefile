@@ -6,6 +6,9 @@ PKG         ?= ./...
 BENCH       ?= .
 FUZZTIME    ?= 20s
 DURATION    ?= 10m
+# Options of the comparison and of its curves: bench/main.go and bench/curves/main.go list them.
+BENCHFLAGS  ?= -rounds 5 -time 2s
+CURVEFLAGS  ?= -rounds 3 -time 1s
 # Timeout of the tests of one package. Three packages run at once, since tests
 # with servers mostly wait.
 TESTTIMEOUT ?= 15m
@@ -16,10 +19,10 @@ STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build release notice run test quick fuzz bench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module release-test
+.PHONY: help build release notice run test quick fuzz bench bench-report microbench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module release-test
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the programs into bin/, for a release
 	@mkdir -p bin
@@ -46,7 +49,18 @@ fuzz: ## Fuzz every target for FUZZTIME (20s)
 		echo "$$@"; "$$@" || exit 1; \
 	done
 
-bench: ## Run the Go benchmarks that match BENCH (all)
+bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md, in about 40 minutes (BENCHFLAGS, CURVEFLAGS)
+	scripts/install-bench-peers
+	@mkdir -p out/bench
+	rm -f out/bench/results.json out/bench/curves.json
+	-cd bench && $(GO) run . $(BENCHFLAGS) -out ../out/bench/results.json
+	-cd bench && $(GO) run ./curves $(CURVEFLAGS) -out ../out/bench/curves.json
+	$(MAKE) bench-report
+
+bench-report: ## Write docs/PERFORMANCE.md again from the results of the last make bench
+	cd bench && $(GO) run ./report -docs ../docs $$(ls ../out/bench/results.json ../out/bench/curves.json 2>/dev/null)
+
+microbench: ## Run the Go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG)
 
 prop: ## Check the promises by simulation and print how much was checked (SEED=n for other seeds)
