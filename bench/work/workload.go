@@ -84,13 +84,18 @@ func selected(only []string) ([]workload, error) {
 			return nil, fmt.Errorf("there is no workload %q: choose from %s", name, strings.Join(Names(), ", "))
 		}
 		w := workloads[i]
+		w.cases = slices.Clone(w.cases)
 		if sized {
-			w.cases = slices.DeleteFunc(slices.Clone(w.cases), func(p params) bool { return fmt.Sprint(p["workers"]) != size })
+			w.cases = slices.DeleteFunc(w.cases, func(p params) bool { return fmt.Sprint(p["workers"]) != size })
 			if len(w.cases) == 0 {
 				return nil, fmt.Errorf("%s has no case with %s workers", name, size)
 			}
 		}
-		chosen = append(chosen, w)
+		if at := slices.IndexFunc(chosen, func(c workload) bool { return c.name == name }); at >= 0 {
+			chosen[at].cases = append(chosen[at].cases, w.cases...)
+		} else {
+			chosen = append(chosen, w)
+		}
 	}
 	return chosen, nil
 }
