@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/fencing"
@@ -212,7 +213,11 @@ type slowStream struct {
 }
 
 func (s slowStream) SendMsg(message any) error {
-	if r, ok := message.(*pb.SessionRequest); ok {
+	if encoded, ok := message.(*[]byte); ok {
+		var r pb.SessionRequest
+		if err := proto.Unmarshal(*encoded, &r); err != nil {
+			return err
+		}
 		for _, op := range r.Operations {
 			switch op.Call.(type) {
 			case *pb.Operation_Open:

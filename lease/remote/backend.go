@@ -78,7 +78,8 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithDialOptions adds gRPC options to every connection.
+// WithDialOptions adds gRPC options to every connection. An interceptor of the session
+// stream sees encoded messages.
 func WithDialOptions(options ...grpc.DialOption) Option {
 	return func(s *settings) error {
 		s.dial = append(s.dial, options...)

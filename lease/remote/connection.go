@@ -4,21 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/remote/wire"
 )
-
-// messageSize is the size from which a message takes no more operations. Members
-// refuse messages of more than 4 MiB.
-const messageSize = 1 << 20
 
 // connection is a connection to one member, with its session stream.
 type connection struct {
@@ -30,31 +24,17 @@ type connection struct {
 
 	down   chan struct{} // closed when the connection ends
 	cancel context.CancelFunc
-	once   sync.Once
-	wake   chan struct{} // there are operations to send
 
 	mu       sync.Mutex
-	err      error // why the connection ended
+	err      error // why the connection ended, nil while it lives
 	draining bool  // the connection closes when no operation is pending
 	lastID   uint64
-	out      []*pb.Operation
+	sender   sender
 	pending  map[uint64]*pending
 	queued   map[attemptKey]*pending       // acquires whose callers want to know that they are queued
 	sessions map[engine.SessionID]*session // the sessions that are attached here
-}
-
-// pending is an operation without an answer.
-type pending struct {
-	answer chan *pb.Answer // has room for one
-	queued func()          // of an acquire; nil if the caller does not want to know
-	key    attemptKey
-	urgent bool // if it is not answered in time the connection is closed
-}
-
-// attemptKey identifies an acquisition attempt.
-type attemptKey struct {
-	session engine.SessionID
-	nonce   engine.Nonce
+	watchdog *time.Timer                   // calls checkDeadlines; nil before the first operation with a limit
+	watching bool                          // the watchdog runs
 }
 
 // openConnection connects to a member and opens the stream.
@@ -64,12 +44,12 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 		return nil, err
 	}
 	c := &connection{connector: owner, address: address, conn: conn, leases: pb.NewLeaseServiceClient(conn), down: make(chan struct{}),
-		wake: make(chan struct{}, 1), pending: map[uint64]*pending{}, queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
+		sender: sender{wake: make(chan struct{}, 1)}, pending: map[uint64]*pending{}, queued: map[attemptKey]*pending{}, sessions: map[engine.SessionID]*session{}}
 	streamCtx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	defer context.AfterFunc(ctx, cancel)() // only while connecting
 	limit := time.AfterFunc(connectTimeout, cancel)
-	c.stream, err = c.leases.Session(streamCtx)
+	c.stream, err = c.leases.Session(streamCtx, grpc.ForceCodecV2(codec{}))
 	if !limit.Stop() && err == nil {
 		err = fmt.Errorf("not connected within %v", connectTimeout)
 	}
@@ -85,14 +65,36 @@ func openConnection(ctx context.Context, owner *connector, address string) (*con
 
 // close ends the connection. Pending operations fail with an uncertain outcome.
 func (c *connection) close(err error) {
-	c.once.Do(func() {
-		c.mu.Lock()
-		c.err = err
+	c.mu.Lock()
+	if c.err != nil {
 		c.mu.Unlock()
-		close(c.down)
-		c.cancel()
-		c.conn.Close()
-	})
+		return
+	}
+	c.err = err
+	close(c.down)
+	if c.watchdog != nil {
+		c.watchdog.Stop()
+	}
+	for id, p := range c.pending {
+		p.outcome <- outcome{err: c.failure(p)}
+		delete(c.pending, id)
+	}
+	clear(c.queued)
+	c.mu.Unlock()
+	c.cancel()
+	c.conn.Close()
+}
+
+// failure returns the error of an operation that was not answered before the connection
+// ended. The caller holds mu.
+func (c *connection) failure(p *pending) error {
+	switch {
+	case p.late:
+		return fmt.Errorf("%w: %s did not answer within %v", engine.ErrUncertain, c.address, p.limit)
+	case errors.Is(c.err, wire.ErrUnauthenticated) && !errors.Is(c.err, engine.ErrUncertain):
+		return c.err // the member rejected the stream and read no operation
+	}
+	return fmt.Errorf("%w: the connection to %s ended: %w", engine.ErrUncertain, c.address, c.err)
 }
 
 // drain closes the connection when no operation is pending.
@@ -130,70 +132,38 @@ func (c *connection) rejection() error {
 	return nil
 }
 
-// send writes operations. Operations that arrive while a message is being sent share
-// the next message. send lets other goroutines run as long as they add operations.
-func (c *connection) send() {
-	for {
-		select {
-		case <-c.wake:
-		case <-c.down:
-			return
-		}
-		for seen := -1; ; runtime.Gosched() {
-			c.mu.Lock()
-			queued := len(c.out)
-			c.mu.Unlock()
-			if queued == seen {
-				break
-			}
-			seen = queued
-		}
-		for message := c.nextMessage(); message != nil; message = c.nextMessage() {
-			if err := c.stream.Send(message); err != nil {
-				return // receive gets the error
-			}
-		}
-	}
-}
-
-// nextMessage returns the next operations to send, nil if there are none.
-func (c *connection) nextMessage() *pb.SessionRequest {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, size := 0, 0
-	for n < len(c.out) && size < messageSize {
-		size += proto.Size(c.out[n])
-		n++
-	}
-	if n == 0 {
-		return nil
-	}
-	message := &pb.SessionRequest{Operations: c.out[:n:n]}
-	if c.out = c.out[n:]; len(c.out) == 0 {
-		c.out = nil
-	}
-	return message
-}
-
 // receive delivers answers and notices.
 func (c *connection) receive() {
+	var (
+		response wire.Response
+		answered []*pending // of the answers with the same index; nil if no caller waits
+	)
 	for {
-		message, err := c.stream.Recv()
-		if err != nil {
+		if err := c.stream.RecvMsg(&response); err != nil {
 			c.close(wire.FromStatus(err))
 			return
 		}
-		for _, n := range message.Notices {
+		for _, n := range response.Notices {
 			c.notice(n)
 		}
+		answered = answered[:0]
 		c.mu.Lock()
-		for _, a := range message.Answers {
-			if p := c.pending[a.Id]; p != nil {
-				p.answer <- a
-				c.drop(a.Id, p)
+		for i := range response.Answers {
+			p := c.pending[response.Answers[i].ID]
+			if p != nil {
+				c.sender.answered = max(c.sender.answered, p.end)
+				c.drop(response.Answers[i].ID, p)
 			}
+			answered = append(answered, p)
 		}
 		c.mu.Unlock()
+		for i, p := range answered {
+			if p != nil {
+				p.outcome <- outcome{answer: response.Answers[i]}
+			}
+		}
+		clear(answered)
+		clear(response.Answers)
 	}
 }
 
@@ -206,79 +176,132 @@ func (c *connection) notice(n *pb.Notice) {
 	key := attemptKey{engine.SessionID(n.Session), engine.Nonce(n.Nonce)}
 	c.mu.Lock()
 	s := c.sessions[key.session]
-	p := c.queued[key]
+	var queued func()
+	if p := c.queued[key]; p != nil {
+		queued = p.queued
+	}
 	c.mu.Unlock()
 	switch {
-	case n.Lost == nil && p != nil:
-		p.queued()
+	case n.Lost == nil && queued != nil:
+		queued()
 	case n.Lost != nil && s != nil:
 		s.lose(key.nonce, wire.ToError(n.Lost))
 	}
 }
 
-// do sends an operation and waits for its answer. If the answer takes longer than
-// limit, the connection is closed; 0 means no limit.
-func (c *connection) do(ctx context.Context, op *pb.Operation, p *pending, limit time.Duration) (*pb.Answer, error) {
-	p.answer = make(chan *pb.Answer, 1)
+// do sends an operation and waits for its answer.
+func (c *connection) do(ctx context.Context, op *operation) (wire.Answer, error) {
+	p := pendings.Get().(*pending)
+	id, direct, err := c.add(op, p)
+	if err != nil {
+		freePending(p)
+		return wire.Answer{}, err
+	}
+	if direct {
+		c.sendDirect()
+	}
+	var o outcome
+	select {
+	case o = <-p.outcome:
+	case <-ctx.Done():
+		if c.forget(id, p) {
+			freePending(p)
+			if op.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				c.connector.abandon(c, "", errNoAnswer)
+			}
+			return wire.Answer{}, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
+		}
+		o = <-p.outcome // it is being delivered
+	}
+	freePending(p)
+	if o.err != nil {
+		return wire.Answer{}, o.err
+	}
+	return o.answer, o.answer.Err()
+}
+
+// add queues an operation. It reports whether the caller has to send it.
+func (c *connection) add(op *operation, p *pending) (id uint64, direct bool, err error) {
+	if op.limit > 0 {
+		p.limit, p.deadline = op.limit, c.connector.settings.clock.Now().Add(op.limit)
+	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return 0, false, c.failure(p)
+	}
 	c.lastID++
-	op.Id = c.lastID
-	c.pending[op.Id] = p
-	if p.queued != nil {
+	id = c.lastID
+	if p.end, err = c.sender.add(op, id); err != nil {
+		return 0, false, fmt.Errorf("%w: encode the operation: %w", engine.ErrInvalid, err)
+	}
+	c.pending[id] = p
+	if op.queued != nil {
+		p.queued, p.key = op.queued, attemptKey{op.session, op.acquire.Nonce}
 		c.queued[p.key] = p
 	}
-	c.out = append(c.out, op)
+	if op.limit > 0 && !c.watching {
+		c.watch(op.limit)
+	}
+	return id, c.sender.start(), nil
+}
+
+// watch calls checkDeadlines after d. The caller holds mu.
+func (c *connection) watch(d time.Duration) {
+	c.watching = true
+	if c.watchdog == nil {
+		c.watchdog = time.AfterFunc(d, c.checkDeadlines)
+		return
+	}
+	c.watchdog.Reset(d)
+}
+
+// checkDeadlines closes the connection if an operation was not answered within its limit.
+// One timer serves all operations of a connection.
+func (c *connection) checkDeadlines() {
+	now := c.connector.settings.clock.Now()
+	var next time.Duration
+	late := false
+	c.mu.Lock()
+	c.watching = false
+	for _, p := range c.pending {
+		if p.limit == 0 {
+			continue
+		}
+		left := now.Until(p.deadline)
+		p.late = left <= 0
+		late = late || p.late
+		if next == 0 || left < next {
+			next = left
+		}
+	}
+	if next > 0 && !late {
+		c.watch(next)
+	}
 	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-	var late <-chan time.Time
-	if limit > 0 {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case a := <-p.answer:
-		return a, wire.ToError(a.Error)
-	case <-c.down:
-		select {
-		case a := <-p.answer:
-			return a, wire.ToError(a.Error)
-		default:
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if errors.Is(c.err, wire.ErrUnauthenticated) && !errors.Is(c.err, engine.ErrUncertain) {
-			return nil, c.err // the member rejected the stream and read no operation
-		}
-		return nil, fmt.Errorf("%w: the connection to %s ended: %w", engine.ErrUncertain, c.address, c.err)
-	case <-late:
-		c.forget(op.Id, p)
+	if late {
 		c.connector.abandon(c, "", errNoAnswer)
-		return nil, fmt.Errorf("%w: %s did not answer within %v", engine.ErrUncertain, c.address, limit)
-	case <-ctx.Done():
-		c.forget(op.Id, p)
-		if p.urgent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.connector.abandon(c, "", errNoAnswer)
-		}
-		return nil, fmt.Errorf("%w: %w", engine.ErrUncertain, context.Cause(ctx))
 	}
 }
 
 var errNoAnswer = fmt.Errorf("%w: the member does not answer", engine.ErrUncertain)
 
-func (c *connection) forget(id uint64, p *pending) {
+// forget removes an operation whose caller has left. It returns false if the operation was
+// answered already; its outcome is then in its channel soon.
+func (c *connection) forget(id uint64, p *pending) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.pending[id] != p {
+		return false
+	}
 	c.drop(id, p)
+	return true
 }
 
 // drop removes an operation. The caller holds mu.
 func (c *connection) drop(id uint64, p *pending) {
 	delete(c.pending, id)
-	if c.queued[p.key] == p {
+	if p.queued != nil && c.queued[p.key] == p {
 		delete(c.queued, p.key)
 	}
 	c.closeIfDrained()

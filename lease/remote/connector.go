@@ -46,20 +46,15 @@ func newConnector(s *settings, next int) *connector {
 // caller, do tries the next one, until the timeout passes. It does not repeat a call
 // that may have had an effect.
 func (c *connector) do(ctx context.Context, call func(*connection) error) error {
+	conn, err := c.try(ctx, call)
+	if err == nil {
+		return nil
+	}
 	limit := c.settings.clock.Now().Add(c.settings.timeout)
 	rejected := map[string]bool{} // members that do not know the caller
 	var redirect error
-	for n := 0; ; n++ {
-		conn, err := c.connect(ctx)
-		if err == nil {
-			err = call(conn)
-			if rejected := conn.rejection(); err != nil && rejected != nil {
-				err = rejected // the call failed because the connection was closed
-			}
-		}
+	for n := 0; err != nil; n++ {
 		switch {
-		case err == nil:
-			return nil
 		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
 			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		case ctx.Err() != nil:
@@ -74,7 +69,24 @@ func (c *connector) do(ctx context.Context, call func(*connection) error) error 
 			}
 			return err
 		}
+		conn, err = c.try(ctx, call)
 	}
+	return nil
+}
+
+// try makes a call once. The connection is nil if the member could not be reached.
+func (c *connector) try(ctx context.Context, call func(*connection) error) (*connection, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = call(conn); err == nil {
+		return conn, nil
+	}
+	if rejected := conn.rejection(); rejected != nil {
+		err = rejected // the call failed because the connection was closed
+	}
+	return conn, err
 }
 
 // tryAnother reports whether another member may serve a call that failed without any

@@ -20,6 +20,8 @@
 //   - [Efficiency]: locks in efficiency mode.
 //   - connector: the connection in use, and the search for a member.
 //   - connection: a connection to one member with its stream.
+//   - operation, pending: a call on the stream, and one without an answer.
+//   - sender, codec: what is sent next, and how gRPC gets it.
 //   - session: an engine.Session in correctness mode.
 //   - topologyWatch: the policies and the Redis fleet, from any member.
 //

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	pb "github.com/leased-project/leased/api/leased/v1"
-	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/lease/engine"
 	"github.com/leased-project/leased/lease/perlease"
 	"github.com/leased-project/leased/lease/remote/wire"
@@ -41,12 +40,11 @@ func (e *Efficiency) Open(ctx context.Context, config engine.SessionConfig) (eng
 
 // send sends an operation to a member. If the member cannot serve, the next call uses
 // another one: perhaps only this member cannot reach the Redis nodes.
-func (e *Efficiency) send(ctx context.Context, op *pb.Operation, p *pending, limit time.Duration) (answer *pb.Answer, err error) {
+func (e *Efficiency) send(ctx context.Context, op *operation) (answer wire.Answer, err error) {
 	err = e.connector.do(ctx, func(c *connection) error {
-		own := &pb.Operation{Session: op.Session, Call: op.Call, Traceparent: engine.TraceparentOf(ctx)} // the connection before may still encode it
-		answer, err = c.do(ctx, own, p, limit)
+		answer, err = c.do(ctx, op)
 		var migrating *engine.MigratingError
-		if wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
+		if err != nil && wire.KindOf(err).Code == wire.CodeUnavailable && !errors.As(err, &migrating) {
 			e.moveOn(c)
 		}
 		return err
@@ -54,25 +52,32 @@ func (e *Efficiency) send(ctx context.Context, op *pb.Operation, p *pending, lim
 	return answer, err
 }
 
+// operation returns an operation without a call.
+func (e *Efficiency) operation(ctx context.Context, session engine.SessionID) operation {
+	return operation{session: session, traceparent: engine.TraceparentOf(ctx), limit: e.settings.timeout}
+}
+
 // Acquire requests a lease. If the answer is lost the error is uncertain;
 // perlease.Session then releases what the member may have acquired.
 func (e *Efficiency) Acquire(ctx context.Context, session engine.SessionID, ttl time.Duration, request engine.Request) (engine.Held, error) {
-	p := &pending{key: attemptKey{session, request.Nonce}}
+	op := e.operation(ctx, session)
+	op.acquire, op.ttl = &request, ttl
 	if request.Queued != nil {
-		p.queued = sync.OnceFunc(request.Queued)
+		op.queued = sync.OnceFunc(request.Queued)
 	}
-	message := wire.FromRequest(&request)
-	message.TtlNanos = int64(ttl)
-	limit := e.settings.timeout
 	if request.Wait {
-		limit = 0
+		op.limit = 0
 	}
-	answer, err := e.send(ctx, &pb.Operation{Session: session[:], Call: &pb.Operation_Acquire{Acquire: message}}, p, limit)
+	answer, err := e.send(ctx, &op)
 	if err != nil {
 		return engine.Held{}, err
 	}
-	return engine.Held{Name: answer.Name, Session: session, Nonce: request.Nonce, Resources: request.Resources,
-		Token: fencing.Token(answer.Token), TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}, nil
+	g, err := answer.Grant()
+	if err != nil {
+		return engine.Held{}, fmt.Errorf("%w: %w", engine.ErrUncertain, err)
+	}
+	return engine.Held{Name: answer.Full.GetName(), Session: session, Nonce: request.Nonce, Resources: request.Resources,
+		Token: g.Token, TTL: ttl, Holder: request.Holder, Metadata: request.Metadata}, nil
 }
 
 // Renew extends leases and returns an error for each.
@@ -104,9 +109,9 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 		message.Leases = append(message.Leases, wire.FromHeld(held))
 		byNonce[held.Nonce] = i
 	}
-	session := leases[0].Session
-	op := &pb.Operation{Session: session[:], Call: &pb.Operation_Renew{Renew: message}}
-	answer, err := e.send(ctx, op, &pending{urgent: true}, e.settings.timeout)
+	op := e.operation(ctx, leases[0].Session)
+	op.other, op.urgent = &pb.Operation{Call: &pb.Operation_Renew{Renew: message}}, true
+	answer, err := e.send(ctx, &op)
 	if err != nil {
 		if errors.Is(err, engine.ErrLost) { // the error is not about one of the leases
 			err = fmt.Errorf("%w: %s", engine.ErrUncertain, err.Error())
@@ -116,12 +121,12 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 		}
 		return
 	}
-	for _, nonce := range answer.Failed {
+	for _, nonce := range answer.Full.GetFailed() {
 		if i, ok := byNonce[engine.Nonce(nonce)]; ok {
 			errs[i] = fmt.Errorf("%w: the Redis nodes did not confirm the renewal", engine.ErrUncertain)
 		}
 	}
-	for _, n := range answer.Lost {
+	for _, n := range answer.Full.GetLost() {
 		if i, ok := byNonce[engine.Nonce(n.Nonce)]; ok {
 			errs[i] = wire.ToError(n.Lost)
 			if !errors.Is(errs[i], engine.ErrLost) {
@@ -133,9 +138,9 @@ func (e *Efficiency) renew(ctx context.Context, leases []engine.Held, errs []err
 
 // Release ends a lease. A lost lease counts as released.
 func (e *Efficiency) Release(ctx context.Context, held engine.Held) error {
-	op := &pb.Operation{Session: held.Session[:], Call: &pb.Operation_Release{
-		Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
-	_, err := e.send(ctx, op, &pending{}, e.settings.timeout)
+	op := e.operation(ctx, held.Session)
+	op.other = &pb.Operation{Call: &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(held.Nonce), Lease: wire.FromHeld(held)}}}
+	_, err := e.send(ctx, &op)
 	if errors.Is(err, engine.ErrLost) {
 		return nil
 	}

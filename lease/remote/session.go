@@ -41,11 +41,11 @@ var _ engine.Session = (*session)(nil)
 func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine.Session, error) {
 	config.Clock = cmp.Or(config.Clock, engine.SystemClock())
 	s := &session{backend: b, config: config, attaching: make(chan struct{}, 1), grants: map[engine.Nonce]grant{}, sent: config.Clock.Now()}
+	op := s.operation(ctx)
+	op.other = &pb.Operation{Call: &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}}
 	err := b.do(ctx, func(c *connection) error {
 		s.register(c)
-		op := s.operation()
-		op.Call = &pb.Operation_Open{Open: &pb.OpenCall{TtlNanos: int64(config.TTL)}}
-		if _, err := c.do(ctx, op, &pending{}, b.settings.timeout); err != nil {
+		if _, err := c.do(ctx, &op); err != nil {
 			s.unregister(c)
 			return err
 		}
@@ -63,7 +63,10 @@ func (b *Backend) Open(ctx context.Context, config engine.SessionConfig) (engine
 	return s, nil
 }
 
-func (s *session) operation() *pb.Operation { return &pb.Operation{Session: s.config.ID[:]} }
+// operation returns an operation of the session without a call.
+func (s *session) operation(ctx context.Context) operation {
+	return operation{session: s.config.ID, traceparent: engine.TraceparentOf(ctx), limit: s.backend.settings.timeout}
+}
 
 // register delivers the notices on a connection to the session.
 func (s *session) register(c *connection) {
@@ -83,19 +86,12 @@ func (s *session) unregister(c *connection) {
 
 // do sends an operation to the leader, on a connection on which the session is
 // attached.
-func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.Operation)) (answer *pb.Answer, err error) {
-	limit := s.backend.settings.timeout
-	if waits {
-		limit = 0
-	}
+func (s *session) do(ctx context.Context, op *operation) (answer wire.Answer, err error) {
 	err = s.backend.do(ctx, func(c *connection) error {
 		if err := s.attach(ctx, c); err != nil {
 			return err
 		}
-		op := s.operation()
-		op.Traceparent = engine.TraceparentOf(ctx)
-		fill(op)
-		answer, err = c.do(ctx, op, p, limit)
+		answer, err = c.do(ctx, op)
 		return err
 	})
 	if errors.Is(err, engine.ErrLost) {
@@ -107,29 +103,32 @@ func (s *session) do(ctx context.Context, p *pending, waits bool, fill func(*pb.
 // attach makes the session known on a connection. Grants that the leader does not
 // know are lost.
 func (s *session) attach(ctx context.Context, c *connection) error {
+	if attached, err := s.isAttached(c); attached || err != nil {
+		return err
+	}
 	select {
 	case s.attaching <- struct{}{}:
 		defer func() { <-s.attaching }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	s.mu.Lock()
-	if s.over != nil || s.attached == c {
-		defer s.mu.Unlock()
-		return s.over
+	if attached, err := s.isAttached(c); attached || err != nil {
+		return err
 	}
+	s.mu.Lock()
 	before := maps.Clone(s.grants)
 	s.mu.Unlock()
 	s.register(c)
-	op := s.operation()
-	op.Call = &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}
-	answer, err := c.do(ctx, op, &pending{}, s.backend.settings.timeout)
+	op := s.operation(ctx)
+	op.other = &pb.Operation{Call: &pb.Operation_Attach{Attach: &pb.AttachCall{TtlNanos: int64(s.config.TTL)}}}
+	answer, err := c.do(ctx, &op)
 	if err != nil {
 		s.unregister(c)
 		return err
 	}
-	known := make(map[engine.Nonce]fencing.Token, len(answer.Holds))
-	for _, h := range answer.Holds {
+	holds := answer.Full.GetHolds()
+	known := make(map[engine.Nonce]fencing.Token, len(holds))
+	for _, h := range holds {
 		known[engine.Nonce(h.Nonce)] = fencing.Token(h.Token)
 	}
 	for nonce, g := range before {
@@ -144,6 +143,14 @@ func (s *session) attach(ctx context.Context, c *connection) error {
 		s.unregister(c)
 	}
 	return nil
+}
+
+// isAttached reports whether the session is attached on a connection. The error says why
+// the session has ended.
+func (s *session) isAttached(c *connection) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attached == c, s.over
 }
 
 // markReleasing marks grants whose loss is no longer reported.
@@ -188,32 +195,36 @@ func (s *session) end(err error) {
 
 // Acquire requests a grant.
 func (s *session) Acquire(ctx context.Context, request engine.Request) (engine.Grant, error) {
-	p := &pending{key: attemptKey{s.config.ID, request.Nonce}}
+	op := s.operation(ctx)
+	op.acquire = &request
 	if request.Queued != nil {
-		p.queued = sync.OnceFunc(request.Queued)
+		op.queued = sync.OnceFunc(request.Queued)
 	}
-	call := wire.FromRequest(&request)
-	answer, err := s.do(ctx, p, request.Wait, func(op *pb.Operation) { op.Call = &pb.Operation_Acquire{Acquire: call} })
+	if request.Wait {
+		op.limit = 0
+	}
+	answer, err := s.do(ctx, &op)
 	if err != nil {
 		return engine.Grant{}, err
 	}
-	mode, err := wire.ParseMode(answer.Mode)
+	g, err := answer.Grant()
 	if err != nil {
 		return engine.Grant{}, fmt.Errorf("%w: %w", engine.ErrUncertain, err)
 	}
-	token := fencing.Token(answer.Token)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.grants[request.Nonce] = grant{token: token}
-	return engine.Grant{Token: token, Mode: mode, Slot: int(answer.Slot), Sent: s.sent}, nil // it lasts as long as its session
+	s.grants[request.Nonce] = grant{token: g.Token}
+	g.Sent = s.sent // it lasts as long as its session
+	return g, nil
 }
 
 // Renew extends the session. If it is not answered in time the connection is closed,
 // because the member may be stuck.
 func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 	sent := s.config.Clock.Now()
-	_, err := s.do(ctx, &pending{urgent: true}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Renew{Renew: &pb.RenewCall{}} })
-	if err != nil {
+	op := s.operation(ctx)
+	op.other, op.urgent = &pb.Operation{Call: &pb.Operation_Renew{Renew: &pb.RenewCall{}}}, true
+	if _, err := s.do(ctx, &op); err != nil {
 		return nil, fmt.Errorf("renew: %w", err)
 	}
 	s.mu.Lock()
@@ -227,9 +238,9 @@ func (s *session) Renew(ctx context.Context) ([]engine.Nonce, error) {
 // Release ends an attempt. A lost session counts as released.
 func (s *session) Release(ctx context.Context, nonce engine.Nonce) error {
 	s.markReleasing(nonce)
-	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) {
-		op.Call = &pb.Operation_Release{Release: &pb.ReleaseCall{Nonce: uint64(nonce)}}
-	})
+	op := s.operation(ctx)
+	op.release = nonce
+	_, err := s.do(ctx, &op)
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return fmt.Errorf("release: %w", err)
 	}
@@ -245,7 +256,9 @@ func (s *session) Close(ctx context.Context) error {
 	all := slices.Collect(maps.Keys(s.grants))
 	s.mu.Unlock()
 	s.markReleasing(all...)
-	_, err := s.do(ctx, &pending{}, false, func(op *pb.Operation) { op.Call = &pb.Operation_Close{Close: &pb.CloseCall{}} })
+	op := s.operation(ctx)
+	op.other = &pb.Operation{Call: &pb.Operation_Close{Close: &pb.CloseCall{}}}
+	_, err := s.do(ctx, &op)
 	if err != nil && !errors.Is(err, engine.ErrLost) {
 		return fmt.Errorf("close session: %w", err)
 	}

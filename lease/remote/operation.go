@@ -1,0 +1,69 @@
+package remote
+
+import (
+	"sync"
+	"time"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote/wire"
+)
+
+// operation is a call on the session stream. One of acquire, release and other is set.
+type operation struct {
+	session     engine.SessionID
+	traceparent string
+	acquire     *engine.Request
+	ttl         time.Duration // of an acquire in efficiency mode
+	release     engine.Nonce  // in correctness mode
+	other       *pb.Operation
+
+	queued func()        // of an acquire; nil if the caller does not want to know
+	limit  time.Duration // if it is not answered within limit the connection is closed; 0 means no limit
+	urgent bool          // if it is not answered before the deadline of its context the connection is closed
+}
+
+// append appends the operation to an encoded message.
+func (op *operation) append(b []byte, id uint64) ([]byte, error) {
+	h := wire.Header{ID: id, Session: op.session, Traceparent: op.traceparent}
+	switch {
+	case op.acquire != nil:
+		return wire.AppendAcquire(b, h, op.acquire, op.ttl), nil
+	case op.release != 0:
+		return wire.AppendRelease(b, h, op.release), nil
+	}
+	return wire.AppendOperation(b, h, op.other)
+}
+
+// attemptKey identifies an acquisition attempt.
+type attemptKey struct {
+	session engine.SessionID
+	nonce   engine.Nonce
+}
+
+// pending is an operation without an answer. Its fields are guarded by the mu of its
+// connection.
+type pending struct {
+	outcome  chan outcome // has room for one
+	end      uint64       // the bytes of all operations up to this one
+	queued   func()       // of an acquire; nil if the caller does not want to know
+	key      attemptKey   // if queued is not nil
+	limit    time.Duration
+	deadline engine.Instant // if limit is not 0
+	late     bool           // the deadline has passed
+}
+
+// outcome is an answer, or the error of a connection that ended without one.
+type outcome struct {
+	answer wire.Answer
+	err    error
+}
+
+// pendings has unused pending values, with their channels. A value returns to it when its
+// connection does not know it any more and its channel is empty.
+var pendings = sync.Pool{New: func() any { return &pending{outcome: make(chan outcome, 1)} }}
+
+func freePending(p *pending) {
+	*p = pending{outcome: p.outcome}
+	pendings.Put(p)
+}

@@ -1,0 +1,108 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	pb "github.com/leased-project/leased/api/leased/v1"
+	"github.com/leased-project/leased/fencing"
+	"github.com/leased-project/leased/lease/engine"
+	"github.com/leased-project/leased/lease/remote"
+)
+
+// TestAnswersReachTheirCallers checks that every caller gets the answer to its own
+// operation, also while other callers give up.
+func TestAnswersReachTheirCallers(t *testing.T) {
+	m := startMember(t)
+	m.answer = func(op *pb.Operation) *pb.Answer {
+		if acquire := op.GetAcquire(); acquire != nil {
+			return &pb.Answer{Token: acquire.Nonce, Mode: "correctness"}
+		}
+		return &pb.Answer{}
+	}
+	s, _, _ := openSession(t, backend(t, nil, m))
+	var callers sync.WaitGroup
+	for worker := range 16 {
+		callers.Go(func() {
+			for i := range 200 {
+				nonce := engine.Nonce(worker*1000 + i + 1)
+				ctx, cancel := context.WithCancel(context.Background())
+				if worker%2 == 0 {
+					time.AfterFunc(rand.N(500*time.Microsecond), cancel)
+				}
+				grant, err := s.Acquire(ctx, one(nonce))
+				cancel()
+				if err == nil && grant.Token != fencing.Token(nonce) {
+					t.Errorf("attempt %d got the token %d of another attempt", nonce, grant.Token)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// TestCallersDoNotWaitForAMemberThatDoesNotRead checks that a call returns when its context
+// ends, although gRPC cannot send its operation.
+func TestCallersDoNotWaitForAMemberThatDoesNotRead(t *testing.T) {
+	m := startMember(t)
+	m.answer = leader(1)
+	s, _, _ := openSession(t, backend(t, nil, m))
+	stalled, resume := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(resume) })
+	m.set(func() {
+		m.answer = func(*pb.Operation) *pb.Answer {
+			close(stalled)
+			<-resume
+			return nil
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var callers sync.WaitGroup
+	acquire := func(nonce engine.Nonce) {
+		callers.Go(func() {
+			request := one(nonce)
+			request.Wait, request.Metadata = true, map[string]string{"k": strings.Repeat("x", 4000)}
+			_, err := s.Acquire(ctx, request)
+			if err == nil {
+				t.Error("a stalled member granted the lock")
+			}
+		})
+	}
+	acquire(1)
+	<-stalled
+	for nonce := range engine.Nonce(400) {
+		acquire(nonce + 2)
+	}
+	cancel()
+	returned := make(chan struct{})
+	go func() { callers.Wait(); close(returned) }()
+	select {
+	case <-returned:
+	case <-time.After(testTimeout):
+		t.Fatal("a caller waits for the member although its context has ended")
+	}
+}
+
+// TestUnansweredOperationClosesTheConnection checks that a member which does not answer
+// within the timeout is not used for the next call.
+func TestUnansweredOperationClosesTheConnection(t *testing.T) {
+	m := startMember(t)
+	m.answer = leader(1)
+	s, _, _ := openSession(t, backend(t, []remote.Option{remote.WithTimeout(300 * time.Millisecond)}, m))
+	m.set(func() { m.answer = nil })
+	err := s.Release(bounded(t), 1)
+	require.ErrorIs(t, err, engine.ErrUncertain)
+	require.ErrorContains(t, err, fmt.Sprintf("%s did not answer within 300ms", m.address))
+	m.set(func() { m.answer = leader(1) })
+	eventually(t, "the release is answered on a new connection", func() bool { return s.Release(bounded(t), 1) == nil })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.Greater(t, m.streams, 1)
+}
