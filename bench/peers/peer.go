@@ -2,7 +2,8 @@
 // starts its real servers on loopback and uses the client library that its users use.
 //
 // The nouns, in reading order: [Kind], a row of the table of services; [Peer], running
-// servers; [Killer], a peer whose leader can be killed.
+// servers; [Killer] and [MemoryReporter], peers that can do
+// more.
 package peers
 
 import (
@@ -27,6 +28,8 @@ type Kind struct {
 	// WarmUp is how long the servers need load after their start before they are as fast as
 	// they get, as servers in Java do.
 	WarmUp time.Duration
+	// MaxLeases is the number of leases that W3 holds if that is less than its default.
+	MaxLeases int
 	// Workloads lists what is measured, such as "W1". Nil stands for W1 and W2.
 	Workloads []string
 }
@@ -52,4 +55,11 @@ type Killer interface {
 	KillLeader(ctx context.Context) error
 	// Restore starts killed servers again and waits until they take part.
 	Restore(ctx context.Context) error
+}
+
+// MemoryReporter is a peer that knows the memory of its data better than the kernel does.
+type MemoryReporter interface {
+	Peer
+	// Memory returns the bytes that each server uses.
+	Memory(ctx context.Context) ([]int64, error)
 }

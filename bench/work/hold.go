@@ -2,10 +2,12 @@ package work
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/leased-project/leased/bench/meter"
+	"github.com/leased-project/leased/bench/peers"
 	"github.com/leased-project/leased/bench/results"
 	"github.com/leased-project/leased/internal/load"
 )
@@ -20,17 +22,24 @@ func measureHold(ctx context.Context, b *bench, t *target, s *results.Sample) er
 	if b.Leases != 0 {
 		s.Params["leases"] = b.Leases
 	}
+	if limit := t.kind.MaxLeases; limit != 0 {
+		s.Params["leases"] = min(limit, s.Params["leases"])
+	}
 	leases := s.Params["leases"]
 	m := meter.New(t.peer.Pids)
-	pids := t.peer.Pids()
-	before, grown := memoryOf(pids), []int64(nil)
+	before, err := memoryOf(ctx, t.peer)
+	if err != nil {
+		return err
+	}
+	var grown []int64
+	var unread error
 	options := load.Options{Prefix: s.Work + "/", Abandon: true, Begin: m.Begin, End: func() {
 		m.End()
 		time.Sleep(settleTime)
-		grown = memoryOf(pids)
+		grown, unread = memoryOf(ctx, t.peer)
 	}}
 	result, err := load.Run(ctx, t.peer, load.Hold{Leases: leases, Workers: s.Params["workers"], Clients: 1}, options)
-	if err != nil {
+	if err = errors.Join(err, unread); err != nil {
 		return err
 	}
 	fill(s, result, m.Usage())
@@ -51,9 +60,13 @@ func measureHold(ctx context.Context, b *bench, t *target, s *results.Sample) er
 	return nil
 }
 
-func memoryOf(pids []int) (bytes []int64) {
-	for _, pid := range pids {
+// memoryOf returns the memory of each server.
+func memoryOf(ctx context.Context, peer peers.Peer) (bytes []int64, err error) {
+	if reporter, ok := peer.(peers.MemoryReporter); ok {
+		return reporter.Memory(ctx)
+	}
+	for _, pid := range peer.Pids() {
 		bytes = append(bytes, meter.Memory(pid))
 	}
-	return bytes
+	return bytes, nil
 }

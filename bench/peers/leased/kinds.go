@@ -35,7 +35,7 @@ func Kinds(path string) []peers.Kind {
 	return []peers.Kind{
 		kind(Correctness, raft, "W1", "W2", "W3", "W4", "W6"),
 		kind(JSON, raft, "W7"),
-		kind(Direct, redis, "W1", "W2"),
+		fewLeases(kind(Direct, redis, "W1", "W2", "W3")),
 		kind(Member, redis, "W1", "W2"),
 	}
 }
@@ -52,6 +52,12 @@ func programAt(path string) *process.Program {
 	return &process.Program{Module: "github.com/leased-project/leased", Package: "./cmd/leased"}
 }
 
+// fewLeases limits the leases that W3 holds in Redis, where each lease is renewed by itself.
+func fewLeases(k peers.Kind) peers.Kind {
+	k.MaxLeases = 10_000
+	return k
+}
+
 func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
 	return peers.Kind{
 		Name:            name,
@@ -62,7 +68,11 @@ func kind(name string, shared *sharedService, workloads ...string) peers.Kind {
 			if err != nil {
 				return nil, err
 			}
-			return &peer{Target: targetOf(name, s.endpoints), service: s, stop: shared.stop}, nil
+			p := &peer{Target: targetOf(name, s.endpoints), service: s, stop: shared.stop}
+			if shared.nodes > 0 {
+				return &redisPeer{p}, nil
+			}
+			return p, nil
 		},
 		Attach: func(address string) (load.Target, error) {
 			var endpoints []string
@@ -113,7 +123,13 @@ type peer struct {
 	stop    func()
 }
 
-var _ peers.Killer = (*peer)(nil)
+// redisPeer is a running service with Redis nodes.
+type redisPeer struct{ *peer }
+
+var (
+	_ peers.Killer         = (*peer)(nil)
+	_ peers.MemoryReporter = (*redisPeer)(nil)
+)
 
 // Address implements [peers.Peer].
 func (p *peer) Address() string {
