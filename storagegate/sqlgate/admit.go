@@ -13,31 +13,41 @@ import (
 )
 
 // admit locks and raises the mark in tx, with one statement if the token is
-// admitted; the first mark of a resource in SQLite takes two. outermost means that
-// tx was begun by the gate and there is no savepoint.
+// admitted; the first mark of a resource takes two in PostgreSQL and SQLite.
+// outermost means that tx was begun by the gate and there is no savepoint.
 func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource fencing.Resource, token fencing.Token) error {
-	if g.dialect == Postgres && outermost && g.hints.Likely(resource, token) {
-		var mark fencing.Token
-		err := tx.QueryRowContext(ctx, pgsql.Hold, string(resource), int64(token)).Scan(&mark)
-		if err == nil && mark == token {
-			return nil
+	if g.dialect == Postgres && outermost {
+		admitted, err := g.admitFirst(ctx, tx, resource, token)
+		if admitted || err != nil {
+			return err
 		}
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("lock the mark of %q: %w", string(resource), err)
-		}
-		// There is a newer holder, or the hint was wrong.
 	}
 	mark, err := g.raise(ctx, tx, resource, token)
 	if errors.Is(err, sql.ErrNoRows) { // SQLite refused, and holds its lock now
 		mark, err = g.mark(ctx, tx, resource)
 	} else if err == nil && mark == token {
-		g.hints.Note(resource, token)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
 	}
 	return pgsql.Judge(g.rule, resource, mark, token)
+}
+
+// admitFirst admits the token with the first statement of a transaction in
+// PostgreSQL. It returns false if the token is refused or raise must decide.
+func (g *Gate) admitFirst(ctx context.Context, tx *sql.Tx, resource fencing.Resource, token fencing.Token) (bool, error) {
+	var mark fencing.Token
+	query, args := g.hints.First(g.rule, resource, token)
+	err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
+	switch {
+	case err == nil:
+		g.hints.Note(resource, token)
+		return true, nil
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	}
+	return false, fmt.Errorf("raise the mark of %q (was Install called?): %w", string(resource), err)
 }
 
 // raise tries to raise the mark. It returns the mark, which is the token if and

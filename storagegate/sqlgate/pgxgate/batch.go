@@ -40,13 +40,19 @@ func (g *Gate) onceBatch(ctx context.Context, resource fencing.Resource, token f
 	}
 	defer conn.Release()
 	var batch pgx.Batch
-	batch.Queue(pgsql.Fence, string(resource), int64(token), int64(g.rule.Bound()))
+	query, args := g.hints.Fence(g.rule, resource, token)
+	batch.Queue(query, args...)
 	queue(&batch)
-	err = conn.SendBatch(ctx, &batch).Close()
+	results := conn.SendBatch(ctx, &batch)
+	_, err = results.Exec()
 	if refusal := g.refusal(err, resource, token); refusal != nil {
+		_ = results.Close()
 		return refusal
 	}
-	if err != nil {
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil { // the connection may have been lost after the commit
 		return fmt.Errorf("send the gated batch: %w", commitError(err))
 	}
 	g.hints.Note(resource, token)

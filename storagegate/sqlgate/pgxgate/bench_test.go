@@ -2,6 +2,7 @@ package pgxgate_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +12,6 @@ import (
 	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/internal/testserver"
 	"github.com/leased-project/leased/storagegate/gatetest"
-	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 	"github.com/leased-project/leased/storagegate/sqlgate/pgxgate"
 )
 
@@ -24,6 +24,9 @@ const (
 	accounts = 256 // 16 for each of 16 writers
 	paySQL   = `UPDATE accounts SET balance = balance + 1 WHERE id = $1`
 )
+
+// newest is the newest token of the resources whose every write has a newer token.
+var newest atomic.Int64
 
 // BenchmarkPostgres compares a transaction of one statement and a single statement
 // with and without a gate, and a statement with a row lock, on a server that waits
@@ -60,6 +63,21 @@ func BenchmarkPostgres(b *testing.B) {
 				})
 			})
 		})
+		// Each write has a newer token, which raises the mark.
+		b.Run(fmt.Sprintf("first-write/writers=%d", writers), func(b *testing.B) {
+			gatetest.Compare(b, writers, func(writer, n int) error {
+				return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
+					_, err := tx.Exec(b.Context(), paySQL, pick(writer, n))
+					return err
+				})
+			}, func(writer, n int) error {
+				id := pick(writer, n)
+				return gate.Do(b.Context(), "new/"+names[id], fencing.Token(newest.Add(1)), func(tx pgxgate.Tx) error {
+					_, err := tx.Exec(b.Context(), paySQL, id)
+					return err
+				})
+			})
+		})
 		b.Run(fmt.Sprintf("statement/writers=%d", writers), func(b *testing.B) {
 			gatetest.Compare(b, writers, func(writer, n int) error {
 				_, err := pool.Exec(b.Context(), paySQL, pick(writer, n))
@@ -78,7 +96,7 @@ func BenchmarkPostgres(b *testing.B) {
 			}, func(writer, n int) error {
 				id := pick(writer, n)
 				var batch pgx.Batch
-				batch.Queue(pgsql.Hold, string(names[id]), 1)
+				batch.Queue(`SELECT FROM leased_marks WHERE resource = $1 FOR NO KEY UPDATE`, string(names[id]))
 				batch.Queue(paySQL, id)
 				return pool.SendBatch(b.Context(), &batch).Close()
 			})

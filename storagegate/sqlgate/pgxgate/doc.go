@@ -5,6 +5,7 @@
 // same, and both gates can be used on one database.
 //
 // Types, in reading order: [Gate], the gate over a pool; [Tx], the transaction of
-// a write. [Gate.Do] sends the check together with BEGIN, so it costs no round
-// trip; [Gate.Batch] sends check, writes and commit in one round trip.
+// a write. [Gate.Do] sends the check together with BEGIN, and in later writes of a
+// holder with the first statement too, so that it saves a round trip; [Gate.Batch] sends
+// check, writes and commit in one round trip.
 package pgxgate

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/leased-project/leased/fencing"
@@ -19,15 +18,6 @@ import (
 // rollbackTimeout limits a rollback. It replaces the caller's context, which may
 // have ended.
 const rollbackTimeout = 5 * time.Second
-
-// Tx is the transaction of a write. A pgx.Tx implements it.
-type Tx interface {
-	Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-	CopyFrom(ctx context.Context, tableName pgx.Identifier, columnNames []string, rowSrc pgx.CopyFromSource) (int64, error)
-}
 
 // Gate gates transactions of a pool. Call Install once for the database. See
 // sqlgate.Gate for the effect of isolation levels.
@@ -79,8 +69,10 @@ func (g *Gate) Install(ctx context.Context) error {
 	return nil
 }
 
-// Do implements storagegate.Gate. It sends BEGIN and the check in one round trip.
-// write must not commit or roll back.
+// Do implements storagegate.Gate. It sends BEGIN and the check in one round trip. If
+// this gate has already admitted the token, the first Exec with arguments is part of
+// that round trip: write then runs even if a newer token was admitted since, and that
+// Exec returns the refusal. write must not commit or roll back.
 func (g *Gate) Do(ctx context.Context, resource fencing.Resource, token fencing.Token, write func(tx Tx) error) error {
 	return g.decide(ctx, resource, token, func() error { return g.once(ctx, g.begin, resource, token, write) })
 }
@@ -108,10 +100,14 @@ func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource
 	}
 	defer conn.Release() // closes the connection if it is still in a transaction
 	defer rollback(ctx, conn.Conn())
-	if err := g.beginAdmitted(ctx, conn.Conn(), begin, resource, token); err != nil {
-		return err
+	tx := &checkedTx{gate: g, conn: conn.Conn(), begin: begin, resource: resource, token: token}
+	if !g.hints.Likely(resource, token) {
+		// An older holder may still write, so write must not run before the mark is raised.
+		if err := tx.start(ctx); err != nil {
+			return err
+		}
 	}
-	if err := write(conn.Conn()); err != nil {
+	if err := tx.run(ctx, write); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -124,19 +120,17 @@ func (g *Gate) once(ctx context.Context, begin string, resource fencing.Resource
 	if tag.String() == "ROLLBACK" {
 		return fmt.Errorf("commit the gated transaction: %w; a statement failed and the write did not return its error", pgx.ErrTxCommitRollback)
 	}
+	g.hints.Note(resource, token)
 	return nil
 }
 
-// beginAdmitted begins a transaction and admits the token, in one round trip.
+// beginAdmitted begins a transaction and admits the token, in one round trip, or in
+// two for the first token of a resource and a refusal.
 func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, resource fencing.Resource, token fencing.Token) error {
-	likely := g.hints.Likely(resource, token)
 	var batch pgx.Batch
 	batch.Queue(begin)
-	if likely {
-		batch.Queue(pgsql.Hold, string(resource), int64(token))
-	} else {
-		batch.Queue(pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound()))
-	}
+	query, args := g.hints.First(g.rule, resource, token)
+	batch.Queue(query, args...)
 	results := conn.SendBatch(ctx, &batch)
 	_, err := results.Exec()
 	if err == nil {
@@ -145,16 +139,13 @@ func (g *Gate) beginAdmitted(ctx context.Context, conn *pgx.Conn, begin string, 
 	if closeErr := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) {
 		err = errors.Join(err, closeErr)
 	}
-	if likely && (errors.Is(err, pgx.ErrNoRows) || errors.Is(err, pgsql.ErrBehind)) { // the hint was wrong
+	if errors.Is(err, pgx.ErrNoRows) {
 		err = g.admitted(conn.QueryRow(ctx, pgsql.Admit, string(resource), int64(token), int64(g.rule.Bound())), resource, token)
-	}
-	if err == nil && !likely {
-		g.hints.Note(resource, token)
 	}
 	return err
 }
 
-// admitted returns nil if the result of pgsql.Admit or pgsql.Hold is the token, and
+// admitted returns nil if the result of pgsql.Admit or Hints.First is the token, and
 // otherwise the refusal.
 func (g *Gate) admitted(result pgx.Row, resource fencing.Resource, token fencing.Token) error {
 	var mark fencing.Token

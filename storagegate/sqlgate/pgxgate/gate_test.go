@@ -256,18 +256,24 @@ func TestAdmitInTheCallersTransaction(t *testing.T) {
 	require.Equal(t, storagegate.Counts{Admitted: 2, Stale: 1, Tokenless: 1, JumpExceeded: 1}, gate.Counts())
 }
 
-func TestGuardAdmitsTheHolder(t *testing.T) {
-	pool := newSchema(t)(t)
-	gate := pgxgate.New(pool, fencing.Rule{})
+// guard makes the table of the suite refuse rows of resources that were not fenced.
+func guard(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
 	text, err := sqlgate.Guard(sqlgate.Postgres, sqlgate.GuardedTable{Table: "contents", Column: "resource"})
 	require.NoError(t, err)
 	_, err = pool.Exec(t.Context(), text)
 	require.NoError(t, err)
+}
+
+func TestGuardAdmitsTheHolder(t *testing.T) {
+	pool := newSchema(t)(t)
+	gate := pgxgate.New(pool, fencing.Rule{})
+	guard(t, pool)
 	for _, token := range []fencing.Token{3, 3, 3, 4, 4} { // raised, held, held, raised, held
 		require.NoError(t, gate.Do(t.Context(), "orders", token, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "x") }))
 		require.NoError(t, gate.Batch(t.Context(), "orders", token, func(b *pgx.Batch) { b.Queue(putSQL, "orders", "y") }))
 	}
-	err = gate.Do(t.Context(), "invoices", 1, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "z") })
+	err := gate.Do(t.Context(), "invoices", 1, func(tx pgxgate.Tx) error { return put(t.Context(), tx, "orders", "z") })
 	require.ErrorContains(t, err, "no fencing token", "the token was admitted for another resource")
 	_, err = pool.Exec(t.Context(), putSQL, "orders", "z")
 	require.ErrorContains(t, err, "no fencing token")

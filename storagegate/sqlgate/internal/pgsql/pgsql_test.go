@@ -1,20 +1,27 @@
 package pgsql_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leased-project/leased/fencing"
 	"github.com/leased-project/leased/storagegate/sqlgate/internal/pgsql"
 )
 
 func TestHints(t *testing.T) {
 	var h pgsql.Hints
-	require.False(t, h.Likely("orders", 3))
+	lockOnly := func(resource fencing.Resource, token fencing.Token) bool {
+		query, args := h.First(fencing.Rule{}, resource, token)
+		require.Equal(t, []any{string(resource), int64(token)}, args[:2])
+		return strings.HasPrefix(query, "SELECT")
+	}
+	require.False(t, lockOnly("orders", 3))
 	h.Note("orders", 3)
-	require.True(t, h.Likely("orders", 3))
-	require.False(t, h.Likely("orders", 4), "another token")
-	require.False(t, h.Likely("invoices", 3), "another resource")
+	require.True(t, lockOnly("orders", 3))
+	require.False(t, lockOnly("orders", 4), "another token")
+	require.False(t, lockOnly("invoices", 3), "another resource")
 }
 
 func TestExplain(t *testing.T) {
