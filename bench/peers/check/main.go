@@ -27,7 +27,7 @@ import (
 
 func main() {
 	workers := flag.Int("workers", 16, "number of workers")
-	warmUp := flag.Duration("warmup", time.Second, "time before the measurement")
+	warmUp := flag.Duration("warmup", time.Second, "time before each measurement")
 	length := flag.Duration("time", 5*time.Second, "length of a measurement")
 	clients := flag.Int("clients", 0, "number of clients (default: what users of the service have)")
 	flag.Parse()
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// check starts a service, and measures it with one lock for all workers and with one for each.
+// check starts a service, and measures it with a lock for each worker and with one for all.
 func check(kind peers.Kind, workers, clients int, options load.Options) error {
 	ctx := context.Background()
 	peer, err := kind.Start(ctx, "")
@@ -58,10 +58,10 @@ func check(kind peers.Kind, workers, clients int, options load.Options) error {
 			clients = workers
 		}
 	}
-	if err := contended(ctx, peer, load.Contended{Workers: workers, Clients: clients}, options); err != nil {
+	if err := measure(ctx, peer, load.Own{Workers: workers, Clients: clients}, options); err != nil {
 		return err
 	}
-	return measure(ctx, peer, load.Own{Workers: workers, Clients: clients}, options)
+	return contended(ctx, peer, load.Contended{Workers: workers, Clients: clients}, options)
 }
 
 // contended counts the grants of one lock, with and without synchronization, and compares.
