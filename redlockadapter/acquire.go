@@ -128,11 +128,13 @@ func (b *Backend) decide(ctx context.Context, a *attempt, started engine.Instant
 		return err
 	}
 	outcome, token := a.outcome()
+	now := b.clock.Now()
 	switch {
-	case outcome == quorum.Granted && b.clock.Now().Since(started) < a.TTL-drift(a.TTL):
+	case outcome == quorum.Granted && now.Since(started) < a.TTL-drift(a.TTL):
 		a.Token, a.renewed = token, started
 		b.grants.add(a)
-		b.queues.held(a)
+		b.queues.held(a, now)
+		b.spread.add(a, now)
 		return nil
 	case outcome == quorum.Granted:
 		a.release(scripts.WakeNext)

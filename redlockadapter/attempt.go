@@ -27,21 +27,23 @@ type attempt struct {
 
 	canceled atomic.Bool   // requests that were not sent need not be
 	decided  chan struct{} // closed with the decision
-	complete chan struct{} // closed when every node has answered the acquire, or failed
+	complete chan struct{} // closed when the attempt has ended and every node that was asked has answered the acquire, or failed
+	request  *redisconn.Request
 
 	mu         sync.Mutex
 	votes      *quorum.Attempt
 	errs       []error // why nodes did not accept
+	unasked    uint64  // the nodes that were not sent anything
 	unanswered uint64  // the nodes that may still execute a request that they did not answer
 	accepted   uint64  // the nodes that accepted the acquire, even if they refused a raise
-	pending    int     // the number of nodes that did not answer the acquire
+	pending    int     // the number of nodes that were asked and did not answer the acquire
 	ended      bool    // released or withdrawn
 }
 
 func (b *Backend) newAttempt(h engine.Held, version uint64) *attempt {
 	n := len(b.nodes)
 	return &attempt{Held: h, backend: b, call: b.scriptAttempt(&h, version), decided: make(chan struct{}), complete: make(chan struct{}),
-		votes: quorum.NewAttempt(n), errs: slices.Repeat([]error{errNoAnswer}, n), pending: n, unanswered: 1<<n - 1}
+		votes: quorum.NewAttempt(n), errs: slices.Repeat([]error{errNoAnswer}, n)}
 }
 
 // scriptAttempt describes a lease to the scripts.
@@ -49,12 +51,15 @@ func (b *Backend) scriptAttempt(h *engine.Held, version uint64) scripts.Attempt 
 	return scripts.Attempt{Name: h.Name, Resources: h.Resources, Version: version, Fleet: b.fingerprint, TTL: h.TTL, Details: detailsOf(h)}
 }
 
-// send sends the acquire to all nodes. waiter and ticket queue the process on nodes
-// where the lock is held; both are empty for an attempt that does not wait.
+// send sends the acquire to the nodes that are asked first. waiter and ticket queue the
+// process on nodes where the lock is held; both are empty for an attempt that does not
+// wait.
 func (a *attempt) send(waiter, ticket string) {
-	r := a.call.Acquire(waiter, ticket)
-	r.Answer, r.Canceled = a.answered, &a.canceled
-	a.backend.sendAll(r)
+	a.request = a.call.Acquire(waiter, ticket)
+	a.request.Answer, a.request.Canceled = a.answered, &a.canceled
+	first := a.backend.firstNodes(a.Resources[0], a.TTL)
+	a.unasked, a.unanswered, a.pending = (1<<len(a.backend.nodes)-1)&^first, first, bits.OnesCount64(first)
+	a.backend.sendTo(first, a.request)
 }
 
 // answered receives the reply of a node to the acquire.
@@ -68,11 +73,17 @@ func (a *attempt) answered(node int, got redisconn.Reply) {
 		a.accepted |= 1 << node
 	}
 	a.errs[node] = err
-	if a.pending--; a.pending == 0 {
+	if a.pending--; a.pending == 0 && a.ended {
 		close(a.complete)
 	}
 	raises := a.votes.Answer(node, vote)
+	failed := vote.State == quorum.Refused || vote.State == quorum.Failed
+	var rest uint64
+	if a.votes.Outcome() == quorum.Wait && (failed || a.pending == 0) {
+		rest = a.takeRest()
+	}
 	a.act(raises)
+	a.backend.sendTo(rest, a.request)
 }
 
 // raised receives the reply of a node to a raise.
@@ -110,25 +121,34 @@ func (a *attempt) act(raises []quorum.Raise) {
 }
 
 // await returns nil when the attempt is decided, and an error if that takes longer than
-// limit, or when ctx ends.
+// limit, or when ctx ends. It asks the remaining nodes if the first ones are slow.
 func (a *attempt) await(ctx context.Context, limit time.Duration) error {
-	timer := time.NewTimer(limit)
+	patience := min(a.backend.config.NodeTimeout/3, limit/4)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-a.decided:
-		return nil
-	case <-timer.C:
-		a.mu.Lock()
-		answered := len(a.backend.nodes) - a.pending
-		a.mu.Unlock()
-		return fmt.Errorf("%w: %d of %d Redis nodes answered within %v, %d are needed",
-			engine.ErrUnavailable, answered, len(a.backend.nodes), limit, a.backend.quorum)
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		select {
+		case <-a.decided:
+			return nil
+		case <-timer.C:
+			if patience > 0 {
+				a.askRest()
+				timer.Reset(limit - patience)
+				patience = 0
+				continue
+			}
+			a.mu.Lock()
+			answered := len(a.backend.nodes) - a.pending
+			a.mu.Unlock()
+			return fmt.Errorf("%w: %d of %d Redis nodes answered within %v, %d are needed",
+				engine.ErrUnavailable, answered, len(a.backend.nodes), limit, a.backend.quorum)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
-// awaitAll gives the remaining nodes some time to answer too. A waiter that is refused
+// awaitAll gives the remaining nodes that were asked some time to answer too. A waiter that is refused
 // must know whether one session holds the lock or the votes are split: in the second
 // case no release wakes it.
 func (a *attempt) awaitAll(ctx context.Context, limit time.Duration) {

@@ -1,10 +1,12 @@
 package redlockadapter
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,9 +31,11 @@ type Backend struct {
 	quorum      int
 
 	nodes  []*redisconn.Conn
+	order  []int // the nodes by their addresses: the same in every process
 	keeper *keeper
 	queues *queues
 	grants grants
+	spread spread
 
 	ctx           context.Context // ends with Close
 	cancel        context.CancelFunc
@@ -71,7 +75,10 @@ func newBackend(config Config) *Backend {
 		hooks := config.Hooks.node(options.Addr)
 		b.nodes = append(b.nodes, redisconn.New(redisconn.Config{Options: options, Index: i, Prefix: prefix, Timeout: config.NodeTimeout,
 			Clock: b.clock, Preload: scripts.Preload, Servers: servers, Failed: b.keeper.notify, Replied: hooks.Replied, Refused: hooks.Refused}))
+		b.order = append(b.order, i)
 	}
+	slices.SortFunc(b.order, func(x, y int) int { return cmp.Compare(b.nodes[x].Addr(), b.nodes[y].Addr()) })
+	b.spread.clock = b.clock
 	return b
 }
 
@@ -192,6 +199,7 @@ func (b *Backend) Close(ctx context.Context) error {
 		_ = s.Close(ctx) // a lease that is not released expires
 	}
 	b.cancel()
+	b.spread.close()
 	<-b.keeper.done
 	for _, n := range b.nodes {
 		n.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -44,6 +45,13 @@ func (b *Backend) each(f func(i int, n *redisconn.Conn)) {
 func (b *Backend) sendAll(r *redisconn.Request) {
 	for _, n := range b.nodes {
 		n.Send(r)
+	}
+}
+
+// sendTo sends a request to some nodes.
+func (b *Backend) sendTo(nodes uint64, r *redisconn.Request) {
+	for ; nodes != 0; nodes &= nodes - 1 {
+		b.nodes[bits.TrailingZeros64(nodes)].Send(r)
 	}
 }
 

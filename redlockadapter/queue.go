@@ -78,8 +78,7 @@ func (q *queues) heldBy(a *attempt, lock fencing.Resource) *queue {
 }
 
 // held records that this process holds the locks of a.
-func (q *queues) held(a *attempt) {
-	now := q.backend.clock.Now()
+func (q *queues) held(a *attempt, now engine.Instant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, lock := range a.Resources {

@@ -3,6 +3,7 @@ package redlockadapter
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"sync"
 	"time"
@@ -12,21 +13,24 @@ import (
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
-// releasing is a release in progress. It goes to all nodes, and is confirmed by a
-// quorum.
+// releasing is a release in progress. It goes to all nodes that may know the attempt, and
+// is complete when a quorum is free of it.
 type releasing struct {
 	quorum int
-	done   chan struct{} // closed when a quorum has confirmed, or cannot any more
+	done   chan struct{} // closed when a quorum is free, or cannot be any more
 
 	mu        sync.Mutex
 	pending   int
-	confirmed int
+	confirmed int  // the nodes that do not hold the lock for this attempt
 	woken     bool // a waiting process was woken
 	err       error
 }
 
-func (b *Backend) newReleasing() *releasing {
-	return &releasing{quorum: b.quorum, pending: len(b.nodes), done: make(chan struct{})}
+// newReleasing returns a release that goes to all nodes but those in unasked, which were
+// not sent anything: they count as confirmed.
+func (b *Backend) newReleasing(unasked uint64) *releasing {
+	free := bits.OnesCount64(unasked)
+	return &releasing{quorum: b.quorum, pending: len(b.nodes) - free, confirmed: free, done: make(chan struct{})}
 }
 
 func (r *releasing) answered(got redisconn.Reply) {
@@ -75,23 +79,28 @@ func (b *Backend) releaseRequest(h *engine.Held, cause scripts.Cause, wake scrip
 	return request
 }
 
-// end marks the attempt as ended, and returns the nodes that accepted it, and those that
-// may still execute an unanswered request.
-func (a *attempt) end() (accepted, unanswered uint64) {
+// end marks the attempt as ended, and returns the nodes that accepted it, those that may
+// still execute an unanswered request, and those that were not asked and never will be.
+func (a *attempt) end() (accepted, unanswered, unasked uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if !a.ended && a.pending == 0 {
+		close(a.complete)
+	}
 	a.ended = true
 	a.canceled.Store(true)
-	return a.accepted, a.unanswered
+	return a.accepted, a.unanswered, a.unasked
 }
 
-// release ends a granted attempt on every node, including those that failed: they may
-// have accepted it.
+// release ends a granted attempt on every node that was asked, including those that
+// failed: they may have accepted it.
 func (a *attempt) release(wake scripts.Wake) *releasing {
-	r := a.backend.newReleasing()
-	_, unanswered := a.end()
+	_, unanswered, unasked := a.end()
+	r := a.backend.newReleasing(unasked)
 	for i, request := range a.releaseRequests(wake, unanswered, r) {
-		a.backend.nodes[i].Send(request)
+		if unasked>>i&1 == 0 {
+			a.backend.nodes[i].Send(request)
+		}
 	}
 	return r
 }
@@ -99,7 +108,7 @@ func (a *attempt) release(wake scripts.Wake) *releasing {
 // withdraw ends an attempt that was not granted, on the nodes that may have accepted
 // it. A node that refused a raise still holds the lock for it.
 func (a *attempt) withdraw(wake scripts.Wake) {
-	accepted, unanswered := a.end()
+	accepted, unanswered, _ := a.end()
 	for i, request := range a.releaseRequests(wake, unanswered, nil) {
 		if (accepted|unanswered)>>i&1 == 1 {
 			a.backend.nodes[i].Send(request)
@@ -111,10 +120,12 @@ func (a *attempt) withdraw(wake scripts.Wake) {
 // acquire should follow in the same batch. In two batches there are half as many handoffs
 // per second ('go run ./redlock -only contended' in bench).
 func (a *attempt) handOver(next *waiter) *releasing {
-	r := a.backend.newReleasing()
-	_, unanswered := a.end()
+	_, unanswered, unasked := a.end()
+	r := a.backend.newReleasing(unasked)
 	for i, request := range a.releaseRequests(scripts.WakeNobody, unanswered, r) {
-		a.backend.nodes[i].Enqueue(request)
+		if unasked>>i&1 == 0 {
+			a.backend.nodes[i].Enqueue(request)
+		}
 	}
 	next.wake()
 	runtime.Gosched() // let it run
@@ -180,7 +191,7 @@ func (b *Backend) Release(ctx context.Context, h engine.Held) error {
 
 // releaseEverywhere releases a lease that another process may have acquired.
 func (b *Backend) releaseEverywhere(h *engine.Held, cause scripts.Cause) *releasing {
-	r := b.newReleasing()
+	r := b.newReleasing(0)
 	b.sendAll(b.releaseRequest(h, cause, scripts.WakeNext, true, r))
 	return r
 }

@@ -70,6 +70,11 @@ func (b *Backend) startRenewal(h *engine.Held, version uint64) *renewal {
 	call := b.scriptAttempt(h, version)
 	request := call.Renew(h.Token)
 	a := b.grants.find(h.Name)
+	if a != nil {
+		a.mu.Lock()
+		a.unasked = 0 // a node that was not asked takes the lease by its renewal
+		a.mu.Unlock()
+	}
 	request.Answer = func(node int, got redisconn.Reply) {
 		if got.MaybeExecuted && a != nil {
 			a.mu.Lock()

@@ -21,6 +21,7 @@ func TestSweep(t *testing.T) {
 		f.init(t)
 		b, ctx := f.backend(t), t.Context()
 		idle := acquireAlone(t, b, "idle")
+		advance(time.Second) // it is on all nodes
 		require.NoError(t, b.Release(ctx, idle))
 		held := acquireAlone(t, b, "held")
 		renew := func(d time.Duration) {

@@ -35,7 +35,7 @@ func TestTokensAreExact(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, found.Token)
 			require.NoError(t, other.Renew(ctx, []Held{found})[0])
-			require.Equal(t, want.String(), f.record(t, 0, "a")["token"])
+			waitFor(t, func() bool { return f.record(t, 0, "a")["token"] == want.String() }, "the node has renewed the lease")
 			list, err := other.List(ctx, "", "", 10)
 			require.NoError(t, err)
 			require.Equal(t, want, list[0].Holders[0].Token)

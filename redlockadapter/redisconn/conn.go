@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,6 +49,9 @@ type Conn struct {
 
 	wake chan struct{} // a request is queued, and there is no socket
 	done chan struct{} // closed when Run has ended
+
+	connected atomic.Bool  // socket is not nil
+	roundTrip atomic.Int64 // nanoseconds, smoothed; Run writes it
 
 	mu       sync.Mutex
 	socket   *socket    // nil while disconnected
@@ -101,6 +105,29 @@ func (c *Conn) Life() string {
 		return ""
 	}
 	return c.socket.life
+}
+
+// Connected reports whether there is a connection to the server. A request on a Conn
+// without one waits until it is made, or fails.
+func (c *Conn) Connected() bool { return c.connected.Load() }
+
+// RoundTrip returns the time that the server took to answer recent batches, 0 before the
+// first one.
+func (c *Conn) RoundTrip() time.Duration { return time.Duration(c.roundTrip.Load()) }
+
+// measured records the round trip of a batch.
+func (c *Conn) measured(took time.Duration) {
+	smoothed := time.Duration(c.roundTrip.Load())
+	c.roundTrip.Store(int64(smoothed + (took-smoothed)/4))
+	if c.config.Replied != nil {
+		c.config.Replied(took)
+	}
+}
+
+// setSocket replaces the socket. The caller holds mu.
+func (c *Conn) setSocket(s *socket) {
+	c.socket = s
+	c.connected.Store(s != nil)
 }
 
 // Send sends a request, at once or with the next batch. It does not wait for a reply.

@@ -53,7 +53,7 @@ func (c *Conn) connect() error {
 		return c.fail(err)
 	}
 	c.mu.Lock()
-	c.socket = s
+	c.setSocket(s)
 	c.mu.Unlock()
 	return nil
 }
@@ -98,7 +98,7 @@ func (c *Conn) serve() {
 			buffer, dropped = c.nextBatch(buffer[:0])
 			finished := c.closed && len(c.batch) == 0
 			if finished {
-				c.socket = nil
+				c.setSocket(nil)
 			}
 			c.mu.Unlock()
 			c.drop(dropped)
@@ -151,8 +151,8 @@ func (c *Conn) receive(s *socket, got Reply) error {
 	if failed {
 		c.refused(1)
 	}
-	if last && c.config.Replied != nil {
-		c.config.Replied(c.config.Clock.Now().Since(sent))
+	if last {
+		c.measured(c.config.Clock.Now().Since(sent))
 	}
 	r.Answer(c.config.Index, got)
 	if last && size > 1 {
@@ -165,7 +165,7 @@ func (c *Conn) receive(s *socket, got Reply) error {
 func (c *Conn) disconnect(s *socket, err error) {
 	s.close()
 	c.mu.Lock()
-	c.socket = nil
+	c.setSocket(nil)
 	lost := append([]*Request(nil), c.batch[c.answered:]...)
 	c.batch, c.answered = nil, 0
 	c.mu.Unlock()
