@@ -4,7 +4,7 @@
 // The servers have no persistence: a lock outlives no server, with either library.
 //
 // The nouns, in reading order: fleet, the running servers; redsyncTarget and
-// redislockTarget, the libraries.
+// redislockTarget, the libraries; bareTarget, a baseline.
 package redis
 
 import (
@@ -31,7 +31,14 @@ func Kinds() []peers.Kind {
 		kind("redsync-1", 1, newRedsync),
 		kind("redsync-5", 5, newRedsync),
 		kind("redislock-1", 1, newRedislock),
+		baseline(kind("redis-bare-5", 5, newBare)),
 	}
+}
+
+// baseline returns a kind that cannot wait for a lock.
+func baseline(k peers.Kind) peers.Kind {
+	k.Workloads = []string{"W1"}
+	return k
 }
 
 // Redsync returns redsync with a number of servers.
@@ -90,7 +97,10 @@ func (f *fleet) Pids() (pids []int) {
 // Version implements [peers.Peer].
 func (f *fleet) Version() string {
 	library := peers.Library("redsync", "github.com/go-redsync/redsync/v4")
-	if _, ok := f.Target.(*redislockTarget); ok {
+	switch f.Target.(type) {
+	case *bareTarget:
+		return "Redis " + serverVersion()
+	case *redislockTarget:
 		library = peers.Library("redislock", "github.com/bsm/redislock")
 	}
 	return "Redis " + serverVersion() + ", " + library + ", " + peers.Library("go-redis", "github.com/redis/go-redis/v9")
