@@ -115,10 +115,10 @@ func (f *FSM) Apply(log *raft.Log) any {
 	}
 	f.chain = hasher.chain()
 	f.mu.Unlock()
-	f.observer.Answer(log.Data, list)
-	for _, call := range calls {
+	for _, call := range calls { // first: the next holder of a lock waits longer than the caller that has released it
 		call()
 	}
+	f.observer.Answer(log.Data, list)
 	if !awaited {
 		f.discarded = list
 		return errNotAwaited
