@@ -12,10 +12,9 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-)
 
-// tick is the unit of CPU times in /proc.
-const tick = 10 * time.Millisecond
+	"golang.org/x/sys/unix"
+)
 
 // Usage is what an interval has used.
 type Usage struct {
@@ -68,19 +67,18 @@ func read(pids []int) reading {
 	return r
 }
 
-// CPU returns the CPU time that a process has used, or 0 if it does not run.
+// CPU returns the CPU time that a process has used, or 0 if it does not run. The times in
+// /proc are too coarse: a server may have hundreds of processes that use less than a tick.
 func CPU(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	const schedClock = 2 // of the process, in nanoseconds; see clock_getcpuclockid(3)
+	if pid <= 0 { // 0 would be this process
 		return 0
 	}
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	var ticks int64
-	for _, f := range fields[11:13] { // utime and stime
-		n, _ := strconv.ParseInt(string(f), 10, 64)
-		ticks += n
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &used); err != nil {
+		return 0
 	}
-	return time.Duration(ticks) * tick
+	return time.Duration(used.Nano())
 }
 
 // Own returns the CPU time that this process has used.

@@ -14,13 +14,20 @@ func TestMeter(t *testing.T) {
 	t.Parallel()
 	m := meter.New(func() []int { return []int{os.Getpid()} })
 	m.Begin()
-	for start := meter.CPU(os.Getpid()); meter.CPU(os.Getpid()) == start; { // at least one tick
+	for start := meter.CPU(os.Getpid()); meter.CPU(os.Getpid()) == start; {
 	}
 	m.End()
 	require.Positive(t, m.Usage().Client)
 	require.Positive(t, m.Usage().Servers)
 	require.GreaterOrEqual(t, m.Usage().Steal, 0.0)
 	require.Less(t, m.Usage().Steal, 1.0)
+}
+
+func TestCPUOfNoProcess(t *testing.T) {
+	t.Parallel()
+	require.Positive(t, meter.CPU(os.Getpid()))
+	require.Zero(t, meter.CPU(0), "a server that does not run")
+	require.Zero(t, meter.CPU(1<<22+1), "a process that does not exist")
 }
 
 func TestMemory(t *testing.T) {
