@@ -71,7 +71,7 @@ func read(pids []int) reading {
 // /proc are too coarse: a server may have hundreds of processes that use less than a tick.
 func CPU(pid int) time.Duration {
 	const schedClock = 2 // of the process, in nanoseconds; see clock_getcpuclockid(3)
-	if pid <= 0 { // 0 would be this process
+	if pid <= 0 {        // 0 would be this process
 		return 0
 	}
 	var used unix.Timespec
