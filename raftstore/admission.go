@@ -27,7 +27,7 @@ import (
 type admission struct {
 	transport.Transport
 	node     *Node
-	requests chan raft.RPC
+	requests chan raft.RPC // nil if the transport calls admits itself
 	stage    atomic.Int32
 	refused  atomic.Int64 // number of rejected requests
 	counted  atomic.Bool  // a peer requested a vote: it counts this node as a voter
@@ -47,7 +47,10 @@ const (
 // terms, which has lost its votes. A node that was catching up continues: it was admitted
 // after its folder was empty.
 func newAdmission(n *Node) (*admission, error) {
-	a := &admission{Transport: n.transport, node: n, requests: make(chan raft.RPC)}
+	a := &admission{Transport: n.transport, node: n}
+	if _, tcp := n.transport.(*transport.TCP); !tcp {
+		a.requests = make(chan raft.RPC)
+	}
 	if err := n.storage.checkWentBack(); err != nil {
 		return nil, err
 	}
@@ -76,7 +79,12 @@ func newAdmission(n *Node) (*admission, error) {
 }
 
 // Consumer returns the channel with the admitted requests.
-func (a *admission) Consumer() <-chan raft.RPC { return a.requests }
+func (a *admission) Consumer() <-chan raft.RPC {
+	if a.requests == nil {
+		return a.Transport.Consumer()
+	}
+	return a.requests
+}
 
 // hasState reports whether the node still has its log and its votes.
 func (a *admission) hasState() bool { return a.stage.Load() != forgotten }
@@ -87,23 +95,17 @@ func (a *admission) admit() { a.stage.CompareAndSwap(forgotten, alone) }
 // follow accepts requests from all peers, even if this node appears to be alone.
 func (a *admission) follow() { a.stage.Store(admitted) }
 
-// run forwards requests until the node stops.
+// run forwards the requests of a transport that does not call admits, until the node stops.
 func (a *admission) run() {
+	if a.requests == nil {
+		return
+	}
 	for {
 		select {
 		case rpc := <-a.Transport.Consumer():
-			if err := a.node.catchUp.finish(); err != nil {
-				a.node.logger.Error("cannot finish catching up", "error", err)
-			}
-			if !a.open() {
-				a.refuse(rpc)
+			if !a.admits(rpc) {
 				continue
 			}
-			if err := a.node.memory.Check(rpc.Command); err != nil {
-				reject(rpc, err)
-				continue
-			}
-			a.committed.observe(rpc.Command)
 			select {
 			case a.requests <- rpc:
 			case <-a.node.stopped:
@@ -113,6 +115,34 @@ func (a *admission) run() {
 			return
 		}
 	}
+}
+
+// admitRequest is admits for a transport that may receive requests before the node has started.
+func (n *Node) admitRequest(rpc raft.RPC) bool {
+	select {
+	case <-n.started:
+		return n.admission.admits(rpc)
+	case <-n.stopped:
+		reject(rpc, ErrStopped)
+		return false
+	}
+}
+
+// admits reports whether the Raft library may see a request. It answers those that it may not.
+func (a *admission) admits(rpc raft.RPC) bool {
+	if err := a.node.catchUp.finish(); err != nil {
+		a.node.logger.Error("cannot finish catching up", "error", err)
+	}
+	if !a.open() {
+		a.refuse(rpc)
+		return false
+	}
+	if err := a.node.memory.Check(rpc.Command); err != nil {
+		reject(rpc, err)
+		return false
+	}
+	a.committed.observe(rpc.Command)
+	return true
 }
 
 // open reports whether requests are accepted.

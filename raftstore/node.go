@@ -152,7 +152,7 @@ func openDisk(c Config) (*Storage, error) {
 func (n *Node) openTransport() (err error) {
 	if n.transport = n.config.Transport; n.transport == nil {
 		n.transport, err = transport.Listen(transport.Config{ID: n.ID(), Address: n.config.Address, Advertise: n.config.Advertise, TLS: n.config.TLS,
-			Accept: n.acceptPeer, Clock: n.config.Clock, Logger: engineLogger(n.logger, n.config.Clock)})
+			Accept: n.acceptPeer, Admit: n.admitRequest, Clock: n.config.Clock, Logger: engineLogger(n.logger, n.config.Clock)})
 	}
 	return err
 }

@@ -59,7 +59,7 @@ var matrix = []place{
 	{folder: "raftstore/proposer", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
 	{folder: "raftstore/hub", ours: []string{"fencing", "lease/engine", "raftstore/machine"}},
 	{folder: "raftstore/logstore", theirs: anything},
-	{folder: "raftstore/transport", ours: []string{"lease/engine"}, theirs: anything, inTests: []string{"internal/testserver"}},
+	{folder: "raftstore/transport", ours: []string{"lease/engine"}, theirs: anything, inTests: []string{"internal/testserver", "internal/golden"}},
 	{folder: "raftstore/replica", ours: []string{"fencing", "lease/engine", "raftstore/machine", "raftstore/proposer"}, theirs: anything,
 		inTests: []string{"internal/golden"}},
 	{folder: "raftstore/...", ours: []string{"fencing", "lease/engine", "raftstore/..."}, theirs: anything,

@@ -44,13 +44,14 @@ type stream struct {
 var _ raft.StreamLayer = (*stream)(nil)
 
 // peerConn is an open connection. dialed is the member that this node called, "" if the
-// peer opened the connection.
+// peer opened the connection. members are those that the certificate of the peer names.
 type peerConn struct {
 	net.Conn
-	stream *stream
-	dialed string
-	once   sync.Once
-	closed chan struct{}
+	stream  *stream
+	dialed  string
+	members []string
+	once    sync.Once
+	closed  chan struct{}
 }
 
 func newStream(c Config, listener net.Listener, advertised net.Addr) *stream {
@@ -141,6 +142,9 @@ func (s *stream) checked(dialed, host string) *tls.Config {
 // track records an open connection.
 func (s *stream) track(conn net.Conn, dialed string) *peerConn {
 	p := &peerConn{Conn: conn, stream: s, dialed: dialed, closed: make(chan struct{})}
+	if certificates := p.state().PeerCertificates; len(certificates) > 0 {
+		p.members = MemberIDs(certificates[0])
+	}
 	s.mu.Lock()
 	stopped := s.open == nil
 	if !stopped {

@@ -46,6 +46,9 @@ type Config struct {
 	// Accept returns an error if a peer whose certificate names these members must not
 	// send requests. Default: every certificate that names a member is accepted.
 	Accept func(ids []string) error
+	// Admit reports whether a request is passed on to Consumer. It must answer a request
+	// that is not. It may be called concurrently. Default: every request is admitted.
+	Admit func(rpc raft.RPC) bool
 	// Clock decides whether a certificate has expired. Default: engine.SystemClock.
 	Clock  engine.Clock
 	Logger hclog.Logger
@@ -55,7 +58,8 @@ type Config struct {
 // member the certificate of the other side names.
 type TCP struct {
 	*raft.NetworkTransport
-	stream *stream
+	stream  *stream
+	appends *appender
 }
 
 var _ Transport = (*TCP)(nil)
@@ -95,7 +99,7 @@ func Listen(c Config) (*TCP, error) {
 		advertised = namedAddr(c.Advertise)
 	}
 	s := newStream(c, listener, advertised)
-	return &TCP{stream: s, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	return &TCP{stream: s, appends: newAppender(s), NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger: c.Logger, Stream: s, MaxPool: maxPool, MaxRPCsInFlight: 1, Timeout: rpcTimeout,
 	})}, nil
 }
@@ -158,7 +162,7 @@ func (t *TCP) Recheck() { t.stream.recheck() }
 
 // AppendEntries sends entries to a member.
 func (t *TCP) AppendEntries(id raft.ServerID, target raft.ServerAddress, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
-	return t.NetworkTransport.AppendEntries(id, memberAt(id, target), request, response)
+	return t.appends.call(member{id, target}, request, response)
 }
 
 // RequestVote asks a member for its vote.

@@ -12,23 +12,25 @@ import (
 	"github.com/leased-project/leased/raftstore"
 	"github.com/leased-project/leased/raftstore/machine"
 	"github.com/leased-project/leased/raftstore/replica"
+	"github.com/leased-project/leased/raftstore/transport"
 	"github.com/leased-project/leased/redlockadapter/scripts"
 )
 
 // formats has the newest version of each format that this build reads. The names are in
 // docs/adr/0030-frozen-formats.md.
 var formats = map[string]uint32{
-	"api":           1,
-	"audit":         audit.LineVersion,
-	"commands":      machine.CommandVersion,
-	"data-folder":   raftstore.FolderVersion,
-	"log-entry":     replica.EntryVersion,
-	"machine-state": machine.SnapshotVersion,
-	"raft-snapshot": replica.StateVersion,
-	"redis":         scripts.FormatVersion,
-	"signed-token":  fencing.SignedVersion,
-	"snapshot-file": raftstore.SnapshotFileVersion,
-	"times":         history.FileVersion,
+	"api":            1,
+	"append-entries": transport.AppendVersion,
+	"audit":          audit.LineVersion,
+	"commands":       machine.CommandVersion,
+	"data-folder":    raftstore.FolderVersion,
+	"log-entry":      replica.EntryVersion,
+	"machine-state":  machine.SnapshotVersion,
+	"raft-snapshot":  replica.StateVersion,
+	"redis":          scripts.FormatVersion,
+	"signed-token":   fencing.SignedVersion,
+	"snapshot-file":  raftstore.SnapshotFileVersion,
+	"times":          history.FileVersion,
 }
 
 // commitDigits is the length of a commit in a version.

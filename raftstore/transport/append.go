@@ -1,0 +1,160 @@
+package transport
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// connBuffer is the size of the read buffer of a connection for AppendEntries.
+const connBuffer = 16 << 10
+
+// appender sends AppendEntries requests, on connections of their own. Nearly all messages
+// between members are of this kind, and the codec of the Raft library finds their fields by
+// reflection and by name.
+type appender struct {
+	stream *stream
+
+	mu   sync.Mutex
+	idle map[member][]*appendConn // at most maxPool for each member
+}
+
+// member is the target of a call.
+type member struct {
+	id      raft.ServerID
+	address raft.ServerAddress
+}
+
+// appendConn is a connection to a member, used by one call at a time.
+type appendConn struct {
+	net.Conn
+	in    *bufio.Reader
+	out   []byte // the request, after what the peer must know first
+	size  [4]byte
+	limit *time.Timer // closes the connection during a call that takes longer than rpcTimeout
+}
+
+func newAppender(s *stream) *appender {
+	return &appender{stream: s, idle: map[member][]*appendConn{}}
+}
+
+// call sends a request and waits for the response.
+func (a *appender) call(to member, request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) error {
+	c, err := a.connection(to)
+	if err != nil {
+		return err
+	}
+	answer, err := c.call(request, response)
+	if err != nil {
+		c.Close()
+		return fmt.Errorf("append entries to member %s: %w", to.id, err)
+	}
+	a.keep(to, c)
+	return answer
+}
+
+// connection returns an idle connection, or a new one.
+func (a *appender) connection(to member) (*appendConn, error) {
+	a.mu.Lock()
+	if idle := a.idle[to]; len(idle) > 0 {
+		last := len(idle) - 1
+		a.idle[to] = idle[:last]
+		a.mu.Unlock()
+		return idle[last], nil
+	}
+	a.mu.Unlock()
+	conn, err := a.stream.Dial(memberAt(to.id, to.address), rpcTimeout)
+	if err != nil {
+		return nil, err
+	}
+	limit := time.AfterFunc(rpcTimeout, func() { conn.Close() })
+	limit.Stop()
+	return &appendConn{Conn: conn, in: bufio.NewReaderSize(conn, connBuffer), out: []byte{appendFormat, AppendVersion}, limit: limit}, nil
+}
+
+// keep makes a connection available to the next call.
+func (a *appender) keep(to member, c *appendConn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.idle[to]) < maxPool {
+		a.idle[to] = append(a.idle[to], c)
+		return
+	}
+	c.Close()
+}
+
+// call sends a request and waits for the response. answer is the error of the peer; err means
+// that the connection is not usable any more.
+func (c *appendConn) call(request *raft.AppendEntriesRequest, response *raft.AppendEntriesResponse) (answer, err error) {
+	c.limit.Reset(rpcTimeout)
+	body, err := c.exchange(request)
+	if !c.limit.Stop() {
+		return nil, fmt.Errorf("no answer for %v", rpcTimeout)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeResponse(body, response)
+}
+
+// exchange sends a request and returns the fields of the response.
+func (c *appendConn) exchange(request *raft.AppendEntriesRequest) ([]byte, error) {
+	c.out = appendRequest(c.out, request)
+	_, err := c.Write(c.out)
+	c.out = reusable(c.out)
+	if err != nil {
+		return nil, err
+	}
+	return readMessage(c.in, &c.size)
+}
+
+// reusable returns a buffer for the next message. It does not keep large ones.
+func reusable(b []byte) []byte {
+	if cap(b) > readStep {
+		return nil
+	}
+	return b[:0]
+}
+
+// receiveAppends passes on the AppendEntries requests of an incoming connection, one after the
+// other, until it is closed.
+func (s *stream) receiveAppends(p *peerConn, in io.Reader) error {
+	var size [4]byte
+	var out []byte
+	responses := make(chan raft.RPCResponse, 1) // each request has one response
+	for {
+		body, err := readMessage(in, &size)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		request, err := decodeRequest(body)
+		if err != nil {
+			return err
+		}
+		if err := s.deliver(p, raft.RPC{Command: request, RespChan: responses}); err != nil {
+			return err
+		}
+		var response raft.RPCResponse
+		select {
+		case response = <-responses:
+		case <-p.closed:
+			return nil
+		}
+		result, ok := response.Response.(*raft.AppendEntriesResponse)
+		if response.Error == nil && (!ok || result == nil) {
+			return fmt.Errorf("the node answered a request for entries with a %T", response.Response)
+		}
+		out = appendResponse(reusable(out), result, response.Error)
+		if _, err := p.Write(out); err != nil {
+			return nil // the peer has closed the connection
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leased-project/leased/internal/golden"
+)
+
+// sampleRequest uses every field of a request.
+func sampleRequest() *raft.AppendEntriesRequest {
+	return &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n1"), Addr: []byte("127.0.0.1:7000")},
+		Term: 7, Leader: []byte("127.0.0.1:7000"), PrevLogEntry: 1 << 40, PrevLogTerm: 6, LeaderCommitIndex: 300, Entries: []*raft.Log{
+			{Index: 1<<40 + 1, Term: 7, Type: raft.LogCommand, Data: []byte("commands"), AppendedAt: time.Unix(1_700_000_000, 5).UTC()},
+			{Index: 1<<40 + 2, Term: 7, Type: raft.LogConfiguration, Data: bytes.Repeat([]byte{0xff}, 200), Extensions: []byte("more")},
+			{Index: 1<<40 + 3, Term: 7, Type: raft.LogNoop},
+		}}
+}
+
+func sampleResponse() *raft.AppendEntriesResponse {
+	return &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2"), Addr: []byte("127.0.0.1:7001")},
+		Term: 7, LastLog: 1<<40 + 3, Success: true, NoRetryBackoff: true}
+}
+
+// message returns the fields of an encoded message.
+func message(t *testing.T, data []byte) []byte {
+	t.Helper()
+	body, err := readMessage(bytes.NewReader(data), new([4]byte))
+	require.NoError(t, err)
+	return body
+}
+
+func TestAppendMessages(t *testing.T) {
+	request, err := decodeRequest(message(t, appendRequest(nil, sampleRequest())))
+	require.NoError(t, err)
+	require.Equal(t, sampleRequest(), request)
+
+	var response raft.AppendEntriesResponse
+	answer, err := decodeResponse(message(t, appendResponse(nil, sampleResponse(), nil)), &response)
+	require.NoError(t, err)
+	require.NoError(t, answer)
+	require.Equal(t, sampleResponse(), &response)
+
+	answer, err = decodeResponse(message(t, appendResponse(nil, nil, errors.New("refused"))), &response)
+	require.NoError(t, err)
+	require.EqualError(t, answer, "refused")
+}
+
+// TestGoldenAppend compares the messages with those of version 1: members of different builds
+// send them to each other.
+func TestGoldenAppend(t *testing.T) {
+	data := appendRequest([]byte{appendFormat, AppendVersion}, sampleRequest())
+	require.Equal(t, data, golden.Hex(t, "append-request.hex", data))
+	data = appendResponse(nil, sampleResponse(), nil)
+	require.Equal(t, data, golden.Hex(t, "append-response.hex", data))
+}
+
+func TestMalformedMessages(t *testing.T) {
+	whole := message(t, appendRequest(nil, sampleRequest()))
+	for size := range whole {
+		_, err := decodeRequest(whole[:size])
+		require.ErrorIs(t, err, errMessage, "%d bytes of %d", size, len(whole))
+	}
+	_, err := decodeRequest(append(bytes.Clone(whole), 0))
+	require.ErrorIs(t, err, errMessage)
+	_, err = readMessage(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff}), new([4]byte))
+	require.ErrorIs(t, err, errMessage)
+	_, err = readMessage(bytes.NewReader([]byte{0, 0, 0, 2, 1}), new([4]byte))
+	require.ErrorIs(t, err, errMessage)
+}
+
+// FuzzAppendMessages checks that no input makes a decoder panic, and that everything that
+// it accepts has this encoding only.
+func FuzzAppendMessages(f *testing.F) {
+	f.Add(appendRequest(nil, sampleRequest())[4:])
+	f.Add(appendResponse(nil, sampleResponse(), nil)[4:])
+	f.Add(appendResponse(nil, nil, errors.New("refused"))[4:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if request, err := decodeRequest(body); err == nil {
+			require.Equal(t, hex.EncodeToString(body), hex.EncodeToString(appendRequest(nil, request)[4:]))
+		}
+		var response raft.AppendEntriesResponse
+		if answer, err := decodeResponse(body, &response); err == nil {
+			require.Equal(t, hex.EncodeToString(body), hex.EncodeToString(appendResponse(nil, &response, answer)[4:]))
+		}
+	})
+}
+
+// A peer of a newer build gets no answer, and the log says why.
+func TestNewerAppendFormatIsRefused(t *testing.T) {
+	var log bytes.Buffer
+	tcp, err := Listen(Config{ID: "n1", Address: "127.0.0.1:0", Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	require.NoError(t, err)
+	defer tcp.Close()
+	conn, err := net.Dial("tcp", string(tcp.LocalAddr()))
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write(appendRequest([]byte{appendFormat, AppendVersion + 1}, sampleRequest()))
+	require.NoError(t, err)
+	_, err = conn.Read(make([]byte, 1)) // the end of the connection
+	require.Error(t, err)
+	require.Contains(t, log.String(), "append entries")
+}
+
+// TestAdmit checks that a request that is not admitted does not reach the node.
+func TestAdmit(t *testing.T) {
+	refused := errors.New("not admitted")
+	admit := func(rpc raft.RPC) bool {
+		rpc.Respond(nil, refused)
+		return false
+	}
+	to, err := Listen(Config{ID: "n1", Address: "127.0.0.1:0", Admit: admit})
+	require.NoError(t, err)
+	defer to.Close()
+	from, err := Listen(Config{ID: "n2", Address: "127.0.0.1:0"})
+	require.NoError(t, err)
+	defer from.Close()
+	for range 2 { // the connection stays usable
+		err = from.AppendEntries("n1", to.LocalAddr(), sampleRequest(), &raft.AppendEntriesResponse{})
+		require.EqualError(t, err, refused.Error())
+	}
+	err = from.RequestVote("n1", to.LocalAddr(), &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{})
+	require.EqualError(t, err, refused.Error())
+}
