@@ -26,6 +26,7 @@ func (g *Gate) admit(ctx context.Context, tx *sql.Tx, outermost bool, resource f
 	if errors.Is(err, sql.ErrNoRows) { // SQLite refused, and holds its lock now
 		mark, err = g.mark(ctx, tx, resource)
 	} else if err == nil && mark == token {
+		g.hints.Note(resource, token)
 		return nil
 	}
 	if err != nil {

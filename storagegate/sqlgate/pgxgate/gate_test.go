@@ -125,7 +125,7 @@ func TestBatchLocksTheMark(t *testing.T) {
 	open := newSchema(t)
 	pool := open(t)
 	gate, other := pgxgate.New(pool, fencing.Rule{}), pgxgate.New(open(t), fencing.Rule{})
-	require.NoError(t, other.Enter(t.Context(), "orders", 1))
+	require.NoError(t, gate.Enter(t.Context(), "orders", 1), "so that the batch only locks the mark")
 	blocker, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = blocker.Rollback(context.Background()) }) // otherwise a failed test would not end

@@ -114,14 +114,14 @@ func TestFirstWriteRunsAfterTheMarkIsRaised(t *testing.T) {
 	require.Error(t, <-entered)
 }
 
-// A first statement that the client cannot send leaves no transaction. A later
-// statement must not be executed outside of one.
-func TestStatementThatCannotBeSent(t *testing.T) {
+// A first statement that cannot be prepared is not sent, so no transaction begins. A
+// later statement must not be executed outside of one.
+func TestStatementThatCannotBePrepared(t *testing.T) {
 	pool := newSchema(t)(t)
 	gate := pgxgate.New(pool, fencing.Rule{})
 	require.NoError(t, gate.Enter(t.Context(), "orders", 1))
 	err := gate.Do(t.Context(), "orders", 1, func(tx pgxgate.Tx) error {
-		_, err := tx.Exec(t.Context(), putSQL, "orders", make(chan int))
+		_, err := tx.Exec(t.Context(), `UPDATE missing SET value = $1`, "x")
 		require.Error(t, err)
 		require.Error(t, put(t.Context(), tx, "orders", "outside of the transaction"))
 		return nil
