@@ -20,7 +20,8 @@ var page string
 // document fills the template.
 type document struct {
 	*summary
-	plots map[string][]byte // by file name
+	benchmarks []benchmark
+	plots      map[string][]byte // by file name
 }
 
 // text returns the document, and collects the plots that it shows.
@@ -32,6 +33,8 @@ func (d *document) text() ([]byte, error) {
 		"work":     d.section,
 		"losses":   d.lossTable,
 		"missed":   d.isMissed,
+		"gates":    d.gateTable,
+		"micro":    d.benchmarkTable,
 		"figure":   d.figure,
 		"ratio":    d.ratioOf,
 		"has":      func(work string) bool { return len(d.targets(work)) > 0 },

@@ -19,6 +19,7 @@ const (
 	redsyncOne  = "redsync-1"
 	redsyncFive = "redsync-5"
 	redislock   = "redislock-1"
+	bare        = "redis-bare-5"
 	redsync     = "redsync" // with as many nodes as leased
 	jsonAPI     = "leased-json"
 	consul      = "consul"
@@ -48,6 +49,7 @@ var looks = []look{
 	{redsyncOne, "redsync, 1 Redis", plot.Style{Color: plot.Purple, Marker: plot.Triangle, Dashed: true}},
 	{redsyncFive, "redsync, 5 Redis", plot.Style{Color: plot.Purple, Marker: plot.Triangle}},
 	{redsync, "redsync", plot.Style{Color: plot.Purple, Marker: plot.Triangle}},
+	{bare, "baseline: SET and INCR on 5 Redis", plot.Style{Color: plot.Grey, Marker: plot.Cross, Dashed: true}},
 	{gated, "gated write", plot.Style{Color: plot.Blue, Marker: plot.Circle}},
 	{plain, "plain write", plot.Style{Color: plot.Grey, Marker: plot.Square}},
 	{pairGated, "acquire, gated write, release", plot.Style{Color: plot.Blue, Marker: plot.Square}},
@@ -87,7 +89,7 @@ func counterpart(peer string) string {
 		return gated
 	case peer == pairPlain:
 		return pairGated
-	case strings.HasPrefix(peer, "redsync"), strings.HasPrefix(peer, "redislock"):
+	case strings.HasPrefix(peer, "redsync"), strings.HasPrefix(peer, "redislock"), peer == bare:
 		return efficiency
 	default:
 		return leased

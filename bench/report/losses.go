@@ -36,7 +36,7 @@ func (s *summary) losses() (found []loss) {
 func (s *summary) lossesIn(work, what string, at params) (found []loss) {
 	targets := s.targets(work)
 	for _, peer := range targets {
-		if isOurs(peer) {
+		if isOurs(peer) || peer == bare { // the baseline is no lock: it shows what the servers cost
 			continue
 		}
 		for _, ours := range targets {

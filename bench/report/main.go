@@ -12,7 +12,7 @@ import (
 func main() {
 	docs := flag.String("docs", "../docs", "folder for PERFORMANCE.md and the folder performance with the plots")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: report [-docs FOLDER] RESULTS.json...")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: report [-docs FOLDER] FILE...\nFiles are results (.json), or the output of Go benchmarks (.txt).")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -29,14 +29,23 @@ func main() {
 // write reads the results and writes the document and its plots. Plots of earlier reports are removed.
 func write(docs string, files []string) error {
 	var runs []results.Run
+	var benchmarks []benchmark
 	for _, file := range files {
+		if filepath.Ext(file) == ".txt" {
+			more, err := readBenchmarks(file)
+			if err != nil {
+				return err
+			}
+			benchmarks = append(benchmarks, more...)
+			continue
+		}
 		run, err := results.Read(file)
 		if err != nil {
 			return err
 		}
 		runs = append(runs, run)
 	}
-	d := &document{summary: newSummary(runs), plots: map[string][]byte{}}
+	d := &document{summary: newSummary(runs), benchmarks: benchmarks, plots: map[string][]byte{}}
 	text, err := d.text()
 	if err != nil {
 		return err

@@ -113,6 +113,33 @@ func TestTemplateHasAllWorkloads(t *testing.T) {
 	}
 }
 
+func TestBenchmarks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "gates.txt")
+	text := "goos: linux\npkg: github.com/leased-project/leased/storagegate/boltgate\n" +
+		"BenchmarkWrite/writers=1-2  100  5000 gated-ns/write  1.25 latency-ratio  0.8 throughput-ratio  4000 ungated-ns/write\n" +
+		"BenchmarkWrite/writers=1-2  100  7000 gated-ns/write  1.75 latency-ratio  0.6 throughput-ratio  4000 ungated-ns/write\n" +
+		"PASS\nok  x 1s\npkg: github.com/leased-project/leased/fencing\nBenchmarkSign-2  10  1500 ns/op  16 B/op  1 allocs/op\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	docs := t.TempDir()
+	if err := write(docs, []string{file}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(docs, "PERFORMANCE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, string(page), "| `boltgate` | Write/writers=1 | 4.00 | 6.00 (5.00 to 7.00) | 1.50x (1.25x to 1.75x) | 0.70x (0.60x to 0.80x) |",
+		"| `fencing` | Sign | 1,500 | 16.0 | 1.00 |")
+	if err := os.WriteFile(file, []byte("BenchmarkSign-2  10  fast ns/op\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(docs, []string{file}); err == nil {
+		t.Error("a broken file was accepted")
+	}
+}
+
 // The report of the same results is the same, so that a diff shows changed figures only.
 func TestReportIsStable(t *testing.T) {
 	a, b := report(t, run([2]float64{1000, 100})), report(t, run([2]float64{1000, 100}))

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// benchmark is the values of a Go benchmark, by unit.
+type benchmark struct {
+	pkg, name string
+	values    map[string][]float64
+}
+
+// Units of the benchmarks of gates.
+const (
+	latencyRatio    = "latency-ratio"
+	throughputRatio = "throughput-ratio"
+	gatedNanos      = "gated-ns/write"
+	plainNanos      = "ungated-ns/write"
+)
+
+// processors is the end of a benchmark's name.
+var processors = regexp.MustCompile(`-\d+$`)
+
+// readBenchmarks reads the output of go test -bench. A benchmark that ran several times has several values.
+func readBenchmarks(file string) (all []benchmark, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pkg := ""
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) == 2 && fields[0] == "pkg:" {
+			_, pkg, _ = strings.Cut(fields[1], "leased-project/leased/")
+		}
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		name := processors.ReplaceAllString(strings.TrimPrefix(fields[0], "Benchmark"), "")
+		if n := len(all); n == 0 || all[n-1].name != name || all[n-1].pkg != pkg {
+			all = append(all, benchmark{pkg, name, map[string][]float64{}})
+		}
+		values := all[len(all)-1].values
+		for i := 2; i+1 < len(fields); i += 2 {
+			v, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %q is not the result of a benchmark", file, strings.TrimSpace(line))
+			}
+			values[fields[i+1]] = append(values[fields[i+1]], v)
+		}
+	}
+	return all, nil
+}
+
+// gateTable returns the benchmarks that compare a gated write with a plain one.
+func (d *document) gateTable() string {
+	var out strings.Builder
+	for _, b := range d.benchmarks {
+		ratio := newSpread(b.values[latencyRatio])
+		if ratio.count == 0 {
+			continue
+		}
+		micros := func(v float64) string { return number(v / 1000) }
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", strings.TrimPrefix(b.pkg, "storagegate/"), b.name, cell(newSpread(b.values[plainNanos]), micros),
+			cell(newSpread(b.values[gatedNanos]), micros), ratio.format(times), cell(newSpread(b.values[throughputRatio]), times))
+	}
+	if out.Len() == 0 {
+		return "Not measured in these results.\n"
+	}
+	return "| gate | write | plain, us | gated, us | latency, gated to plain | throughput, gated to plain |\n|---|---|---|---|---|---|\n" + out.String()
+}
+
+// benchmarkTable returns the other benchmarks.
+func (d *document) benchmarkTable() string {
+	var out strings.Builder
+	for _, b := range d.benchmarks {
+		nanos := newSpread(b.values["ns/op"])
+		if nanos.count == 0 || len(b.values[latencyRatio]) > 0 {
+			continue
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", b.pkg, b.name, nanos.format(number), cell(newSpread(b.values["B/op"]), number), cell(newSpread(b.values["allocs/op"]), number))
+	}
+	if out.Len() == 0 {
+		return "Not measured in these results.\n"
+	}
+	return "| package | benchmark | ns per operation | bytes allocated | allocations |\n|---|---|---|---|---|\n" + out.String()
+}
