@@ -9,6 +9,9 @@ DURATION    ?= 10m
 # Options of the comparison and of its curves: bench/main.go and bench/curves/main.go list them.
 BENCHFLAGS  ?= -rounds 5 -time 2s
 CURVEFLAGS  ?= -rounds 3 -time 1s
+# Packages whose Go benchmarks docs/PERFORMANCE.md shows.
+GATES        = $(addprefix ./storagegate/,sqlgate/pgxgate sqlgate redisgate boltgate memgate)
+PARTS        = ./fencing ./raftstore/machine ./redlockadapter/quorum ./lease/remote/wire ./telemetry/metrics ./internal/server/metrics
 # Timeout of the tests of one package. Three packages run at once, since tests
 # with servers mostly wait.
 TESTTIMEOUT ?= 15m
@@ -19,7 +22,7 @@ STATICCHECK  = tool -modfile=tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build release notice run test quick fuzz bench bench-report microbench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module release-test
+.PHONY: help build release notice run test quick fuzz bench bench-gates bench-report microbench prop soak shuffle mutants screenshots lint fmt clean deps gofmt vet staticcheck manifests bench-module release-test
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,13 +55,20 @@ fuzz: ## Fuzz every target for FUZZTIME (20s)
 bench: ## Compare leased with other lock services and write docs/PERFORMANCE.md, in about 40 minutes (BENCHFLAGS, CURVEFLAGS)
 	scripts/install-bench-peers
 	@mkdir -p out/bench
-	rm -f out/bench/results.json out/bench/curves.json
+	rm -f out/bench/*.json out/bench/*.txt
 	-cd bench && $(GO) run . $(BENCHFLAGS) -out ../out/bench/results.json
 	-cd bench && $(GO) run ./curves $(CURVEFLAGS) -out ../out/bench/curves.json
+	-$(MAKE) bench-gates
 	$(MAKE) bench-report
 
+bench-gates: ## Run the benchmarks of gates and parts for docs/PERFORMANCE.md
+	@scripts/install-test-deps
+	@mkdir -p out/bench
+	$(GO) test -run '^$$' -bench . -skip Signed -benchtime 2000x -timeout 30m $(GATES) > out/bench/gates.txt
+	$(GO) test -run '^$$' -bench . -benchtime 200ms -benchmem -timeout 30m $(PARTS) > out/bench/parts.txt
+
 bench-report: ## Write docs/PERFORMANCE.md again from the results of the last make bench
-	cd bench && $(GO) run ./report -docs ../docs $$(ls ../out/bench/results.json ../out/bench/curves.json 2>/dev/null)
+	cd bench && $(GO) run ./report -docs ../docs $$(ls ../out/bench/results.json ../out/bench/curves.json ../out/bench/*.txt 2>/dev/null)
 
 microbench: ## Run the Go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG)
