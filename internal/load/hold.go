@@ -46,7 +46,7 @@ func (r *runner) acquireMany(ctx context.Context, work Hold, worker int, held *[
 		acquired := time.Now()
 		*held = append(*held, h)
 		r.acquire.Observe(acquired.Sub(start))
-		r.grants[worker]++
+		r.grants[worker].Add(1)
 		done := r.pairs.Add(1)
 		if worker == 0 {
 			r.showHeld(done, int64(work.Leases))

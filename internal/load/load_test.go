@@ -192,6 +192,34 @@ func TestRunEndsWithContext(t *testing.T) {
 	})
 }
 
+// deaf is a service whose acquisitions end with the service, as those of a library
+// without contexts.
+type deaf struct {
+	*service
+	ended chan struct{}
+}
+
+func (d *deaf) Open(context.Context) (load.Client, error) { return d, nil }
+
+func (d *deaf) Close(context.Context) error { return nil }
+
+func (d *deaf) Acquire(context.Context, string) (load.Held, error) {
+	<-d.ended
+	return nil, errors.New("the service has ended")
+}
+
+func TestRunEndsWithoutTheClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &deaf{newService(), make(chan struct{})}
+		defer close(d.ended)
+		start := time.Now()
+		_, err := load.Run(t.Context(), d, load.Own{Workers: 2, Clients: 1}, load.Options{Length: time.Second})
+		require.ErrorContains(t, err, "did not end")
+		require.Equal(t, 41*time.Second, time.Since(start))
+	})
+}
+
 func TestRunRejectsSizes(t *testing.T) {
 	t.Parallel()
 	for name, work := range map[string]load.Work{

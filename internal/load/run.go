@@ -15,8 +15,11 @@ import (
 const (
 	// pauseAfterError keeps a worker from spinning while the service is down.
 	pauseAfterError = 5 * time.Millisecond
-	// drainTime limits the last operations of the workers.
+	// drainTime limits the last operations of the workers, and the closing of the clients.
 	drainTime = 30 * time.Second
+	// endTime is how long workers may take to end after their context has ended. Some client
+	// libraries have no contexts.
+	endTime = 5 * time.Second
 	// showInterval is the time between two updates of the progress.
 	showInterval = 200 * time.Millisecond
 )
@@ -61,11 +64,13 @@ type runner struct {
 	clients []Client
 	phase   atomic.Int32
 	started time.Time
+	// measured is when the measured time of a loop began. Only Run's goroutine uses it.
+	measured time.Time
 
 	pairs, failures atomic.Int64
 	firstError      atomic.Pointer[string]
 	acquire, pair   Histogram
-	grants          []int64 // of each worker, who alone writes its number
+	grants          []atomic.Int64 // of each worker
 }
 
 // Run does the work against the target. It returns an error if no client can be opened,
@@ -75,7 +80,7 @@ func Run(ctx context.Context, target Target, work Work, options Options) (result
 		return Result{}, err
 	}
 	workers, clients := work.size()
-	r := &runner{Options: options, grants: make([]int64, workers), started: time.Now()}
+	r := &runner{Options: options, grants: make([]atomic.Int64, workers), started: time.Now()}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
 	for i := range clients {
 		client, err := target.Open(ctx)
@@ -107,13 +112,16 @@ func call(hook func()) {
 func (r *runner) loop(ctx context.Context, workers int, name func(worker int) string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	releasing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	var wg sync.WaitGroup
 	for i := range workers {
-		wg.Go(func() { r.work(ctx, i, name(i)) })
+		wg.Go(func() { r.work(ctx, releasing, i, name(i)) })
 	}
 	err := r.wait(ctx, r.WarmUp)
 	call(r.Begin)
 	begin := time.Now()
+	r.measured = begin
 	r.phase.Store(measuring)
 	if err == nil {
 		err = r.wait(ctx, r.Length)
@@ -121,15 +129,42 @@ func (r *runner) loop(ctx context.Context, workers int, name func(worker int) st
 	r.phase.Store(stopping)
 	elapsed := time.Since(begin)
 	call(r.End)
-	stuck := time.AfterFunc(drainTime, cancel)
-	defer stuck.Stop()
-	wg.Wait()
-	return elapsed, err
+	ended := within(wg.Wait)
+	select {
+	case <-ended:
+		return elapsed, err
+	case <-time.After(drainTime):
+	case <-ctx.Done():
+	}
+	cancel()
+	select { // releases may still end
+	case <-ended:
+		return elapsed, err
+	case <-time.After(endTime):
+	}
+	stop()
+	select {
+	case <-ended:
+		return elapsed, err
+	case <-time.After(endTime):
+		return elapsed, errors.Join(err, errors.New("operations did not end when the run was over"))
+	}
 }
 
-// work is the loop of one worker.
-func (r *runner) work(ctx context.Context, worker int, name string) {
-	client, always := r.clients[worker%len(r.clients)], context.WithoutCancel(ctx)
+// within calls a function in the background, and closes the channel when it returns.
+func within(f func()) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		f()
+		close(ended)
+	}()
+	return ended
+}
+
+// work is the loop of one worker. Releases have their own context, so that a run that
+// ends leaves no lock held.
+func (r *runner) work(ctx, releasing context.Context, worker int, name string) {
+	client := r.clients[worker%len(r.clients)]
 	for r.phase.Load() != stopping && ctx.Err() == nil {
 		start := time.Now()
 		held, err := client.Acquire(ctx, name)
@@ -143,9 +178,9 @@ func (r *runner) work(ctx context.Context, worker int, name string) {
 		}
 		if r.phase.Load() == measuring {
 			r.acquire.Observe(acquired.Sub(start))
-			r.grants[worker]++
+			r.grants[worker].Add(1)
 		}
-		if err := held.Release(always); err != nil {
+		if err := held.Release(releasing); err != nil {
 			r.failed(ctx, err)
 			continue
 		}
@@ -176,10 +211,19 @@ func (r *runner) wait(ctx context.Context, d time.Duration) error {
 		if left <= 0 {
 			return nil
 		}
-		r.Progress.Show(fmt.Sprintf("%d pairs, %s", r.pairs.Load(), progress.Until(r.WarmUp+r.Length, time.Since(r.started))))
+		r.Progress.Show(r.state() + progress.Until(r.WarmUp+r.Length, time.Since(r.started)))
 		pause(ctx, min(left, showInterval))
 	}
 	return ctx.Err()
+}
+
+// state describes the phase: the pairs, their average rate and the failed operations.
+func (r *runner) state() string {
+	if r.phase.Load() == warmingUp {
+		return "warming up, "
+	}
+	rate := Result{Pairs: r.pairs.Load(), Elapsed: time.Since(r.measured)}.Rate()
+	return fmt.Sprintf("%d pairs, %.0f/s, %d errors, ", r.pairs.Load(), rate, r.failures.Load())
 }
 
 // pause waits for a time, or until ctx ends.
@@ -191,7 +235,10 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (r *runner) result(elapsed time.Duration) Result {
-	result := Result{Pairs: r.pairs.Load(), Elapsed: elapsed, Acquire: &r.acquire, Pair: &r.pair, Grants: r.grants, Errors: r.failures.Load()}
+	result := Result{Pairs: r.pairs.Load(), Elapsed: elapsed, Acquire: &r.acquire, Pair: &r.pair, Errors: r.failures.Load()}
+	for i := range r.grants {
+		result.Grants = append(result.Grants, r.grants[i].Load())
+	}
 	if text := r.firstError.Load(); text != nil {
 		result.FirstError = *text
 	}
@@ -207,6 +254,10 @@ func (r *runner) close(ctx context.Context) error {
 	for i, client := range r.clients {
 		wg.Go(func() { errs[i] = client.Close(ctx) })
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	select {
+	case <-within(wg.Wait):
+		return errors.Join(errs...)
+	case <-time.After(drainTime + endTime):
+		return errors.New("clients did not close")
+	}
 }
