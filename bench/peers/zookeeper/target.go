@@ -61,11 +61,13 @@ func (w *worker) connect(ctx context.Context) error {
 }
 
 // Acquire implements [load.Client]. The recipe has no context: a wait ends with the grant,
-// or with the session.
+// or with the session. So the end of ctx closes the session: the recipe can wait forever
+// for its own place in the queue, if the answer to its creation was lost.
 func (w *worker) Acquire(ctx context.Context, name string) (load.Held, error) {
 	w.mu.Lock()
 	conn := w.conn
 	w.mu.Unlock()
+	defer context.AfterFunc(ctx, conn.Close)()
 	lock := zk.NewLock(conn, root+name, zk.WorldACL(zk.PermAll))
 	if err := lock.Lock(); err != nil {
 		return nil, errors.Join(err, w.replace(ctx, conn))
