@@ -49,6 +49,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	var err error
 	if *child != "" {
 		err = work.Child(ctx, targets(f.program), *child, os.Stdin, os.Stdout)
