@@ -44,7 +44,7 @@ func (p *Process) Restart() error {
 	defer out.Close()
 	cmd := exec.Command(p.program, p.args...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C in a terminal reaches the benchmark only
+	cmd.SysProcAttr = attributes()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.program, err)
 	}
