@@ -88,15 +88,15 @@ func (s *summary) goalTable() string {
 	for _, g := range goals {
 		got, o := s.measure(g)
 		counts[o]++
-		format, against := number, ""
+		format, unit, against := number, "", ""
 		if g.peer != "" {
-			format, against = times, " "+label(g.peer)
+			format, unit, against = times, "x", " "+label(g.peer)
 		}
 		word := "at most "
 		if g.least {
 			word = "at least "
 		}
-		fmt.Fprintf(&out, "| %s | %s%s%s | %s | %s |\n", g.text, word, format(g.bound), against, got.format(format), s.verdict(g, o))
+		fmt.Fprintf(&out, "| %s | %s%g%s%s | %s | %s |\n", g.text, word, g.bound, unit, against, got.format(format), s.verdict(g, o))
 	}
 	fmt.Fprintf(&out, "\n%d of %d targets are reached, %d are not, and %d were not measured.\n", counts[reached], len(goals), counts[missed], counts[missing])
 	return out.String()

@@ -39,7 +39,7 @@ type look struct {
 var looks = []look{
 	{leased, "leased, correctness", plot.Style{Color: plot.Blue, Marker: plot.Circle}},
 	{efficiency, "leased, efficiency", plot.Style{Color: plot.Blue, Marker: plot.Circle, Dashed: true}},
-	{member, "leased, efficiency through a member", plot.Style{Color: plot.Blue, Marker: plot.Cross, Dashed: true}},
+	{member, "leased, efficiency via a member", plot.Style{Color: plot.Blue, Marker: plot.Cross, Dashed: true}},
 	{jsonAPI, "leased, JSON API", plot.Style{Color: plot.Blue, Marker: plot.Square, Dashed: true}},
 	{etcd, "etcd", plot.Style{Color: plot.Vermilion, Marker: plot.Square}},
 	{zookeeper, "ZooKeeper", plot.Style{Color: plot.Green, Marker: plot.Triangle}},

@@ -64,7 +64,7 @@ func TestRatioIsOfRounds(t *testing.T) {
 	text := report(t, run([2]float64{1000, 100}, [2]float64{2000, 250}, [2]float64{500, 50}))
 	expect(t, text, "| 256 workers | leased, correctness | 1,000 (500 to 2,000) | 1.00 |",
 		"| 256 workers | etcd | 100 (50.0 to 250) | 1.00 | 10.0x (8.00x to 10.0x) |",
-		"at least 10.0x etcd | 10.0x (8.00x to 10.0x) | yes |", "a processor, 2 cores", "vda, ext4", "| etcd | 9.9 |", "    go run . -rounds 3\n")
+		"at least 10x etcd | 10.0x (8.00x to 10.0x) | yes |", "a processor, 2 cores", "vda, ext4", "| etcd | 9.9 |", "    go run . -rounds 3\n")
 }
 
 // Rounds of two runs have the same numbers, and do not belong together.

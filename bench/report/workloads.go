@@ -35,13 +35,13 @@ type drawn struct {
 
 const mib = 1 << 20
 
-// handoffs are the names of figures where a pair is a handoff.
-var handoffs = map[string]string{results.Rate: "handoffs/s", results.CPU: "CPU ms per 1,000 handoffs"}
+// handoffs names the rate of one lock.
+var handoffs = map[string]string{results.Rate: "handoffs/s"}
 
 // workloads are all workloads, and the curves.
 var workloads = map[string]workload{
 	"W1": {title: "Own locks: pairs of acquire and release per second", by: []string{"workers"},
-		figures:  []string{results.Rate, results.P50, results.P99, results.PairP50, results.CPU, results.CPUServers, results.Errors},
+		figures:  []string{results.Rate, results.P50, results.P99, results.CPU, results.CPUServers, results.Errors},
 		compared: []string{results.Rate, results.P50, results.CPU},
 		x:        "workers", drawn: []drawn{{figure: results.Rate, log: true}, {figure: results.P50, log: true}}},
 	"W2": {title: "One lock: handoffs per second", by: []string{"workers", "processes"}, labels: handoffs,
